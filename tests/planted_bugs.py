@@ -2,11 +2,14 @@
 
     python -m tests.planted_bugs
 
-prints, for each bug, how many of the default vectors it fails and the point of the plan that says best which.
+prints, for each bug, how many of the default vectors it fails and the point of the plan that says best which;
+with --diagnose the cause that `lowprec compare` names instead, and how many of the differences it explains.
 The models share nothing with the package: integers, written from the descriptions of the units below.
 """
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 
@@ -408,7 +411,50 @@ def table():
             yield name, bug, int(caught.sum()), plan.best(caught)
 
 
+def dot_report(bug):
+    """Return what `compare` says of a dot unit with this bug."""
+    held = [column.codes for column in dot_suite(UNIT, length=16).file.columns[:3]]
+    out = np.array(
+        [dot(*case, bug) for case in zip(*(part.tolist() for part in held), strict=True)], np.uint32
+    )
+    x, y = (lp.decode(part.astype(np.uint8), "e5m2") for part in held[:2])
+    addend = held[2].astype(np.uint32).view(np.float32)
+    return lp.compare((x, y), out, operation="dot", accumulation=UNIT, addend=addend, limit=0)
+
+
+def block_report(bug):
+    """Return what `compare` says of a block converter with this bug."""
+    fmt = lp.block_formats["mxfp4"]
+    vectors = block_suite(lp.format("bfloat16"), fmt).file.columns[0].codes
+    made = [block(codes, bug) for codes in vectors.tolist()]
+    scales, codes = np.uint8([[scale] for scale, _ in made]), np.uint8([codes for _, codes in made])
+    values = lp.decode(vectors.astype(np.uint16), "bfloat16")
+    return lp.compare(values, codes, fmt, scales=scales, limit=0)
+
+
+def diagnoses(only=()):
+    """Yield of each bug the unit, its name, how many results differ and are explained, and the cause."""
+    for name, bugs, report in (
+        ("dot unit", DOT_BUGS, dot_report),
+        ("block converter", BLOCK_BUGS, block_report),
+    ):
+        for bug in bugs:
+            if not only or bug in only:
+                found = report(bug)
+                cause = found.cause
+                explained, words = (0, "") if cause is None else (cause.explained, cause.words)
+                yield name, bug, found.mismatches, explained, words
+
+
 if __name__ == "__main__":
+    if "--diagnose" in sys.argv:
+        number = whole = 0
+        print(f"{'unit':<16} {'bug':<42} {'differ':>7} {'explained':>9}  cause")
+        for unit, said, count, explained, words in diagnoses():
+            number, whole = number + 1, whole + (explained == count)
+            print(f"{unit:<16} {said:<42} {count:>7,} {explained:>9,}  {words or '-'}", flush=True)
+        print(f"{whole} of {number} bugs are explained by one cause in full")
+        sys.exit()
     print(f"{'unit':<16} {'bug':<42} {'vectors':>7}  point of the plan")
     for unit, said, count, point in table():
         where = "NOT CAUGHT" if point is None else f"{point.group}: {point}"

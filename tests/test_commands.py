@@ -32,7 +32,24 @@ LEFT_OUT = (
     "lowprec warm --all",
     "lowprec warm e4m3fn",
     "pytest",
+    "dask ",
+    "lowprec conform ml_dtypes torch --exhaustive",
+    "lowprec conform --exhaustive --check",
+    "lowprec conform --exhaustive --rounding all",
+    "lowprec conform --exhaustive --target e4m3fn --target e5m2",
 )
+
+#: `./unit` of docs/identify.md: it reads lines of operands, and prints a code for each.
+UNIT = f"""#!{sys.executable}
+import sys
+import numpy as np
+import lowprec as lp
+codes = np.array([[int(word, 16) for word in line.split()] for line in sys.stdin], np.uint32)
+x, y = (lp.decode(part.astype(np.uint8), "e4m3fn") for part in (codes[:, :16], codes[:, 16:32]))
+addend = np.ascontiguousarray(codes[:, 32]).view(np.float32)
+for code in lp.dot(x, y, "ada_mma_e4m3fn_binary32", addend=addend, dtype=np.uint32):
+    print(f"{{code:08x}}")
+"""
 
 #: Commands of exit code 1: results that differ on purpose, and a question about a library that is missing.
 FAILING = {
@@ -49,8 +66,10 @@ COMMANDS = {
     "command-line": 6,
     "compare": 15,
     "dot-products": 1,
+    "exhaustive": 1,
     "explorer": 3,
     "hardware": 4,
+    "identify": 2,
     "testing-your-format": 9,
 }
 
@@ -90,6 +109,8 @@ def files(tmp_path_factory):
         [sys.executable, "-m", "lowprec", *quantize.split()],
         cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, capture_output=True,
     )  # fmt: skip
+    (folder / "unit").write_text(UNIT)
+    (folder / "unit").chmod(0o755)
     (folder / "mine.toml").write_text("exponent_bits = 3\ntrailing_bits = 2\n")
     return folder
 

@@ -180,6 +180,10 @@ def run(text, folder, device, monkeypatch, *, out=None):
     spec.loader.exec_module(script)
     script.launched = device.launched(script)
     out = folder / "capture.npz" if out is None else out
-    monkeypatch.setattr(sys, "argv", ["capture.py", "--out", str(out)])
-    script.main()
+    arrays, (facts, words) = script.operands(), script.machine("cuda")
+
+    def ask(number):
+        return script.answered("cuda", script.QUESTIONS[number], arrays)[:2]
+
+    script.capture(str(out), facts, words, arrays, ask)
     return out

@@ -11,9 +11,11 @@ import ctypes
 import dataclasses
 import io
 import json
+import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import zipfile
@@ -309,6 +311,131 @@ def test_the_command_lists_writes_and_refuses(tmp_path):
     )
     assert "'cast_e5m2_binary32'" in text
     assert "cast_e4m3fn_binary32" not in text
+
+
+# -- runs that go wrong -----------------------------------------------------------------------------
+
+#: A torch that hangs, dies, raises and prints where it is asked for some types.
+BROKEN_TORCH = """
+import os, sys, time, types
+import numpy as np
+__version__ = "1.13.1"
+version = types.SimpleNamespace(cuda=None)
+cuda = types.SimpleNamespace(is_available=lambda: False)
+int8, int16, int32 = "i1", "i2", "i4"
+float32, float16, bfloat16 = "f4", "f2", "f2"
+
+def __getattr__(name):
+    if name == "float8_e4m3fn":
+        raise RuntimeError("out of\\nluck")
+    if name == "float8_e5m2":
+        time.sleep(60)
+    if name == "float8_e4m3fnuz":
+        os.abort()
+    print("noise where answers are expected", flush=True)
+    raise AttributeError(name)
+
+class Tensor:
+    def __init__(self, array):
+        self.array = array
+    def view(self, kind):
+        return Tensor(self.array.view(kind))
+    def to(self, where):
+        return self if where == "cpu" else Tensor(self.array.astype(where))
+    def element_size(self):
+        return self.array.itemsize
+    def contiguous(self):
+        return self
+    def cpu(self):
+        return self
+    def numpy(self):
+        return self.array
+
+from_numpy = Tensor
+"""
+
+CASTS = ["cast_binary32_*", "cast_e4m3fnuz_binary32"]
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """A script, and how to start it with a torch that is broken."""
+    (tmp_path / "torch.py").write_text(BROKEN_TORCH)
+    (tmp_path / "capture.py").write_text(written(chosen(CASTS), 16, 0, "test"))
+
+    def start(*words):
+        command = [sys.executable, "capture.py", "--device", "cpu", *words]
+        environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+        return subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    return start
+
+
+def test_a_question_that_hangs_dies_or_raises_costs_its_own_answer(tmp_path, broken):
+    """The file says why; questions after it are asked in a new process."""
+    run = broken("--limit", "2")
+    output, _ = run.communicate(timeout=100)
+    assert run.returncode == 0, output
+    capture = lp.read_capture(tmp_path / "capture.npz")
+    assert {name: question.skipped for name, question in capture.questions.items()} == {
+        "cast_binary32_binary16": "",
+        "cast_binary32_bfloat16": "",
+        "cast_binary32_e4m3fn": "RuntimeError: out of luck",
+        "cast_binary32_e5m2": "there was no answer within 2 s",
+        "cast_binary32_e4m3fnuz": f"the process died: signal {signal.SIGABRT.value}",
+        "cast_binary32_e5m2fnuz": "torch 1.13.1 has no float8_e5m2fnuz",
+        "cast_binary32_e8m0fnu": "torch 1.13.1 has no float8_e8m0fnu",
+        "cast_e4m3fnuz_binary32": f"the process died: signal {signal.SIGABRT.value}",
+    }
+    assert capture.machine["torch"] == "1.13.1"
+    assert "wrote capture.npz: 2 of 8 questions answered" in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_keeps_what_was_answered(tmp_path, broken, number):
+    """By Ctrl-C, or by a scheduler; the question that hung and those after it are told so."""
+    run = broken()
+    while not run.stdout.readline().startswith("skipped  cast_binary32_e4m3fn"):
+        assert run.poll() is None
+    run.send_signal(number)
+    output, _ = run.communicate(timeout=100)
+    assert run.returncode == 130
+    assert "wrote capture.npz: 2 of 8 questions answered, then interrupted" in output
+    skipped = [question.skipped for question in lp.read_capture(tmp_path / "capture.npz").questions.values()]
+    assert skipped[3:] == ["the run was interrupted before it was answered"] * 5
+    assert [path for path in tmp_path.iterdir() if path.suffix == ".part"] == []
+
+
+def test_what_was_answered_is_in_the_file_before_the_end(tmp_path, broken):
+    """Even of a run that is killed."""
+    script = tmp_path / "capture.py"
+    script.write_text(script.read_text().replace("\nEVERY = 5.0\n", "\nEVERY = 0.0\n"))
+    run = broken()
+    while not run.stdout.readline().startswith("skipped  cast_binary32_e4m3fn"):
+        assert run.poll() is None
+    file = tmp_path / "capture.npz"
+    while not lp.read_capture(file)["cast_binary32_e4m3fn"].skipped.startswith("Runtime"):
+        assert run.poll() is None
+    run.kill()
+    run.wait(timeout=100)
+    run.stdout.close()  # its second process may still hold the other end
+    run.stderr.close()
+    capture = lp.read_capture(tmp_path / "capture.npz")
+    assert [not question.skipped for question in capture.questions.values()] == [True] * 2 + [False] * 6
+    assert capture["cast_e4m3fnuz_binary32"].skipped == "it was not asked yet"
+
+
+def test_a_torch_that_cannot_be_imported_is_told_so(tmp_path, broken):
+    """With its own words."""
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.11 is missing')")
+    run = broken()
+    _, said = run.communicate(timeout=100)
+    assert run.returncode == 1
+    assert "this needs torch: pip install torch (libcudart.so.11 is missing)" in said
+    assert "torch does not start here, see above: the process died: exit code 1" in said
+    assert not (tmp_path / "capture.npz").exists()
 
 
 # -- the file ---------------------------------------------------------------------------------------

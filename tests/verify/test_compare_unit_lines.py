@@ -122,7 +122,7 @@ DRAWN = lp.Accumulation(
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_stochastic_sums_are_held_against_the_integers_of_their_lines(packed):
-    """In the order of the roundings; they decide, and a lane that is left out is found."""
+    """In the order of the roundings; they decide, and a factor that is not read is found."""
     made = dot_suite(DRAWN, samples=64)
     random = next(column for column in made.file.columns if column.name == "random")
     assert (random.lanes, random.bits) == (len(roundings(DRAWN, 8)), 8)
@@ -140,7 +140,7 @@ def test_stochastic_sums_are_held_against_the_integers_of_their_lines(packed):
     values = lp.decode(x, "e4m3fn"), lp.decode(y, "e4m3fn"), lp.decode(addend.astype("u2"), "binary16")
     results = drawn_codes(DRAWN, *(np.asarray(side, np.float64) for side in values), words)
     lost = [" ".join([*row[:-1], f"{int(code):08x}"]) for row, code in zip(rows, results, strict=True)]
-    assert compare_dot_lines(lost, DRAWN).cause.words == "lane 5 of 8 left out"
+    assert compare_dot_lines(lost, DRAWN).cause.words == "x of product 5 of 8 read as zero"
 
 
 def test_the_integers_are_those_that_dot_draws():

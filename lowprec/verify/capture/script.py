@@ -6,6 +6,9 @@ This needs Python 3.9 or later, NumPy and torch. It reads no file but itself, us
 nothing but that one file: the operands and results as integers (the bits of each number), what was asked, the
 names and versions of the device and of the software, and the SHA-256 of every array.
 
+Each question is asked in a second process, so that one that hangs or crashes costs its own answer only. What
+was answered is in the file every few seconds, and when the run is interrupted.
+
 What is asked is in QUESTIONS, at the end. The operands are in OPERANDS: an .npz file in base64, drawn by
 lowprec, the same on every machine. What this machine or its torch lacks is left out, and the file says why.
 NVIDIA's instructions are asked for by the few lines of CUDA in `cvt_kernel` and `mma_kernel`, which torch's
@@ -16,7 +19,6 @@ runtime compiler compiles.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import hashlib
 import io
@@ -43,6 +45,10 @@ TYPES = {
     "e5m2fnuz": "float8_e5m2fnuz",
     "e8m0fnu": "float8_e8m0fnu",
 }
+
+
+#: Types whose sums torch may keep in fewer bits, as its settings name them.
+SHORT = {"binary16": "fp16", "bfloat16": "bf16"}
 
 
 class Missing(Exception):
@@ -87,10 +93,14 @@ def matmul(device: str, asked: Any, x: Any, y: Any) -> Any:
 
     if device == "cpu" and asked["with"].get("tf32"):
         raise Missing("tf32 is of GPUs")
-    settings = torch.backends.cuda.matmul
-    settings.allow_tf32 = bool(asked["with"].get("tf32"))
-    settings.allow_fp16_reduced_precision_reduction = False
-    settings.allow_bf16_reduced_precision_reduction = False
+    settings = {"allow_tf32": bool(asked["with"].get("tf32"))}
+    if device == "cuda" and asked["from"][0] in SHORT:
+        settings[f"allow_{SHORT[asked['from'][0]]}_reduced_precision_reduction"] = False
+    for name, value in settings.items():
+        if hasattr(torch.backends.cuda.matmul, name):
+            setattr(torch.backends.cuda.matmul, name, value)
+        elif device == "cuda":
+            raise Missing(f"torch {torch.__version__} has no torch.backends.cuda.matmul.{name}")
     left, right = tensor(x, asked["from"][0], device), tensor(y, asked["from"][1], device)
     return bits(torch.diagonal(torch.matmul(left, right.t())))
 
@@ -102,7 +112,9 @@ def scaled_mm(device: str, asked: Any, x: Any, y: Any) -> Any:
     left, right = tensor(x, asked["from"][0], device), tensor(y, asked["from"][1], device)
     one = torch.ones((), device=device)
     options = {"out_dtype": getattr(torch, TYPES[asked["to"]]), "use_fast_accum": asked["with"]["fast"]}
-    return bits(torch.diagonal(torch._scaled_mm(left, right.t(), scale_a=one, scale_b=one, **options)))
+    result = torch._scaled_mm(left, right.t(), scale_a=one, scale_b=one, **options)
+    # Before torch 2.5 the largest result came with the results.
+    return bits(torch.diagonal(result[0] if isinstance(result, tuple) else result))
 
 
 # -- instructions of NVIDIA's GPUs ---------------------------------------------------------------------
@@ -115,7 +127,7 @@ def launched(device: str, source: str, least: list[int], grid: list[int], given:
     """
     import torch
 
-    if device != "cuda" or torch.version.hip:
+    if device != "cuda" or getattr(torch.version, "hip", None):
         raise Missing("it is an instruction of NVIDIA's GPUs")
     major, minor = torch.cuda.get_device_capability()
     if [major, minor] < least:
@@ -316,17 +328,17 @@ def machine(device: str) -> tuple[dict[str, Any], set[str]]:
     """Return what this machine is, and the words by which expectations are chosen."""
     import torch
 
-    version = torch.__version__.split("+")[0].split(".")
+    version, hip = torch.__version__.split("+")[0].split("."), getattr(torch.version, "hip", None)
     words = {"any", "torch>=2.13" if (int(version[0]), int(version[1])) >= (2, 13) else "torch<2.13"}
     facts: dict[str, Any] = {"kind": device, "device": processor(), "architecture": None, "driver": None}
     if device == "cuda":
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         name = f"sm_{properties.major}{properties.minor}"
-        name = properties.gcnArchName.split(":")[0] if torch.version.hip else name
+        name = properties.gcnArchName.split(":")[0] if hip else name
         facts["device"], facts["architecture"] = properties.name, name
         facts["driver"] = first_line("/proc/driver/nvidia/version")
         words.add(name)
-    facts.update(torch=torch.__version__, cuda=torch.version.cuda, hip=torch.version.hip)
+    facts.update(torch=torch.__version__, cuda=torch.version.cuda, hip=hip)
     facts.update(python=platform.python_version(), numpy=np.__version__)
     facts["system"] = f"{platform.system()} {platform.machine()}"
     facts["date"] = time.strftime("%Y-%m-%d", time.gmtime())
@@ -349,46 +361,6 @@ def first_line(path: str, start: str = "") -> str | None:
         return None
 
 
-def main() -> None:
-    """Ask, and write."""
-    parser = argparse.ArgumentParser(description="Ask this machine's casts and dot products; see the file.")
-    parser.add_argument("--out", default="capture.npz", metavar="FILE", help="the file to write")
-    parser.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda where there is one")
-    options = parser.parse_args()
-    try:
-        import torch
-    except ImportError:
-        raise SystemExit("this needs torch: pip install torch") from None
-    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit("torch sees no GPU; use --device cpu")
-    arrays, (facts, words) = operands(), machine(device)
-    asked = []
-    for question in QUESTIONS:
-        said, name = dict(question), question["name"]
-        fitting = [each for each in question["expects"] if set(each["when"]) & words]
-        said["expects"] = fitting[0] if fitting else None
-        try:
-            given = {key: arrays[of] for key, of in question["operands"].items()}
-            out = CALLS[question["call"]](device, question, **given)
-        except Exception as error:  # whatever torch raises: this question is left out, and the file says why
-            why = str(error) if isinstance(error, Missing) else f"{type(error).__name__}: {error}"
-            said["skipped"] = " ".join(why.split())[:500]
-            print(f"skipped  {name}: {said['skipped']}")
-        else:
-            said["output"] = f"{name}_output"
-            arrays[said["output"]] = out
-            print(f"captured {name}: {len(out)} results")
-        asked.append(said)
-    answered = [said for said in asked if "output" in said]
-    used = {name for said in answered for name in [*said["operands"].values(), said["output"]]}
-    kept = {name: array for name, array in arrays.items() if name in used}
-    save(options.out, {"machine": facts, "script": SCRIPT, "questions": asked}, kept)
-    print(
-        f"wrote {options.out}: {sum('output' in said for said in asked)} of {len(asked)} questions answered"
-    )
-
-
 # -- what is asked ----------------------------------------------------------------------------------
 
 #: Who wrote this script, and how.
@@ -402,6 +374,3 @@ QUESTIONS: list[dict[str, Any]] = []
 ARRAYS: dict[str, str] = {}
 
 OPERANDS = ""
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,11 @@
-"""Scripts that capture: `script.py` of this folder, with questions and operands in it."""
+"""Scripts that capture: `script.py` and `asking.py` of this folder, with questions and operands in them."""
 
 from __future__ import annotations
 
 import base64
 import fnmatch
 import pprint
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,11 +81,23 @@ def written(questions: Sequence[CaptureQuestion], count: int, seed: int, command
         "ARRAYS: dict[str, str] = {}": f"ARRAYS: dict[str, str] = {_literal(used)}",
         'OPERANDS = ""': f'OPERANDS = """\n{textwrap.fill(coded, 100)}\n"""',
     }
-    text = Path(script.__file__).read_text(encoding="utf-8")
+    text = _whole()
     for line, value in values.items():
         before, after = text.split(f"\n{line}\n")
         text = f"{before}\n{value}\n{after}"
     return f"# Written by lowprec {__version__}: {command}\n{text}"
+
+
+def _whole() -> str:
+    """Return script.py with asking.py behind it, as one program."""
+    first, second = (
+        Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("script.py", "asking.py")
+    )
+    imports = "\n".join(sorted(set(re.findall(r"^import \w+$", first + second, re.M))))
+    first = re.sub(r"^import \w+\n(?:import \w+\n)*", f"{imports}\n", first, count=1, flags=re.M)
+    return (
+        f'{first}\n\n# -- asking{second.split("# -- asking")[1]}\n\nif __name__ == "__main__":\n    main()\n'
+    )
 
 
 def _literal(value: Any) -> str:

@@ -149,6 +149,8 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) ->
     """
     if stage != "simple":
         yield _orders(how, ports)
+        if stage != "near":
+            yield _families(how, ports)
     if isinstance(how.accumulator, Window):
         yield _steps(how.accumulator, ports)
         yield _cuts(how.accumulator)
@@ -196,6 +198,40 @@ def _orders(how: Accumulation, ports: Ports) -> list[Move]:
         for addend in get_args(AddendPlace):
             found.append(Move("order", f"{order}, addend {addend}", _order(order, addend)))
     return found
+
+
+def _families(how: Accumulation, ports: Ports) -> list[Move]:
+    """Return moves from steps to sums of one product at a time, and back to exact steps of every size."""
+    if how.machine or how.order == EXACT or ports.scale is not None:
+        return []
+    if isinstance(how.accumulator, Window):
+        into = how.accumulator.result
+        return [Move("accumulator", "sums", lambda how: dataclasses.replace(how, accumulator=into))]
+    return [Move("accumulator", f"steps of {step}", _in_steps(step, ports)) for step in _sizes(ports.length)]
+
+
+def _in_steps(step: int, ports: Ports) -> How:
+    def changed(how: Accumulation) -> Accumulation:
+        into = _get(how, "accumulator")
+        assert into is not None, "a sum that is not exact has an accumulator"
+        window = Window(step=step, fraction_bits=None, result=into)
+        order = chunked(how.order.size) if how.order.name == "chunked" else SEQUENTIAL
+        made = dataclasses.replace(
+            how,
+            product=None,
+            term=0,
+            order=SEQUENTIAL,
+            total=None,
+            accumulator=window,
+            operands=ports.operands,
+        )
+        return (
+            _order(order, how.addend)(made)
+            if how.total is None
+            else dataclasses.replace(made, order=order, total=how.total)
+        )
+
+    return changed
 
 
 def _sizes(length: int) -> list[int]:

@@ -26,10 +26,13 @@ __all__ = ["Run", "Watch"]
 Array = npt.NDArray[Any]
 
 #: Rows of each topic that are asked first, and in each round after; of a pool to tell hypotheses apart.
-_BEGIN, _MORE, _POOL = 24, 24, 40
+_BEGIN, _MORE, _POOL = 24, 24, 80
 
 #: Rounds without news after which a search ends; tries of one where nothing fits; rows asked twice.
 _QUIET, _TRIES, _TWICE = 2, 2, 16
+
+#: Rivals of several parameters that are drawn from those of one.
+_DRIFTS = 60
 
 #: Differences that a pair of hypotheses is asked about in one round.
 _EACH = 3
@@ -59,6 +62,7 @@ class Run:
         self.how: Accumulation | None = None
         self.left = 0
         self.rivals: list[tuple[Move | None, Accumulation]] = []
+        self.drifts: list[Accumulation] = []
         self.open: dict[int, Rows] = {}
         self.checked = 0  # answers that all rivals are known to reproduce
 
@@ -187,6 +191,21 @@ class Run:
         fresh = self.answers.new(rows)
         return rows.at(fresh), [topics[place] for place in fresh]
 
+    def drifted(self, places: Array) -> list[Accumulation]:
+        """Return accumulations that differ in several parameters at once and reproduce all answers."""
+        moves = [move for move, _ in self.rivals if move is not None]
+        found = []
+        for _ in range(_DRIFTS if moves else 0):
+            how = self.how
+            for place in self.rng.permutation(len(moves))[: int(self.rng.integers(2, 6))]:
+                assert how is not None, "something was found"
+                made = moves[place](how)
+                if made is not None and not self.search.wrong(made, places).any():
+                    how = made
+            if how is not None and how != self.how:
+                found.append(how)
+        return found
+
     def differing(self, pool: tuple[Rows, list[str]]) -> tuple[Rows, list[str]]:
         """Return rows of a pool on which those that reproduce all answers differ."""
         assert self.how is not None, "something was found"
@@ -199,6 +218,7 @@ class Run:
                 for how in known(self.ports)
                 if how != self.how and not self.search.wrong(how, everything).any()
             ]
+            self.drifts = self.drifted(everything)
         self.checked = len(self.answers)
         rows, topics = pool
         ready = Prepared(rows, self.ports)
@@ -211,6 +231,10 @@ class Run:
                 self.open[number] = rows.at(np.flatnonzero(differ)[:1])
             if np.count_nonzero(differ & chosen) < _EACH:
                 chosen[self.rng.permutation(np.flatnonzero(differ))[:_EACH]] = True
+        for rival in self.drifts:
+            differ = self.search.differ(ready.codes(rival), ours)
+            if not (differ & chosen).any():
+                chosen[self.rng.permutation(np.flatnonzero(differ))[:1]] = True
         places = np.flatnonzero(chosen)
         return rows.at(places), [topics[place] for place in places]
 

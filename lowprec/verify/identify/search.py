@@ -31,11 +31,21 @@ _ALIKE = 24
 #: Accumulations tried, after which no further start is climbed from.
 _MOST = 20_000
 
+#: The distance of an answer that has nothing to do with the result.
+_FARTHEST = 12.0
+
 #: One wrong answer in so many may be for what a stage leaves as it is.
 _CLOSE = 20
 
 #: Topics to climb on first: what few parameters decide.
 _SIMPLE, _MIDDLE = tuple(CORE)[:3], tuple(CORE)[:6]
+
+#: An accumulation is dropped where so many times its distance from a fourth of the answers is not nearer.
+_EARLY = 2.5
+
+#: Accumulations kept to climb from again with some parameters changed, how often from one that is not the
+#: nearest, and accumulations tried in that.
+_KEPT, _ELSEWHERE, _KICKED = 4, 0.5, 40_000
 
 #: Moves of which each pair is tried where none helps alone.
 _PAIRED = 28
@@ -103,12 +113,30 @@ class Search:
 
     def wrong(self, how: Accumulation, places: Array) -> Array:
         """Return which of these answers an accumulation does not give."""
+        return self.far(how, places) > 0
+
+    def far(self, how: Accumulation, places: Array) -> Array:
+        """Return how far an accumulation's results are from these answers: 0 where it gives them.
+
+        Else 1 and the logarithm of the codes between, so that a sum in the right order that is rounded
+        wrongly is nearer than one in another order.
+        """
         self.tried += 1
+        answers = self.answers.codes[places]
+        far = np.full(places.size, _FARTHEST)
         try:
             codes = self._asked(places).codes(how)
         except ValueError:
-            return np.ones(places.size, bool)
-        return self.differ(codes, self.answers.codes[places])
+            return far
+        between = np.abs(self._ordered(codes) - self._ordered(answers))
+        far = np.asarray(np.minimum(1 + np.log2(np.maximum(between, 1)), _FARTHEST))
+        far[~self.differ(codes, answers)] = 0
+        return far
+
+    def _ordered(self, codes: Array) -> Array:
+        """Return integers in the order of the numbers that codes are; zeros of both signs are neighbours."""
+        sign = self.ports.output.sign_code
+        return np.asarray(np.where(codes & sign, -1 - (codes & (sign - 1)), codes))
 
     def _asked(self, places: Array) -> Prepared:
         """Return answered rows made ready; the last few stay so."""
@@ -146,26 +174,31 @@ class Search:
         low = self.ports.output.sign_code - 1
         return {int(code) & low if self.ports.output.has_signed_nan else int(code) for code in found}
 
-    def first(self, wrong: Array, places: Array) -> Array:
-        """Return some places to try hypotheses on first."""
-        chosen = [places[wrong], places[~wrong]]
-        return np.concatenate([self.rng.permutation(part)[:_FIRST] for part in chosen])
+    def first(self, far: Array, places: Array) -> tuple[Array, float]:
+        """Return some places to try hypotheses on first, and how far the one of these distances is there."""
+        chosen = [np.flatnonzero(far), np.flatnonzero(far == 0)]
+        some = np.concatenate([self.rng.permutation(part)[:_FIRST] for part in chosen])
+        return places[some], float(far[some].sum())
+
+    def distance(self, how: Accumulation, places: Array) -> float:
+        """Return how far an accumulation is from these answers together."""
+        return float(self.far(how, places).sum())
 
     def climb(
         self, how: Accumulation, places: Array, stage: Stage = "all", *, pairs: bool = True
     ) -> tuple[Accumulation, int]:
         """Change an accumulation for the better while that is possible; return it and what it gets wrong."""
-        wrong = self.wrong(how, places)
-        while wrong.any():
-            better = self._step(how, wrong, places, stage)
+        far = self.far(how, places)
+        while far.any():
+            better = self._step(how, far, places, stage)
             if better is None and stage == "all":
-                better = self._step(how, wrong, places, "deep")
+                better = self._step(how, far, places, "deep")
             if better is None and pairs:
-                better = self._pairs(how, wrong, places, stage)
+                better = self._pairs(how, far, places, stage)
             if better is None:
                 break
-            how, wrong = better
-        return how, int(np.count_nonzero(wrong))
+            how, far = better
+        return how, int(np.count_nonzero(far))
 
     def _options(self, how: Accumulation, stage: Stage) -> list[list[Move]]:
         """Return the moves of each parameter, in any order: which comes first can lead astray."""
@@ -173,54 +206,67 @@ class Search:
         return [found[place] for place in self.rng.permutation(len(found))]
 
     def _step(
-        self, how: Accumulation, wrong: Array, places: Array, stage: Stage
+        self, how: Accumulation, far: Array, places: Array, stage: Stage
     ) -> tuple[Accumulation, Array] | None:
         """Change each parameter in turn to the best of its values."""
         improved = False
         for options in self._options(how, stage):
-            first = self.first(wrong, places)
-            now = min(int(np.count_nonzero(wrong)), _FIRST)
-            best = min(
-                ((self.count(made, first), n, made) for n, move in enumerate(options) if (made := move(how))),
-                default=None,
-                key=lambda each: each[:2],
-            )
-            if best is None or best[0] >= now:
+            first, now = self.first(far, places)
+            made = self._nearest(how, options, first, now)
+            if made is None:
                 continue
-            after = self.wrong(best[2], places)
-            if np.count_nonzero(after) < np.count_nonzero(wrong):
-                how, wrong, improved = best[2], after, True
-                if not wrong.any():
+            after = self.far(made, places)
+            if after.sum() < far.sum():
+                how, far, improved = made, after, True
+                if not far.any():
                     break
-        return (how, wrong) if improved else None
+        return (how, far) if improved else None
+
+    def _nearest(
+        self, how: Accumulation, options: Sequence[Move], places: Array, now: float
+    ) -> Accumulation | None:
+        """Return the option that is nearest to these answers, if one is nearer than now."""
+        some, rest = places[::4], np.delete(places, np.s_[::4])
+        found = None
+        for move in options:
+            made = move(how)
+            if made is None:
+                continue
+            distance = self.distance(made, some)
+            if _EARLY * distance < now and (distance := distance + self.distance(made, rest)) < now:
+                found, now = made, distance
+        return found
 
     def _pairs(
-        self, how: Accumulation, wrong: Array, places: Array, stage: Stage
+        self, how: Accumulation, far: Array, places: Array, stage: Stage
     ) -> tuple[Accumulation, Array] | None:
         """Try the best moves two at a time."""
-        first = self.first(wrong, places)
-        now = min(int(np.count_nonzero(wrong)), _FIRST)
-        ranked: list[tuple[int, int, Move]] = []
+        first, now = self.first(far, places)
+        ranked: list[tuple[float, int, Move]] = []
         for options in self._options(how, stage):
             some = sorted(
-                ((self.count(made, first), n, move) for n, move in enumerate(options) if (made := move(how))),
+                (
+                    (self.distance(made, first), n, move)
+                    for n, move in enumerate(options)
+                    if (made := move(how))
+                ),
                 key=lambda each: each[:2],
             )
             ranked += some[:5]
         ranked.sort(key=lambda each: each[0])
-        best: tuple[int, Accumulation] | None = None
+        best: tuple[float, Accumulation] | None = None
         for (_, _, one), (_, _, other) in itertools.combinations(ranked[:_PAIRED], 2):
             middle = one(how)
             made = None if middle is None or one.field == other.field else other(middle)
             if made is None:
                 continue
-            count = self.count(made, first)
-            if count < (now if best is None else best[0]):
-                best = count, made
+            distance = self.distance(made, first)
+            if distance < (now if best is None else best[0]):
+                best = distance, made
         if best is None:
             return None
-        after = self.wrong(best[1], places)
-        return (best[1], after) if np.count_nonzero(after) < np.count_nonzero(wrong) else None
+        after = self.far(best[1], places)
+        return (best[1], after) if after.sum() < far.sum() else None
 
     def best(self, first_of_all: Sequence[Accumulation] = ()) -> tuple[Accumulation, int]:
         """Return the accumulation that reproduces most answers, and how many it does not."""
@@ -242,7 +288,7 @@ class Search:
             for some in ranked.values()
             for place, (count, number, how) in enumerate(sorted(some)[:_STARTS])
         )
-        found: list[tuple[int, int, Accumulation]] = []
+        found: list[tuple[float, int, Accumulation]] = []
         for again in range(_AGAIN):
             for place, (*_, how) in enumerate(tried):
                 if found and self.tried > _MOST:
@@ -256,10 +302,31 @@ class Search:
                             how, left = self.climb(how, everything)
                             if not left:
                                 return how, 0
-                found.append((self.count(how, everything), len(found), how))
-            if min(found)[0] > len(everything) // 4:
+                found.append((self.distance(how, everything), len(found), how))
+            if min(found)[0] > len(everything):
                 break
-        return self.climb(min(found)[2], everything)
+        return self._kicked([how for *_, how in sorted(found)[:_KEPT]], everything)
+
+    def _kicked(self, nearest: list[Accumulation], places: Array) -> tuple[Accumulation, int]:
+        """Climb from the nearest; where that ends, change parameters at random and climb again."""
+        how, left = self.climb(nearest[0], places)
+        ranked = [
+            (self.distance(each, places), number, each) for number, each in enumerate((how, *nearest[1:]))
+        ]
+        until = self.tried + _KICKED
+        while left and self.tried < until:
+            base = ranked[int(self.rng.integers(len(ranked))) if self.rng.random() < _ELSEWHERE else 0][2]
+            for _ in range(int(self.rng.integers(2, 4))):
+                options = self._options(base, "all")[0]
+                base = options[int(self.rng.integers(len(options)))](base) or base
+            how, left = self.climb(base, places, "core", pairs=False)
+            how, left = self.climb(how, places, pairs=False)
+            if not left:
+                return how, 0
+            ranked.append((self.distance(how, places), self.tried, how))
+            ranked = sorted(ranked, key=lambda each: each[:2])[:_KEPT]
+        how = ranked[0][2]
+        return how, self.count(how, places)
 
     def precision(self) -> int:
         """Return the most trailing bits that normal results have, by the lowest bits of their codes."""

@@ -14,8 +14,8 @@ from lowprec.spec.accumulation import Accumulation, Cut, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
 from lowprec.spec.format import Carrier
 from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Deal, Split, chunked
-from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import rounding
+from lowprec.spec.projection import Projection, SignPolicy
+from lowprec.spec.rounding import MODES, rounding
 from lowprec.verify.question import Change
 from lowprec.verify.questions.causes import in_words
 
@@ -60,11 +60,8 @@ def _result(**fields: Any) -> How:
         if not isinstance(how.accumulator, Window):
             raise ValueError("no window")
         fmt, rule = how.accumulator.result
-        fmt, rule = (
-            fields.get("fmt", fmt),
-            dataclasses.replace(rule, rounding=fields.get("rounding", rule.rounding)),
-        )
-        return window_with(result=(fmt, rule))(how)
+        of_rule = {name: value for name, value in fields.items() if name != "fmt"}
+        return window_with(result=(fields.get("fmt", fmt), dataclasses.replace(rule, **of_rule)))(how)
 
     return changed
 
@@ -94,11 +91,16 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
         if step != window.step:
             words = f"L = {step} instead of {window.step}: products in a step"
             yield Change("step", window_with(step=step), words)
-    for name in ("toward_zero", "nearest_even", "nearest_away"):
-        if name != str(window.result[1].rounding):
-            yield Change(
-                "result_rounding", _result(rounding=rounding(name)), f"sums of steps: {in_words(name)}"
-            )
+    for mode in MODES:
+        if mode != window.result[1].rounding:
+            yield Change("result_rounding", _result(rounding=mode), f"sums of steps: {in_words(mode)}")
+    if window.result[1].subnormals == "keep":
+        flushed = _result(subnormals="flush_results")
+        yield Change("result_subnormals", flushed, "subnormal sums of steps become zeros")
+    signed = not window.negative_zero
+    words = "sums of zeros of one sign keep it" if signed else "sums of zeros are +0"
+    yield Change("negative_zero", window_with(negative_zero=signed), words)
+    yield from _nans(how)
     for fmt in (catalog.BINARY32, E8M13, catalog.BINARY16, catalog.BFLOAT16):
         if fmt != window.result[0]:
             yield Change(
@@ -118,6 +120,33 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
             yield Change("order", with_fields(order=chunked(size), total=None), words)
     if how.order.name == "chunked":
         yield Change("order", with_fields(order=SEQUENTIAL, total=None), "one running sum, without chunks")
+
+
+def _nans(how: Accumulation) -> Iterator[Change]:
+    """Yield other codes of NaN."""
+    fmt, rule = how.output
+    for code in dict.fromkeys((fmt.nan_code, fmt.sign_code - 1)):
+        now = fmt.nan_code if rule.nan_code is None else rule.nan_code
+        if fmt.has_nan and code is not None and code > fmt.max_magnitude + fmt.infinity and code != now:
+            yield Change("nan_code", _output(nan_code=code), f"NaN is {code:#x}")
+    for sign in get_args(SignPolicy):
+        if fmt.has_signed_nan and sign != rule.nan_sign:
+            words = {"keep": "NaNs keep their sign", "drop": "NaNs have no sign"}.get(
+                sign, f"NaN sign: {sign}"
+            )
+            yield Change("nan_sign", _output(nan_sign=sign), words)
+
+
+def _output(**fields: Any) -> How:
+    """Return the accumulation whose sums and output have these fields of their rules changed."""
+
+    def changed(how: Accumulation) -> Accumulation:
+        made = dataclasses.replace(how, output=(how.output[0], dataclasses.replace(how.output[1], **fields)))
+        if isinstance(how.accumulator, Window) and how.accumulator.result[0] == how.output[0]:
+            return _result(**fields)(made)
+        return made
+
+    return changed
 
 
 def sums(how: Accumulation) -> Iterator[Change]:

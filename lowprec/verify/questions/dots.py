@@ -26,6 +26,7 @@ from lowprec.verify.orders import check_bound, finite, ranges, results
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_changes import named, output_rounded, splits, sums, windows, with_fields
+from lowprec.verify.questions.dot_faults import Terms, faults, of_lanes
 from lowprec.verify.questions.dot_operands import Given, could_be, factors, joining, shape_of
 from lowprec.verify.questions.dot_scales import (
     DotScales,
@@ -48,9 +49,9 @@ _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
 #: Terms whose orders are looked at together.
 _TERMS = 1 << 16
 
-#: Fields of changes that are not of the accumulation, and the longest step whose lanes are tried.
-_NOT_HOW = ("addend", "backward", "bias", "epilogue", "lane", "output_scale", "pair", "scaling")
-_LANES = 64
+#: Fields of changes that are not of the accumulation; the longest step, and K, of which lanes are tried.
+_NOT_HOW = ("addend", "backward", "bias", "epilogue", "fault", "lane", "output_scale", "pair", "scaling")
+_LANES, _WIRED = 64, 32
 
 
 class DotQuestion(Question):
@@ -253,6 +254,8 @@ class DotQuestion(Question):
             x, y = x.copy(), y.copy()
             x[..., first::period] = 0
             (y if self.verb == "dot" else np.moveaxis(y, 0, -1))[..., first::period] = 0
+        if "fault" in fields:
+            x, y, addend = fields["fault"](Terms(x, y, addend))
         addend = None if "addend" in fields else addend
         bias = None if "bias" in fields else bias
         if "output_scale" in fields:
@@ -351,6 +354,10 @@ class DotQuestion(Question):
         period = how.accumulator.step if isinstance(how.accumulator, Window) else length
         for lane in range(min(period, length)) if period <= _LANES else ():
             yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
+        operands = how.operands or self.formats
+        yield from faults(operands, paired=self.verb == "dot", addend=self.addend is not None)
+        if length <= _WIRED and self.scales is None:
+            yield from of_lanes(length, period)
 
     def _factors(self) -> Iterator[Change]:
         """Yield the constant by which sums seem to have been multiplied, if there is one."""

@@ -1,0 +1,147 @@
+"""Faults of a unit's wiring, as changes of the operands that its sums are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from lowprec.spec.format import Format
+from lowprec.verify.question import Array, Change
+
+__all__ = ["Fault", "Terms", "faults", "of_lanes"]
+
+
+class Terms(NamedTuple):
+    """Factors and the addend. Of dot products x and y are in pairs; of matrices y has K first."""
+
+    x: Array
+    y: Array
+    addend: Array | None
+
+
+Fault = Callable[[Terms], Terms]
+
+
+def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend: bool) -> Iterator[Change]:
+    """Yield what a unit may lose of its operands: subnormal numbers, NaNs, signs.
+
+    Parameters
+    ----------
+    formats : pair of Format or None
+        Of x and y; None where they are not known.
+    paired : bool
+        Whether x and y are in pairs, as those of dot products are.
+    addend : bool
+        Whether there is one.
+    """
+    for number, fmt in enumerate(formats):
+        if fmt is not None and fmt.exponent_bits and fmt.subnormals:
+            yield Change("fault", _flushed(number, 2.0**fmt.emin), f"subnormal {'xy'[number]} taken as zero")
+    if paired:
+        for number in (0, 1):
+            words = f"products with a NaN in {'xy'[number]} left out"
+            yield Change("fault", _without(_nan_in(number)), words)
+        yield Change("fault", _without(_zero_times_infinity), "zero times infinity is zero")
+        yield Change("fault", _negative, "the product of two negative numbers is negative")
+    if addend:
+        yield Change("fault", _addend(lambda c: np.where(np.isnan(c), 0, c)), "a NaN as addend left out")
+        low = float(np.finfo(np.float32).tiny)
+        flushed = _addend(lambda c: np.where(np.abs(c) < low, np.copysign(0, c), c))
+        yield Change("fault", flushed, "a subnormal addend of binary32 taken as zero")
+        yield Change("fault", _addend(lambda c: c * 0.5), "the addend aligned one place too low")
+        yield Change("fault", _addend(lambda c: c * 2), "the addend aligned one place too high")
+
+
+def of_lanes(length: int, period: int) -> Iterator[Change]:
+    """Yield lanes that are wired wrongly: left out, swapped, or dealt to steps in another order."""
+    for lane in range(length):
+        if length > period:
+            yield Change("fault", _left_out(lane, (0, 1)), f"product {lane} of {length} left out", 2)
+        for number in (0, 1):
+            words = f"{'xy'[number]} of product {lane} of {length} read as zero"
+            yield Change("fault", _left_out(lane, (number,)), words, 2)
+    even = [*range(0, length, 2), *range(1, length, 2)]
+    yield Change("fault", _in_order(even), "first the products of even numbers, then the others", 2)
+    for lane in range(length - 1):
+        for words, pairs in (
+            (f"y of products {lane} and {lane + 1} swapped", ((lane, lane + 1), (lane + 1, lane))),
+            (f"product {lane} takes y of product {lane + 1}", ((lane, lane + 1),)),
+            (f"product {lane + 1} takes y of product {lane}", ((lane + 1, lane),)),
+        ):
+            order = list(range(length))
+            for to, source in pairs:
+                order[to] = source
+            yield Change("fault", _in_order(order, y_only=True), words, 2)
+
+
+def _lanes(terms: Terms, number: int) -> Array:
+    """Return one side with K as its last axis."""
+    paired = terms.x.shape == terms.y.shape
+    return terms[number] if paired or not number else np.moveaxis(terms.y, 0, -1)  # type: ignore[return-value]
+
+
+def _flushed(number: int, least: float) -> Fault:
+    def changed(terms: Terms) -> Terms:
+        side = terms[number]
+        assert side is not None, "a factor"
+        zeros = np.copysign(np.zeros_like(side), side)
+        return terms._replace(**{"xy"[number]: np.where(np.abs(side) < least, zeros, side)})
+
+    return changed
+
+
+def _without(which: Callable[[Array, Array], Array]) -> Fault:
+    def changed(terms: Terms) -> Terms:
+        gone = which(terms.x, terms.y)
+        return terms._replace(x=np.where(gone, 0, terms.x), y=np.where(gone, 0, terms.y))
+
+    return changed
+
+
+def _nan_in(number: int) -> Callable[[Array, Array], Array]:
+    def which(*sides: Array) -> Array:
+        found: Array = np.isnan(sides[number]) & np.isfinite(sides[1 - number])
+        return found
+
+    return which
+
+
+def _zero_times_infinity(x: Array, y: Array) -> Array:
+    found: Array = ((x == 0) & np.isinf(y)) | (np.isinf(x) & (y == 0))
+    return found
+
+
+def _negative(terms: Terms) -> Terms:
+    both = np.signbit(terms.x) & np.signbit(terms.y)
+    return terms._replace(x=np.where(both, np.abs(terms.x), terms.x))
+
+
+def _addend(change: Callable[[Array], Array]) -> Fault:
+    def changed(terms: Terms) -> Terms:
+        assert terms.addend is not None, "asked of units with one"
+        with np.errstate(over="ignore", under="ignore"):
+            return terms._replace(addend=change(terms.addend).astype(terms.addend.dtype))
+
+    return changed
+
+
+def _left_out(lane: int, sides: tuple[int, ...]) -> Fault:
+    def changed(terms: Terms) -> Terms:
+        made = terms._replace(x=terms.x.copy(), y=terms.y.copy())
+        for number in sides:
+            _lanes(made, number)[..., lane] = 0
+        return made
+
+    return changed
+
+
+def _in_order(order: list[int], *, y_only: bool = False) -> Fault:
+    def changed(terms: Terms) -> Terms:
+        made = terms._replace(x=terms.x.copy(), y=terms.y.copy())
+        for number in (1,) if y_only else (0, 1):
+            _lanes(made, number)[...] = _lanes(terms, number)[..., order]
+        return made
+
+    return changed
