@@ -28,7 +28,7 @@ import importlib
 from lowprec.spec.arith import OPERANDS as _OPERATIONS
 from lowprec.spec.functions import FUNCTIONS as _FUNCTIONS
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Accumulation": "lowprec.spec.accumulation",

@@ -9,6 +9,9 @@ from hypothesis import settings
 # Compiling a kernel makes so many objects that last that looking for garbage takes an eighth of the time.
 gc.set_threshold(100_000, 20, 20)
 
+#: Run by a test, in an interpreter's own way; imported by nobody.
+collect_ignore = ["typing/documented_calls.py"]
+
 settings.register_profile("deterministic", derandomize=True, deadline=None, database=None, max_examples=200)
 settings.load_profile("deterministic")
 

@@ -890,7 +890,7 @@ MUTANTS = (
         ("engine:table convert binary32 takum_linear10",),
     ),
     Mutant(
-        "codebook-flags",
+        "codebook-step-flags",
         "kernels/table/steps.py",
         "values of a codebook signal what numbers next to them do",
         "np.uint8(0) if words[i] == own[place] else signals[place]",

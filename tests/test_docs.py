@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import most_apart
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "tables" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -20,7 +22,15 @@ EXAMPLES = [page for page in PAGES if ">>>" in page.read_text()]
 MOST_WORDS = 900
 
 
-@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.name)
+#: Pages whose examples take seconds each: they stand apart.
+LONG = ("capture.md", "compare.md", "dot-products.md", "howto-models.md", "identify.md", "nvfp4-recipe.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    most_apart(EXAMPLES, [page for page in EXAMPLES if page.name not in LONG]),
+    ids=lambda page: page.name,
+)
 def test_examples_give_what_the_page_says(page):
     """Doctest reads Markdown as it is."""
     loosely = doctest.NORMALIZE_WHITESPACE

@@ -94,12 +94,8 @@ def asked(book: Codebook, rounding: object, saturation: str, others: dict[str, o
 FEW = (MODES[0], MODES[3], stochastic(8))
 
 
-@pytest.mark.parametrize(
-    "rounding",
-    most_apart(ROUNDINGS, FEW),
-    ids=str,
-)
-@pytest.mark.parametrize("name", BOOKS)
+@pytest.mark.parametrize("rounding", most_apart(ROUNDINGS, FEW), ids=str)
+@pytest.mark.parametrize("name", most_apart(BOOKS, set(BOOKS) - {"hif8", "takum7", "takum_linear7"}))
 def test_codes_and_flags_are_the_oracles(name, rounding):
     book = BOOKS[name]
     values = np.append(operands(book), -0.0)

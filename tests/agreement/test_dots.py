@@ -646,7 +646,10 @@ def expected_of_blocks(how, x, y, row, addend=None):
     return oracle(left, right, how, start, scales=(*scales, size), tensor=tensor)
 
 
-@pytest.mark.parametrize("name", [name for name, how in ACCUMULATIONS.items() if how.scale is not None])
+SCALED = [name for name, how in ACCUMULATIONS.items() if how.scale is not None]
+
+
+@pytest.mark.parametrize("name", most_apart(SCALED, SCALED[::3]))
 def test_accumulations_with_scales_agree(name):
     """Elements in blocks; scales of all codes, NaN too, and of such that results are not all infinite."""
     how, rng = accumulation(name), np.random.default_rng(4)

@@ -9,8 +9,8 @@ import pytest
 
 import lowprec as lp
 
-CODES = lp.encode(np.float32([1.0, 2.0]), "e4m3fn")
-HALVES = lp.encode(np.float32([1.0, 2.0]), "bfloat16")
+CODES = np.uint8([0x38, 0x40])  #: 1 and 2 in e4m3fn
+HALVES = np.uint16([0x3F80, 0x4000])  #: 1 and 2 in bfloat16
 FP8 = "hopper_wgmma_e4m3fn_binary32"
 
 

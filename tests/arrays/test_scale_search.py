@@ -68,7 +68,7 @@ def all_around(usual, count, binades=7):
 
 @pytest.mark.parametrize("kind", DATA)
 @pytest.mark.parametrize("how", [FINITE, SYMMETRIC], ids=["plain", "symmetric"])
-@pytest.mark.parametrize("fmt", NARROW)
+@pytest.mark.parametrize("fmt", most_apart(NARROW, ["int4", "e2m1fn", "e4m3fn", "e8m0fnu"]))
 def test_no_scale_of_a_dense_grid_is_better(fmt, how, kind):
     """2,000 scales from twice that of max down, and steps of float32 around the one that is found."""
     values = data(kind, fmt)

@@ -104,6 +104,7 @@ def test_without_a_correction_the_bytes_are_those_of_rounding(tmp_path):
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
 
 
+@pytest.mark.apart
 def test_rows_do_not_depend_on_each_other(tmp_path, monkeypatch):
     """Worked on a few at a time, the bytes are the same: also of tiles, whose rows share scales."""
     from lowprec.checkpoints import quantizing

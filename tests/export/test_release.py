@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import lowprec
 from lowprec.cli.main import main
 from lowprec.export import golden, release
 
@@ -27,6 +28,15 @@ def tables(tmp_path, monkeypatch):
 def test_the_golden_data_keep_what_releases_froze():
     """Of every release of this version's line."""
     assert release.changed(TABLES) == []
+
+
+def test_the_changelog_names_the_digest_of_this_version():
+    """What people cite."""
+    document = json.loads((TABLES / "releases" / f"{lowprec.__version__}.json").read_text())
+    heading = f"## {lowprec.__version__} - "
+    text = (TABLES.parent / "CHANGELOG.md").read_text().split(heading, 1)[1].split("\n## ", 1)[0]
+    assert f"`{document['sha256']}`" in text
+    assert f"version: {lowprec.__version__}\n" in (TABLES.parent / "CITATION.cff").read_text()
 
 
 def test_every_kind_of_answer_is_frozen():

@@ -89,6 +89,7 @@ def test_another_order_passes_by_its_budget():
     assert boards[1].check().spent.within > 0
 
 
+@pytest.mark.apart
 def test_library_calls_have_scales_and_a_bias():
     """Floats or codes in binary32; without any the call has none, and what is left out is named."""
     rng, call = np.random.default_rng(5), "ada_cublaslt_fp8(output=e4m3fn)"

@@ -31,10 +31,11 @@ def test_the_cause_of_a_planted_bug_is_named(bug):
     assert explained == count > 0
 
 
-def test_a_fault_of_matrices_is_named_too():
-    """K is the first axis of the second matrix."""
+@pytest.mark.parametrize("shapes", [((24, 12), (12, 20)), ((12, 12), (12, 12))], ids=str)
+def test_a_fault_of_matrices_is_named_too(shapes):
+    """K is the first axis of the second matrix, of square ones too."""
     rng = np.random.default_rng(1)
-    x, y = (lp.quantize(rng.standard_normal(shape), "e4m3fn") for shape in ((24, 12), (12, 20)))
+    x, y = (lp.quantize(rng.standard_normal(shape), "e4m3fn") for shape in shapes)
     wired = y.copy()
     wired[4] = y[5]
     got = lp.matmul(x, wired, "ada_mma_e4m3fn_binary32")

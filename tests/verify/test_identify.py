@@ -177,6 +177,7 @@ def test_a_right_order_is_nearer_than_a_right_rounding():
 # -- bad input ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

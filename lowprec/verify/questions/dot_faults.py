@@ -19,6 +19,7 @@ class Terms(NamedTuple):
     x: Array
     y: Array
     addend: Array | None
+    paired: bool
 
 
 Fault = Callable[[Terms], Terms]
@@ -78,14 +79,12 @@ def of_lanes(length: int, period: int) -> Iterator[Change]:
 
 def _lanes(terms: Terms, number: int) -> Array:
     """Return one side with K as its last axis."""
-    paired = terms.x.shape == terms.y.shape
-    return terms[number] if paired or not number else np.moveaxis(terms.y, 0, -1)  # type: ignore[return-value]
+    return np.moveaxis(terms.y, 0, -1) if number and not terms.paired else (terms.x, terms.y)[number]
 
 
 def _flushed(number: int, least: float) -> Fault:
     def changed(terms: Terms) -> Terms:
-        side = terms[number]
-        assert side is not None, "a factor"
+        side = (terms.x, terms.y)[number]
         zeros = np.copysign(np.zeros_like(side), side)
         return terms._replace(**{"xy"[number]: np.where(np.abs(side) < least, zeros, side)})
 

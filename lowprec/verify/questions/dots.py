@@ -255,7 +255,7 @@ class DotQuestion(Question):
             x[..., first::period] = 0
             (y if self.verb == "dot" else np.moveaxis(y, 0, -1))[..., first::period] = 0
         if "fault" in fields:
-            x, y, addend = fields["fault"](Terms(x, y, addend))
+            x, y, addend, _ = fields["fault"](Terms(x, y, addend, self.verb == "dot"))
         addend = None if "addend" in fields else addend
         bias = None if "bias" in fields else bias
         if "output_scale" in fields:
