@@ -647,7 +647,10 @@ def test_torch_on_this_processor_is_what_its_profile_says(tmp_path):
     assert done.returncode == 0, done.stderr
     capture = lp.read_capture(out)
     answered = {name for name, question in capture.questions.items() if not question.skipped}
-    assert answered == {name for name, question in CAPTURES.items() if question.run_on == "CPUs"}
+    # On processors with matrix units torch leaves this product to a library that refuses it.
+    refused = {"scaled_mm_e4m3fnuz"} - answered
+    assert answered | refused == {name for name, question in CAPTURES.items() if question.run_on == "CPUs"}
+    assert all("RuntimeError" in capture.questions[name].skipped for name in refused)
     for name in sorted(answered):
         question = capture[name]
         if question.expects is not None:

@@ -31,6 +31,9 @@ _BEGIN, _MORE, _POOL = 24, 24, 80
 #: Rounds without news after which a search ends; tries of one where nothing fits; rows asked twice.
 _QUIET, _TRIES, _TWICE = 2, 2, 16
 
+#: Pools in which rows are looked for that tell what was found from the catalog.
+_POOLS = 4
+
 #: Rivals of several parameters that are drawn from those of one.
 _DRIFTS = 60
 
@@ -159,6 +162,30 @@ class Run:
             quiet = 0 if len(chosen[1]) and asked else quiet + 1
             if not asked:
                 break
+            if quiet == _QUIET and self.against_the_catalog():
+                quiet = 0
+
+    def against_the_catalog(self) -> bool:
+        """Ask rows on which what was found differs from what else of the catalog fits; return whether any do.
+
+        Of several pools: such a row may be one in thousands. What fits the new answers is then what was found.
+        """
+        assert self.how is not None, "something was found"
+        named = [how for move, how in self.rivals if move is None]
+        pools = [self.pool() for _ in range(_POOLS if named else 0)]
+        learned = False
+        for rows, topics in pools:
+            ready = Prepared(rows, self.ports)
+            ours = ready.codes(self.how)
+            apart = [np.flatnonzero(self.search.differ(ready.codes(how), ours))[:_EACH] for how in named]
+            places = np.unique(np.concatenate(apart))
+            learned |= bool(places.size) and self.put(rows.at(places), [topics[place] for place in places])
+        everything = np.arange(len(self.answers))
+        if learned and self.search.wrong(self.how, everything).any():
+            fitting = [how for how in named if not self.search.wrong(how, everything).any()]
+            self.how, self.left = self.search.best([*fitting, self.how])
+            self.rivals = []
+        return learned
 
     def levels(self) -> list[int]:
         """Return the exponents at which what was found begins and ends."""

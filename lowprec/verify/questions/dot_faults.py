@@ -120,7 +120,7 @@ def _negative(terms: Terms) -> Terms:
 def _addend(change: Callable[[Array], Array]) -> Fault:
     def changed(terms: Terms) -> Terms:
         assert terms.addend is not None, "asked of units with one"
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(all="ignore"):
             return terms._replace(addend=change(terms.addend).astype(terms.addend.dtype))
 
     return changed
