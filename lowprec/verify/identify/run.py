@@ -166,9 +166,9 @@ class Run:
                 quiet = 0
 
     def against_the_catalog(self) -> bool:
-        """Ask rows on which what was found differs from what else of the catalog fits; return whether any do.
+        """Ask rows on which others of the catalog that fit differ from what was found; return whether any do.
 
-        Of several pools: such a row may be one in thousands. What fits the new answers is then what was found.
+        Of several pools: such a row may be one in thousands. What fits the new answers is then taken.
         """
         assert self.how is not None, "something was found"
         named = [how for move, how in self.rivals if move is None]
