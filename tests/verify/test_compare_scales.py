@@ -317,7 +317,10 @@ def test_the_command_takes_what_joins_the_sums(tmp_path):
     assert run("2", "--block", "128").exit_code == 0
     assert run("0.5", "--block", "128").exit_code == 1
     assert "the inverse of the output scale" in run("0.5", "--block", "128").stdout
-    assert run("2").exit_code == 1  # K is a multiple of 3: blocks of 100
+    assert run("2", "--block", "100").exit_code == 1
+    unsaid = run("2")
+    assert unsaid.exit_code == 2
+    assert "3 numbers along K of 300: say how many elements share one, such as block=128" in unsaid.stderr
     assert run("2", "--block", "0").exit_code == 2
     assert CliRunner().invoke(main, ["compare", "-", "dot", "fp32_fma", "--bias", "b.npy"]).exit_code == 2
 
