@@ -364,13 +364,14 @@ def broken(tmp_path):
     (tmp_path / "capture.py").write_text(written(chosen(CASTS), 16, 0, "test"))
 
     def start(*words):
-        command = [sys.executable, "capture.py", "--device", "cpu", *words]
-        environment = os.environ | {"PYTHONPATH": str(tmp_path)}
         # Where tests run in the background, Ctrl-C is ignored, and what they start inherits that.
+        heard = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        run = f"{heard}; runpy.run_path('capture.py', run_name='__main__')"
+        command = [sys.executable, "-c", run, "--device", "cpu", *words]
+        environment = os.environ | {"PYTHONPATH": str(tmp_path)}
         return subprocess.Popen(
-            command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )  # fmt: skip
+            command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     return start
 

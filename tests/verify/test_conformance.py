@@ -518,11 +518,13 @@ def test_every_known_divergence_is_still_seen_with_its_smallest_input(entry, row
         seen = [(row, finding) for row in mine for finding in row.findings if entry.covers(row, finding.kind)]
         assert {row.operation for row, _ in seen} == set(entry.operations)
         assert {row.source for row, _ in seen} == set(entry.sources)
-        assert {row.target for row, _ in seen} == set(entry.targets)
+        assert {row.target for row, _ in seen} | rounded_once_here(entry) == set(entry.targets)
         if framework != entry.frameworks[0]:
             continue
         place = tuple(entry.smallest[key] for key in ("operation", "source", "target"))
         [finding] = [finding for row, finding in seen if (row.operation, row.source, row.target) == place]
+        if place == ("sqrt", "binary32", "binary32") and framework == "torch":
+            continue  # which roots its vector library has wrong depends on the processor
         assert (finding.smallest["operand"], *got_and_want(finding)) == tuple(
             entry.smallest[key] for key in ("operand", "got", "want")
         )
@@ -530,6 +532,16 @@ def test_every_known_divergence_is_still_seen_with_its_smallest_input(entry, row
             assert abs(number(finding.smallest["value"])) == min(
                 abs(number(other.smallest["value"])) for _, other in seen
             )
+
+
+def rounded_once_here(entry):
+    """Targets to which this processor has an instruction that rounds float64 once: XLA takes it."""
+    if (entry.frameworks, entry.kind, "binary16" in entry.targets) != (("jax",), "double rounding", True):
+        return set()
+    just_above_a_tie = np.array([1 + 2.0**-11 + 2.0**-40])
+    code = int(FRAMEWORKS["jax"].cast(just_above_a_tie, lp.format("binary16"))[0])
+    assert code in (0x3C00, 0x3C01)
+    return {"binary16"} if code == 0x3C01 else set()
 
 
 def got_and_want(finding):
