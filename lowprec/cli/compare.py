@@ -89,7 +89,7 @@ _SHOWN, _REPORTED = 5, 20
     "--block",
     type=click.IntRange(1),
     metavar="N",
-    help="Elements along K that share a scale, where K is no multiple of the number of scales.",
+    help="Elements along K that share a scale: needed for scales of blocks, but for MX instructions.",
 )
 @click.option("--size", metavar="M,N,K", help="Rows of x, columns of y and products of lines of matmul.")
 @click.option("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")

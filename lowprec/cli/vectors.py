@@ -46,6 +46,9 @@ _UNITS = {
     "compare": "FORMAT",
 }
 
+#: Units whose flags no standard defines.
+_SUMMED = {"dot": "a dot product", "matmul": "a product of matrices", "block": "a block converter"}
+
 _EPILOG = f"{OPERATIONS_HELP}. Units: " + ", ".join(f"{name} {words}" for name, words in _UNITS.items())
 
 
@@ -218,7 +221,8 @@ def _unit(operation: str, names: tuple[str, ...], asked: dict[str, Any]) -> Unit
         return unit_vectors.comparison_suite(format_named(names[0], asked["define"]), **options)
     if asked["flags"]:
         raise click.UsageError(
-            f"--flags are of operations on numbers; lowprec says nothing of those of {operation}"
+            f"--flags are of operations on numbers: IEEE 754 does not say which exceptions "
+            f"{_SUMMED[operation]} raises; leave it out"
         )
     if operation == "block":
         _count(operation, names, 2)

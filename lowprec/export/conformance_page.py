@@ -44,6 +44,10 @@ numbers of reasons are those below the table.
 *profile* is the one of `lowprec.profiles` that reproduces most of these inputs: \
 *all*, or the share that it does.
 `lp.encode(x, fmt, profile=...)` then gives what the framework gives.
+A profile may hold less than a framework takes: ONNX's evaluator cuts to 2-, 4- and 8-bit integers \
+and wraps beyond their
+range, which no projection says, so that its profiles are true within the range alone, \
+and these casts are no tasks here.
 """
 
 

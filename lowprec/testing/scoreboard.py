@@ -131,6 +131,8 @@ class Scoreboard:
         self._results: list[Any] = []
         self._flags: list[int] = []
         self._scaled = self._biased = False
+        #: Format and size of the blocks of an instruction with scales of its own.
+        self._own = how_summed.scale if operation == "dot" else None
         self.undefined: list[int] = []  #: numbers of the transactions whose results had x or z
         self.unanswered = 0  #: operands that `follow` saw without a result
 
@@ -159,8 +161,9 @@ class Scoreboard:
         addend : float, or value of a signal, or int
             Of "dot": a float, or a code in the output's format.
         scale : int or value of a signal, or a pair
-            Of "block": the code of the scale. Of "dot": those of x and y, floats or codes in binary32;
-            by default 1.
+            Of "block": the code of the scale. Of "dot": those of x and y, floats or codes in binary32,
+            by default 1; of an instruction that takes operands in blocks those of each block, floats or
+            codes in its format, as the lanes of a vector.
         bias : float, or value of a signal, or int
             Of "dot": a float, or a code in binary32; by default there is none.
 
@@ -190,7 +193,8 @@ class Scoreboard:
         try:
             given = tuple(self._operand(each, fmt) for each, fmt in zip(operands, self._formats, strict=True))
             if self.operation == "dot":
-                given = (*given, self._number(addend, self.target, 0.0), *self._scales(scale, bias))
+                lanes = len(given[0])
+                given = (*given, self._number(addend, self.target, 0.0), *self._scales(scale, bias, lanes))
         except ValueError as error:
             raise ValueError(f"operands of transaction {number}: {error}") from None
         if self._operands and [np.shape(each) for each in given] != [
@@ -221,19 +225,37 @@ class Scoreboard:
 
     def _number(self, given: Any, fmt: Format, default: float) -> float:
         """Return a float, or the value of a code."""
-        if given is None or isinstance(given, float):
-            return default if given is None else given
+        if given is None or isinstance(given, float | np.floating):
+            return default if given is None else float(given)
         code = np.array([_code(int(given), fmt)], code_dtype(fmt))
         return float(np.asarray(decode(code, fmt, dtype=np.float64))[0])
 
-    def _scales(self, scale: Any, bias: Any) -> tuple[float, float, float]:
+    def _scales(self, scale: Any, bias: Any, lanes: int) -> tuple[Any, Any, float]:
         """Return the scales of x and y, and the bias: -0 is none, as it changes no sum."""
         if scale is not None and (not isinstance(scale, Sequence) or len(scale) != 2):
             raise ValueError("scale= of 'dot' is a pair, for x and for y")
         self._scaled, self._biased = self._scaled or scale is not None, self._biased or bias is not None
         x, y = (None, None) if scale is None else scale
+        joined = self._number(bias, catalog.BINARY32, -0.0)
+        if self._own is not None:
+            return self._of_blocks(x, "x", lanes), self._of_blocks(y, "y", lanes), joined
         single = catalog.BINARY32
-        return self._number(x, single, 1.0), self._number(y, single, 1.0), self._number(bias, single, -0.0)
+        return self._number(x, single, 1.0), self._number(y, single, 1.0), joined
+
+    def _of_blocks(self, given: Any, name: str, lanes: int) -> tuple[float, ...]:
+        """Return the scales of an operand's blocks."""
+        assert self._own is not None, "asked of instructions with scales of their own"
+        fmt, size = self._own
+        blocks = -(-lanes // size)
+        if given is None:
+            raise ValueError(f"{self.accumulation} needs scale=: those of the blocks of x, and of y")
+        alone = isinstance(given, float | int | np.number)
+        each = [given] if alone else given if _is_sequence(given) else _lanes(given, fmt)
+        if len(each) != blocks:
+            raise ValueError(
+                f"{name} has {len(each)} scales, and {lanes} lanes make {blocks} blocks of {size}"
+            )
+        return tuple(self._number(one, fmt, 1.0) for one in each)
 
     def report(self, **options: Any) -> Comparison:
         """Hold all transactions against what is right; options are those of `lowprec.compare`.
@@ -253,7 +275,7 @@ class Scoreboard:
             addend, *scales, bias = (np.array(each, np.float64) for each in joins)
             options |= {"accumulation": self.accumulation, "addend": addend}
             if self._scaled:
-                options["scale"] = tuple(each[:, None] for each in scales)
+                options["scale"] = tuple(each.reshape(len(each), -1) for each in scales)
             if self._biased:
                 options["bias"] = bias
             return compare((x, y), results, operation="dot", source=self._formats, **options)
@@ -388,12 +410,16 @@ _NO_LANES = "{:#x} does not say how many lanes it has; give a sequence of codes,
 
 def _lanes(given: Any, fmt: Format) -> list[int]:
     """Return the codes of a vector; raise ValueError for x, z and a number without width."""
-    if isinstance(given, Sequence | np.ndarray) and not hasattr(given, "to_unsigned"):
+    if _is_sequence(given):
         return [int(code) for code in given]
     if isinstance(given, int):
         raise ValueError(_NO_LANES.format(given))
     whole = int(given)
     return [whole >> low & (1 << fmt.width) - 1 for low in range(0, len(given) - fmt.width + 1, fmt.width)]
+
+
+def _is_sequence(given: Any) -> bool:
+    return isinstance(given, Sequence | np.ndarray) and not hasattr(given, "to_unsigned")
 
 
 def _is_one(signal: Any) -> bool:

@@ -117,7 +117,7 @@ def compare(
         broadcasts to the results.
     block : int, optional
         Of "dot" and "matmul": elements along K that share a scale, and rows or columns of tiles that do,
-        as `Epilogue.block`. Needed where K is no multiple of the number of scales.
+        as `Epilogue.block`. Needed for scales of blocks, unless the accumulation has a size of its own.
     bias, output_scale : array_like that broadcasts to the results', optional
         Of "dot" and "matmul", as `lowprec.matmul` takes them: with an accumulation that is no library call
         by `Epilogue()`, which scales in binary32.

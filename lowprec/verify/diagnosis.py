@@ -22,6 +22,8 @@ __all__ = ["Cause", "Diagnosis", "Sample", "diagnose"]
 
 #: Mismatches and matches of a sample, hypotheses that are taken further, and changes together at most.
 _MISMATCHES, _MATCHES, _BEAM, _DEPTH = 1 << 14, 1 << 14, 6, 3
+#: Results that a hypothesis is tried on first, of a question whose answers are dear.
+_FEW = 256
 #: Keys that are drawn at a time.
 _KEYS = 1 << 14
 #: Hypotheses that are tried on everything; more, where more are as good as the best.
@@ -181,15 +183,29 @@ class _Trial:
     def __init__(self, question: Question, batch: Batch) -> None:
         self.question, self.batch, found = question, batch, judged(question, batch)
         self.want, self.wrong, self.right = found.want, found.wrong, found.right
+        self._screens: dict[Changes, Batch | None] = {}
 
     def agrees(self, changes: Changes) -> npt.NDArray[np.bool_]:
         """Return where results are what a hypothesis gives."""
         return _agrees(self.question, self.batch, changes)
 
     def net(self, changes: Changes) -> int:
-        """Return what is explained less what is contradicted."""
+        """Return what is explained less what is contradicted; 0 where the last change mends nothing."""
+        screen = self._screen(changes[:-1])
+        if screen is not None and not _agrees(self.question, screen, changes).any():
+            return 0
         agree = self.agrees(changes)
         return int(np.count_nonzero(agree & self.wrong)) - int(np.count_nonzero(~agree & self.right))
+
+    def _screen(self, changes: Changes) -> Batch | None:
+        """Return a few of the results that a hypothesis does not give: a change more must give some."""
+        if not self.question.dear or self.wrong.size <= 2 * _FEW:
+            return None
+        if changes not in self._screens:
+            left = self.wrong if not changes else ~self.agrees(changes) & (self.wrong | self.right)
+            places = np.random.default_rng(3).permutation(self.batch.places[left])[:_FEW]
+            self._screens[changes] = self.question.sample(np.sort(places), places[:0])
+        return self._screens[changes]
 
     def finalists(self) -> list[Changes]:
         """Return the best hypotheses, and all that are as good as the first."""

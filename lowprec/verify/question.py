@@ -118,6 +118,7 @@ class Question(ABC):
     received: Dump  #: the results
     values: bool  #: whether they are values, not codes
     coded: bool = True  #: whether distances and classes of results mean anything
+    dear: bool = False  #: whether answers take so long that hypotheses are tried on a few results first
     any_nan: bool = False  #: whether any NaN is right where a NaN is
     budget: Budget | None = None  #: how far results may lie from the right ones; None: not at all
 

@@ -352,19 +352,12 @@ def test_p3109_differs_from_the_defaults_in_nothing_else(fmt):
     assert_same_codes(got, want, fmt, values)
 
 
-@pytest.mark.parametrize("source", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("name", ["int2", "int4", "int8", "uint2", "uint4", "uint8"])
-def test_onnx_cuts_to_integers_within_their_range(name, source):
-    """Ties and what is next to them too; beyond the range the standard says nothing."""
-    need_framework("onnx")
+def onnx_integers(x, name):
+    """Return what ONNX's evaluator casts to integers."""
     import onnx
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
 
-    fmt = catalog.format(name)
-    grid = np.arange(fmt.min_finite, fmt.max_finite + 0.25, 0.25)
-    x = np.unique(np.concatenate([grid, np.nextafter(grid, -1e9), np.nextafter(grid, 1e9)]).astype(source))
-    x = x[(x > fmt.min_finite - 1) & (x < fmt.max_finite + 1)]
     goal, kind = getattr(TensorProto, name.upper()), helper.np_dtype_to_tensor_dtype(x.dtype)
     node = helper.make_node("Cast", ["x"], ["y"], to=goal)
     values = [helper.make_tensor_value_info(*each, [None]) for each in (("x", kind), ("y", goal))]
@@ -373,7 +366,31 @@ def test_onnx_cuts_to_integers_within_their_range(name, source):
         opset_imports=[helper.make_opsetid("", onnx.defs.onnx_opset_version())],
     )
     (made,) = ReferenceEvaluator(model).run(None, {"x": x})
-    got = np.asarray(made).astype(np.int64)
+    return np.asarray(made).astype(np.int64)
+
+
+@pytest.mark.parametrize("name", ["int2", "int4", "uint2", "uint4"])
+def test_onnx_wraps_integers_beyond_their_range(name):
+    """As docs/conformance.md says; the profiles, true within the range alone, saturate there."""
+    need_framework("onnx")
+    fmt = catalog.format(name)
+    x = np.arange(-100, 100.25, 0.25, np.float32)
+    low, codes = int(fmt.min_finite), 1 << fmt.width
+    assert (onnx_integers(x, name) == (np.trunc(x).astype(np.int64) - low) % codes + low).all()
+    ours = np.asarray(lp.decode(lp.encode(x, fmt, profile="onnx"), fmt))
+    assert (ours == np.clip(np.trunc(x), fmt.min_finite, fmt.max_finite)).all()
+
+
+@pytest.mark.parametrize("source", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["int2", "int4", "int8", "uint2", "uint4", "uint8"])
+def test_onnx_cuts_to_integers_within_their_range(name, source):
+    """Ties and what is next to them too; beyond the range the standard says nothing."""
+    need_framework("onnx")
+    fmt = catalog.format(name)
+    grid = np.arange(fmt.min_finite, fmt.max_finite + 0.25, 0.25)
+    x = np.unique(np.concatenate([grid, np.nextafter(grid, -1e9), np.nextafter(grid, 1e9)]).astype(source))
+    x = x[(x > fmt.min_finite - 1) & (x < fmt.max_finite + 1)]
+    got = onnx_integers(x, name)
     for profile in ("onnx", "onnx_nosat"):
         codes = np.asarray(lp.encode(x, fmt, profile=profile))
         assert (np.asarray(lp.decode(codes, fmt)).astype(np.int64) == got).all()

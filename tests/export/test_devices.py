@@ -101,7 +101,8 @@ def test_commands_of_a_page_print_what_it_shows(page, folder, tools, tmp_path):
     commands = commands_of(page)
     script = "".join(re.sub("^> ", "", command, flags=re.M) + "echo '--- next'\n" for command, _ in commands)
     printed = output(["bash", "-c", script], tmp_path / "example").split("--- next\n")
-    for (command, want), got in zip(commands, printed, strict=False):
+    assert len(printed) == len(commands) + 1
+    for (command, want), got in zip(commands, printed[:-1], strict=True):
         same = doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
         assert same, f"$ {command}printed\n{got}\nand the page shows\n{want}"
 

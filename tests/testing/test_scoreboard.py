@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import types
 
@@ -118,6 +119,43 @@ def test_library_calls_have_scales_and_a_bias():
                 boards[2].check()
         else:
             boards[2].check()
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("form", ["signal", "sequence", "floats"])
+def test_instructions_in_blocks_have_their_own_scales(form):
+    """Codes in the scales' format, a lane for each block, or their values."""
+    rng, name = np.random.default_rng(6), "blackwell_tcgen05_e4m3fn_binary32_e8m0fnu_1"
+    x, y = (lp.encode(rng.standard_normal((30, 64)), "mxfp8_e4m3") for _ in range(2))
+    results = lp.dot(x, y, name, dtype=np.uint32)
+    board, other = Scoreboard("dot", accumulation=name), Scoreboard("dot", accumulation=name)
+    for row in range(30):
+        codes = [side.codes[row].tolist() for side in (x, y)]
+        scales = [side.scales[row].tolist() for side in (x, y)]
+        for kept, changed in ((board, scales), (other, [scales[0], [code + 1 for code in scales[1]]])):
+            if form == "signal":
+                changed = [Signal(code[0] | code[1] << 8, 16) for code in changed]
+            elif form == "floats":
+                changed = [lp.decode(np.uint8(code), "e8m0fnu") for code in changed]
+            kept.add(*codes, result=int(results[row]), scale=changed)
+    assert board.check().compared == 30
+    with pytest.raises(AssertionError, match="30 of 30 results differ"):
+        other.check()
+    for scale, message in (
+        (None, "needs scale=: those of the blocks of x, and of y"),
+        ((0x7F, 0x7F), "operands of transaction 30: x has 1 scales, and 64 lanes make 2 blocks of 32"),
+        (([0x7F] * 2, [0x7F, 0x100]), "operands of transaction 30: 0x100 is no code of 'e8m0fnu'"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            board.add(*codes, result=0, scale=scale)
+
+
+def test_floats_of_every_width_are_numbers_and_no_codes():
+    """A float32 of NumPy is no float of Python's."""
+    board = Scoreboard("dot", "e4m3fn", "e4m3fn", accumulation="fp32_fma")
+    half = np.float32(0.5)
+    board.add([0x38], [0x38], result=0x3FA00000, addend=half, scale=(half, np.float16(0.5)), bias=half)
+    assert board.report().agrees  # 1 * 0.25 + 0.5 + 0.5
 
 
 def test_scales_of_a_dot_product_are_a_pair():

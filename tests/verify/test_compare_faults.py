@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.verify import diagnosis
+from lowprec.verify.questions.dots import DotQuestion
 from tests import planted_bugs
 
 pytestmark = pytest.mark.apart
@@ -55,3 +57,26 @@ def test_a_fault_of_the_addend_is_named():
         (x, y), got, operation="dot", accumulation="ada_mma_e4m3fn_binary32", addend=addend, limit=0
     )
     assert (report.mismatches, report.cause.words) == (40, "a NaN as addend left out")
+
+
+def test_hypotheses_are_tried_on_a_few_results_first(monkeypatch):
+    """Two faults at once, of which each alone explains little: named as without, for a third of the work."""
+    rng, unit = np.random.default_rng(2), "ada_mma_e4m3fn_binary32"
+    x, y = (np.asarray(lp.quantize(rng.standard_normal((1200, 6)), "e4m3fn")) for _ in range(2))
+    wired, lost = y.copy(), x.copy()
+    wired[:, 4], lost[:, 1] = y[:, 5], 0
+    got, answered, answer = lp.dot(lost, wired, unit), [], DotQuestion.answer
+
+    def counted(self, batch, changes=()):
+        answered[-1] += batch.got.size
+        return answer(self, batch, changes)
+
+    monkeypatch.setattr(DotQuestion, "answer", counted)
+    for few in (diagnosis._FEW, 1 << 20):
+        monkeypatch.setattr(diagnosis, "_FEW", few)
+        answered.append(0)
+        report = lp.compare((x, y), got, operation="dot", accumulation=unit, limit=0)
+        words = {change.words for change in report.cause.changes}
+        assert words == {"lane 1 of 16 left out", "product 4 takes y of product 5"}
+        assert report.cause.explained == report.mismatches > 1000
+    assert answered[0] * 3 < answered[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -195,7 +196,7 @@ def test_blocks_along_k_are_terms():
     right = lp.matmul(x, w, "fp32_fma")
     scales = tuple(lp.decode(each.scales, "binary32") for each in (x, w))
     codes = tuple(lp.decode(each.codes, "e4m3fn") for each in (x, w))
-    options = {"operation": "matmul", "accumulation": "fp32_fma", "scale": scales}
+    options = {"operation": "matmul", "accumulation": "fp32_fma", "scale": scales, "block": 128}
     assert lp.compare(codes, right, **options).agrees
     typed = tuple(each.codes for each in (x, w))
     assert lp.compare(typed, right, source="e4m3fn", **options).agrees
@@ -316,7 +317,10 @@ def test_the_command_takes_what_joins_the_sums(tmp_path):
     assert run("2", "--block", "128").exit_code == 0
     assert run("0.5", "--block", "128").exit_code == 1
     assert "the inverse of the output scale" in run("0.5", "--block", "128").stdout
-    assert run("2").exit_code == 1  # K is a multiple of 3: blocks of 100
+    assert run("2", "--block", "100").exit_code == 1
+    unsaid = run("2")
+    assert unsaid.exit_code == 2
+    assert "3 numbers along K of 300: say how many elements share one, such as block=128" in unsaid.stderr
     assert run("2", "--block", "0").exit_code == 2
     assert CliRunner().invoke(main, ["compare", "-", "dot", "fp32_fma", "--bias", "b.npy"]).exit_code == 2
 
@@ -412,8 +416,10 @@ def test_scales_of_blocks_of_a_call_are_compared():
     blocked = dataclasses.replace(call, epilogue=dataclasses.replace(call.epilogue, block=128))
     pair = RNG.random((24, 4), np.float32), RNG.random((4, 1), np.float32)
     got = lp.matmul(U, V, blocked, scales=pair)
-    assert lp.compare((U, V), got, operation="matmul", accumulation=call, scale=pair).agrees
-    assert not lp.compare((U, V), got * 2, operation="matmul", accumulation=call, scale=pair).agrees
+    options = {"operation": "matmul", "scale": pair}
+    assert lp.compare((U, V), got, accumulation=call, block=128, **options).agrees
+    assert lp.compare((U, V), got, accumulation=blocked, **options).agrees
+    assert not lp.compare((U, V), got * 2, accumulation=blocked, **options).agrees
 
 
 # -- a bias, an output scale, and blocks --------------------------------------------------------------------
@@ -473,13 +479,12 @@ def test_windows_take_scales_of_blocks_as_products_do():
     )
     got = lp.matmul(U, V, how, scales=scales, epilogue=lp.Epilogue(block=128))
     options = {"operation": "matmul", "accumulation": how}
-    assert lp.compare((U, V), got, scale=scales, **options).agrees
     assert lp.compare((U, V), got, scale=scales, block=128, **options).agrees
-    assert not lp.compare((U, V), got * 2, scale=scales, **options).agrees
+    assert not lp.compare((U, V), got * 2, scale=scales, block=128, **options).agrees
 
 
 def test_the_size_of_blocks_is_not_guessed():
-    """Three scales for 300 products may be for 100 each, or for 128."""
+    """Three scales for 300 products may be for 100 each, or for 128; two for 40 for 20 each, or for 32."""
     u, v = U[:, :300], V[:300]
     scales = RNG.random((24, 3), np.float32), None
     options = {"operation": "matmul", "accumulation": "hopper_wgmma_e4m3fn_binary32"}
@@ -491,13 +496,43 @@ def test_the_size_of_blocks_is_not_guessed():
     assert lp.compare((u, v), got, scale=scales, operation="matmul", accumulation=call).agrees
     long = U[:, :301], V[:301]
     wrong = {
-        "which is no multiple: say how many elements share one, such as block=128": (long, {}),
+        "scale of x has 3 numbers along K of 300: say how many elements share one, such as block=128": (
+            (u, v),
+            {},
+        ),
+        "scale of x has 3 numbers along K of 301: say how many elements share one, such as block=128": (
+            long,
+            {},
+        ),
+        "scale of x has 3 numbers along K of 90: say how many elements share one, such as block=32": (
+            (U[:, :90], V[:90]),
+            {},
+        ),
+        "scale of x has 3 numbers along K of 60: say how many elements share one, such as block=20": (
+            (U[:, :60], V[:60]),
+            {},
+        ),
+        "scale of x of shape (24, 3) does not fit (24, 2)": ((U[:, :2], V[:2]), {}),
         "has 3 numbers along an axis of 300, and blocks of 64 make 5": ((u, v), {"block": 64}),
         "block= is a number of elements, 1 or more, not 0": ((u, v), {"block": 0}),
     }
     for message, (pair, more) in wrong.items():
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=re.escape(message)):
             lp.compare(pair, got, scale=scales, **more, **options)
+
+
+def test_tiles_of_rows_say_their_size_too():
+    """Two scales for 24 rows, and none along K: of 12 rows each, or of 16."""
+    scales = np.ones((2, 1), np.float32), None
+    options = {"operation": "matmul", "accumulation": "fp32_fma"}
+    got = lp.matmul(U, V, "fp32_fma")
+    with pytest.raises(
+        ValueError,
+        match=re.escape("numbers along axis 0 of 24: say how many elements share one, such as block=16"),
+    ):
+        lp.compare((U, V), got, scale=scales, **options)
+    for block in (12, 16):
+        assert lp.compare((U, V), got, scale=scales, block=block, **options).agrees
 
 
 def test_messages_name_blocks_by_what_they_are():
@@ -530,6 +565,7 @@ def test_any_order_of_blocks_is_within_the_bound(product):
         "accumulation": how,
         "ulps": "auto",
         "scale": scales,
+        "block": 32,
     }
     codes = tuple(lp.encode(side, "e4m3fn") for side in (u, v))
     form = lp.BlockFormat(name="mine", element="e4m3fn", scale="binary32", size=32)

@@ -85,8 +85,8 @@ def _lanes(terms: Terms, number: int) -> Array:
 def _flushed(number: int, least: float) -> Fault:
     def changed(terms: Terms) -> Terms:
         side = (terms.x, terms.y)[number]
-        zeros = np.copysign(np.zeros_like(side), side)
-        return terms._replace(**{"xy"[number]: np.where(np.abs(side) < least, zeros, side)})
+        made = np.where(np.abs(side) < least, np.copysign(np.zeros_like(side), side), side)
+        return terms._replace(y=made) if number else terms._replace(x=made)
 
     return changed
 

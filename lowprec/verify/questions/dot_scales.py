@@ -114,16 +114,19 @@ class DotScales:
 
 
 def _check_sizes(name: str, counts: tuple[int, ...], shape: tuple[int, ...], k: int, block: int) -> None:
-    """Refuse scales of blocks of another size, and those of which shapes alone do not tell the size."""
-    for axis, (count, size) in enumerate(zip(counts, shape, strict=True)):
-        if not block and count > 1 and size % count:
-            along = "K" if axis == k else f"axis {axis}"
-            raise ValueError(
-                f"scale of {name} has {count} numbers along {along} of {size}, which is no multiple: say how "
-                f"many elements share one, such as block=128"
-            )
+    """Refuse scales of blocks of another size, and of a size that is not said: their number does not tell."""
     if block:
-        check_blocks(name, counts, shape, k, block)
+        return check_blocks(name, counts, shape, k, block)
+    for axis, (count, size) in enumerate(zip(counts, shape, strict=True)):
+        if count == 1 or (count == size and axis != k) or -(-size // (least := -(-size // count))) != count:
+            continue  # that no size fits is told where they are laid out
+        power = 1 << (least - 1).bit_length()
+        such = power if -(-size // power) == count else least
+        along = "K" if axis == k else f"axis {axis}"
+        raise ValueError(
+            f"scale of {name} has {count} numbers along {along} of {size}: say how many elements "
+            f"share one, such as block={such}"
+        )
 
 
 def _of_results(verb: str, scale: Dump, left: Array, right: Array, shape: tuple[int, ...]) -> Array:

@@ -45,7 +45,7 @@ from lowprec.verify.shown import shown_value
 __all__ = ["DotQuestion", "could_be"]
 
 #: Products of a piece, rows and columns of a sample, and outputs of one.
-_PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
+_PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 11
 #: Terms whose orders are looked at together.
 _TERMS = 1 << 16
 
@@ -89,7 +89,7 @@ class DotQuestion(Question):
                     f"{what} scales x and y, and scale has a number for each result: give a pair"
                 )
             scale = scale, None
-        self.budget = budget
+        self.budget, self.dear = budget, verb == "dot"
         self.verb, self.how, self.received, self.target = verb, how, got, asked.output[0]
         operands = how.operands or formats
         for said, meant in zip(formats, operands, strict=True):
