@@ -261,7 +261,7 @@ class Comparison:
     def _foreign(self) -> list[str]:
         """Return a question about results that the format does not have, if most mismatches are such."""
         foreign = self.tally.foreign
-        if 2 * foreign <= self.mismatches:
+        if 2 * foreign <= self.mismatches or self.unit != "result":
             return []
         return [
             f"{foreign:,} results are no values of the format: were they quantised, and to this format? "
