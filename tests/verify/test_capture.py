@@ -366,9 +366,11 @@ def broken(tmp_path):
     def start(*words):
         command = [sys.executable, "capture.py", "--device", "cpu", *words]
         environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+        # Where tests run in the background, Ctrl-C is ignored, and what they start inherits that.
         return subprocess.Popen(
-            command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+            command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
 
     return start
 
