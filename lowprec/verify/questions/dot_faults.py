@@ -86,7 +86,8 @@ def _flushed(number: int, least: float) -> Fault:
     def changed(terms: Terms) -> Terms:
         side = (terms.x, terms.y)[number]
         zeros = np.copysign(np.zeros_like(side), side)
-        return terms._replace(**{"xy"[number]: np.where(np.abs(side) < least, zeros, side)})
+        flushed = np.where(np.abs(side) < least, zeros, side)
+        return terms._replace(y=flushed) if number else terms._replace(x=flushed)
 
     return changed
 
