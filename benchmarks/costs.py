@@ -85,7 +85,7 @@ def section(report: dict[str, Any], of: str) -> str:
     unit = "products" if of == "dot products" else "elements"
     size = f"matrices of {report['rows']} rows" if of == "dot products" else f"{report['size']:,} elements"
     lines = [
-        f"Millions of {unit} a second, one thread, {size}: of the formats that were timed the slowest",
+        f"Millions of {unit} a second, one thread, {size}, of the slowest format that was timed",
         f"({report['processor']}). `python -m benchmarks.cliffs` measures your machine.",
         "",
         f"| | {' | '.join(column or '' for column in columns)} |",

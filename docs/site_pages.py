@@ -96,16 +96,21 @@ def toctree(pages, *options):
 # -- figures -----------------------------------------------------------------------------------------------
 
 
+#: Width of figures in inches: at most a third wider than a phone, where they are shrunk.
+WIDTH = 5
+
+
 def save(drawn, name, title=""):
-    """Save a plot, without the date and with names that do not vary."""
+    """Save a plot without a background or a date, and with names that do not vary."""
     import matplotlib
 
     path = GENERATED / "figures" / f"{name}.svg"
     path.parent.mkdir(parents=True, exist_ok=True)
     if title:
         drawn.ax.set_title(title, loc="left", fontsize="medium")
+    drawn.ax.figure.set_figwidth(WIDTH)
     with matplotlib.rc_context({"svg.hashsalt": "lowprec"}):
-        drawn.ax.figure.savefig(path, metadata={"Date": None})
+        drawn.ax.figure.savefig(path, metadata={"Date": None}, transparent=True)
 
 
 def figures():
@@ -125,7 +130,7 @@ def block_figure():
     drawn = lp.plot.block_errors(values, "mxfp4")
     drawn.ax.set_yticks([])
     drawn.ax.set_ylabel("")
-    drawn.ax.figure.set_size_inches(7, 2.4)
+    drawn.ax.figure.set_figheight(2.4)
     return drawn
 
 
@@ -142,7 +147,9 @@ def window_figure():
         )
         for bits in (10, 13, 16)
     ]
-    return lp.plot.accumulation_error(x, y, kinds)
+    drawn = lp.plot.accumulation_error(x, y, kinds)
+    drawn.ax.legend(loc="center right", bbox_to_anchor=(1, 0.37))  # between two of the lines
+    return drawn
 
 
 # -- formats -----------------------------------------------------------------------------------------------

@@ -1,23 +1,29 @@
 """The commands of pages that no other test runs: each as it is written, beside the files that it names.
 
-docs/vectors.md and docs/functions.md are run by tests/verify/test_operands.py, docs/verify-your-dot-unit.md
-and the examples by tests/export/test_devices.py, docs/checkpoints.md by tests/checkpoints/test_page.py.
+Those that take minutes are parsed here, and not run; tests of the examples run them reduced.
 """
 
 from __future__ import annotations
 
 import doctest
+import importlib
 import importlib.util
 import os
 import re
+import runpy
+import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.cli.main import main as lowprec_command
+from tests.programs import need_package
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -28,7 +34,6 @@ pytestmark = pytest.mark.apart
 LEFT_OUT = (
     "pip install",
     "python capture.py",
-    "./device",
     "lowprec warm --all",
     "lowprec warm e4m3fn",
     "pytest",
@@ -64,7 +69,7 @@ COMMANDS = {
     "howto-hardware": 3,
     "capture": 5,
     "command-line": 6,
-    "compare": 15,
+    "compare": 16,
     "dot-products": 1,
     "exhaustive": 1,
     "explorer": 3,
@@ -73,15 +78,26 @@ COMMANDS = {
     "testing-your-format": 9,
 }
 
+#: Pages whose commands other tests run.
+ELSEWHERE = {
+    "vectors": "verify/test_operands.py",
+    "functions": "verify/test_operands.py",
+    "verify-your-dot-unit": "export/test_devices.py",
+    "checkpoints": "checkpoints/test_page.py",
+}
 
-def commands(page):
+#: Commands of other programs, of which nothing is parsed.
+OTHERS = ("pip install", "python capture.py", "pytest", "dask ", "LOWPREC_NUM_THREADS=1 dask ")
+
+
+def commands(page, *, all_of_them=False):
     """Return the commands of a page's console blocks, but those left out, each with what it prints."""
     text = (DOCS / f"{page}.md").read_text()
     found = []
     for block in re.findall(r"^```console\n(.*?)^```", text, re.M | re.S):
         for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
             command, printed = re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.S).groups()
-            if not command.startswith(LEFT_OUT):
+            if all_of_them or not command.startswith(LEFT_OUT):
                 found.append((command, printed))
     return found
 
@@ -112,6 +128,9 @@ def files(tmp_path_factory):
     (folder / "unit").write_text(UNIT)
     (folder / "unit").chmod(0o755)
     (folder / "mine.toml").write_text("exponent_bits = 3\ntrailing_bits = 2\n")
+    (folder / "operands.txt").write_text("")
+    (folder / "device").write_text("#!/bin/sh\ncat > /dev/null\nlowprec vectors add e5m2 e5m2 e5m2 --flags\n")
+    (folder / "device").chmod(0o755)
     return folder
 
 
@@ -155,11 +174,89 @@ def arrays_of(command, folder):
     return made
 
 
-def test_no_guide_has_commands_that_are_not_run():
-    """A guide with commands is among the pages above."""
-    guides = [path.stem for path in DOCS.glob("howto-*.md")]
-    assert len(guides) == 4
-    assert [page for page in [*guides, "tutorial"] if commands(page) and page not in COMMANDS] == []
+def test_every_command_is_run_or_at_least_parsed(tmp_path, monkeypatch):
+    """Of guides all are run; of other pages those that are not are parsed as they are written."""
+    for page, file in ELSEWHERE.items():
+        assert f"{page}.md" in (ROOT / "tests" / file).read_text()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(DOCS / "examples")
+    Path("before.json").touch()
+    parsed = 0
+    for page in sorted(path.stem for path in DOCS.glob("*.md")):
+        if page in ELSEWHERE:
+            continue
+        run = commands(page) if page in COMMANDS else []
+        for command, printed in commands(page, all_of_them=True):
+            if (command, printed) in run or command.startswith(OTHERS):
+                continue
+            assert not page.startswith(("howto-", "tutorial")), f"no test runs {command!r} of {page}.md"
+            try:
+                parse(command)
+            except click.ClickException as error:
+                pytest.fail(f"docs/{page}.md: {command}: {error.format_message()}")
+            parsed += 1
+    assert parsed > 20
+
+
+def parse(command):
+    """Let a command's own parser take its words, without running it."""
+    words = shlex.split(command.replace("\\\n", " "), comments=True)
+    while re.match(r"\w+=", words[0]):
+        del words[0]
+    if ">" in words:
+        del words[words.index(">") :]
+    if words[0] == "lowprec":
+        program, arguments = lowprec_command, words[1:]
+    elif words[1] == "-m":
+        name = words[2] if "." in words[2] else f"{words[2]}.__main__"
+        program, arguments = importlib.import_module(name).main, words[3:]
+    else:
+        assert words[0] == "python", command
+        program, arguments = runpy.run_path(str(ROOT / words[1]))["main"], words[2:]
+    context = program.make_context(words[0], arguments)
+    if isinstance(program, click.Group):
+        name, program, arguments = program.resolve_command(context, [*context._protected_args, *context.args])
+        program.make_context(name, arguments, parent=context)
+
+
+def test_the_cluster_of_the_page_compares(files, tmp_path):
+    """The three commands of docs/scale-out.md, on this machine and at a free port."""
+    need_package("distributed")
+    (start, _), (work, _), (compare, _) = commands("scale-out", all_of_them=True)[:3]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    made = np.random.default_rng(0).standard_normal((300, 1000), np.float32)
+    np.save(tmp_path / "x.npy", made)
+    codes = lp.encode(made, "e4m3fn")
+    codes[7, 7] ^= 1
+    np.save(tmp_path / "codes.npy", codes)
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+
+    def start_one(command, words):
+        command = f"exec {command.partition('#')[0]} {words}".replace("exec LOWPREC", "export LOWPREC")
+        command = re.sub(r"^export (\S+) ", r"export \1; exec ", command).replace("host:8786", place)
+        return subprocess.Popen(
+            ["bash", "-c", command], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
+        )
+
+    host, port = place.split(":")
+    running = [start_one(start, f"--host {host} --port {port} --no-dashboard")]
+    try:
+        running.append(start_one(work.replace("--nworkers auto", "--nworkers 1"), "--no-dashboard"))
+        run = subprocess.run(
+            [sys.executable, "-m", *shlex.split(compare.replace("host:8786", place))],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert run.returncode == 1, run.stderr
+        assert run.stdout.startswith("1 of 300,000 results differ")
+    finally:
+        for process in reversed(running):
+            process.terminate()
+            process.wait(60)
 
 
 @pytest.mark.parametrize("page", COMMANDS)

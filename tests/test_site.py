@@ -93,6 +93,18 @@ def test_pages_of_formats_have_their_parameters(site):
             assert re.search(rf"nan_code\s+0x0*{fmt.nan_code:x}\b", text), name
 
 
+def test_figures_are_readable_on_a_dark_page(site):
+    """They have no background, and are inverted there: by the reader's choice, and by the system's."""
+    figures = list((site / "_images").glob("*.svg"))
+    assert len(figures) > 25
+    for figure in figures:
+        background = figure.read_text().partition('<g id="patch_1">')[2].partition("</g>")[0]
+        assert "fill: none" in background, figure.name
+    style = (site / "_static" / "site.css").read_text()
+    for body in ('body[data-theme="dark"]', 'body:not([data-theme="light"])'):
+        assert f'{body} img[src$=".svg"] {{ filter: invert(1) hue-rotate(180deg); }}' in style
+
+
 def test_the_citation_names_this_version():
     text = (ROOT / "CITATION.cff").read_text()
     assert re.search(r"^version: (.+)$", text, re.M)[1] == lp.__version__

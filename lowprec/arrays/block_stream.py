@@ -78,7 +78,7 @@ def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tu
     if any(not -ndim <= item < ndim for item in axes):
         said = "the last of them" if axis is None else f"axis={axis!r}"
         raise ValueError(
-            f"blocks of {fmt.name!r} need {_count_axes(count)}: {said} is not in an array with {ndim}"
+            f"blocks of {fmt.name!r} need {_count_axes(count)}, and the array has {ndim}: {said} is not there"
         )
     axes = tuple(item % ndim for item in axes)
     if len(set(axes)) != count:

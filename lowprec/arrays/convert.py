@@ -393,7 +393,12 @@ def _only_blocks(fmt: BlockFormat, flags: object, out: object) -> None:
 
 
 def _no_blocks(fmt: object, axis: object, rule: object, tensor_scale: object) -> None:
-    """Refuse what only blocks take."""
+    """Refuse what only blocks take, and values where the format is meant."""
+    shape = getattr(fmt, "shape", None)
+    if isinstance(fmt, list) or (isinstance(shape, tuple) and shape):
+        raise TypeError(
+            "a format must be a Format, a name or a dtype, not an array: values come first, the format second"
+        )
     for name, given in (("axis", axis), ("rule", rule), ("tensor_scale", tensor_scale)):
         if given is not None:
             raise ValueError(

@@ -240,7 +240,8 @@ class Comparison:
         if not causes:
             return [
                 "unexplained: no hypothesis explains a tenth of the mismatches without contradicting as much "
-                "else"
+                "else",
+                *self._foreign(),
             ]
         parts = []
         for number, cause in enumerate(causes):
@@ -256,6 +257,16 @@ class Comparison:
             said = f" ({where})" if where else ""
             parts.append(f"unexplained by the first: {self.diagnosis.unexplained:,}{said}")
         return parts
+
+    def _foreign(self) -> list[str]:
+        """Return a question about results that the format does not have, if most mismatches are such."""
+        foreign = self.tally.foreign
+        if 2 * foreign <= self.mismatches or self.unit != "result":
+            return []
+        return [
+            f"{foreign:,} results are no values of the format: were they quantised, and to this format? "
+            "Operands come first, results last"
+        ]
 
     # -- data -----------------------------------------------------------------------------------
 

@@ -151,7 +151,10 @@ def _flags(word: str, number: int) -> int:
 
 def _code(word: str, fmt: Format, number: int) -> int:
     if not _HEXADECIMAL.fullmatch(word):
-        raise DumpError(f"line {number} holds {quoted(word)}, which is no hexadecimal number")
+        raise DumpError(
+            f"line {number} holds {quoted(word)}, which is no hexadecimal number; "
+            "lines of other text begin with '#'"
+        )
     code = int(word, 16)
     if code >> fmt.width:
         raise DumpError(

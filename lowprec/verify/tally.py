@@ -47,6 +47,11 @@ class Tally:
     binades: Counter[Any] = field(default_factory=Counter)
     situations: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def foreign(self) -> int:
+        """Results that are no codes or values of the format."""
+        return sum(count for (got, _), count in self.classes.items() if got == _CLASSES[_NO_CODE])
+
     def add(self, question: Question, batch: Batch, where: Array, want: Array) -> None:
         """Count the mismatches at some places of a batch."""
         if question.coded:

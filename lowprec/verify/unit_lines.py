@@ -268,7 +268,10 @@ def _columns(rows: list[Row], layout: list[tuple[Format, int]]) -> Array:
         place = 0
         for word, (fmt, count) in zip(words, layout, strict=True):
             if not _HEXADECIMAL.fullmatch(word):
-                raise DumpError(f"line {number} holds {quoted(word)}, which is no hexadecimal number")
+                raise DumpError(
+                    f"line {number} holds {quoted(word)}, which is no hexadecimal number; "
+                    "lines of other text begin with '#'"
+                )
             code = int(word, 16)
             if code >> fmt.width * count:
                 what = (

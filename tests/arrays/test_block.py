@@ -88,13 +88,13 @@ WRONG_PARTS = [
     (ValueError, (ZEROS, [127], "mxfp8"),
      "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
     (TypeError, (ZEROS, [127], 3), "a block format must be a BlockFormat or a name, not 3"),
-    (ValueError, (ZEROS, [127], "mxfp4", 1), "blocks of 'mxfp4' need one axis: axis=1 is not in an "
-                                             "array with 1"),
+    (ValueError, (ZEROS, [127], "mxfp4", 1), "blocks of 'mxfp4' need one axis, and the array "
+                                             "has 1: axis=1 is not there"),
     (ValueError, (ZEROS, [127], "mxfp4", (0, 1)),
      "blocks of 'mxfp4' lie along one axis, and axis=(0, 1) names 2"),
     (TypeError, (ZEROS, [127], "mxfp4", "0"), "axis must be an integer or a tuple of them, not '0'"),
     (ValueError, (np.uint8(1), [127], "mxfp4"),
-     "blocks of 'mxfp4' need one axis: the last of them is not in an array with 0"),
+     "blocks of 'mxfp4' need one axis, and the array has 0: the last of them is not there"),
     (ValueError, (ZEROS, [127], "mxfp4", 0, 2.0),
      "tensor_scale=2.0 is for formats that have one, and 'mxfp4' has none"),
     (ValueError, (ZEROS, [56, 56], "nvfp4"),
@@ -673,16 +673,16 @@ BOTH = (
 UNSIZED = np.zeros((6, 100), np.uint32)
 
 REFUSED = [
-    (ValueError, (1.0, "mxfp4"), {}, "blocks of 'mxfp4' need one axis: the last of them is not in an "
-                                     "array with 0"),
+    (ValueError, (1.0, "mxfp4"), {}, "blocks of 'mxfp4' need one axis, and the array has "
+                                     "0: the last of them is not there"),
     (ValueError, (np.float32(1), "mxfp4"), {"axis": 0},
-     "blocks of 'mxfp4' need one axis: axis=0 is not in an array with 0"),
+     "blocks of 'mxfp4' need one axis, and the array has 0: axis=0 is not there"),
     (ValueError, (SAMPLE[0], "nvfp4_2d"), {},
-     "blocks of 'nvfp4_2d' need two axes: the last of them is not in an array with 1"),
-    (ValueError, (SAMPLE, "mxfp4"), {"axis": 2}, "blocks of 'mxfp4' need one axis: axis=2 is not in an "
-                                                 "array with 2"),
-    (ValueError, (SAMPLE, "mxfp4"), {"axis": -3}, "blocks of 'mxfp4' need one axis: axis=-3 is not in an "
-                                                  "array with 2"),
+     "blocks of 'nvfp4_2d' need two axes, and the array has 1: the last of them is not there"),
+    (ValueError, (SAMPLE, "mxfp4"), {"axis": 2}, "blocks of 'mxfp4' need one axis, and the array "
+                                                 "has 2: axis=2 is not there"),
+    (ValueError, (SAMPLE, "mxfp4"), {"axis": -3}, "blocks of 'mxfp4' need one axis, and the array "
+                                                  "has 2: axis=-3 is not there"),
     (ValueError, (SAMPLE, "mxfp4"), {"axis": (0, 1)}, "blocks of 'mxfp4' lie along one axis, and "
                                                       "axis=(0, 1) names 2"),
     (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": 0}, "blocks of 'nvfp4_2d' lie along two axes, and "
@@ -690,7 +690,7 @@ REFUSED = [
     (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": (0, -2)},
      "axis=(0, -2) names an axis twice; blocks of 'nvfp4_2d' lie along two"),
     (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": (0, 2)},
-     "blocks of 'nvfp4_2d' need two axes: axis=(0, 2) is not in an array with 2"),
+     "blocks of 'nvfp4_2d' need two axes, and the array has 2: axis=(0, 2) is not there"),
     (TypeError, (SAMPLE, "mxfp4"), {"axis": 1.0}, "axis must be an integer or a tuple of them, not 1.0"),
     (TypeError, (SAMPLE, "mxfp4"), {"axis": True}, "axis must be an integer or a tuple of them, not True"),
     (ValueError, (SAMPLE, "mxfp4"), {"tensor_scale": 1.0},

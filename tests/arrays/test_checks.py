@@ -64,6 +64,15 @@ def test_every_verb_refuses_names_that_are_no_formats(verb):
     refused(TypeError, "a format must be a Format, a name or a dtype, not 3", lambda: verb(3))
 
 
+@pytest.mark.parametrize("verb", [lp.encode, lp.quantize])
+@pytest.mark.parametrize("values", [np.ones((2, 2)), [1.0, 2.0]])
+def test_a_format_before_its_values_is_refused_without_the_values(verb, values):
+    message = (
+        "a format must be a Format, a name or a dtype, not an array: values come first, the format second"
+    )
+    refused(TypeError, message, lambda: verb("e4m3fn", values))
+
+
 # -- operands that a format has no code for ---------------------------------------------------------
 
 

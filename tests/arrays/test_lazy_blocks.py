@@ -302,7 +302,7 @@ REFUSED = [
     (ValueError, lambda: lp.decode(lp.encode(LAZY, "mxfp4"), out=VALUES.copy()),
      "out= is for NumPy arrays; a dask array is converted lazily: leave it out"),
     (ValueError, lambda: lp.encode(LAZY, "mxfp4", axis=2),
-     "blocks of 'mxfp4' need one axis: axis=2 is not in an array with 2"),
+     "blocks of 'mxfp4' need one axis, and the array has 2: axis=2 is not there"),
     (TypeError, lambda: lp.encode(LAZY.astype(complex), "mxfp4"),
      "values must be real numbers of at most 64 bits, not complex128: convert the real and the imaginary "
      "part by themselves"),

@@ -489,6 +489,20 @@ def test_results_that_are_no_codes_or_values_of_the_format_are_counted_as_such()
     assert "which e4m3fn does not have" in report.as_text()
 
 
+def test_results_that_were_not_quantised_are_asked_about():
+    """Where nothing explains them, and most mismatches are such; so are results given as operands."""
+    x = np.random.default_rng(0).standard_normal(64, np.float32)
+    asked = (
+        "64 results are no values of the format: were they quantised, and to this format? "
+        "Operands come first, results last"
+    )
+    assert asked in lp.compare(x, x, "e4m3fn").as_text().splitlines()
+    assert asked in lp.compare(lp.encode(x, "e4m3fn"), x, "e4m3fn").as_text().splitlines()
+    codes = lp.encode(x, "e4m3fn")
+    codes[:9] = np.random.default_rng(1).integers(0, 120, 9)
+    assert "no values of the format" not in lp.compare(x, codes, "e4m3fn").as_text()
+
+
 def test_any_nan_will_do_of_values_and_where_it_is_asked():
     """-NaN for NaN."""
     x = np.float32([np.nan, 1.0])

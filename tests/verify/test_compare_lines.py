@@ -121,6 +121,10 @@ def test_below_the_smallest_value_of_a_format_without_zero():
     ("line", "message"),
     [
         ("3f800000 38 00", "line 1 has 3 words, but convert needs 1 operand"),
+        (
+            "noise 38",
+            "line 1 holds 'noise', which is no hexadecimal number; lines of other text begin with '#'",
+        ),
         ("3f80000g 38", "line 1 holds '3f80000g', which is no hexadecimal number"),
         ("3f8_0000 38", "line 1 holds '3f8_0000', which is no hexadecimal number"),
         ("3f800000 \u0663\u0668", "which is no hexadecimal number"),
