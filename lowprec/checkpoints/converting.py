@@ -28,7 +28,7 @@ from lowprec.checkpoints.writing import (
     Write,
     copy_of,
     fingerprint,
-    gguf_of,
+    source_of,
     write_checkpoint,
 )
 from lowprec.spec import catalog
@@ -144,6 +144,7 @@ def dequantize_checkpoint(
         A weight that cannot be decoded.
     """
     tasks, names = [], []
+    copied: set[str] = set()
     for weight in weights_of(checkpoint):
         narrow = (
             not weight.is_quantized
@@ -156,11 +157,12 @@ def dequantize_checkpoint(
             names.append(weight.name)
             tasks.append(_values_task(weight, dtype))
         else:
-            tasks += [copy_of(part, out) for part in weight.parts]
+            tasks += [copy_of(part, out) for part in weight.parts if part.name not in copied]
+            copied |= {part.name for part in weight.parts}
     made = {"format": "pt"}
     digest = fingerprint(checkpoint, {"made": "dequantize", "dtype": dtype, "names": names, "to": out.name})
     others = configs.beside(checkpoint, {}) if out.suffix not in SINGLE else None
-    write_checkpoint(out, tasks, made, digest, others=others, watch=watch, source=gguf_of(checkpoint))
+    write_checkpoint(out, tasks, made, digest, others=others, watch=watch, source=source_of(checkpoint, out))
     return tuple(names)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
-from lowprec.arrays.convert import decode
+from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import unpack, unswizzle
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry
@@ -24,8 +24,10 @@ from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule
 
 __all__ = [
-    "GGUF_BLOCKS",
+    "OTHER_BLOCKS",
+    "WIDE",
     "as_blocks",
+    "axes_of",
     "block_format_of",
     "codes_of",
     "grid_of",
@@ -33,6 +35,7 @@ __all__ = [
     "scale_values",
     "stored_scales",
     "values_of",
+    "zero_values",
 ]
 
 Array = npt.NDArray[Any]
@@ -50,20 +53,26 @@ _BLOCKS = {
     ("e4m3fn", 128): "fp8_block_128x128",
 }
 
-#: Block formats of GGUF that the catalog has not, by their names: elements are the nearest for the scale.
-GGUF_BLOCKS = {
+#: Block formats of GGUF and ONNX that the catalog has not, by their names: elements are the nearest for the scale.
+OTHER_BLOCKS = {
     name: BlockFormat(
         name=name,
         element=catalog.format(element),
-        scale=catalog.BINARY16,
+        scale=scale,
         size=32,
         rule=catalog.NVFP4.rule,
-        elements=replace(catalog.MXINT8.elements, symmetric=name == "q8_0"),
-        source="GGML",
+        elements=replace(catalog.MXINT8.elements, symmetric=name != "iq4_nl"),
+        source=source,
     )
-    for name, element in (("q8_0", "int8"), ("iq4_nl", "iq4_nl"))
+    for name, element, scale, source in (
+        ("q8_0", "int8", catalog.BINARY16, "GGML"),
+        ("iq4_nl", "iq4_nl", catalog.BINARY16, "GGML"),
+        ("int4", "int4", catalog.BINARY32, "ONNX"),
+    )
 }
 
+#: Integers that are no formats here: of ONNX, mostly of biases.
+WIDE = ("int16", "uint16", "int32", "uint32")
 #: Bytes of a tile of scales, of 128 rows and 4 columns.
 _TILE = 512
 #: Elements that are worked on at a time: some 64 MB with all that is computed from them.
@@ -170,6 +179,15 @@ def scale_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt
     return np.asarray(found, np.float32)
 
 
+def zero_values(
+    weight: Weight, start: int = 0, stop: int | None = None, dtype: npt.DTypeLike = np.float32
+) -> Array:
+    """Return the zero points of these rows as numbers, in the grid's shape."""
+    assert weight.zeros is not None
+    stored = weight.zeros.read().reshape(grid_of(weight))[slice(*_scale_rows(weight, start, stop))]
+    return _elements(weight, stored.view(f"u{stored.dtype.itemsize}"), np.dtype(dtype))
+
+
 def tensor_scale(weight: Weight) -> npt.NDArray[np.float32] | None:
     """Return the tensor's scale: one number, or one for each part along the first axis."""
     if weight.tensor is None:
@@ -205,7 +223,7 @@ def values_of(
     """Return the values of rows start to stop along the first axis.
 
     In float32 as the schemes' own software computes them: the scales of block and tensor make one float32
-    number, and its product with the element is rounded once. What `lowprec.save` wrote has the values of its
+    number, and its product with the element is rounded once; of ONNX to the type of the node's result too. What `lowprec.save` wrote has the values of its
     `BlockArray`. In float64 exactly, but for one rounding where a tensor's scale divides.
 
     Parameters
@@ -225,9 +243,13 @@ def values_of(
     if weight.scheme.family == SAVED.family and kind == np.float32:  # as a BlockArray has them: rounded once
         return values_of(weight, start, stop, np.float64).astype(np.float32)
     codes = codes_of(weight, start, stop)
-    elements = np.asarray(decode(codes, weight.element, dtype=kind))
+    elements = _elements(weight, codes, kind)
     if not weight.is_quantized:
         return elements
+    if weight.zeros is not None:
+        elements -= spread(
+            zero_values(weight, start, stop, kind), elements.shape, *_axes(weight, elements.shape)
+        )
     units, tensor = scale_values(weight, start, stop).astype(kind), tensor_scale(weight)
     if tensor is not None:
         over = (
@@ -242,7 +264,16 @@ def values_of(
             return _turned(weight, elements)
         units = units / over if weight.scheme.divides else units * over
     elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
+    if weight.rounded and kind == np.float32:
+        elements = decode(encode(elements, FLOATS[weight.rounded]), FLOATS[weight.rounded], dtype=kind)
     return _turned(weight, elements)
+
+
+def _elements(weight: Weight, codes: Array, kind: np.dtype[Any]) -> Array:
+    """Return what codes mean, of the widest integers too."""
+    if weight.element in WIDE:
+        return codes.view(weight.element).astype(kind)
+    return np.asarray(decode(codes, weight.element, dtype=kind))
 
 
 def _turned(weight: Weight, values: Array) -> Array:
@@ -260,22 +291,31 @@ def block_format_of(weight: Weight, made: bool = False) -> BlockFormat | None:
     added to them. With `made` that in which codes were made: of both, it is a block format.
     """
     odd = weight.scheme.packing == "gguf_nvfp4" or bitsandbytes.is_nested(weight.scheme)
-    if weight.scheme.block is None or not weight.sizes or (odd and not made):
+    if weight.scheme.block is None or not weight.sizes or (odd and not made) or weight.zeros is not None:
         return None
     if weight.scheme.state:
         rows = weight.sizes[:-1] == (1,) * (len(weight.sizes) - 1)
         whole = catalog.block_format(_BLOCKS[weight.element, 64])
         return replace(whole, size=weight.sizes[-1]) if rows else None
-    if (known := weight.scheme.packing.removeprefix("gguf_")) in GGUF_BLOCKS:
-        return GGUF_BLOCKS[known]
-    name = _BLOCKS.get((weight.element, weight.sizes[-1]))
+    if (known := weight.scheme.name.split(" ")[-1].lower()) in OTHER_BLOCKS:
+        return OTHER_BLOCKS[known]
+    along = [place for place, size in enumerate(weight.sizes) if size > 1]
+    name = _BLOCKS.get((weight.element, max(weight.sizes)))
     fmt = None if name is None else catalog.block_format(name)
-    if fmt is None or fmt.sizes != weight.sizes[-len(fmt.sizes) :]:
+    if fmt is None or fmt.sizes != tuple(weight.sizes[place] for place in along):
         return None
     scale = catalog.format(weight.scale)
     if scale == catalog.E8M0FNU != fmt.scale:  # of a rule that makes powers of two
         return replace(fmt, scale=scale, rule=rule("rceil"))
     return fmt if fmt.scale == scale else replace(fmt, scale=scale)
+
+
+def axes_of(weight: Weight, fmt: BlockFormat) -> tuple[int, ...]:
+    """Return the axes of the codes that blocks of a format lie along: the last, or that with a size above 1."""
+    last = len(weight.shape) - 1
+    if len(fmt.sizes) > 1:
+        return last - 1, last
+    return (next((place for place, size in enumerate(weight.sizes) if size > 1), last),)
 
 
 def as_blocks(weight: Weight) -> BlockArray:
@@ -307,6 +347,6 @@ def as_blocks(weight: Weight) -> BlockArray:
                 f"weight {weight.name!r} is divided by {stored:.9g}, whose inverse is no float32; "
                 f"use its values"
             )
-    axes = tuple(range(len(weight.shape) - len(fmt.sizes), len(weight.shape)))
+    axes = axes_of(weight, fmt)
     codes = scales.view(f"u{scales.dtype.itemsize}")
     return BlockArray(codes_of(weight), codes, fmt, axes, None if number is None else np.float32(number))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lowprec.checkpoints.container import CheckpointError, Entry, open_file, parse_json
+from lowprec.checkpoints.onnx_reading import Graph, open_onnx
 
 __all__ = ["INDEX", "Checkpoint", "open_checkpoint"]
 
@@ -33,6 +34,8 @@ class Checkpoint:
         The quantisation part of config.json or hf_quant_config.json; empty without one.
     files : tuple of Path
         Relative to the folder, if there is one.
+    graph : Graph
+        Of ONNX models: what their nodes make of the tensors.
     notes : tuple of (str, str)
         What is odd about the files, as rule and evidence, for `lint`.
     """
@@ -43,6 +46,7 @@ class Checkpoint:
     config: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
+    graph: Graph = field(default_factory=Graph)
 
     def entry(self, name: str) -> Entry:
         """Return a tensor; an unknown name is refused with those that are close."""
@@ -57,7 +61,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:
-    """Return the tensors of a .safetensors or .gguf file, of an index, or of a folder.
+    """Return the tensors of a .safetensors, .gguf or .onnx file, of an index, or of a folder.
 
     Raises
     ------
@@ -79,9 +83,18 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         from lowprec.checkpoints.gguf import open_gguf
 
         return Checkpoint(path, open_gguf(path), files=(Path(path.name),))
+    if path.suffix == ".onnx":
+        entries, graph, metadata = open_onnx(path)
+        return Checkpoint(path, entries, metadata, files=_files_of(path, entries), graph=graph)
     if path.name.endswith(".index.json"):
         return _indexed(path, path)
     return _joined(path, [path], _config(path.parent), ())
+
+
+def _files_of(path: Path, entries: Mapping[str, Entry]) -> tuple[Path, ...]:
+    """Return the files that tensors lie in, relative to the folder of the one that was named."""
+    files = {path, *(entry.path for entry in entries.values())}
+    return tuple(sorted(file.relative_to(path.parent) for file in files))
 
 
 def _indexed(named: Path, index: Path) -> Checkpoint:

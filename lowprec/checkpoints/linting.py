@@ -16,6 +16,7 @@ from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints.decoding import (
     PART,
+    WIDE,
     codes_of,
     grid_of,
     ranges,
@@ -23,6 +24,7 @@ from lowprec.checkpoints.decoding import (
     stored_scales,
     tensor_scale,
     values_of,
+    zero_values,
 )
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.schemes import FLOATS
@@ -68,7 +70,7 @@ def lint(
     for place, weight in enumerate(weights):
         if watch is not None:
             watch(place, len(weights), weight.name)
-        if weight.problem is not None:
+        if weight.problem is not None or weight.element in WIDE:
             continue
         if weight.is_quantized:
             found += _of_weight(weight, checkpoint)
@@ -395,6 +397,9 @@ def _values(
     elif changed == "fp8-without-scale":
         units = np.ones_like(units)
     elements = np.asarray(decode(codes, weight.element, dtype=np.float64))
+    if weight.zeros is not None:
+        zeros = zero_values(weight, start, stop, np.float64)
+        elements -= spread(zeros, elements.shape, tuple(range(elements.ndim)), weight.sizes)
     with np.errstate(all="ignore"):
         found: npt.NDArray[np.float64] = elements * (
             spread(units, elements.shape, tuple(range(elements.ndim)), weight.sizes) * factor

@@ -12,14 +12,16 @@ Sources: the repositories and checkpoints that `Scheme.source` names; docs/check
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 __all__ = [
     "COMFY_QUANT",
     "FLOATS",
+    "INTEGERS",
     "NESTED_ABSMAX",
     "NESTED_MAP",
+    "ONNX",
     "PLAIN",
     "SAVED",
     "SCHEMES",
@@ -54,6 +56,10 @@ FLOATS: Mapping[str, str] = {
     "F16": "binary16",
     "F32": "binary32",
     "F64": "binary64",
+}
+#: The same of integers, which are numbers only where a scheme says so.
+INTEGERS: Mapping[str, str] = {
+    f"{kind}{bits}": f"{'u' if kind == 'U' else ''}int{bits}" for kind in "IU" for bits in (2, 4, 8, 16, 32)
 }
 _FP8 = ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
 _WIDE = ("F32", "BF16", "F16")
@@ -167,6 +173,18 @@ _MX_CODES = dict(codes=".weight", scales=".weight_scale", scale="e8m0fnu", block
 COMFY_QUANT = ".comfy_quant"
 #: Of bitsandbytes: scales of scales, and the values of their codes.
 NESTED_ABSMAX, NESTED_MAP = ".weight.nested_absmax", ".weight.nested_quant_map"
+
+#: Of ONNX: what DequantizeLinear makes of any of its types; those that are written have schemes of their own.
+ONNX = Scheme(
+    name="onnx",
+    family="onnx",
+    codes="_quantized",
+    code_tags=(),
+    scales="_scale",
+    scale_tags=("F32", "F16", "BF16", "F8_E8M0"),
+    weight="",
+    source="onnx/onnx",
+)
 
 #: All schemes, in the order in which they are tried.
 SCHEMES: tuple[Scheme, ...] = (
@@ -416,6 +434,26 @@ SCHEMES: tuple[Scheme, ...] = (
             ("NVFP4", "e2m1fn", "ue4m3", 16, "gguf_nvfp4"),
             ("Q8_0", "int8", "binary16", 32, "gguf_q8_0"),
             ("IQ4_NL", "iq4_nl", "binary16", 32, "gguf_iq4_nl"),
+        )
+    ),
+    *(
+        replace(
+            ONNX,
+            name=f"onnx {name}",
+            code_tags=(code_tag,),
+            scale_tags=(scale_tag,),
+            tensor=tensor,
+            element=element,
+            scale=scale,
+            block=block,
+        )
+        for name, code_tag, scale_tag, tensor, element, scale, block in (
+            ("nvfp4", "F4", "F8_E4M3", "_scale_2", "e2m1fn", "ue4m3", (1, 16)),
+            ("mxfp4", "F4", "F8_E8M0", "", "e2m1fn", "e8m0fnu", (1, 32)),
+            ("mxfp8", "F8_E4M3", "F8_E8M0", "", "e4m3fn", "e8m0fnu", (1, 32)),
+            ("fp8", "F8_E4M3", "F32", "", "e4m3fn", "binary32", None),
+            ("int8", "I8", "F32", "", "int8", "binary32", None),
+            ("int4", "I4", "F32", "", "int4", "binary32", (1, 32)),
         )
     ),
 )

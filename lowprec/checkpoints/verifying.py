@@ -16,6 +16,8 @@ from lowprec.checkpoints.bitsandbytes import is_nested
 from lowprec.checkpoints.bitsandbytes_writing import nested_differ
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import (
+    WIDE,
+    axes_of,
     block_format_of,
     codes_of,
     ranges,
@@ -23,6 +25,7 @@ from lowprec.checkpoints.decoding import (
     stored_scales,
     tensor_scale,
     values_of,
+    zero_values,
 )
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
@@ -30,8 +33,12 @@ from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec.block import RULES, BlockFormat
+from lowprec.spec.families import fixed
 
 __all__ = ["Verdict", "verify_checkpoint"]
+
+#: Integers that quotients are rounded to before zero points are added.
+_WHOLE = fixed("int24", 24)
 
 Array = npt.NDArray[Any]
 
@@ -77,6 +84,7 @@ def verify_checkpoint(checkpoint: Checkpoint, source: Checkpoint, watch: Watch =
         for weight in weights_of(checkpoint)
         if weight.name in sources
         and (weight.is_quantized or weight.codes.tag != sources[weight.name].codes.tag)
+        and weight.element not in WIDE
     ]
     found = []
     for place, (weight, other) in enumerate(pairs):
@@ -119,21 +127,22 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
         scales = scales.view(f"u{scales.dtype.itemsize}")
         number: Any = None if tensor is None or tensor.size != 1 else np.float32(tensor)
         if candidates and (tensor is None or number is not None):
+            axes = axes_of(weight, next(iter(candidates.values())))
             for name, fmt in candidates.items():
                 given = number if fmt.tensor_scale != "none" else None
-                made = encode(wanted, fmt, tensor_scale=given)
+                made = encode(wanted, fmt, axis=axes, tensor_scale=given)
                 wrong[name][0] += int(np.count_nonzero(made.scales != scales))
                 wrong[name][1] += _unlike(weight, made.codes, codes)
             fmt = next(iter(candidates.values()))
             given = number if fmt.tensor_scale != "none" else None
             with np.errstate(all="ignore"):
-                nearest = encode(wanted, fmt, tensor_scale=given, scales=scales).codes
+                nearest = encode(wanted, fmt, axis=axes, tensor_scale=given, scales=scales).codes
             differ += _unlike(weight, nearest, codes)
         elif not candidates:
             units = scale_values(weight, start, stop).astype(np.float64)
             units = units if tensor is None else units * tensor  # exact: of 28 bits at most
             wide = spread(units, codes.shape, tuple(range(codes.ndim)), weight.sizes)
-            nearest = encode(divide(wanted, wide, weight.element, saturation="finite"), weight.element)
+            nearest = _nearest(weight, wanted, wide, start, stop)
             differ += int(np.count_nonzero(nearest != codes))
     if single:
         ((name, counts),) = wrong.items()
@@ -144,6 +153,16 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
         f"{best}: {wrong[best][0]:,} scales and {wrong[best][1]:,} codes differ" if best and not exact else ""
     )
     return Verdict(weight.name, weight.scheme.name, exact, words, differ, errors.report())
+
+
+def _nearest(weight: Weight, wanted: Array, wide: Array, start: int, stop: int) -> Array:
+    """Return the codes that are nearest for scales; of integers with zero points, those are added."""
+    if weight.zeros is None:
+        return encode(divide(wanted, wide, weight.element, saturation="finite"), weight.element)
+    whole = divide(wanted, wide, _WHOLE, saturation="finite", dtype=np.float64)
+    zeros = zero_values(weight, start, stop, np.float64)
+    whole += spread(zeros, whole.shape, tuple(range(whole.ndim)), weight.sizes)
+    return encode(whole, weight.element, saturation="finite")
 
 
 def _unlike(weight: Weight, codes: Array, others: Array) -> int:

@@ -10,8 +10,19 @@ from typing import Any
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.onnx_reading import Decoded
 from lowprec.checkpoints.saved import in_catalog, saved_in
-from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SAVED, SCHEMES, Packing, Scheme
+from lowprec.checkpoints.schemes import (
+    COMFY_QUANT,
+    FLOATS,
+    INTEGERS,
+    ONNX,
+    PLAIN,
+    SAVED,
+    SCHEMES,
+    Packing,
+    Scheme,
+)
 from lowprec.checkpoints.torchao import attributes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
@@ -42,6 +53,12 @@ class Weight:
         Why it cannot be decoded, as rule and evidence.
     swizzled : bool
         Whether the scales are said to lie in tiles of 128x4.
+    zeros : Entry, optional
+        What is subtracted from elements, with one for each scale: of ONNX.
+    rounded : str
+        What values are rounded to at the end, if that is narrower than float32: the type's name in headers.
+    summed : int
+        The axis that products sum over, along which blocks lie: -1 or -2.
     """
 
     name: str
@@ -54,6 +71,9 @@ class Weight:
     sizes: tuple[int, ...] = ()
     problem: tuple[str, str] | None = None
     swizzled: bool = False
+    zeros: Entry | None = None
+    rounded: str = ""
+    summed: int = -1
 
     @property
     def is_quantized(self) -> bool:
@@ -75,7 +95,8 @@ class Weight:
     @property
     def parts(self) -> tuple[Entry, ...]:
         """All tensors that it is made of."""
-        return (self.codes, *(part for part in (self.scales, self.tensor) if part is not None), *self.extras)
+        others = (self.scales, self.tensor, self.zeros)
+        return (self.codes, *(part for part in others if part is not None), *self.extras)
 
     @property
     def value_shape(self) -> tuple[int, ...]:
@@ -100,16 +121,16 @@ class Weight:
 def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
     """Return all weights of a checkpoint, quantised or not, in the order of their files.
 
-    Each tensor belongs to exactly one. What belongs together is found by names and types, and by the
+    What the nodes of an ONNX model decode comes first, in their order. Each tensor of other files belongs to exactly one. What belongs together is found by names and types, and by the
     configuration where these leave a choice. Nothing but headers is read.
     """
     entries = checkpoint.entries
-    taken: set[str] = set()
     found: dict[str, Weight] = {}
     for name, (fmt, axes) in saved_in(checkpoint.metadata, repr(str(checkpoint.path))).blocks.items():
         if name in entries:
             found[name] = _saved(name, fmt, axes, entries)
-            taken |= {part.name for part in found[name].parts}
+    nodes = [_decoded(name, said, checkpoint) for name, said in checkpoint.graph.decoded.items()]
+    taken = {part.name for weight in (*found.values(), *nodes) for part in weight.parts}
     for name, entry in entries.items():
         weight = None if name in taken else _quantized(name, entry, checkpoint)
         if weight is not None:
@@ -117,8 +138,9 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             taken |= {part.name for part in weight.parts}
     for name, entry in entries.items():
         if name not in taken:
-            found[name] = Weight(name, PLAIN, entry, shape=entry.shape)
-    return tuple(found[name] for name in entries if name in found)
+            summed = checkpoint.graph.summed.get(name, -1)
+            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed)
+    return (*nodes, *(found[name] for name in entries if name in found))
 
 
 def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[str, Entry]) -> Weight:
@@ -141,6 +163,52 @@ def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[
         problem = "private-format", f"{name} is in {fmt.name}, whose formats the catalog has not"
     tensor = entries.get(name + SAVED.tensor)
     return Weight(name, scheme, codes, scales, tensor, (), codes.shape, blocks, problem)
+
+
+def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
+    """Return what a DequantizeLinear node of an ONNX model makes as a weight."""
+    entries = checkpoint.entries
+    codes, scales = entries[said.codes], entries[said.scales]
+    zeros, tensor = entries.get(said.zeros), entries.get(said.tensor)
+    weight = Weight(name, ONNX, codes, scales, tensor, shape=codes.shape, zeros=zeros)
+    sizes = _of_node(codes.shape, scales.shape, said.axis, said.size)
+    known = FLOATS.get(codes.tag) or INTEGERS.get(codes.tag, "")
+    wrong = None
+    if sizes is None or (zeros is not None and zeros.shape != scales.shape):
+        what = "" if zeros is None else f", and zero points of shape {list(zeros.shape)}"
+        wrong = (
+            f"scales {scales.name} of shape {list(scales.shape)}{what} do not fit {list(codes.shape)} codes by "
+            f"axis {said.axis} and block_size {said.size}"
+        )
+    elif not known or zeros is not None and zeros.tag != codes.tag:
+        wrong = f"{codes.name} is {codes.tag}{'' if zeros is None else f' and {zeros.name} {zeros.tag}'}"
+    if wrong is not None or sizes is None:
+        return replace(weight, problem=("shape", wrong))
+    summed = checkpoint.graph.summed.get(name, -1)
+    along = tuple(sizes[-2:]) if summed == -1 else tuple(sizes[-2:])[::-1]
+    scheme = replace(ONNX, element=known)
+    for each in SCHEMES:
+        parts = (codes.tag,) == each.code_tags and (scales.tag,) == each.scale_tags
+        if each.family == ONNX.family and parts and bool(each.tensor) == bool(tensor):
+            if zeros is None and each.block in (None, along) and (each.block is None) == (not said.size):
+                scheme = each
+    rounded = said.tag if said.tag in ("F16", "BF16") else ""
+    return replace(weight, scheme=scheme, sizes=sizes, rounded=rounded, summed=summed)
+
+
+def _of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: int) -> tuple[int, ...] | None:
+    """Return what shares a scale by a node's attributes; None if shapes do not fit them."""
+    whole = tuple(max(length, 1) for length in shape)
+    if math.prod(scales) == 1 and len(scales) <= 1:
+        return whole
+    if not -len(shape) <= axis < len(shape):
+        return None
+    axis %= len(shape)
+    if size <= 0:
+        fits = size == 0 and scales == (shape[axis],)
+        return (*whole[:axis], 1, *whole[axis + 1 :]) if fits else None
+    grid = (*shape[:axis], -(-shape[axis] // size), *shape[axis + 1 :])
+    return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
 
 
 def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import UNSIGNED, code_dtype, typed_codes
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
-from lowprec.checkpoints.container import TAGS, CheckpointError, counts
+from lowprec.checkpoints.container import TAGS, CheckpointError, HeldEntry, counts
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.spec import catalog
@@ -36,7 +36,7 @@ __all__ = ["Dump", "DumpError", "Held", "Spool", "Values", "open_dump"]
 Array = npt.NDArray[Any]
 
 _TEXT = (".hex", ".mem", ".txt")
-_CHECKPOINTS = (".safetensors", ".gguf")
+_CHECKPOINTS = (".safetensors", ".gguf", ".onnx")
 _WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _PIECE, _SCATTERED = 1 << 20, 1 << 11
 
@@ -307,7 +307,7 @@ def _tensor(path: Path, tensor: str) -> Dump:
         if tensor not in checkpoint.entries and name in quantized and part in ("codes", "scales"):
             return WeightDump(quantized[name], part, f"{path}:{tensor}")
     except CheckpointError as error:
-        kind = "a GGUF" if path.suffix == ".gguf" else "a safetensors"
+        kind = {".gguf": "a GGUF", ".onnx": "an ONNX"}.get(path.suffix, "a safetensors")
         raise DumpError(f"cannot read {str(path)!r} as {kind} file: {error}") from None
     if tensor not in checkpoint.entries:
         names = list(dict.fromkeys([*quantized, *checkpoint.entries]))
@@ -317,7 +317,7 @@ def _tensor(path: Path, tensor: str) -> Dump:
     entry = checkpoint.entries[tensor]
     if entry.tag not in TAGS or entry.dtype.kind in "bc":
         raise DumpError(f"tensor {tensor!r} of {str(path)!r} has type {entry.tag!r}, which is not compared")
-    if TAGS[entry.tag][1] < 8:
+    if TAGS[entry.tag][1] < 8 or isinstance(entry, HeldEntry):
         return Held(entry.read(), f"{path}:{tensor}")
     return _Filed(entry.path, f"{path}:{tensor}", entry.dtype, entry.shape, entry.start)
 

@@ -11,6 +11,7 @@ import numpy as np
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import (
+    axes_of,
     block_format_of,
     check,
     codes_of,
@@ -131,11 +132,13 @@ class WeightDump(Dump):
             over = None if weight.tensor is None else tensor_scale(weight)
         except CheckpointError as error:
             raise DumpError(str(error)) from None
-        is_codes = self._part == "values" and (over is None or over.size == 1)
+        is_codes = self._part == "values" and (over is None or over.size == 1) and weight.zeros is None
         if is_codes and isinstance(fmt, BlockFormat) and _is_asked(fmt, to):
             codes, scales = (WeightDump(weight, part, self.name) for part in ("codes", "scales"))
             codes.read_as = self._told("codes and scales")
-            axis = len(self.shape) - 2 if weight.scheme.transposed else None
+            axes = axes_of(weight, fmt)
+            axis = axes[0] if len(axes) == 1 and axes[0] != len(self.shape) - 1 else None
+            axis = len(self.shape) - 2 if weight.scheme.transposed else axis
             number: float | None = None
             if fmt.tensor_scale != "none":
                 stored = np.float32(1 if over is None else over.reshape(())[()])
