@@ -53,7 +53,7 @@ _BLOCKS = {
     ("e4m3fn", 128): "fp8_block_128x128",
 }
 
-#: Block formats of GGUF and ONNX that the catalog has not, by their names: elements are the nearest for the scale.
+#: Block formats of GGUF and ONNX that the catalog has not: elements are the nearest for the scale.
 OTHER_BLOCKS = {
     name: BlockFormat(
         name=name,
@@ -223,7 +223,7 @@ def values_of(
     """Return the values of rows start to stop along the first axis.
 
     In float32 as the schemes' own software computes them: the scales of block and tensor make one float32
-    number, and its product with the element is rounded once; of ONNX to the type of the node's result too. What `lowprec.save` wrote has the values of its
+    number, and its product with the element is rounded once; of ONNX to the result's type too. What `lowprec.save` wrote has the values of its
     `BlockArray`. In float64 exactly, but for one rounding where a tensor's scale divides.
 
     Parameters
@@ -311,7 +311,7 @@ def block_format_of(weight: Weight, made: bool = False) -> BlockFormat | None:
 
 
 def axes_of(weight: Weight, fmt: BlockFormat) -> tuple[int, ...]:
-    """Return the axes of the codes that blocks of a format lie along: the last, or that with a size above 1."""
+    """Return the axes of the codes that blocks of a format lie along."""
     last = len(weight.shape) - 1
     if len(fmt.sizes) > 1:
         return last - 1, last

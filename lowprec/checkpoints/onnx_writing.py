@@ -1,8 +1,8 @@
 """ONNX models written in parts: nodes and header by the `onnx` package, initializers at their places.
 
-A weight NAME becomes initializers NAME_quantized, NAME_scale and NAME_scale_2, and DequantizeLinear nodes whose
-result is NAME, so that the nodes of an ONNX source need no change. Without such a source the results are the
-model's outputs.
+A weight NAME becomes initializers NAME_quantized, NAME_scale and NAME_scale_2, and DequantizeLinear nodes
+whose result is NAME, so that the nodes of an ONNX source need no change. Without such a source the results
+are the model's outputs.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class OnnxWriter:
             end += self.entries[name].nbytes
         if end > _LARGEST:
             raise CheckpointError(
-                f"the model would have {end:,} bytes, and an ONNX file has at most {_LARGEST:,}; leave weights "
-                f"out, take fewer bits, or write a .safetensors file"
+                f"the model would have {end:,} bytes, and an ONNX file has at most {_LARGEST:,}; leave "
+                f"weights out, take fewer bits, or write a .safetensors file"
             )
         self._size = end
         self.kept = again and path.is_file() and self._is_same(path)
@@ -110,8 +110,8 @@ class OnnxWriter:
             data = pack(data.view(np.uint8), catalog.format(dtype))[:count]
         if offset % 8 or data.dtype.itemsize * 8 != max(bits, 8) or offset // 8 + data.nbytes > entry.nbytes:
             raise CheckpointError(
-                f"{values.dtype} of shape {values.shape} from {start} on does not fit {name!r}, {entry.tag} of "
-                f"shape {entry.shape}"
+                f"{values.dtype} of shape {values.shape} from {start} on does not fit {name!r}, "
+                f"{entry.tag} of shape {entry.shape}"
             )
         self._file.seek(entry.start + offset // 8)
         self._file.write(data.view(np.uint8).data)
@@ -208,14 +208,15 @@ def _model(parts: Plan, metadata: Mapping[str, str], source: Path | None) -> Any
     _without(model.graph, gone)
     for item in gone:
         _renamed(model.graph, item.name, next(name for name, other in decoded.items() if other is item))
-    nodes, since = [], 0
+    nodes: list[Any] = []
+    since = 0
     for name in new:
         made = {**types, **{key: item.tag for key, item in decoded.items()}}.get(name, "F32")
         made = made if made in ("F16", "BF16") else "F32"
         nodes += _nodes(name, parts, made)
         since = max(since, _needed(name, parts, made))
         if source is None:
-            tag, shape = parts[name + _CODES]
+            _, shape = parts[name + _CODES]
             model.graph.output.append(helper.make_tensor_value_info(name, _kind(name, made), shape))
     _checked(model, since, source)
     others = list(model.graph.node)

@@ -157,12 +157,15 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
 
 def _nearest(weight: Weight, wanted: Array, wide: Array, start: int, stop: int) -> Array:
     """Return the codes that are nearest for scales; of integers with zero points, those are added."""
+    found: Array
     if weight.zeros is None:
-        return encode(divide(wanted, wide, weight.element, saturation="finite"), weight.element)
+        found = encode(divide(wanted, wide, weight.element, saturation="finite"), weight.element)
+        return found
     whole = divide(wanted, wide, _WHOLE, saturation="finite", dtype=np.float64)
     zeros = zero_values(weight, start, stop, np.float64)
     whole += spread(zeros, whole.shape, tuple(range(whole.ndim)), weight.sizes)
-    return encode(whole, weight.element, saturation="finite")
+    found = encode(whole, weight.element, saturation="finite")
+    return found
 
 
 def _unlike(weight: Weight, codes: Array, others: Array) -> int:

@@ -121,7 +121,8 @@ class Weight:
 def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
     """Return all weights of a checkpoint, quantised or not, in the order of their files.
 
-    What the nodes of an ONNX model decode comes first, in their order. Each tensor of other files belongs to exactly one. What belongs together is found by names and types, and by the
+    What the nodes of an ONNX model decode comes first, in their order; parts may be shared there. Else each
+    tensor belongs to exactly one, and what belongs together is found by names and types, and by the
     configuration where these leave a choice. Nothing but headers is read.
     """
     entries = checkpoint.entries
@@ -173,16 +174,16 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
     weight = Weight(name, ONNX, codes, scales, tensor, shape=codes.shape, zeros=zeros)
     sizes = _of_node(codes.shape, scales.shape, said.axis, said.size)
     known = FLOATS.get(codes.tag) or INTEGERS.get(codes.tag, "")
-    wrong = None
+    wrong = ""
     if sizes is None or (zeros is not None and zeros.shape != scales.shape):
         what = "" if zeros is None else f", and zero points of shape {list(zeros.shape)}"
         wrong = (
-            f"scales {scales.name} of shape {list(scales.shape)}{what} do not fit {list(codes.shape)} codes by "
-            f"axis {said.axis} and block_size {said.size}"
+            f"scales {scales.name} of shape {list(scales.shape)}{what} do not fit {list(codes.shape)} codes "
+            f"by axis {said.axis} and block_size {said.size}"
         )
     elif not known or zeros is not None and zeros.tag != codes.tag:
         wrong = f"{codes.name} is {codes.tag}{'' if zeros is None else f' and {zeros.name} {zeros.tag}'}"
-    if wrong is not None or sizes is None:
+    if wrong or sizes is None:
         return replace(weight, problem=("shape", wrong))
     summed = checkpoint.graph.summed.get(name, -1)
     along = tuple(sizes[-2:]) if summed == -1 else tuple(sizes[-2:])[::-1]
