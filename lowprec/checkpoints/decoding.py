@@ -17,7 +17,7 @@ from lowprec.arrays.packing import unpack, unswizzle
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry
 from lowprec.checkpoints.gguf import GgufBlocks, split_blocks
-from lowprec.checkpoints.schemes import FLOATS, SAVED
+from lowprec.checkpoints.schemes import FLOATS, SAVED, TRANSFORMER_ENGINE
 from lowprec.checkpoints.weights import Weight
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
@@ -135,6 +135,8 @@ def stored_scales(weight: Weight, start: int = 0, stop: int | None = None) -> Ar
     grid = grid_of(weight)
     if weight.swizzled:
         return _unswizzled(weight.scales, grid, first, last)
+    if weight.scheme.padded:
+        return weight.scales.read(first, last)[:, : grid[1]]
     if weight.scales.shape[:1] == grid[:1]:
         return weight.scales.read(first, last).reshape(last - first, *grid[1:])
     return weight.scales.read().reshape(grid)[first:last]
@@ -223,8 +225,9 @@ def values_of(
     """Return the values of rows start to stop along the first axis.
 
     In float32 as the schemes' own software computes them: the scales of block and tensor make one float32
-    number, and its product with the element is rounded once; of ONNX to the result's type too. What `lowprec.save` wrote has the values of its
-    `BlockArray`. In float64 exactly, but for one rounding where a tensor's scale divides.
+    number, and its product with the element is rounded once; of ONNX to the result's type too. What
+    `lowprec.save` wrote has the values of its `BlockArray`. In float64 exactly, but for one rounding where a
+    tensor's scale divides, or is stored as the largest magnitude.
 
     Parameters
     ----------
@@ -263,6 +266,11 @@ def values_of(
             elements /= over
             return _turned(weight, elements)
         units = units / over if weight.scheme.divides else units * over
+        if weight.over != 1 and kind == np.float64:  # exact till here, and rounded once
+            elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
+            elements /= weight.over
+            return _turned(weight, elements)
+        units = units * (np.float32(1) / np.float32(weight.over)) if weight.over != 1 else units
     elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
     if weight.rounded and kind == np.float32:
         elements = decode(encode(elements, FLOATS[weight.rounded]), FLOATS[weight.rounded], dtype=kind)
@@ -300,6 +308,10 @@ def block_format_of(weight: Weight, made: bool = False) -> BlockFormat | None:
     if (known := weight.scheme.name.split(" ")[-1].lower()) in OTHER_BLOCKS:
         return OTHER_BLOCKS[known]
     along = [place for place, size in enumerate(weight.sizes) if size > 1]
+    if made and weight.scheme.family == TRANSFORMER_ENGINE:
+        from lowprec.checkpoints.transformer_engine import block_format
+
+        return block_format("nvfp4" if weight.tensor is not None else f"mxfp8_{weight.element[:4]}")
     name = _BLOCKS.get((weight.element, max(weight.sizes)))
     fmt = None if name is None else catalog.block_format(name)
     if fmt is None or fmt.sizes != tuple(weight.sizes[place] for place in along):
@@ -342,6 +354,11 @@ def as_blocks(weight: Weight) -> BlockArray:
             raise CheckpointError(f"weight {weight.name!r} has several scales of the tensor; use its values")
         stored = float(number)
         number = np.float32(1) / number if weight.scheme.divides else number
+        if weight.over != 1:
+            raise CheckpointError(
+                f"weight {weight.name!r} has the scale {stored:.9g} / {weight.over:g}, which is no "
+                f"float32; use its values"
+            )
         if weight.scheme.divides and math.frexp(stored)[0] != 0.5:
             raise CheckpointError(
                 f"weight {weight.name!r} is divided by {stored:.9g}, whose inverse is no float32; "

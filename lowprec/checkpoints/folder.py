@@ -10,9 +10,12 @@ from typing import Any
 
 from lowprec.checkpoints.container import CheckpointError, Entry, open_file, parse_json
 from lowprec.checkpoints.onnx_reading import Graph, open_onnx
+from lowprec.checkpoints.torch_reading import open_torch
 
 __all__ = ["INDEX", "Checkpoint", "open_checkpoint"]
 
+#: Endings of files of torch.save.
+_OF_TORCH = (".pt", ".pth", ".bin")
 INDEX = "model.safetensors.index.json"
 #: What no index or configuration has reason to exceed, in bytes.
 _LONGEST_JSON = 100_000_000
@@ -61,7 +64,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:
-    """Return the tensors of a .safetensors, .gguf or .onnx file, of an index, or of a folder.
+    """Return the tensors of a .safetensors, .gguf, .onnx or .pt file, of an index, or of a folder.
 
     Raises
     ------
@@ -86,6 +89,9 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
     if path.suffix == ".onnx":
         entries, graph, metadata = open_onnx(path)
         return Checkpoint(path, entries, metadata, files=_files_of(path, entries), graph=graph)
+    if path.suffix in _OF_TORCH:
+        entries, metadata, notes = open_torch(path)
+        return Checkpoint(path, entries, metadata, files=(Path(path.name),), notes=notes)
     if path.name.endswith(".index.json"):
         return _indexed(path, path)
     return _joined(path, [path], _config(path.parent), ())

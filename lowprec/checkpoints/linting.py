@@ -166,7 +166,7 @@ def _high(weight: Weight, codes: Array) -> npt.NDArray[np.float32]:
 
 def _of_size(weight: Weight, lost: float) -> list[Finding]:
     tensor = tensor_scale(weight)
-    number = 1.0 if tensor is None else float(np.max(tensor))
+    number = 1.0 if tensor is None else float(np.max(tensor)) / weight.over
     amax = lost / number if weight.scheme.divides else lost * number
     if amax <= _LARGEST_WEIGHT:
         return []
@@ -185,12 +185,13 @@ def _of_tensor_scale(weight: Weight) -> list[Finding]:
     if weight.tensor is None:
         return []
     numbers = weight.tensor.read().astype(np.float64).reshape(-1)
-    bad = [float(number) for number in numbers if not (math.isfinite(number) and number > 0)]
+    low = 0.0 if weight.over == 1 else -1.0  # a largest magnitude may be 0
+    bad = [float(number) for number in numbers if not (math.isfinite(number) and number > low) or number < 0]
     if bad:
         evidence = f"the tensor's scale is {bad[0]:g}"
         remedy = "it was never computed; export again, or compute it from the source's largest weight"
         return [Finding("tensor-scale-invalid", weight.tensor.name, evidence, remedy)]
-    if (numbers < float(_SMALLEST_NORMAL)).any():
+    if ((numbers < float(_SMALLEST_NORMAL)) & (numbers > 0)).any():
         evidence = f"the tensor's scale is {numbers.min():g}, a subnormal float32 number"
         return [
             Finding(
@@ -374,7 +375,7 @@ def _values(
     factor = (
         np.float64(1)
         if tensor is None
-        else (1 / tensor.astype(np.float64) if weight.scheme.divides else tensor)
+        else (1 / tensor.astype(np.float64) if weight.scheme.divides else tensor / weight.over)
     )
     if changed == "swapped-nibbles":
         if weight.scheme.packing not in ("low_first", "high_low", "groups"):

@@ -21,14 +21,14 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import pack, swizzle
 from lowprec.arrays.random import random_bits
 from lowprec.arrays.statistics import scale_for
-from lowprec.checkpoints import bitsandbytes_writing, configs, torchao
+from lowprec.checkpoints import bitsandbytes_writing, configs, torchao, transformer_engine
 from lowprec.checkpoints.container import CheckpointError, tag_of
 from lowprec.checkpoints.correcting import Inputs, Outputs, Round, Statistics, corrected
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
-from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, Scheme
+from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, Target, target
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import (
@@ -52,7 +52,7 @@ __all__ = ["EXCLUDED", "FAMILIES", "Target", "key_of", "quantize_checkpoint", "t
 Array = npt.NDArray[Any]
 
 #: Endings of files that schemes of one family are written to, and no other.
-_ENDINGS = {".gguf": "gguf", ".onnx": "onnx"}
+_ENDINGS = {".gguf": "gguf", ".onnx": "onnx", ".pt": TRANSFORMER_ENGINE}
 #: Columns that are corrected together, where there are no blocks.
 _COLUMNS = 128
 
@@ -122,7 +122,9 @@ def quantize_checkpoint(
     """
     if statistics is not None and statistics.correct and how.rounding.bits:
         raise CheckpointError(f"a correction is for roundings to nearest, not for {how.rounding}")
-    if statistics is not None and (how.scheme.state or how.scheme.transposed or how.scheme.family == "onnx"):
+    if statistics is not None and (
+        how.scheme.state or how.scheme.transposed or how.scheme.padded or how.scheme.family == "onnx"
+    ):
         raise CheckpointError(f"statistics of inputs are not used for {how.scheme.name}; leave them out")
     for suffix, family in _ENDINGS.items():
         if (out.suffix == suffix) != (how.scheme.family == family):
@@ -168,6 +170,7 @@ def quantize_checkpoint(
     }
     if how.scheme.family == "torchao":
         made |= torchao.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
+    made |= transformer_engine.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
     used = None if statistics is None else fingerprint(statistics.checkpoint, {})
     digest = fingerprint(
         checkpoint,
@@ -218,6 +221,8 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
     stem = weight.name.removesuffix(".weight") if scheme.weight else weight.name
     if scheme.state:
         return bitsandbytes_writing.parts(weight, scheme, stem)
+    if scheme.padded:
+        return transformer_engine.parts(weight, how)
     rows = (*shape[:-2], shape[-1], shape[-2]) if scheme.transposed else shape
     sizes = _sizes(how, rows, weight.summed) if scheme.block else (*[1] * (len(rows) - 1), rows[-1])
     grid = tuple(-(-length // size) for length, size in zip(rows, sizes, strict=True))
@@ -280,6 +285,9 @@ def _written(
         assert how.blocks is not None
         known = None if given is None else given.scales
         return bitsandbytes_writing.write_blocks(weight, how.scheme, how.blocks, names, write, known)
+    if how.scheme.padded:
+        known = None if given is None or how.scheme.tensor else given.scales
+        return transformer_engine.write_copies(weight, how, names, write, rows, known)
     amax = rows.max(initial=np.float32(0))
     tensor: Any = None
     if how.blocks is not None and how.blocks.tensor_scale != "none":

@@ -25,6 +25,7 @@ __all__ = [
     "PLAIN",
     "SAVED",
     "SCHEMES",
+    "TRANSFORMER_ENGINE",
     "Packing",
     "Scheme",
     "find",
@@ -94,6 +95,8 @@ class Scheme:
         Whether scales lie in tiles of 128x4, of padded rows and columns.
     extras : tuple of str
         Endings of tensors that belong to it and do not change its values: scales of activations.
+    padded : bool
+        Whether rows and columns of scales are padded as tiles of 128x4 need, and lie row by row.
     state : str
         What the name of a tensor ends with that says in JSON what the others leave open.
     marks : mapping
@@ -119,6 +122,7 @@ class Scheme:
     swizzled: bool = False
     weight: str = ".weight"
     extras: tuple[str, ...] = ()
+    padded: bool = False
     state: str = ""
     marks: Mapping[str, str] = field(default_factory=dict)
 
@@ -185,6 +189,34 @@ ONNX = Scheme(
     weight="",
     source="onnx/onnx",
 )
+
+#: Of Transformer Engine: parts of a tensor by its attributes, elements along rows or along columns.
+TRANSFORMER_ENGINE = "transformer-engine"
+
+
+def _of_transformer_engine(name: str, along: str, block: tuple[int, int]) -> Scheme:
+    is_fp4, other = name == "nvfp4", "columnwise" if along == "rowwise" else "rowwise"
+    amax = {"tensor": f"._amax_{along}"} if is_fp4 else {}
+    ends = ("data", "scale_inv")
+    return Scheme(
+        name=f"{TRANSFORMER_ENGINE} {name}{'' if along == 'rowwise' else ' columnwise'}",
+        family=TRANSFORMER_ENGINE,
+        codes=f"._{along}_data",
+        code_tags=("U8",) if is_fp4 else ("F8_E4M3", "F8_E5M2"),
+        scales=f"._{along}_scale_inv",
+        scale_tags=("F8_E4M3",) if is_fp4 else ("F8_E8M0",),
+        element="e2m1fn" if is_fp4 else "",
+        scale="ue4m3" if is_fp4 else "e8m0fnu",
+        block=block,
+        packing="low_first" if is_fp4 else "whole",
+        padded=True,
+        transposed=is_fp4 and along == "columnwise",
+        weight="",
+        extras=tuple(f"._{other}_{end}" for end in ends) + ((f"._amax_{other}",) if is_fp4 else ()),
+        source="NVIDIA/TransformerEngine",
+        **amax,
+    )
+
 
 #: All schemes, in the order in which they are tried.
 SCHEMES: tuple[Scheme, ...] = (
@@ -455,6 +487,20 @@ SCHEMES: tuple[Scheme, ...] = (
             ("int8", "I8", "F32", "", "int8", "binary32", None),
             ("int4", "I4", "F32", "", "int4", "binary32", (1, 32)),
         )
+    ),
+    _of_transformer_engine("mxfp8", "rowwise", (1, 32)),
+    _of_transformer_engine("nvfp4", "rowwise", (1, 16)),
+    _of_transformer_engine("mxfp8", "columnwise", (32, 1)),
+    _of_transformer_engine("nvfp4", "columnwise", (1, 16)),
+    Scheme(
+        name=f"{TRANSFORMER_ENGINE} float8",
+        family=TRANSFORMER_ENGINE,
+        codes="._data",
+        code_tags=("F8_E4M3", "F8_E5M2"),
+        scales="._scale_inv",
+        scale_tags=("F32",),
+        weight="",
+        source="NVIDIA/TransformerEngine",
     ),
 )
 

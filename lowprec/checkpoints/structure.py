@@ -51,10 +51,11 @@ _FILES = {
     "missing-tensor": "the index is of another export; make it again",
     "index-disagrees": "the index is of another export; make it again",
     "not-indexed": "the index is of another export; make it again",
+    "not-read": "what is made so is left out here; let its software dequantise it",
     "gaps": "the safetensors library refuses such files; write it again",
 }
 _LOST = re.compile(
-    r"\.(absmax|nested_absmax|weight_scale(_inv|_2)?|weight_global_scale|scale_weight|_weight_scale)$|(_blocks|\.blocks|_scales|\.scales)$"
+    r"\.(absmax|nested_absmax|weight_scale(_inv|_2)?|weight_global_scale|scale_weight|_weight_scale|_rowwise_scale_inv|_columnwise_scale_inv)$|(_blocks|\.blocks|_scales|\.scales)$"
 )
 #: Layers that are one matrix product in most servers, which then have one tensor scale.
 _FUSED = (("gate_proj", "up_proj"), ("q_proj", "k_proj", "v_proj"), ("w1", "w3"))

@@ -10,6 +10,7 @@ from lowprec.arrays.random import is_plain
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import OTHER_BLOCKS
 from lowprec.checkpoints.schemes import PLAIN, Scheme, find
+from lowprec.checkpoints.transformer_engine import block_format
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule as rule_of
 from lowprec.spec.format import Format
@@ -53,6 +54,7 @@ FAMILIES: dict[str, dict[str, str]] = {
         "int8": "onnx int8",
         "int4": "onnx int4",
     },
+    "transformer-engine": {"mxfp8_e4m3": "transformer-engine mxfp8", "nvfp4": "transformer-engine nvfp4"},
     "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
 }
 
@@ -99,6 +101,10 @@ class Target:
             unit = 16 if self.scheme.tensor else 32
             fits = len(shape) == 2 and not any(length % unit for length in shape)
             return "" if fits else f"two axes in multiples of {unit} needed, which ComfyUI pads to"
+        if self.scheme.padded:
+            unit = 16 if self.scheme.tensor else 32
+            fits = len(shape) == 2 and not any(length % unit for length in shape)
+            return "" if fits else f"two axes in multiples of {unit} needed"
         if self.scheme.block == (128, 128):
             return "" if len(shape) == 2 else "tiles need exactly two axes"
         along = shape[-2] if self.scheme.transposed else shape[summed]
@@ -150,7 +156,7 @@ def target(
     if to not in FAMILIES[family]:
         raise CheckpointError(f"scheme {family!r} has no {to!r}; it has {', '.join(FAMILIES[family])}")
     scheme, mode = find(FAMILIES[family][to]), rounding_of(rounding)
-    if scheme.state and mode != NEAREST_EVEN:
+    if (scheme.state or scheme.padded) and mode != NEAREST_EVEN:
         raise CheckpointError(f"{scheme.name} is rounded to the nearest value, not by {mode}")
     if mode.bits and not is_plain(mode):
         raise CheckpointError(f"rounding {mode} shares words between elements; use stochastic(bits)")
@@ -177,6 +183,11 @@ def target(
     if scheme.block == (128, 128) and (powers or scheme.scale == "e8m0fnu"):
         tiles = catalog.format("e8m0fnu") if scheme.scale == "e8m0fnu" else blocks.scale
         blocks = dataclasses.replace(blocks, scale=tiles, rule=rule_of("rceil"))
+    if scheme.padded:
+        if rule is not None:
+            raise CheckpointError(f"rule={rule!r}: {scheme.name} has the scales of its own software only")
+        blocks = block_format("nvfp4_2d" if scheme.tensor else to)
+        return Target(scheme, blocks.element, blocks)
     if rule is not None:
         blocks = dataclasses.replace(blocks, rule=rule_of(rule))
     blocks = dataclasses.replace(blocks, elements=dataclasses.replace(blocks.elements, rounding=mode))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lowprec.arrays.arith import divide
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.convert import decode, encode
+from lowprec.checkpoints import transformer_engine
 from lowprec.checkpoints.bitsandbytes import is_nested
 from lowprec.checkpoints.bitsandbytes_writing import nested_differ
 from lowprec.checkpoints.container import CheckpointError
@@ -126,7 +127,9 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
         scales = stored_scales(weight, start, stop)
         scales = scales.view(f"u{scales.dtype.itemsize}")
         number: Any = None if tensor is None or tensor.size != 1 else np.float32(tensor)
-        if candidates and (tensor is None or number is not None):
+        if weight.over != 1 and number is not None:
+            differ += _of_copies(weight, wanted, number, scales, codes, candidates, wrong)
+        elif candidates and (tensor is None or number is not None):
             axes = axes_of(weight, next(iter(candidates.values())))
             for name, fmt in candidates.items():
                 given = number if fmt.tensor_scale != "none" else None
@@ -155,6 +158,25 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
     return Verdict(weight.name, weight.scheme.name, exact, words, differ, errors.report())
 
 
+def _of_copies(
+    weight: Weight,
+    wanted: Array,
+    amax: Any,
+    scales: Array,
+    codes: Array,
+    candidates: dict[str, BlockFormat],
+    wrong: dict[str, list[int]],
+) -> int:
+    """Count what differs from Transformer Engine's NVFP4, and return how many codes are not the nearest."""
+    for name, fmt in candidates.items():
+        made = transformer_engine.encoded(wanted, fmt, amax)
+        side = fmt.sizes[0] if len(fmt.sizes) > 1 else 1
+        wrong[name][0] += int(np.count_nonzero(np.repeat(made.scales, side, axis=0) != scales))
+        wrong[name][1] += _unlike(weight, made.codes, codes)
+    first = next(iter(candidates.values()))
+    return _unlike(weight, transformer_engine.encoded(wanted, first, amax, scales).codes, codes)
+
+
 def _nearest(weight: Weight, wanted: Array, wide: Array, start: int, stop: int) -> Array:
     """Return the codes that are nearest for scales; of integers with zero points, those are added."""
     found: Array
@@ -180,6 +202,8 @@ def _candidates(weight: Weight) -> dict[str, BlockFormat]:
     fmt = block_format_of(weight, made=True)
     if fmt is None:
         return {}
+    if weight.over != 1:
+        return {"divide": fmt, "divide 16x16": transformer_engine.block_format("nvfp4_2d")}
     if fmt.arithmetic == "reciprocal":  # of bitsandbytes, which has no other
         return {fmt.rule.name: fmt}
     rules = [rule for rule in RULES if rule.name != "project"]

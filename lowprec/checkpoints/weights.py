@@ -20,6 +20,7 @@ from lowprec.checkpoints.schemes import (
     PLAIN,
     SAVED,
     SCHEMES,
+    TRANSFORMER_ENGINE,
     Packing,
     Scheme,
 )
@@ -57,6 +58,8 @@ class Weight:
         What is subtracted from elements, with one for each scale: of ONNX.
     rounded : str
         What values are rounded to at the end, if that is narrower than float32: the type's name in headers.
+    over : float
+        What the tensor's scale is divided by: of Transformer Engine, which stores the largest magnitude.
     summed : int
         The axis that products sum over, along which blocks lie: -1 or -2.
     """
@@ -73,6 +76,7 @@ class Weight:
     swizzled: bool = False
     zeros: Entry | None = None
     rounded: str = ""
+    over: float = 1.0
     summed: int = -1
 
     @property
@@ -245,7 +249,8 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
             ends = (*scheme.extras, *([scheme.state] if scheme.state else []))
             extras = tuple(entries[stem + end] for end in ends if stem + end in entries)
             found = Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras)
-            said_of = attributes(checkpoint.metadata, found.name) if scheme.family == "torchao" else {}
+            told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
+            said_of = attributes(checkpoint.metadata, found.name) if told else {}
             return _resolved(found, {**config, **said_of})
     return None
 
@@ -304,6 +309,9 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     said = weight.scheme.block is not None and config.get("is_swizzled_scales") is True
     swizzled = weight.scheme.swizzled or said
     fields = dict(weight.__dict__, shape=shape, swizzled=swizzled)
+    if weight.scheme.family == TRANSFORMER_ENGINE and weight.scheme.tensor:
+        most = config.get("nvfp4_e4m3_max") if config.get("nvfp4_use_4over6") is True else 448
+        fields["over"] = 6.0 * (most if type(most) is int and most > 0 else 448)
     if weight.scheme.packing == "groups" and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
         problem = ("shape", f"codes of shape {list(weight.codes.shape)} are no groups of 16 bytes")
         return Weight(**fields | {"problem": problem})
@@ -321,7 +329,7 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     if weight.scheme.tensor and weight.tensor is None and weight.scheme.family != "torchao":
         what = f"{weight.codes.name} has no {weight.scheme.tensor.lstrip('.')} beside it"
         return Weight(**fields | {"problem": ("missing-tensor-scale", what)})
-    sizes = _tiled(weight, shape, config) if swizzled else _sizes(weight, shape, config)
+    sizes = (_tiled if swizzled else _padded if weight.scheme.padded else _sizes)(weight, shape, config)
     if sizes is None:
         return Weight(**fields | {"problem": ("shape", _misfit(weight, shape, config))})
     return Weight(**fields | {"sizes": sizes})
@@ -355,11 +363,23 @@ def _tiled(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) ->
     """Return what shares a scale where scales lie in tiles, of which there must be as many as they need."""
     assert weight.scales is not None
     block = _block(weight, config)
-    if block is None or len(shape) < 2:
+    if block is None or len(shape) < 2 or block[0] > 1:
         return None
     rows, columns = math.prod(shape[:-1]), -(-shape[-1] // block[1])
     fits = math.prod(weight.scales.shape) == (-(-rows // 128) * 128) * (-(-columns // 4) * 4)
     return (*[1] * (len(shape) - 1), block[1]) if fits else None
+
+
+def _padded(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return what shares a scale where rows and columns of scales are padded."""
+    assert weight.scales is not None
+    block = weight.scheme.block
+    if len(shape) != 2 or block is None:
+        return None
+    to = (128, 4) if block[0] == 1 else (4, 128)
+    grid = (-(-length // size) for length, size in zip(shape, block, strict=True))
+    fits = weight.scales.shape == tuple(-(-count // by) * by for count, by in zip(grid, to, strict=True))
+    return block if fits else None
 
 
 def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:

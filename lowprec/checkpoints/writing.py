@@ -22,6 +22,7 @@ from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.gguf_writing import GgufWriter
 from lowprec.checkpoints.locking import alone
 from lowprec.checkpoints.onnx_writing import OnnxWriter
+from lowprec.checkpoints.torch_writing import TorchWriter
 
 __all__ = ["SINGLE", "Spread", "Task", "copy_of", "fingerprint", "source_of", "write_checkpoint"]
 
@@ -31,7 +32,7 @@ Write = Callable[[str, Array, int], None]
 #: Is told how many elements are done, of how many, and what is under way.
 Watch = Callable[[int, int | None, str], None] | None
 
-_Writer = Writer | GgufWriter | OnnxWriter
+_Writer = Writer | GgufWriter | OnnxWriter | TorchWriter
 
 #: As `itertools.starmap`, but somewhere else.
 Spread = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
@@ -41,7 +42,7 @@ _COPIED = 1 << 24
 _SINGLE = "model"
 
 #: Endings of outputs that are one file; others are folders.
-SINGLE = (".safetensors", ".gguf", ".onnx")
+SINGLE = (".safetensors", ".gguf", ".onnx", ".pt")
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def write_checkpoint(
     Parameters
     ----------
     out : Path
-        A .safetensors, .gguf or .onnx file, which is replaced, or a folder that is not there yet.
+        A .safetensors, .gguf, .onnx or .pt file, which is replaced, or a folder that is not there yet.
     tasks : sequence of Task
     metadata : mapping of str to str
         Of the headers.
@@ -261,6 +262,8 @@ def _writer(
         return GgufWriter(path, plan, metadata, again, source)
     if path.suffix == ".onnx":
         return OnnxWriter(path, plan, metadata, again, source)
+    if path.suffix == ".pt":
+        return TorchWriter(path, plan, metadata, again)
     return Writer(path, plan, metadata, again)
 
 

@@ -36,7 +36,7 @@ __all__ = ["Dump", "DumpError", "Held", "Spool", "Values", "open_dump"]
 Array = npt.NDArray[Any]
 
 _TEXT = (".hex", ".mem", ".txt")
-_CHECKPOINTS = (".safetensors", ".gguf", ".onnx")
+_CHECKPOINTS = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
 _WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _PIECE, _SCATTERED = 1 << 20, 1 << 11
 
@@ -307,7 +307,9 @@ def _tensor(path: Path, tensor: str) -> Dump:
         if tensor not in checkpoint.entries and name in quantized and part in ("codes", "scales"):
             return WeightDump(quantized[name], part, f"{path}:{tensor}")
     except CheckpointError as error:
-        kind = {".gguf": "a GGUF", ".onnx": "an ONNX"}.get(path.suffix, "a safetensors")
+        kind = {".gguf": "a GGUF", ".onnx": "an ONNX", ".pt": "a torch", ".pth": "a torch"}.get(
+            path.suffix, "a safetensors"
+        )
         raise DumpError(f"cannot read {str(path)!r} as {kind} file: {error}") from None
     if tensor not in checkpoint.entries:
         names = list(dict.fromkeys([*quantized, *checkpoint.entries]))

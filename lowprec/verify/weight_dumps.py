@@ -142,7 +142,9 @@ class WeightDump(Dump):
             number: float | None = None
             if fmt.tensor_scale != "none":
                 stored = np.float32(1 if over is None else over.reshape(())[()])
-                number = float(np.float32(1) / stored if weight.scheme.divides else stored)
+                number = float(
+                    np.float32(1) / stored if weight.scheme.divides else stored / np.float32(weight.over)
+                )
             return Answer(codes, fmt if to is None else to, scales, None, axis, number)
         if is_codes and over is None and fmt is None and weight.scheme.block is None and weight.sizes:
             element = catalog.format(weight.element)
