@@ -29,7 +29,7 @@ TYPE_TAGS: Mapping[str, str] = {
     "UINT2": "U2", "INT2": "I2", "FLOAT6E2M3": "F6_E2M3", "FLOAT6E3M2": "F6_E3M2",
 }  # fmt: skip
 #: Fields of numbers, and the type of their words; of 32-bit ones the low bytes are meant.
-_FIELDS = {
+_FIELDS: Mapping[str, np.dtype[Any]] = {
     "float_data": np.dtype("<f4"), "int32_data": np.dtype("<i4"), "int64_data": np.dtype("<i8"),
     "double_data": np.dtype("<f8"), "uint64_data": np.dtype("<u8"),
 }  # fmt: skip
@@ -146,7 +146,7 @@ def _from_numbers(tensor: Any, tag: str) -> npt.NDArray[np.uint8]:
     for name, words in _FIELDS.items():
         numbers = getattr(tensor, name)
         if len(numbers):
-            data = np.array(numbers, words)
+            data: Array = np.array(numbers, words)
             break
     else:
         return np.empty(0, np.uint8)

@@ -196,7 +196,6 @@ TRANSFORMER_ENGINE = "transformer-engine"
 
 def _of_transformer_engine(name: str, along: str, block: tuple[int, int]) -> Scheme:
     is_fp4, other = name == "nvfp4", "columnwise" if along == "rowwise" else "rowwise"
-    amax = {"tensor": f"._amax_{along}"} if is_fp4 else {}
     ends = ("data", "scale_inv")
     return Scheme(
         name=f"{TRANSFORMER_ENGINE} {name}{'' if along == 'rowwise' else ' columnwise'}",
@@ -213,8 +212,8 @@ def _of_transformer_engine(name: str, along: str, block: tuple[int, int]) -> Sch
         transposed=is_fp4 and along == "columnwise",
         weight="",
         extras=tuple(f"._{other}_{end}" for end in ends) + ((f"._amax_{other}",) if is_fp4 else ()),
+        tensor=f"._amax_{along}" if is_fp4 else "",
         source="NVIDIA/TransformerEngine",
-        **amax,
     )
 
 

@@ -55,7 +55,8 @@ def encoded(values: Array, fmt: BlockFormat, amax: Any, scales: Array | None = N
     rows.reshape(-1)[:1] = amax
     made: BlockArray
     if scales is not None:
-        made = encode(values, fmt, tensor_scale=encode(rows, fmt).tensor_scale, scales=scales)
+        over: Any = encode(rows, fmt).tensor_scale
+        made = encode(values, fmt, tensor_scale=over, scales=scales)
         return made
     made = encode(np.concatenate([values, rows]), fmt)
     return made[: len(values)]

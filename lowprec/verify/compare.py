@@ -25,7 +25,7 @@ from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding, stochastic
 from lowprec.verify.comparison import Comparison, Ranked
-from lowprec.verify.dumps import Dump, Held, Values
+from lowprec.verify.dumps import Dump, Held, Values, open_dump
 from lowprec.verify.judge import Watch, judge
 from lowprec.verify.operations import OPERATIONS, check_operands, is_values
 from lowprec.verify.question import Batch, Budget, Question, budget, differ
@@ -92,7 +92,8 @@ def compare(
     Parameters
     ----------
     operands : array_like, or tuple of array_like
-        What was converted; or the operands of an operation, one array each.
+        What was converted; or the operands of an operation, one array each. Here and below strings name arrays
+        in files, such as "model.safetensors:layer.weight": `lowprec.verify.dumps.open_dump` has the list.
     outputs : array_like, of the operands' shape
         Codes, as integers or in the format's own ml_dtypes type; or values, in any other type, another
         format's too. What values the target does not have differs.
@@ -334,6 +335,8 @@ def _block(given: Any) -> int | None:
 
 
 def _dump(given: object, name: str) -> Dump:
+    if isinstance(given, str):
+        return open_dump(given)
     return given if isinstance(given, Dump) else Held(given, name)
 
 

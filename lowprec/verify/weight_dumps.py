@@ -22,6 +22,7 @@ from lowprec.checkpoints.decoding import (
     tensor_scale,
     values_of,
 )
+from lowprec.checkpoints.transformer_engine import block_format
 from lowprec.checkpoints.weights import Weight
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
@@ -132,6 +133,8 @@ class WeightDump(Dump):
             over = None if weight.tensor is None else tensor_scale(weight)
         except CheckpointError as error:
             raise DumpError(str(error)) from None
+        if weight.over != 1 and self._part == "values" and over is not None and over.size == 1:
+            return self._of_copies(to)
         is_codes = self._part == "values" and (over is None or over.size == 1) and weight.zeros is None
         if is_codes and isinstance(fmt, BlockFormat) and _is_asked(fmt, to):
             codes, scales = (WeightDump(weight, part, self.name) for part in ("codes", "scales"))
@@ -155,6 +158,18 @@ class WeightDump(Dump):
                 codes.read_as = self._told("codes and scales")
                 return Answer(codes, element, None, scale)
         return Answer(self, to)
+
+    def _of_copies(self, to: Format | BlockFormat | str | None) -> Answer:
+        """Return codes and scales of Transformer Engine's NVFP4, whose scales of 16x16 lie 16 times."""
+        weight, stored = self._weight, stored_scales(self._weight)
+        stored = stored.view(np.uint8)
+        square = len(stored) % 16 == 0 and bool((stored == np.repeat(stored[::16], 16, axis=0)).all())
+        fmt = block_format("nvfp4_2d" if square else "nvfp4")
+        if weight.scheme.transposed or not (to is None or _is_asked(fmt, to)):
+            return Answer(self, to)
+        codes = WeightDump(weight, "codes", self.name)
+        codes.read_as = self._told("codes and scales")
+        return Answer(codes, fmt, Held(stored[::16] if square else stored, f"scales of {self}"))
 
 
 def _is_asked(fmt: BlockFormat, to: Format | BlockFormat | str | None) -> bool:
