@@ -79,9 +79,23 @@ def load_onnx(path: Path) -> Any:
         model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
     except Exception as error:  # protobuf's own, of versions that differ
         raise CheckpointError(f"cannot read {str(path)!r} as an ONNX model: {error}") from None
+    if any(isinstance(text, bytes) for text in _texts(model)):  # protobuf's way to say so
+        raise CheckpointError(f"{str(path)!r} has names that are no UTF-8: it is damaged")
     if not model.graph.node and not model.graph.initializer:
         raise CheckpointError(f"{str(path)!r} is no ONNX model: it has neither nodes nor initializers")
     return model
+
+
+def _texts(model: Any) -> Iterator[Any]:
+    """Yield the names and texts of a model."""
+    for node in model.graph.node:
+        yield from (node.op_type, *node.input, *node.output, *(item.name for item in node.attribute))
+    for _, tensor in _tensors(model.graph):
+        for item in tensor.external_data:
+            yield from (item.key, item.value)
+    yield from (tensor.name for tensor in (*model.graph.initializer, *model.graph.input, *model.graph.output))
+    for item in (*model.metadata_props, *model.opset_import):
+        yield from (item.domain,) if hasattr(item, "domain") else (item.key, item.value)
 
 
 def open_onnx(path: Path) -> tuple[dict[str, Entry], Graph, dict[str, str]]:

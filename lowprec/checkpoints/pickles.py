@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickletools
 import struct
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -58,7 +59,9 @@ def read_pickle(data: bytes, what: str) -> Any:
     Raises CheckpointError: a pickle that is cut or damaged.
     """
     try:
-        return _Machine().run(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in texts
+            return _Machine().run(data)
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
         raise CheckpointError(f"{what} is no pickle that can be read: {error}") from None
 
@@ -125,7 +128,9 @@ class _Machine:
             stack.append(Global(module, attribute))
         elif name == "STACK_GLOBAL":
             attribute, module = stack.pop(), stack.pop()
-            stack.append(Global(str(module), str(attribute)))
+            if not isinstance(attribute, str) or not isinstance(module, str):
+                raise ValueError("a name is no text")
+            stack.append(Global(module, attribute))
         else:
             self._compound(name, argument)
 
@@ -173,8 +178,8 @@ class _Machine:
         pairs = list(zip(found[::2], found[1::2], strict=True))
         if isinstance(into, Call):
             into.items += pairs
-        else:
-            into.update(pairs)
+        else:  # keys of other types name nothing; tuples of tuples would take for ever to be hashed
+            into.update((key, value) for key, value in pairs if isinstance(key, str | int))
 
 
 def write_pickle(value: Any) -> bytes:

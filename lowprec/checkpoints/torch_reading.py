@@ -168,14 +168,16 @@ def _add(file: _File, name: str, call: Call) -> None:
 def _made(file: _File, name: str, kind: str, given: dict[str, Any]) -> None:
     """Add the tensors of one of Transformer Engine's, and what else it is made of."""
     element = given.get("fp8_dtype")
-    number = element.arguments[0] if isinstance(element, Call) and element.arguments else 0
-    tags = {"data": _ELEMENTS.get(number, "U8"), "scale_inv": "F8_E8M0"}
+    number = element.arguments if isinstance(element, Call) else None
+    tags = {"data": "U8", "scale_inv": "F8_E8M0"}
+    if isinstance(number, tuple) and number and type(number[0]) is int:
+        tags["data"] = _ELEMENTS.get(number[0], "U8")
     if kind != "mxfp8":
         tags = {"data": "U8", "scale_inv": "F8_E4M3"} if kind == "nvfp4" else {"data": tags["data"]}
     said: dict[str, Any] = {"is_swizzled_scales": bool(given.get("with_gemm_swizzled_scales"))}
     dtype = given.get("dtype")
     said["dtype"] = DTYPES.get(dtype.name, "F32") if isinstance(dtype, Global) else "F32"
-    said |= {key: given[key] for key in _OF_NVFP4 if isinstance(given.get(key), bool | int)}
+    said |= {key: given[key] for key in _OF_NVFP4 if given.get(key) in (True, False, 256, 448)}
     quantizer = given.get("quantizer")
     state = quantizer.state if isinstance(quantizer, Call) else None
     if isinstance(state, dict) and state.get("with_2d_quantization") is True:
@@ -211,10 +213,13 @@ def _tensor(file: _File, name: str, call: Call) -> Entry:
     if call.function.name == "_rebuild_tensor_v3" and len(arguments) > 6:
         dtype = arguments[6]
         tag = DTYPES.get(dtype.name) if isinstance(dtype, Global) else None
-    shape = arguments[2].arguments[0] if isinstance(arguments[2], Call) else arguments[2]
-    shape, strides = counts(shape, f"the shape of {where}"), counts(arguments[3], f"the strides of {where}")
-    (offset,) = counts((arguments[1],), f"the offset of {where}")
-    record = file.records.get(f"data/{key[2]}")
+    given = arguments[2].arguments if isinstance(arguments[2], Call) else (arguments[2],)
+    shape, strides = (
+        _counts(given, f"the shape of {where}"),
+        _counts(arguments[3:], f"the strides of {where}"),
+    )
+    (offset,) = _counts(((arguments[1],),), f"the offset of {where}")
+    record = file.records.get(f"data/{key[2]}") if isinstance(key[2], str) else None
     if tag is None or record is None:
         raise CheckpointError(f"{where} is of a type that is not read, or its data are missing")
     wanted = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
@@ -227,3 +232,13 @@ def _tensor(file: _File, name: str, call: Call) -> Entry:
     if len(strides) != len(shape) or offset * width + nbytes > record[1]:
         raise CheckpointError(f"{where}: {tag} of shape {list(shape)} ends behind its {record[1]:,} bytes")
     return Entry(name, tag, shape, file.path, record[0] + offset * width, nbytes)
+
+
+def _counts(given: Any, what: str) -> tuple[int, ...]:
+    """Return the first of some values, which must be counts; texts of hostile ones would be endless."""
+    numbers = given[0] if isinstance(given, tuple) and given else None
+    if not isinstance(numbers, tuple) or not all(
+        type(each) is int and each.bit_length() < 64 for each in numbers
+    ):
+        raise CheckpointError(f"{what} is not made of numbers below 2**63")
+    return counts(numbers, what)

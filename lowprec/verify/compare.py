@@ -92,8 +92,8 @@ def compare(
     Parameters
     ----------
     operands : array_like, or tuple of array_like
-        What was converted; or the operands of an operation, one array each. Here and below strings name arrays
-        in files, such as "model.safetensors:layer.weight": `lowprec.verify.dumps.open_dump` has the list.
+        What was converted; or the operands of an operation, one array each. Strings, here and below, name
+        arrays in files, such as "model.safetensors:layer.weight": `lowprec.verify.dumps.open_dump`.
     outputs : array_like, of the operands' shape
         Codes, as integers or in the format's own ml_dtypes type; or values, in any other type, another
         format's too. What values the target does not have differs.
