@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from safetensors.numpy import save_file
 
 from lowprec.checkpoints.container import Writer, open_file
@@ -25,6 +26,8 @@ def source(path, shape=(256, 192), seed=0, **others):
 
 def quantized(path, family, to, shape=(256, 192), **options):
     """Write a quantised checkpoint beside its source, and return both."""
+    if family in ("gguf", "onnx"):
+        pytest.importorskip(family)
     made = source(path / "source.safetensors", shape)
     out = path / f"{family}-{to}{ENDINGS.get(family, '.safetensors')}"
     quantize_checkpoint(made, out, target(family, to, **options))

@@ -21,12 +21,12 @@ from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.schemes import SCHEMES
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
-from tests.checkpoints.files import changed, quantized, source
+from tests.checkpoints.files import ENDINGS, changed, quantized, source
 
 #: The sixteen values of E2M1, by code.
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
-#: GGUF's are in test_gguf.
-PAIRS = [(family, to) for family, formats in FAMILIES.items() if family != "gguf" for to in formats]
+#: Those of other containers are in test_gguf, test_onnx and test_transformer_engine.
+PAIRS = [(family, to) for family, formats in FAMILIES.items() if family not in ENDINGS for to in formats]
 
 
 def _nibbles(data):
@@ -164,7 +164,8 @@ def test_what_is_written_is_what_the_layout_defines(tmp_path, family, to):
 def test_every_scheme_is_written_or_named_here():
     written = {name for formats in FAMILIES.values() for name in formats.values()}
     written |= {"bitsandbytes nf4 nested", "bitsandbytes fp4 nested"}
-    only_read = {"gpt-oss mxfp4 (original)"}
+    only_read = {"gpt-oss mxfp4 (original)", "transformer-engine float8"}
+    only_read |= {f"transformer-engine {name} columnwise" for name in ("mxfp8", "nvfp4")}  # beside the others
     assert {scheme.name for scheme in SCHEMES} - written == only_read
 
 

@@ -350,6 +350,12 @@ def _tensor(offset=0, shape=(4,), strides=(1,), storage=("storage", _FLOATS, "0"
     return write_pickle(Call(Global("collections", "OrderedDict"), (), [("w", call)]))
 
 
+def test_keys_that_are_no_names_are_left_out(tmp_path):
+    """A tuple of 2**60 parts is never hashed."""
+    found = open_checkpoint(_archive(tmp_path / "x.pt", b"\x80\x02}" + _NEST + b"K\x01s."))
+    assert found.entries == {}
+
+
 def test_nothing_of_a_pickle_is_run(tmp_path):
     class Harmful:
         def __reduce__(self):
