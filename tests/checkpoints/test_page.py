@@ -24,7 +24,7 @@ LINES = re.findall(r"^\$ lowprec (checkpoint .*)$", PAGE, re.M)
 
 @pytest.fixture
 def models(tmp_path, monkeypatch):
-    """original/ and model/ of floats, as model.safetensors too, model.pt and model.onnx of its weights quantised.
+    """original/ and model/ of floats, model.safetensors too, quantised model.pt and model.onnx.
 
     gpt-oss/ in MXFP4; inputs of layers.
     """
