@@ -147,7 +147,7 @@ def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | 
     ================================  ==========================================================
     `values.npy`                      an array that NumPy saved, ml_dtypes' types too
     `model.safetensors:layer.weight`  a tensor of a file; of a quantised weight, whose scales are in the
-                                      file, the values. `.gguf` files and folders of shards too
+                                      file, the values. `.gguf`, `.onnx`, `.pt`, folders of shards too
     `model.safetensors:NAME:codes`    the codes of a quantised weight's elements, unpacked; `:scales` likewise
     `dump.bin:float32:1024,768`       bytes as they are, little-endian, in a type and, if it is not
                                       one-dimensional, a shape
