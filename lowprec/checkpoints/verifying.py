@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lowprec.arrays.arith import divide
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.convert import decode, encode
+from lowprec.arrays.statistics import scale_for
 from lowprec.checkpoints import transformer_engine
 from lowprec.checkpoints.bitsandbytes import is_nested
 from lowprec.checkpoints.bitsandbytes_writing import nested_differ
@@ -33,6 +34,7 @@ from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
+from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.families import fixed
 
@@ -52,7 +54,9 @@ class Verdict:
     ----------
     name, scheme : str
     rule : str
-        The scale rule that makes these very scales and codes; empty if none of those tried does.
+        The scale rule that makes these very scales and codes; empty if none of those tried does. Of scales of
+        tensors and channels "max", the smallest with which nothing is clipped, as `lowprec.scale_for` has
+        it, or "divide", the largest magnitude over the largest element.
     nearest : str
         The rule that comes nearest, and how many scales and codes differ from its.
     codes_differ : int
@@ -103,6 +107,7 @@ def verify_checkpoint(checkpoint: Checkpoint, source: Checkpoint, watch: Watch =
 @usual_arithmetic()
 def _verdict(weight: Weight, source: Weight) -> Verdict:
     errors, differ = Errors(), 0
+    highest: list[Array] = []
     candidates = _candidates(weight)
     wrong = {name: [0, 0] for name in candidates}
     single: list[Array] = []
@@ -145,17 +150,42 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
             units = scale_values(weight, start, stop).astype(np.float64)
             units = units if tensor is None else units * tensor  # exact: of 28 bits at most
             wide = spread(units, codes.shape, tuple(range(codes.ndim)), weight.sizes)
+            highest.append(_highest(weight, wanted))
             nearest = _nearest(weight, wanted, wide, start, stop)
             differ += int(np.count_nonzero(nearest != codes))
     if single:
         ((name, counts),) = wrong.items()
         counts[0], differ = nested_differ(weight, np.concatenate(single)), counts[1]
+    if highest and weight.zeros is None and tensor is None and not differ:
+        wrong = {name: [0, 0] for name in _rules_of(weight, highest)}
     exact = next((name for name, counts in wrong.items() if not any(counts)), "")
     best = min(wrong, key=lambda name: sum(wrong[name])) if wrong else ""
     words = (
         f"{best}: {wrong[best][0]:,} scales and {wrong[best][1]:,} codes differ" if best and not exact else ""
     )
     return Verdict(weight.name, weight.scheme.name, exact, words, differ, errors.report())
+
+
+def _highest(weight: Weight, values: Array) -> Array:
+    """Return the largest magnitudes of what shares a scale, in some rows."""
+    high = np.abs(values)
+    for axis, size in enumerate(weight.sizes):
+        if high.shape[axis] > 1 < size:
+            high = np.maximum.reduceat(high, np.arange(0, high.shape[axis], size), axis=axis)
+    return high
+
+
+def _rules_of(weight: Weight, highest: list[Array]) -> list[str]:
+    """Return which rules of single scales give those of a weight; of zeros any scale will do."""
+    one = weight.sizes[0] >= weight.shape[0]
+    high = np.max(highest, axis=0) if one else np.concatenate(highest)
+    stored, fmt = scale_values(weight).reshape(-1), catalog.format(weight.element)
+    high = high.reshape(-1)
+    known = {
+        "max": scale_for(high.reshape(-1, 1), fmt, axis=0).reshape(-1),
+        "divide": divide(high, fmt.max_finite, "binary32"),
+    }
+    return [name for name, scales in known.items() if ((scales == stored) | (high == 0)).all()]
 
 
 def _of_copies(
