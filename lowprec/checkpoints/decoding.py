@@ -22,6 +22,7 @@ from lowprec.checkpoints.weights import Weight
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule
+from lowprec.spec.profiles import profile
 
 __all__ = [
     "OTHER_BLOCKS",
@@ -30,6 +31,7 @@ __all__ = [
     "axes_of",
     "block_format_of",
     "codes_of",
+    "engine_format",
     "grid_of",
     "ranges",
     "scale_values",
@@ -309,9 +311,7 @@ def block_format_of(weight: Weight, made: bool = False) -> BlockFormat | None:
         return OTHER_BLOCKS[known]
     along = [place for place, size in enumerate(weight.sizes) if size > 1]
     if made and weight.scheme.family == TRANSFORMER_ENGINE:
-        from lowprec.checkpoints.transformer_engine import block_format
-
-        return block_format("nvfp4" if weight.tensor is not None else f"mxfp8_{weight.element[:4]}")
+        return engine_format("nvfp4" if weight.tensor is not None else f"mxfp8_{weight.element[:4]}")
     name = _BLOCKS.get((weight.element, max(weight.sizes)))
     fmt = None if name is None else catalog.block_format(name)
     if fmt is None or fmt.sizes != tuple(weight.sizes[place] for place in along):
@@ -320,6 +320,15 @@ def block_format_of(weight: Weight, made: bool = False) -> BlockFormat | None:
     if scale == catalog.E8M0FNU != fmt.scale:  # of a rule that makes powers of two
         return replace(fmt, scale=scale, rule=rule("rceil"))
     return fmt if fmt.scale == scale else replace(fmt, scale=scale)
+
+
+def engine_format(name: str) -> BlockFormat:
+    """Return the block format of a name with Transformer Engine's arithmetic.
+
+    >>> engine_format("nvfp4_2d").sizes
+    (16, 16)
+    """
+    return profile("transformer_engine").block(catalog.block_format(name))
 
 
 def axes_of(weight: Weight, fmt: BlockFormat) -> tuple[int, ...]:

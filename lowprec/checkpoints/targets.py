@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from lowprec.arrays.random import is_plain
 from lowprec.checkpoints.container import CheckpointError
-from lowprec.checkpoints.decoding import OTHER_BLOCKS
+from lowprec.checkpoints.decoding import OTHER_BLOCKS, engine_format
 from lowprec.checkpoints.schemes import PLAIN, Scheme, find
-from lowprec.checkpoints.transformer_engine import block_format
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule as rule_of
 from lowprec.spec.format import Format
@@ -186,7 +185,7 @@ def target(
     if scheme.padded:
         if rule is not None:
             raise CheckpointError(f"rule={rule!r}: {scheme.name} has the scales of its own software only")
-        blocks = block_format("nvfp4_2d" if scheme.tensor else to)
+        blocks = engine_format("nvfp4_2d" if scheme.tensor else to)
         return Target(scheme, blocks.element, blocks)
     if rule is not None:
         blocks = dataclasses.replace(blocks, rule=rule_of(rule))

@@ -24,26 +24,16 @@ from lowprec.checkpoints.schemes import TRANSFORMER_ENGINE
 from lowprec.checkpoints.weights import Weight
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
-from lowprec.spec.profiles import profile
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.targets import Target
 
-__all__ = ["block_format", "encoded", "metadata_of", "parts", "write_copies"]
+__all__ = ["encoded", "metadata_of", "parts", "write_copies"]
 
 Array = npt.NDArray[Any]
 
 #: Of a block of NVFP4, and columns whose codes are transposed at a time.
 _SIDE, _COLUMNS = 16, 256
-
-
-def block_format(name: str) -> BlockFormat:
-    """Return the block format of a name with Transformer Engine's arithmetic.
-
-    >>> block_format("nvfp4_2d").sizes
-    (16, 16)
-    """
-    return profile("transformer_engine").block(catalog.block_format(name))
 
 
 def encoded(values: Array, fmt: BlockFormat, amax: Any, scales: Array | None = None) -> BlockArray:

@@ -22,6 +22,7 @@ from lowprec.checkpoints.decoding import (
     axes_of,
     block_format_of,
     codes_of,
+    engine_format,
     ranges,
     scale_values,
     stored_scales,
@@ -233,7 +234,7 @@ def _candidates(weight: Weight) -> dict[str, BlockFormat]:
     if fmt is None:
         return {}
     if weight.over != 1:
-        return {"divide": fmt, "divide 16x16": transformer_engine.block_format("nvfp4_2d")}
+        return {"divide": fmt, "divide 16x16": engine_format("nvfp4_2d")}
     if fmt.arithmetic == "reciprocal":  # of bitsandbytes, which has no other
         return {fmt.rule.name: fmt}
     rules = [rule for rule in RULES if rule.name != "project"]

@@ -92,8 +92,8 @@ def compare(
     Parameters
     ----------
     operands : array_like, or tuple of array_like
-        What was converted; or the operands of an operation, one array each. Strings, here and below, name
-        arrays in files, such as "model.safetensors:layer.weight": `lowprec.verify.dumps.open_dump`.
+        What was converted; or the operands of an operation, one array each. Here and below a string is the
+        name of an array in a file, such as "model.safetensors:layer.weight" (`open_dump`).
     outputs : array_like, of the operands' shape
         Codes, as integers or in the format's own ml_dtypes type; or values, in any other type, another
         format's too. What values the target does not have differs.
@@ -156,10 +156,8 @@ def compare(
     """
     allowed = budget(ulps, operation, DOTS)
     given = operands if isinstance(operands, tuple | list) and operation != "convert" else (operands,)
-    dumps, got = (
-        [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)],
-        _dump(outputs, "outputs"),
-    )
+    dumps = [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)]
+    got = _dump(outputs, "outputs")
     if isinstance(got, WeightDump) and operation == "convert" and scales is None and scale is None:
         got, to, scales, scale, own_axis, own_scale = got.answer(to)
         axis, tensor_scale = own_axis if axis is None else axis, tensor_scale or own_scale
@@ -335,8 +333,7 @@ def _block(given: Any) -> int | None:
 
 
 def _dump(given: object, name: str) -> Dump:
-    if isinstance(given, str):
-        return open_dump(given)
+    given = open_dump(given) if isinstance(given, str) else given
     return given if isinstance(given, Dump) else Held(given, name)
 
 

@@ -15,6 +15,7 @@ from lowprec.checkpoints.decoding import (
     block_format_of,
     check,
     codes_of,
+    engine_format,
     grid_of,
     ranges,
     scale_values,
@@ -22,7 +23,6 @@ from lowprec.checkpoints.decoding import (
     tensor_scale,
     values_of,
 )
-from lowprec.checkpoints.transformer_engine import block_format
 from lowprec.checkpoints.weights import Weight
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
@@ -164,7 +164,7 @@ class WeightDump(Dump):
         weight, stored = self._weight, stored_scales(self._weight)
         stored = stored.view(np.uint8)
         square = len(stored) % 16 == 0 and bool((stored == np.repeat(stored[::16], 16, axis=0)).all())
-        fmt = block_format("nvfp4_2d" if square else "nvfp4")
+        fmt = engine_format("nvfp4_2d" if square else "nvfp4")
         if weight.scheme.transposed or not (to is None or _is_asked(fmt, to)):
             return Answer(self, to)
         codes = WeightDump(weight, "codes", self.name)
