@@ -47,6 +47,8 @@ _NUMBERS = "INT LONG BININT BININT1 BININT2 LONG1 LONG4 FLOAT BINFLOAT".split()
 _TEXTS = "STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8".split()
 _BYTES = "BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8".split()
 _IGNORED = ("PROTO", "FRAME")
+#: Lists, dicts, tuples and calls that a pickle makes at most: each takes more memory than in the pickle.
+_MOST = 2_000_000
 
 
 def read_pickle(data: bytes, what: str) -> Any:
@@ -72,6 +74,7 @@ class _Machine:
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.made = 0
 
     def run(self, data: bytes) -> Any:
         for opcode, argument, _ in pickletools.genops(data):
@@ -79,6 +82,11 @@ class _Machine:
                 return self.stack.pop()
             self._step(opcode.name, argument)
         raise ValueError("it has no end")
+
+    def _count(self) -> None:
+        self.made += 1
+        if self.made > _MOST:
+            raise ValueError(f"it makes more than {_MOST:,} objects")
 
     def _marked(self) -> list[Any]:
         """Take and return what lies above the last mark."""
@@ -100,8 +108,10 @@ class _Machine:
         elif name in _NUMBERS or name in _TEXTS or name in _BYTES:
             stack.append(argument)
         elif name in _EMPTY:
+            self._count()
             stack.append(_EMPTY[name]())
         elif name in _TUPLES:
+            self._count()
             count = _TUPLES[name]
             if count > len(stack):
                 raise ValueError("a tuple takes more than there is")
@@ -111,6 +121,7 @@ class _Machine:
         elif name == "MARK":
             stack.append(_MARK)
         elif name in ("TUPLE", "LIST", "FROZENSET"):
+            self._count()
             found = self._marked()
             stack.append(tuple(found) if name == "TUPLE" else found)
         elif name == "DICT":
@@ -153,6 +164,7 @@ class _Machine:
             found = self._marked()
             stack[-1].extend(found)
         elif name in ("REDUCE", "NEWOBJ"):
+            self._count()
             arguments, function = stack.pop(), stack.pop()
             stack.append(Call(function, arguments))
         elif name == "NEWOBJ_EX":

@@ -51,6 +51,8 @@ class Scheme:
         Endings of tensors that belong to it and do not change its values: scales of activations.
     padded : bool
         Whether rows and columns of scales are padded as tiles of 128x4 need, and lie row by row.
+    unless : str
+        Ending of a tensor that is the weight, where it is there: this is a copy of it then.
     state : str
         What the name of a tensor ends with that says in JSON what the others leave open.
     marks : mapping
@@ -77,6 +79,7 @@ class Scheme:
     weight: str = ".weight"
     extras: tuple[str, ...] = ()
     padded: bool = False
+    unless: str = ""
     state: str = ""
     marks: Mapping[str, str] = field(default_factory=dict)
 

@@ -135,6 +135,7 @@ def _of_transformer_engine(name: str, along: str, block: tuple[int, int]) -> Sch
         padded=True,
         transposed=is_fp4 and along == "columnwise",
         weight="",
+        unless="" if along == "rowwise" else f"._{other}_data",
         extras=tuple(f"._{other}_{end}" for end in ends) + ((f"._amax_{other}",) if is_fp4 else ()),
         tensor=f"._amax_{along}" if is_fp4 else "",
         source="NVIDIA/TransformerEngine",

@@ -47,7 +47,7 @@ _ELEMENTS = {7: "F8_E4M3", 8: "F8_E5M2"}
 #: A record of the archive for metadata, which torch does not look at.
 RECORD = "lowprec.json"
 #: What no pickle, and no number of tensors, has reason to exceed.
-_LONGEST, _MOST = 100_000_000, 1_000_000
+_LONGEST, _MOST = 32_000_000, 1_000_000
 
 
 @dataclass

@@ -223,6 +223,8 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
     for exact in (True, False):
         for scheme in fitting:
             stem = name.removesuffix(scheme.codes)
+            if scheme.unless and stem + scheme.unless in entries:
+                continue
             scales = entries.get(stem + scheme.scales) if scheme.scales else None
             if scheme.scales and scales is None:
                 if exact or not (scheme.is_distinctive and len(entry.shape) >= 2):

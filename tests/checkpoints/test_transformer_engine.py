@@ -376,6 +376,7 @@ _LONG = b"\x8b" + struct.pack("<i", 100_000) + b"\x7f" * 100_000  # a number of 
         (b"\x80\x02}", "is no pickle that can be read"),
         (b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b"abc.", "is no pickle that can be read"),
         (b"\x80\x02}q\0X\x01\0\0\0ah\0s.", "dicts nested too deeply"),
+        (b"\x80\x02" + b"}" * 2_000_001 + b".", "it makes more than 2,000,000 objects"),
         (_tensor(shape=(-1,)), "must be numbers from 0"),
         (_tensor().replace(b"(\x8a\x01\x04t(", b"(" + _NEST + b"t("), "is not made of numbers below"),
         (_tensor().replace(b"(\x8a\x01\x04t(", b"(" + _LONG + b"t("), "is not made of numbers below"),
