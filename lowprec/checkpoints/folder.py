@@ -87,8 +87,8 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 
         return Checkpoint(path, open_gguf(path), files=(Path(path.name),))
     if path.suffix == ".onnx":
-        entries, graph, metadata = open_onnx(path)
-        return Checkpoint(path, entries, metadata, files=_files_of(path, entries), graph=graph)
+        entries, graph, metadata, notes = open_onnx(path)
+        return Checkpoint(path, entries, metadata, {}, _files_of(path, entries), notes, graph)
     if path.suffix in _OF_TORCH:
         entries, metadata, notes = open_torch(path)
         return Checkpoint(path, entries, metadata, files=(Path(path.name),), notes=notes)

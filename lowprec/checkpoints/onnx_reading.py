@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lowprec.checkpoints.container import TYPES, CheckpointError, Entry, HeldEntry, counts
 
-__all__ = ["TYPE_TAGS", "Decoded", "Graph", "load_onnx", "open_onnx"]
+__all__ = ["TYPE_TAGS", "Decoded", "Graph", "Model", "load_onnx", "open_onnx"]
 
 Array = npt.NDArray[Any]
 
@@ -93,13 +93,23 @@ def _texts(model: Any) -> Iterator[Any]:
     for _, tensor in _tensors(model.graph):
         for item in tensor.external_data:
             yield from (item.key, item.value)
+    yield from (node.name for node in model.graph.node)
     yield from (tensor.name for tensor in (*model.graph.initializer, *model.graph.input, *model.graph.output))
     for item in (*model.metadata_props, *model.opset_import):
         yield from (item.domain,) if hasattr(item, "domain") else (item.key, item.value)
 
 
-def open_onnx(path: Path) -> tuple[dict[str, Entry], Graph, dict[str, str]]:
-    """Return the initializers of a model's graph by their names, what its nodes make of them, and metadata.
+class Model(NamedTuple):
+    """What a file holds."""
+
+    entries: dict[str, Entry]
+    graph: Graph
+    metadata: dict[str, str]
+    notes: tuple[tuple[str, str], ...]  #: what is not read, for `lint`
+
+
+def open_onnx(path: Path) -> Model:
+    """Return the initializers of a model's graph by their names, and what its nodes make of them.
 
     Constant nodes count as initializers; graphs inside of nodes are not looked at.
 
@@ -118,7 +128,12 @@ def open_onnx(path: Path) -> tuple[dict[str, Entry], Graph, dict[str, str]]:
         if entry is not None:
             entries[name] = entry
     metadata = {item.key: item.value for item in model.metadata_props}
-    return entries, _graph(model.graph, entries), metadata
+    notes = []
+    for node in model.graph.node:
+        inner = [graph for item in node.attribute for graph in (item.g, *item.graphs)]
+        if count := sum(1 for graph in inner for _ in _tensors(graph)):
+            notes.append(("not-read", f"{node.name or node.op_type} has graphs inside with {count} tensors"))
+    return Model(entries, _graph(model.graph, entries), metadata, tuple(notes))
 
 
 def _tensors(graph: Any) -> Iterator[tuple[str, Any]]:

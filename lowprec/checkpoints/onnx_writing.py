@@ -197,7 +197,7 @@ def _model(parts: Plan, metadata: Mapping[str, str], source: Path | None) -> Any
         )
     else:
         model = load_onnx(source)
-        entries, said, _ = open_onnx(source)
+        entries, said, _, _ = open_onnx(source)
         decoded = said.decoded
         types = {name: entry.tag for name, entry in entries.items()}
         _emptied(model.graph, entries)

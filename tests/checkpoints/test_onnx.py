@@ -213,6 +213,15 @@ def test_scales_that_do_not_fit_are_a_finding(tmp_path):
     assert "do not fit [4, 6] codes by axis 0 and block_size 4" in finding.evidence
 
 
+def test_graphs_inside_of_nodes_are_noted(tmp_path):
+    inner = helper.make_graph([], "then", [], [], [numpy_helper.from_array(np.ones(3, np.float32), "w")])
+    node = helper.make_node("If", ["c"], [], name="choice", then_branch=inner, else_branch=inner)
+    (tmp_path / "x.onnx").write_bytes(_model([node], [], []).SerializeToString())
+    (finding,) = lint(open_checkpoint(tmp_path / "x.onnx"))
+    assert (finding.rule, finding.tensor, finding.severity) == ("not-read", "choice", "note")
+    assert finding.evidence == "choice has graphs inside with 2 tensors"
+
+
 # -- what is written --------------------------------------------------------------------------------
 
 
