@@ -82,7 +82,7 @@ PART = 1 << 21
 
 
 def ranges(weight: Weight, part: int = PART) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows, along the first axis of the codes, that cut through no block.
+    """Yield ranges of rows, along the first axis of the codes and of values, that cut through no block.
 
     Parameters
     ----------
@@ -91,6 +91,9 @@ def ranges(weight: Weight, part: int = PART) -> Iterator[tuple[int, int]]:
         Elements of a range, about: never less than one row of blocks.
     """
     rows = weight.shape[0] if weight.shape else 1
+    if weight.scheme.transposed and len(weight.shape) == 2:  # rows of codes are columns of the weight
+        yield 0, rows
+        return
     width = max(math.prod(weight.shape[1:]), 1)
     unit = weight.sizes[0] if weight.sizes and weight.sizes[0] < rows else 1
     each = max(part // width // unit, 1) * unit

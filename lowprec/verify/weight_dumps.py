@@ -87,7 +87,9 @@ class WeightDump(Dump):
 
     def _first(self, place: int) -> int:
         """Return how many elements lie before a range of rows."""
-        start = self._ranges[place][0] if place < len(self._ranges) else self._weight.shape[0]
+        if place == len(self._ranges):
+            return self.size
+        start = self._ranges[place][0]
         size = self._weight.sizes[0] if self._part == "scales" else 1
         return -(-start // size) * math.prod(self.shape[1:])
 
@@ -165,7 +167,8 @@ class WeightDump(Dump):
         stored = stored.view(np.uint8)
         square = len(stored) % 16 == 0 and bool((stored == np.repeat(stored[::16], 16, axis=0)).all())
         fmt = engine_format("nvfp4_2d" if square else "nvfp4")
-        if weight.scheme.transposed or not (to is None or _is_asked(fmt, to)):
+        known = weight.over == 6 * 448 and not weight.scheme.transposed
+        if not known or not (to is None or _is_asked(fmt, to)):
             return Answer(self, to)
         codes = WeightDump(weight, "codes", self.name)
         codes.read_as = self._told("codes and scales")

@@ -17,6 +17,7 @@ import zipfile
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
@@ -26,10 +27,12 @@ from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.pickles import Call, Global, Stored, read_pickle, write_pickle
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.torch_reading import MADE
+from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.compare import compare
-from tests.checkpoints.files import quantized, source
+from lowprec.verify.dumps import open_dump
+from tests.checkpoints.files import changed, quantized, source
 
 pytestmark = pytest.mark.apart
 
@@ -138,9 +141,75 @@ def test_both_copies_are_read(tmp_path, to):
         assert np.array_equal(values, (codes.astype(np.float64) * units).T)
     for item in (weight, other):
         parts = [values_of(item, *rows) for rows in ranges(item, 32 * 192)]
-        assert len(parts) > 2
-        joined = np.concatenate(parts, axis=1 if item.scheme.transposed else 0)
-        assert np.array_equal(joined, values_of(item))
+        assert len(parts) == (1 if item.scheme.transposed else 7)
+        assert np.array_equal(np.concatenate(parts), values_of(item))
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_copy_along_columns_is_a_weight_like_others(tmp_path, to):
+    """Verified, linted, decoded, quantised anew and compared, in a file that has no other."""
+    found, made = quantized(tmp_path, "transformer-engine", to, (224, 192))
+
+    def drop(tensors):
+        for name in list(tensors):
+            if "rowwise" in name:
+                del tensors[name]
+
+    alone = changed(found, tmp_path / "alone.safetensors", drop, found.metadata)
+    values = values_of(_weight(alone))
+    (verdict,) = verify_checkpoint(alone, made)
+    assert verdict.codes_differ == 0
+    assert verdict.rule == {"nvfp4": "divide 16x16", "mxfp8_e4m3": "rceil"}[to]
+    assert lint(alone) == lint(alone, made) == ()
+    dequantize_checkpoint(alone, tmp_path / "d.safetensors")
+    assert np.array_equal(open_checkpoint(tmp_path / "d.safetensors").entries["m.q.weight"].read(), values)
+    quantize_checkpoint(
+        alone, tmp_path / "q.safetensors", target("modelopt", "e4m3fn"), include=["m.q.weight"]
+    )
+    quantize_checkpoint(
+        open_checkpoint(tmp_path / "d.safetensors"), tmp_path / "e.safetensors", target("modelopt", "e4m3fn")
+    )
+    both = [open_checkpoint(tmp_path / f"{name}.safetensors").entries["m.q.weight"].read() for name in "qe"]
+    assert np.array_equal(*(part.view(np.uint8) for part in both))
+    dump = open_dump(f"{alone.path}:m.q.weight")
+    assert np.array_equal(np.asarray(dump), values)
+    places = np.array([0, 5000, 224 * 192 - 1])
+    assert np.array_equal(dump.take(places), values.reshape(-1)[places])
+
+
+def test_scales_of_rows_and_of_another_bound_are_read(tmp_path):
+    """One amax for each row; the largest scale 256: values are as its kernel computes them."""
+    rng = np.random.default_rng(5)
+    codes, scales = rng.integers(0, 256, (32, 32), dtype=np.uint8), rng.uniform(1, 256, (128, 4))
+    scales, amax = scales.astype(ml_dtypes.float8_e4m3fn), rng.uniform(1, 9, 32).astype(np.float32)
+    for said, over, most in (
+        ({"row_scaled_nvfp4": True}, amax, 448),
+        ({"nvfp4_use_4over6": True, "nvfp4_e4m3_max": 256}, amax[:1], 256),
+    ):
+        told = json.dumps(
+            {
+                "_type": "transformer-engine nvfp4",
+                "_data": {"dtype": "F32", "is_swizzled_scales": False, **said},
+            }
+        )
+        plan = {"w._rowwise_data": ("U8", codes), "w._rowwise_scale_inv": ("F8_E4M3", scales),
+                "w._amax_rowwise": ("F32", over)}  # fmt: skip
+        with TorchWriter(
+            tmp_path / "x.pt", [(name, tag, array.shape) for name, (tag, array) in plan.items()], {"w": told}
+        ) as writer:
+            for name, (_, array) in plan.items():
+                writer.write(name, array.view(np.uint8) if array.dtype.itemsize == 1 else array)
+        (weight,) = weights_of(open_checkpoint(tmp_path / "x.pt"))
+        elements = E2M1[np.stack([codes & 15, codes >> 4], axis=-1).reshape(32, 64)]
+        units = scales[:32].astype(np.float32) * over[:, None] * (np.float32(1) / np.float32(6 * most))
+        assert np.array_equal(values_of(weight), elements * np.repeat(units, 16, axis=1))
+        parts = [values_of(weight, start, start + 8) for start in range(0, 32, 8)]
+        assert np.array_equal(np.concatenate(parts), values_of(weight))
+        made = tmp_path / "s.safetensors"
+        save_file({"w": values_of(weight)}, made)
+        (verdict,) = verify_checkpoint(open_checkpoint(tmp_path / "x.pt"), open_checkpoint(made))
+        assert verdict.codes_differ <= 2  # its quotients are by inverses in float32
+        assert verdict.rule == ""
 
 
 def _only(found, entries):
