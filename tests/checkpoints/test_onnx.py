@@ -213,6 +213,29 @@ def test_scales_that_do_not_fit_are_a_finding(tmp_path):
     assert "do not fit [4, 6] codes by axis 0 and block_size 4" in finding.evidence
 
 
+@pytest.mark.parametrize(
+    ("rule", "name", "number", "place"),
+    [
+        ("scale-nan", "_scale", np.nan, (0, 0)),
+        ("scale-zero", "_scale", 0, (3, 1)),
+        ("scale-negative", "_scale", -1, (3, 1)),
+        ("scale-infinite", "_scale", np.inf, (3, 1)),
+        ("scale-subnormal", "_scale", 1e-40, (3, 1)),
+        ("scale-inverted", "_scale", 1e6, ...),
+    ],
+)
+def test_a_defect_of_scales_is_named(tmp_path, rule, name, number, place):
+    found, _ = quantized(tmp_path, "onnx", "int4", (96, 192))
+    model = onnx.load(found.path)
+    (tensor,) = [item for item in model.graph.initializer if item.name == f"m.q.weight{name}"]
+    scales = numpy_helper.to_array(tensor).copy()
+    scales[place] = number
+    tensor.raw_data = scales.tobytes()
+    onnx.save(model, tmp_path / "bad.onnx")
+    (finding,) = lint(open_checkpoint(tmp_path / "bad.onnx"))
+    assert (finding.rule, finding.tensor) == (rule, f"m.q.weight{name}")
+
+
 def test_graphs_inside_of_nodes_are_noted(tmp_path):
     inner = helper.make_graph([], "then", [], [], [numpy_helper.from_array(np.ones(3, np.float32), "w")])
     node = helper.make_node("If", ["c"], [], name="choice", then_branch=inner, else_branch=inner)
