@@ -203,16 +203,17 @@ def _model(parts: Plan, metadata: Mapping[str, str], source: Path | None) -> Any
         _emptied(model.graph, entries)
         kept = {item.name for item in decoded.values() if _is_kept(item, parts, entries)}
         decoded = {name: item for name, item in decoded.items() if item.name not in kept}
-    new = [name for name in map(_stem, parts) if name and not _is_read(model.graph, name + _CODES, decoded)]
+    stems = [name.removesuffix(_CODES) for name in parts if _is_new(name, parts)]
+    new = [name for name in stems if not _is_read(model.graph, name + _CODES, decoded)]
     gone = [item for name, item in decoded.items() if name in new or name in parts]
     _without(model.graph, gone)
     for item in gone:
         _renamed(model.graph, item.name, next(name for name, other in decoded.items() if other is item))
+    types |= {name: item.tag for name, item in decoded.items()}  # of results, which other nodes expect
     nodes: list[Any] = []
     since = 0
     for name in new:
-        made = {**types, **{key: item.tag for key, item in decoded.items()}}.get(name, "F32")
-        made = made if made in ("F16", "BF16") else "F32"
+        made = types[name] if types.get(name) in ("F16", "BF16") else "F32"
         nodes += _nodes(name, parts, made)
         since = max(since, _needed(name, parts, made))
         if source is None:
@@ -231,8 +232,10 @@ def _model(parts: Plan, metadata: Mapping[str, str], source: Path | None) -> Any
     return model
 
 
-def _stem(name: str) -> str:
-    return name.removesuffix(_CODES) if name.endswith(_CODES) else ""
+def _is_new(name: str, parts: Plan) -> bool:
+    """Return whether codes lie there that a node must decode, by names and types of them and their scale."""
+    scale, _ = parts.get(name.removesuffix(_CODES) + _SCALE, ("", ()))
+    return name.endswith(_CODES) and parts[name][0] in _SINCE and scale in ("F32", "F8_E4M3", "F8_E8M0")
 
 
 def _emptied(graph: Any, entries: Mapping[str, Entry]) -> None:
