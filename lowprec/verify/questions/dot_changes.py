@@ -98,7 +98,7 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
         flushed = _result(subnormals="flush_results")
         yield Change("result_subnormals", flushed, "subnormal sums of steps become zeros")
     signed = not window.negative_zero
-    words = "sums of zeros of one sign keep it" if signed else "sums of zeros are +0"
+    words = f"negative sums that round to zero are {'-0' if signed else '+0'}"
     yield Change("negative_zero", window_with(negative_zero=signed), words)
     yield from _nans(how)
     for fmt in (catalog.BINARY32, E8M13, catalog.BINARY16, catalog.BFLOAT16):

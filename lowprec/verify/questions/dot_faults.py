@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from lowprec.spec.format import Format
 from lowprec.verify.question import Array, Change
 
-__all__ = ["Fault", "Terms", "faults", "of_lanes"]
+__all__ = ["Fault", "Terms", "faults", "of_lanes", "of_nans", "runs_of"]
 
 
 class Terms(NamedTuple):
@@ -53,6 +53,39 @@ def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend
         yield Change("fault", flushed, "a subnormal addend of binary32 taken as zero")
         yield Change("fault", _addend(lambda c: c * 0.5), "the addend aligned one place too low")
         yield Change("fault", _addend(lambda c: c * 2), "the addend aligned one place too high")
+
+
+def of_nans(x: Array, y: Array, lost: Array, period: int) -> Iterator[Change]:
+    """Yield the lanes whose NaNs the results show to be left out: those of rows that lost their NaN.
+
+    Such a row has NaNs in such lanes alone.
+    """
+    nan = np.isnan(x) | np.isnan(y)
+    lanes = np.flatnonzero(nan[lost].any(0)).tolist()
+    if not lanes or len(lanes) == nan.shape[1]:
+        return
+    where = f"{runs_of(lanes)} of {nan.shape[1]}"
+    folded = sorted({lane % period for lane in lanes})
+    if nan.shape[1] > period and len(folded) * (nan.shape[1] // period) == len(lanes):
+        where = f"{runs_of(folded)} of each step of {period}"
+    which = np.isin(np.arange(nan.shape[1]), lanes)
+    yield Change(
+        "fault",
+        _without(lambda x, y: (np.isnan(x) | np.isnan(y)) & which),
+        f"NaNs in products {where} left out",
+    )
+
+
+def runs_of(numbers: Sequence[int]) -> str:
+    """Return ascending numbers in words: "0, 2 to 4 and 9"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    said = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
+    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
 
 
 def of_lanes(length: int, period: int) -> Iterator[Change]:

@@ -26,7 +26,7 @@ from lowprec.verify.orders import check_bound, finite, ranges, results
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_changes import named, output_rounded, splits, sums, windows, with_fields
-from lowprec.verify.questions.dot_faults import Terms, faults, of_lanes
+from lowprec.verify.questions.dot_faults import Terms, faults, of_lanes, of_nans
 from lowprec.verify.questions.dot_operands import Given, could_be, factors, joining, shape_of
 from lowprec.verify.questions.dot_scales import (
     DotScales,
@@ -39,6 +39,8 @@ from lowprec.verify.questions.dot_scales import (
     spread_blocks,
     times,
 )
+from lowprec.verify.questions.step_faults import FIELDS, stages_of, step_faults
+from lowprec.verify.questions.step_model import Stages, has_steps, stepped
 from lowprec.verify.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.shown import shown_value
 
@@ -50,8 +52,11 @@ _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 11
 _TERMS = 1 << 16
 
 #: Fields of changes that are not of the accumulation; the longest step, and K, of which lanes are tried.
-_NOT_HOW = ("addend", "backward", "bias", "epilogue", "fault", "lane", "output_scale", "pair", "scaling")
+_NOT_HOW = {"addend", "backward", "bias", "epilogue", "fault", "lane", "output_scale", "pair", "scaling"}
+_NOT_HOW.update(FIELDS)
 _LANES, _WIRED = 64, 32
+#: Products of which faults within steps are tried.
+_STEPPED = 1 << 24
 
 
 class DotQuestion(Question):
@@ -249,6 +254,7 @@ class DotQuestion(Question):
         for change in changes:
             if change.field not in _NOT_HOW:
                 how = change.value(how)
+        stages = stages_of(changes)
         if "lane" in fields:
             first, period = fields["lane"]
             x, y = x.copy(), y.copy()
@@ -300,11 +306,20 @@ class DotQuestion(Question):
                 "dtype": code_dtype(target),
             }
             codes = np.asarray(verb(x, y, how, scales=pair, **options)).reshape(-1)
+        elif stages is not None:
+            codes = self._stepped(x, y, addend, how, stages)
         elif factor is None:
             codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
         else:
             codes = times(verb, x, y, addend, how, factor)
         return codes, target
+
+    def _stepped(self, x: Any, y: Any, addend: Array | None, how: Accumulation, stages: Stages) -> Array:
+        """Return codes of the output of steps with faults; of matrices row against column."""
+        if self.verb == "matmul":
+            rows, columns = len(x), y.shape[-1]
+            x, y = np.repeat(x, columns, 0), np.tile(y.T, (rows, 1))
+        return stepped(x, y, addend, how, how.operands or self.formats, stages)
 
     def changes(self) -> Iterator[Change]:
         """Yield other accumulations, orders and outputs."""
@@ -358,6 +373,14 @@ class DotQuestion(Question):
         yield from faults(operands, paired=self.verb == "dot", addend=self.addend is not None)
         if length <= _WIRED and self.scales is None:
             yield from of_lanes(length, period)
+        blocks = self.scales is not None and how.scale is not None and self.verb == "dot"
+        few = self.size * length <= _STEPPED
+        if (blocks or self.scales is None) and few and has_steps(how, operands):
+            yield from step_faults(how, operands, length, addend=self.addend is not None)
+            if self.verb == "dot":
+                whole = self.piece(0, self.size)
+                lost = self.nans(self.answer(whole)) & ~self.nans(whole.got)
+                yield from of_nans(self.x, self.y, lost, period)
 
     def _factors(self) -> Iterator[Change]:
         """Yield the constant by which sums seem to have been multiplied, if there is one."""

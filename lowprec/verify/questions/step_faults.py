@@ -1,0 +1,367 @@
+"""Faults within the steps of a dot unit, as changes to try: each replaces a stage of `step_model`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.format import Format
+from lowprec.verify.question import Array, Change, Changes
+from lowprec.verify.questions.step_model import (
+    LOW,
+    Ends,
+    Numbers,
+    Parts,
+    Settled,
+    Stages,
+    Sum,
+    exactly,
+    ieee,
+    signed,
+    window_sum,
+)
+
+__all__ = ["FIELDS", "stages_of", "step_faults"]
+
+#: Fields of changes that are stages.
+FIELDS = tuple(f"stage.{field.name}" for field in dataclasses.fields(Stages))
+
+#: The longest step of which single lanes are tried; bits that the rounder may not see.
+_LANES, _UNSEEN = 32, 4
+
+
+def stages_of(changes: Changes) -> Stages | None:
+    """Return the stages with the faults among some changes; None where none is one."""
+    faults = [change.value for change in changes if change.field in FIELDS]
+    names = [field.name for field in dataclasses.fields(Stages)]
+    replaced = {
+        name: getattr(fault, name) for fault in faults for name in names if getattr(fault, name) is not None
+    }
+    return Stages(**replaced) if faults else None
+
+
+def _fault(words: str, cost: int = 1, /, **stage: Any) -> Change:
+    return Change(f"stage.{next(iter(stage))}", Stages(**stage), words, cost)
+
+
+def step_faults(
+    how: Accumulation, formats: tuple[Format | None, Format | None], length: int, *, addend: bool
+) -> Iterator[Change]:
+    """Yield what may go wrong in a step, from its operands to the code of its sum.
+
+    Parameters
+    ----------
+    how : Accumulation
+        One whose stages are known: `step_model.has_steps`.
+    formats : pair of Format
+        Of x and y.
+    length : int
+        Products of a sum.
+    addend : bool
+        Whether there is one.
+    """
+    window = how.accumulator if isinstance(how.accumulator, Window) else None
+    step = max(how.term, 1) if window is None else window.step
+    what = "running sums" if not addend else "the addend" if length <= step else "the addend and running sums"
+    form = how.accumulator.result[0] if isinstance(how.accumulator, Window) else how.summed[0]
+    for side, fmt in zip("xy", formats, strict=True):
+        if fmt is not None and fmt.subnormals:
+            yield _fault(f"subnormal {side} read with a leading one", **{side: _leading_one})
+            yield _fault(f"subnormal {side} one exponent too low", **{side: _lowered})
+            yield _fault(
+                f"subnormal {side} one exponent too high", **{side: lambda x, fmt: _lowered(x, fmt, 1)}
+            )
+    yield from _of_running(form, what)
+    if window is not None and window.fraction_bits is not None:
+        yield from _of_alignment(window, what, step if step <= _LANES else 0)
+    yield from _of_rounding(window)
+    yield from _of_zeros(window)
+    yield from _of_ends(addend)
+
+
+# -- operands ------------------------------------------------------------------------------------------
+
+
+def _leading_one(x: Numbers, fmt: Format) -> Numbers:
+    low = (x.significand > 0) & (x.significand < 1 << fmt.trailing_bits)
+    return x._replace(significand=np.where(low, x.significand + (1 << fmt.trailing_bits), x.significand))
+
+
+def _lowered(x: Numbers, fmt: Format, by: int = -1) -> Numbers:
+    shift = np.where(x.significand < 1 << fmt.trailing_bits, by, 0)
+    return x._replace(last=x.last + shift, exponent=x.exponent + shift)
+
+
+# -- the running sum -----------------------------------------------------------------------------------
+
+
+def _of_running(form: Format, what: str) -> Iterator[Change]:
+    """Yield faults of what is added to the products, in every step: in the first one it is the addend."""
+    yield _fault(f"NaNs of {what} left out", ends=_running_ends(nan=False))
+    yield _fault(f"infinities of {what} left out", ends=_running_ends(infinite=False))
+    yield _fault(f"infinities of {what} left out, unless a product is infinite", ends=_lonely)
+    if form.subnormals:
+        yield _fault(f"subnormals among {what} taken as zero", running=_flushed(form))
+    for by, words in ((-1, "low"), (1, "high")):
+        said = f"{what} aligned one place too {words}"
+        yield _fault(said, running=_running(lambda c, by=by: c._replace(last=c.last + by)))  # type: ignore[misc]
+    yield _fault(
+        f"the signs of {what} lost", running=_running(lambda c: c._replace(negative=c.negative & False))
+    )
+
+
+def _running(change: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
+    """Return what changes the last column alone."""
+
+    def changed(terms: Numbers) -> Numbers:
+        column = change(Numbers(*(part[:, -1] for part in terms)))
+        return Numbers(
+            *(np.column_stack([part[:, :-1], of_c]) for part, of_c in zip(terms, column, strict=True))
+        )
+
+    return changed
+
+
+def _flushed(form: Format) -> Callable[[Numbers], Numbers]:
+    def changed(c: Numbers) -> Numbers:
+        return c._replace(significand=np.where(c.significand < 1 << form.trailing_bits, 0, c.significand))
+
+    return _running(changed)
+
+
+def _running_ends(**value: bool) -> Callable[[Ends], Ends]:
+    def changed(ends: Ends) -> Ends:
+        made = {}
+        for name, to in value.items():
+            made[name] = getattr(ends, name).copy()
+            made[name][:, -1] = to
+        return ends._replace(**made)
+
+    return changed
+
+
+def _lonely(ends: Ends) -> Ends:
+    infinite = ends.infinite.copy()
+    infinite[:, -1] &= infinite[:, :-1].any(1)
+    return ends._replace(infinite=infinite)
+
+
+# -- alignment -----------------------------------------------------------------------------------------
+
+
+def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
+    """Yield faults of the largest exponent, and of what is cut."""
+    for begin, said in ((0, "0"), (None, "the least")):
+        words = f"{what} left out of the largest exponent"
+        empty = {} if begin is None else {"empty": begin}
+        such = f", which is {said} where nothing else counts"
+        yield _fault(words + such, counts=_counting(-1), **empty)
+    for lane in range(lanes):
+        words = f"lane {lane} of {window.step} left out of the largest exponent"
+        yield _fault(words, 2, counts=_counting(lane), empty=0)
+    yield _fault("zeros count for the largest exponent", counts=lambda terms: terms.significand >= 0)
+    yield _fault("products normalized before they are aligned", running=_normalized)
+    for name, (words, total) in {
+        "nearest_away": ("terms rounded, not cut: ties away from zero", _rounded(_half_up)),
+        "nearest_even": ("terms rounded, not cut: ties to even", _rounded(_half_even)),
+        "away": ("terms cut away from zero", _rounded(lambda kept, lost: kept + (lost > 0))),
+        "sum": ("the sum cut toward zero, not its terms", _sum_cut),
+        "sum_floor": (
+            "the sum cut downwards, not its terms",
+            lambda parts: (exactly(parts)[0], _none(parts)),
+        ),
+        "whole": (f"{what} never cut", _running_whole),
+    }.items():
+        if name != window.cut:
+            yield _fault(words, total=total)
+    for bits in range(1, window.step.bit_length() + 3):
+        places = f"bit{'s' * (bits > 1)} before the point"
+        yield _fault(f"the carry out of {bits} {places} lost from sums", total=_carry(window, bits))
+        words = f"sums wrap around at {bits} {places}, in two's complement"
+        yield _fault(words, total=_wrapped(window, bits))
+
+
+def _counting(without: int) -> Callable[[Numbers], Array]:
+    def counted(terms: Numbers) -> Array:
+        which = np.asarray(terms.significand != 0)
+        if without < which.shape[1] - 1:
+            which[:, without] = False
+        return which
+
+    return counted
+
+
+def _normalized(terms: Numbers) -> Numbers:
+    length = np.frexp(terms.significand.astype(np.float64))[1]
+    exponent = np.where(terms.significand != 0, terms.last + length - 1, terms.exponent)
+    return terms._replace(exponent=exponent)
+
+
+def _none(parts: Parts) -> Array:
+    return np.zeros(len(parts.kept), np.int64)
+
+
+def _rounded(change: Callable[[Array, Array], Array]) -> Callable[[Parts], tuple[Array, Array]]:
+    """Return sums of terms that are rounded otherwise."""
+    return lambda parts: (signed(parts, change(parts.kept, parts.lost)), _none(parts))
+
+
+def _half_up(kept: Array, lost: Array) -> Array:
+    return np.asarray(kept + (lost >> LOW - 1))
+
+
+def _half_even(kept: Array, lost: Array) -> Array:
+    half = 1 << LOW - 1
+    return np.asarray(kept + ((lost > half) | ((lost == half) & (kept & 1 == 1))))
+
+
+def _sum_cut(parts: Parts) -> tuple[Array, Array]:
+    hi, lo = exactly(parts)
+    return hi + ((hi < 0) & (lo > 0)), np.zeros_like(hi)
+
+
+def _running_whole(parts: Parts) -> tuple[Array, Array]:
+    lost = parts.lost.copy()
+    lost[:, :-1] = 0
+    return exactly(parts._replace(lost=lost))
+
+
+def _carry(window: Window, bits: int) -> Callable[[Parts], tuple[Array, Array]]:
+    def total(parts: Parts) -> tuple[Array, Array]:
+        hi, lo = window_sum(window, parts)
+        kept = np.abs(hi) & (1 << parts.bits + bits) - 1
+        return np.where(hi < 0, -kept, kept), lo
+
+    return total
+
+
+def _wrapped(window: Window, bits: int) -> Callable[[Parts], tuple[Array, Array]]:
+    def total(parts: Parts) -> tuple[Array, Array]:
+        hi, lo = window_sum(window, parts)
+        top = 1 << parts.bits + bits - 1
+        return ((hi + top) & 2 * top - 1) - top, lo
+
+    return total
+
+
+# -- rounding ------------------------------------------------------------------------------------------
+
+
+def _of_rounding(window: Window | None) -> Iterator[Change]:
+    """Yield faults of how a step's sum is rounded, beside other modes."""
+    for seen in range(_UNSEEN + 1):
+        behind = f"and only {seen} bit{'s' * (seen > 1)} behind it" if seen else "alone"
+        yield _fault(f"no sticky bit: the guard bit {behind} rounds sums", before=_seen(seen))
+    if window is not None and window.fraction_bits is not None:
+        for bits in range(1, _UNSEEN + 1):
+            last = "last bit" if bits == 1 else f"last {bits} bits"
+            yield _fault(f"sticky bit without the {last} of the sum", before=_unseen(bits))
+    yield _fault("the carry of rounding into the exponent lost: results half as large", after=_carry_lost)
+    yield _fault("sums of steps: ties to odd", before=_ties_to_odd)
+
+
+def _clear(sums: Sum, below: Array) -> Sum:
+    """Return sums without the bits below a place."""
+    down = np.clip(below, 0, 62)
+    return sums._replace(significand=sums.significand >> down << down)
+
+
+def _seen(bits: int) -> Callable[[Sum], Sum]:
+    return lambda sums: _clear(sums, sums.discarded - 1 - bits)
+
+
+def _unseen(bits: int) -> Callable[[Sum], Sum]:
+    """Return sums whose last bits count only as guard bits."""
+
+    def changed(sums: Sum) -> Sum:
+        return _clear(sums, np.minimum(sums.unit - sums.last + bits, sums.discarded - 1))
+
+    return changed
+
+
+def _ties_to_odd(sums: Sum) -> Sum:
+    """Return sums of which ties lie on the side of the odd number."""
+    places = np.clip(sums.discarded, 1, 62)
+    tie = (sums.discarded > 0) & (sums.significand & ((1 << places) - 1) == 1 << places - 1)
+    odd = sums.significand >> places & 1
+    # Two bits more, so that half a bit joins or leaves.
+    moved = (sums.significand << 1) + np.where(odd == 1, -1, 1)
+    made = sums._replace(
+        significand=np.where(tie, moved, sums.significand), last=np.where(tie, sums.last - 1, sums.last)
+    )
+    return made
+
+
+def _carry_lost(codes: Array, sums: Sum, fmt: Format) -> Array:
+    magnitude, one = codes & (fmt.sign_code - 1), 1 << fmt.trailing_bits
+    places = np.clip(sums.discarded, 0, 62)
+    up = magnitude & one - 1 == 0
+    below = (sums.discarded > 0) & (sums.significand >> places == 2 * one - 1)
+    return np.where(up & below, codes - one, codes)
+
+
+# -- zeros, infinities and NaNs ------------------------------------------------------------------------
+
+
+def _of_zeros(window: Window | None) -> Iterator[Change]:
+    for words, zero in {
+        "the sign of the first product": lambda terms: terms.negative[:, 0],
+        "the sign of the last product": lambda terms: terms.negative[:, -2],
+        "the sign of the addend or the running sum": lambda terms: terms.negative[:, -1],
+        "a sign, where all of their terms have it": lambda terms: terms.negative.all(1),
+        "a sign, where any of their terms has it": lambda terms: terms.negative.any(1),
+        "no sign": lambda terms: terms.negative[:, 0] & False,
+    }.items():
+        if window is None or words != "no sign":
+            yield _fault(f"sums that are zero have {words}", zero=zero)
+
+
+def _of_ends(addend: bool) -> Iterator[Change]:
+    yield _fault("NaNs left out of sums", ends=lambda ends: ends._replace(nan=ends.nan & False))
+    yield _fault(
+        "infinities left out of sums", ends=lambda ends: ends._replace(infinite=ends.infinite & False)
+    )
+    which = {
+        "the first of them": lambda ends: _sign_at(ends, 0),
+        "the last of them": lambda ends: _sign_at(ends, -1),
+        "positive": lambda ends: ends.negative[:, 0] & False,
+        "negative": lambda ends: ends.negative[:, 0] | True,
+    }
+    for words, sign in which.items():
+        for over in (False, True):
+            said = f"infinities of unlike signs give an infinity: {words}{', beside a NaN too' * over}"
+            yield _fault(said, settled=_unlike(sign, over))
+    yield _fault("an infinity wins against NaNs", settled=_infinity_wins)
+    if addend:
+        yield _fault("a NaN of the addend gives its sign to the result", nan=_signed_nan)
+
+
+def _sign_at(ends: Ends, end: int) -> Array:
+    """Return the sign of the first infinity, the running sum before the products, or of the last one."""
+    order = np.roll(np.arange(ends.infinite.shape[1]), 1)[:: 1 if end == 0 else -1]
+    place = order[np.argmax(ends.infinite[:, order], 1)]
+    return np.asarray(np.take_along_axis(ends.negative, place[:, None], 1)[:, 0])
+
+
+def _unlike(sign: Callable[[Ends], Array], over: bool) -> Callable[[Ends], Settled]:
+    def settled(ends: Ends) -> Settled:
+        nan, infinite, minus = ieee(ends)
+        both = (ends.infinite & ends.negative).any(1) & (ends.infinite & ~ends.negative).any(1)
+        both &= True if over else ~(ends.nan | ends.invalid).any(1)
+        return nan & ~both, infinite | both, np.where(both, sign(ends), minus)
+
+    return settled
+
+
+def _infinity_wins(ends: Ends) -> Settled:
+    plus, minus = ((ends.infinite & (ends.negative == of)).any(1) for of in (False, True))
+    nan = ((ends.nan | ends.invalid).any(1) & ~plus & ~minus) | (plus & minus)
+    return nan, (plus | minus) & ~nan, minus
+
+
+def _signed_nan(ends: Ends) -> Array:
+    return np.asarray(ends.nan[:, -1] & ends.negative[:, -1])
