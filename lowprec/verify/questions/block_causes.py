@@ -231,9 +231,14 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
             "shaping", _over_wide, "elements past the largest wrap around: codes lose their upper bits"
         )
         yield Change("shaping", _carry_lost, "the carry of rounding into the exponent of elements lost")
+        yield Change("shaping", _codes_flushed, "elements that are subnormal after rounding become zeros")
     words = "elements past the largest wrap around as whole numbers of the smallest element"
     yield Change("shaping", _over_whole, words)
-    yield Change("shaping", _small_unsigned, "elements that round to zero lose their sign")
+    for zero, words in (
+        (False, "elements that round to zero lose their sign"),
+        (True, "values that are zero lose their sign"),
+    ):
+        yield Change("shaping", functools.partial(_unsigned_zeros, zero=zero), words)
 
 
 def _off(blocks: BlockArray, values: Array, power: int) -> BlockArray:
@@ -361,9 +366,15 @@ def _carry_lost(blocks: BlockArray, values: Array) -> BlockArray:
     return _with_magnitudes(blocks, lost, magnitude - one)
 
 
-def _small_unsigned(blocks: BlockArray, values: Array) -> BlockArray:
+def _codes_flushed(blocks: BlockArray, values: Array) -> BlockArray:
+    element = blocks.format.element
+    return _with_magnitudes(blocks, blocks.codes & element.sign_code - 1 < 1 << element.trailing_bits, 0)
+
+
+def _unsigned_zeros(blocks: BlockArray, values: Array, zero: bool) -> BlockArray:
+    """Return elements without sign where they are zero, and the values were, or were not."""
     sign = blocks.format.element.sign_code
-    lost = (blocks.codes == sign) & (values != 0)
+    lost = (blocks.codes == sign) & ((values == 0) == zero)
     return dataclasses.replace(blocks, codes=np.where(lost, 0, blocks.codes).astype(blocks.codes.dtype))
 
 

@@ -40,6 +40,9 @@ def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend
     for number, fmt in enumerate(formats):
         if fmt is not None and fmt.exponent_bits and fmt.subnormals:
             yield Change("fault", _flushed(number, 2.0**fmt.emin), f"subnormal {'xy'[number]} taken as zero")
+    yield Change("fault", _signless((0,)), "signs of x lost")
+    yield Change("fault", _signless((1,)), "signs of y lost")
+    yield Change("fault", _signless((0, 1)), "signs of products lost")
     if paired:
         for number in (0, 1):
             words = f"products with a NaN in {'xy'[number]} left out"
@@ -120,6 +123,14 @@ def _flushed(number: int, least: float) -> Fault:
         side = (terms.x, terms.y)[number]
         made = np.where(np.abs(side) < least, np.copysign(np.zeros_like(side), side), side)
         return terms._replace(y=made) if number else terms._replace(x=made)
+
+    return changed
+
+
+def _signless(sides: tuple[int, ...]) -> Fault:
+    def changed(terms: Terms) -> Terms:
+        x, y = (np.abs(side) if number in sides else side for number, side in enumerate(terms[:2]))
+        return terms._replace(x=x, y=y)
 
     return changed
 

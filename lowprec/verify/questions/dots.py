@@ -31,6 +31,7 @@ from lowprec.verify.questions.dot_operands import Given, could_be, factors, join
 from lowprec.verify.questions.dot_scales import (
     DotScales,
     Part,
+    check_block,
     in_blocks,
     pairings,
     scale_pair,
@@ -120,6 +121,8 @@ class DotQuestion(Question):
         self.integers = random
         if random is not None:
             self._check_random(random, bool(self.epilogue or scale is not None or budget), got.size, length)
+        if block is not None:
+            check_block(block, scale, left, right)
         size = block or (self.epilogue.block if self.epilogue else 0) or (how.scale[1] if how.scale else 0)
         self.scales = None
         if scale is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,8 +31,8 @@ __all__ = ["FIELDS", "stages_of", "step_faults"]
 #: Fields of changes that are stages.
 FIELDS = tuple(f"stage.{field.name}" for field in dataclasses.fields(Stages))
 
-#: The longest step of which single lanes are tried; bits that the rounder may not see.
-_LANES, _UNSEEN = 32, 4
+#: The longest step of which single lanes are tried; bits that the rounder may not see, and that it may keep.
+_LANES, _UNSEEN, _TWICE = 32, 4, 8
 
 
 def stages_of(changes: Changes) -> Stages | None:
@@ -108,20 +109,26 @@ def _of_running(form: Format, what: str) -> Iterator[Change]:
         yield _fault(f"subnormals among {what} taken as zero", running=_flushed(form))
     for by, words in ((-1, "low"), (1, "high")):
         said = f"{what} aligned one place too {words}"
-        yield _fault(said, running=_running(lambda c, by=by: c._replace(last=c.last + by)))  # type: ignore[misc]
+        yield _fault(said, running=_column(-1, functools.partial(_shifted, by=by)))
     yield _fault(
-        f"the signs of {what} lost", running=_running(lambda c: c._replace(negative=c.negative & False))
+        f"the signs of {what} lost", running=_column(-1, lambda c: c._replace(negative=c.negative & False))
     )
 
 
-def _running(change: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
-    """Return what changes the last column alone."""
+def _shifted(terms: Numbers, by: int) -> Numbers:
+    return terms._replace(last=terms.last + by)
+
+
+def _column(lane: int, change: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
+    """Return what changes one term alone: a product, or the last, which is the running sum."""
 
     def changed(terms: Numbers) -> Numbers:
-        column = change(Numbers(*(part[:, -1] for part in terms)))
-        return Numbers(
-            *(np.column_stack([part[:, :-1], of_c]) for part, of_c in zip(terms, column, strict=True))
-        )
+        if lane >= terms.negative.shape[1] - 1:  # of a shorter step
+            return terms
+        made = Numbers(*(part.copy() for part in terms))
+        for part, of_one in zip(made, change(Numbers(*(part[:, lane] for part in terms))), strict=True):
+            part[:, lane] = of_one
+        return made
 
     return changed
 
@@ -130,7 +137,7 @@ def _flushed(form: Format) -> Callable[[Numbers], Numbers]:
     def changed(c: Numbers) -> Numbers:
         return c._replace(significand=np.where(c.significand < 1 << form.trailing_bits, 0, c.significand))
 
-    return _running(changed)
+    return _column(-1, changed)
 
 
 def _running_ends(**value: bool) -> Callable[[Ends], Ends]:
@@ -163,6 +170,9 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
     for lane in range(lanes):
         words = f"lane {lane} of {window.step} left out of the largest exponent"
         yield _fault(words, 2, counts=_counting(lane), empty=0)
+        for by, where in ((-1, "low"), (1, "high")):
+            words = f"lane {lane} of {window.step} aligned one place too {where}"
+            yield _fault(words, 2, running=_column(lane, functools.partial(_shifted, by=by)))
     yield _fault("zeros count for the largest exponent", counts=lambda terms: terms.significand >= 0)
     yield _fault("products normalized before they are aligned", running=_normalized)
     for name, (words, total) in {
@@ -178,6 +188,8 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
     }.items():
         if name != window.cut:
             yield _fault(words, total=total)
+    yield _fault("negative terms in one's complement: a last bit off", total=_complement(window, sums=False))
+    yield _fault("negative sums in one's complement: a last bit off", total=_complement(window, sums=True))
     for bits in range(1, window.step.bit_length() + 3):
         places = f"bit{'s' * (bits > 1)} before the point"
         yield _fault(f"the carry out of {bits} {places} lost from sums", total=_carry(window, bits))
@@ -230,6 +242,16 @@ def _running_whole(parts: Parts) -> tuple[Array, Array]:
     return exactly(parts._replace(lost=lost))
 
 
+def _complement(window: Window, sums: bool) -> Callable[[Parts], tuple[Array, Array]]:
+    def total(parts: Parts) -> tuple[Array, Array]:
+        hi, lo = window_sum(window, parts)
+        if sums:
+            return hi + (hi < 0), lo
+        return hi - (parts.negative & ((parts.kept > 0) | (parts.lost > 0))).sum(1), lo
+
+    return total
+
+
 def _carry(window: Window, bits: int) -> Callable[[Parts], tuple[Array, Array]]:
     def total(parts: Parts) -> tuple[Array, Array]:
         hi, lo = window_sum(window, parts)
@@ -254,12 +276,15 @@ def _wrapped(window: Window, bits: int) -> Callable[[Parts], tuple[Array, Array]
 def _of_rounding(window: Window | None) -> Iterator[Change]:
     """Yield faults of how a step's sum is rounded, beside other modes."""
     for seen in range(_UNSEEN + 1):
-        behind = f"and only {seen} bit{'s' * (seen > 1)} behind it" if seen else "alone"
-        yield _fault(f"no sticky bit: the guard bit {behind} rounds sums", before=_seen(seen))
+        behind = f" and {seen} bit{'s' * (seen > 1)} behind it" if seen else ""
+        yield _fault(f"sticky bit lost: sums are rounded by the guard bit{behind} alone", before=_seen(seen))
     if window is not None and window.fraction_bits is not None:
         for bits in range(1, _UNSEEN + 1):
             last = "last bit" if bits == 1 else f"last {bits} bits"
             yield _fault(f"sticky bit without the {last} of the sum", before=_unseen(bits))
+    for bits in range(1, _TWICE + 1):
+        words = f"sums rounded twice: first to {bits} bit{'s' * (bits > 1)} more than the result has"
+        yield _fault(words, before=_twice(bits))
     yield _fault("the carry of rounding into the exponent lost: results half as large", after=_carry_lost)
     yield _fault("sums of steps: ties to odd", before=_ties_to_odd)
 
@@ -279,6 +304,18 @@ def _unseen(bits: int) -> Callable[[Sum], Sum]:
 
     def changed(sums: Sum) -> Sum:
         return _clear(sums, np.minimum(sums.unit - sums.last + bits, sums.discarded - 1))
+
+    return changed
+
+
+def _twice(bits: int) -> Callable[[Sum], Sum]:
+    """Return sums that are rounded to nearest, ties to even, with so many bits behind the result's."""
+
+    def changed(sums: Sum) -> Sum:
+        down = np.clip(sums.discarded - bits, 0, 62)
+        kept, rest, half = sums.significand >> down, sums.significand & (1 << down) - 1, (1 << down) >> 1
+        up = (down > 0) & ((rest > half) | ((rest == half) & (kept & 1 == 1)))
+        return sums._replace(significand=kept + up << down)
 
     return changed
 
@@ -325,6 +362,7 @@ def _of_ends(addend: bool) -> Iterator[Change]:
     yield _fault(
         "infinities left out of sums", ends=lambda ends: ends._replace(infinite=ends.infinite & False)
     )
+    yield _fault("infinite products left out of sums", ends=_finite_products)
     which = {
         "the first of them": lambda ends: _sign_at(ends, 0),
         "the last of them": lambda ends: _sign_at(ends, -1),
@@ -338,6 +376,12 @@ def _of_ends(addend: bool) -> Iterator[Change]:
     yield _fault("an infinity wins against NaNs", settled=_infinity_wins)
     if addend:
         yield _fault("a NaN of the addend gives its sign to the result", nan=_signed_nan)
+
+
+def _finite_products(ends: Ends) -> Ends:
+    infinite = ends.infinite.copy()
+    infinite[:, :-1] = False
+    return ends._replace(infinite=infinite, invalid=ends.invalid & False)
 
 
 def _sign_at(ends: Ends, end: int) -> Array:
