@@ -287,7 +287,7 @@ class _Screen:
             for size, which in zip(self.sizes, (~self.held, self.held), strict=True)
         )
         gain, doubt = left * found - held * lost, math.hypot(left * math.sqrt(found), held * math.sqrt(lost))
-        return gain + _DOUBTS * doubt > 0
+        return bool(gain + _DOUBTS * doubt > 0)
 
 
 def chances(question: Question) -> Cause | None:

@@ -27,6 +27,7 @@ from lowprec.verify.drawn_dots import random_bits_of, roundings
 from lowprec.verify.dumps import DumpError
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
+from lowprec.verify.lines import check_whole, promised
 from lowprec.verify.shown import quoted
 
 __all__ = ["compare_block_lines", "compare_decoder_lines", "compare_dot_lines"]
@@ -246,9 +247,19 @@ def _word(bits: int) -> Format:
 
 
 def _rows(lines: Iterable[str]) -> list[Row]:
-    """Return the number, the words and the text of each line that is no comment."""
-    held = ((number, line.split(), line.strip()) for number, line in enumerate(lines, 1))
-    return [row for row in held if row[1] and not row[1][0].startswith(("#", "//"))]
+    """Return the number, the words and the text of each line that is no comment.
+
+    Raises DumpError: fewer than the header says.
+    """
+    rows, wanted = [], 0
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith(("#", "//")):
+            wanted += promised(line)
+        else:
+            rows.append((number, words, line.strip()))
+    check_whole(wanted, len(rows), rows[-1][0] if rows else 0)
+    return rows
 
 
 def _refuse(row: Row, why: str) -> None:

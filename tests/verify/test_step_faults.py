@@ -82,6 +82,7 @@ def test_every_fault_shows_in_the_default_vectors():
         "the carry out of 6 bits before the point lost from sums",
         "sums wrap around at 6 bits before the point, in two's complement",
         "sticky bit lost: sums are rounded by the guard bit and 4 bits behind it alone",
+        *(f"sums rounded twice: first to {bits} bits more than the result has" for bits in range(5, 9)),
     }
 
 

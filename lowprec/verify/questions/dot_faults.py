@@ -10,7 +10,7 @@ import numpy as np
 from lowprec.spec.format import Format
 from lowprec.verify.question import Array, Change
 
-__all__ = ["Fault", "Terms", "faults", "of_lanes", "of_nans", "runs_of"]
+__all__ = ["Fault", "Terms", "faults", "lanes_in_words", "lanes_without_nan", "nans_left_out", "of_lanes"]
 
 
 class Terms(NamedTuple):
@@ -58,25 +58,28 @@ def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend
         yield Change("fault", _addend(lambda c: c * 2), "the addend aligned one place too high")
 
 
-def of_nans(x: Array, y: Array, lost: Array, period: int) -> Iterator[Change]:
-    """Yield the lanes whose NaNs the results show to be left out: those of rows that lost their NaN.
+def lanes_without_nan(x: Array, y: Array, lost: Array) -> Array:
+    """Return the lanes whose NaNs the results show to be lost: those with NaNs in rows that lost theirs.
 
     Such a row has NaNs in such lanes alone.
     """
     nan = np.isnan(x) | np.isnan(y)
-    lanes = np.flatnonzero(nan[lost].any(0)).tolist()
-    if not lanes or len(lanes) == nan.shape[1]:
-        return
-    where = f"{runs_of(lanes)} of {nan.shape[1]}"
-    folded = sorted({lane % period for lane in lanes})
-    if nan.shape[1] > period and len(folded) * (nan.shape[1] // period) == len(lanes):
-        where = f"{runs_of(folded)} of each step of {period}"
-    which = np.isin(np.arange(nan.shape[1]), lanes)
-    yield Change(
-        "fault",
-        _without(lambda x, y: (np.isnan(x) | np.isnan(y)) & which),
-        f"NaNs in products {where} left out",
-    )
+    return np.asarray(nan[lost].any(0))
+
+
+def nans_left_out(lanes: Array, where: str) -> Change:
+    """Return the change that NaNs of some lanes are left out of sums."""
+    which = _without(lambda x, y: (np.isnan(x) | np.isnan(y)) & lanes)
+    return Change("fault", which, f"NaNs in products {where} left out")
+
+
+def lanes_in_words(lanes: Array, period: int) -> str:
+    """Return which lanes are meant: of steps, where it is the same in each."""
+    found = np.flatnonzero(lanes).tolist()
+    folded = sorted({lane % period for lane in found})
+    if lanes.size > period and len(folded) * (lanes.size // period) == len(found):
+        return f"{runs_of(folded)} of each step of {period}"
+    return f"{runs_of(found)} of {lanes.size}"
 
 
 def runs_of(numbers: Sequence[int]) -> str:

@@ -19,14 +19,21 @@ from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
 from lowprec.verify.difference import Difference
-from lowprec.verify.drawn_dots import drawn_codes, random_bits_of, roundings
+from lowprec.verify.drawn_dots import check_random, drawn_codes
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import as_doubles, carried, distances, is_values
 from lowprec.verify.orders import check_bound, finite, ranges, results
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_changes import named, output_rounded, splits, sums, windows, with_fields
-from lowprec.verify.questions.dot_faults import Terms, faults, of_lanes, of_nans
+from lowprec.verify.questions.dot_faults import (
+    Terms,
+    faults,
+    lanes_in_words,
+    lanes_without_nan,
+    nans_left_out,
+    of_lanes,
+)
 from lowprec.verify.questions.dot_operands import Given, could_be, factors, joining, shape_of
 from lowprec.verify.questions.dot_scales import (
     DotScales,
@@ -40,8 +47,8 @@ from lowprec.verify.questions.dot_scales import (
     spread_blocks,
     times,
 )
-from lowprec.verify.questions.step_faults import FIELDS, stages_of, step_faults
-from lowprec.verify.questions.step_model import Stages, has_steps, stepped
+from lowprec.verify.questions.step_faults import FIELDS, nans_as_numbers, stages_of, step_faults
+from lowprec.verify.questions.step_model import Formats, Stages, has_steps, stepped
 from lowprec.verify.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.shown import shown_value
 
@@ -120,7 +127,9 @@ class DotQuestion(Question):
             )
         self.integers = random
         if random is not None:
-            self._check_random(random, bool(self.epilogue or scale is not None or budget), got.size, length)
+            check_random(
+                random, verb, how, got.size, length, alone=not (self.epilogue or scale is not None or budget)
+            )
         if block is not None:
             check_block(block, scale, left, right)
         size = block or (self.epilogue.block if self.epilogue else 0) or (how.scale[1] if how.scale else 0)
@@ -158,21 +167,6 @@ class DotQuestion(Question):
         self.inner = inner
         self.values = is_values(got.dtype, self.target)
         self.any_nan = any_nan or self.values
-
-    def _check_random(self, random: Array, more: bool, size: int, length: int) -> None:
-        wanted = (size, len(roundings(self.how, length)))
-        if self.verb != "dot" or more:
-            raise ValueError("random= is of dot alone, without scales, a bias or a budget")
-        if random.shape != wanted or random.dtype.kind not in "iu":
-            raise ValueError(
-                f"random= of {self.how} is an array of integers of shape {wanted}, not {random.dtype} of "
-                f"{random.shape}"
-            )
-        bits = random_bits_of(self.how)
-        if random.size and not 0 <= int(random.min()) <= int(random.max()) < 1 << bits:
-            raise ValueError(
-                f"random= of {self.how} has integers of {bits} bits, from 0 to {(1 << bits) - 1}"
-            )
 
     def words(self) -> str:
         """Return what was asked, in words."""
@@ -381,9 +375,17 @@ class DotQuestion(Question):
         if (blocks or self.scales is None) and few and has_steps(how, operands):
             yield from step_faults(how, operands, length, addend=self.addend is not None)
             if self.verb == "dot":
-                whole = self.piece(0, self.size)
-                lost = self.nans(self.answer(whole)) & ~self.nans(whole.got)
-                yield from of_nans(self.x, self.y, lost, period)
+                yield from self._nans(operands, period)
+
+    def _nans(self, operands: Formats, period: int) -> Iterator[Change]:
+        """Yield what becomes of NaNs of lanes whose NaNs are lost."""
+        whole = self.piece(0, self.size)
+        lost = self.nans(self.answer(whole)) & ~self.nans(whole.got)
+        lanes = lanes_without_nan(self.x, self.y, lost)
+        if lanes.any() and not lanes.all():
+            where = lanes_in_words(lanes, period)
+            yield nans_left_out(lanes, where)
+            yield from nans_as_numbers(operands, lanes, f" in products {where}")
 
     def _factors(self) -> Iterator[Change]:
         """Yield the constant by which sums seem to have been multiplied, if there is one."""

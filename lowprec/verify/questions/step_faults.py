@@ -15,6 +15,7 @@ from lowprec.verify.question import Array, Change, Changes
 from lowprec.verify.questions.step_model import (
     LOW,
     Ends,
+    Formats,
     Numbers,
     Parts,
     Settled,
@@ -26,7 +27,7 @@ from lowprec.verify.questions.step_model import (
     window_sum,
 )
 
-__all__ = ["FIELDS", "stages_of", "step_faults"]
+__all__ = ["FIELDS", "nans_as_numbers", "stages_of", "step_faults"]
 
 #: Fields of changes that are stages.
 FIELDS = tuple(f"stage.{field.name}" for field in dataclasses.fields(Stages))
@@ -49,9 +50,7 @@ def _fault(words: str, cost: int = 1, /, **stage: Any) -> Change:
     return Change(f"stage.{next(iter(stage))}", Stages(**stage), words, cost)
 
 
-def step_faults(
-    how: Accumulation, formats: tuple[Format | None, Format | None], length: int, *, addend: bool
-) -> Iterator[Change]:
+def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: bool) -> Iterator[Change]:
     """Yield what may go wrong in a step, from its operands to the code of its sum.
 
     Parameters
@@ -71,15 +70,19 @@ def step_faults(
     form = how.accumulator.result[0] if isinstance(how.accumulator, Window) else how.summed[0]
     for side, fmt in zip("xy", formats, strict=True):
         if fmt is not None and fmt.subnormals:
-            yield _fault(f"subnormal {side} read with a leading one", **{side: _leading_one})
+            for what_too, zero in (("", False), (" and zero", True)):
+                read = functools.partial(_leading_one, zero=zero)
+                yield _fault(f"subnormal{what_too} {side} read with a leading one", **{side: read})
             yield _fault(f"subnormal {side} one exponent too low", **{side: _lowered})
             yield _fault(
                 f"subnormal {side} one exponent too high", **{side: lambda x, fmt: _lowered(x, fmt, 1)}
             )
+    yield from infinities_as_numbers(formats)
+    yield from nans_as_numbers(formats, np.ones(1, bool))
     yield from _of_running(form, what)
     if window is not None and window.fraction_bits is not None:
         yield from _of_alignment(window, what, step if step <= _LANES else 0)
-    yield from _of_rounding(window)
+    yield from _of_rounding(window, form)
     yield from _of_zeros(window)
     yield from _of_ends(addend)
 
@@ -87,14 +90,44 @@ def step_faults(
 # -- operands ------------------------------------------------------------------------------------------
 
 
-def _leading_one(x: Numbers, fmt: Format) -> Numbers:
-    low = (x.significand > 0) & (x.significand < 1 << fmt.trailing_bits)
+def _leading_one(x: Numbers, fmt: Format, zero: bool) -> Numbers:
+    low = (x.significand >= (not zero)) & (x.significand < 1 << fmt.trailing_bits)
     return x._replace(significand=np.where(low, x.significand + (1 << fmt.trailing_bits), x.significand))
 
 
 def _lowered(x: Numbers, fmt: Format, by: int = -1) -> Numbers:
     shift = np.where(x.significand < 1 << fmt.trailing_bits, by, 0)
     return x._replace(last=x.last + shift, exponent=x.exponent + shift)
+
+
+def _as_numbers(x: Array, y: Array, formats: Formats, kind: str, lanes: Array) -> tuple[Array, Array]:
+    """Return values in which NaNs or infinities of some lanes are the numbers that their codes would be."""
+    made = []
+    for side, fmt in zip((x, y), formats, strict=True):
+        assert fmt is not None, "asked before"
+        top = np.ldexp(1.0, fmt.emax + 1) if kind == "infinity" else _number_of_nan(fmt)
+        which = (np.isinf(side) if kind == "infinity" else np.isnan(side)) & lanes
+        made.append(np.where(which, np.copysign(top, side), side))
+    return made[0], made[1]
+
+
+def _number_of_nan(fmt: Format) -> float:
+    """Return the number that the code of a format's only NaN would be."""
+    return float(np.ldexp((2 << fmt.trailing_bits) - 1, fmt.emax - fmt.trailing_bits))
+
+
+def infinities_as_numbers(formats: Formats) -> Iterator[Change]:
+    """Yield that factors which are infinite are read as the next power of two."""
+    if any(fmt is not None and fmt.infinity for fmt in formats):
+        values = functools.partial(_as_numbers, formats=formats, kind="infinity", lanes=np.ones(1, bool))
+        yield _fault("infinite factors read as numbers", values=values)
+
+
+def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator[Change]:
+    """Yield that NaNs of some lanes are read as numbers, in formats that have one code of NaN."""
+    if all(fmt is not None and fmt.nans == 1 and not fmt.infinity and fmt.negative_zero for fmt in formats):
+        values = functools.partial(_as_numbers, formats=formats, kind="nan", lanes=lanes)
+        yield _fault(f"NaNs{where} read as numbers", values=values)
 
 
 # -- the running sum -----------------------------------------------------------------------------------
@@ -106,6 +139,12 @@ def _of_running(form: Format, what: str) -> Iterator[Change]:
     yield _fault(f"infinities of {what} left out", ends=_running_ends(infinite=False))
     yield _fault(f"infinities of {what} left out, unless a product is infinite", ends=_lonely)
     if form.subnormals:
+        for what_too, zero in (("", False), (" and zeros", True)):
+            read = _column(-1, functools.partial(_leading_one, fmt=form, zero=zero))
+            yield _fault(f"subnormals{what_too} among {what} read with a leading one", running=read)
+        for by, words in ((-1, "low"), (1, "high")):
+            read = _column(-1, functools.partial(_lowered, fmt=form, by=by))
+            yield _fault(f"subnormals among {what} one exponent too {words}", running=read)
         yield _fault(f"subnormals among {what} taken as zero", running=_flushed(form))
     for by, words in ((-1, "low"), (1, "high")):
         said = f"{what} aligned one place too {words}"
@@ -162,14 +201,20 @@ def _lonely(ends: Ends) -> Ends:
 
 def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
     """Yield faults of the largest exponent, and of what is cut."""
-    for begin, said in ((0, "0"), (None, "the least")):
-        words = f"{what} left out of the largest exponent"
-        empty = {} if begin is None else {"empty": begin}
-        such = f", which is {said} where nothing else counts"
-        yield _fault(words + such, counts=_counting(-1), **empty)
+    for beyond, above in (("", None), (", and lost where they exceed it", _lost)):
+        for begin, said in ((0, "0"), (None, "the least")):
+            words = f"{what} left out of the largest exponent, which is {said} where nothing else counts"
+            yield _fault(words + beyond, counts=_counting(-1), empty=begin, above=above)
+        for lane in range(lanes):
+            words = f"lane {lane} of {window.step} left out of the largest exponent"
+            yield _fault(
+                words + beyond.replace("they exceed", "it exceeds"),
+                2,
+                counts=_counting(lane),
+                empty=0,
+                above=above,
+            )
     for lane in range(lanes):
-        words = f"lane {lane} of {window.step} left out of the largest exponent"
-        yield _fault(words, 2, counts=_counting(lane), empty=0)
         for by, where in ((-1, "low"), (1, "high")):
             words = f"lane {lane} of {window.step} aligned one place too {where}"
             yield _fault(words, 2, running=_column(lane, functools.partial(_shifted, by=by)))
@@ -195,6 +240,11 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
         yield _fault(f"the carry out of {bits} {places} lost from sums", total=_carry(window, bits))
         words = f"sums wrap around at {bits} {places}, in two's complement"
         yield _fault(words, total=_wrapped(window, bits))
+
+
+def _lost(terms: Numbers, largest: Array) -> Numbers:
+    beyond = terms.exponent > largest[:, None]
+    return terms._replace(significand=np.where(beyond, 0, terms.significand))
 
 
 def _counting(without: int) -> Callable[[Numbers], Array]:
@@ -273,7 +323,7 @@ def _wrapped(window: Window, bits: int) -> Callable[[Parts], tuple[Array, Array]
 # -- rounding ------------------------------------------------------------------------------------------
 
 
-def _of_rounding(window: Window | None) -> Iterator[Change]:
+def _of_rounding(window: Window | None, form: Format) -> Iterator[Change]:
     """Yield faults of how a step's sum is rounded, beside other modes."""
     for seen in range(_UNSEEN + 1):
         behind = f" and {seen} bit{'s' * (seen > 1)} behind it" if seen else ""
@@ -286,6 +336,11 @@ def _of_rounding(window: Window | None) -> Iterator[Change]:
         words = f"sums rounded twice: first to {bits} bit{'s' * (bits > 1)} more than the result has"
         yield _fault(words, before=_twice(bits))
     yield _fault("the carry of rounding into the exponent lost: results half as large", after=_carry_lost)
+    for by, words in ((-1, "half"), (1, "twice")):
+        yield _fault(
+            f"subnormal sums {words} as large: shifted one place off",
+            before=functools.partial(_misplaced, fmt=form, by=by),
+        )
     yield _fault("sums of steps: ties to odd", before=_ties_to_odd)
 
 
@@ -293,6 +348,13 @@ def _clear(sums: Sum, below: Array) -> Sum:
     """Return sums without the bits below a place."""
     down = np.clip(below, 0, 62)
     return sums._replace(significand=sums.significand >> down << down)
+
+
+def _misplaced(sums: Sum, fmt: Format, by: int) -> Sum:
+    """Return sums that are subnormal as numbers of another exponent."""
+    top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
+    low = top < fmt.emin
+    return sums._replace(last=sums.last + np.where(low, by, 0))
 
 
 def _seen(bits: int) -> Callable[[Sum], Sum]:

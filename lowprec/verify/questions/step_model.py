@@ -22,7 +22,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.rounding import NEAREST_EVEN
 
-__all__ = ["LOW", "Ends", "Numbers", "Parts", "Settled", "Stages", "Sum"]
+__all__ = ["LOW", "Ends", "Formats", "Numbers", "Parts", "Settled", "Stages", "Sum"]
 __all__ += ["exactly", "has_steps", "ieee", "signed", "stepped", "window_sum"]
 
 Array = npt.NDArray[Any]
@@ -82,6 +82,7 @@ class Stages:
 
     Attributes
     ----------
+    values : the values of x and y.
     x, y : factors as they are read, and their format.
     running : terms of a step, in whose last column the addend or the running sum is.
     counts : which terms the largest exponent is of.
@@ -93,8 +94,10 @@ class Stages:
     settled : what becomes of it.
     nan : which NaNs are negative.
     empty : the exponent where no term counts.
+    above : what becomes of terms with an exponent above the largest: by default they are shifted to the left.
     """
 
+    values: Callable[[Array, Array], tuple[Array, Array]] | None = None
     x: Callable[[Numbers, Format], Numbers] | None = None
     y: Callable[[Numbers, Format], Numbers] | None = None
     running: Callable[[Numbers], Numbers] | None = None
@@ -107,6 +110,7 @@ class Stages:
     settled: Callable[[Ends], Settled] | None = None
     nan: Callable[[Ends], Array] | None = None
     empty: int | None = None
+    above: Callable[[Numbers, Array], Numbers] | None = None
 
 
 def has_steps(how: Accumulation, formats: Formats) -> bool:
@@ -166,6 +170,9 @@ def _rows(
 ) -> Array:
     """Return codes of the output, of rows."""
     read, wild = [], []
+    if stages.values is not None:
+        changed_values = stages.values(sides[0][0], sides[1][0])
+        sides = [(values, scale) for values, (_, scale) in zip(changed_values, sides, strict=True)]
     for number, ((values, scale), fmt) in enumerate(zip(sides, formats, strict=True)):
         assert fmt is not None, "asked before"
         if how.operand_rounding is not None:
@@ -298,6 +305,7 @@ def _step(terms: Numbers, ends: Ends, window: Window | None, result: Rounded, st
     largest = np.where(counted, terms.exponent, least).max(1).clip(least)
     if stages.empty is not None:
         largest = np.where(counted.any(1), largest, stages.empty)
+    terms = terms if stages.above is None else stages.above(terms, largest)
     unit = largest - bits
     parts, beyond = _aligned(terms, unit, bits)
     hi, lo = window_sum(window, parts) if stages.total is None else stages.total(parts)
