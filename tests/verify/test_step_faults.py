@@ -87,18 +87,24 @@ def test_every_fault_shows_in_the_default_vectors():
 
 
 @pytest.mark.apart
-def test_every_fault_is_named():
-    """By its own words or by those of one that gives the same results."""
+@pytest.mark.parametrize("part", range(8))
+def test_every_fault_is_named(part):
+    """By its own words or by those of one that gives the same results, of rows where it shows and others."""
     x, y, addend = vectors(UNIT)
     x, y = (side.astype(np.float32) for side in (x, y))
     with np.errstate(invalid="ignore"):
         addend = addend.astype(np.float32)
-    for fault, got, count in _planted():
+    right = lp.dot(x, y, UNIT, addend=addend, dtype=np.uint32)
+    for fault, got, count in [*_planted()][part::8]:
         if not count:
             continue
-        found = lp.compare((x, y), got, operation="dot", accumulation=UNIT, addend=addend, limit=0).cause
+        rows = np.sort(
+            np.concatenate([np.flatnonzero(got != right)[:300], np.flatnonzero(got == right)[:300]])
+        )
+        given = {"operation": "dot", "accumulation": UNIT, "addend": addend[rows], "limit": 0}
+        found = lp.compare((x[rows], y[rows]), got[rows], **given).cause
         assert found is not None, fault.words
-        assert (found.explained, found.contradicted) == (count, 0), fault.words
+        assert (found.explained, found.contradicted) == (min(count, 300), 0), fault.words
         assert fault.words in [found.words, *found.same], (fault.words, found.words, found.same)
 
 
