@@ -63,8 +63,8 @@ _TERMS = 1 << 16
 _NOT_HOW = {"addend", "backward", "bias", "epilogue", "fault", "lane", "output_scale", "pair", "scaling"}
 _NOT_HOW.update(FIELDS)
 _LANES, _WIRED = 64, 32
-#: Products of which faults within steps are tried.
-_STEPPED = 1 << 24
+#: Products of which faults within steps are tried: fewer of matrices, whose samples are large.
+_STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
 
 
 class DotQuestion(Question):
@@ -371,7 +371,7 @@ class DotQuestion(Question):
         if length <= _WIRED and self.scales is None:
             yield from of_lanes(length, period)
         blocks = self.scales is not None and how.scale is not None and self.verb == "dot"
-        few = self.size * length <= _STEPPED
+        few = self.size * length <= _STEPPED[self.verb]
         if (blocks or self.scales is None) and few and has_steps(how, operands):
             yield from step_faults(how, operands, length, addend=self.addend is not None)
             if self.verb == "dot":
