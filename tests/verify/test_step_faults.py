@@ -56,6 +56,22 @@ def test_without_faults_the_stages_are_the_dot_product(name):
     assert (stepped(x, y, addend, how, how.operands or (BFLOAT16, BFLOAT16), Stages()) == want).all()
 
 
+def test_a_chain_of_rounded_steps_has_faults_too():
+    """Sums in binary16, whose guard bit alone rounds, and products that are rounded before they are added."""
+    rng = np.random.default_rng(4)
+    x, y = (rng.standard_normal((900, 6)).astype(np.float16) for _ in range(2))
+    sticky = "sticky bit lost: sums are rounded by the guard bit and 1 bit behind it alone"
+    carry = "the carry of rounding into the exponent lost: results half as large"
+    for name, words in (("fp16_sequential", sticky), ("fp16_sequential", carry), ("fp32_sequential", sticky)):
+        how, formats = ACCUMULATIONS[name], (lp.format("binary16"),) * 2
+        [fault] = [each for each in step_faults(how, formats, 6, addend=False) if each.words == words]
+        got = stepped(x, y, None, how, formats, stages_of([fault]))
+        found = lp.compare((x, y), got, operation="dot", accumulation=how, limit=0)
+        assert found.mismatches > 0, (name, words)
+        assert found.cause.words == words
+        assert (found.cause.explained, found.cause.contradicted) == (found.mismatches, 0)
+
+
 def test_all_kinds_of_units_have_stages():
     assert len(KNOWN) > 200
     assert {

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 import lowprec as lp
 from lowprec.arrays.checks import code_dtype
+from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
@@ -60,8 +61,7 @@ _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 11
 _TERMS = 1 << 16
 
 #: Fields of changes that are not of the accumulation; the longest step, and K, of which lanes are tried.
-_NOT_HOW = {"addend", "backward", "bias", "epilogue", "fault", "lane", "output_scale", "pair", "scaling"}
-_NOT_HOW.update(FIELDS)
+_NOT_HOW = {*"addend backward bias epilogue fault lane output_scale pair scaling".split(), *FIELDS}
 _LANES, _WIRED = 64, 32
 #: Products of which faults within steps are tried: fewer of matrices, whose samples are large.
 _STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
@@ -116,6 +116,7 @@ class DotQuestion(Question):
             )
         self.shape, self.size, length = shape, got.size, left.shape[-1]
         self.formats = formats
+        self.read = formats[0] or catalog.carrier(left.dtype), formats[1] or catalog.carrier(right.dtype)
         # One layout inside: rows against rows, or matrices against matrices.
         if verb == "matmul":
             left = left[None] if left.ndim == 1 else left
@@ -316,7 +317,7 @@ class DotQuestion(Question):
         if self.verb == "matmul":
             rows, columns = len(x), y.shape[-1]
             x, y = np.repeat(x, columns, 0), np.tile(y.T, (rows, 1))
-        return stepped(x, y, addend, how, how.operands or self.formats, stages)
+        return stepped(x, y, addend, how, how.operands or self.read, stages)
 
     def changes(self) -> Iterator[Change]:
         """Yield other accumulations, orders and outputs."""
@@ -366,7 +367,7 @@ class DotQuestion(Question):
         period = how.accumulator.step if isinstance(how.accumulator, Window) else length
         for lane in range(min(period, length)) if period <= _LANES else ():
             yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
-        operands = how.operands or self.formats
+        operands = how.operands or self.read
         yield from faults(operands, paired=self.verb == "dot", addend=self.addend is not None)
         if length <= _WIRED and self.scales is None:
             yield from of_lanes(length, period)

@@ -120,11 +120,14 @@ def has_steps(how: Accumulation, formats: Formats) -> bool:
         return False
     if any(isinstance(fmt, Codebook) or fmt is None or not fmt.exponent_bits for fmt in formats):
         return False
+    if sum(fmt.precision for fmt in formats if fmt is not None) > _WIDE:
+        return False
     if isinstance(inside, Window):
         form = inside.result[0]
         fits = inside.scales != "groups" and inside.step <= _LONGEST
-    elif isinstance(inside, tuple) and how.product is None and how.order.inner == "sequential":
-        form, fits = inside[0], how.order.name in ("sequential", "chunked")
+    elif isinstance(inside, tuple) and how.order.inner == "sequential":
+        rounded = how.product is not None and (how.term > 1 or how.product[1].rounding.bits)
+        form, fits = inside[0], how.order.name in ("sequential", "chunked") and not rounded
     else:
         return False
     plain = isinstance(form, Format) and not isinstance(form, Carrier) and form.sign is Sign.MAGNITUDE
@@ -189,13 +192,25 @@ def _rows(
     negative = np.signbit(wild[0]) != np.signbit(wild[1])
     products = Numbers(negative, a.significand * b.significand, a.last + b.last, a.exponent + b.exponent)
     finite = np.isfinite(wild[0]) & np.isfinite(wild[1])
-    products = products._replace(significand=np.where(finite, products.significand, 0))
     nan = np.isnan(wild[0]) | np.isnan(wild[1])
     invalid = ~finite & ~nan & ((wild[0] == 0) | (wild[1] == 0))
+    if how.product is not None:
+        products, overflown = _rounded_products(products, finite, how.product)
+        finite &= ~overflown
+    products = products._replace(significand=np.where(finite, products.significand, 0))
     ends = Ends(nan, invalid, ~finite & ~nan & ~invalid, negative)
     signs = np.where(np.isnan(wild[0]), *(np.signbit(side) for side in wild))
     ends = ends._replace(negative=np.where(nan, signs, negative))
     return _in_order(products, ends, addend, how, stages)
+
+
+def _rounded_products(products: Numbers, finite: Array, into: Rounded) -> tuple[Numbers, Array]:
+    """Return products rounded to a format, and which of the finite ones became infinite."""
+    size = np.where(finite, np.ldexp(products.significand.astype(np.float64), products.last), 0)
+    exact = np.where(products.negative, -size, size)
+    codes = np.asarray(lp.encode(exact, into[0], projection=into[1]))
+    values = np.asarray(lp.decode(codes, into[0], dtype=np.float64))
+    return _numbers(values, into[0]), np.isinf(values)
 
 
 def _in_order(
@@ -266,7 +281,8 @@ def _run(
             np.column_stack([ends.infinite[:, places], infinite]),
             np.column_stack([ends.negative[:, places], signs]),
         )
-        codes, fmt = _step(terms, of_step, window, result, stages), result[0]
+        codes = _step(terms, of_step, window, result, stages, product_rounded=how.product is not None)
+        fmt = result[0]
         signs = (codes & fmt.sign_code) != 0
     return codes, fmt
 
@@ -294,7 +310,15 @@ def _numbers(values: Array, fmt: Format) -> Numbers:
     return Numbers(np.signbit(values), np.ldexp(size, -last).astype(np.int64), last, exponent)
 
 
-def _step(terms: Numbers, ends: Ends, window: Window | None, result: Rounded, stages: Stages) -> Array:
+def _step(
+    terms: Numbers,
+    ends: Ends,
+    window: Window | None,
+    result: Rounded,
+    stages: Stages,
+    *,
+    product_rounded: bool,
+) -> Array:
     """Return codes of the sums of one step."""
     fmt, rule = result
     ends = ends if stages.ends is None else stages.ends(ends)
@@ -329,7 +353,10 @@ def _step(terms: Numbers, ends: Ends, window: Window | None, result: Rounded, st
     numbers = np.where(infinite, np.where(minus, -np.inf, np.inf), numbers)
     numbers = np.where(nan, np.nan, numbers)
     if window is None and nan.any():  # the NaN of an operand has its sign
-        first = np.argmax(ends.nan, 1)[:, None]
+        # That of a product which was rounded before comes after that of the running sum.
+        found = ends.nan.copy()
+        found[:, :-1] &= ~(ends.nan[:, -1:] & product_rounded)
+        first = np.argmax(found, 1)[:, None]
         minus = ends.nan.any(1) & np.take_along_axis(ends.negative, first, 1)[:, 0]
         numbers = np.where(nan & minus, np.copysign(numbers, -1), numbers)
     codes = np.asarray(lp.encode(numbers, fmt, projection=rule))
