@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from lowprec.kernels.lower.scalar import Params, Signed, Word
 from lowprec.spec.block import Arithmetic, BlockFormat, ScaleRule
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 
 __all__ = [
@@ -69,8 +70,9 @@ class BlockRule(NamedTuple):
     divisor_exponent: Signed
     least: Word  #: quotients below are raised to it
     least_exponent: Signed
-    smallest: Word  #: what divides elements where the scale's code is 0; 0 for that scale itself
+    smallest: Word  #: what divides elements where the scale is the smallest; 0 for that scale itself
     smallest_exponent: Signed
+    lowest: Word  #: the code of the smallest scale
     largest: Word  #: the code of the largest scale
 
 
@@ -109,7 +111,8 @@ def lower_block(fmt: BlockFormat) -> Params:
         least_exponent=least_exponent,
         smallest=smallest_significand,
         smallest_exponent=smallest_exponent,
-        largest=fmt.scale.max_magnitude,
+        lowest=fmt.smallest_scale,
+        largest=fmt.scale.ray(False).codes[-1] if isinstance(fmt.scale, Codebook) else fmt.scale.max_magnitude,
     )
     return _array(*words)
 
