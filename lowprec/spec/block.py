@@ -362,7 +362,7 @@ class BlockFormat:
             )
 
     def _check_scale(self, book: Codebook, said: str) -> None:
-        """Refuse scales that could be negative, that the rule does not mean, or that kernels cannot multiply."""
+        """Refuse what gives negative scales, lacks those of the rule, or has too many bits for products."""
         if book.min_finite < 0 and not book.subnormals:
             raise ValueError(
                 f"{said} has negative values and no zero, so small quotients would become negative scales; "
@@ -449,4 +449,4 @@ def _is_negative_number(code: int | None, fmt: Format) -> bool:
         return False
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return True
-    return 0 < code & ~fmt.sign_code <= fmt.max_magnitude + fmt.infinity
+    return fmt.subnormals <= code & ~fmt.sign_code <= fmt.max_magnitude + fmt.infinity

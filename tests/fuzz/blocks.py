@@ -18,9 +18,10 @@ from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat, ScaleRule
 from lowprec.spec.format import Format
 from tests.fuzz.conversions import FLOATS, integers_of, words_for
+from tests.fuzz.drawing import Draw
 from tests.fuzz.operands import any_dtype, bits_of, codes, values
 from tests.fuzz.runner import LAYOUTS, OUTPUTS, Answer, Call, Topic, Way
-from tests.fuzz.specifications import Draw, any_block_format
+from tests.fuzz.specifications import any_block_format
 
 Array = npt.NDArray[Any]
 

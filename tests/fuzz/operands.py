@@ -19,7 +19,7 @@ import lowprec as lp
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
-from tests.fuzz.specifications import Draw
+from tests.fuzz.drawing import Draw
 
 Array = npt.NDArray[Any]
 
@@ -151,7 +151,9 @@ def _near_values(draw: Draw, fmt: Codebook, count: int) -> list[float]:
         place = draw.choice((0, len(ray.sizes) - 1, draw.randrange(len(ray.sizes))))
         low, above, threshold = ray.sizes[place], ray.size(place + 1), ray.thresholds[place]
         points = [low, -low, *(each for each in (above, threshold) if each is not None)]
-        point = Fraction(draw.choice(points)) * (1 if draw.chance(0.8) else Fraction(draw.randint(60, 68), 64))
+        point = Fraction(draw.choice(points)) * (
+            1 if draw.chance(0.8) else Fraction(draw.randint(60, 68), 64)
+        )
         found.append(draw.choice((-1.0, 1.0)) * min(float(abs(point)), 1.7e308))
     return found
 

@@ -112,7 +112,9 @@ def lower_block(fmt: BlockFormat) -> Params:
         smallest=smallest_significand,
         smallest_exponent=smallest_exponent,
         lowest=fmt.smallest_scale,
-        largest=fmt.scale.ray(False).codes[-1] if isinstance(fmt.scale, Codebook) else fmt.scale.max_magnitude,
+        largest=fmt.scale.ray(False).codes[-1]
+        if isinstance(fmt.scale, Codebook)
+        else fmt.scale.max_magnitude,
     )
     return _array(*words)
 

@@ -131,7 +131,7 @@ def lower_codebook(fmt: Codebook, projection: Projection) -> Params:
 
 
 def in_values(fmt: Codebook, target: Params) -> Params:
-    """Return what a kernel needs to project onto a codebook, with the values in binary64 in place of codes."""
+    """Return the words that project onto a codebook, with values in binary64 in the place of codes."""
     values, words = values_of(fmt), target.copy()
     begin = len(Grid._fields)
     for start in (begin, begin + len(Side._fields)):

@@ -131,7 +131,7 @@ def single(significand: np.uint64, exponent: np.int64) -> Number:
 
 @inlined
 def product(left: np.uint64, left_exponent: np.int64, right: np.uint64, right_exponent: np.int64) -> Number:
-    """Return the exact product of normalized numbers of at most 40 and 24 significant bits, or of 64 and 1."""
+    """Return the exact product of normalized numbers, of at most 40 and 24 significant bits, or 64 and 1."""
     if right == _TOP:
         return left, left_exponent + right_exponent + _I(63)
     return (left >> _U(24)) * (right >> _U(40)), left_exponent + right_exponent + _I(64)
@@ -223,13 +223,13 @@ def scale_code(
 
 @helper
 def divisor_of(
-    code: np.uint64, values: Params, source: Source, rule: BlockRule, tensor: Tensor
+    code: np.uint64, word: np.uint64, source: Source, rule: BlockRule, tensor: Tensor
 ) -> tuple[int, np.uint64, np.int64]:
     """Return the kind of a scale, and the divisor of its elements; their factor if they are multiplied.
 
-    `values` are what the source reads in place of the codes of a codebook; else it is empty.
+    `word` is what the source reads: the code, or the value that a codebook has for it.
     """
-    kind, _, significand, exponent = read(values[_I(code)] if values.size > 0 else code, source)
+    kind, _, significand, exponent = read(word, source)
     if kind != FINITE:
         return kind, _0, _I(0)
     significand, exponent = normalized(significand, exponent)
@@ -344,7 +344,8 @@ def convert_blocks(
             continue
         scales[block] = code
 
-        by_kind, by, by_exponent = divisor_of(code, scale_values, scale_source, rule, tensor)
+        word = scale_values[_I(code)] if scale_values.size > 0 else code
+        by_kind, by, by_exponent = divisor_of(code, word, scale_source, rule, tensor)
         if by_kind != FINITE and policy != _U(BLOCK) and policy != _U(SCALE) and policy != _U(ALL):
             policy = _U(BLOCK) if rule.nan == _U(ELEMENTS) else rule.nan
         without = by_kind != FINITE or policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL)
