@@ -101,12 +101,13 @@ def takum(width: int, *, linear: bool = False) -> Codebook:
 
 def _takum(code: int, width: int) -> tuple[int, float]:
     """Return the characteristic and the mantissa of a positive code."""
-    bits = f"{code:0{width}b}".ljust(12, "0")
-    positive, regime = bits[1] == "1", int(bits[2:5], 2)
+    code, width = code << max(12 - width, 0), max(12, width)
+    positive, regime = code >> width - 2 & 1, code >> width - 5 & 7
     size = regime if positive else 7 - regime
-    characteristic = int(bits[5 : 5 + size] or "0", 2)
+    rest = width - 5 - size
+    characteristic = code >> rest & (1 << size) - 1
     characteristic += (1 << size) - 1 if positive else 1 - (2 << size)
-    return characteristic, _fraction_of(bits[5 + size :])
+    return characteristic, math.ldexp(code & (1 << rest) - 1, -rest)
 
 
 def _takum_linear(code: int, width: int) -> float:
