@@ -161,6 +161,34 @@ def test_places_that_a_codebook_cannot_take_are_refused(make, message):
         make()
 
 
+# -- on the way to another format -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "via", [("posit8",), ("nf4",), ("binary16", "hif8"), ("lns8_3", "bfloat16")], ids=str
+)
+@pytest.mark.parametrize("how", [{}, {"rounding": "to_odd", "subnormals": "flush_both"}], ids=str)
+def test_numbers_that_go_through_a_codebook_are_the_oracles(via, how):
+    """Codes and flags of conversions, sums and values."""
+    generator = np.random.default_rng(3)
+    values = (generator.standard_normal(90) * 2.0 ** generator.integers(-20, 20, 90)).astype(np.float32)
+    if "nf4" not in via:
+        values[:3] = NAN, INFINITY, -INFINITY
+    for target in ("e4m3fn", "posit8", "binary16"):
+        given = {"projection": lp.Projection(**how, via=via)}
+        for verb, operands in (
+            (lp.encode, (values,)),
+            (lp.quantize, (values,)),
+            (lp.add, (values, values[::-1].copy())),
+        ):
+            found, want = np.zeros((2, values.size), np.uint8)
+            results = verb(*operands, target, **given, flags=found)
+            np.testing.assert_array_equal(
+                results, verb(*operands, target, **given, flags=want, backend="oracle")
+            )
+            assert found.tolist() == want.tolist()
+
+
 # -- scales ----------------------------------------------------------------------------------------------
 
 #: What a scale may be in: of named ones, of few and of many bits; without zero, with NaN, of few values.

@@ -203,7 +203,7 @@ def any_stop(draw: Draw) -> Format:
         catalog.BINARY64,
         catalog.E4M3FN,
     )
-    return draw.choice(usual) if draw.chance(0.7) else any_format(draw)
+    return draw.choice(usual) if draw.chance(0.7) else any_format(draw, books=0.2)
 
 
 # -- blocks -----------------------------------------------------------------------------------------

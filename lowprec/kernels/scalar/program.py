@@ -127,7 +127,7 @@ class Conversion(_Program):
                 or (at.has_signed_nan and not stop.has_signed_nan)
             ):
                 self._stops.append((read, stop, lower_target(stop, onward)))
-                read, at = lower_source(stop), stop
+                read, at = _reader(stop), stop
         self._read, self._last, self._words = read, at, lower_target(target, rule)
         self._values = None
         if isinstance(target, Codebook) and carrier is not None:
@@ -153,7 +153,7 @@ class Conversion(_Program):
             count, first = convert(codes, read, passed, words, _NO_RANDOM, flags)
             if count:
                 return Refusal(count, first, stop, DEFAULT)
-            codes = passed
+            codes = _readable(passed, stop)
             earlier |= flags
         count, first = self._project(codes, out, self._words, random, flags)
         if count:
