@@ -404,6 +404,12 @@ class BlockFormat:
         return self.scale.ray(False).codes[0] if isinstance(self.scale, Codebook) else 0
 
     @property
+    def largest_scale(self) -> int:
+        """The code of the largest finite scale."""
+        scale = self.scale
+        return scale.ray(False).codes[-1] if isinstance(scale, Codebook) else scale.max_magnitude
+
+    @property
     def bits_per_value(self) -> float:
         """Bits for each value of a full block: its code, and its share of the bytes of the scale."""
         values = 1

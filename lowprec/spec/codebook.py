@@ -423,12 +423,12 @@ def _double(value: object, code: int, owner: str) -> float:
     """Return a value as the float64 that it is."""
     if type(value) is float:
         return value
-    if isinstance(value, bool) or not isinstance(value, (float, int, Fraction)):
+    if isinstance(value, bool) or not (isinstance(value, int) or hasattr(value, "as_integer_ratio")):
         raise TypeError(
             f"the value of code {code:#x} of {owner} must be a float, an integer or a Fraction, not {value!r}"
         )
-    number = float(value)
-    if not isinstance(value, float) and value != number:
+    number = float(value)  # type: ignore[arg-type]  # such as NumPy's float32, which is no float
+    if not isinstance(value, float) and value != number and number == number:
         raise ValueError(
             f"the value of code {code:#x} of {owner}, {value}, is no float64 number, which lowprec carries "
             f"values in; give float({value})"
@@ -439,7 +439,12 @@ def _double(value: object, code: int, owner: str) -> float:
 def _finite(value: object, what: str, *of: object) -> Number:
     if type(value) is Fraction:
         return _short(value)
-    if isinstance(value, bool) or not isinstance(value, (float, int, Fraction)):
+    if not isinstance(value, (float, int)) and hasattr(value, "as_integer_ratio"):  # such as a float32
+        number = float(value)  # type: ignore[arg-type]
+        value = Fraction(*value.as_integer_ratio()) if math.isfinite(number) else number
+    if isinstance(value, Fraction):
+        return _short(value)
+    if isinstance(value, bool) or not isinstance(value, (float, int)):
         raise TypeError(f"{what % of} must be a float, an integer or a Fraction, not {value!r}")
     if isinstance(value, float):
         if not math.isfinite(value):

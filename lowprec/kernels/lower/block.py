@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from lowprec.kernels.lower.scalar import Params, Signed, Word
 from lowprec.spec.block import Arithmetic, BlockFormat, ScaleRule
-from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 
 __all__ = [
@@ -112,9 +111,7 @@ def lower_block(fmt: BlockFormat) -> Params:
         smallest=smallest_significand,
         smallest_exponent=smallest_exponent,
         lowest=fmt.smallest_scale,
-        largest=fmt.scale.ray(False).codes[-1]
-        if isinstance(fmt.scale, Codebook)
-        else fmt.scale.max_magnitude,
+        largest=fmt.largest_scale,
     )
     return _array(*words)
 
