@@ -152,8 +152,8 @@ class Codebook(Format):
         self._set(thresholds=self._between(finite, thresholds, owner))
         self._set(overflow=self._limit(finite, overflow, owner))
         self._set(_rays=tuple(self._ray(finite, negative) for negative in (False, True)))
-        values, _, *others = self._key()  # thresholds may be many long fractions, whose hashes take time
-        self._set(_hash=hash((values, *others)))
+        packed, _, *others = self._key()  # thresholds may be many long fractions, whose hashes take time
+        self._set(_hash=hash((packed, *others)))
         self._check()
 
     def _set(self, **fields: Any) -> None:
