@@ -99,6 +99,10 @@ class OperationContest(Contest):
             yield from self.both("own quantize", "own", functools.partial(quantize, self.table[0], fmt), out)
         yield from self.streams(self._move, np.empty(self.job.size, self.table.dtype))
         if self.on_codes:
+            signals = np.empty(self.job.size, np.uint8)
+            yield from self.both(
+                "own with flags", "own", functools.partial(call, flags=signals), out, self._read
+            )
             yield from self.others(found, self.work)
 
     def _read(self, result: Any) -> Array:

@@ -673,8 +673,8 @@ MUTANTS = (
         "doubles-begin",
         "kernels/vector/doubles.py",
         "sums in binary64 forget the addend",
-        "sums[:width] = out[i, j : j + width]\n            several",
-        "sums[:width] = 0.0\n            several",
+        "c[:width] = out[i, columns], out[second, columns], out[third, columns]",
+        "c[:width] = 0.0 * out[i, columns], out[second, columns], out[third, columns]",
         ("products:fp64_sequential bfloat16 20",),
     ),
     Mutant(

@@ -157,7 +157,18 @@ _ALIASES: dict[str, Format] = {
 
 _CARRIER_ALIASES = {"float64": "binary64", "double": "binary64", "fp64": "binary64", "bool": "uint1"}
 
-_AMBIGUOUS = {"e4m3", "fp8_e4m3", "f8e4m3", "fp8"}
+#: Names that several formats go by, and which to use instead.
+_AMBIGUOUS = {
+    **dict.fromkeys(
+        ("e4m3", "fp8_e4m3", "f8e4m3", "fp8", "float8"),
+        "'e4m3fn' (OCP, no infinities, max 448), 'float8_e4m3' (with infinities, max 240) "
+        "or 'e4m3fnuz' (one NaN, max 240)",
+    ),
+    **dict.fromkeys(("fp6", "float6"), "'e2m3fn' (max 7.5) or 'e3m2fn' (max 28)"),
+    **dict.fromkeys(
+        ("fp4", "float4"), "'e2m1fn' (of MXFP4 and NVFP4, max 6) or 'fp4_bnb' (of bitsandbytes, max 1)"
+    ),
+}
 
 _P3109_NAME = re.compile(r"binary(\d+)p(\d+)([su])([ef])")
 
@@ -196,10 +207,7 @@ def find(name: object, others: Iterable[str] = ()) -> Format:
     if (book := codebooks.named(spelled)) is not None:
         return book
     if spelled in _AMBIGUOUS:
-        raise ValueError(
-            f"format {name!r} is ambiguous: use 'e4m3fn' (OCP, no infinities, max 448), 'float8_e4m3' "
-            f"(with infinities, max 240) or 'e4m3fnuz' (one NaN, max 240)"
-        )
+        raise ValueError(f"format {name!r} is ambiguous: use {_AMBIGUOUS[spelled]}")
     if spelled in CARRIERS or spelled in _CARRIER_ALIASES:
         raise ValueError(_no_target(spelled))
     known = [*FORMATS, *_ALIASES, *codebooks.CODEBOOKS]

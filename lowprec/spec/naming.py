@@ -127,7 +127,7 @@ def close_names(name: str, names: Iterable[str], most: int = 3) -> list[str]:
     >>> close_names("e4m3fm", ["e4m3fn", "hopper_mma"]), close_names("hopper", ["e4m3fn", "hopper_mma"])
     (['e4m3fn'], ['hopper_mma'])
     """
-    names, name = list(names), name.strip().lower()
+    names, name = list(dict.fromkeys(names)), name.strip().lower()
     near = difflib.get_close_matches(name, names, n=most)
     if near or len(name) < _LEAST:
         return near

@@ -66,10 +66,13 @@ def agree(left, x, y, how, most=0, **options):
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 21, 64])
 @pytest.mark.parametrize("name", ["fp32_pairwise", "fp64_sequential", "bf16_sequential", "fp16_sequential"])
 def test_running_sums_of_binary32_numbers(left, name, length):
-    """With an addend and without; in pairs every number of terms has a tree of its own."""
-    x, y = numbers((6, length), length), numbers((37, length), length + 1).T
+    """With an addend and without; in pairs every number of terms has a tree of its own.
+
+    More columns than go through a loop together, and rows that such groups of them do not divide.
+    """
+    x, y = numbers((7, length), length), numbers((131, length), length + 1).T
     agree(left, x, y, name)
-    agree(left, x, y, name, addend=numbers((6, 37), 5))
+    agree(left, x, y, name, addend=numbers((7, 131), 5))
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)

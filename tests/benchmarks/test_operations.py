@@ -71,9 +71,8 @@ def test_rows_run_to_the_end_with_the_core_dependencies_only():
         codes = row["variant"].endswith("codes")
         names = {(one["name"], one["role"]) for one in row["contenders"]}
         peer = {("ml_dtypes", "peer")} if row["variant"] != "fma codes" else set()
-        assert names == {("lowprec", "ours"), ("stream", "yardstick")} | (
-            peer if codes else {("own quantize", "own")}
-        )
+        own = ("own with flags" if codes else "own quantize", "own")
+        assert names == {("lowprec", "ours"), ("stream", "yardstick"), own} | (peer if codes else set())
         assert [one["against"] for one in row["targets"]] == (
             [name for name, _ in peer] if codes else ["own quantize"]
         )

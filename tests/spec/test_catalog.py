@@ -140,15 +140,26 @@ def test_p3109_names_are_made_on_demand(name):
 # -- refusals ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["e4m3", "E4M3", "fp8_e4m3", "f8e4m3", "fp8"])
-def test_an_ambiguous_name_is_refused_with_the_choices(name):
-    """Three formats go by it in the literature."""
-    message = (
-        f"format {name!r} is ambiguous: use 'e4m3fn' (OCP, no infinities, max 448), 'float8_e4m3' (with "
-        "infinities, max 240) or 'e4m3fnuz' (one NaN, max 240)"
-    )
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+_EIGHT = (
+    "'e4m3fn' (OCP, no infinities, max 448), 'float8_e4m3' (with infinities, max 240) or 'e4m3fnuz' (one "
+    "NaN, max 240)"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [
+        *((name, _EIGHT) for name in ("e4m3", "E4M3", "fp8_e4m3", "f8e4m3", "fp8", "float8")),
+        ("fp6", "'e2m3fn' (max 7.5) or 'e3m2fn' (max 28)"),
+        ("float4", "'e2m1fn' (of MXFP4 and NVFP4, max 6) or 'fp4_bnb' (of bitsandbytes, max 1)"),
+    ],
+)
+def test_an_ambiguous_name_is_refused_with_the_choices(name, choices):
+    """Several formats go by it in the literature, and each choice has the largest value that is said."""
+    with pytest.raises(ValueError, match=f"^{re.escape(f'format {name!r} is ambiguous: use {choices}')}$"):
         catalog.format(name)
+    for choice, largest in re.findall(r"'(\w+)' [^']*max ([\d.]+)", choices):
+        assert catalog.format(choice).max_finite == float(largest)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +167,7 @@ def test_an_ambiguous_name_is_refused_with_the_choices(name):
     [
         ("e5m3", "unknown format 'e5m3'; did you mean 'ue5m3' or "),
         ("bfloat61", "unknown format 'bfloat61'; did you mean 'bfloat16'"),
+        ("int3", "unknown format 'int3'; did you mean 'int8' or 'int4' or 'int2'? "),
         ("zzzz", "unknown format 'zzzz'; "),
         ("", "unknown format ''; "),
         ("binary8p3", "unknown format 'binary8p3'"),

@@ -204,6 +204,12 @@ def projected(target_shape: Shape, result_shape: Shape) -> Kernel:
     return jit(rows, f"running_projected{name}")
 
 
+@inlined
+def product(row: Codes, panel: Codes, k: int) -> Lanes:
+    """The products of a number of a row and those of the columns, rounded."""
+    return as_words(as_singles(fill(row[k])) * as_singles(load(panel, k * LANES)))
+
+
 @jit
 def pairwise(x: Codes, y: Codes, addends: Codes, begins: bool, out: Codes, plan: Words) -> int:
     """Sums of neighbours, then of their sums, in binary32; products are rounded too. As `running`.
@@ -213,23 +219,32 @@ def pairwise(x: Codes, y: Codes, addends: Codes, begins: bool, out: Codes, plan:
     """
     if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
         return UNSUITED
-    width, flat, starts = out.shape[1], out.reshape(-1), addends.reshape(-1)
+    length, width, flat, starts = x.shape[1], out.shape[1], out.reshape(-1), addends.reshape(-1)
     stack = np.zeros(64 * LANES, np.uint32)
     for j in range(0, width, LANES):
         panel = y[j // LANES]
         for i in range(x.shape[0]):
-            depth, count = 0, 0
+            row = x[i]
+            depth, count, k = 0, 0, 0
             if begins:
                 store(stack, 0, load(starts, i * width + j))
                 depth, count = 1, 1
-            for k in range(x.shape[1]):
-                total = as_words(as_singles(fill(x[i, k])) * as_singles(load(panel, k * LANES)))
-                full = count
+            while k < length:
+                if count % 4 == 0 and k + 4 <= length:
+                    # Four products at once, whose sum waits for that of the next four.
+                    total = add_singles(
+                        add_singles(product(row, panel, k), product(row, panel, k + 1)),
+                        add_singles(product(row, panel, k + 2), product(row, panel, k + 3)),
+                    )
+                    full, k, count = count // 4, k + 4, count + 4
+                else:
+                    total = product(row, panel, k)
+                    full, k, count = count, k + 1, count + 1
                 while full % 2 == 1:
                     depth, full = depth - 1, full // 2
                     total = add_singles(load(stack, depth * LANES), total)
                 store(stack, depth * LANES, total)
-                depth, count = depth + 1, count + 1
+                depth += 1
             while depth > 1:
                 depth -= 1
                 total = add_singles(load(stack, (depth - 1) * LANES), load(stack, depth * LANES))

@@ -21,6 +21,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = [
+    "Exact",
     "Prepared",
     "converted",
     "finite",
@@ -64,8 +65,16 @@ def finite(words: Array) -> tuple[Array, Array]:
     return (np.where(others[:, None], np.uint32(0), words) if others.any() else words), others
 
 
-def products(x: Array, y: Array) -> list[Array] | None:
-    """All sums of products, exact, each as a sum of a few binary64 numbers; None where these were too many.
+class Exact(NamedTuple):
+    """Exact sums of a few binary64 numbers each, the highest first, and their units: see `doubles.joined`."""
+
+    parts: list[Array]
+    base: int
+    bits: int
+
+
+def products(x: Array, y: Array) -> Exact | None:
+    """All sums of products, exact; None where they took too many binary64 numbers.
 
     Operands are cut into slices of few bits, so that binary64 holds every sum of products of two slices, in
     any order. Source: [OZAKI].
@@ -76,7 +85,7 @@ def products(x: Array, y: Array) -> list[Array] | None:
     if x_low + y_low < -1000:
         return None
     if x_high + y_high + length - (x_low + y_low) <= 53:
-        return [np.matmul(left, right)]
+        return Exact([np.matmul(left, right)], x_low + y_low, 53)
     bits = (53 - length - 3) // 2
     if bits < 8 or max(x_high - x_low, y_high - y_low) > _SLICES * bits:
         return None
@@ -85,7 +94,7 @@ def products(x: Array, y: Array) -> list[Array] | None:
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
             parts[i + j] += np.matmul(row, column)  # of at most 8 such: three bits
-    return parts
+    return Exact(parts, x_low + y_low, bits)
 
 
 def slices(numbers: Array, low: int, high: int, bits: int) -> list[Array]:

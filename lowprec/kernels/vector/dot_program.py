@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels import engine
 from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import Rows
 from lowprec.kernels.lower.dot import Stages, integer, lower_how, lower_stages
@@ -23,7 +25,7 @@ from lowprec.kernels.lower.vector import (
     is_usual,
 )
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
-from lowprec.kernels.request import Dot
+from lowprec.kernels.request import Dot, Elementwise
 from lowprec.kernels.scalar.dot import sums_of_doubles
 from lowprec.kernels.vector.arith import plan as stages_plan
 from lowprec.kernels.vector.convert import DONE
@@ -43,14 +45,15 @@ from lowprec.kernels.vector.dot_operands import (
     span,
 )
 from lowprec.kernels.vector.dot_specials import decided
-from lowprec.kernels.vector.dot_steps import by_steps
+from lowprec.kernels.vector.dot_steps import MOST, by_steps
 from lowprec.kernels.vector.dot_ways import Way, way_of
-from lowprec.kernels.vector.doubles import block_terms, sequence
+from lowprec.kernels.vector.doubles import block_terms, joined, sequence
+from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.kernels.vector.window_steps import by_windows, is_wide
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import Saturation
+from lowprec.spec.projection import Projection, Saturation
 
 __all__ = ["Dots", "lower"]
 
@@ -143,15 +146,19 @@ class Dots:
             out[...] = _as_output(done.words, self._how)
         else:
             numbers = done.words if done.words.dtype == np.float64 else done.words.view(np.float32)
-            numbers = numbers.astype(np.float64)
-            self._rounded([np.where(done.doubts | np.isinf(numbers), 0, numbers)], out)
-            infinite = np.isinf(numbers) & ~done.doubts
+            numbers = np.where(done.doubts, 0.0, numbers.astype(np.float64))
+            infinite = np.isinf(numbers)
+            self._rounded([np.where(infinite, 0.0, numbers)], out)
             if infinite.any():
                 out[infinite] = converted(numbers[infinite].view(np.uint64), DOUBLE, *self._how.output)
 
     def _rounded(self, parts: list[Array], out: Array) -> None:
         """Write exact sums of binary64 numbers, times the tensors' scales, rounded once to the output."""
         request, how = self._request, self._how
+        if len(parts) == 1 and Fraction(float(request.tensor)) == request.tensor:
+            by = np.full(out.size, float(request.tensor))
+            out[...] = _operated("multiply", [parts[0].reshape(-1), by], *how.output).reshape(out.shape)
+            return
         words = lower_how(
             how, request.x, request.y, request.addend, request.scales, request.block, integer(request.tensor)
         )
@@ -165,10 +172,16 @@ class Dots:
         if any(side is None for side in values):
             return None
         (left, left_rows), (right, right_rows) = (finite(side) for side in values if side is not None)
-        parts = products(left, right)
-        if parts is None:
+        exact = products(left, right)
+        if exact is None:
             return None
+        parts, fmt = exact.parts, self._how.output[0]
         doubts = left_rows[:, None] | right_rows | np.logical_and.reduce([part == 0 for part in parts])
+        if len(parts) > 1 and self._request.tensor == 1 and fmt.precision <= MOST:
+            sums = np.empty(out.shape)
+            stack = np.stack(parts).reshape(len(parts), -1)
+            if joined(stack, exact.base, exact.bits, sums.reshape(-1), plan()) == DONE:
+                parts = [sums]
         if len(parts) == 1 and self._request.tensor == 1:
             self._write(Done(parts[0], doubts), out)
         else:
@@ -300,6 +313,14 @@ def _sequence(x: Array, y: Array, addends: Array, shape: tuple[int, ...], share:
     if share(part, shape[0], shape[1] * len(right) // 4) != DONE:
         return None
     return Done(out, np.isnan(out))
+
+
+def _operated(operation: str, operands: list[Array], fmt: Format, rule: Projection) -> Array:
+    """The codes of the results of an operation on binary64 numbers."""
+    program = engine.lower(Elementwise(operation, (DOUBLE,) * len(operands), fmt, rule))
+    made = np.empty(operands[0].size, code_dtype(fmt))
+    program.run([side.view(np.uint64) for side in operands], made, NO_FLAGS, NO_RANDOM)
+    return made
 
 
 def _as_output(words: Array, how: Accumulation) -> Array:

@@ -35,7 +35,7 @@ from lowprec.spec.order import PAIRWISE
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounding import TO_ODD, TOWARD_ZERO
 
-__all__ = ["Place", "Unsuited", "by_steps", "is_served"]
+__all__ = ["MOST", "Place", "Unsuited", "by_steps", "is_served"]
 
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[Any]  #: of binary64
@@ -43,7 +43,7 @@ Terms = Callable[[int], list[Numbers]]  #: the numbers whose sum a term is, by i
 Share = Callable[[Callable[[int, int], int], int, int], int]
 
 #: The most bits that a number rounded to odd in binary64 may then be rounded to.
-_MOST = 51
+MOST = 51
 
 #: Outputs that go through all terms together: what a step takes stays in the caches, and no threads are
 #: started for a product of blocks of 32.
@@ -63,7 +63,7 @@ def is_served(how: Accumulation, block: bool) -> bool:
         return False
     # Which sign an exact sum of a block's products has is not known where it is zero.
     return not any(
-        rule.rounding.bits or (fmt.precision > _MOST and fmt != DOUBLE) or (block and rule.rounding.downward)
+        rule.rounding.bits or (fmt.precision > MOST and fmt != DOUBLE) or (block and rule.rounding.downward)
         for fmt, rule in (*places, how.output)
     )
 
@@ -91,12 +91,14 @@ class Place:
         downward = self._downward and len(parts) > 1
         if sums(first, second, rest, self._to, downward, out, plan()) != DONE:
             raise Unsuited
-        if self._cut is not None and self._cut(out, *self._limits, out, plan()) != DONE:
-            raise Unsuited
+        if self._cut is not None:
+            exact, out = out, np.empty(first.size)  # in its own memory the loop would be no vectors
+            if self._cut(exact, *self._limits, out, plan()) != DONE:
+                raise Unsuited
         if self._program is not None:
-            exact = out.view(np.uint64)
+            words = out.view(np.uint64)
             out = out if self._program.in_place else np.empty(first.size)
-            if self._program.run([exact], out.view(np.uint64), NO_FLAGS, NO_RANDOM) != DONE:
+            if self._program.run([words], out.view(np.uint64), NO_FLAGS, NO_RANDOM) != DONE:
                 raise Unsuited
         return out
 

@@ -35,6 +35,7 @@ __all__ = [
     "block_terms",
     "cutting",
     "exponent_of",
+    "joined",
     "power",
     "sequence",
     "sums",
@@ -44,6 +45,9 @@ Numbers = npt.NDArray[Any]  #: of binary64, but for results in binary32
 
 #: Columns that go through K together: their sums stay in the nearest cache.
 _WIDTH = 64
+
+#: Columns and rows of sums of single terms: fewer are as many reads, and more than three rows are slower.
+_COLUMNS, _ROWS = 128, 3
 
 #: Terms that a sum gets, one after the other, between being read and written.
 _TERMS = 4
@@ -57,23 +61,31 @@ def sequence(x: Numbers, y: Numbers, out: Numbers, plan: Words) -> int:
     """Add products of rows of x and columns of y to `out`, one after the other, rounding to binary64."""
     if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
         return UNSUITED
-    sums = np.empty(_WIDTH, np.float64)
-    for j in range(0, y.shape[1], _WIDTH):
-        width = min(_WIDTH, y.shape[1] - j)
-        for i in range(x.shape[0]):
-            sums[:width] = out[i, j : j + width]
-            several = x.shape[1] - x.shape[1] % _TERMS
+    length, several = x.shape[1], x.shape[1] - x.shape[1] % _TERMS
+    a, b, c = np.empty(_COLUMNS), np.empty(_COLUMNS), np.empty(_COLUMNS)
+    for j in range(0, y.shape[1], _COLUMNS):
+        width = min(_COLUMNS, y.shape[1] - j)
+        columns = slice(j, j + width)
+        for i in range(0, x.shape[0], _ROWS):
+            # The last rows are taken again where there are fewer: all are done alike.
+            second, third = min(i + 1, x.shape[0] - 1), min(i + 2, x.shape[0] - 1)
+            a[:width], b[:width], c[:width] = out[i, columns], out[second, columns], out[third, columns]
             for k in range(0, several, _TERMS):
-                f0, f1, f2, f3 = x[i, k], x[i, k + 1], x[i, k + 2], x[i, k + 3]
-                r0, r1 = y[k, j : j + width], y[k + 1, j : j + width]
-                r2, r3 = y[k + 2, j : j + width], y[k + 3, j : j + width]
-                for c in range(width):
-                    sums[c] = sums[c] + f0 * r0[c] + f1 * r1[c] + f2 * r2[c] + f3 * r3[c]
-            for k in range(several, x.shape[1]):
-                factor, row = x[i, k], y[k, j : j + width]
-                for c in range(width):
-                    sums[c] += factor * row[c]
-            out[i, j : j + width] = sums[:width]
+                a0, a1, a2, a3 = x[i, k], x[i, k + 1], x[i, k + 2], x[i, k + 3]
+                b0, b1, b2, b3 = x[second, k], x[second, k + 1], x[second, k + 2], x[second, k + 3]
+                c0, c1, c2, c3 = x[third, k], x[third, k + 1], x[third, k + 2], x[third, k + 3]
+                y0, y1, y2, y3 = y[k, columns], y[k + 1, columns], y[k + 2, columns], y[k + 3, columns]
+                for n in range(width):
+                    a[n] = a[n] + a0 * y0[n] + a1 * y1[n] + a2 * y2[n] + a3 * y3[n]
+                    b[n] = b[n] + b0 * y0[n] + b1 * y1[n] + b2 * y2[n] + b3 * y3[n]
+                    c[n] = c[n] + c0 * y0[n] + c1 * y1[n] + c2 * y2[n] + c3 * y3[n]
+            for k in range(several, length):
+                a0, b0, c0, y0 = x[i, k], x[second, k], x[third, k], y[k, columns]
+                for n in range(width):
+                    a[n] += a0 * y0[n]
+                    b[n] += b0 * y0[n]
+                    c[n] += c0 * y0[n]
+            out[i, columns], out[second, columns], out[third, columns] = a[:width], b[:width], c[:width]
     return DONE
 
 
@@ -136,6 +148,38 @@ def sums(
             first, second = three_to_odd(first, second, sign * z[i])
         made = first + second if to == DOUBLES else summed_to_odd(first, second)
         out[i] = sign * (nearest_single(made) if to == SINGLES else made)
+    return DONE
+
+
+@jit
+def joined(parts: Numbers, base: int, bits: int, out: Numbers, plan: Words) -> int:
+    """Write the sums of the numbers in each column of `parts`, exact and then rounded to odd.
+
+    A column is a number in digits, the highest first: each is a multiple of its unit, and below 2**53 units.
+    The last one's unit is 2**base, and each of the others is 2**bits times the next.
+    """
+    if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+        return UNSUITED
+    last, shift = parts.shape[0] - 1, np.int64(bits)
+    units = np.array([power(np.float64(-base - (last - place) * bits)) for place in range(last + 1)])
+    digits, mask = np.empty(last + 1, np.int64), (np.int64(1) << shift) - np.int64(1)
+    for i in range(out.size):
+        carry = np.int64(0)
+        for place in range(last, 0, -1):
+            number = np.int64(parts[place, i] * units[place]) + carry
+            digits[place], carry = number & mask, number >> shift
+        number = np.int64(parts[0, i] * units[0]) + carry
+        place, lost = 1, np.int64(0)
+        while place <= last and abs(number) >> (np.int64(62) - shift) == np.int64(0):
+            number = number << shift | digits[place]
+            place += 1
+        exponent = base + (last + 1 - place) * bits
+        while place <= last:
+            lost |= digits[place]
+            place += 1
+        number |= np.int64(lost != np.int64(0))
+        low = number & np.int64(0xFFFFFFFF)
+        out[i] = summed_to_odd(np.float64(number - low), np.float64(low)) * power(np.float64(exponent))
     return DONE
 
 

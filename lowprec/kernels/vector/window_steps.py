@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import DONE
-from lowprec.kernels.jit import jit
+from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words, plan
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.modes import usual_arithmetic
@@ -40,7 +40,10 @@ Numbers = npt.NDArray[Any]  #: of binary64
 Share = Callable[[Callable[[int, int], int], int, int], int]
 
 #: Columns that go through a step together.
-_WIDTH = 64
+_WIDTH = 128
+
+#: Products that are looked at between the reading and the writing of what they change.
+_PRODUCTS = 4
 
 #: Outputs that go through all steps together.
 _TILE = 1 << 13
@@ -170,6 +173,12 @@ class _Windows:
                 yield some + start
 
 
+@inlined
+def larger(x: np.float64, y: np.float64) -> np.float64:
+    """The larger of two numbers."""
+    return np.float64(x if x > y else y)
+
+
 @functools.cache
 def kernel(by: str) -> Callable[..., int]:
     """The kernel of a step whose terms are cut so.
@@ -188,25 +197,44 @@ def kernel(by: str) -> Callable[..., int]:
         if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
             return UNSUITED
         tops, parts, totals = np.empty(_WIDTH), np.empty(_WIDTH), np.empty(_WIDTH)
+        several = places.size - places.size % _PRODUCTS
         for j in range(0, y.shape[1], _WIDTH):
             width = min(_WIDTH, y.shape[1] - j)
+            columns = slice(j, j + width)
             for i in range(x.shape[0]):
-                begun = running[i, j : j + width]
+                begun = running[i, columns]
                 for c in range(width):
                     exponent = max(exponent_of(begun[c]), emin)
                     tops[c] = least if begun[c] == 0.0 or exponent < least else exponent
-                for k in places:
-                    first, row = x_exponents[i, k], y_exponents[k, j : j + width]
+                for place in range(0, several, _PRODUCTS):
+                    k0, k1, k2, k3 = places[place], places[place + 1], places[place + 2], places[place + 3]
+                    x0, x1, x2, x3 = (
+                        x_exponents[i, k0], x_exponents[i, k1], x_exponents[i, k2], x_exponents[i, k3],
+                    )  # fmt: skip
+                    y0, y1 = y_exponents[k0, columns], y_exponents[k1, columns]
+                    y2, y3 = y_exponents[k2, columns], y_exponents[k3, columns]
                     for c in range(width):
-                        exponent = first + row[c]
-                        tops[c] = exponent if exponent > tops[c] else tops[c]
+                        top = larger(larger(x0 + y0[c], x1 + y1[c]), larger(x2 + y2[c], x3 + y3[c]))
+                        tops[c] = larger(top, tops[c])
+                for k in places[several:]:
+                    x0, y0 = x_exponents[i, k], y_exponents[k, columns]
+                    for c in range(width):
+                        tops[c] = larger(x0 + y0[c], tops[c])
                 for c in range(width):
                     parts[c] = power(bits - tops[c])
                     totals[c] = cut(begun[c] * parts[c])
-                for k in places:
-                    factor, row = x[i, k], y[k, j : j + width]
+                for place in range(0, several, _PRODUCTS):
+                    k0, k1, k2, k3 = places[place], places[place + 1], places[place + 2], places[place + 3]
+                    x0, x1, x2, x3 = x[i, k0], x[i, k1], x[i, k2], x[i, k3]
+                    y0, y1, y2, y3 = y[k0, columns], y[k1, columns], y[k2, columns], y[k3, columns]
                     for c in range(width):
-                        totals[c] += cut(factor * row[c] * parts[c])
+                        by = parts[c]
+                        first, second = cut(x0 * y0[c] * by), cut(x1 * y1[c] * by)
+                        totals[c] += (first + second) + (cut(x2 * y2[c] * by) + cut(x3 * y3[c] * by))
+                for k in places[several:]:
+                    x0, y0 = x[i, k], y[k, columns]
+                    for c in range(width):
+                        totals[c] += cut(x0 * y0[c] * parts[c])
                 for c in range(width):
                     made = totals[c] * power(tops[c] - bits) + 0.0  # a sum that is zero is +0
                     out[i, j + c] = np.copysign(np.inf, made) if abs(made) >= limit else made

@@ -396,9 +396,8 @@ def cut_down(x: np.float64) -> np.float64:
 @inlined
 def cut_to_odd(x: np.float64) -> np.float64:
     """An integer, or the odd one of two next to each other."""
-    whole = np.trunc(x)
-    half = whole * 0.5
-    return np.float64(whole + np.copysign(1.0, x) if (whole != x) & (np.trunc(half) == half) else whole)
+    even = np.trunc(x * 0.5) * 2.0  # the even integer next to it, toward zero
+    return np.float64(even if even == x else even + np.copysign(1.0, x))
 
 
 @inlined
