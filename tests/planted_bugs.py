@@ -79,6 +79,15 @@ DOT_BUGS = [
     "infinite addend loses against products",
     "running sum not rounded between steps",
     "subnormal result flushed",
+    "signs of products lost",
+    "sign of y ignored",
+    "products normalized before alignment",
+    "sum wraps around at 5 bits",
+    "lane 4 aligned one place too low",
+    "negative terms in one's complement",
+    "negative sum in one's complement",
+    "rounded to 27 bits first",
+    "infinite product is zero",
 ]
 
 
@@ -113,6 +122,9 @@ def rounded(sign, total, last, bug):
         return sign << 31
     top = total.bit_length() - 1 + last
     places = max(top, -126) - 23 - last
+    if bug == "rounded to 27 bits first" and places > 3:
+        kept, tail, half = total >> places - 3, total & (1 << places - 3) - 1, 1 << places - 4
+        total = kept + (tail > half or (tail == half and kept & 1)) << places - 3
     if places > 0:
         kept, tail, half = total >> places, total & (1 << places) - 1, 1 << places - 1
         if bug == "sticky lost: one bit below the guard bit" and tail == half + 1:
@@ -146,6 +158,7 @@ def step(lanes, c, bug, first):
     terms = []
     for place, (left, right) in enumerate(lanes):
         kinds, product = left[0] + right[0], left[1] ^ right[1]
+        product = {"signs of products lost": 0, "sign of y ignored": left[1]}.get(bug, product)
         if bug == "two negatives stay negative" and left[1] and right[1]:
             product = 1
         ignored = (bug == "NaN in y ignored" and kinds == "nx") or (
@@ -154,12 +167,17 @@ def step(lanes, c, bug, first):
         if "x" in kinds:
             nan |= not ignored
         elif "i" in kinds:
-            if kinds == "ii" or (left[2] if kinds == "ni" else right[2]):
+            if bug == "infinite product is zero":
+                terms.append((place, product, 0, 0, 0))
+            elif kinds == "ii" or (left[2] if kinds == "ni" else right[2]):
                 infinite.append(product)
             elif bug != "zero times infinity is zero":
                 nan = True
         else:
-            terms.append((place, product, left[2] * right[2], left[3] + right[3], left[3] + right[3] + 4))
+            top = left[3] + right[3] + 4
+            if bug == "products normalized before alignment":
+                top += max((left[2] * right[2]).bit_length() - 5, -40)
+            terms.append((place, product, left[2] * right[2], left[3] + right[3], top))
     if len(set(infinite)) > 1 and bug == "infinities of unlike signs are infinite":
         return infinite[-1] << 31 | 255 << 23
     if nan or len(set(infinite)) > 1:
@@ -189,6 +207,7 @@ def step(lanes, c, bug, first):
             exponent += {"addend aligned one place too low": -1, "addend aligned one place too high": 1}.get(
                 bug, 0
             )
+        exponent -= bug == "lane 4 aligned one place too low" and place == 4
         shift = exponent - (largest - places) + extra
         if shift >= 0:
             cut = significand << shift
@@ -203,6 +222,12 @@ def step(lanes, c, bug, first):
             if bug == "addend never cut" and place == -1:
                 return never_cut(terms, largest, places, bug)
         total += -cut if negative else cut
+        if bug == "negative terms in one's complement" and negative and significand:
+            total -= 1
+    if bug == "negative sum in one's complement" and total < 0:
+        total += 1
+    if bug == "sum wraps around at 5 bits":
+        total = (total + (1 << places + 4) & (1 << places + 5) - 1) - (1 << places + 4)
     total = (abs(total) >> extra) * (-1 if total < 0 else 1)
     if bug == "carry out of 4 bits lost":
         total = (abs(total) & (1 << places + 4) - 1) * (-1 if total < 0 else 1)

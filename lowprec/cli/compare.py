@@ -277,14 +277,14 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
             *("tensor_scale", "scale", "random"),
         ),
     )
-    if operation in ("dot", "matmul", "block"):
-        return _unit_lines(path, operation, names, asked, **options)
-    _refuse(asked, ("rule",))
     if asked["flags"]:
         raise click.UsageError(
             f"lines have their flags in them, and --flags takes no file: put it last, not before "
             f"{asked['flags']!r}"
         )
+    if operation in ("dot", "matmul", "block"):
+        return _unit_lines(path, operation, names, asked, **options)
+    _refuse(asked, ("rule",))
     formats = operation_formats(operation, tuple(names), asked["define"])
     if asked["profile"] is not None:
         projection = profile_named(asked["profile"]).projection(formats[-1])
@@ -310,7 +310,7 @@ def _unit_lines(
     from lowprec.spec import catalog
     from lowprec.verify.unit_lines import compare_block_lines, compare_decoder_lines, compare_dot_lines
 
-    if asked["flags"] is not None:
+    if asked["flags"] is not None and operation != "dot":
         raise click.UsageError(f"lines of {operation} have no flags; leave --flags out")
     options |= {"ulps": _ulps(asked["ulps"])}
     plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
@@ -326,7 +326,8 @@ def _unit_lines(
         pair = [format_named(name, asked["define"], operation=True) for name in names[1:]]
         with _opened(path) as lines:
             given = (pair[0], pair[1]) if pair else None
-            return compare_dot_lines(lines, how, given, size=_size(asked["size"]), **options)
+            options |= {"size": _size(asked["size"]), "flags": asked["flags"] is not None}
+            return compare_dot_lines(lines, how, given, **options)
     if len(names) != 2 or not plain:
         raise click.UsageError("lines of block take FORMAT BLOCK_FORMAT, and --rule or --profile")
     if catalog.is_block(names[0]):

@@ -47,7 +47,7 @@ _UNITS = {
 }
 
 #: Units whose flags no standard defines.
-_SUMMED = {"dot": "a dot product", "matmul": "a product of matrices", "block": "a block converter"}
+_SUMMED = {"matmul": "a product of matrices", "block": "a block converter"}
 
 _EPILOG = f"{OPERATIONS_HELP}. Units: " + ", ".join(f"{name} {words}" for name, words in _UNITS.items())
 
@@ -219,10 +219,10 @@ def _unit(operation: str, names: tuple[str, ...], asked: dict[str, Any]) -> Unit
         _count(operation, names, 1)
         options |= {"flags": asked["flags"], "command": _command(operation, names, asked, _REPEATED[2:])}
         return unit_vectors.comparison_suite(format_named(names[0], asked["define"]), **options)
-    if asked["flags"]:
+    if asked["flags"] and operation != "dot":
         raise click.UsageError(
-            f"--flags are of operations on numbers: IEEE 754 does not say which exceptions "
-            f"{_SUMMED[operation]} raises; leave it out"
+            f"--flags are of operations on numbers, and of dot products that are made of them: no standard "
+            f"says which exceptions {_SUMMED[operation]} raises; leave it out"
         )
     if operation == "block":
         _count(operation, names, 2)
@@ -244,7 +244,7 @@ def _unit(operation: str, names: tuple[str, ...], asked: dict[str, Any]) -> Unit
     options |= {"formats": pair or None, "command": _command(operation, names, asked, _REPEATED[2:])}
     if operation == "dot":
         _refuse(asked, operation, size=None)
-        return unit_vectors.dot_suite(how, length=asked["length"], **options)
+        return unit_vectors.dot_suite(how, length=asked["length"], flags=asked["flags"], **options)
     _refuse(asked, operation, length=None)
     size = (asked["size"] or "").split(",")
     if len(size) != 3 or not all(part.strip().isdigit() for part in size):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from lowprec import __version__
 from lowprec.arrays import order
+from lowprec.arrays.checks import code_dtype
 from lowprec.export.tabulate import provenance
 from lowprec.export.vector_files import Column, VectorFile
 from lowprec.spec.accumulation import Accumulation, Window
@@ -20,6 +21,7 @@ from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify import codebooks
 from lowprec.verify.coverage.dots import plan_of_dots
 from lowprec.verify.coverage.points import Plan
+from lowprec.verify.dot_flags import check_flags, sums_with_flags
 from lowprec.verify.drawn_dots import drawn_codes, random_bits_of, roundings
 from lowprec.verify.inputs.dot_shape import DotCases, Shape, answers, shape_of, values_of
 from lowprec.verify.inputs.dots import dots
@@ -87,6 +89,7 @@ def dot_suite(
     length: int | None = None,
     samples: int = 1024,
     seed: int = 0,
+    flags: bool = False,
     command: str = "",
 ) -> UnitSuite:
     """Return vectors of a dot unit: x, y and the addend, scales where it takes them, and the result.
@@ -105,13 +108,16 @@ def dot_suite(
         K, by default what the accumulation sums in one step, or a chunk.
     samples, seed : int
         Aimed cases; special codes in every lane, and as many random codes as one recipe has, come on top.
+    flags : bool
+        Whether the flags that each case raises are a column, of sums made of IEEE 754 operations.
     command : str
         For the header.
 
     Raises
     ------
     ValueError
-        Formats or a length that the accumulation does not take; stochastic sums of operands in blocks.
+        Formats or a length that the accumulation does not take; stochastic sums of operands in blocks; flags
+        of sums that no standard says any of.
 
     Notes
     -----
@@ -120,12 +126,25 @@ def dot_suite(
     that of the sums rounded to nearest, whose operands these are.
     """
     shape = shape_of(how, formats, length)
+    if flags:
+        check_flags(how)
     if how.rounds_randomly:
         return _drawn_suite(shape, samples, seed, command)
     cases = dots(shape, samples, seed)
     results = answers(shape, cases)
     columns = _columns(shape, cases.x, cases.y, cases.scales, cases.addend, results)
-    file = unit_file(columns, [_words("dot", shape, f"K = {shape.lanes}")], command, _facts("dot", shape))
+    words = [_words("dot", shape, f"K = {shape.lanes}")]
+    if flags:
+        all_formats = *shape.formats, shape.addend
+        x, y, addend = (
+            codes.astype(code_dtype(fmt))
+            for codes, fmt in zip((cases.x, cases.y, cases.addend), all_formats, strict=True)
+        )
+        codes, raised = sums_with_flags(x, y, addend, all_formats, how)
+        assert (codes == results).all(), "the steps are those of the accumulation"
+        columns = (*columns, Column("flags", raised, 5, result=True))
+        words.append("flags of all steps: 1 inexact, 2 underflow, 4 overflow, 8 division by zero, 10 invalid")
+    file = unit_file(columns, words, command, _facts("dot", shape))
     return UnitSuite(file, lambda: plan_of_dots(shape, cases, results))
 
 

@@ -24,6 +24,8 @@ __all__ = ["Cause", "Diagnosis", "Sample", "diagnose"]
 _MISMATCHES, _MATCHES, _BEAM, _DEPTH = 1 << 14, 1 << 14, 6, 3
 #: Results that a hypothesis is tried on first, of a question whose answers are dear.
 _FEW = 256
+#: Standard deviations by which what it is seen to contradict there must exceed what it explains, to be left.
+_DOUBTS = 4
 #: Keys that are drawn at a time.
 _KEYS = 1 << 14
 #: Hypotheses that are tried on everything; more, where more are as good as the best.
@@ -183,28 +185,39 @@ class _Trial:
     def __init__(self, question: Question, batch: Batch) -> None:
         self.question, self.batch, found = question, batch, judged(question, batch)
         self.want, self.wrong, self.right = found.want, found.wrong, found.right
-        self._screens: dict[Changes, Batch | None] = {}
+        self._screens: dict[Changes, _Screen] = {}
 
     def agrees(self, changes: Changes) -> npt.NDArray[np.bool_]:
         """Return where results are what a hypothesis gives."""
         return _agrees(self.question, self.batch, changes)
 
     def net(self, changes: Changes) -> int:
-        """Return what is explained less what is contradicted; 0 where the last change mends nothing."""
+        """Return what is explained less what is contradicted; 0 where the last change mends nothing, net."""
         screen = self._screen(changes[:-1])
-        if screen is not None and not _agrees(self.question, screen, changes).any():
+        if screen is not None and not screen.hopeful(self.question, changes):
             return 0
         agree = self.agrees(changes)
         return int(np.count_nonzero(agree & self.wrong)) - int(np.count_nonzero(~agree & self.right))
 
-    def _screen(self, changes: Changes) -> Batch | None:
-        """Return a few of the results that a hypothesis does not give: a change more must give some."""
+    def _screen(self, changes: Changes) -> _Screen | None:
+        """Return a few of the results that a hypothesis does not give, and of those that it gives.
+
+        A change more must give some of the first, and not lose more of the others.
+        """
         if not self.question.dear or self.wrong.size <= 2 * _FEW:
             return None
         if changes not in self._screens:
-            left = self.wrong if not changes else ~self.agrees(changes) & (self.wrong | self.right)
-            places = np.random.default_rng(3).permutation(self.batch.places[left])[:_FEW]
-            self._screens[changes] = self.question.sample(np.sort(places), places[:0])
+            asked = self.wrong | self.right
+            held = asked & ~self.wrong if not changes else asked & self.agrees(changes)
+            drawn = np.random.default_rng(3)
+            sides, sizes = [], []
+            for which, most in ((asked & ~held, _FEW), (held, _FEW // 2)):
+                places = drawn.permutation(self.batch.places[which])
+                sides.append(np.sort(places[:most]))
+                sizes.append(places.size)
+            both = np.union1d(*sides)
+            batch = self.question.sample(both, both[:0])
+            self._screens[changes] = _Screen(batch, np.isin(batch.places, sides[1]), sizes)
         return self._screens[changes]
 
     def finalists(self) -> list[Changes]:
@@ -253,6 +266,28 @@ class _Trial:
         counts = np.bincount(self.question.situations(self.batch, left, self.want[left]))
         named = zip(self.question.situation_names, counts.tolist(), strict=False)
         return {name: count for name, count in sorted(named, key=lambda pair: -pair[1]) if count}
+
+
+@dataclass
+class _Screen:
+    """Some results that a hypothesis does not give, and some that it gives."""
+
+    batch: Batch
+    held: Array  #: which it gives
+    sizes: list[int]  #: how many there are in all: of the others, and of these
+
+    def hopeful(self, question: Question, changes: Changes) -> bool:
+        """Return whether a hypothesis of one change more may explain more than it contradicts."""
+        agree = _agrees(question, self.batch, changes)
+        found, lost = np.count_nonzero(agree & ~self.held), np.count_nonzero(~agree & self.held)
+        if not found:
+            return False
+        left, held = (
+            size / max(int(np.count_nonzero(which)), 1)
+            for size, which in zip(self.sizes, (~self.held, self.held), strict=True)
+        )
+        gain, doubt = left * found - held * lost, math.hypot(left * math.sqrt(found), held * math.sqrt(lost))
+        return bool(gain + _DOUBTS * doubt > 0)
 
 
 def chances(question: Question) -> Cause | None:

@@ -12,7 +12,7 @@ from lowprec.oracle.dot import dot
 from lowprec.oracle.exact import from_float
 from lowprec.spec.accumulation import Accumulation, Window
 
-__all__ = ["drawn_codes", "random_bits_of", "roundings"]
+__all__ = ["check_random", "drawn_codes", "random_bits_of", "roundings"]
 
 Array = npt.NDArray[Any]
 
@@ -67,3 +67,18 @@ def drawn_codes(how: Accumulation, x: Array, y: Array, addend: Array | None, wor
         of_row = dict(zip(numbers, words[row].tolist(), strict=True))
         made[row] = dot(sides[0], sides[1], how, addend=added, random=of_row.__getitem__)
     return made
+
+
+def check_random(random: Array, verb: str, how: Accumulation, size: int, length: int, *, alone: bool) -> None:
+    """Refuse random integers that are not those of all roundings; `alone`: nothing else joins the sums."""
+    wanted = (size, len(roundings(how, length)))
+    if verb != "dot" or not alone:
+        raise ValueError("random= is of dot alone, without scales, a bias or a budget")
+    if random.shape != wanted or random.dtype.kind not in "iu":
+        raise ValueError(
+            f"random= of {how} is an array of integers of shape {wanted}, not {random.dtype} of "
+            f"{random.shape}"
+        )
+    bits = random_bits_of(how)
+    if random.size and not 0 <= int(random.min()) <= int(random.max()) < 1 << bits:
+        raise ValueError(f"random= of {how} has integers of {bits} bits, from 0 to {(1 << bits) - 1}")

@@ -24,9 +24,29 @@ from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.flags import FlagQuestion
 from lowprec.verify.shown import quoted
 
-__all__ = ["compare_lines"]
+__all__ = ["check_whole", "compare_lines", "promised"]
 
 _HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
+_HEADER = re.compile(r"(?:#|//) (\d+) cases: ")
+
+
+def promised(line: str) -> int:
+    """Return how many cases the header of a file of vectors says that follow; 0 for any other line.
+
+    >>> promised("# 1208 cases: x0 to x3, y0 to y3, addend, result; codes in hexadecimal")
+    1208
+    """
+    found = _HEADER.match(line)
+    return int(found[1]) if found else 0
+
+
+def check_whole(wanted: int, cases: int, last: int) -> None:
+    """Refuse a file that has fewer cases than its headers say."""
+    if cases < wanted:
+        raise DumpError(
+            f"the file ends after line {last} with {cases:,} cases, and its header says {wanted:,}: it was "
+            f"cut short; leave out the header to compare a part"
+        )
 
 
 def compare_lines(
@@ -82,6 +102,7 @@ def compare_lines(
     held: list[list[int]] = []
 
     integers: list[int] = []
+    wanted_cases = cases = last = 0
 
     def keep() -> None:
         if integers:
@@ -96,7 +117,9 @@ def compare_lines(
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words or words[0].startswith(("#", "//")):
+            wanted_cases += promised(line)
             continue
+        cases, last = cases + 1, number
         if len(words) not in (asked, whole):
             wanted = "a result and flags" if flags else "a result" if group == 1 else f"{group} results"
             wanted = f"a random integer and {wanted}" if drawn else wanted
@@ -115,6 +138,7 @@ def compare_lines(
         if len(held) >= 1 << 16:
             keep()
     keep()
+    check_whole(wanted_cases, cases, last)
     operands, labels = [spool.dump() for spool in columns], numbers.dump()
     how, of_results = projection, None
     if drawn:

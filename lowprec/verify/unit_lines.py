@@ -23,10 +23,14 @@ from lowprec.spec.catalog import BINARY32
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.compare import compare
 from lowprec.verify.comparison import Comparison
+from lowprec.verify.dot_flags import check_flags
 from lowprec.verify.drawn_dots import random_bits_of, roundings
 from lowprec.verify.dumps import DumpError
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
+from lowprec.verify.judge import judge
+from lowprec.verify.lines import check_whole, promised
+from lowprec.verify.questions.sum_flags import SumFlagQuestion
 from lowprec.verify.shown import quoted
 
 __all__ = ["compare_block_lines", "compare_decoder_lines", "compare_dot_lines"]
@@ -44,6 +48,7 @@ def compare_dot_lines(
     formats: tuple[Format, Format] | None = None,
     *,
     size: tuple[int, int, int] | None = None,
+    flags: bool = False,
     **options: Any,
 ) -> Comparison:
     """Hold lines of x, y, addend and result against what an accumulation gives.
@@ -64,6 +69,8 @@ def compare_dot_lines(
         Of the operands, where the accumulation takes any.
     size : (int, int, int), optional
         M, N and K of matrices, as `lowprec vectors matmul` has them; by default lines are of dot products.
+    flags : bool
+        Whether each line ends with the exception flags that the sum raised.
     options
         `any_nan`, `limit`, `why` and `watch` of `lowprec.compare`.
 
@@ -78,6 +85,11 @@ def compare_dot_lines(
     if not rows:
         raise DumpError("there are no lines to compare")
     m, n, k = size or (1, 1, 0)
+    raised: list[int] = []
+    if flags:
+        check_flags(how)
+        raised = [_flags(row) for row in rows]
+        rows = [(number, words[:-1], text) for number, words, text in rows]
     columns, packed = _layout(shape, rows[0], size)
     layout = [each for each in columns if each[1]] if packed else [
         (fmt, 1) for fmt, lanes in columns for _ in range(lanes)
@@ -102,6 +114,9 @@ def compare_dot_lines(
         (x, y), results, operation="dot" if size is None else "matmul", source=shape.formats,
         accumulation=how, addend=joined, **options,
     )  # fmt: skip
+    if flags:
+        asked = SumFlagQuestion(x, y, addend[:, 0], (*shape.formats, shape.addend), how, np.array(raised))
+        report.flags = _numbered(judge(asked, limit=options.get("limit", 20), unit="line"), rows, 1)
     return _numbered(report, rows, m * n)
 
 
@@ -246,9 +261,26 @@ def _word(bits: int) -> Format:
 
 
 def _rows(lines: Iterable[str]) -> list[Row]:
-    """Return the number, the words and the text of each line that is no comment."""
-    held = ((number, line.split(), line.strip()) for number, line in enumerate(lines, 1))
-    return [row for row in held if row[1] and not row[1][0].startswith(("#", "//"))]
+    """Return the number, the words and the text of each line that is no comment.
+
+    Raises DumpError: fewer than the header says.
+    """
+    rows, wanted = [], 0
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith(("#", "//")):
+            wanted += promised(line)
+        else:
+            rows.append((number, words, line.strip()))
+    check_whole(wanted, len(rows), rows[-1][0] if rows else 0)
+    return rows
+
+
+def _flags(row: Row) -> int:
+    word = row[1][-1]
+    if not _HEXADECIMAL.fullmatch(word) or len(row[1]) < 2:
+        _refuse(row, f"{quoted(word)} at its end, which are no flags")
+    return int(word, 16) & (1 << 62) - 1
 
 
 def _refuse(row: Row, why: str) -> None:

@@ -28,23 +28,29 @@ CAUSES = {
     "amax of the lower half": "lanes 16 to 31 of 32 left out of the largest magnitude",
     "scale rounded up": "scale rule 'ceil' instead of 'floor'",
     "scale of amax rounded": "scale rule 'even' instead of 'floor'",
+    "scale not clamped": "scales below the smallest wrap around, modulo 256",
     "elements truncated": "elements: truncation: rounded toward zero",
     "ties away from zero": "elements: ties away from zero",
     "ties to zero": "elements: ties toward zero",
+    "overflow wraps": "elements past the largest wrap around as whole numbers of the smallest element",
+    "overflow is zero": "elements past the largest are zero",
+    "subnormal elements flushed": "elements that are subnormal after rounding become zeros",
     "subnormal values taken as zero": "subnormal values taken as zeros",
     "NaN ignored": "NaNs become elements, and the scale does not see them",
+    "NaN in upper lanes ignored": (
+        "NaNs in lanes 16 to 31 of 32 become elements, and the scale does not see them"
+    ),
     "infinity is a number": (
         "an infinity counts for the scale as the next power of two after binary32's largest value"
     ),
+    "sign of zero lost": "values that are zero lose their sign",
+    "sign of small elements lost": "elements that round to zero lose their sign",
     "zero block has scale 1": "blocks of zeros have the scale 1",
     "elements in reverse": "the elements of each block in reverse order",
     "neighbours swapped": "swapped nibbles: the two codes of a byte",
+    "carry of rounding lost": "the carry of rounding into the exponent of elements lost",
     "elements of a NaN block kept": "elements under scales that are NaN are not cleared",
-}
-#: Those that flush or clear less than the cause says.
-PARTLY = {
-    "subnormal elements flushed": "elements: subnormal results become zeros",
-    "sign of zero lost": "zeros have no sign",
+    "NaN scale is 0xfe": "NaN scales are 0xfe, the largest number",
 }
 
 
@@ -60,20 +66,28 @@ def reported(vectors, bug):
     return lp.compare(source_values(vectors, lp.format("bfloat16")), codes, FMT, scales=scales, limit=0)
 
 
-@pytest.mark.parametrize("bug", [*CAUSES, *PARTLY])
+@pytest.mark.parametrize("bug", BLOCK_BUGS)
 def test_the_cause_of_a_planted_bug_is_named(bug, vectors):
     report = reported(vectors, bug)
-    assert report.cause.words == {**CAUSES, **PARTLY}[bug]
+    assert report.cause.words == CAUSES[bug]
     assert report.cause.explained == report.mismatches > 0
-    assert (report.cause.contradicted > 0) == (bug in PARTLY)
+    assert report.cause.contradicted == 0
 
 
-@pytest.mark.parametrize("bug", sorted({*BLOCK_BUGS} - {*CAUSES, *PARTLY}))
-def test_no_wrong_cause_explains_everything(bug, vectors):
-    """Of bugs that are like nothing that is known."""
-    report = reported(vectors, bug)
+@pytest.mark.parametrize("share", [0.002, 0.05, 0.4])
+@pytest.mark.parametrize("what", ["elements", "scales", "zeros"])
+def test_random_corruption_of_blocks_is_unexplained(share, what, vectors):
+    values, rng = source_values(vectors, lp.format("bfloat16")), np.random.default_rng(5)
+    made = lp.encode(values, FMT, axis=-1)
+    codes, scales = made.codes.copy(), made.scales.copy()
+    part = scales.reshape(-1) if what == "scales" else codes.reshape(-1)
+    hit = rng.choice(part.size, int(share * part.size), replace=False)
+    part[hit] = (
+        0 if what == "zeros" else part[hit] ^ rng.integers(1, 256 if what == "scales" else 16, hit.size)
+    )
+    report = lp.compare(values, codes, FMT, scales=scales, limit=0)
     assert report.mismatches > 0
-    assert report.cause is None or report.cause.explained < report.mismatches
+    assert report.cause is None, report.cause.words
 
 
 def test_lanes_are_found_along_any_axis_and_of_values_beside_tails():

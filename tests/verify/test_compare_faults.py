@@ -14,23 +14,79 @@ pytestmark = pytest.mark.apart
 
 #: Bugs of `tests.planted_bugs`, and the cause that explains every difference.
 CAUSES = {
+    "lane 0 dropped": "x of product 0 of 16 read as zero",
     "lane 7 dropped": "x of product 7 of 16 read as zero",
+    "lane 15 dropped": "x of product 15 of 16 read as zero",
     "lane 3 reads y of lane 2": "product 3 takes y of product 2",
     "y of lanes 5 and 6 swapped": "y of products 5 and 6 swapped",
+    "steps in reverse": "the products in reverse order",
     "steps of even and odd lanes": "first the products of even numbers, then the others",
+    "window one bit short": "F = 26 instead of 27: fraction bits that alignment keeps",
+    "window one bit long": "F = 28 instead of 27: fraction bits that alignment keeps",
+    "cut bits ORed into the last (sticky kept)": "terms cut to odd",
+    "terms rounded, not cut": "terms rounded, not cut: ties away from zero",
+    "terms cut downwards": "terms cut floor",
+    "sum cut, not its terms": "the sum cut toward zero, not its terms",
     "ties to zero": "sums of steps: ties toward zero",
+    "ties away from zero": "sums of steps: ties away from zero",
+    "ties to odd": "sums of steps: ties to odd",
+    "result truncated": "sums of steps: truncation: rounded toward zero",
+    "sticky lost: one bit below the guard bit": "sticky bit without the last bit of the sum",
+    "carry of rounding lost": "the carry of rounding into the exponent lost: results half as large",
+    "addend aligned one place too low": "the addend and running sums aligned one place too low",
+    "addend aligned one place too high": "the addend and running sums aligned one place too high",
+    "addend never cut": "the addend and running sums never cut",
+    "addend left out of the largest exponent": (
+        "the addend and running sums left out of the largest exponent, which is 0 where nothing else counts"
+    ),
+    "lane 7 left out of the largest exponent": "lane 7 of 8 left out of the largest exponent",
+    "zeros set the largest exponent": "zeros count for the largest exponent",
+    "subnormal addend taken as zero": "subnormal sums of steps become zeros",
+    "subnormal x with a leading one": "subnormal x read with a leading one",
+    "subnormal x one exponent too low": "subnormal x one exponent too low",
     "subnormal x taken as zero": "subnormal x taken as zero",
+    "subnormal y taken as zero": "subnormal y taken as zero",
+    "carry out of 4 bits lost": "the carry out of 4 bits before the point lost from sums",
+    "two negatives stay negative": "the product of two negative numbers is negative",
+    "sign of a cancelled sum kept": "sums that are zero have the sign of the first product",
+    "-0 of a zero sum": "sums that are zero have a sign, where all of their terms have it",
     "NaN in y ignored": "products with a NaN in y left out",
+    "NaN in upper lanes ignored": "NaNs in products 4 to 7 of each step of 8 left out",
+    "NaN addend ignored": "NaNs of the addend and running sums left out",
+    "NaN keeps its sign": "a NaN of the addend gives its sign to the result",
     "NaN is 0x7fc00000": "NaN is 0x7fc00000",
+    "zero times infinity is zero": "zero times infinity is zero",
+    "infinities of unlike signs are infinite": (
+        "infinities of unlike signs give an infinity: the last of them"
+    ),
+    "infinite addend loses against products": (
+        "infinities of the addend and running sums left out, unless a product is infinite"
+    ),
+    "running sum not rounded between steps": "L = 16 instead of 8: products in a step",
+    "subnormal result flushed": "subnormal sums of steps become zeros",
+    "signs of products lost": "signs of products lost",
+    "sign of y ignored": "signs of y lost",
+    "products normalized before alignment": "products normalized before they are aligned",
+    "sum wraps around at 5 bits": "sums wrap around at 5 bits before the point, in two's complement",
+    "lane 4 aligned one place too low": "lane 4 of 8 aligned one place too low",
+    "negative terms in one's complement": "negative terms in one's complement: a last bit off",
+    "negative sum in one's complement": "negative sums in one's complement: a last bit off",
+    "rounded to 27 bits first": "sums rounded twice: first to 3 bits more than the result has",
+    "infinite product is zero": "infinite products left out of sums",
 }
 
 
 @pytest.mark.parametrize("bug", CAUSES)
 def test_the_cause_of_a_planted_bug_is_named(bug):
-    """In full, of the dot unit; of all bugs: python -m tests.planted_bugs --diagnose."""
-    _, _, count, explained, words = next(planted_bugs.diagnoses([bug]))
-    assert words == CAUSES[bug]
-    assert explained == count > 0
+    """In full, and nothing else beside it: python -m tests.planted_bugs --diagnose."""
+    report = planted_bugs.dot_report(bug)
+    assert report.cause.words == CAUSES[bug]
+    assert report.cause.explained == report.mismatches > 0
+    assert report.cause.contradicted == 0
+
+
+def test_every_planted_bug_has_a_cause():
+    assert [*CAUSES] == planted_bugs.DOT_BUGS
 
 
 @pytest.mark.parametrize("shapes", [((24, 12), (12, 20)), ((12, 12), (12, 12))], ids=str)

@@ -330,3 +330,13 @@ def test_flags_have_no_stochastic_mode():
         ValueError, match=r"^flags are compared with deterministic roundings, not with stochastic"
     ):
         check_lines([], "convert", FORMATS, Projection(rounding="stochastic(8)"), flags=True)
+
+
+@pytest.mark.parametrize("mode", ["nearest_even", "stochastic(16, ptx_rs)"])
+def test_a_file_that_was_cut_between_lines_is_refused(mode):
+    """Where lanes share a random integer too."""
+    formats, how = (catalog.BINARY32, catalog.E4M3FN), Projection(rounding=mode)
+    lines = suite("convert", formats, how, samples=64).render("text").decode().splitlines()
+    assert check_lines(lines, "convert", formats, how).agrees
+    with pytest.raises(DumpError, match=f"the file ends after line {len(lines) - 2} with .*it was cut short"):
+        check_lines(lines[:-2], "convert", formats, how)

@@ -515,10 +515,22 @@ def test_the_size_of_blocks_is_not_guessed():
         "scale of x of shape (24, 3) does not fit (24, 2)": ((U[:, :2], V[:2]), {}),
         "has 3 numbers along an axis of 300, and blocks of 64 make 5": ((u, v), {"block": 64}),
         "block= is a number of elements, 1 or more, not 0": ((u, v), {"block": 0}),
+        "block=32 says how many elements share a scale, and there is no scale=: leave it out": (
+            (u, v),
+            {"block": 32, "scale": None},
+        ),
+        "the scales, of shape (24, 1), are in no blocks of 32: leave it out": (
+            (u, v),
+            {"block": 32, "scale": (np.ones((24, 1), np.float32), None)},
+        ),
+        "the scales, of shape (), are in no blocks of 32: leave it out": (
+            (u, v),
+            {"block": 32, "scale": 2.0},
+        ),
     }
     for message, (pair, more) in wrong.items():
         with pytest.raises(ValueError, match=re.escape(message)):
-            lp.compare(pair, got, scale=scales, **more, **options)
+            lp.compare(pair, got, **{"scale": scales, **more}, **options)
 
 
 def test_tiles_of_rows_say_their_size_too():

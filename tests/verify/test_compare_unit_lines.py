@@ -279,3 +279,20 @@ def test_the_command_reads_blocks_and_values():
     assert (done.exit_code, done.output) == (0, "1,024 results agree\n")
     refused = run(main, ["compare", "-", "block", "mxfp4", "bfloat16", "--rule", "rceil"], input=made)
     assert refused.exit_code == 2
+
+
+def test_a_file_that_was_cut_between_lines_is_refused():
+    """Its header says how many cases it had; a part without one is compared, and so are two files in one."""
+    lines = lines_of(dot_suite(UNIT, samples=64))
+    cases = sum(not line.startswith("#") for line in lines)
+    message = (
+        f"the file ends after line 20 with 17 cases, and its header says {cases}: it was cut short; "
+        f"leave out the header to compare a part"
+    )
+    with pytest.raises(DumpError) as refused:
+        compare_dot_lines(lines[:20], UNIT)
+    assert str(refused.value) == message
+    assert compare_dot_lines(lines[3:20], UNIT).compared == 17
+    assert compare_dot_lines([*lines, *lines], UNIT).compared == 2 * cases
+    with pytest.raises(DumpError, match=f"its header says {2 * cases:,}"):
+        compare_dot_lines([*lines, *lines[:-1]], UNIT)

@@ -263,12 +263,21 @@ def _level(d: _Draw) -> None:
 
 
 def _bottom(d: _Draw) -> None:
-    """The smallest products and addends, subnormal operands too."""
+    """The smallest products and addends, subnormal operands too; some of them alone in the last lane.
+
+    Steps that come after would hide the sign of a sum that rounds to zero.
+    """
     count = int(d.integers(1, min(d.length, 6)))
     d.put(d.places(count), d.base(d.least, min(d.least + 12, d.high)) + d.integers(0, 3, (d.count, count)))
     if d.ports.addend is not None:
         low = _lowest(d.ports.addend)
         d.add(low + d.integers(0, d.ports.addend.trailing_bits + 6, d.count), 0.7)
+    alone = d.chance(0.4)
+    d.x[alone], d.addend[alone] = 0, 0
+    last = np.full((d.count, 1), d.length - 1)
+    kept = d.x.copy(), d.y.copy()
+    d.put(last, np.clip(d.heights() - 1, d.least, d.high), negative=0.7)
+    d.x[~alone], d.y[~alone] = kept[0][~alone], kept[1][~alone]
 
 
 def _small_addend(d: _Draw) -> None:

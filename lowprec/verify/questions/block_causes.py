@@ -15,10 +15,12 @@ from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Sign
+from lowprec.spec.projection import Projection
 from lowprec.verify.question import Array, Change
 
-__all__ = ["SCALE_SHIFT", "lanes", "operands", "orders", "scales", "special_blocks"]
+__all__ = ["SCALE_SHIFT", "elements", "lanes", "operands", "orders", "scales", "special_blocks"]
 __all__ += ["with_nan"]
 
 #: A scale's code stands so many bits above the code of the element.
@@ -143,11 +145,21 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
     if 0 < len(silent) < size:
         away = functools.partial(_without, lanes=silent, axis=axis, size=size)
         yield Change("lane", away, f"{_named(silent)} of {size} left out")
+    nans = np.isnan(_wide(given))
+    unread = np.flatnonzero(nans[~_has_nan(fmt, came) & _has_nan(fmt, right)].any(0)).tolist()
+    if 0 < len(unread) < size:
+        words = f"NaNs in {_named(unread)} of {size} become elements, and the scale does not see them"
+        yield Change("scaling", functools.partial(_unread, lanes=unread), words)
     low = _wide(given[(came[:, 0] >> SCALE_SHIFT) < (right[:, 0] >> SCALE_SHIFT)])
     unseen = np.unique(np.argmax(np.abs(low[np.isfinite(low).all(1)]), axis=1)).tolist()
     if 0 < len(unseen) < size and _given_scales(fmt):
         words = f"{_named(unseen)} of {size} left out of the largest magnitude"
         yield Change("scaling", functools.partial(_unseen, lanes=unseen), words)
+
+
+def _has_nan(fmt: BlockFormat, side: Array) -> Array:
+    """Return the rows whose scale is NaN."""
+    return np.isnan(_units(side[:, 0] >> SCALE_SHIFT & (1 << fmt.scale.width) - 1, fmt))
 
 
 def _blocks(side: Array, axis: int, size: int) -> Array:
@@ -192,6 +204,41 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
         said = f"scale codes one too {words}, above elements that are right"
         yield Change("scaling", functools.partial(_written, by=by), said)
     yield Change("scaling", _kept, "elements under scales that are NaN are not cleared")
+    largest = fmt.scale.max_magnitude
+    if fmt.scale.has_nan:
+        for code, said in ((largest, "the largest number"), (0, "the smallest number")):
+            yield Change(
+                "scaling", functools.partial(_named_nan, code=code), f"NaN scales are {code:#x}, {said}"
+            )
+    if not fmt.scale.trailing_bits and not fmt.scale.subnormals:
+        words = f"scales below the smallest wrap around, modulo {1 << fmt.scale.width}"
+        yield Change("scaling", _wrapped, words)
+    for words, by in (("the block before", 1), ("the next block", -1)):
+        yield Change(
+            "scaling", functools.partial(_moved, by=by), f"scales are those of {words}, above right elements"
+        )
+    yield Change("scaling", _exchanged, "scales of neighbouring blocks swapped, above right elements")
+
+
+def elements(fmt: BlockFormat) -> Iterator[Change]:
+    """Yield elements that overflow, carry or lose their signs otherwise."""
+    element = fmt.element
+    if not _given_scales(fmt) or isinstance(element, Codebook) or element.sign is not Sign.MAGNITUDE:
+        return
+    yield Change("shaping", _over_zero, "elements past the largest are zero")
+    if element.exponent_bits:
+        yield Change(
+            "shaping", _over_wide, "elements past the largest wrap around: codes lose their upper bits"
+        )
+        yield Change("shaping", _carry_lost, "the carry of rounding into the exponent of elements lost")
+        yield Change("shaping", _codes_flushed, "elements that are subnormal after rounding become zeros")
+    words = "elements past the largest wrap around as whole numbers of the smallest element"
+    yield Change("shaping", _over_whole, words)
+    for zero, words in (
+        (False, "elements that round to zero lose their sign"),
+        (True, "values that are zero lose their sign"),
+    ):
+        yield Change("shaping", functools.partial(_unsigned_zeros, zero=zero), words)
 
 
 def _off(blocks: BlockArray, values: Array, power: int) -> BlockArray:
@@ -203,6 +250,20 @@ def _unseen(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArr
     fmt = blocks.format
     seen = _without(values, lanes, blocks.axes[0], fmt.sizes[0])
     return _under(blocks, values, lp.encode(seen, fmt, axis=blocks.axes).scales)
+
+
+def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArray:
+    """Return blocks whose NaNs in some lanes are elements; those with others are as before."""
+    fmt, axis, size = blocks.format, blocks.axes[0], blocks.format.sizes[0]
+    plain = with_nan(dataclasses.replace(fmt, nan="elements"))
+    other = lp.encode(values, plain, axis=blocks.axes)
+    seen = np.isnan(_units(lp.encode(_without(values, lanes, axis, size), fmt, axis=blocks.axes).scales, fmt))
+    kept = spread(seen, values.shape, blocks.axes, fmt.sizes)
+    return dataclasses.replace(
+        blocks,
+        codes=np.where(kept, blocks.codes, other.codes),
+        scales=np.where(seen, blocks.scales, other.scales),
+    )
 
 
 def _positive(blocks: BlockArray, values: Array) -> BlockArray:
@@ -227,6 +288,105 @@ def _but_nan(blocks: BlockArray, codes: Array) -> Array:
     """Return codes of scales, but NaN where those of the blocks are."""
     nan = _units(blocks.scales, blocks.format)
     return np.where(np.isnan(nan), blocks.scales, codes).astype(blocks.scales.dtype)
+
+
+def _named_nan(blocks: BlockArray, values: Array, code: int) -> BlockArray:
+    nan = np.isnan(_units(blocks.scales, blocks.format))
+    return dataclasses.replace(blocks, scales=np.where(nan, code, blocks.scales).astype(blocks.scales.dtype))
+
+
+def _wrapped(blocks: BlockArray, values: Array) -> BlockArray:
+    """Return scales whose exponents are below the smallest as codes that wrap around, and their elements."""
+    fmt, up = blocks.format, 64
+    high = lp.encode(np.ldexp(_wide(values), up), fmt, axis=blocks.axes).scales.astype(np.int64)
+    low = (blocks.scales == 0) & (0 < high) & (high < up)  # blocks of zeros are as before
+    codes = np.where(low, high - up & (1 << fmt.scale.width) - 1, blocks.scales)
+    under = _under(blocks, values, np.minimum(codes, fmt.scale.max_magnitude).astype(blocks.scales.dtype))
+    return dataclasses.replace(under, scales=codes.astype(blocks.scales.dtype))
+
+
+def _moved(blocks: BlockArray, values: Array, by: int) -> BlockArray:
+    return dataclasses.replace(
+        blocks, scales=np.roll(blocks.scales.reshape(-1), by).reshape(blocks.scales.shape)
+    )
+
+
+def _exchanged(blocks: BlockArray, values: Array) -> BlockArray:
+    return dataclasses.replace(blocks, scales=_pairs(blocks.scales))
+
+
+# -- elements ----------------------------------------------------------------------------------------
+
+
+def _over(blocks: BlockArray, values: Array) -> tuple[Array, Array]:
+    """Return which elements are finite and past the largest one, and what their scales are."""
+    fmt = blocks.format
+    units = spread(_units(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
+    wide = np.abs(_wide(values))
+    return np.isfinite(wide) & (units > 0) & (wide > units * fmt.element.max_finite), units
+
+
+def _over_zero(blocks: BlockArray, values: Array) -> BlockArray:
+    over, _ = _over(blocks, values)
+    return _with_magnitudes(blocks, over, 0)
+
+
+def _over_whole(blocks: BlockArray, values: Array) -> BlockArray:
+    over, units = _over(blocks, values)
+    with np.errstate(all="ignore"):
+        whole = np.where(over, np.abs(_wide(values)) / (units * blocks.format.element.min_subnormal), 0)
+    return _with_magnitudes(
+        blocks, over, np.mod(np.floor(whole), blocks.format.element.sign_code).astype(np.int64)
+    )
+
+
+def _over_wide(blocks: BlockArray, values: Array) -> BlockArray:
+    fmt = blocks.format
+    wider = dataclasses.replace(
+        fmt.element, name="", exponent_bits=fmt.element.exponent_bits + 1, nans=0, infinity=False
+    )
+    made = _again(blocks, values, dataclasses.replace(fmt, element=wider, nan="block"))
+    return _with_magnitudes(blocks, _over(blocks, values)[0], made & fmt.element.sign_code - 1)
+
+
+def _carry_lost(blocks: BlockArray, values: Array) -> BlockArray:
+    fmt = blocks.format
+    element, rule = (
+        fmt.element,
+        dataclasses.replace(fmt.elements, rounding=Projection(rounding="toward_zero").rounding),
+    )
+    cut = _again(blocks, values, dataclasses.replace(fmt, elements=rule)) & element.sign_code - 1
+    magnitude, one = blocks.codes & element.sign_code - 1, 1 << element.trailing_bits
+    lost = (
+        (magnitude != cut)
+        & (magnitude & one - 1 == 0)
+        & (magnitude > one)
+        & (magnitude <= element.max_magnitude)
+    )
+    return _with_magnitudes(blocks, lost, magnitude - one)
+
+
+def _codes_flushed(blocks: BlockArray, values: Array) -> BlockArray:
+    element = blocks.format.element
+    return _with_magnitudes(blocks, blocks.codes & element.sign_code - 1 < 1 << element.trailing_bits, 0)
+
+
+def _unsigned_zeros(blocks: BlockArray, values: Array, zero: bool) -> BlockArray:
+    """Return elements without sign where they are zero, and the values were, or were not."""
+    sign = blocks.format.element.sign_code
+    lost = (blocks.codes == sign) & ((values == 0) == zero)
+    return dataclasses.replace(blocks, codes=np.where(lost, 0, blocks.codes).astype(blocks.codes.dtype))
+
+
+def _again(blocks: BlockArray, values: Array, fmt: BlockFormat) -> Array:
+    """Return the codes of elements in another format, under the same scales."""
+    made: BlockArray = lp.encode(values, fmt, axis=blocks.axes, scales=blocks.scales)
+    return made.codes
+
+
+def _with_magnitudes(blocks: BlockArray, where: Array, magnitudes: Array | int) -> BlockArray:
+    signed = blocks.codes & blocks.format.element.sign_code | magnitudes
+    return dataclasses.replace(blocks, codes=np.where(where, signed, blocks.codes).astype(blocks.codes.dtype))
 
 
 def _wide(values: Array) -> npt.NDArray[np.float64]:

@@ -221,7 +221,14 @@ class BlockQuestion(Question):
             values = fields["operand"](values)
             tensor = self._tensor_scale(fmt, fields["operand"]) if tensor is not None else None
         shift = fields.get("offset", 0)
-        made = self._encoded(values, fmt, axes, tensor, shift, fields.get("scaling"))
+        made = self._encoded(
+            values,
+            fmt,
+            axes,
+            tensor,
+            shift,
+            [fields[name] for name in ("scaling", "shaping") if name in fields],
+        )
         if "made" in fields:
             made = fields["made"](made)
         return made.reshape(-1)
@@ -233,7 +240,7 @@ class BlockQuestion(Question):
         axes: tuple[int, ...],
         tensor: float | None,
         shift: int,
-        scaling: Callable[[BlockArray, Array], BlockArray] | None,
+        changes: list[Callable[[BlockArray, Array], BlockArray]],
     ) -> Array:
         keep = tuple(slice(None) for _ in values.shape)
         if shift:  # blocks begin so much later: in front of the first there are zeros
@@ -242,8 +249,8 @@ class BlockQuestion(Question):
             values = np.pad(values, pads)
             keep = tuple(slice(pad, None) for pad, _ in pads)
         blocks: BlockArray = lp.encode(values, fmt, axis=axes, tensor_scale=tensor)
-        if scaling is not None:
-            blocks = scaling(blocks, values)
+        for change in changes:
+            blocks = change(blocks, values)
         if self.values:
             made = np.asarray(blocks.values(self.received.dtype))
             return made.view(UNSIGNED[made.dtype.itemsize])[keep].astype(np.int64)
@@ -269,6 +276,7 @@ class BlockQuestion(Question):
         yield from block_causes.operands(self.dump.dtype)
         yield from block_causes.special_blocks(fmt)
         yield from block_causes.scales(fmt)
+        yield from block_causes.elements(fmt)
         if len(self.axes) == 1:
             for size in _SIZES:
                 if size != fmt.size and self.scales is None:

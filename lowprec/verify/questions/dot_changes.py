@@ -17,7 +17,7 @@ from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Deal, Split, chunked
 from lowprec.spec.projection import Projection, SignPolicy
 from lowprec.spec.rounding import MODES, rounding
 from lowprec.verify.question import Change
-from lowprec.verify.questions.causes import in_words
+from lowprec.verify.questions.causes import SATURATIONS, in_words
 
 __all__ = ["How", "named", "output_rounded", "splits", "sums", "window_with", "windows", "with_fields"]
 
@@ -98,9 +98,9 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
         flushed = _result(subnormals="flush_results")
         yield Change("result_subnormals", flushed, "subnormal sums of steps become zeros")
     signed = not window.negative_zero
-    words = "sums of zeros of one sign keep it" if signed else "sums of zeros are +0"
+    words = f"negative sums that round to zero are {'-0' if signed else '+0'}"
     yield Change("negative_zero", window_with(negative_zero=signed), words)
-    yield from _nans(how)
+    yield from _results(how)
     for fmt in (catalog.BINARY32, E8M13, catalog.BINARY16, catalog.BFLOAT16):
         if fmt != window.result[0]:
             yield Change(
@@ -122,9 +122,12 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
         yield Change("order", with_fields(order=SEQUENTIAL, total=None), "one running sum, without chunks")
 
 
-def _nans(how: Accumulation) -> Iterator[Change]:
-    """Yield other codes of NaN."""
+def _results(how: Accumulation) -> Iterator[Change]:
+    """Yield other overflow, and other codes of NaN."""
     fmt, rule = how.output
+    for policy, words in SATURATIONS.items():
+        if policy != str(rule.saturation):
+            yield Change("result_saturation", _output(saturation=policy), f"sums and output: {words}")
     for code in dict.fromkeys((fmt.nan_code, fmt.sign_code - 1)):
         now = fmt.nan_code if rule.nan_code is None else rule.nan_code
         if fmt.has_nan and code is not None and code > fmt.max_magnitude + fmt.infinity and code != now:
@@ -144,6 +147,9 @@ def _output(**fields: Any) -> How:
         made = dataclasses.replace(how, output=(how.output[0], dataclasses.replace(how.output[1], **fields)))
         if isinstance(how.accumulator, Window) and how.accumulator.result[0] == how.output[0]:
             return _result(**fields)(made)
+        if isinstance(how.accumulator, tuple) and how.accumulator[0] == how.output[0]:
+            rule = dataclasses.replace(how.accumulator[1], **fields)
+            return dataclasses.replace(made, accumulator=(how.accumulator[0], rule))
         return made
 
     return changed
@@ -153,6 +159,9 @@ def sums(how: Accumulation) -> Iterator[Change]:
     """Yield other orders, accumulators and products."""
     assert isinstance(how.accumulator, tuple)
     fmt, rule = how.accumulator
+    yield from _results(how)
+    if rule.subnormals == "keep":
+        yield Change("result_subnormals", _output(subnormals="flush_results"), "subnormal sums become zeros")
     for order in (SEQUENTIAL, PAIRWISE, *(chunked(size) for size in _CHUNKS)):
         if order != how.order:
             yield Change(

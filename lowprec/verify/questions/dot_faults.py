@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from lowprec.spec.format import Format
 from lowprec.verify.question import Array, Change
 
-__all__ = ["Fault", "Terms", "faults", "of_lanes"]
+__all__ = ["Fault", "Terms", "faults", "lanes_in_words", "lanes_without_nan", "nans_left_out", "of_lanes"]
 
 
 class Terms(NamedTuple):
@@ -40,6 +40,9 @@ def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend
     for number, fmt in enumerate(formats):
         if fmt is not None and fmt.exponent_bits and fmt.subnormals:
             yield Change("fault", _flushed(number, 2.0**fmt.emin), f"subnormal {'xy'[number]} taken as zero")
+    yield Change("fault", _signless((0,)), "signs of x lost")
+    yield Change("fault", _signless((1,)), "signs of y lost")
+    yield Change("fault", _signless((0, 1)), "signs of products lost")
     if paired:
         for number in (0, 1):
             words = f"products with a NaN in {'xy'[number]} left out"
@@ -53,6 +56,42 @@ def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend
         yield Change("fault", flushed, "a subnormal addend of binary32 taken as zero")
         yield Change("fault", _addend(lambda c: c * 0.5), "the addend aligned one place too low")
         yield Change("fault", _addend(lambda c: c * 2), "the addend aligned one place too high")
+
+
+def lanes_without_nan(x: Array, y: Array, lost: Array) -> Array:
+    """Return the lanes whose NaNs the results show to be lost: those with NaNs in rows that lost theirs.
+
+    Such a row has NaNs in such lanes alone.
+    """
+    nan = np.isnan(x) | np.isnan(y)
+    return np.asarray(nan[lost].any(0))
+
+
+def nans_left_out(lanes: Array, where: str) -> Change:
+    """Return the change that NaNs of some lanes are left out of sums."""
+    which = _without(lambda x, y: (np.isnan(x) | np.isnan(y)) & lanes)
+    return Change("fault", which, f"NaNs in products {where} left out")
+
+
+def lanes_in_words(lanes: Array, period: int) -> str:
+    """Return which lanes are meant: of steps, where it is the same in each."""
+    found = np.flatnonzero(lanes).tolist()
+    folded = sorted({lane % period for lane in found})
+    if lanes.size > period and len(folded) * (lanes.size // period) == len(found):
+        return f"{runs_of(folded)} of each step of {period}"
+    return f"{runs_of(found)} of {lanes.size}"
+
+
+def runs_of(numbers: Sequence[int]) -> str:
+    """Return ascending numbers in words: "0, 2 to 4 and 9"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    said = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
+    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
 
 
 def of_lanes(length: int, period: int) -> Iterator[Change]:
@@ -87,6 +126,14 @@ def _flushed(number: int, least: float) -> Fault:
         side = (terms.x, terms.y)[number]
         made = np.where(np.abs(side) < least, np.copysign(np.zeros_like(side), side), side)
         return terms._replace(y=made) if number else terms._replace(x=made)
+
+    return changed
+
+
+def _signless(sides: tuple[int, ...]) -> Fault:
+    def changed(terms: Terms) -> Terms:
+        x, y = (np.abs(side) if number in sides else side for number, side in enumerate(terms[:2]))
+        return terms._replace(x=x, y=y)
 
     return changed
 

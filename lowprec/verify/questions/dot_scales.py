@@ -29,7 +29,17 @@ from lowprec.verify.operations import OPERATIONS
 from lowprec.verify.question import Change
 from lowprec.verify.scales import scale_values
 
-__all__ = ["DotScales", "Part", "in_blocks", "pairings", "scale_pair", "scaled", "scalings", "spread_blocks"]
+__all__ = [
+    "DotScales",
+    "Part",
+    "check_block",
+    "in_blocks",
+    "pairings",
+    "scale_pair",
+    "scaled",
+    "scalings",
+    "spread_blocks",
+]
 __all__ += ["times"]
 
 Array = npt.NDArray[Any]
@@ -111,6 +121,26 @@ class DotScales:
         if y_blocks is not None:
             y_blocks = y_blocks._replace(scales=y_blocks.scales[number][:, columns])
         return Part(x[number][some], y[number][:, columns], x_blocks, y_blocks)
+
+
+def check_block(
+    block: int, scale: Dump | tuple[Dump | None, Dump | None] | None, left: Array, right: Array
+) -> None:
+    """Refuse a size of blocks beside scales that are in none: it would say nothing."""
+    given = scale if isinstance(scale, tuple) else (scale, scale)
+    found = []
+    for dump, operand in zip(given, (left, right), strict=True):
+        if dump is not None and len(dump.shape) == operand.ndim and isinstance(scale, tuple):
+            sizes = zip(dump.shape, operand.shape, strict=True)
+            # Another number than blocks make is told where scales are laid out.
+            found.append(any(count == -(-size // block) or count not in (1, size) for count, size in sizes))
+    if any(found):
+        return
+    what = "there is no scale="
+    if scale is not None:
+        shapes = {str(dump.shape) for dump in given if dump is not None}
+        what = f"the scales, of shape {' and '.join(sorted(shapes))}, are in no blocks of {block}"
+    raise ValueError(f"block={block} says how many elements share a scale, and {what}: leave it out")
 
 
 def _check_sizes(name: str, counts: tuple[int, ...], shape: tuple[int, ...], k: int, block: int) -> None:

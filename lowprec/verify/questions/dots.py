@@ -14,23 +14,32 @@ import numpy.typing as npt
 
 import lowprec as lp
 from lowprec.arrays.checks import code_dtype
+from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
 from lowprec.verify.difference import Difference
-from lowprec.verify.drawn_dots import drawn_codes, random_bits_of, roundings
+from lowprec.verify.drawn_dots import check_random, drawn_codes
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import as_doubles, carried, distances, is_values
 from lowprec.verify.orders import check_bound, finite, ranges, results
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_changes import named, output_rounded, splits, sums, windows, with_fields
-from lowprec.verify.questions.dot_faults import Terms, faults, of_lanes
+from lowprec.verify.questions.dot_faults import (
+    Terms,
+    faults,
+    lanes_in_words,
+    lanes_without_nan,
+    nans_left_out,
+    of_lanes,
+)
 from lowprec.verify.questions.dot_operands import Given, could_be, factors, joining, shape_of
 from lowprec.verify.questions.dot_scales import (
     DotScales,
     Part,
+    check_block,
     in_blocks,
     pairings,
     scale_pair,
@@ -39,6 +48,8 @@ from lowprec.verify.questions.dot_scales import (
     spread_blocks,
     times,
 )
+from lowprec.verify.questions.step_faults import FIELDS, nans_as_numbers, stages_of, step_faults
+from lowprec.verify.questions.step_model import Formats, Stages, has_steps, stepped
 from lowprec.verify.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.shown import shown_value
 
@@ -50,8 +61,10 @@ _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 11
 _TERMS = 1 << 16
 
 #: Fields of changes that are not of the accumulation; the longest step, and K, of which lanes are tried.
-_NOT_HOW = ("addend", "backward", "bias", "epilogue", "fault", "lane", "output_scale", "pair", "scaling")
+_NOT_HOW = {*"addend backward bias epilogue fault lane output_scale pair scaling".split(), *FIELDS}
 _LANES, _WIRED = 64, 32
+#: Products of which faults within steps are tried: fewer of matrices, whose samples are large.
+_STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
 
 
 class DotQuestion(Question):
@@ -103,6 +116,7 @@ class DotQuestion(Question):
             )
         self.shape, self.size, length = shape, got.size, left.shape[-1]
         self.formats = formats
+        self.read = formats[0] or catalog.carrier(left.dtype), formats[1] or catalog.carrier(right.dtype)
         # One layout inside: rows against rows, or matrices against matrices.
         if verb == "matmul":
             left = left[None] if left.ndim == 1 else left
@@ -114,7 +128,11 @@ class DotQuestion(Question):
             )
         self.integers = random
         if random is not None:
-            self._check_random(random, bool(self.epilogue or scale is not None or budget), got.size, length)
+            check_random(
+                random, verb, how, got.size, length, alone=not (self.epilogue or scale is not None or budget)
+            )
+        if block is not None:
+            check_block(block, scale, left, right)
         size = block or (self.epilogue.block if self.epilogue else 0) or (how.scale[1] if how.scale else 0)
         self.scales = None
         if scale is not None:
@@ -150,21 +168,6 @@ class DotQuestion(Question):
         self.inner = inner
         self.values = is_values(got.dtype, self.target)
         self.any_nan = any_nan or self.values
-
-    def _check_random(self, random: Array, more: bool, size: int, length: int) -> None:
-        wanted = (size, len(roundings(self.how, length)))
-        if self.verb != "dot" or more:
-            raise ValueError("random= is of dot alone, without scales, a bias or a budget")
-        if random.shape != wanted or random.dtype.kind not in "iu":
-            raise ValueError(
-                f"random= of {self.how} is an array of integers of shape {wanted}, not {random.dtype} of "
-                f"{random.shape}"
-            )
-        bits = random_bits_of(self.how)
-        if random.size and not 0 <= int(random.min()) <= int(random.max()) < 1 << bits:
-            raise ValueError(
-                f"random= of {self.how} has integers of {bits} bits, from 0 to {(1 << bits) - 1}"
-            )
 
     def words(self) -> str:
         """Return what was asked, in words."""
@@ -249,6 +252,7 @@ class DotQuestion(Question):
         for change in changes:
             if change.field not in _NOT_HOW:
                 how = change.value(how)
+        stages = stages_of(changes)
         if "lane" in fields:
             first, period = fields["lane"]
             x, y = x.copy(), y.copy()
@@ -300,11 +304,20 @@ class DotQuestion(Question):
                 "dtype": code_dtype(target),
             }
             codes = np.asarray(verb(x, y, how, scales=pair, **options)).reshape(-1)
+        elif stages is not None:
+            codes = self._stepped(x, y, addend, how, stages)
         elif factor is None:
             codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
         else:
             codes = times(verb, x, y, addend, how, factor)
         return codes, target
+
+    def _stepped(self, x: Any, y: Any, addend: Array | None, how: Accumulation, stages: Stages) -> Array:
+        """Return codes of the output of steps with faults; of matrices row against column."""
+        if self.verb == "matmul":
+            rows, columns = len(x), y.shape[-1]
+            x, y = np.repeat(x, columns, 0), np.tile(y.T, (rows, 1))
+        return stepped(x, y, addend, how, how.operands or self.read, stages)
 
     def changes(self) -> Iterator[Change]:
         """Yield other accumulations, orders and outputs."""
@@ -354,10 +367,26 @@ class DotQuestion(Question):
         period = how.accumulator.step if isinstance(how.accumulator, Window) else length
         for lane in range(min(period, length)) if period <= _LANES else ():
             yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
-        operands = how.operands or self.formats
+        operands = how.operands or self.read
         yield from faults(operands, paired=self.verb == "dot", addend=self.addend is not None)
         if length <= _WIRED and self.scales is None:
             yield from of_lanes(length, period)
+        blocks = self.scales is not None and how.scale is not None and self.verb == "dot"
+        few = self.size * length <= _STEPPED[self.verb]
+        if (blocks or self.scales is None) and few and has_steps(how, operands):
+            yield from step_faults(how, operands, length, addend=self.addend is not None)
+            if self.verb == "dot":
+                yield from self._nans(operands, period)
+
+    def _nans(self, operands: Formats, period: int) -> Iterator[Change]:
+        """Yield what becomes of NaNs of lanes whose NaNs are lost."""
+        whole = self.piece(0, self.size)
+        lost = self.nans(self.answer(whole)) & ~self.nans(whole.got)
+        lanes = lanes_without_nan(self.x, self.y, lost)
+        if lanes.any() and not lanes.all():
+            where = lanes_in_words(lanes, period)
+            yield nans_left_out(lanes, where)
+            yield from nans_as_numbers(operands, lanes, f" in products {where}")
 
     def _factors(self) -> Iterator[Change]:
         """Yield the constant by which sums seem to have been multiplied, if there is one."""

@@ -17,11 +17,11 @@ from lowprec.spec.projection import Flag, Projection
 from lowprec.spec.rounding import TOWARD_ZERO
 from lowprec.verify.difference import Difference
 from lowprec.verify.operations import OPERATIONS, flags_of
-from lowprec.verify.question import Array, Batch, Change, Changes
+from lowprec.verify.question import Array, Batch, Change, Changes, Question
 from lowprec.verify.questions.elements import Computation, ElementQuestion
 from lowprec.verify.shown import shown_code
 
-__all__ = ["FlagQuestion", "shown_flags"]
+__all__ = ["FlagQuestion", "RecordedFlags", "shown_flags"]
 
 _NAMES = {flag: str(flag.name).lower().replace("_", " ") for flag in Flag}
 _ALL = sum(Flag)
@@ -39,8 +39,8 @@ def shown_flags(flags: int) -> str:
     return ", ".join([*names, *([f"{flags & ~_ALL:#x}"] if flags & ~_ALL else [])]) or "none"
 
 
-class FlagQuestion(ElementQuestion):
-    """The flags that conversions or operations raise; `got` holds them, and is no code."""
+class RecordedFlags(Question):
+    """Flags that were recorded beside results: they are no codes, and what differs is counted by name."""
 
     coded = False
     situation_names = (
@@ -50,9 +50,52 @@ class FlagQuestion(ElementQuestion):
         "no flags of lowprec.Flag",
     )
 
+    def flag_changes(self) -> Iterator[Change]:
+        """Yield flags that are lost, stuck or renumbered."""
+        yield Change("flags", _none, "no flags at all", 0)
+        for flag, name in _NAMES.items():
+            lost, stuck = functools.partial(_without, flag=flag), functools.partial(_with, flag=flag)
+            yield Change("flags", lost, f"{name} is never raised")
+            yield Change("flags", stuck, f"{name} is always raised")
+        for first in (Flag.OVERFLOW, Flag.UNDERFLOW):
+            words = f"{_NAMES[first]} raised without inexact"
+            yield Change("flags", functools.partial(_alone, flag=first), words)
+        yield Change(
+            "flags", _renumbered((4, 3, 2, 1, 0)), "flags in reverse order: invalid is 1, inexact 16"
+        )
+        yield Change("flags", _renumbered((5, 4, 3, 2, 0)), "flags numbered as in x86's MXCSR: inexact is 32")
+
+    def codes(self, answers: Array) -> Array:
+        """Return no codes: flags are none."""
+        return np.full(answers.shape, -1)
+
+    def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
+        """Return which flag differs."""
+        return _situations(batch.got[where], want)
+
+    def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
+        """Return nothing: flags are counted by name."""
+        return np.zeros(0)
+
+    def random(self, batch: Batch) -> None:
+        """Return nothing: flags are no neighbours."""
+
+    def told(
+        self, said: list[tuple[str, str]], data: dict[str, Any], result: tuple[str, str], got: int, want: int
+    ) -> Difference:
+        """Return flags that differ, with what was asked and the right result."""
+        rows = [*said, result, ("got", shown_flags(got)), ("want", shown_flags(want))]
+        kind = self.situation_names[_situations(np.array([got]), np.array([want]))[0]]
+        codes = {"got": None if got < 0 else f"{got:02x}", "want": f"{want:02x}"}
+        return Difference(tuple(rows), kind, None, data | codes | {"situation": kind, "ulps": None})
+
+
+class FlagQuestion(RecordedFlags, ElementQuestion):
+    """The flags that conversions or operations raise; `got` holds them, and is no code."""
+
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.situation_names = type(self).situation_names
+        self.situation_names = RecordedFlags.situation_names
         if self.received.dtype.kind not in "iu":
             raise ValueError(
                 f"{self.received} holds {self.received.dtype}; flags are integers, numbered as lowprec.Flag"
@@ -80,18 +123,7 @@ class FlagQuestion(ElementQuestion):
     def changes(self) -> Iterator[Change]:
         """Yield flags that are lost, stuck or renumbered, and what changes the results, tininess first."""
         yield Change("raised", _always, "underflow raised for every tiny result, the exact ones too")
-        yield Change("flags", _none, "no flags at all", 0)
-        for flag, name in _NAMES.items():
-            lost, stuck = functools.partial(_without, flag=flag), functools.partial(_with, flag=flag)
-            yield Change("flags", lost, f"{name} is never raised")
-            yield Change("flags", stuck, f"{name} is always raised")
-        for first in (Flag.OVERFLOW, Flag.UNDERFLOW):
-            words = f"{_NAMES[first]} raised without inexact"
-            yield Change("flags", functools.partial(_alone, flag=first), words)
-        yield Change(
-            "flags", _renumbered((4, 3, 2, 1, 0)), "flags in reverse order: invalid is 1, inexact 16"
-        )
-        yield Change("flags", _renumbered((5, 4, 3, 2, 0)), "flags numbered as in x86's MXCSR: inexact is 32")
+        yield from self.flag_changes()
         for change in super().changes():
             if change.field == "tininess":  # the results being right, it is likelier than another rounding
                 yield dataclasses.replace(change, cost=0)
@@ -101,38 +133,13 @@ class FlagQuestion(ElementQuestion):
     def _factors(self) -> Iterator[Change]:
         return iter(())
 
-    # -- what is counted and told ---------------------------------------------------------------
-
-    def codes(self, answers: Array) -> Array:
-        """Return no codes: flags are none."""
-        return np.full(answers.shape, -1)
-
-    def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
-        """Return which flag differs."""
-        return _situations(batch.got[where], want)
-
-    def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
-        """Return nothing: flags are counted by name."""
-        return np.zeros(0)
-
-    def random(self, batch: Batch) -> None:
-        """Return nothing: flags are no neighbours."""
-
     def difference(self, batch: Batch, place: int, want: int) -> Difference:
         """Return flags that differ, with the operands and the right result."""
-        (said, data), got = self._told(batch, place), int(batch.got[place])
+        said, data = self._told(batch, place)
         one = [given[place : place + 1] for given in batch.given]
         result = int(OPERATIONS[self.operation].compute(one, self.formats, self._rule)[0])
-        said += [("result", shown_code(result, self.target))]
-        said += [("got", shown_flags(got)), ("want", shown_flags(want))]
-        kind = self.situation_names[_situations(np.array([got]), np.array([want]))[0]]
-        data |= {
-            "got": None if got < 0 else f"{got:02x}",
-            "want": f"{want:02x}",
-            "situation": kind,
-            "ulps": None,
-        }
-        return Difference(tuple(said), kind, None, data)
+        shown = "result", shown_code(result, self.target)
+        return self.told(said, data, shown, int(batch.got[place]), want)
 
 
 def _situations(got: Array, want: Array) -> npt.NDArray[np.uint8]:

@@ -1,0 +1,473 @@
+"""Faults within the steps of a dot unit, as changes to try: each replaces a stage of `step_model`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.format import Format
+from lowprec.verify.question import Array, Change, Changes
+from lowprec.verify.questions.step_model import (
+    LOW,
+    Ends,
+    Formats,
+    Numbers,
+    Parts,
+    Settled,
+    Stages,
+    Sum,
+    exactly,
+    ieee,
+    signed,
+    window_sum,
+)
+
+__all__ = ["FIELDS", "nans_as_numbers", "stages_of", "step_faults"]
+
+#: Fields of changes that are stages.
+FIELDS = tuple(f"stage.{field.name}" for field in dataclasses.fields(Stages))
+
+#: The longest step of which single lanes are tried; bits that the rounder may not see, and that it may keep.
+_LANES, _UNSEEN, _TWICE = 32, 4, 8
+
+
+def stages_of(changes: Changes) -> Stages | None:
+    """Return the stages with the faults among some changes; None where none is one."""
+    faults = [change.value for change in changes if change.field in FIELDS]
+    names = [field.name for field in dataclasses.fields(Stages)]
+    replaced = {
+        name: getattr(fault, name) for fault in faults for name in names if getattr(fault, name) is not None
+    }
+    return Stages(**replaced) if faults else None
+
+
+def _fault(words: str, cost: int = 1, /, **stage: Any) -> Change:
+    return Change(f"stage.{next(iter(stage))}", Stages(**stage), words, cost)
+
+
+def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: bool) -> Iterator[Change]:
+    """Yield what may go wrong in a step, from its operands to the code of its sum.
+
+    Parameters
+    ----------
+    how : Accumulation
+        One whose stages are known: `step_model.has_steps`.
+    formats : pair of Format
+        Of x and y.
+    length : int
+        Products of a sum.
+    addend : bool
+        Whether there is one.
+    """
+    window = how.accumulator if isinstance(how.accumulator, Window) else None
+    step = max(how.term, 1) if window is None else window.step
+    what = "running sums" if not addend else "the addend" if length <= step else "the addend and running sums"
+    form = how.accumulator.result[0] if isinstance(how.accumulator, Window) else how.summed[0]
+    for side, fmt in zip("xy", formats, strict=True):
+        if fmt is not None and fmt.subnormals:
+            for what_too, zero in (("", False), (" and zero", True)):
+                read = functools.partial(_leading_one, zero=zero)
+                yield _fault(f"subnormal{what_too} {side} read with a leading one", **{side: read})
+            yield _fault(f"subnormal {side} one exponent too low", **{side: _lowered})
+            yield _fault(
+                f"subnormal {side} one exponent too high", **{side: lambda x, fmt: _lowered(x, fmt, 1)}
+            )
+    yield from infinities_as_numbers(formats)
+    yield from nans_as_numbers(formats, np.ones(1, bool))
+    yield from _of_running(form, what)
+    if window is not None and window.fraction_bits is not None:
+        yield from _of_alignment(window, what, step if step <= _LANES else 0)
+    yield from _of_rounding(window, form)
+    yield from _of_zeros(window)
+    yield from _of_ends(addend)
+
+
+# -- operands ------------------------------------------------------------------------------------------
+
+
+def _leading_one(x: Numbers, fmt: Format, zero: bool) -> Numbers:
+    low = (x.significand >= (not zero)) & (x.significand < 1 << fmt.trailing_bits)
+    return x._replace(significand=np.where(low, x.significand + (1 << fmt.trailing_bits), x.significand))
+
+
+def _lowered(x: Numbers, fmt: Format, by: int = -1) -> Numbers:
+    shift = np.where(x.significand < 1 << fmt.trailing_bits, by, 0)
+    return x._replace(last=x.last + shift, exponent=x.exponent + shift)
+
+
+def _as_numbers(x: Array, y: Array, formats: Formats, kind: str, lanes: Array) -> tuple[Array, Array]:
+    """Return values in which NaNs or infinities of some lanes are the numbers that their codes would be."""
+    made = []
+    for side, fmt in zip((x, y), formats, strict=True):
+        assert fmt is not None, "asked before"
+        top = np.ldexp(1.0, fmt.emax + 1) if kind == "infinity" else _number_of_nan(fmt)
+        which = (np.isinf(side) if kind == "infinity" else np.isnan(side)) & lanes
+        made.append(np.where(which, np.copysign(top, side), side))
+    return made[0], made[1]
+
+
+def _number_of_nan(fmt: Format) -> float:
+    """Return the number that the code of a format's only NaN would be."""
+    return float(np.ldexp((2 << fmt.trailing_bits) - 1, fmt.emax - fmt.trailing_bits))
+
+
+def infinities_as_numbers(formats: Formats) -> Iterator[Change]:
+    """Yield that factors which are infinite are read as the next power of two."""
+    if any(fmt is not None and fmt.infinity for fmt in formats):
+        values = functools.partial(_as_numbers, formats=formats, kind="infinity", lanes=np.ones(1, bool))
+        yield _fault("infinite factors read as numbers", values=values)
+
+
+def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator[Change]:
+    """Yield that NaNs of some lanes are read as numbers, in formats that have one code of NaN."""
+    if all(fmt is not None and fmt.nans == 1 and not fmt.infinity and fmt.negative_zero for fmt in formats):
+        values = functools.partial(_as_numbers, formats=formats, kind="nan", lanes=lanes)
+        yield _fault(f"NaNs{where} read as numbers", values=values)
+
+
+# -- the running sum -----------------------------------------------------------------------------------
+
+
+def _of_running(form: Format, what: str) -> Iterator[Change]:
+    """Yield faults of what is added to the products, in every step: in the first one it is the addend."""
+    yield _fault(f"NaNs of {what} left out", ends=_running_ends(nan=False))
+    yield _fault(f"infinities of {what} left out", ends=_running_ends(infinite=False))
+    yield _fault(f"infinities of {what} left out, unless a product is infinite", ends=_lonely)
+    if form.subnormals:
+        for what_too, zero in (("", False), (" and zeros", True)):
+            read = _column(-1, functools.partial(_leading_one, fmt=form, zero=zero))
+            yield _fault(f"subnormals{what_too} among {what} read with a leading one", running=read)
+        for by, words in ((-1, "low"), (1, "high")):
+            read = _column(-1, functools.partial(_lowered, fmt=form, by=by))
+            yield _fault(f"subnormals among {what} one exponent too {words}", running=read)
+        yield _fault(f"subnormals among {what} taken as zero", running=_flushed(form))
+    for by, words in ((-1, "low"), (1, "high")):
+        said = f"{what} aligned one place too {words}"
+        yield _fault(said, running=_column(-1, functools.partial(_shifted, by=by)))
+    yield _fault(
+        f"the signs of {what} lost", running=_column(-1, lambda c: c._replace(negative=c.negative & False))
+    )
+
+
+def _shifted(terms: Numbers, by: int) -> Numbers:
+    return terms._replace(last=terms.last + by)
+
+
+def _column(lane: int, change: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
+    """Return what changes one term alone: a product, or the last, which is the running sum."""
+
+    def changed(terms: Numbers) -> Numbers:
+        if lane >= terms.negative.shape[1] - 1:  # of a shorter step
+            return terms
+        made = Numbers(*(part.copy() for part in terms))
+        for part, of_one in zip(made, change(Numbers(*(part[:, lane] for part in terms))), strict=True):
+            part[:, lane] = of_one
+        return made
+
+    return changed
+
+
+def _flushed(form: Format) -> Callable[[Numbers], Numbers]:
+    def changed(c: Numbers) -> Numbers:
+        return c._replace(significand=np.where(c.significand < 1 << form.trailing_bits, 0, c.significand))
+
+    return _column(-1, changed)
+
+
+def _running_ends(**value: bool) -> Callable[[Ends], Ends]:
+    def changed(ends: Ends) -> Ends:
+        made = {}
+        for name, to in value.items():
+            made[name] = getattr(ends, name).copy()
+            made[name][:, -1] = to
+        return ends._replace(**made)
+
+    return changed
+
+
+def _lonely(ends: Ends) -> Ends:
+    infinite = ends.infinite.copy()
+    infinite[:, -1] &= infinite[:, :-1].any(1)
+    return ends._replace(infinite=infinite)
+
+
+# -- alignment -----------------------------------------------------------------------------------------
+
+
+def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
+    """Yield faults of the largest exponent, and of what is cut."""
+    for beyond, above in (("", None), (", and lost where they exceed it", _lost)):
+        for begin, said in ((0, "0"), (None, "the least")):
+            words = f"{what} left out of the largest exponent, which is {said} where nothing else counts"
+            yield _fault(words + beyond, counts=_counting(-1), empty=begin, above=above)
+        for lane in range(lanes):
+            words = f"lane {lane} of {window.step} left out of the largest exponent"
+            yield _fault(
+                words + beyond.replace("they exceed", "it exceeds"),
+                2,
+                counts=_counting(lane),
+                empty=0,
+                above=above,
+            )
+    for lane in range(lanes):
+        for by, where in ((-1, "low"), (1, "high")):
+            words = f"lane {lane} of {window.step} aligned one place too {where}"
+            yield _fault(words, 2, running=_column(lane, functools.partial(_shifted, by=by)))
+    yield _fault("zeros count for the largest exponent", counts=lambda terms: terms.significand >= 0)
+    yield _fault("products normalized before they are aligned", running=_normalized)
+    for name, (words, total) in {
+        "nearest_away": ("terms rounded, not cut: ties away from zero", _rounded(_half_up)),
+        "nearest_even": ("terms rounded, not cut: ties to even", _rounded(_half_even)),
+        "away": ("terms cut away from zero", _rounded(lambda kept, lost: kept + (lost > 0))),
+        "sum": ("the sum cut toward zero, not its terms", _sum_cut),
+        "sum_floor": (
+            "the sum cut downwards, not its terms",
+            lambda parts: (exactly(parts)[0], _none(parts)),
+        ),
+        "whole": (f"{what} never cut", _running_whole),
+    }.items():
+        if name != window.cut:
+            yield _fault(words, total=total)
+    yield _fault("negative terms in one's complement: a last bit off", total=_complement(window, sums=False))
+    yield _fault("negative sums in one's complement: a last bit off", total=_complement(window, sums=True))
+    for bits in range(1, window.step.bit_length() + 3):
+        places = f"bit{'s' * (bits > 1)} before the point"
+        yield _fault(f"the carry out of {bits} {places} lost from sums", total=_carry(window, bits))
+        words = f"sums wrap around at {bits} {places}, in two's complement"
+        yield _fault(words, total=_wrapped(window, bits))
+
+
+def _lost(terms: Numbers, largest: Array) -> Numbers:
+    beyond = terms.exponent > largest[:, None]
+    return terms._replace(significand=np.where(beyond, 0, terms.significand))
+
+
+def _counting(without: int) -> Callable[[Numbers], Array]:
+    def counted(terms: Numbers) -> Array:
+        which = np.asarray(terms.significand != 0)
+        if without < which.shape[1] - 1:
+            which[:, without] = False
+        return which
+
+    return counted
+
+
+def _normalized(terms: Numbers) -> Numbers:
+    length = np.frexp(terms.significand.astype(np.float64))[1]
+    exponent = np.where(terms.significand != 0, terms.last + length - 1, terms.exponent)
+    return terms._replace(exponent=exponent)
+
+
+def _none(parts: Parts) -> Array:
+    return np.zeros(len(parts.kept), np.int64)
+
+
+def _rounded(change: Callable[[Array, Array], Array]) -> Callable[[Parts], tuple[Array, Array]]:
+    """Return sums of terms that are rounded otherwise."""
+    return lambda parts: (signed(parts, change(parts.kept, parts.lost)), _none(parts))
+
+
+def _half_up(kept: Array, lost: Array) -> Array:
+    return np.asarray(kept + (lost >> LOW - 1))
+
+
+def _half_even(kept: Array, lost: Array) -> Array:
+    half = 1 << LOW - 1
+    return np.asarray(kept + ((lost > half) | ((lost == half) & (kept & 1 == 1))))
+
+
+def _sum_cut(parts: Parts) -> tuple[Array, Array]:
+    hi, lo = exactly(parts)
+    return hi + ((hi < 0) & (lo > 0)), np.zeros_like(hi)
+
+
+def _running_whole(parts: Parts) -> tuple[Array, Array]:
+    lost = parts.lost.copy()
+    lost[:, :-1] = 0
+    return exactly(parts._replace(lost=lost))
+
+
+def _complement(window: Window, sums: bool) -> Callable[[Parts], tuple[Array, Array]]:
+    def total(parts: Parts) -> tuple[Array, Array]:
+        hi, lo = window_sum(window, parts)
+        if sums:
+            return hi + (hi < 0), lo
+        return hi - (parts.negative & ((parts.kept > 0) | (parts.lost > 0))).sum(1), lo
+
+    return total
+
+
+def _carry(window: Window, bits: int) -> Callable[[Parts], tuple[Array, Array]]:
+    def total(parts: Parts) -> tuple[Array, Array]:
+        hi, lo = window_sum(window, parts)
+        kept = np.abs(hi) & (1 << parts.bits + bits) - 1
+        return np.where(hi < 0, -kept, kept), lo
+
+    return total
+
+
+def _wrapped(window: Window, bits: int) -> Callable[[Parts], tuple[Array, Array]]:
+    def total(parts: Parts) -> tuple[Array, Array]:
+        hi, lo = window_sum(window, parts)
+        top = 1 << parts.bits + bits - 1
+        return ((hi + top) & 2 * top - 1) - top, lo
+
+    return total
+
+
+# -- rounding ------------------------------------------------------------------------------------------
+
+
+def _of_rounding(window: Window | None, form: Format) -> Iterator[Change]:
+    """Yield faults of how a step's sum is rounded, beside other modes."""
+    for seen in range(_UNSEEN + 1):
+        behind = f" and {seen} bit{'s' * (seen > 1)} behind it" if seen else ""
+        yield _fault(f"sticky bit lost: sums are rounded by the guard bit{behind} alone", before=_seen(seen))
+    if window is not None and window.fraction_bits is not None:
+        for bits in range(1, _UNSEEN + 1):
+            last = "last bit" if bits == 1 else f"last {bits} bits"
+            yield _fault(f"sticky bit without the {last} of the sum", before=_unseen(bits))
+    for bits in range(1, _TWICE + 1):
+        words = f"sums rounded twice: first to {bits} bit{'s' * (bits > 1)} more than the result has"
+        yield _fault(words, before=_twice(bits))
+    yield _fault("the carry of rounding into the exponent lost: results half as large", after=_carry_lost)
+    for by, words in ((-1, "half"), (1, "twice")):
+        yield _fault(
+            f"subnormal sums {words} as large: shifted one place off",
+            before=functools.partial(_misplaced, fmt=form, by=by),
+        )
+    yield _fault("sums of steps: ties to odd", before=_ties_to_odd)
+
+
+def _clear(sums: Sum, below: Array) -> Sum:
+    """Return sums without the bits below a place."""
+    down = np.clip(below, 0, 62)
+    return sums._replace(significand=sums.significand >> down << down)
+
+
+def _misplaced(sums: Sum, fmt: Format, by: int) -> Sum:
+    """Return sums that are subnormal as numbers of another exponent."""
+    top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
+    low = top < fmt.emin
+    return sums._replace(last=sums.last + np.where(low, by, 0))
+
+
+def _seen(bits: int) -> Callable[[Sum], Sum]:
+    return lambda sums: _clear(sums, sums.discarded - 1 - bits)
+
+
+def _unseen(bits: int) -> Callable[[Sum], Sum]:
+    """Return sums whose last bits count only as guard bits."""
+
+    def changed(sums: Sum) -> Sum:
+        return _clear(sums, np.minimum(sums.unit - sums.last + bits, sums.discarded - 1))
+
+    return changed
+
+
+def _twice(bits: int) -> Callable[[Sum], Sum]:
+    """Return sums that are rounded to nearest, ties to even, with so many bits behind the result's."""
+
+    def changed(sums: Sum) -> Sum:
+        down = np.clip(sums.discarded - bits, 0, 62)
+        kept, rest, half = sums.significand >> down, sums.significand & (1 << down) - 1, (1 << down) >> 1
+        up = (down > 0) & ((rest > half) | ((rest == half) & (kept & 1 == 1)))
+        return sums._replace(significand=kept + up << down)
+
+    return changed
+
+
+def _ties_to_odd(sums: Sum) -> Sum:
+    """Return sums of which ties lie on the side of the odd number."""
+    places = np.clip(sums.discarded, 1, 62)
+    tie = (sums.discarded > 0) & (sums.significand & ((1 << places) - 1) == 1 << places - 1)
+    odd = sums.significand >> places & 1
+    # Two bits more, so that half a bit joins or leaves.
+    moved = (sums.significand << 1) + np.where(odd == 1, -1, 1)
+    made = sums._replace(
+        significand=np.where(tie, moved, sums.significand), last=np.where(tie, sums.last - 1, sums.last)
+    )
+    return made
+
+
+def _carry_lost(codes: Array, sums: Sum, fmt: Format) -> Array:
+    magnitude, one = codes & (fmt.sign_code - 1), 1 << fmt.trailing_bits
+    places = np.clip(sums.discarded, 0, 62)
+    up = magnitude & one - 1 == 0
+    below = (sums.discarded > 0) & (sums.significand >> places == 2 * one - 1)
+    return np.where(up & below, codes - one, codes)
+
+
+# -- zeros, infinities and NaNs ------------------------------------------------------------------------
+
+
+def _of_zeros(window: Window | None) -> Iterator[Change]:
+    for words, zero in {
+        "the sign of the first product": lambda terms: terms.negative[:, 0],
+        "the sign of the last product": lambda terms: terms.negative[:, -2],
+        "the sign of the addend or the running sum": lambda terms: terms.negative[:, -1],
+        "a sign, where all of their terms have it": lambda terms: terms.negative.all(1),
+        "a sign, where any of their terms has it": lambda terms: terms.negative.any(1),
+        "no sign": lambda terms: terms.negative[:, 0] & False,
+    }.items():
+        if window is None or words != "no sign":
+            yield _fault(f"sums that are zero have {words}", zero=zero)
+
+
+def _of_ends(addend: bool) -> Iterator[Change]:
+    yield _fault("NaNs left out of sums", ends=lambda ends: ends._replace(nan=ends.nan & False))
+    yield _fault(
+        "infinities left out of sums", ends=lambda ends: ends._replace(infinite=ends.infinite & False)
+    )
+    yield _fault("infinite products left out of sums", ends=_finite_products)
+    which = {
+        "the first of them": lambda ends: _sign_at(ends, 0),
+        "the last of them": lambda ends: _sign_at(ends, -1),
+        "positive": lambda ends: ends.negative[:, 0] & False,
+        "negative": lambda ends: ends.negative[:, 0] | True,
+    }
+    for words, sign in which.items():
+        for over in (False, True):
+            said = f"infinities of unlike signs give an infinity: {words}{', beside a NaN too' * over}"
+            yield _fault(said, settled=_unlike(sign, over))
+    yield _fault("an infinity wins against NaNs", settled=_infinity_wins)
+    if addend:
+        yield _fault("a NaN of the addend gives its sign to the result", nan=_signed_nan)
+
+
+def _finite_products(ends: Ends) -> Ends:
+    infinite = ends.infinite.copy()
+    infinite[:, :-1] = False
+    return ends._replace(infinite=infinite, invalid=ends.invalid & False)
+
+
+def _sign_at(ends: Ends, end: int) -> Array:
+    """Return the sign of the first infinity, the running sum before the products, or of the last one."""
+    order = np.roll(np.arange(ends.infinite.shape[1]), 1)[:: 1 if end == 0 else -1]
+    place = order[np.argmax(ends.infinite[:, order], 1)]
+    return np.asarray(np.take_along_axis(ends.negative, place[:, None], 1)[:, 0])
+
+
+def _unlike(sign: Callable[[Ends], Array], over: bool) -> Callable[[Ends], Settled]:
+    def settled(ends: Ends) -> Settled:
+        nan, infinite, minus = ieee(ends)
+        both = (ends.infinite & ends.negative).any(1) & (ends.infinite & ~ends.negative).any(1)
+        both &= True if over else ~(ends.nan | ends.invalid).any(1)
+        return nan & ~both, infinite | both, np.where(both, sign(ends), minus)
+
+    return settled
+
+
+def _infinity_wins(ends: Ends) -> Settled:
+    plus, minus = ((ends.infinite & (ends.negative == of)).any(1) for of in (False, True))
+    nan = ((ends.nan | ends.invalid).any(1) & ~plus & ~minus) | (plus & minus)
+    return nan, (plus | minus) & ~nan, minus
+
+
+def _signed_nan(ends: Ends) -> Array:
+    return np.asarray(ends.nan[:, -1] & ends.negative[:, -1])

@@ -1,0 +1,474 @@
+"""Steps of a dot unit, stage by stage, so that one stage at a time can be faulty.
+
+The accumulation says what a step does, as `lowprec.dot` has it: here its stages are functions, each of which
+a fault replaces. Without a fault the results are those of `lowprec.dot`. Sums have two words, of some
+hundred bits together; what lies below is kept as one sticky bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import lowprec as lp
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import code_dtype
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.codebook import Codebook
+from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.rounding import NEAREST_EVEN
+
+__all__ = ["LOW", "Ends", "Formats", "Numbers", "Parts", "Settled", "Stages", "Sum"]
+__all__ += ["exactly", "has_steps", "ieee", "signed", "stepped", "window_sum"]
+
+Array = npt.NDArray[Any]
+
+#: Bits of the lower word, and products that are computed at a time.
+LOW, _AT_ONCE = 50, 1 << 20
+#: Bits behind the point of what is summed exactly, and the longest step.
+_WIDE, _LONGEST = 50, 256
+
+
+class Numbers(NamedTuple):
+    """Finite numbers, as sign, significand and two exponents; what is not finite is zero here."""
+
+    negative: Array
+    significand: Array
+    last: Array  #: exponent of the significand's last bit
+    exponent: Array  #: by which it is aligned
+
+
+class Ends(NamedTuple):
+    """What is not finite: of products, and in the last column of the running sum."""
+
+    nan: Array  #: a factor is NaN
+    invalid: Array  #: zero times infinity
+    infinite: Array
+    negative: Array  #: of NaNs the sign that they bring
+
+
+class Sum(NamedTuple):
+    """The magnitude of a sum before it is rounded: significand * 2**last."""
+
+    negative: Array
+    significand: Array
+    last: Array
+    unit: Array  #: place of the last bit that alignment keeps
+    discarded: Array  #: bits of the significand that the result has no place for
+
+
+class Parts(NamedTuple):
+    """Aligned terms: whole units, and what is cut off in 2**-LOW units."""
+
+    negative: Array
+    kept: Array
+    lost: Array
+    bits: int  #: behind the point
+
+
+#: NaN, infinite, and the sign of what is infinite.
+Settled = tuple[Array, Array, Array]
+
+Formats = tuple[Format | None, Format | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stages:
+    """Functions that a fault may replace; None: what the accumulation says.
+
+    Attributes
+    ----------
+    values : the values of x and y.
+    x, y : factors as they are read, and their format.
+    running : terms of a step, in whose last column the addend or the running sum is.
+    counts : which terms the largest exponent is of.
+    total : the two words of the sum.
+    before : the sum before it is rounded.
+    after : codes of the rounded sum.
+    zero : which sums that are zero are negative.
+    ends : what is not finite.
+    settled : what becomes of it.
+    nan : which NaNs are negative.
+    empty : the exponent where no term counts.
+    above : what becomes of terms with an exponent above the largest: by default they are shifted to the left.
+    """
+
+    values: Callable[[Array, Array], tuple[Array, Array]] | None = None
+    x: Callable[[Numbers, Format], Numbers] | None = None
+    y: Callable[[Numbers, Format], Numbers] | None = None
+    running: Callable[[Numbers], Numbers] | None = None
+    counts: Callable[[Numbers], Array] | None = None
+    total: Callable[[Parts], tuple[Array, Array]] | None = None
+    before: Callable[[Sum], Sum] | None = None
+    after: Callable[[Array, Sum, Format], Array] | None = None
+    zero: Callable[[Numbers], Array] | None = None
+    ends: Callable[[Ends], Ends] | None = None
+    settled: Callable[[Ends], Settled] | None = None
+    nan: Callable[[Ends], Array] | None = None
+    empty: int | None = None
+    above: Callable[[Numbers, Array], Numbers] | None = None
+
+
+def has_steps(how: Accumulation, formats: Formats) -> bool:
+    """Return whether the stages of an accumulation are known here: of windows, and of fused sums in order."""
+    inside = how.accumulator
+    if how.machine or how.split is not None or how.rounds_randomly:
+        return False
+    if any(isinstance(fmt, Codebook) or fmt is None or not fmt.exponent_bits for fmt in formats):
+        return False
+    if sum(fmt.precision for fmt in formats if fmt is not None) > _WIDE:
+        return False
+    if isinstance(inside, Window):
+        form = inside.result[0]
+        fits = inside.scales != "groups" and inside.step <= _LONGEST
+    elif isinstance(inside, tuple) and how.order.inner == "sequential":
+        rounded = how.product is not None and (how.term > 1 or how.product[1].rounding.bits)
+        form, fits = inside[0], how.order.name in ("sequential", "chunked") and not rounded
+    else:
+        return False
+    plain = isinstance(form, Format) and not isinstance(form, Carrier) and form.sign is Sign.MAGNITUDE
+    return fits and plain and not isinstance((how.total or how.output)[0], Carrier)
+
+
+def stepped(
+    x: Any, y: Any, addend: Array | None, how: Accumulation, formats: Formats, stages: Stages
+) -> Array:
+    """Return codes of the output, of dot products of rows; of operands in these formats.
+
+    Raises ValueError: an accumulation whose stages are not known.
+    """
+    if not has_steps(how, formats):
+        raise ValueError(f"the stages of {how} are not known")
+    left, right = _values(x), _values(y)
+    sides = [(left[0], left[1]), (right[0], right[1])]
+    count, length = left[0].shape[0], left[0].shape[-1]
+    found = np.empty(count, code_dtype(how.output[0]))
+    for start in range(0, count, step := max(_AT_ONCE // max(length, 1), 1)):
+        some = slice(start, start + step)
+        rows = [(values[some], None if scale is None else scale[some]) for values, scale in sides]
+        found[some] = _rows(rows, None if addend is None else addend.reshape(-1)[some], how, formats, stages)
+    return found
+
+
+def _values(side: Any) -> tuple[Array, Array | None]:
+    """Return elements, and the scales that they have, if they are in blocks."""
+    if not isinstance(side, BlockArray):
+        return np.asarray(side, np.float64), None
+    elements = np.asarray(lp.decode(side.codes, side.format.element, dtype=np.float64))
+    scales = np.asarray(lp.decode(side.scales, side.format.scale, dtype=np.float64))
+    each = np.repeat(scales, side.format.sizes[0], axis=-1)[..., : elements.shape[-1]]
+    return elements, each
+
+
+def _rows(
+    sides: list[tuple[Array, Array | None]],
+    addend: Array | None,
+    how: Accumulation,
+    formats: Formats,
+    stages: Stages,
+) -> Array:
+    """Return codes of the output, of rows."""
+    read, wild = [], []
+    if stages.values is not None:
+        changed_values = stages.values(sides[0][0], sides[1][0])
+        sides = [(values, scale) for values, (_, scale) in zip(changed_values, sides, strict=True)]
+    for number, ((values, scale), fmt) in enumerate(zip(sides, formats, strict=True)):
+        assert fmt is not None, "asked before"
+        if how.operand_rounding is not None:
+            values = np.asarray(lp.quantize(values, fmt, projection=how.operand_rounding), np.float64)
+        numbers, changed = _numbers(values, fmt), (stages.x, stages.y)[number]
+        numbers = numbers if changed is None else changed(numbers, fmt)
+        if scale is not None:
+            by = np.frexp(np.where(np.isnan(scale), 1, scale))[1].astype(np.int64) - 1
+            numbers = numbers._replace(last=numbers.last + by, exponent=numbers.exponent + by)
+            values = np.where(np.isnan(scale), np.nan, values)
+        read.append(numbers)
+        wild.append(values)
+    a, b = read
+    negative = np.signbit(wild[0]) != np.signbit(wild[1])
+    products = Numbers(negative, a.significand * b.significand, a.last + b.last, a.exponent + b.exponent)
+    finite = np.isfinite(wild[0]) & np.isfinite(wild[1])
+    nan = np.isnan(wild[0]) | np.isnan(wild[1])
+    invalid = ~finite & ~nan & ((wild[0] == 0) | (wild[1] == 0))
+    if how.product is not None:
+        products, overflown = _rounded_products(products, finite, how.product)
+        finite &= ~overflown
+    products = products._replace(significand=np.where(finite, products.significand, 0))
+    ends = Ends(nan, invalid, ~finite & ~nan & ~invalid, negative)
+    signs = np.where(np.isnan(wild[0]), *(np.signbit(side) for side in wild))
+    ends = ends._replace(negative=np.where(nan, signs, negative))
+    return _in_order(products, ends, addend, how, stages)
+
+
+def _rounded_products(products: Numbers, finite: Array, into: Rounded) -> tuple[Numbers, Array]:
+    """Return products rounded to a format, and which of the finite ones became infinite."""
+    size = np.where(finite, np.ldexp(products.significand.astype(np.float64), products.last), 0)
+    exact = np.where(products.negative, -size, size)
+    codes = np.asarray(lp.encode(exact, into[0], projection=into[1]))
+    values = np.asarray(lp.decode(codes, into[0], dtype=np.float64))
+    return _numbers(values, into[0]), np.isinf(values)
+
+
+def _in_order(
+    products: Numbers, ends: Ends, addend: Array | None, how: Accumulation, stages: Stages
+) -> Array:
+    """Return codes of the output, all steps in sequence or within chunks."""
+    count, length = products.negative.shape
+    into = how.total or (how.output if isinstance(how.accumulator, Window) else how.summed)
+    with np.errstate(invalid="ignore"):  # signaling NaNs
+        start = np.zeros(count) if addend is None else np.asarray(addend, np.float64)
+    nearest = dataclasses.replace(into[1], rounding=NEAREST_EVEN)
+    given = np.asarray(lp.encode(start, into[0], projection=nearest))
+    signs = np.signbit(start)
+    nothing = np.zeros_like(given)
+    first = how.addend == "first"
+
+    def inner(low: int, high: int, begin: Array, minus: Array, fmt: Format) -> tuple[Array, Format]:
+        some = slice(low, high)
+        of_run = Numbers(*(part[:, some] for part in products)), Ends(*(part[:, some] for part in ends))
+        return _run(*of_run, begin, minus, fmt, how, stages)
+
+    if how.order.name != "chunked":
+        begun = (given, signs) if first else (nothing, np.zeros_like(signs))
+        codes, fmt = inner(0, length, *begun, into[0])
+        if not first:
+            codes, fmt = _added(codes, fmt, given, into), into[0]
+    else:
+        codes, fmt = (given if first else nothing), into[0]
+        size = how.order.size * max(how.term, 1)
+        for low in range(0, length, size):
+            high = min(low + size, length)
+            zero = np.zeros(count, code_dtype(how.output[0]))
+            part, of_part = inner(low, high, zero, np.zeros_like(signs), how.output[0])
+            codes = _added(part, of_part, codes, into)
+        codes = codes if first else _added(given, into[0], codes, into)
+    result = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
+    same = (how.total or result) == how.output
+    return codes if same else np.asarray(lp.cast(codes, fmt, how.output[0], projection=how.output[1]))
+
+
+def _added(codes: Array, fmt: Format, others: Array, into: Rounded) -> Array:
+    x, y = (np.asarray(lp.decode(side, of)) for side, of in ((others, into[0]), (codes, fmt)))
+    return np.asarray(lp.add(x, y, into[0], projection=into[1], dtype=code_dtype(into[0])))
+
+
+def _run(
+    products: Numbers,
+    ends: Ends,
+    codes: Array,
+    signs: Array,
+    fmt: Format,
+    how: Accumulation,
+    stages: Stages,
+) -> tuple[Array, Format]:
+    """Return the codes of the sum after all steps, and their format."""
+    window = how.accumulator if isinstance(how.accumulator, Window) else None
+    result: Rounded = window.result if window is not None else how.accumulator  # type: ignore[assignment]
+    for places in _places(products.negative.shape[1], window, max(how.term, 1)):
+        running = np.asarray(lp.decode(codes, fmt, dtype=np.float64))
+        c = _numbers(running, fmt)._replace(negative=signs)
+        terms = Numbers(
+            *(np.column_stack([part[:, places], of_c]) for part, of_c in zip(products, c, strict=True))
+        )
+        infinite = np.isinf(running)
+        of_step = Ends(
+            np.column_stack([ends.nan[:, places], np.isnan(running)]),
+            np.column_stack([ends.invalid[:, places], np.zeros(infinite.size, bool)]),
+            np.column_stack([ends.infinite[:, places], infinite]),
+            np.column_stack([ends.negative[:, places], signs]),
+        )
+        codes = _step(terms, of_step, window, result, stages, product_rounded=how.product is not None)
+        fmt = result[0]
+        signs = (codes & fmt.sign_code) != 0
+    return codes, fmt
+
+
+def _places(length: int, window: Window | None, term: int) -> Iterator[Array]:
+    """Yield the places of the products of each step."""
+    step, every = term if window is None else window.step, np.arange(length)
+    if window is None or window.groups == "consecutive":
+        yield from (every[first : first + step] for first in range(0, length, step))
+        return
+    for first in range(0, length, 2 * step):
+        both = every[first : first + 2 * step]
+        for half in (0, 1):
+            if (part := both[np.arange(both.size) >> 1 & 1 == half]).size:
+                yield part
+
+
+def _numbers(values: Array, fmt: Format) -> Numbers:
+    """Return finite values as a format writes them: not normalized."""
+    finite = np.isfinite(values)
+    size = np.where(finite, np.abs(values), 0)
+    exponent = np.maximum(np.frexp(size)[1].astype(np.int64) - 1, fmt.emin)
+    exponent = np.where(size == 0, fmt.emin, exponent)
+    last = exponent - fmt.trailing_bits
+    return Numbers(np.signbit(values), np.ldexp(size, -last).astype(np.int64), last, exponent)
+
+
+def _step(
+    terms: Numbers,
+    ends: Ends,
+    window: Window | None,
+    result: Rounded,
+    stages: Stages,
+    *,
+    product_rounded: bool,
+) -> Array:
+    """Return codes of the sums of one step."""
+    fmt, rule = result
+    ends = ends if stages.ends is None else stages.ends(ends)
+    terms = terms if stages.running is None else stages.running(terms)
+    bits = _WIDE if window is None or window.fraction_bits is None else window.fraction_bits
+    counted = terms.significand != 0 if stages.counts is None else stages.counts(terms)
+    least = -4096 if window is None else window.lowest_exponent
+    largest = np.where(counted, terms.exponent, least).max(1).clip(least)
+    if stages.empty is not None:
+        largest = np.where(counted.any(1), largest, stages.empty)
+    terms = terms if stages.above is None else stages.above(terms, largest)
+    unit = largest - bits
+    parts, beyond = _aligned(terms, unit, bits)
+    hi, lo = window_sum(window, parts) if stages.total is None else stages.total(parts)
+    sums = _magnitude(hi, lo, unit)
+    for row in np.flatnonzero(beyond).tolist():
+        sums = _wide(sums, row, Numbers(*(part[row] for part in terms)), parts.kept[row], int(unit[row]))
+    sums = _with_places(sums, fmt)
+    sums = sums if stages.before is None else stages.before(sums)
+    zero = sums.significand == 0
+    exact = np.where(zero, 0, _folded(sums))
+    exact = np.where(exact >= np.ldexp(1.0, fmt.emax + 1), np.inf, exact)
+    nan, infinite, minus = (ieee if stages.settled is None else stages.settled)(ends)
+    if stages.zero is not None:
+        none = stages.zero(terms)
+    elif window is not None:
+        none = np.zeros(zero.size, bool)
+    else:
+        none = np.asarray(terms.negative.all(1) | (rule.rounding.downward & terms.negative.any(1)))
+    negative = np.where(zero, none, sums.negative)
+    numbers = np.where(negative, -exact, exact)
+    numbers = np.where(infinite, np.where(minus, -np.inf, np.inf), numbers)
+    numbers = np.where(nan, np.nan, numbers)
+    if window is None and nan.any():  # the NaN of an operand has its sign
+        # That of a product which was rounded before comes after that of the running sum.
+        found = ends.nan.copy()
+        found[:, :-1] &= ~(ends.nan[:, -1:] & product_rounded)
+        first = np.argmax(found, 1)[:, None]
+        minus = ends.nan.any(1) & np.take_along_axis(ends.negative, first, 1)[:, 0]
+        numbers = np.where(nan & minus, np.copysign(numbers, -1), numbers)
+    codes = np.asarray(lp.encode(numbers, fmt, projection=rule))
+    plain = ~(nan | infinite | zero)
+    if stages.after is not None:
+        codes = np.where(plain, stages.after(codes, sums, fmt), codes).astype(codes.dtype)
+    if window is not None and not window.negative_zero:
+        codes = np.where(plain & (codes == fmt.sign_code), 0, codes).astype(codes.dtype)
+    if stages.nan is not None:
+        codes = np.where(nan & stages.nan(ends), codes | fmt.sign_code, codes).astype(codes.dtype)
+    return codes
+
+
+def _wide(sums: Sum, row: int, terms: Numbers, kept: Array, unit: int) -> Sum:
+    """Return sums of which one has a term so far above its unit that no 64 bits hold it."""
+    total = 0
+    for number, (minus, significand, last) in enumerate(
+        zip(*(part.tolist() for part in terms[:3]), strict=True)
+    ):
+        whole = significand << last - unit if last > unit else int(kept[number])
+        total += -whole if minus else whole
+    size = abs(total)
+    down = max(size.bit_length() - 60, 0)
+    found = total < 0, size >> down | (size & (1 << down) - 1 != 0), unit + down
+    made = sums._replace(
+        negative=sums.negative.copy(), significand=sums.significand.copy(), last=sums.last.copy()
+    )
+    for words, value in zip(made[:3], found, strict=True):
+        words[row] = value
+    return made
+
+
+def _aligned(terms: Numbers, unit: Array, bits: int) -> tuple[Parts, Array]:
+    """Return the terms in units, and which sums have a term that is too large."""
+    up = terms.last - unit[:, None]
+    significand = terms.significand
+    far = (up > 0) & (significand != 0) & (_bit_length(significand) + up > 61)
+    left = significand << np.clip(np.where(far, 0, up), 0, 62)
+    down = np.clip(-up, 0, 62)
+    kept = significand >> down
+    rest = significand - (kept << down)
+    near = rest << np.clip(LOW - down, 0, LOW)
+    deep = np.clip(-up - LOW, 0, 62)
+    lost = np.where(-up <= LOW, near, (rest >> deep) | ((rest & ((1 << deep) - 1)) != 0))
+    return Parts(terms.negative, np.where(up >= 0, left, kept), np.where(up >= 0, 0, lost), bits), far.any(1)
+
+
+def signed(parts: Parts, words: Array) -> Array:
+    """Return the sums of words with the signs of their terms."""
+    return np.asarray(np.where(parts.negative, -words, words).sum(1))
+
+
+def _cut_toward_zero(parts: Parts) -> tuple[Array, Array]:
+    return signed(parts, parts.kept), np.zeros(len(parts.kept), np.int64)
+
+
+def _cut_floor(parts: Parts) -> tuple[Array, Array]:
+    return _cut_toward_zero(parts._replace(kept=parts.kept + (parts.negative & (parts.lost > 0))))
+
+
+def _cut_to_odd(parts: Parts) -> tuple[Array, Array]:
+    return _cut_toward_zero(parts._replace(kept=parts.kept | (parts.lost > 0)))
+
+
+def exactly(parts: Parts) -> tuple[Array, Array]:
+    """Return the sum of terms of which nothing is cut."""
+    hi, lo = signed(parts, parts.kept), signed(parts, parts.lost)
+    return hi + (lo >> LOW), lo & (1 << LOW) - 1
+
+
+_CUTS = {"toward_zero": _cut_toward_zero, "floor": _cut_floor, "to_odd": _cut_to_odd, "exact": exactly}
+
+
+def window_sum(window: Window | None, parts: Parts) -> tuple[Array, Array]:
+    """Return the two words of a sum, cut as a window says."""
+    return _CUTS["exact" if window is None or window.fraction_bits is None else window.cut](parts)
+
+
+def _magnitude(hi: Array, lo: Array, unit: Array) -> Sum:
+    """Return a sum of two words as sign and significand, of at most 61 bits."""
+    negative, rest = hi < 0, (hi < 0) & (lo > 0)
+    high = np.abs(hi) - rest
+    low = np.where(rest, (1 << LOW) - lo, lo)
+    up = np.clip(60 - _bit_length(high), 0, LOW)
+    down = LOW - up
+    significand = (high << up) | (low >> down) | ((low & ((1 << down) - 1)) != 0)
+    return Sum(negative, significand, unit - up, unit, up)
+
+
+def _with_places(sums: Sum, fmt: Format) -> Sum:
+    """Return a sum with the number of its bits that a format has no place for."""
+    top = _bit_length(sums.significand) - 1 + sums.last
+    return sums._replace(discarded=np.maximum(top, fmt.emin) - fmt.trailing_bits - sums.last)
+
+
+def _folded(sums: Sum) -> Array:
+    """Return sums as float64, of 53 bits: the last is set where any below it is."""
+    down = np.clip(_bit_length(sums.significand) - 53, 0, 62)
+    odd = (sums.significand >> down) | ((sums.significand & ((1 << down) - 1)) != 0)
+    return np.asarray(np.ldexp(odd.astype(np.float64), sums.last + down))
+
+
+def _bit_length(words: Array) -> Array:
+    """Return how many bits positive words have, below 2**62."""
+    high = words >> 31
+    upper = np.frexp(high.astype(np.float64))[1]
+    lower = np.frexp((words & (1 << 31) - 1).astype(np.float64))[1]
+    return np.where(high > 0, upper + 31, lower).astype(np.int64)
+
+
+def ieee(ends: Ends) -> Settled:
+    """Return what becomes of terms that are not finite, as in IEEE 754."""
+    plus, minus = (np.asarray((ends.infinite & (ends.negative == of)).any(1)) for of in (False, True))
+    nan = np.asarray((ends.nan | ends.invalid).any(1) | (plus & minus))
+    return nan, (plus | minus) & ~nan, minus
