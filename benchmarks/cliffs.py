@@ -114,10 +114,11 @@ def _elements(size: int) -> Iterator[Named]:
             yield f"decode {name} to {kind}", partial(lp.decode, codes, name, dtype=kind)
         yield f"cast {name} to e4m3fn", partial(lp.cast, codes, name, "e4m3fn")
         yield f"cast {name} to e4m3fn, flags", partial(lp.cast, codes, name, "e4m3fn", flags=flags)
-        for compare in (lp.less, lp.total_order, lp.nextafter):
-            yield f"{compare.__name__} {name}", partial(compare, codes, codes[::-1], name)
-        for describe in (lp.classify, lp.ulp):
-            yield f"{describe.__name__} {name}", partial(describe, codes, name)
+        held = codes.view(lp.dtype(name))
+        for compare, given_to in ((lp.less, codes), (lp.total_order, codes), (lp.nextafter, held)):
+            yield f"{compare.__name__} {name}", partial(compare, given_to, given_to[::-1], name)
+        for describe, given_to in ((lp.classify, codes), (lp.ulp, held)):
+            yield f"{describe.__name__} {name}", partial(describe, given_to, name)
     for operation in OPERANDS:
         yield from _operation(operation, given, modes, flags)
     yield from _in_blocks(given, modes)

@@ -197,7 +197,7 @@ def elementwise(
 
 def _is_known(operand: Operand, operation: str) -> bool:
     """Whether all arrays of this operand's type are read alike."""
-    return operand.whole and operand.codes.dtype.isnative and not values_depend(operand, operation == CONVERT)
+    return operand.whole and operand.codes.dtype.isnative and not values_depend(operand)
 
 
 def _broadcast(operation: str, operands: Sequence[Operand]) -> tuple[int, ...]:
@@ -225,8 +225,8 @@ def _program(
     sources = tuple(operand.fmt for operand in operands)
     request = Elementwise(operation, sources, fmt, rule, carrier, flags, backend=backend)
     converted = operation == CONVERT
-    if backend in (None, "vector") and any(values_depend(operand, converted) for operand in operands):
-        narrow = [narrowed(each, converted) if values_depend(each, converted) else each for each in operands]
+    if backend in (None, "vector") and any(values_depend(operand) for operand in operands):
+        narrow = [narrowed(each, converted) if values_depend(each) else each for each in operands]
         other = dataclasses.replace(request, sources=tuple(operand.fmt for operand in narrow))
         last = None if isinstance(fmt, Codebook) else "vector"  # codebooks are looked up by floats
         program: ElementwiseProgram | None = engine.lower(other, last=last)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans
 from lowprec.kernels.modes import usual_arithmetic
+from lowprec.kernels.vector import exact as kernels
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
@@ -58,9 +59,6 @@ FLOATS: tuple[tuple[np.dtype[Any], Format], ...] = (
     (np.dtype(np.float64), catalog.BINARY64),
 )
 
-
-#: Binary64 numbers that are narrowed together: a part stays in the caches.
-_PART = 1 << 15
 
 #: Unsigned integers by their bytes.
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
@@ -189,33 +187,10 @@ def values_operand(values: object, name: str = "values") -> Operand:
     return Operand(codes, carrier, codes.view(array.dtype) if carrier.width < 8 else array, whole)
 
 
-def values_depend(operand: Operand, converted: bool = False) -> bool:
-    """Whether values decide the operand's format: float64 and integers may be binary32 numbers.
-
-    Of operands that are `converted` only integers are looked at: conversions read binary64 as fast.
-    """
-    if not isinstance(operand.fmt, Carrier):
-        return False
-    kinds = "f" if operand.fmt.exponent_bits else "iu"
-    return (
-        operand.array.dtype.itemsize >= 4
-        and operand.array.dtype.kind in kinds
-        and not (converted and kinds == "f")
-    )
-
-
-def _as_singles(array: Array) -> Array | None:
-    """Return binary64 numbers as binary32 ones if they all are such, bit for bit."""
-    given = np.ascontiguousarray(array).reshape(-1)
-    single, back = np.empty(given.size, np.float32), np.empty(min(_PART, given.size))
-    for start in range(0, given.size, _PART):
-        some, made = given[start : start + _PART], single[start : start + _PART]
-        made[...] = some
-        again = back[: some.size]
-        again[...] = made
-        if not np.array_equal(again.view(np.uint64), some.view(np.uint64)):
-            return None
-    return single.reshape(array.shape)
+def values_depend(operand: Operand) -> bool:
+    """Whether values decide the operand's format: integers may be binary32 numbers, which vectors read."""
+    kind, size = operand.array.dtype.kind, operand.array.dtype.itemsize
+    return isinstance(operand.fmt, Carrier) and not operand.fmt.exponent_bits and kind in "iu" and size >= 4
 
 
 def narrowed(operand: Operand, converted: bool = False) -> Operand:
@@ -224,18 +199,17 @@ def narrowed(operand: Operand, converted: bool = False) -> Operand:
     Integers that are `converted` may become float64.
     """
     array = operand.array
-    if not isinstance(operand.fmt, Carrier) or (array.dtype != np.float64 and array.dtype.kind not in "iu"):
+    wide = array.dtype == np.float64
+    if not isinstance(operand.fmt, Carrier) or not (wide or array.dtype.kind in "iu"):
         return operand
-    largest, single = 0, None
+    native = array.dtype.newbyteorder("=")
+    given = unlocked(np.ascontiguousarray(array, native).reshape(-1))
+    single = np.empty(given.size, np.float32)
     with usual_arithmetic():
-        if array.dtype == np.float64:
-            single = _as_singles(np.asarray(array))
-        else:
-            largest = max(int(array.max(initial=0)), -int(array.min(initial=0)))
-            single = array.astype(np.float32) if largest <= 1 << 24 else None
-    if single is not None:
-        return Operand(single.view(np.uint32), catalog.BINARY32, single, True)
-    if converted and 0 < largest <= 1 << 53:
+        if (kernels.narrowed if wide else kernels.narrowed_integers)(given, single):
+            same = single.reshape(array.shape)
+            return Operand(same.view(np.uint32), catalog.BINARY32, same, True)
+    if converted and not wide and -(1 << 53) <= int(given.min()) and int(given.max()) <= 1 << 53:
         double = array.astype(np.float64)
         return Operand(double.view(np.uint64), catalog.BINARY64, double, True)
     return operand

@@ -455,7 +455,7 @@ def _numbers(
     operands = [values_operand(each) for each in values]
     for name, operand in zip("xy", operands, strict=False):
         refuse_codes(name, operand.array, fmt, "nextafter" if len(values) > 1 else "ulp")
-    operands = [narrowed(each, True) if values_depend(each, True) else each for each in operands]
+    operands = [narrowed(each, True) if values_depend(each) else each for each in operands]
     if any(each.array.dtype.kind in "iu" and each.array.dtype.itemsize > 4 for each in operands):
         raise ValueError(
             "integers of more than 53 bits are not compared with values: float64 does not hold them"

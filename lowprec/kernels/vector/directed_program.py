@@ -18,6 +18,7 @@ from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.vector import plan
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.flags import OPERATIONS, neighbours
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM, InParts, Read, places_of, readers
@@ -29,14 +30,14 @@ __all__ = ["Directed", "lower"]
 Codes = npt.NDArray[Any]
 
 
-def lower(request: Elementwise) -> InParts | None:
+def lower(request: Elementwise) -> Cut | Directed | None:
     """Return the program of a request, or None where another engine must serve it."""
     rule, carrier, mode = request.projection, request.carrier, request.projection.rounding
     if request.target != SINGLE or carrier not in (None, SINGLE) or request.flags:
         return None
     cut = request.operation == CONVERT and request.sources == (DOUBLE,)
     if rule == DEFAULT:
-        return Cut(request) if cut else None
+        return Cut() if cut else None
     if request.operation not in OPERATIONS or (DOUBLE in request.sources and not cut):
         return None
     if (mode not in DIRECTED and mode not in AT_TIES) or rule != Projection(rounding=mode):
@@ -46,17 +47,17 @@ def lower(request: Elementwise) -> InParts | None:
     return None if nearest is None or read is None else Directed(request, nearest, read)
 
 
-class Cut(InParts):
-    """Binary64 numbers as the processor rounds them to binary32. NaNs are left to the scalar engine."""
+class Cut:
+    """Binary64 numbers as the processor rounds them to binary32."""
 
-    def __init__(self, request: Elementwise) -> None:
-        super().__init__(request, refuses=False)
+    refuses = draws = in_place = False
+    widens = True
 
-    def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
+    @usual_arithmetic()
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write the nearest numbers."""
-        numbers = operands[0].view(np.float64)
-        nearest_singles(numbers, out.view(np.float32))
-        return places_of(np.isnan(numbers))
+        nearest_singles(operands[0].view(np.float64), out.view(f"f{out.itemsize}"))
+        return DONE
 
 
 class Directed(InParts):

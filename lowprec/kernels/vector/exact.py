@@ -1,4 +1,4 @@
-"""Exact results in binary64 and binary32: scaled numbers, remainders and exponents.
+"""Exact results in binary64 and binary32: narrowed and scaled numbers, remainders and exponents.
 
 Plain loops without branches, which the compiler makes vectors of. Where a result would be rounded it is NaN.
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lowprec.kernels.jit import jit
 
-__all__ = ["exponents", "remainders", "scaled"]
+__all__ = ["exponents", "narrowed", "narrowed_integers", "remainders", "scaled", "scaled_blocks"]
 
 Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 
@@ -31,6 +31,29 @@ _WHOLE = float(3 << 51)
 
 
 @jit
+def narrowed(x: Numbers, out: Numbers) -> bool:
+    """Write binary64 numbers as binary32 ones; return whether they all are such, bit for bit."""
+    wrong = np.uint64(0)
+    for i in range(out.size):
+        single = np.float32(x[i])
+        out[i] = single
+        wrong |= np.float64(single).view(np.uint64) ^ np.float64(x[i]).view(np.uint64)
+    return wrong == np.uint64(0)
+
+
+@jit
+def narrowed_integers(x: Numbers, out: Numbers) -> bool:
+    """Write integers as binary32 numbers; return whether none is beyond 2**24."""
+    wrong = np.uint64(0)
+    for i in range(out.size):
+        number = np.int64(x[i])
+        out[i] = np.float32(np.int32(number))
+        far = np.uint64(number + np.int64(1 << 24)) > np.uint64(1 << 25)
+        wrong |= np.uint64(far | ((number < np.int64(0)) != (x[i] < 0)))
+    return wrong == np.uint64(0)
+
+
+@jit
 def scaled(x: Numbers, n: Numbers, out: Numbers) -> None:
     """Write x * 2**n in binary64, or NaN where that may not hold it, or where n is no integer."""
     for i in range(out.size):
@@ -39,6 +62,28 @@ def scaled(x: Numbers, n: Numbers, out: Numbers) -> None:
         whole = np.int32(power if near else 0.0)
         factor = np.int64((np.int64(whole) + np.int64(1023)) << np.int64(52)).view(np.float64)
         out[i] = np.float64(x[i]) * factor if near & (np.float64(whole) == power) else np.nan
+
+
+@jit
+def scaled_blocks(x: Numbers, factors: Numbers, high: int, wide: int, out: Numbers, stride: int) -> None:
+    """Write x times the factor of its block, in binary64, in rows `stride` apart; every NaN is the same one.
+
+    Blocks have so many rows and columns; `factors` one row for each row of blocks.
+    """
+    columns = x.shape[1]
+    for row in range(x.shape[0]):
+        given, by, made = x[row], factors[row // high], out[row * stride : row * stride + columns]
+        if wide == 1:
+            for i in range(columns):
+                product = np.float64(given[i]) * by[i]
+                made[i] = np.nan if product != product else product
+        else:
+            for block in range(by.size):
+                place = slice(block * wide, min(block * wide + wide, columns))
+                some, results, factor = given[place], made[place], by[block]
+                for i in range(some.size):  # of arrays of their own, or there would be no vectors
+                    product = np.float64(some[i]) * factor
+                    results[i] = np.nan if product != product else product
 
 
 @jit

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels import engine
-from lowprec.kernels.codes import code_dtype, values_of
+from lowprec.kernels.codes import values_of
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
@@ -62,7 +62,7 @@ def _reader(fmt: Format) -> Read | None:
         return None
 
     def numbers(codes: Codes) -> Codes:
-        words = np.empty(codes.size, code_dtype(SINGLE))
+        words = np.empty(codes.size, np.uint32)
         program.run([codes], words, NO_FLAGS, NO_RANDOM)
         return words.view(np.float32)
 

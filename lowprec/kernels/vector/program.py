@@ -61,6 +61,16 @@ SERVES = "formats that fit 32-bit words, and rules without payloads of NaN opera
 
 def lower(request: Request) -> Any:
     """Return the program of a request; None if its words are too wide or a rule needs another engine."""
+    program = _as_given(request)
+    if isinstance(request, Elementwise) and DOUBLE in request.sources:
+        from lowprec.kernels.vector import narrowed_program
+
+        return narrowed_program.lower(request, program)
+    return program
+
+
+def _as_given(request: Request) -> Any:
+    """Return the program of a request that reads operands in the formats that they have."""
     if any(isinstance(fmt, Codebook) for fmt in request.formats):
         return _into_codebook(request)
     if isinstance(request, Elementwise) and request.operation in FUNCTIONS:
@@ -151,7 +161,7 @@ def _conversion(request: Elementwise) -> Conversion | None:
 class Conversion:
     """Codes to codes of a target, and on to a type that carries its values."""
 
-    draws = in_place = True
+    draws = in_place = widens = True
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.kernel, self.few = plan, chosen(plan, False), chosen(plan, False, 0)

@@ -1,7 +1,8 @@
 """Programs whose results are binary64 numbers: made in binary32 and widened, or multiplied there.
 
-Vectors read and write words of 32 bits. Of bfloat16 and binary32, whose small values are subnormal in
-binary32, they make no binary64 numbers themselves, nor of blocks, whose values binary32 need not hold.
+Vectors work on words of 32 bits, and widen what they write. Small values of bfloat16 and binary32 are
+subnormal in binary32, which needs the usual modes of the processor then; values of blocks binary32 need
+not hold.
 
 Floor 2b. Imports the other programs of the engine; never the oracle, which checks them.
 """
@@ -19,6 +20,7 @@ from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, BlockDecoding, Elementwise
+from lowprec.kernels.vector.exact import scaled_blocks
 from lowprec.kernels.vector.in_parts import InParts, Read, readers
 from lowprec.spec.projection import DEFAULT
 
@@ -27,10 +29,10 @@ __all__ = ["lower", "lower_blocks"]
 Codes = npt.NDArray[Any]
 
 #: Elements of blocks that go together: what they take stays in the caches.
-_PART = 1 << 14
+_PART = 1 << 16
 
 
-def lower(request: Elementwise) -> Widened | None:
+def lower(request: Elementwise) -> Widened | Written | None:
     """Return the program of a request, or None where another engine must serve it."""
     single = None
     if request.carrier == DOUBLE and SINGLE.contains(request.target):
@@ -39,7 +41,28 @@ def lower(request: Elementwise) -> Widened | None:
         if SINGLE.contains(request.sources[0]) and request.projection == DEFAULT:
             single = dataclasses.replace(request, target=SINGLE, backend=None)
     program = None if single is None else engine.lower_by("vector", single)
-    return None if program is None else Widened(request, program)
+    if program is None:
+        return None
+    return Written(program) if getattr(program, "widens", False) else Widened(request, program)
+
+
+class Written:
+    """Results of a program that writes binary32 numbers as binary64 ones where `out` has such."""
+
+    in_place = False
+
+    def __init__(self, program: ElementwiseProgram) -> None:
+        self._program, self.refuses, self.draws = program, program.refuses, program.draws
+
+    @usual_arithmetic()  # which keeps subnormal numbers
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+        """Write results; see `engine.ElementwiseProgram`."""
+        return self._program.run(operands, out, flags, random, past)
+
+    @usual_arithmetic()
+    def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
+        """Write results rounded by random integers from number `first` on."""
+        return self._program.draw(operands, out, key, first, past)
 
 
 class Widened(InParts):
@@ -80,34 +103,31 @@ class WidenedBlocks:
     def run(
         self, codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], past: bool
     ) -> int:
-        """Write values; return how many blocks are left, which are marked: those with NaN or infinity."""
+        """Write values; return how many blocks are left, which are marked: those with a scale of NaN."""
         outer, rows, columns, high, wide, _, _ = layout
         grid = scales.reshape(outer, -(-rows // high), -(-columns // wide))
-        given, made = codes.reshape(outer, rows, columns), out.view(np.float64).reshape(outer, rows, columns)
-        marked = marks.reshape(grid.shape)
+        given, marked = codes.reshape(outer, rows, columns), marks.reshape(grid.shape)
         down = max(1, _PART // (columns * high))
         across = max(1, _PART // (high * wide)) if down == 1 else grid.shape[2]
         for matrix in range(outer):
             for row in range(0, grid.shape[1], down):
                 for column in range(0, grid.shape[2], across):
                     blocks = matrix, slice(row, row + down), slice(column, column + across)
-                    place = (
-                        matrix,
-                        slice(row * high, (row + down) * high),
-                        slice(column * wide, (column + across) * wide),
-                    )
-                    self._part(given[place], grid[blocks], made[place], marked[blocks], high, wide)
+                    first, last = column * wide, (column + across) * wide
+                    some = given[matrix, row * high : (row + down) * high, first:last]
+                    start = (matrix * rows + row * high) * columns + first
+                    self._part(some, grid[blocks], out[start:], columns, marked[blocks], high, wide)
         return int(np.count_nonzero(marks))
 
-    def _part(self, codes: Codes, scales: Codes, out: Codes, marks: Codes, high: int, wide: int) -> None:
+    def _part(
+        self, codes: Codes, scales: Codes, out: Codes, stride: int, marks: Codes, high: int, wide: int
+    ) -> None:
         """Write some rows and columns, and mark blocks."""
         element, scale = self._read
-        rows, columns = codes.shape
         factors = scale(np.ascontiguousarray(scales).reshape(-1)).astype(np.float64) * self._tensor
-        factors = np.repeat(np.repeat(factors.reshape(scales.shape), high, 0)[:rows], wide, 1)[:, :columns]
-        values = element(np.ascontiguousarray(codes).reshape(-1)).reshape(codes.shape)
-        np.multiply(values, factors, out=out)
-        finite = np.isfinite(out)
-        if not finite.all():
-            row, column = np.nonzero(~finite)
-            marks[row // high, column // wide] = 1
+        factors = factors.reshape(scales.shape)
+        left = ~np.isfinite(factors)
+        if left.any():
+            marks[left] = 1
+        values = element(np.ascontiguousarray(codes).reshape(-1))
+        scaled_blocks(values.reshape(codes.shape), factors, high, wide, out.view(np.float64), stride)

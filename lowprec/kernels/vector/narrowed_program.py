@@ -1,0 +1,110 @@
+"""Programs of binary64 operands that may be binary32 numbers: then they are read as such, part by part.
+
+Programs of binary32 operands are several times as fast, and a loop that narrows numbers and compares them
+with the result takes a fraction of either. A part with another number goes to the program of binary64
+operands.
+
+Floor 2b. Imports the vector kernels; never the oracle, which checks them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels import engine
+from lowprec.kernels.engine import DONE, ElementwiseProgram
+from lowprec.kernels.lower.words import DOUBLE, SINGLE
+from lowprec.kernels.modes import usual_arithmetic
+from lowprec.kernels.random import philox_runs
+from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.kernels.vector.exact import narrowed
+
+__all__ = ["Narrowed", "lower"]
+
+Codes = npt.NDArray[Any]
+
+#: Elements that are narrowed together: the caches hold them until they are read.
+_PART = 1 << 15
+
+
+def lower(request: Elementwise, own: Any) -> Any:
+    """Return the program of a request of binary64 operands, of which `own` is that for any numbers, or None.
+
+    Conversions are as fast from binary64, but for some that draw.
+    """
+    if request.operation == CONVERT and (not request.projection.rounding.bits or (own and own.draws)):
+        return own
+    sources = tuple(SINGLE if source == DOUBLE else source for source in request.sources)
+    program = engine.lower_by("vector", dataclasses.replace(request, sources=sources, backend=None))
+    return own if program is None else Narrowed(request, program, own)
+
+
+class Narrowed:
+    """A program of elements; see `engine.ElementwiseProgram`."""
+
+    in_place = False
+
+    def __init__(self, request: Elementwise, program: ElementwiseProgram, own: Any) -> None:
+        self._program = program
+        self.own: ElementwiseProgram = own or engine.lower_by(
+            "scalar", dataclasses.replace(request, backend="scalar")
+        )
+        self._wide = [source == DOUBLE for source in request.sources]
+        self._bits = request.projection.rounding.bits
+        self.refuses, self.draws = program.refuses or self.own.refuses, program.draws
+
+    @usual_arithmetic()
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+        """Write results and flags."""
+        room = self._room(operands, out.size)
+        for start in range(0, out.size, _PART):
+            place = slice(start, start + _PART)
+            given = [codes if codes.size == 1 != out.size else codes[place] for codes in operands]
+            others = out[place], flags[place], random[place]
+            some = self._as_singles(given, room)
+            if some is None:
+                status = self.own.run(given, *others)
+            else:
+                status = self._program.run(some, *others, past=past)
+            if status != DONE:
+                return status
+        return DONE
+
+    @usual_arithmetic()
+    def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
+        """As `run`, with random integers from number `first` on."""
+        room = self._room(operands, out.size)
+        for start in range(0, out.size, _PART):
+            given, made = [codes[start : start + _PART] for codes in operands], out[start : start + _PART]
+            some = self._as_singles(given, room)
+            if some is None:
+                random, starts = np.empty(made.size, np.uint32), np.array([first + start], np.uint64)
+                philox_runs(random, starts, made.size, np.uint64(key), 0, self._bits)
+                status = self.own.run(given, made, np.empty(0, np.uint8), random)
+            else:
+                status = self._program.draw(some, made, key, first + start, past)
+            if status != DONE:
+                return status
+        return DONE
+
+    def _room(self, operands: list[Codes], size: int) -> list[Codes]:
+        """Return memory for what is narrowed."""
+        return [np.empty(min(_PART, codes.size) if wide else 0, np.float32)
+                for wide, codes in zip(self._wide, operands, strict=True)]  # fmt: skip
+
+    def _as_singles(self, operands: list[Codes], room: list[Codes]) -> list[Codes] | None:
+        """Return operands of which none is wider than binary32, or None if one is."""
+        given = []
+        for codes, held, wide in zip(operands, room, self._wide, strict=True):
+            if not wide:
+                given.append(codes)
+                continue
+            some = held[: codes.size]
+            if not narrowed(codes.view(np.float64), some):
+                return None
+            given.append(some.view(np.uint32))
+        return given

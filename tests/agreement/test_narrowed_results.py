@@ -1,0 +1,89 @@
+"""Operations on binary64 operands that binary32 holds in parts, against the scalar engine."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.kernels.vector import narrowed_program
+from lowprec.spec.arith import OPERANDS, operands_of
+from tests.support import most_apart
+
+PART = 512
+SIZE = 5 * PART + 37
+
+#: What binary32 does not hold: a long number, one too small and one too large, and NaNs with a payload.
+WIDE = [1 + 2.0**-24, 2.0**-150, 1e300, *np.array([0x7FF0000000000001, 0xFFF8000000000001], "u8").view("f8")]
+
+
+@pytest.fixture(autouse=True)
+def short_parts(monkeypatch):
+    """Several parts in few elements."""
+    monkeypatch.setattr(narrowed_program, "_PART", PART)
+
+
+def operands(count):
+    """Binary32 numbers, zeros, NaNs and infinities; in the second and the last part one that is none."""
+    rng = np.random.default_rng(count)
+    made = (rng.standard_normal((3, SIZE)) * 2.0 ** rng.integers(-20, 20, (3, SIZE))).astype(np.float32)
+    made[0, ::50], made[1, 1::50], made[2, 2::97], made[:, 3::98] = 0, -0.0, np.nan, np.inf
+    wide = made.astype(np.float64)
+    wide[0, PART + 3], wide[count - 1, -1] = WIDE[count], WIDE[-1]
+    wide[0, 2 * PART : 2 * PART + len(WIDE)] = WIDE
+    return list(wide[:count])
+
+
+def agree(verb, *given, **options):
+    """Results, and flags, are those of the scalar engine."""
+    size = np.broadcast(*given).size
+    for flagged in (False, True):
+        made = []
+        for backend in (None, "scalar"):
+            flags = np.zeros(size, np.uint8)
+            result = verb(*given, backend=backend, **({"flags": flags} if flagged else {}), **options)
+            made.append((result.view(f"u{result.itemsize}"), flags))
+        assert np.array_equal(made[0][0], made[1][0]), options
+        assert np.array_equal(made[0][1], made[1][1]), options
+
+
+@pytest.mark.parametrize("operation", most_apart(list(OPERANDS), ["add"]))
+def test_parts_that_fit_and_parts_that_do_not(operation):
+    """In the modes that different programs serve."""
+    given = operands(operands_of(operation))
+    if operation == "scaleb":
+        given[1] = np.random.default_rng(1).integers(-9, 9, SIZE)
+    for fmt in ("bfloat16", "binary32"):
+        for how in ({}, {"rounding": "toward_zero"}, {"rounding": "stochastic(8)", "rng": 5}):
+            agree(getattr(lp, operation), *given, fmt, **how)
+
+
+@pytest.mark.parametrize("bits", [8, 32])
+@pytest.mark.parametrize("fmt", ["bfloat16", "binary32", "int8"])
+def test_conversions_that_draw(fmt, bits):
+    """Random integers go by the place in the whole array, whatever part an element is in."""
+    given = [np.nan_to_num(x, nan=1.0) for x in operands(1)] if fmt == "int8" else operands(1)
+    agree(lp.encode, *given, fmt, rounding=f"stochastic({bits})", rng=7)
+    drawn = lp.random_bits(SIZE, 3, bits)
+    agree(lp.encode, *given, fmt, rounding=f"stochastic({bits})", random=drawn)
+
+
+def test_one_operand_for_all_and_one_of_another_type():
+    """Numbers that are broadcast, and codes beside binary64."""
+    x, y = operands(2)
+    for other in (np.float64(0.75), np.float64(1 + 2.0**-30), y.astype(ml_dtypes.bfloat16)):
+        agree(lp.multiply, x, other, "binary16")
+        agree(lp.multiply, other, x, "binary16")
+
+
+def test_a_result_without_a_code_is_refused():
+    """Whatever part it is in, and `out` is untouched."""
+    x, out = np.ones(SIZE), np.full(SIZE, 7, np.float32)
+    for place in (3, SIZE - 1):
+        for wide in (1.0, 1 + 2.0**-40):
+            given = x * wide
+            given[place] = np.nan
+            with pytest.raises(ValueError, match="NaN"):
+                lp.add(given, x, "int8", out=out)
+            assert (out == 7).all()
