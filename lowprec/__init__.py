@@ -76,7 +76,7 @@ _HOMES = {
     "dot": "lowprec.arrays.dot",
     "matmul": "lowprec.arrays.dot",
     "dtype": "lowprec.arrays.checks",
-    "error_report": "lowprec.arrays.statistics",
+    "error_report": "lowprec.verify.named",
     "scale_for": "lowprec.arrays.statistics",
     "sweep_formats": "lowprec.arrays.format_sweep",
     "FormatSweep": "lowprec.arrays.format_results",

@@ -87,7 +87,7 @@ from lowprec.arrays.order import (
     unordered as unordered,
 )
 from lowprec.arrays.random import random_bits as random_bits
-from lowprec.arrays.statistics import error_report as error_report, scale_for as scale_for
+from lowprec.arrays.statistics import scale_for as scale_for
 from lowprec.arrays.threads import get_threads as get_threads, set_threads as set_threads
 from lowprec.checkpoints.saving import load as load, save as save
 from lowprec.spec.accumulation import Accumulation as Accumulation, Window as Window
@@ -108,6 +108,7 @@ from lowprec.verify.compare import compare as compare
 from lowprec.verify.comparison import Comparison as Comparison
 from lowprec.verify.identify.identify import identify as identify
 from lowprec.verify.identify.report import Identification as Identification
+from lowprec.verify.named import error_report as error_report
 
 __version__: str
 accumulations: Mapping[str, Accumulation]

@@ -23,6 +23,7 @@ from lowprec.checkpoints.inspecting import bytes_of
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
+from tests.checkpoints.files import ENDINGS
 
 PAGE = Path(__file__).parents[1] / "docs" / "checkpoints.md"
 SENTENCES = """the cat sat on the warm stone wall
@@ -100,7 +101,7 @@ def table(model):
     for family, formats in FAMILIES.items():
         for to in formats:
             with tempfile.TemporaryDirectory() as folder:
-                out = Path(folder) / f"model.{'gguf' if family == 'gguf' else 'safetensors'}"
+                out = Path(folder) / f"model{ENDINGS.get(family, '.safetensors')}"
                 try:
                     reports, _ = quantize_checkpoint(open_checkpoint(source), out, target(family, to))
                 except ValueError:  # gpt-oss is for experts, which have three axes

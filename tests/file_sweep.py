@@ -6,6 +6,7 @@ changed in its bytes, or whose JSON is changed, and then goes through everything
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import random
 import resource
@@ -28,9 +29,15 @@ from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.dumps import DumpError, open_dump
+from tests.checkpoints.files import ENDINGS
 
-#: Kinds of files, and how many cases of each the sweep has: 10**5 in all.
-KINDS = {"header": 45_000, "bytes": 25_000, "folder": 12_000, "journal": 12_000, "gguf": 6_000}
+#: Kinds of files, and how many cases of each the sweep has.
+KINDS = {
+    "header": 45_000, "bytes": 25_000, "folder": 12_000, "journal": 12_000, "gguf": 6_000, "onnx": 6_000,
+    "torch": 8_000,
+}  # fmt: skip
+#: Containers of their own, by the families whose files they are.
+CONTAINERS = {"gguf": "gguf", "onnx": "onnx", "transformer-engine": "torch"}
 #: Cases of a task, and bytes that a process may grow by in one of them.
 PART, GROWTH = 1_000, 400 << 20
 
@@ -54,7 +61,10 @@ def tasks(share: int = 1) -> list[Task]:
 
 
 def seeds() -> dict[str, list[bytes]]:
-    """Whole files: every scheme, blocks of `lp.save`, an index, configurations, journals, GGUF."""
+    """Whole files: every scheme, blocks of `lp.save`, an index, configurations, journals, GGUF, ONNX, torch.
+
+    Without the onnx package there are none of ONNX.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rng = np.random.default_rng(0)
@@ -66,17 +76,20 @@ def seeds() -> dict[str, list[bytes]]:
                 },
                 folder / f"{len(shape)}.safetensors",
             )
-        headers, ggufs = [(folder / "2.safetensors").read_bytes()], []
+        headers = [(folder / "2.safetensors").read_bytes()]
+        others: dict[str, list[bytes]] = {kind: [] for kind in CONTAINERS.values()}
         for family, formats in FAMILIES.items():
+            if family == "onnx" and importlib.util.find_spec("onnx") is None:
+                continue
             made = open_checkpoint(folder / f"{3 if family == 'gpt-oss' else 2}.safetensors")
-            out = folder / f"out.{'gguf' if family == 'gguf' else 'safetensors'}"
+            kind = CONTAINERS.get(family, "")
+            if kind:  # not all have U8
+                made = open_checkpoint(_without(folder))
+            out = folder / f"out{ENDINGS.get(family, '.safetensors')}"
             for to in formats:
                 for nested in (False, True) if family == "bitsandbytes" else (False,):
-                    left = ["*comfy_quant"] if family == "gguf" else []
-                    if family == "gguf":  # it has no U8
-                        made = open_checkpoint(_without(folder))
-                    quantize_checkpoint(made, out, target(family, to, nested=nested), exclude=left)
-                    (ggufs if family == "gguf" else headers).append(out.read_bytes())
+                    quantize_checkpoint(made, out, target(family, to, nested=nested))
+                    (others[kind] if kind else headers).append(out.read_bytes())
         blocks = lp.encode(rng.standard_normal((4, 64)).astype(np.float32), "mxfp4")
         lp.save(folder / "saved.safetensors", {"w": blocks, "b": np.float32([0.5])})
         headers.append((folder / "saved.safetensors").read_bytes())
@@ -102,7 +115,7 @@ def seeds() -> dict[str, list[bytes]]:
         "bytes": headers,
         "folder": [json.dumps(part).encode() for part in (config, index)],
         "journal": ["".join(json.dumps(line) + "\n" for line in lines).encode()],
-        "gguf": ggufs,
+        **others,
     }
 
 
@@ -203,7 +216,8 @@ def outcome(kind: str, case: int, whole: list[bytes], beside: list[bytes], room:
             (room / ("config.json" if place == 0 else INDEX)).write_bytes(data)
             path = room
         else:
-            path = room / ("x.gguf" if kind == "gguf" else "x.safetensors")
+            endings = {kind: ENDINGS[family] for family, kind in CONTAINERS.items()}
+            path = room / f"x{endings.get(kind, '.safetensors')}"
             path.write_bytes(data)
         _read(path, load=kind in ("header", "bytes"))
         return "read"

@@ -545,7 +545,7 @@ MUTANTS = (
         "block-zero",
         OB,
         "a block of zeros has the scale 1",
-        'if amax == 0 and fmt.zero == "smallest":\n        return 0',
+        'if amax == 0 and fmt.zero == "smallest":\n        return fmt.smallest_scale',
         'if amax == 0 and fmt.zero == "smallest":\n        return 127',
         _ORACLE_BLOCKS,
     ),

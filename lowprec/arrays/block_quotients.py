@@ -21,7 +21,7 @@ from lowprec.arrays.calls import convert
 from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.traverse import tiles
 from lowprec.kernels import engine
-from lowprec.kernels.codes import code_dtype, values_of
+from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import DONE, Tensor
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, BlockEncoding, Elementwise
@@ -66,7 +66,8 @@ def encode_quotients(
     """
     rule, shape = fmt.elements, codes.shape
     plain = rule.subnormals == "keep" and rule.nan_payload == "drop" and not fmt.flush_subnormals
-    single = catalog.BINARY32.contains(fmt.scale) and fmt.scale.precision <= _BITS
+    short = isinstance(fmt.scale, Codebook) or fmt.scale.precision <= _BITS
+    single = catalog.BINARY32.contains(fmt.scale) and short
     if not (plain and single and codes.size):
         return None
     exact = fmt.arithmetic == "exact"
@@ -74,7 +75,7 @@ def encode_quotients(
         return None
     units = convert(Operand(scales, fmt.scale, scales, True), catalog.BINARY64, DEFAULT, np.dtype(np.float64))
     if fmt.smallest_divides_as is not None:
-        units[scales == 0] = fmt.smallest_divides_as
+        units[scales == fmt.smallest_scale] = fmt.smallest_divides_as
     left = ~np.isfinite(units)
     factors = _factors(np.where(left, 1.0, units), fmt, tensor)
     left |= factors == 0
@@ -106,13 +107,13 @@ def encode_scales(
     scales: Array,
     random: npt.NDArray[np.uint32],
 ) -> npt.NDArray[np.intp] | None:
-    """Write the scales of blocks of a codebook's elements, and return which blocks are left.
+    """Write the scales of blocks that codebooks are in, and return which blocks are left.
 
-    None where all are: of other elements, and of values that `encode_quotients` does not take. Blocks with
+    None where all are: of other blocks, and of values that `encode_quotients` does not take. Blocks with
     a NaN or an infinity are left.
     """
     source = operand.fmt
-    if not isinstance(fmt.element, Codebook) or isinstance(source, Codebook) or not operand.codes.size:
+    if not _has_codebooks(fmt) or isinstance(source, Codebook) or not operand.codes.size:
         return None
     if source.sign is not Sign.MAGNITUDE or not source.subnormals or not catalog.BINARY32.contains(source):
         return None
@@ -141,16 +142,17 @@ _ANY = Projection(saturation="finite", nan="max", negative="zero")
 def decode_products(
     codes: Array, scales: Array, fmt: BlockFormat, axes: tuple[int, ...], result: Array, carrier: Format
 ) -> bool:
-    """Write what a codebook's elements stand for times their scales, and say whether that is exact.
+    """Write what elements stand for times their scales where either is a codebook's; say if that is exact.
 
     It is where the type of results holds both, so that the processor rounds their product once.
     """
-    if not isinstance(fmt.element, Codebook) or not carrier.contains(fmt.scale):
+    if not _has_codebooks(fmt) or not carrier.contains(fmt.scale) or fmt.element.width > 16:
         return False
     kind = result.dtype
     if kind not in (np.float32, np.float64) or not carrier.contains(fmt.element):
         return False
-    values = values_of(fmt.element).view(np.float64).astype(kind)
+    every = np.arange(1 << fmt.element.width).astype(code_dtype(fmt.element))
+    values = convert(Operand(every, fmt.element, every, True), carrier, DEFAULT, kind)
     units = convert(Operand(scales, fmt.scale, scales, True), carrier, DEFAULT, kind)
     sizes = dict(zip(axes, fmt.sizes, strict=True))
     each = tuple(sizes.get(axis, 1) for axis in range(codes.ndim))
@@ -162,6 +164,10 @@ def decode_products(
         made[np.isnan(made)] = np.nan
         result[place] = made
     return True
+
+
+def _has_codebooks(fmt: BlockFormat) -> bool:
+    return isinstance(fmt.element, Codebook) or isinstance(fmt.scale, Codebook)
 
 
 def _blocks_at(place: tuple[slice, ...], each: tuple[int, ...]) -> tuple[slice, ...]:

@@ -30,7 +30,7 @@ from lowprec.arrays.sums import as_values, coded, combined, computed, rounded_co
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, Rows, check_backend
-from lowprec.kernels.lower.dot import begins_in
+from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Dot
 from lowprec.spec.accumulation import Accumulation
@@ -456,15 +456,15 @@ def _addends(
     """The addends as codes, and their format: where the sum begins; for exact sums and the oracle, theirs."""
     begin, rule = begins_in(how)
     if addend is None:
-        return begin, np.empty((layout[0], 0, 0), np.uint64)
+        return kept_as(begin), np.empty((layout[0], 0, 0), np.uint64)
     operand = values_operand(addend, "addend")
     check_joins("addend", operand.array.shape, shape)
     if how.order == EXACT or backend == "oracle":
         begin, codes = operand.fmt, operand.codes
-    elif isinstance(begin, Carrier):
-        codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64), backend=backend)).view(
-            np.uint64
-        )
+    elif isinstance(kept_as(begin), Carrier):
+        carrier = None if begin == kept_as(begin) else kept_as(begin)
+        made = calls.convert(operand, begin, rule, np.dtype(np.float64), carrier, backend=backend)
+        begin, codes = kept_as(begin), np.asarray(made).view(np.uint64)
     else:
         codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin), backend=backend))
     return begin, np.ascontiguousarray(np.broadcast_to(codes, shape)).astype(np.uint64).reshape(layout)

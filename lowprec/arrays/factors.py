@@ -215,13 +215,20 @@ def _in_blocks(
             f"{how} takes one scale of {how.scale[0].name!r} for {how.scale[1]} elements, but {name} in "
             f"{fmt.name!r} has one of {fmt.scale.name!r} for {size}: {_way_to(how, side)}"
         )
+    scales, kept = _carried(scales, fmt.scale)
+    if kept == catalog.BINARY64:
+        raise ValueError(
+            f"{name} is in blocks of {fmt.name!r}, whose scales {fmt.scale.name!r} has with more than the 24 "
+            f"significant bits of binary32: sums of blocks are exact for those alone; give {name} as values, "
+            "which decode makes"
+        )
     tensor = 1.0 if values.tensor_scale is None else float(values.tensor_scale)
     codes = values.codes
     if wanted is not None and how.operand_rounding is not None:
         codes = _as_format(
             name, Operand(codes, wanted, codes, True), wanted, how.operand_rounding, backend
         ).codes
-    return Side(*_carried(codes, fmt.element), Scales(scales, fmt.scale, size, tensor), values.shape)
+    return Side(*_carried(codes, fmt.element), Scales(scales, kept, size, tensor), values.shape)
 
 
 def _takes_scales(how: Accumulation) -> bool:

@@ -216,9 +216,10 @@ def _trials(
                 yield _Trial(dataclasses.replace(element, name=name, bias=bias), "bias")
         yield _Trial(element, "tensor")
         for size, scale in itertools.product(sizes, holders):
-            powers = scale.exponent_bits > 0 and not scale.trailing_bits
+            book = isinstance(scale, Codebook)
+            powers = not book and scale.exponent_bits > 0 and not scale.trailing_bits
             named = [*rules, *["project"] * isinstance(element, Codebook)] if powers else ["divide"]
-            tensor: Any = "divide" if scale.width <= 8 and not powers else "none"
+            tensor: Any = "divide" if scale.width <= 8 and not powers and not book else "none"
             above = "" if tensor == "none" else ", and of the tensor"
             for rule in named:
                 with contextlib.suppress(*_UNFIT[isinstance(element, Codebook)]):

@@ -13,6 +13,7 @@ from lowprec.arrays import calls
 from lowprec.arrays.checks import Array, Operand, code_dtype, codes_operand, values_operand
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = ["ScaledBlocks", "given_scales", "operand_scales", "sizes_of"]
@@ -128,6 +129,7 @@ def given_scales(given: object, fmt: BlockFormat, grid: tuple[int, ...]) -> Arra
             raise ValueError(
                 f"scales has {array[place]} at index {place}, which {scale.name!r} does not have"
             )
-    if (codes & scale.sign_code).any():
+    signs = np.array(scale.values)[codes] < 0 if isinstance(scale, Codebook) else codes & scale.sign_code
+    if signs.any():
         raise ValueError("scales of blocks are positive, and some of those given have a sign")
     return codes

@@ -223,6 +223,8 @@ def error_report(
     Parameters
     ----------
     values : array_like of float or integer, shape (...)
+        Of `lowprec.error_report` the name of an array in a file too, as `lowprec.compare` takes it: for
+        instance "model.safetensors:layer.weight", of a quantised weight its values.
     fmt : Format, BlockFormat, str or dtype
     axis, rule, tensor_scale
         Of block formats: as for `lowprec.encode`. axis is that of the blocks.

@@ -12,7 +12,7 @@ import os
 import struct
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -23,9 +23,11 @@ import numpy.typing as npt
 
 __all__ = [
     "TAGS",
+    "TYPES",
     "CheckpointError",
     "Entry",
     "Header",
+    "HeldEntry",
     "Writer",
     "counts",
     "open_file",
@@ -61,6 +63,15 @@ TAGS: Mapping[str, tuple[np.dtype[Any], int]] = {
         for kind in "IU"
         for bits in (8, 16, 32, 64)
     },
+}
+
+#: Those, and types that other containers have: integers of 2 and 4 bits, without gaps too.
+TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
+    **TAGS,
+    "I4": (np.dtype(ml_dtypes.int4), 4),
+    "U4": (np.dtype(ml_dtypes.uint4), 4),
+    "I2": (np.dtype(ml_dtypes.int2), 2),
+    "U2": (np.dtype(ml_dtypes.uint2), 2),
 }
 
 #: What the safetensors library takes at most, in bytes; and the dimensions that NumPy's arrays have at most.
@@ -109,7 +120,7 @@ class Entry:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of its elements in memory."""
-        return TAGS[self.tag][0]
+        return TYPES[self.tag][0]
 
     @property
     def rows(self) -> int:
@@ -118,7 +129,7 @@ class Entry:
 
     def array(self) -> Array:
         """Return the tensor mapped from the file, read-only; F4 and F6 are unpacked into memory."""
-        if TAGS[self.tag][1] < 8 or not self.nbytes:
+        if TYPES[self.tag][1] < 8 or not self.nbytes:
             return self.read()
         word = np.dtype(f"u{self.dtype.itemsize}") if self.dtype.kind == "V" else self.dtype
         mapped = np.memmap(self.path, word.newbyteorder("<"), "r", self.start, self.shape or (1,))
@@ -128,10 +139,11 @@ class Entry:
         """Return parts start to stop along the first axis, read into memory."""
         stop = self.rows if stop is None else min(stop, self.rows)
         shape = (max(stop - start, 0), *self.shape[1:]) if self.shape else ()
-        bits = TAGS[self.tag][1] * math.prod(self.shape[1:])
+        bits = TYPES[self.tag][1] * math.prod(self.shape[1:])
         if bits % 8:  # rows do not end with bytes: read all of them
-            return self._codes(self._bytes(0, self.nbytes), self.shape)[start:stop]
-        data = self._bytes(start * bits // 8, math.prod(shape) * TAGS[self.tag][1] // 8)
+            whole = self._codes(self._bytes(0, self.nbytes), self.shape)
+            return whole[start:stop] if self.shape else whole
+        data = self._bytes(start * bits // 8, math.prod(shape) * TYPES[self.tag][1] // 8)
         return self._codes(data, shape)
 
     def _bytes(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
@@ -145,14 +157,35 @@ class Entry:
         return found
 
     def _codes(self, data: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> Array:
-        dtype, bits = TAGS[self.tag]
+        dtype, bits = TYPES[self.tag]
         if bits >= 8:
             return data.view(dtype).reshape(shape)
         from lowprec.arrays.packing import unpack
         from lowprec.spec import catalog
 
-        # One run of codes: rows need not end with whole groups.
+        # One run of codes: neither rows nor the last of them need end with whole groups.
+        data = np.pad(data, (0, -data.size % 3)) if bits == 6 else data
         return unpack(data, catalog.format(dtype), size=math.prod(shape)).view(dtype).reshape(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEntry(Entry):
+    """A tensor whose bytes are in memory, as its file has them otherwise than in one run.
+
+    Parameters
+    ----------
+    held : array of uint8
+        Its elements, little-endian, packed as in files.
+    """
+
+    held: npt.NDArray[np.uint8] = field(compare=False, repr=False)
+
+    def array(self) -> Array:
+        """Return the tensor."""
+        return self.read()
+
+    def _bytes(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
+        return self.held[offset : offset + count]
 
 
 @dataclass(frozen=True, slots=True)

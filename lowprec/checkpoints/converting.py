@@ -14,7 +14,7 @@ import numpy.typing as npt
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.convert import encode
 from lowprec.arrays.mxfp4 import from_mxfp4, tensor_scale_for
-from lowprec.checkpoints import configs
+from lowprec.checkpoints import configs, transformer_engine
 from lowprec.checkpoints.container import TAGS, CheckpointError
 from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, stored_scales, tensor_scale, values_of
 from lowprec.checkpoints.folder import Checkpoint
@@ -28,7 +28,7 @@ from lowprec.checkpoints.writing import (
     Write,
     copy_of,
     fingerprint,
-    gguf_of,
+    source_of,
     write_checkpoint,
 )
 from lowprec.spec import catalog
@@ -86,7 +86,7 @@ def _scales(weight: Weight, how: Target) -> Given | None:
         if number.size != 1:
             return None
         return Given(
-            np.float32(1) / number if weight.scheme.divides else np.float32(number),
+            np.float32(1) / number if weight.scheme.divides else np.float32(number / np.float32(weight.over)),
             functools.partial(_stored, weight),
         )
     if weight.scale == "e8m0fnu" and weight.sizes[-1] == 32 and how.blocks.name == "nvfp4":
@@ -144,6 +144,7 @@ def dequantize_checkpoint(
         A weight that cannot be decoded.
     """
     tasks, names = [], []
+    copied: set[str] = set()
     for weight in weights_of(checkpoint):
         narrow = (
             not weight.is_quantized
@@ -156,11 +157,13 @@ def dequantize_checkpoint(
             names.append(weight.name)
             tasks.append(_values_task(weight, dtype))
         else:
-            tasks += [copy_of(part, out) for part in weight.parts]
+            tasks += [copy_of(part, out) for part in weight.parts if part.name not in copied]
+            copied |= {part.name for part in weight.parts}
     made = {"format": "pt"}
+    made |= transformer_engine.metadata_of(weights_of(checkpoint), names, None, checkpoint.metadata)
     digest = fingerprint(checkpoint, {"made": "dequantize", "dtype": dtype, "names": names, "to": out.name})
     others = configs.beside(checkpoint, {}) if out.suffix not in SINGLE else None
-    write_checkpoint(out, tasks, made, digest, others=others, watch=watch, source=gguf_of(checkpoint))
+    write_checkpoint(out, tasks, made, digest, others=others, watch=watch, source=source_of(checkpoint, out))
     return tuple(names)
 
 

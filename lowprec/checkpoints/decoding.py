@@ -12,27 +12,32 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
-from lowprec.arrays.convert import decode
+from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import unpack, unswizzle
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry
 from lowprec.checkpoints.gguf import GgufBlocks, split_blocks
-from lowprec.checkpoints.schemes import FLOATS, SAVED
+from lowprec.checkpoints.schemes import FLOATS, SAVED, TRANSFORMER_ENGINE
 from lowprec.checkpoints.weights import Weight
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule
+from lowprec.spec.profiles import profile
 
 __all__ = [
-    "GGUF_BLOCKS",
+    "OTHER_BLOCKS",
+    "WIDE",
     "as_blocks",
+    "axes_of",
     "block_format_of",
     "codes_of",
+    "engine_format",
     "grid_of",
     "ranges",
     "scale_values",
     "stored_scales",
     "values_of",
+    "zero_values",
 ]
 
 Array = npt.NDArray[Any]
@@ -50,20 +55,26 @@ _BLOCKS = {
     ("e4m3fn", 128): "fp8_block_128x128",
 }
 
-#: Block formats of GGUF that the catalog has not, by their names: elements are the nearest for the scale.
-GGUF_BLOCKS = {
+#: Block formats of GGUF and ONNX that the catalog has not: elements are the nearest for the scale.
+OTHER_BLOCKS = {
     name: BlockFormat(
         name=name,
         element=catalog.format(element),
-        scale=catalog.BINARY16,
+        scale=scale,
         size=32,
         rule=catalog.NVFP4.rule,
-        elements=replace(catalog.MXINT8.elements, symmetric=name == "q8_0"),
-        source="GGML",
+        elements=replace(catalog.MXINT8.elements, symmetric=name != "iq4_nl"),
+        source=source,
     )
-    for name, element in (("q8_0", "int8"), ("iq4_nl", "iq4_nl"))
+    for name, element, scale, source in (
+        ("q8_0", "int8", catalog.BINARY16, "GGML"),
+        ("iq4_nl", "iq4_nl", catalog.BINARY16, "GGML"),
+        ("int4", "int4", catalog.BINARY32, "ONNX"),
+    )
 }
 
+#: Integers that are no formats here: of ONNX, mostly of biases.
+WIDE = ("int16", "uint16", "int32", "uint32")
 #: Bytes of a tile of scales, of 128 rows and 4 columns.
 _TILE = 512
 #: Elements that are worked on at a time: some 64 MB with all that is computed from them.
@@ -71,7 +82,7 @@ PART = 1 << 21
 
 
 def ranges(weight: Weight, part: int = PART) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows, along the first axis of the codes, that cut through no block.
+    """Yield ranges of rows, along the first axis of the codes and of values, that cut through no block.
 
     Parameters
     ----------
@@ -80,6 +91,9 @@ def ranges(weight: Weight, part: int = PART) -> Iterator[tuple[int, int]]:
         Elements of a range, about: never less than one row of blocks.
     """
     rows = weight.shape[0] if weight.shape else 1
+    if weight.scheme.transposed and len(weight.shape) == 2:  # rows of codes are columns of the weight
+        yield 0, rows
+        return
     width = max(math.prod(weight.shape[1:]), 1)
     unit = weight.sizes[0] if weight.sizes and weight.sizes[0] < rows else 1
     each = max(part // width // unit, 1) * unit
@@ -126,6 +140,8 @@ def stored_scales(weight: Weight, start: int = 0, stop: int | None = None) -> Ar
     grid = grid_of(weight)
     if weight.swizzled:
         return _unswizzled(weight.scales, grid, first, last)
+    if weight.scheme.padded:
+        return weight.scales.read(first, last)[:, : grid[1]]
     if weight.scales.shape[:1] == grid[:1]:
         return weight.scales.read(first, last).reshape(last - first, *grid[1:])
     return weight.scales.read().reshape(grid)[first:last]
@@ -170,6 +186,15 @@ def scale_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt
     return np.asarray(found, np.float32)
 
 
+def zero_values(
+    weight: Weight, start: int = 0, stop: int | None = None, dtype: npt.DTypeLike = np.float32
+) -> Array:
+    """Return the zero points of these rows as numbers, in the grid's shape."""
+    assert weight.zeros is not None
+    stored = weight.zeros.read().reshape(grid_of(weight))[slice(*_scale_rows(weight, start, stop))]
+    return _elements(weight, stored.view(f"u{stored.dtype.itemsize}"), np.dtype(dtype))
+
+
 def tensor_scale(weight: Weight) -> npt.NDArray[np.float32] | None:
     """Return the tensor's scale: one number, or one for each part along the first axis."""
     if weight.tensor is None:
@@ -205,8 +230,9 @@ def values_of(
     """Return the values of rows start to stop along the first axis.
 
     In float32 as the schemes' own software computes them: the scales of block and tensor make one float32
-    number, and its product with the element is rounded once. What `lowprec.save` wrote has the values of its
-    `BlockArray`. In float64 exactly, but for one rounding where a tensor's scale divides.
+    number, and its product with the element is rounded once; of ONNX to the result's type too. What
+    `lowprec.save` wrote has the values of its `BlockArray`. In float64 exactly, but for one rounding where a
+    tensor's scale divides, or is stored as the largest magnitude.
 
     Parameters
     ----------
@@ -225,9 +251,13 @@ def values_of(
     if weight.scheme.family == SAVED.family and kind == np.float32:  # as a BlockArray has them: rounded once
         return values_of(weight, start, stop, np.float64).astype(np.float32)
     codes = codes_of(weight, start, stop)
-    elements = np.asarray(decode(codes, weight.element, dtype=kind))
+    elements = _elements(weight, codes, kind)
     if not weight.is_quantized:
         return elements
+    if weight.zeros is not None:
+        elements -= spread(
+            zero_values(weight, start, stop, kind), elements.shape, *_axes(weight, elements.shape)
+        )
     units, tensor = scale_values(weight, start, stop).astype(kind), tensor_scale(weight)
     if tensor is not None:
         over = (
@@ -241,8 +271,22 @@ def values_of(
             elements /= over
             return _turned(weight, elements)
         units = units / over if weight.scheme.divides else units * over
+        if weight.over != 1 and kind == np.float64:  # exact till here, and rounded once
+            elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
+            elements /= weight.over
+            return _turned(weight, elements)
+        units = units * (np.float32(1) / np.float32(weight.over)) if weight.over != 1 else units
     elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
+    if weight.rounded and kind == np.float32:
+        elements = decode(encode(elements, FLOATS[weight.rounded]), FLOATS[weight.rounded], dtype=kind)
     return _turned(weight, elements)
+
+
+def _elements(weight: Weight, codes: Array, kind: np.dtype[Any]) -> Array:
+    """Return what codes mean, of the widest integers too."""
+    if weight.element in WIDE:
+        return codes.view(weight.element).astype(kind)
+    return np.asarray(decode(codes, weight.element, dtype=kind))
 
 
 def _turned(weight: Weight, values: Array) -> Array:
@@ -260,22 +304,42 @@ def block_format_of(weight: Weight, made: bool = False) -> BlockFormat | None:
     added to them. With `made` that in which codes were made: of both, it is a block format.
     """
     odd = weight.scheme.packing == "gguf_nvfp4" or bitsandbytes.is_nested(weight.scheme)
-    if weight.scheme.block is None or not weight.sizes or (odd and not made):
+    if weight.scheme.block is None or not weight.sizes or (odd and not made) or weight.zeros is not None:
         return None
     if weight.scheme.state:
         rows = weight.sizes[:-1] == (1,) * (len(weight.sizes) - 1)
         whole = catalog.block_format(_BLOCKS[weight.element, 64])
         return replace(whole, size=weight.sizes[-1]) if rows else None
-    if (known := weight.scheme.packing.removeprefix("gguf_")) in GGUF_BLOCKS:
-        return GGUF_BLOCKS[known]
-    name = _BLOCKS.get((weight.element, weight.sizes[-1]))
+    if (known := weight.scheme.name.split(" ")[-1].lower()) in OTHER_BLOCKS:
+        return OTHER_BLOCKS[known]
+    along = [place for place, size in enumerate(weight.sizes) if size > 1]
+    if made and weight.scheme.family == TRANSFORMER_ENGINE:
+        return engine_format("nvfp4" if weight.tensor is not None else f"mxfp8_{weight.element[:4]}")
+    name = _BLOCKS.get((weight.element, max(weight.sizes)))
     fmt = None if name is None else catalog.block_format(name)
-    if fmt is None or fmt.sizes != weight.sizes[-len(fmt.sizes) :]:
+    if fmt is None or fmt.sizes != tuple(weight.sizes[place] for place in along):
         return None
     scale = catalog.format(weight.scale)
     if scale == catalog.E8M0FNU != fmt.scale:  # of a rule that makes powers of two
         return replace(fmt, scale=scale, rule=rule("rceil"))
     return fmt if fmt.scale == scale else replace(fmt, scale=scale)
+
+
+def engine_format(name: str) -> BlockFormat:
+    """Return the block format of a name with Transformer Engine's arithmetic.
+
+    >>> engine_format("nvfp4_2d").sizes
+    (16, 16)
+    """
+    return profile("transformer_engine").block(catalog.block_format(name))
+
+
+def axes_of(weight: Weight, fmt: BlockFormat) -> tuple[int, ...]:
+    """Return the axes of the codes that blocks of a format lie along."""
+    last = len(weight.shape) - 1
+    if len(fmt.sizes) > 1:
+        return last - 1, last
+    return (next((place for place, size in enumerate(weight.sizes) if size > 1), last),)
 
 
 def as_blocks(weight: Weight) -> BlockArray:
@@ -302,11 +366,16 @@ def as_blocks(weight: Weight) -> BlockArray:
             raise CheckpointError(f"weight {weight.name!r} has several scales of the tensor; use its values")
         stored = float(number)
         number = np.float32(1) / number if weight.scheme.divides else number
+        if weight.over != 1:
+            raise CheckpointError(
+                f"weight {weight.name!r} has the scale {stored:.9g} / {weight.over:g}, which is no "
+                f"float32; use its values"
+            )
         if weight.scheme.divides and math.frexp(stored)[0] != 0.5:
             raise CheckpointError(
                 f"weight {weight.name!r} is divided by {stored:.9g}, whose inverse is no float32; "
                 f"use its values"
             )
-    axes = tuple(range(len(weight.shape) - len(fmt.sizes), len(weight.shape)))
+    axes = axes_of(weight, fmt)
     codes = scales.view(f"u{scales.dtype.itemsize}")
     return BlockArray(codes_of(weight), codes, fmt, axes, None if number is None else np.float32(number))

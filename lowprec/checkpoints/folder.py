@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from lowprec.checkpoints.container import CheckpointError, Entry, open_file, parse_json
+from lowprec.checkpoints.onnx_reading import Graph, open_onnx
+from lowprec.checkpoints.torch_reading import open_torch
 
 __all__ = ["INDEX", "Checkpoint", "open_checkpoint"]
 
+#: Endings of files of torch.save.
+_OF_TORCH = (".pt", ".pth", ".bin")
 INDEX = "model.safetensors.index.json"
 #: What no index or configuration has reason to exceed, in bytes.
 _LONGEST_JSON = 100_000_000
@@ -33,6 +37,8 @@ class Checkpoint:
         The quantisation part of config.json or hf_quant_config.json; empty without one.
     files : tuple of Path
         Relative to the folder, if there is one.
+    graph : Graph
+        Of ONNX models: what their nodes make of the tensors.
     notes : tuple of (str, str)
         What is odd about the files, as rule and evidence, for `lint`.
     """
@@ -43,6 +49,7 @@ class Checkpoint:
     config: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
+    graph: Graph = field(default_factory=Graph)
 
     def entry(self, name: str) -> Entry:
         """Return a tensor; an unknown name is refused with those that are close."""
@@ -57,7 +64,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:
-    """Return the tensors of a .safetensors or .gguf file, of an index, or of a folder.
+    """Return the tensors of a .safetensors, .gguf, .onnx or .pt file, of an index, or of a folder.
 
     Raises
     ------
@@ -79,9 +86,21 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         from lowprec.checkpoints.gguf import open_gguf
 
         return Checkpoint(path, open_gguf(path), files=(Path(path.name),))
+    if path.suffix == ".onnx":
+        entries, graph, metadata, notes = open_onnx(path)
+        return Checkpoint(path, entries, metadata, {}, _files_of(path, entries), notes, graph)
+    if path.suffix in _OF_TORCH:
+        entries, metadata, notes = open_torch(path)
+        return Checkpoint(path, entries, metadata, files=(Path(path.name),), notes=notes)
     if path.name.endswith(".index.json"):
         return _indexed(path, path)
     return _joined(path, [path], _config(path.parent), ())
+
+
+def _files_of(path: Path, entries: Mapping[str, Entry]) -> tuple[Path, ...]:
+    """Return the files that tensors lie in, relative to the folder of the one that was named."""
+    files = {path, *(entry.path for entry in entries.values())}
+    return tuple(sorted(file.relative_to(path.parent) for file in files))
 
 
 def _indexed(named: Path, index: Path) -> Checkpoint:

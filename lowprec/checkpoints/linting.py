@@ -16,6 +16,7 @@ from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints.decoding import (
     PART,
+    WIDE,
     codes_of,
     grid_of,
     ranges,
@@ -23,6 +24,7 @@ from lowprec.checkpoints.decoding import (
     stored_scales,
     tensor_scale,
     values_of,
+    zero_values,
 )
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.schemes import FLOATS
@@ -68,7 +70,7 @@ def lint(
     for place, weight in enumerate(weights):
         if watch is not None:
             watch(place, len(weights), weight.name)
-        if weight.problem is not None:
+        if weight.problem is not None or weight.element in WIDE:
             continue
         if weight.is_quantized:
             found += _of_weight(weight, checkpoint)
@@ -164,7 +166,7 @@ def _high(weight: Weight, codes: Array) -> npt.NDArray[np.float32]:
 
 def _of_size(weight: Weight, lost: float) -> list[Finding]:
     tensor = tensor_scale(weight)
-    number = 1.0 if tensor is None else float(np.max(tensor))
+    number = 1.0 if tensor is None else float(np.max(tensor)) / weight.over
     amax = lost / number if weight.scheme.divides else lost * number
     if amax <= _LARGEST_WEIGHT:
         return []
@@ -183,12 +185,13 @@ def _of_tensor_scale(weight: Weight) -> list[Finding]:
     if weight.tensor is None:
         return []
     numbers = weight.tensor.read().astype(np.float64).reshape(-1)
-    bad = [float(number) for number in numbers if not (math.isfinite(number) and number > 0)]
+    low = 0.0 if weight.over == 1 else -1.0  # a largest magnitude may be 0
+    bad = [float(number) for number in numbers if not (math.isfinite(number) and number > low) or number < 0]
     if bad:
         evidence = f"the tensor's scale is {bad[0]:g}"
         remedy = "it was never computed; export again, or compute it from the source's largest weight"
         return [Finding("tensor-scale-invalid", weight.tensor.name, evidence, remedy)]
-    if (numbers < float(_SMALLEST_NORMAL)).any():
+    if ((numbers < float(_SMALLEST_NORMAL)) & (numbers > 0)).any():
         evidence = f"the tensor's scale is {numbers.min():g}, a subnormal float32 number"
         return [
             Finding(
@@ -372,7 +375,7 @@ def _values(
     factor = (
         np.float64(1)
         if tensor is None
-        else (1 / tensor.astype(np.float64) if weight.scheme.divides else tensor)
+        else (1 / tensor.astype(np.float64) if weight.scheme.divides else tensor / weight.over)
     )
     if changed == "swapped-nibbles":
         if weight.scheme.packing not in ("low_first", "high_low", "groups"):
@@ -395,6 +398,9 @@ def _values(
     elif changed == "fp8-without-scale":
         units = np.ones_like(units)
     elements = np.asarray(decode(codes, weight.element, dtype=np.float64))
+    if weight.zeros is not None:
+        zeros = zero_values(weight, start, stop, np.float64)
+        elements -= spread(zeros, elements.shape, tuple(range(elements.ndim)), weight.sizes)
     with np.errstate(all="ignore"):
         found: npt.NDArray[np.float64] = elements * (
             spread(units, elements.shape, tuple(range(elements.ndim)), weight.sizes) * factor

@@ -21,14 +21,14 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import pack, swizzle
 from lowprec.arrays.random import random_bits
 from lowprec.arrays.statistics import scale_for
-from lowprec.checkpoints import bitsandbytes_writing, configs, torchao
+from lowprec.checkpoints import bitsandbytes_writing, configs, torchao, transformer_engine
 from lowprec.checkpoints.container import CheckpointError, tag_of
 from lowprec.checkpoints.correcting import Inputs, Outputs, Round, Statistics, corrected
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
-from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, Scheme
+from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, Target, target
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import (
@@ -39,7 +39,7 @@ from lowprec.checkpoints.writing import (
     Write,
     copy_of,
     fingerprint,
-    gguf_of,
+    source_of,
     write_checkpoint,
 )
 from lowprec.kernels.modes import usual_arithmetic
@@ -51,6 +51,8 @@ __all__ = ["EXCLUDED", "FAMILIES", "Target", "key_of", "quantize_checkpoint", "t
 
 Array = npt.NDArray[Any]
 
+#: Endings of files that schemes of one family are written to, and no other.
+_ENDINGS = {".gguf": "gguf", ".onnx": "onnx", ".pt": TRANSFORMER_ENGINE}
 #: Columns that are corrected together, where there are no blocks.
 _COLUMNS = 128
 
@@ -120,20 +122,25 @@ def quantize_checkpoint(
     """
     if statistics is not None and statistics.correct and how.rounding.bits:
         raise CheckpointError(f"a correction is for roundings to nearest, not for {how.rounding}")
-    if statistics is not None and (how.scheme.state or how.scheme.transposed):
+    if statistics is not None and (
+        how.scheme.state or how.scheme.transposed or how.scheme.padded or how.scheme.family == "onnx"
+    ):
         raise CheckpointError(f"statistics of inputs are not used for {how.scheme.name}; leave them out")
-    if (out.suffix == ".gguf") != (how.scheme.family == "gguf"):
-        raise CheckpointError(
-            f"{how.scheme.name} is written to .gguf files, not to {out.name!r}"
-            if out.suffix != ".gguf"
-            else f"{how.scheme.name} is not written to .gguf files; use --scheme gguf"
-        )
+    for suffix, family in _ENDINGS.items():
+        if (out.suffix == suffix) != (how.scheme.family == family):
+            raise CheckpointError(
+                f"{how.scheme.name} is written to {suffix} files, not to {out.name!r}"
+                if out.suffix != suffix
+                else f"{how.scheme.name} is not written to {suffix} files; use --scheme {family}"
+            )
     tasks, kept, done = [], {}, []
+    copied: set[str] = set()  # parts that several weights share
     for weight in weights_of(checkpoint):
-        why = _left_out(weight, include, exclude) or how.misfit(weight.value_shape)
+        why = _left_out(weight, checkpoint, include, exclude) or how.misfit(weight.value_shape, weight.summed)
         if why:
             kept[weight.name] = why
-            tasks += [copy_of(part, out) for part in weight.parts]
+            tasks += [copy_of(part, out) for part in weight.parts if part.name not in copied]
+            copied |= {part.name for part in weight.parts}
         else:
             tasks.append(_task(weight, how, scales, statistics))
             done.append(weight.name)
@@ -163,6 +170,7 @@ def quantize_checkpoint(
     }
     if how.scheme.family == "torchao":
         made |= torchao.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
+    made |= transformer_engine.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
     used = None if statistics is None else fingerprint(statistics.checkpoint, {})
     digest = fingerprint(
         checkpoint,
@@ -170,12 +178,12 @@ def quantize_checkpoint(
     )
     others = configs.beside(checkpoint, kept, how) if out.suffix not in SINGLE else None
     reports = write_checkpoint(
-        out, tasks, made, digest, others=others, watch=watch, source=gguf_of(checkpoint), spread=spread
+        out, tasks, made, digest, others=others, watch=watch, source=source_of(checkpoint, out), spread=spread
     )
     return reports, kept
 
 
-def _left_out(weight: Weight, include: Sequence[str], exclude: Sequence[str]) -> str:
+def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], exclude: Sequence[str]) -> str:
     if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in exclude):
         return "excluded"
     if weight.problem is not None:
@@ -184,7 +192,8 @@ def _left_out(weight: Weight, include: Sequence[str], exclude: Sequence[str]) ->
         return f"{weight.codes.tag} is no format of floats"
     if include:
         return "" if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include) else "not included"
-    if len(weight.shape) < 2 or not weight.name.endswith(("weight", "proj")):
+    is_weight = weight.name.endswith(("weight", "proj")) or weight.name in checkpoint.graph.summed
+    if len(weight.shape) < 2 or not is_weight:
         return "no weight of two axes"
     if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in EXCLUDED):
         return "kept by default"
@@ -212,8 +221,10 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
     stem = weight.name.removesuffix(".weight") if scheme.weight else weight.name
     if scheme.state:
         return bitsandbytes_writing.parts(weight, scheme, stem)
+    if scheme.padded:
+        return transformer_engine.parts(weight, how)
     rows = (*shape[:-2], shape[-1], shape[-2]) if scheme.transposed else shape
-    sizes = (*[1] * (len(rows) - 2), *(scheme.block or (1, rows[-1])))
+    sizes = _sizes(how, rows, weight.summed) if scheme.block else (*[1] * (len(rows) - 1), rows[-1])
     grid = tuple(-(-length // size) for length, size in zip(rows, sizes, strict=True))
     codes = rows
     if scheme.packing in ("low_first", "high_low"):
@@ -234,6 +245,13 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
     if scheme.tensor:
         plan["tensor"] = (stem + scheme.tensor, "F32", _one(scheme, len(rows)))
     return plan
+
+
+def _sizes(how: Target, shape: tuple[int, ...], summed: int) -> tuple[int, ...]:
+    """Return what shares a scale: blocks of one axis lie along that which products sum over."""
+    assert how.scheme.block is not None
+    block = how.scheme.block if summed == -1 or how.scheme.block[0] > 1 else how.scheme.block[::-1]
+    return (*[1] * (len(shape) - 2), *block)
 
 
 def _mark(scheme: Scheme) -> Array:
@@ -267,6 +285,9 @@ def _written(
         assert how.blocks is not None
         known = None if given is None else given.scales
         return bitsandbytes_writing.write_blocks(weight, how.scheme, how.blocks, names, write, known)
+    if how.scheme.padded:
+        known = None if given is None or how.scheme.tensor else given.scales
+        return transformer_engine.write_copies(weight, how, names, write, rows, known)
     amax = rows.max(initial=np.float32(0))
     tensor: Any = None
     if how.blocks is not None and how.blocks.tensor_scale != "none":
@@ -276,7 +297,8 @@ def _written(
         tensor = np.float32(1) / stored if how.scheme.divides else stored
     if how.scheme.swizzled:
         write(names["mark"], _mark(how.scheme), 0)
-    unit = 128 if how.scheme.swizzled else how.scheme.block[0] if how.scheme.block else 1
+    sizes = _sizes(how, weight.shape, weight.summed) if how.scheme.block else ()
+    unit = 128 if how.scheme.swizzled else sizes[0] if sizes else 1
     aligned = (
         dataclasses.replace(weight, sizes=(unit, *[1] * (len(weight.shape) - 1))) if unit > 1 else weight
     )
@@ -298,7 +320,8 @@ def _written(
         values = values_of(weight, start, stop)
         values = np.ascontiguousarray(values.swapaxes(-1, -2)) if how.scheme.transposed else values
         part = single if single is None or not how.channel else single[start:stop]
-        rounded = _rounding(how, tensor, part, _random(weight.name, how, values.shape, start, len(rows)))
+        random = _random(weight.name, how, values.shape, start, len(rows))
+        rounded = _rounding(how, tensor, part, random, weight.summed)
         moments: Array = values
         scales: Any = None if given is None else given.scales(start, stop)
         if factor is not None:
@@ -314,7 +337,7 @@ def _written(
         if how.scheme.family == "gguf":
             write(names["codes"], join_blocks(codes, scales, how.scheme.packing), start)
         else:
-            packed = pack(codes, how.element)
+            packed = codes if how.scheme.family == "onnx" else pack(codes, how.element)
             if how.scheme.packing == "high_low":
                 packed = packed << np.uint8(4) | packed >> np.uint8(4)
             if how.scheme.packing == "groups":
@@ -325,7 +348,6 @@ def _written(
                 write(names["scales"], tiles, start)
             else:
                 write(names["scales"], scales, start // unit)
-        sizes = (*[1] * (values.ndim - len(how.blocks.sizes)), *how.blocks.sizes)
         units = decode(scales, how.blocks.scale, dtype=np.float64)
         units = units if tensor is None else units * np.float64(tensor)
         errors.add(values, decode(codes, how.element), sizes, units)
@@ -352,14 +374,22 @@ def _random(name: str, how: Target, shape: tuple[int, ...], start: int, rows: in
     return random_bits(shape, key, how.rounding.bits, origin=origin, within=within)
 
 
-def _rounding(how: Target, tensor: Any, single: Array | None, random: Array | None) -> Round:
+def _rounding(
+    how: Target, tensor: Any, single: Array | None, random: Array | None, summed: int = -1
+) -> Round:
     """Return what rounds values, by scales of blocks if there are some: to values, scales and codes."""
     projection = Projection(rounding=how.rounding, saturation=Saturation.FINITE)
 
     def rounded(values: Array, scales: Any) -> tuple[Array, Any, Array]:
         if how.blocks is not None:
+            axis = None if len(how.blocks.sizes) > 1 else summed
             blocks = encode(
-                np.ascontiguousarray(values), how.blocks, tensor_scale=tensor, scales=scales, random=random
+                np.ascontiguousarray(values),
+                how.blocks,
+                axis=axis,
+                tensor_scale=tensor,
+                scales=scales,
+                random=random,
             )
             return blocks.values(), blocks.scales, blocks.codes
         if single is None:

@@ -12,32 +12,24 @@ Sources: the repositories and checkpoints that `Scheme.source` names; docs/check
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import replace
+
+from lowprec.checkpoints.scheme import Packing, Scheme
 
 __all__ = [
     "COMFY_QUANT",
     "FLOATS",
+    "INTEGERS",
     "NESTED_ABSMAX",
     "NESTED_MAP",
+    "ONNX",
     "PLAIN",
     "SAVED",
     "SCHEMES",
+    "TRANSFORMER_ENGINE",
     "Packing",
     "Scheme",
     "find",
-]
-
-Packing = Literal[
-    "whole",
-    "low_first",
-    "high_low",
-    "high_first",
-    "groups",
-    "gguf_mxfp4",
-    "gguf_nvfp4",
-    "gguf_q8_0",
-    "gguf_iq4_nl",
 ]
 
 #: Formats of elements and scales by the type's name in the header.
@@ -55,71 +47,13 @@ FLOATS: Mapping[str, str] = {
     "F32": "binary32",
     "F64": "binary64",
 }
+#: The same of integers, which are numbers only where a scheme says so.
+INTEGERS: Mapping[str, str] = {
+    f"{kind}{bits}": f"{'u' if kind == 'U' else ''}int{bits}" for kind in "IU" for bits in (2, 4, 8, 16, 32)
+}
 _FP8 = ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
 _WIDE = ("F32", "BF16", "F16")
 _BYTES = ("U8", "F8_E8M0")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scheme:
-    """How one quantised weight is stored.
-
-    Parameters
-    ----------
-    name, family : str
-        Its own name, and that of the software whose files have it: `--scheme`.
-    codes, scales, tensor : str
-        What the names of the parts end with; what comes before is the weight's, which ends with `weight`.
-    code_tags, scale_tags : tuple of str
-        Types of the parts in the header, the one that is written first.
-    element, scale : str
-        Formats; empty where the type says it.
-    block : tuple of int, optional
-        Rows and columns of a block; None where the scales' shape says it.
-    packing : str
-        How codes lie: whole bytes; without gaps, the first in the lowest bits; two in a byte, the first in
-        the high half, in rows or as one long row; in groups of 16 bytes along an axis more; or in GGUF's
-        blocks.
-    divides : bool
-        Whether the tensor's scale divides.
-    transposed : bool
-        Whether the weight has its last two axes exchanged.
-    swizzled : bool
-        Whether scales lie in tiles of 128x4, of padded rows and columns.
-    extras : tuple of str
-        Endings of tensors that belong to it and do not change its values: scales of activations.
-    state : str
-        What the name of a tensor ends with that says in JSON what the others leave open.
-    marks : mapping
-        What the configuration must say for it, where names and types leave a choice.
-    source : str
-        Where the layout is defined.
-    """
-
-    name: str
-    family: str
-    codes: str
-    code_tags: tuple[str, ...]
-    scales: str
-    scale_tags: tuple[str, ...]
-    source: str
-    tensor: str = ""
-    element: str = ""
-    scale: str = ""
-    block: tuple[int, int] | None = None
-    packing: Packing = "whole"
-    divides: bool = False
-    transposed: bool = False
-    swizzled: bool = False
-    weight: str = ".weight"
-    extras: tuple[str, ...] = ()
-    state: str = ""
-    marks: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_distinctive(self) -> bool:
-        """Whether the name of the codes alone says that they need scales."""
-        return self.codes != ".weight"
 
 
 PLAIN = Scheme(
@@ -167,6 +101,46 @@ _MX_CODES = dict(codes=".weight", scales=".weight_scale", scale="e8m0fnu", block
 COMFY_QUANT = ".comfy_quant"
 #: Of bitsandbytes: scales of scales, and the values of their codes.
 NESTED_ABSMAX, NESTED_MAP = ".weight.nested_absmax", ".weight.nested_quant_map"
+
+#: Of ONNX: what DequantizeLinear makes of any of its types; those that are written have schemes of their own.
+ONNX = Scheme(
+    name="onnx",
+    family="onnx",
+    codes="_quantized",
+    code_tags=(),
+    scales="_scale",
+    scale_tags=("F32", "F16", "BF16", "F8_E8M0"),
+    weight="",
+    source="onnx/onnx",
+)
+
+#: Of Transformer Engine: parts of a tensor by its attributes, elements along rows or along columns.
+TRANSFORMER_ENGINE = "transformer-engine"
+
+
+def _of_transformer_engine(name: str, along: str, block: tuple[int, int]) -> Scheme:
+    is_fp4, other = name == "nvfp4", "columnwise" if along == "rowwise" else "rowwise"
+    ends = ("data", "scale_inv")
+    return Scheme(
+        name=f"{TRANSFORMER_ENGINE} {name}{'' if along == 'rowwise' else ' columnwise'}",
+        family=TRANSFORMER_ENGINE,
+        codes=f"._{along}_data",
+        code_tags=("U8",) if is_fp4 else ("F8_E4M3", "F8_E5M2"),
+        scales=f"._{along}_scale_inv",
+        scale_tags=("F8_E4M3",) if is_fp4 else ("F8_E8M0",),
+        element="e2m1fn" if is_fp4 else "",
+        scale="ue4m3" if is_fp4 else "e8m0fnu",
+        block=block,
+        packing="low_first" if is_fp4 else "whole",
+        padded=True,
+        transposed=is_fp4 and along == "columnwise",
+        weight="",
+        unless="" if along == "rowwise" else f"._{other}_data",
+        extras=tuple(f"._{other}_{end}" for end in ends) + ((f"._amax_{other}",) if is_fp4 else ()),
+        tensor=f"._amax_{along}" if is_fp4 else "",
+        source="NVIDIA/TransformerEngine",
+    )
+
 
 #: All schemes, in the order in which they are tried.
 SCHEMES: tuple[Scheme, ...] = (
@@ -417,6 +391,40 @@ SCHEMES: tuple[Scheme, ...] = (
             ("Q8_0", "int8", "binary16", 32, "gguf_q8_0"),
             ("IQ4_NL", "iq4_nl", "binary16", 32, "gguf_iq4_nl"),
         )
+    ),
+    *(
+        replace(
+            ONNX,
+            name=f"onnx {name}",
+            code_tags=(code_tag,),
+            scale_tags=(scale_tag,),
+            tensor=tensor,
+            element=element,
+            scale=scale,
+            block=block,
+        )
+        for name, code_tag, scale_tag, tensor, element, scale, block in (
+            ("nvfp4", "F4", "F8_E4M3", "_scale_2", "e2m1fn", "ue4m3", (1, 16)),
+            ("mxfp4", "F4", "F8_E8M0", "", "e2m1fn", "e8m0fnu", (1, 32)),
+            ("mxfp8", "F8_E4M3", "F8_E8M0", "", "e4m3fn", "e8m0fnu", (1, 32)),
+            ("fp8", "F8_E4M3", "F32", "", "e4m3fn", "binary32", None),
+            ("int8", "I8", "F32", "", "int8", "binary32", None),
+            ("int4", "I4", "F32", "", "int4", "binary32", (1, 32)),
+        )
+    ),
+    _of_transformer_engine("mxfp8", "rowwise", (1, 32)),
+    _of_transformer_engine("nvfp4", "rowwise", (1, 16)),
+    _of_transformer_engine("mxfp8", "columnwise", (32, 1)),
+    _of_transformer_engine("nvfp4", "columnwise", (1, 16)),
+    Scheme(
+        name=f"{TRANSFORMER_ENGINE} float8",
+        family=TRANSFORMER_ENGINE,
+        codes="._data",
+        code_tags=("F8_E4M3", "F8_E5M2"),
+        scales="._scale_inv",
+        scale_tags=("F32",),
+        weight="",
+        source="NVIDIA/TransformerEngine",
     ),
 )
 

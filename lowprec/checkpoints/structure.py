@@ -51,10 +51,11 @@ _FILES = {
     "missing-tensor": "the index is of another export; make it again",
     "index-disagrees": "the index is of another export; make it again",
     "not-indexed": "the index is of another export; make it again",
+    "not-read": "it is left out here: let the software that made it write plain tensors",
     "gaps": "the safetensors library refuses such files; write it again",
 }
 _LOST = re.compile(
-    r"\.(absmax|nested_absmax|weight_scale(_inv|_2)?|weight_global_scale|scale_weight|_weight_scale)$|(_blocks|\.blocks|_scales|\.scales)$"
+    r"\.(absmax|nested_absmax|weight_scale(_inv|_2)?|weight_global_scale|scale_weight|_weight_scale|_rowwise_scale_inv|_columnwise_scale_inv)$|(_blocks|\.blocks|_scales|\.scales)$"
 )
 #: Layers that are one matrix product in most servers, which then have one tensor scale.
 _FUSED = (("gate_proj", "up_proj"), ("q_proj", "k_proj", "v_proj"), ("w1", "w3"))
@@ -63,7 +64,8 @@ _FUSED = (("gate_proj", "up_proj"), ("q_proj", "k_proj", "v_proj"), ("w1", "w3")
 def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
     """Yield what headers and the configuration show. Only small tensors are read."""
     for rule, evidence in checkpoint.notes:
-        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule])
+        severity: Literal["error", "note"] = "note" if rule == "not-read" else "error"
+        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule], severity)
     for weight in weights:
         if weight.problem is not None:
             rule, evidence = weight.problem

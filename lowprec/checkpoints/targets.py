@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lowprec.arrays.random import is_plain
 from lowprec.checkpoints.container import CheckpointError
-from lowprec.checkpoints.decoding import GGUF_BLOCKS
+from lowprec.checkpoints.decoding import OTHER_BLOCKS, engine_format
 from lowprec.checkpoints.schemes import PLAIN, Scheme, find
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule as rule_of
@@ -45,6 +45,15 @@ FAMILIES: dict[str, dict[str, str]] = {
     },
     "comfyui": {"e4m3fn": "comfyui scaled fp8", "nvfp4": "comfyui nvfp4", "mxfp8_e4m3": "comfyui mxfp8"},
     "gguf": {name.lower(): f"gguf {name}" for name in ("MXFP4", "NVFP4", "Q8_0", "IQ4_NL")},
+    "onnx": {
+        "nvfp4": "onnx nvfp4",
+        "mxfp4": "onnx mxfp4",
+        "mxfp8_e4m3": "onnx mxfp8",
+        "e4m3fn": "onnx fp8",
+        "int8": "onnx int8",
+        "int4": "onnx int4",
+    },
+    "transformer-engine": {"mxfp8_e4m3": "transformer-engine mxfp8", "nvfp4": "transformer-engine nvfp4"},
     "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
 }
 
@@ -77,8 +86,11 @@ class Target:
     rounding: Rounding = NEAREST_EVEN
     seed: int = 0
 
-    def misfit(self, shape: tuple[int, ...]) -> str:
-        """Return why a weight of this shape cannot be written so; empty if it can."""
+    def misfit(self, shape: tuple[int, ...], summed: int = -1) -> str:
+        """Return why a weight of this shape cannot be written so; empty if it can.
+
+        Products sum over its axis `summed`, along which blocks lie.
+        """
         if self.scheme == PLAIN:
             return ""
         needed = 3 if self.scheme.packing == "groups" else 2
@@ -88,9 +100,13 @@ class Target:
             unit = 16 if self.scheme.tensor else 32
             fits = len(shape) == 2 and not any(length % unit for length in shape)
             return "" if fits else f"two axes in multiples of {unit} needed, which ComfyUI pads to"
+        if self.scheme.padded:
+            unit = 16 if self.scheme.tensor else 32
+            fits = len(shape) == 2 and not any(length % unit for length in shape)
+            return "" if fits else f"two axes in multiples of {unit} needed"
         if self.scheme.block == (128, 128):
             return "" if len(shape) == 2 else "tiles need exactly two axes"
-        along = shape[-2] if self.scheme.transposed else shape[-1]
+        along = shape[-2] if self.scheme.transposed else shape[summed]
         size = self.scheme.block[1] if self.scheme.block else 1
         size = 64 if self.scheme.packing == "gguf_nvfp4" else size
         return "" if along % size == 0 else f"{along} elements are no multiple of {size}"
@@ -139,7 +155,7 @@ def target(
     if to not in FAMILIES[family]:
         raise CheckpointError(f"scheme {family!r} has no {to!r}; it has {', '.join(FAMILIES[family])}")
     scheme, mode = find(FAMILIES[family][to]), rounding_of(rounding)
-    if scheme.state and mode != NEAREST_EVEN:
+    if (scheme.state or scheme.padded) and mode != NEAREST_EVEN:
         raise CheckpointError(f"{scheme.name} is rounded to the nearest value, not by {mode}")
     if mode.bits and not is_plain(mode):
         raise CheckpointError(f"rounding {mode} shares words between elements; use stochastic(bits)")
@@ -162,10 +178,15 @@ def target(
             raise CheckpointError(f"rule={rule!r} is for scales of blocks, which {scheme.name} has not")
         return Target(scheme, catalog.format(to), channel=channel, rounding=mode, seed=seed)
     name = f"bnb_{to}" if scheme.state else "fp8_block_128x128" if scheme.block == (128, 128) else to
-    blocks = GGUF_BLOCKS[to] if to in GGUF_BLOCKS else catalog.block_format(name)
+    blocks = OTHER_BLOCKS[to] if to in OTHER_BLOCKS else catalog.block_format(name)
     if scheme.block == (128, 128) and (powers or scheme.scale == "e8m0fnu"):
         tiles = catalog.format("e8m0fnu") if scheme.scale == "e8m0fnu" else blocks.scale
         blocks = dataclasses.replace(blocks, scale=tiles, rule=rule_of("rceil"))
+    if scheme.padded:
+        if rule is not None:
+            raise CheckpointError(f"rule={rule!r}: {scheme.name} has the scales of its own software only")
+        blocks = engine_format("nvfp4_2d" if scheme.tensor else to)
+        return Target(scheme, blocks.element, blocks)
     if rule is not None:
         blocks = dataclasses.replace(blocks, rule=rule_of(rule))
     blocks = dataclasses.replace(blocks, elements=dataclasses.replace(blocks.elements, rounding=mode))

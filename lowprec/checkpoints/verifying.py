@@ -12,26 +12,37 @@ import numpy.typing as npt
 from lowprec.arrays.arith import divide
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.convert import decode, encode
+from lowprec.arrays.statistics import scale_for
+from lowprec.checkpoints import transformer_engine
 from lowprec.checkpoints.bitsandbytes import is_nested
 from lowprec.checkpoints.bitsandbytes_writing import nested_differ
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import (
+    WIDE,
+    axes_of,
     block_format_of,
     codes_of,
+    engine_format,
     ranges,
     scale_values,
     stored_scales,
     tensor_scale,
     values_of,
+    zero_values,
 )
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
+from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
+from lowprec.spec.families import fixed
 
 __all__ = ["Verdict", "verify_checkpoint"]
+
+#: Integers that quotients are rounded to before zero points are added.
+_WHOLE = fixed("int24", 24)
 
 Array = npt.NDArray[Any]
 
@@ -44,7 +55,9 @@ class Verdict:
     ----------
     name, scheme : str
     rule : str
-        The scale rule that makes these very scales and codes; empty if none of those tried does.
+        The scale rule that makes these very scales and codes; empty if none of those tried does. Of scales of
+        tensors and channels "max", the smallest with which nothing is clipped, as `lowprec.scale_for` has
+        it, or "divide", the largest magnitude over the largest element.
     nearest : str
         The rule that comes nearest, and how many scales and codes differ from its.
     codes_differ : int
@@ -77,6 +90,7 @@ def verify_checkpoint(checkpoint: Checkpoint, source: Checkpoint, watch: Watch =
         for weight in weights_of(checkpoint)
         if weight.name in sources
         and (weight.is_quantized or weight.codes.tag != sources[weight.name].codes.tag)
+        and weight.element not in WIDE
     ]
     found = []
     for place, (weight, other) in enumerate(pairs):
@@ -94,14 +108,19 @@ def verify_checkpoint(checkpoint: Checkpoint, source: Checkpoint, watch: Watch =
 @usual_arithmetic()
 def _verdict(weight: Weight, source: Weight) -> Verdict:
     errors, differ = Errors(), 0
-    candidates = _candidates(weight)
+    highest: list[Array] = []
+    tensor = tensor_scale(weight)
+    # Of tensor scales for each row, and of another bound than 448, codes are held against the scales alone.
+    known = (tensor is None or tensor.size == 1) and weight.over in (1, 6 * 448)
+    candidates = _candidates(weight) if known else {}
     wrong = {name: [0, 0] for name in candidates}
     single: list[Array] = []
-    tensor = tensor_scale(weight)
     if tensor is not None and weight.scheme.divides:
         tensor = np.asarray(np.float32(1) / tensor, np.float32)
     for start, stop in ranges(weight):
-        wanted, found = values_of(source, start, stop), values_of(weight, start, stop)
+        turned = weight.scheme.transposed and len(weight.shape) == 2
+        wanted = values_of(source) if turned else values_of(source, start, stop)
+        found = values_of(weight, start, stop)
         if weight.scheme.transposed:
             wanted, found = (np.ascontiguousarray(part.swapaxes(-1, -2)) for part in (wanted, found))
         errors.add(wanted, found, weight.sizes if weight.scheme.block else ())
@@ -118,32 +137,93 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
         scales = stored_scales(weight, start, stop)
         scales = scales.view(f"u{scales.dtype.itemsize}")
         number: Any = None if tensor is None or tensor.size != 1 else np.float32(tensor)
-        if candidates and (tensor is None or number is not None):
+        if weight.over != 1 and candidates:
+            differ += _of_copies(weight, wanted, number, scales, codes, candidates, wrong)
+        elif candidates:
+            axes = axes_of(weight, next(iter(candidates.values())))
             for name, fmt in candidates.items():
                 given = number if fmt.tensor_scale != "none" else None
-                made = encode(wanted, fmt, tensor_scale=given)
+                made = encode(wanted, fmt, axis=axes, tensor_scale=given)
                 wrong[name][0] += int(np.count_nonzero(made.scales != scales))
                 wrong[name][1] += _unlike(weight, made.codes, codes)
             fmt = next(iter(candidates.values()))
             given = number if fmt.tensor_scale != "none" else None
             with np.errstate(all="ignore"):
-                nearest = encode(wanted, fmt, tensor_scale=given, scales=scales).codes
+                nearest = encode(wanted, fmt, axis=axes, tensor_scale=given, scales=scales).codes
             differ += _unlike(weight, nearest, codes)
-        elif not candidates:
+        else:
             units = scale_values(weight, start, stop).astype(np.float64)
-            units = units if tensor is None else units * tensor  # exact: of 28 bits at most
+            if tensor is not None:  # exact: of 28 bits at most
+                units = units * (tensor if tensor.size == 1 else tensor[start:stop]) / weight.over
             wide = spread(units, codes.shape, tuple(range(codes.ndim)), weight.sizes)
-            nearest = encode(divide(wanted, wide, weight.element, saturation="finite"), weight.element)
+            highest.append(_highest(weight, wanted))
+            nearest = _nearest(weight, wanted, wide, start, stop)
             differ += int(np.count_nonzero(nearest != codes))
     if single:
         ((name, counts),) = wrong.items()
         counts[0], differ = nested_differ(weight, np.concatenate(single)), counts[1]
+    if highest and weight.zeros is None and tensor is None and not differ:
+        wrong = {name: [0, 0] for name in _rules_of(weight, highest)}
     exact = next((name for name, counts in wrong.items() if not any(counts)), "")
     best = min(wrong, key=lambda name: sum(wrong[name])) if wrong else ""
     words = (
         f"{best}: {wrong[best][0]:,} scales and {wrong[best][1]:,} codes differ" if best and not exact else ""
     )
     return Verdict(weight.name, weight.scheme.name, exact, words, differ, errors.report())
+
+
+def _highest(weight: Weight, values: Array) -> Array:
+    """Return the largest magnitudes of what shares a scale, in some rows."""
+    high = np.abs(values)
+    for axis, size in enumerate(weight.sizes):
+        if high.shape[axis] > 1 < size:
+            high = np.maximum.reduceat(high, np.arange(0, high.shape[axis], size), axis=axis)
+    return high
+
+
+def _rules_of(weight: Weight, highest: list[Array]) -> list[str]:
+    """Return which rules of single scales give those of a weight; of zeros any scale will do."""
+    one = weight.sizes[0] >= weight.shape[0]
+    high = np.max(highest, axis=0) if one else np.concatenate(highest)
+    stored, fmt = scale_values(weight).reshape(-1), catalog.format(weight.element)
+    high = high.reshape(-1)
+    known = {
+        "max": scale_for(high.reshape(-1, 1), fmt, axis=0).reshape(-1),
+        "divide": divide(high, fmt.max_finite, "binary32"),
+    }
+    return [name for name, scales in known.items() if ((scales == stored) | (high == 0)).all()]
+
+
+def _of_copies(
+    weight: Weight,
+    wanted: Array,
+    amax: Any,
+    scales: Array,
+    codes: Array,
+    candidates: dict[str, BlockFormat],
+    wrong: dict[str, list[int]],
+) -> int:
+    """Count what differs from Transformer Engine's NVFP4, and return how many codes are not the nearest."""
+    for name, fmt in candidates.items():
+        made = transformer_engine.encoded(wanted, fmt, amax)
+        side = fmt.sizes[0] if len(fmt.sizes) > 1 else 1
+        wrong[name][0] += int(np.count_nonzero(np.repeat(made.scales, side, axis=0) != scales))
+        wrong[name][1] += _unlike(weight, made.codes, codes)
+    first = next(iter(candidates.values()))
+    return _unlike(weight, transformer_engine.encoded(wanted, first, amax, scales).codes, codes)
+
+
+def _nearest(weight: Weight, wanted: Array, wide: Array, start: int, stop: int) -> Array:
+    """Return the codes that are nearest for scales; of integers with zero points, those are added."""
+    found: Array
+    if weight.zeros is None:
+        found = encode(divide(wanted, wide, weight.element, saturation="finite"), weight.element)
+        return found
+    whole = divide(wanted, wide, _WHOLE, saturation="finite", dtype=np.float64)
+    zeros = zero_values(weight, start, stop, np.float64)
+    whole += spread(zeros, whole.shape, tuple(range(whole.ndim)), weight.sizes)
+    found = encode(whole, weight.element, saturation="finite")
+    return found
 
 
 def _unlike(weight: Weight, codes: Array, others: Array) -> int:
@@ -158,6 +238,8 @@ def _candidates(weight: Weight) -> dict[str, BlockFormat]:
     fmt = block_format_of(weight, made=True)
     if fmt is None:
         return {}
+    if weight.over != 1:
+        return {"divide": fmt, "divide 16x16": engine_format("nvfp4_2d")}
     if fmt.arithmetic == "reciprocal":  # of bitsandbytes, which has no other
         return {fmt.rule.name: fmt}
     rules = [rule for rule in RULES if rule.name != "project"]

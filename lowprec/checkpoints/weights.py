@@ -10,8 +10,20 @@ from typing import Any
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.onnx_reading import Decoded
 from lowprec.checkpoints.saved import in_catalog, saved_in
-from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SAVED, SCHEMES, Packing, Scheme
+from lowprec.checkpoints.schemes import (
+    COMFY_QUANT,
+    FLOATS,
+    INTEGERS,
+    ONNX,
+    PLAIN,
+    SAVED,
+    SCHEMES,
+    TRANSFORMER_ENGINE,
+    Packing,
+    Scheme,
+)
 from lowprec.checkpoints.torchao import attributes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
@@ -42,6 +54,14 @@ class Weight:
         Why it cannot be decoded, as rule and evidence.
     swizzled : bool
         Whether the scales are said to lie in tiles of 128x4.
+    zeros : Entry, optional
+        What is subtracted from elements, with one for each scale: of ONNX.
+    rounded : str
+        What values are rounded to at the end, if that is narrower than float32: the type's name in headers.
+    over : float
+        What the tensor's scale is divided by: of Transformer Engine, which stores the largest magnitude.
+    summed : int
+        The axis that products sum over, along which blocks lie: -1 or -2.
     """
 
     name: str
@@ -54,6 +74,10 @@ class Weight:
     sizes: tuple[int, ...] = ()
     problem: tuple[str, str] | None = None
     swizzled: bool = False
+    zeros: Entry | None = None
+    rounded: str = ""
+    over: float = 1.0
+    summed: int = -1
 
     @property
     def is_quantized(self) -> bool:
@@ -75,7 +99,8 @@ class Weight:
     @property
     def parts(self) -> tuple[Entry, ...]:
         """All tensors that it is made of."""
-        return (self.codes, *(part for part in (self.scales, self.tensor) if part is not None), *self.extras)
+        others = (self.scales, self.tensor, self.zeros)
+        return (self.codes, *(part for part in others if part is not None), *self.extras)
 
     @property
     def value_shape(self) -> tuple[int, ...]:
@@ -100,16 +125,17 @@ class Weight:
 def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
     """Return all weights of a checkpoint, quantised or not, in the order of their files.
 
-    Each tensor belongs to exactly one. What belongs together is found by names and types, and by the
+    What the nodes of an ONNX model decode comes first, in their order; parts may be shared there. Else each
+    tensor belongs to exactly one, and what belongs together is found by names and types, and by the
     configuration where these leave a choice. Nothing but headers is read.
     """
     entries = checkpoint.entries
-    taken: set[str] = set()
     found: dict[str, Weight] = {}
     for name, (fmt, axes) in saved_in(checkpoint.metadata, repr(str(checkpoint.path))).blocks.items():
         if name in entries:
             found[name] = _saved(name, fmt, axes, entries)
-            taken |= {part.name for part in found[name].parts}
+    nodes = [_decoded(name, said, checkpoint) for name, said in checkpoint.graph.decoded.items()]
+    taken = {part.name for weight in (*found.values(), *nodes) for part in weight.parts}
     for name, entry in entries.items():
         weight = None if name in taken else _quantized(name, entry, checkpoint)
         if weight is not None:
@@ -117,8 +143,9 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             taken |= {part.name for part in weight.parts}
     for name, entry in entries.items():
         if name not in taken:
-            found[name] = Weight(name, PLAIN, entry, shape=entry.shape)
-    return tuple(found[name] for name in entries if name in found)
+            summed = checkpoint.graph.summed.get(name, -1)
+            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed)
+    return (*nodes, *(found[name] for name in entries if name in found))
 
 
 def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[str, Entry]) -> Weight:
@@ -143,6 +170,52 @@ def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[
     return Weight(name, scheme, codes, scales, tensor, (), codes.shape, blocks, problem)
 
 
+def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
+    """Return what a DequantizeLinear node of an ONNX model makes as a weight."""
+    entries = checkpoint.entries
+    codes, scales = entries[said.codes], entries[said.scales]
+    zeros, tensor = entries.get(said.zeros), entries.get(said.tensor)
+    weight = Weight(name, ONNX, codes, scales, tensor, shape=codes.shape, zeros=zeros)
+    sizes = _of_node(codes.shape, scales.shape, said.axis, said.size)
+    known = FLOATS.get(codes.tag) or INTEGERS.get(codes.tag, "")
+    wrong = ""
+    if sizes is None or (zeros is not None and zeros.shape != scales.shape):
+        what = "" if zeros is None else f", and zero points of shape {list(zeros.shape)}"
+        wrong = (
+            f"scales {scales.name} of shape {list(scales.shape)}{what} do not fit {list(codes.shape)} codes "
+            f"by axis {said.axis} and block_size {said.size}"
+        )
+    elif not known or zeros is not None and zeros.tag != codes.tag:
+        wrong = f"{codes.name} is {codes.tag}{'' if zeros is None else f' and {zeros.name} {zeros.tag}'}"
+    if wrong or sizes is None:
+        return replace(weight, problem=("shape", wrong))
+    summed = checkpoint.graph.summed.get(name, -1)
+    along = tuple(sizes[-2:]) if summed == -1 else tuple(sizes[-2:])[::-1]
+    scheme = replace(ONNX, element=known)
+    for each in SCHEMES:
+        parts = (codes.tag,) == each.code_tags and (scales.tag,) == each.scale_tags
+        if each.family == ONNX.family and parts and bool(each.tensor) == bool(tensor):
+            if zeros is None and each.block in (None, along) and (each.block is None) == (not said.size):
+                scheme = each
+    rounded = said.tag if said.tag in ("F16", "BF16") else ""
+    return replace(weight, scheme=scheme, sizes=sizes, rounded=rounded, summed=summed)
+
+
+def _of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: int) -> tuple[int, ...] | None:
+    """Return what shares a scale by a node's attributes; None if shapes do not fit them."""
+    whole = tuple(max(length, 1) for length in shape)
+    if math.prod(scales) == 1 and len(scales) <= 1:
+        return whole
+    if not -len(shape) <= axis < len(shape):
+        return None
+    axis %= len(shape)
+    if size <= 0:
+        fits = size == 0 and scales == (shape[axis],)
+        return (*whole[:axis], 1, *whole[axis + 1 :]) if fits else None
+    grid = (*shape[:axis], -(-shape[axis] // size), *shape[axis + 1 :])
+    return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
+
+
 def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None:
     entries, config = checkpoint.entries, checkpoint.config
     said = _said(checkpoint) | _of_comfyui(name.removesuffix(".weight"), entries)
@@ -150,6 +223,8 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
     for exact in (True, False):
         for scheme in fitting:
             stem = name.removesuffix(scheme.codes)
+            if scheme.unless and stem + scheme.unless in entries:
+                continue
             scales = entries.get(stem + scheme.scales) if scheme.scales else None
             if scheme.scales and scales is None:
                 if exact or not (scheme.is_distinctive and len(entry.shape) >= 2):
@@ -176,7 +251,8 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
             ends = (*scheme.extras, *([scheme.state] if scheme.state else []))
             extras = tuple(entries[stem + end] for end in ends if stem + end in entries)
             found = Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras)
-            said_of = attributes(checkpoint.metadata, found.name) if scheme.family == "torchao" else {}
+            told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
+            said_of = attributes(checkpoint.metadata, found.name) if told else {}
             return _resolved(found, {**config, **said_of})
     return None
 
@@ -235,6 +311,9 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     said = weight.scheme.block is not None and config.get("is_swizzled_scales") is True
     swizzled = weight.scheme.swizzled or said
     fields = dict(weight.__dict__, shape=shape, swizzled=swizzled)
+    if weight.scheme.family == TRANSFORMER_ENGINE and weight.scheme.tensor:
+        most = config.get("nvfp4_e4m3_max") if config.get("nvfp4_use_4over6") is True else 448
+        fields["over"] = 6.0 * (most if type(most) is int and most > 0 else 448)
     if weight.scheme.packing == "groups" and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
         problem = ("shape", f"codes of shape {list(weight.codes.shape)} are no groups of 16 bytes")
         return Weight(**fields | {"problem": problem})
@@ -252,7 +331,7 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     if weight.scheme.tensor and weight.tensor is None and weight.scheme.family != "torchao":
         what = f"{weight.codes.name} has no {weight.scheme.tensor.lstrip('.')} beside it"
         return Weight(**fields | {"problem": ("missing-tensor-scale", what)})
-    sizes = _tiled(weight, shape, config) if swizzled else _sizes(weight, shape, config)
+    sizes = (_tiled if swizzled else _padded if weight.scheme.padded else _sizes)(weight, shape, config)
     if sizes is None:
         return Weight(**fields | {"problem": ("shape", _misfit(weight, shape, config))})
     return Weight(**fields | {"sizes": sizes})
@@ -286,11 +365,23 @@ def _tiled(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) ->
     """Return what shares a scale where scales lie in tiles, of which there must be as many as they need."""
     assert weight.scales is not None
     block = _block(weight, config)
-    if block is None or len(shape) < 2:
+    if block is None or len(shape) < 2 or block[0] > 1:
         return None
     rows, columns = math.prod(shape[:-1]), -(-shape[-1] // block[1])
     fits = math.prod(weight.scales.shape) == (-(-rows // 128) * 128) * (-(-columns // 4) * 4)
     return (*[1] * (len(shape) - 1), block[1]) if fits else None
+
+
+def _padded(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return what shares a scale where rows and columns of scales are padded."""
+    assert weight.scales is not None
+    block = weight.scheme.block
+    if len(shape) != 2 or block is None:
+        return None
+    to = (128, 4) if block[0] == 1 else (4, 128)
+    grid = (-(-length // size) for length, size in zip(shape, block, strict=True))
+    fits = weight.scales.shape == tuple(-(-count // by) * by for count, by in zip(grid, to, strict=True))
+    return block if fits else None
 
 
 def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:

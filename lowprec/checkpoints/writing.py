@@ -16,19 +16,23 @@ from typing import Any
 
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, Writer, parse_json
+from lowprec.checkpoints.container import TAGS, TYPES, CheckpointError, Entry, Writer, parse_json
 from lowprec.checkpoints.folder import INDEX, Checkpoint
 from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.gguf_writing import GgufWriter
 from lowprec.checkpoints.locking import alone
+from lowprec.checkpoints.onnx_writing import OnnxWriter
+from lowprec.checkpoints.torch_writing import TorchWriter
 
-__all__ = ["SINGLE", "Spread", "Task", "copy_of", "fingerprint", "gguf_of", "write_checkpoint"]
+__all__ = ["SINGLE", "Spread", "Task", "copy_of", "fingerprint", "source_of", "write_checkpoint"]
 
 Array = npt.NDArray[Any]
 #: Writes rows of a tensor: its name, the rows, and the first of them.
 Write = Callable[[str, Array, int], None]
 #: Is told how many elements are done, of how many, and what is under way.
 Watch = Callable[[int, int | None, str], None] | None
+
+_Writer = Writer | GgufWriter | OnnxWriter | TorchWriter
 
 #: As `itertools.starmap`, but somewhere else.
 Spread = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
@@ -38,7 +42,7 @@ _COPIED = 1 << 24
 _SINGLE = "model"
 
 #: Endings of outputs that are one file; others are folders.
-SINGLE = (".safetensors", ".gguf")
+SINGLE = (".safetensors", ".gguf", ".onnx", ".pt")
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,15 @@ class Task:
 
 def copy_of(entry: Entry, out: Path) -> Task:
     """Return the task to copy a tensor as it is to an output."""
-    if isinstance(entry, GgufBlocks) and out.suffix != ".gguf":
+    if entry.tag not in TAGS and out.suffix not in SINGLE[1:]:
+        of = "GGUF" if isinstance(entry, GgufBlocks) else "ONNX"
         raise CheckpointError(
-            f"tensor {entry.name!r} is {entry.tag} of GGUF, which safetensors files do not hold"
+            f"tensor {entry.name!r} is {entry.tag} of {of}, which safetensors files do not hold"
         )
 
     def work(write: Write) -> None:
         width = max(entry.nbytes // max(entry.rows, 1), 1)
-        whole = entry.tag in TAGS and TAGS[entry.tag][1] < 8
+        whole = entry.tag in TYPES and TYPES[entry.tag][1] < 8
         each = entry.rows if whole else max(_COPIED // width, 1)
         for start in range(0, entry.rows, max(each, 1)):
             write(entry.name, entry.read(start, start + each), start)
@@ -83,9 +88,9 @@ def copy_of(entry: Entry, out: Path) -> Task:
     return Task(entry.name, entry.path.name, ((entry.name, entry.tag, entry.shape),), size, work)
 
 
-def gguf_of(checkpoint: Checkpoint) -> Path | None:
-    """Return the GGUF file that a checkpoint is, if it is one."""
-    return checkpoint.path if checkpoint.path.suffix == ".gguf" else None
+def source_of(checkpoint: Checkpoint, out: Path) -> Path | None:
+    """Return the file whose header or nodes an output of its kind keeps, if the checkpoint is one."""
+    return checkpoint.path if checkpoint.path.suffix == out.suffix != ".safetensors" else None
 
 
 def fingerprint(checkpoint: Checkpoint, how: Mapping[str, Any]) -> str:
@@ -118,7 +123,7 @@ def write_checkpoint(
     Parameters
     ----------
     out : Path
-        A .safetensors or .gguf file, which is replaced, or a folder that is not there yet.
+        A .safetensors, .gguf, .onnx or .pt file, which is replaced, or a folder that is not there yet.
     tasks : sequence of Task
     metadata : mapping of str to str
         Of the headers.
@@ -128,7 +133,7 @@ def write_checkpoint(
         Files to write beside, into a folder.
     watch : callable, optional
     source : Path, optional
-        Of GGUF outputs: the GGUF file whose keys and values are kept.
+        Of GGUF outputs: the GGUF file whose keys and values are kept; of ONNX: the model whose nodes are.
     spread : callable, optional
         Carries out a function for each of some tuples of arguments elsewhere, and yields the results in their
         order: tasks are handed out, and write into the files themselves.
@@ -185,7 +190,7 @@ def _write(
     room = out.with_name(f".{out.name}.partial")
     done = _begun(room, digest)
     with ExitStack() as stack:
-        writers: dict[str, Writer | GgufWriter] = {}
+        writers: dict[str, _Writer] = {}
         for file, plan in files.items():
             writers[file] = _writer(room / file, plan, metadata, bool(done), source)
             stack.push(writers[file])
@@ -211,7 +216,7 @@ def _write(
 
 def _carry_out(
     tasks: Sequence[Task],
-    writers: Mapping[str, Writer | GgufWriter],
+    writers: Mapping[str, _Writer],
     journal: Any,
     done: dict[str, Any],
     watch: Watch,
@@ -235,7 +240,7 @@ def _carry_out(
             watch(ready, total, following)
 
 
-def _perform(task: Task, writer: Writer | GgufWriter) -> dict[str, Any] | None:
+def _perform(task: Task, writer: _Writer) -> dict[str, Any] | None:
     """Do a task; what it has written is on the disk then."""
     report = task.work(writer.write)
     writer.sync()
@@ -252,9 +257,13 @@ def _writer(
     metadata: Mapping[str, str],
     again: bool,
     source: Path | None,
-) -> Writer | GgufWriter:
+) -> _Writer:
     if path.suffix == ".gguf":
         return GgufWriter(path, plan, metadata, again, source)
+    if path.suffix == ".onnx":
+        return OnnxWriter(path, plan, metadata, again, source)
+    if path.suffix == ".pt":
+        return TorchWriter(path, plan, metadata, again)
     return Writer(path, plan, metadata, again)
 
 

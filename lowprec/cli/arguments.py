@@ -126,7 +126,9 @@ def in_file(name: str, *kinds: str) -> Specification | None:
         return None
     path, key = match.groups()
     objects = load_toml(path)
-    fitting = {each: spec for each, spec in objects.items() if kind_of(spec) in kinds}
+    plain = ("format", "codebook")  # a codebook is a format
+    accepted = (*kinds, *plain) if "format" in kinds else kinds
+    fitting = {each: spec for each, spec in objects.items() if kind_of(spec) in accepted}
     if key is not None and key in fitting:
         return fitting[key]
     held = ", ".join(f"{each!r} ({kind_of(spec)})" for each, spec in objects.items())
@@ -135,7 +137,7 @@ def in_file(name: str, *kinds: str) -> Specification | None:
         asked = "" if key is None else f" {key!r}"
         raise ValueError(f"{path!r} has no {wanted}{asked}; it has {held}")
     if len(fitting) > 1:  # formats beside another thing are what it is made of
-        fitting = {each: spec for each, spec in fitting.items() if kind_of(spec) != "format"} or fitting
+        fitting = {each: spec for each, spec in fitting.items() if kind_of(spec) not in plain} or fitting
     if len(fitting) > 1:
         raise ValueError(f"{path!r} has several; name one as {path}:NAME: {held}")
     return next(iter(fitting.values()))

@@ -34,15 +34,15 @@ _output = click.option(
     "--output",
     required=True,
     type=click.Path(path_type=Path),
-    help="A .safetensors file, or a folder that is not there yet.",
+    help="A .safetensors, .gguf, .onnx or .pt file, or a folder that is not there yet.",
 )
 
 
 @click.group("checkpoint", short_help="Inspect, lint, decode, quantise and convert model files.")
 def checkpoint() -> None:
-    """Work on checkpoints: safetensors files, folders of them with their index, and GGUF files.
+    """Work on checkpoints: safetensors files, folders of them, GGUF and ONNX files, those of torch.save.
 
-    CHECKPOINT is a .safetensors or .gguf file, an index, or a folder.
+    CHECKPOINT is a .safetensors, .gguf, .onnx, .pt, .pth or .bin file, an index, or a folder.
     """
 
 

@@ -197,9 +197,9 @@ def compare(
     lowprec compare capture.npz                                (all questions, a row for each)
     lowprec compare capture.npz:matmul_binary32                (one of them, in full)
 
-    Files are .npy, .safetensors:TENSOR, .gguf:TENSOR (quantised weights with their scales), hexadecimal text
-    (.hex, .txt, .mem), or raw as FILE:TYPE:SHAPE, for instance dump.bin:uint8:64,128; FILE:packed is codes of
-    4 or 6 bits without gaps. They may be larger than memory.
+    Files are .npy, .safetensors:TENSOR (or .gguf, .onnx, .pt; quantised weights with their scales),
+    hexadecimal text (.hex, .txt, .mem), or raw as FILE:TYPE:SHAPE, for instance dump.bin:uint8:64,128;
+    FILE:packed is codes of 4 or 6 bits without gaps. They may be larger than memory.
 
     The second form reads lines of operands and result, which a program printed after it read the operands of
     `lowprec vectors --operands`. Its arguments are a file or - for the standard input, and those of `lowprec

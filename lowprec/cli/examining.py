@@ -41,6 +41,7 @@ _OPTIONAL = {
     "python-flint": ("functions", "exp, log, sin and other functions"),
     "dask": ("dask", "lazy arrays and clusters (--scheduler)"),
     "gguf": ("checkpoints", "GGUF files"),
+    "onnx": ("onnx", "ONNX models"),
     "hypothesis": ("test", "lowprec.testing.strategies"),
     "cocotb": ("cocotb", "scoreboards in simulations"),
 }

@@ -130,7 +130,7 @@ def encode(
         divisor = Fraction(0)
     if isinstance(divisor, Special):
         return code, _under_nan(values, fmt, words, "block" if fmt.nan == "elements" else fmt.nan)
-    smallest = convert.decode(0, fmt.scale)
+    smallest = convert.decode(fmt.smallest_scale, fmt.scale)
     if fmt.smallest_divides_as is not None and divisor == smallest:
         divisor = Fraction(fmt.smallest_divides_as)
     return code, [
@@ -159,7 +159,7 @@ def decode(scale: int, codes: Sequence[int], fmt: BlockFormat, tensor: Fraction 
 def _scale(amax: Fraction, fmt: BlockFormat, tensor: TensorScale, random: int | None) -> int:
     """Return the code of a block's scale."""
     if amax == 0 and fmt.zero == "smallest":
-        return 0
+        return fmt.smallest_scale
     if amax == 0 and fmt.zero == "one":
         return convert.project(Fraction(1), fmt.scale, fmt.scales, random=random)
     wanted = _quotient(amax, fmt, tensor)

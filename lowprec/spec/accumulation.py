@@ -459,9 +459,18 @@ class Accumulation:
     @property
     def rounds_randomly(self) -> bool:
         """Whether any of its projections is stochastic."""
-        places = [self.output, self.total]
-        places.append(self.accumulator.result if isinstance(self.accumulator, Window) else self.accumulator)
-        return any(place is not None and place[1].rounding.bits > 0 for place in places)
+        return any(how.rounding.bits > 0 for _, how in self._places)
+
+    @property
+    def has_codebooks(self) -> bool:
+        """Whether products, sums or results are kept in codebooks."""
+        return any(isinstance(fmt, Codebook) for fmt, _ in self._places)
+
+    @property
+    def _places(self) -> list[Rounded]:
+        """Where numbers are rounded; products are not rounded stochastically."""
+        sums = self.accumulator.result if isinstance(self.accumulator, Window) else self.accumulator
+        return [place for place in (self.product, sums, self.total, self.output) if place is not None]
 
     def __str__(self) -> str:
         return self.name or "accumulation"

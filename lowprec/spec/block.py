@@ -15,6 +15,7 @@ Notation:
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 import re
 from dataclasses import dataclass
@@ -168,6 +169,9 @@ _CHOICES = {
     "infinity": get_args(InfinityBlock),
 }
 
+#: Significant bits of a codebook's scales whose product with that of a tensor kernels hold.
+_MOST_BITS = 40
+
 _FINITE = Projection(saturation=Saturation.FINITE)
 
 
@@ -188,7 +192,9 @@ class BlockFormat:
     name : str
         For people; two block formats that differ in name alone are equal.
     element, scale : Format or str
-        Of the elements' codes, and of one code for each block.
+        Of the elements' codes, and of one code for each block. Scales may be in a codebook that has no
+        negative values or has a zero; rules that make powers of two are for one that has all of these between
+        its smallest and its largest value.
     size : int or pair of int
         Values of a block along one axis, or along two; each 1 to 2**32.
     rule : ScaleRule or str
@@ -220,7 +226,8 @@ class BlockFormat:
     smallest_divides_as : float, optional
         The divisor of elements where the scale is its format's smallest value; None: that value.
     zero : {"smallest", "one", "rule"}
-        The scale of a block without non-zero finite values: code 0, the code of 1, or the rule's for 0.
+        The scale of a block without non-zero finite values: the smallest (code 0, but in a codebook), the
+        code of 1, or the rule's for 0.
         That may be NaN, in a format without zero: then elements are as `nan` says of a block with a NaN,
         and of code 0 where it says "elements".
     nan : {"block", "scale", "all", "elements"}
@@ -336,13 +343,10 @@ class BlockFormat:
                 )
 
     def _check_codebooks(self) -> None:
-        """Refuse codebooks where scales are multiplied, and rules that kernels cannot divide by exactly."""
+        """Refuse codebooks that scales cannot be in, and rules that kernels cannot divide by exactly."""
         owner, element = f"of block format {self.name!r}", self.element
         if isinstance(self.scale, Codebook):
-            raise ValueError(
-                f"scale={self.scale.name!r} {owner} is a codebook; use a binary format, and encode the "
-                "scales once more"
-            )
+            self._check_scale(self.scale, f"scale={self.scale.name!r} {owner}")
         if not isinstance(element, Codebook):
             return
         if self.rule.powers == "even":
@@ -350,12 +354,30 @@ class BlockFormat:
                 f"rule={self.rule.name!r} {owner} asks for the precision of {element.name!r}, which is a "
                 "codebook; use a rule with other powers, such as 'nearest'"
             )
-        largest = self.rule.divides_by(element).numerator
-        if (largest // (largest & -largest)).bit_length() > 24:
+        if _significant_bits(self.rule.divides_by(element)) > 24:
             raise ValueError(
                 f"rule={self.rule.name!r} {owner} divides by {element.max_finite!r}, the largest value of "
                 f"{element.name!r}, which has more than 24 significant bits; use a rule that divides by "
                 "a power of two, such as 'floor'"
+            )
+
+    def _check_scale(self, book: Codebook, said: str) -> None:
+        """Refuse what gives negative scales, lacks those of the rule, or has too many bits for products."""
+        if book.min_finite < 0 and not book.subnormals:
+            raise ValueError(
+                f"{said} has negative values and no zero, so small quotients would become negative scales; "
+                "use a codebook with a zero, or without negative values"
+            )
+        if self.rule.powers != "none" and (missing := _missing_power(book)) is not None:
+            raise ValueError(
+                f"{said} lacks 2**{missing}, and rule={self.rule.name!r} makes quotients powers of two; use "
+                "'divide' or 'project', which round the quotient itself to the codebook's values"
+            )
+        most = max(map(_significant_bits, (each for each in book.values if math.isfinite(each))))
+        if self.tensor_scale != "none" and most > _MOST_BITS:
+            raise ValueError(
+                f"{said} has values of {most} significant bits, and the product with a tensor's scale is "
+                f"exact for {_MOST_BITS} at most; use tensor_scale='none', or another format for scales"
             )
 
     def _check_sizes(self) -> None:
@@ -377,6 +399,17 @@ class BlockFormat:
         return self.size if isinstance(self.size, tuple) else (self.size,)
 
     @property
+    def smallest_scale(self) -> int:
+        """The code of the scale 0, or of the smallest positive one where there is no zero."""
+        return self.scale.ray(False).codes[0] if isinstance(self.scale, Codebook) else 0
+
+    @property
+    def largest_scale(self) -> int:
+        """The code of the largest finite scale."""
+        scale = self.scale
+        return scale.ray(False).codes[-1] if isinstance(scale, Codebook) else scale.max_magnitude
+
+    @property
     def bits_per_value(self) -> float:
         """Bits for each value of a full block: its code, and its share of the bytes of the scale."""
         values = 1
@@ -391,6 +424,20 @@ class BlockFormat:
         return described(self, _has_name)
 
 
+def _significant_bits(number: float | Fraction) -> int:
+    over = abs(number.as_integer_ratio()[0])
+    return (over // (over & -over or 1)).bit_length()
+
+
+def _missing_power(book: Codebook) -> int | None:
+    """Return the exponent of a power of two within the codebook's positive values that is not among them."""
+    positive = [each for each in book.values if 0 < each < math.inf]
+    lowest, highest = (math.frexp(each)[1] for each in (min(positive), max(positive)))
+    held = {math.frexp(each)[1] for each in positive if math.frexp(each)[0] == 0.5}
+    lowest += lowest not in held  # that of the smallest value may lie below it
+    return next((power - 1 for power in range(lowest, highest + 1) if power not in held), None)
+
+
 def _has_name(value: object) -> bool:
     """Return whether a rule or a codebook is that of its name."""
     if isinstance(value, Codebook):
@@ -400,8 +447,12 @@ def _has_name(value: object) -> bool:
 
 def _is_negative_number(code: int | None, fmt: Format) -> bool:
     """Whether a code stands for a number below zero, infinity included."""
-    if code is None or isinstance(fmt, Codebook) or not code & fmt.sign_code:
+    if code is None:
+        return False
+    if isinstance(fmt, Codebook):
+        return code < len(fmt.values) and fmt.values[code] < 0
+    if not code & fmt.sign_code:
         return False
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return True
-    return 0 < code & ~fmt.sign_code <= fmt.max_magnitude + fmt.infinity
+    return fmt.subnormals <= code & ~fmt.sign_code <= fmt.max_magnitude + fmt.infinity

@@ -152,7 +152,8 @@ class Codebook(Format):
         self._set(thresholds=self._between(finite, thresholds, owner))
         self._set(overflow=self._limit(finite, overflow, owner))
         self._set(_rays=tuple(self._ray(finite, negative) for negative in (False, True)))
-        self._set(_hash=hash(self._key()))
+        packed, _, *others = self._key()  # thresholds may be many long fractions, whose hashes take time
+        self._set(_hash=hash((packed, *others)))
         self._check()
 
     def _set(self, **fields: Any) -> None:
@@ -211,7 +212,7 @@ class Codebook(Format):
                     f"thresholds of {owner} are {len(given):,}; its {len(finite):,} finite values have "
                     f"{len(pairs):,} gaps. Give one for each"
                 )
-            found = [_finite(each, f"threshold {i} of {owner}") for i, each in enumerate(given)]
+            found = [_finite(each, "threshold %d of %s", i, owner) for i, each in enumerate(given)]
         for each, ((low, code), (high, _)) in zip(found, pairs, strict=True):
             if not low < float(each) < high and not low <= each <= high:
                 raise ValueError(
@@ -233,7 +234,7 @@ class Codebook(Format):
             if given not in ("gap", "never"):
                 raise ValueError(f'overflow={given!r} of {owner} is unknown; use "gap", "never" or a number')
             return given
-        limit = _finite(given, f"overflow of {owner}")
+        limit = _finite(given, "overflow of %s", owner)
         extreme = max(abs(finite[0][0]) if self.sign is Sign.MAGNITUDE else 0, finite[-1][0])
         if limit <= extreme:
             raise ValueError(
@@ -422,12 +423,12 @@ def _double(value: object, code: int, owner: str) -> float:
     """Return a value as the float64 that it is."""
     if type(value) is float:
         return value
-    if isinstance(value, bool) or not isinstance(value, (float, int, Fraction)):
+    if isinstance(value, bool) or not (isinstance(value, int) or hasattr(value, "as_integer_ratio")):
         raise TypeError(
             f"the value of code {code:#x} of {owner} must be a float, an integer or a Fraction, not {value!r}"
         )
-    number = float(value)
-    if not isinstance(value, float) and value != number:
+    number = float(value)  # type: ignore[arg-type]  # such as NumPy's float32, which is no float
+    if not isinstance(value, float) and value != number and number == number:
         raise ValueError(
             f"the value of code {code:#x} of {owner}, {value}, is no float64 number, which lowprec carries "
             f"values in; give float({value})"
@@ -435,18 +436,28 @@ def _double(value: object, code: int, owner: str) -> float:
     return number
 
 
-def _finite(value: object, what: str) -> Number:
-    if isinstance(value, bool) or not isinstance(value, (float, int, Fraction)):
-        raise TypeError(f"{what} must be a float, an integer or a Fraction, not {value!r}")
+def _finite(value: object, what: str, *of: object) -> Number:
+    if type(value) is Fraction:
+        return _short(value)
+    if not isinstance(value, (float, int)) and hasattr(value, "as_integer_ratio"):  # such as a float32
+        number = float(value)  # type: ignore[arg-type]
+        value = Fraction(*value.as_integer_ratio()) if math.isfinite(number) else number
+    if isinstance(value, Fraction):
+        return _short(value)
+    if isinstance(value, bool) or not isinstance(value, (float, int)):
+        raise TypeError(f"{what % of} must be a float, an integer or a Fraction, not {value!r}")
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"{what} must be finite, not {value!r}")
+            raise ValueError(f"{what % of} must be finite, not {value!r}")
         return float(value)
-    return _short(value if type(value) is Fraction else Fraction(value))
+    return _short(Fraction(value))
 
 
 def _short(number: Fraction) -> Number:
     """Return a number as a float where it is one."""
+    over = number.numerator
+    if over.bit_length() > 53 and (over & (1 << over.bit_length() - 53) - 1):
+        return number
     try:
         short = float(number)
     except OverflowError:

@@ -101,12 +101,13 @@ def takum(width: int, *, linear: bool = False) -> Codebook:
 
 def _takum(code: int, width: int) -> tuple[int, float]:
     """Return the characteristic and the mantissa of a positive code."""
-    bits = f"{code:0{width}b}".ljust(12, "0")
-    positive, regime = bits[1] == "1", int(bits[2:5], 2)
+    code, width = code << max(12 - width, 0), max(12, width)
+    positive, regime = code >> width - 2 & 1, code >> width - 5 & 7
     size = regime if positive else 7 - regime
-    characteristic = int(bits[5 : 5 + size] or "0", 2)
+    rest = width - 5 - size
+    characteristic = code >> rest & (1 << size) - 1
     characteristic += (1 << size) - 1 if positive else 1 - (2 << size)
-    return characteristic, _fraction_of(bits[5 + size :])
+    return characteristic, math.ldexp(code & (1 << rest) - 1, -rest)
 
 
 def _takum_linear(code: int, width: int) -> float:
@@ -180,11 +181,12 @@ def lns(integer_bits: int, fraction_bits: int, base: float | Fraction = 2) -> Co
     name = f"lns{1 + integer_bits + fraction_bits}_{fraction_bits}"
     name += "" if base == 2 else f"_base{float(base):g}"
     half = 1 << (integer_bits + fraction_bits)
-    unit = Fraction(1, 1 << fraction_bits)
     exponents = [*range(half // 2), *range(-half // 2, 0)]  # by code, the last half negative
-    sizes = [float(_power(base, unit * each, threshold=False)) for each in exponents]
+    sizes = [float(_power(base, each, fraction_bits, threshold=False)) for each in exponents]
     sizes[half // 2] = 0.0
-    between = [_power(base, unit * (each + Fraction(1, 2)), threshold=True) for each in sorted(exponents)]
+    between = [
+        _power(base, 2 * each + 1, fraction_bits + 1, threshold=True) for each in range(-half // 2, half // 2)
+    ]
     # The smallest threshold is that of zero: one unit below the smallest logarithm.
     inner = between[:-1]
     return Codebook(
@@ -203,11 +205,11 @@ def _logarithm(base: Fraction) -> decimal.Decimal:
         return (decimal.Decimal(base.numerator) / base.denominator).ln()
 
 
-def _power(base: Fraction, exponent: Fraction, *, threshold: bool) -> Number:
-    """Return a power: itself if it is a fraction of few bits, else rounded as values or thresholds are."""
-    if exponent.denominator == 1 and base == 2:
-        return math.ldexp(1.0, exponent.numerator)
-    return _exp(_logarithm(base), exponent.numerator, exponent.denominator.bit_length() - 1, threshold)
+def _power(base: Fraction, numerator: int, below: int, *, threshold: bool) -> Number:
+    """Return base**(numerator / 2**below): itself if that is a power of 2, else rounded as `_exp` does."""
+    if base == 2 and not numerator & (1 << below) - 1:
+        return math.ldexp(1.0, numerator >> below)
+    return _exp(_logarithm(base), numerator, below, threshold)
 
 
 def _half_exp(exponent: float, threshold: bool) -> Number:

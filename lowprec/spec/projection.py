@@ -212,7 +212,8 @@ class Projection:
         """
         if self.smallest == "itself" or fmt.subnormals:
             return fmt
-        return dataclasses.replace(fmt, subnormals=True)
+        fields = {field.name: getattr(fmt, field.name) for field in dataclasses.fields(fmt)}
+        return _WithZero(**{**fields, "subnormals": True})
 
     def __str__(self) -> str:
         said = [str(self.rounding)]
@@ -229,6 +230,15 @@ class Projection:
         stochastic = isinstance(self.rounding, Rounding) and self.rounding.bits > 0
         names = (*MODES, *Saturation, *([self.rounding] if stochastic else []))
         return described(self, lambda value: value in names)
+
+
+class _WithZero(Format):
+    """The values of a format whose smallest is a zero, which may be the only one."""
+
+    __slots__ = ()
+
+    def _check(self) -> None:
+        """Refuse nothing: the format itself was checked."""
 
 
 DEFAULT = Projection()

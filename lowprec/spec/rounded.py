@@ -48,7 +48,7 @@ def check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
         raise ValueError(
             f"{name}={fmt.name!r} of an accumulation has no zero, which a sum begins with; use another"
         )
-    if aligns and not fmt.exponent_bits:
+    if aligns and (isinstance(fmt, Codebook) or not fmt.exponent_bits):
         raise ValueError(
             f"{name}={fmt.name!r} of an accumulation lacks exponents, by which a window aligns; use another"
         )
@@ -64,11 +64,6 @@ def check_rounded(name: str, given: object, *, accumulates: bool = False) -> Non
     ):
         raise TypeError(f"{name} of an accumulation must be (Format, Projection), not {given!r}")
     fmt, how = given
-    if isinstance(fmt, Codebook) and name != "output":
-        raise ValueError(
-            f"{name} of an accumulation cannot be {fmt.name!r}, which is a codebook: numbers are kept in "
-            "binary formats, and the output alone may be one"
-        )
     if accumulates:
         check_begins(name, fmt)
     if isinstance(fmt, Carrier):

@@ -12,6 +12,7 @@ import numpy as np
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.testing.grid import Array, largest, values_of
 from lowprec.testing.implementation import name_of
@@ -76,7 +77,9 @@ class BlockSubject:
         )
         powers = _POWERS[: 2 if self.size > _LARGE else 3 if self.slow else None]
         drawn = np.exp2(random.uniform(-140, 120, self.samples)).astype(np.float32)
-        amax = np.concatenate([*(near * np.float32(2.0) ** power for power in powers), drawn])
+        amax = np.concatenate(
+            [*(near * np.float32(2.0) ** power for power in powers), drawn, self._borders(top)]
+        )
         most = None if self.size <= _LARGE else 2 if self.slow else 12
         amax = amax[np.isfinite(amax) & (amax > 0)][:most]
         shares = random.uniform(-1, 1, (amax.size, self.size)) * np.exp2(
@@ -89,6 +92,17 @@ class BlockSubject:
         zeros = np.zeros((2, self.size), np.float32) * np.array([[1], [-1]], np.float32)
         rows = np.concatenate([zeros, rows]).astype(np.float64)
         return rows if self.signed else np.abs(rows)
+
+    def _borders(self, top: float) -> Array:
+        """Return magnitudes at the thresholds of a codebook that scales are in, and next to them."""
+        if not isinstance(self.fmt.scale, Codebook):
+            return np.empty(0, np.float32)
+        by = {"maximum": top, "one": 1.0, "binade": 2.0 ** (math.frexp(top)[1] - 1)}[self.fmt.rule.divisor]
+        points = [by * float(each) for each in self.fmt.scale.thresholds if each > 0]
+        some = np.array(points[:: 1 + len(points) // (16 if self.slow else 256)], np.float32)
+        return np.concatenate(
+            [some, np.nextafter(some, np.float32(0)), np.nextafter(some, np.float32(np.inf))]
+        )
 
     @functools.cached_property
     def encoded(self) -> BlockCodes:

@@ -217,6 +217,8 @@ def code_of(magnitude: Array, negative: Array, fmt: Format) -> Array:
 
 def nan_code(fmt: Format, negative: bool) -> int:
     """Return the code of NaN with a sign: quiet as in IEEE 754 where NaNs are those, else the top one."""
+    if isinstance(fmt, Codebook):
+        return next(code for code, value in enumerate(fmt.values) if value != value)
     size = 1 << (fmt.exponent_bits + fmt.trailing_bits)
     if not fmt.negative_zero:
         return size

@@ -25,7 +25,7 @@ from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding, stochastic
 from lowprec.verify.comparison import Comparison, Ranked
-from lowprec.verify.dumps import Dump, Held, Values
+from lowprec.verify.dumps import Dump, Held, Values, open_dump
 from lowprec.verify.judge import Watch, judge
 from lowprec.verify.operations import OPERATIONS, check_operands, is_values
 from lowprec.verify.question import Batch, Budget, Question, budget, differ
@@ -92,7 +92,8 @@ def compare(
     Parameters
     ----------
     operands : array_like, or tuple of array_like
-        What was converted; or the operands of an operation, one array each.
+        What was converted; or the operands of an operation, one array each. Here and below a string is the
+        name of an array in a file, such as "model.safetensors:layer.weight" (`open_dump`).
     outputs : array_like, of the operands' shape
         Codes, as integers or in the format's own ml_dtypes type; or values, in any other type, another
         format's too. What values the target does not have differs.
@@ -155,10 +156,8 @@ def compare(
     """
     allowed = budget(ulps, operation, DOTS)
     given = operands if isinstance(operands, tuple | list) and operation != "convert" else (operands,)
-    dumps, got = (
-        [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)],
-        _dump(outputs, "outputs"),
-    )
+    dumps = [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)]
+    got = _dump(outputs, "outputs")
     if isinstance(got, WeightDump) and operation == "convert" and scales is None and scale is None:
         got, to, scales, scale, own_axis, own_scale = got.answer(to)
         axis, tensor_scale = own_axis if axis is None else axis, tensor_scale or own_scale
@@ -334,6 +333,7 @@ def _block(given: Any) -> int | None:
 
 
 def _dump(given: object, name: str) -> Dump:
+    given = open_dump(given) if isinstance(given, str) else given
     return given if isinstance(given, Dump) else Held(given, name)
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import UNSIGNED, code_dtype, typed_codes
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
-from lowprec.checkpoints.container import TAGS, CheckpointError, counts
+from lowprec.checkpoints.container import TAGS, CheckpointError, HeldEntry, counts
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.spec import catalog
@@ -36,7 +36,7 @@ __all__ = ["Dump", "DumpError", "Held", "Spool", "Values", "open_dump"]
 Array = npt.NDArray[Any]
 
 _TEXT = (".hex", ".mem", ".txt")
-_CHECKPOINTS = (".safetensors", ".gguf")
+_CHECKPOINTS = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
 _WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _PIECE, _SCATTERED = 1 << 20, 1 << 11
 
@@ -147,7 +147,7 @@ def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | 
     ================================  ==========================================================
     `values.npy`                      an array that NumPy saved, ml_dtypes' types too
     `model.safetensors:layer.weight`  a tensor of a file; of a quantised weight, whose scales are in the
-                                      file, the values. `.gguf` files and folders of shards too
+                                      file, the values. `.gguf`, `.onnx`, `.pt`, folders of shards too
     `model.safetensors:NAME:codes`    the codes of a quantised weight's elements, unpacked; `:scales` likewise
     `dump.bin:float32:1024,768`       bytes as they are, little-endian, in a type and, if it is not
                                       one-dimensional, a shape
@@ -307,7 +307,9 @@ def _tensor(path: Path, tensor: str) -> Dump:
         if tensor not in checkpoint.entries and name in quantized and part in ("codes", "scales"):
             return WeightDump(quantized[name], part, f"{path}:{tensor}")
     except CheckpointError as error:
-        kind = "a GGUF" if path.suffix == ".gguf" else "a safetensors"
+        kind = {".gguf": "a GGUF", ".onnx": "an ONNX", ".pt": "a torch", ".pth": "a torch"}.get(
+            path.suffix, "a safetensors"
+        )
         raise DumpError(f"cannot read {str(path)!r} as {kind} file: {error}") from None
     if tensor not in checkpoint.entries:
         names = list(dict.fromkeys([*quantized, *checkpoint.entries]))
@@ -317,7 +319,7 @@ def _tensor(path: Path, tensor: str) -> Dump:
     entry = checkpoint.entries[tensor]
     if entry.tag not in TAGS or entry.dtype.kind in "bc":
         raise DumpError(f"tensor {tensor!r} of {str(path)!r} has type {entry.tag!r}, which is not compared")
-    if TAGS[entry.tag][1] < 8:
+    if TAGS[entry.tag][1] < 8 or isinstance(entry, HeldEntry):
         return Held(entry.read(), f"{path}:{tensor}")
     return _Filed(entry.path, f"{path}:{tensor}", entry.dtype, entry.shape, entry.start)
 

@@ -11,9 +11,11 @@ import numpy as np
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import (
+    axes_of,
     block_format_of,
     check,
     codes_of,
+    engine_format,
     grid_of,
     ranges,
     scale_values,
@@ -85,7 +87,9 @@ class WeightDump(Dump):
 
     def _first(self, place: int) -> int:
         """Return how many elements lie before a range of rows."""
-        start = self._ranges[place][0] if place < len(self._ranges) else self._weight.shape[0]
+        if place == len(self._ranges):
+            return self.size
+        start = self._ranges[place][0]
         size = self._weight.sizes[0] if self._part == "scales" else 1
         return -(-start // size) * math.prod(self.shape[1:])
 
@@ -131,15 +135,21 @@ class WeightDump(Dump):
             over = None if weight.tensor is None else tensor_scale(weight)
         except CheckpointError as error:
             raise DumpError(str(error)) from None
-        is_codes = self._part == "values" and (over is None or over.size == 1)
+        if weight.over != 1 and self._part == "values" and over is not None and over.size == 1:
+            return self._of_copies(to)
+        is_codes = self._part == "values" and (over is None or over.size == 1) and weight.zeros is None
         if is_codes and isinstance(fmt, BlockFormat) and _is_asked(fmt, to):
             codes, scales = (WeightDump(weight, part, self.name) for part in ("codes", "scales"))
             codes.read_as = self._told("codes and scales")
-            axis = len(self.shape) - 2 if weight.scheme.transposed else None
+            axes = axes_of(weight, fmt)
+            axis = axes[0] if len(axes) == 1 and axes[0] != len(self.shape) - 1 else None
+            axis = len(self.shape) - 2 if weight.scheme.transposed else axis
             number: float | None = None
             if fmt.tensor_scale != "none":
                 stored = np.float32(1 if over is None else over.reshape(())[()])
-                number = float(np.float32(1) / stored if weight.scheme.divides else stored)
+                number = float(
+                    np.float32(1) / stored if weight.scheme.divides else stored / np.float32(weight.over)
+                )
             return Answer(codes, fmt if to is None else to, scales, None, axis, number)
         if is_codes and over is None and fmt is None and weight.scheme.block is None and weight.sizes:
             element = catalog.format(weight.element)
@@ -150,6 +160,19 @@ class WeightDump(Dump):
                 codes.read_as = self._told("codes and scales")
                 return Answer(codes, element, None, scale)
         return Answer(self, to)
+
+    def _of_copies(self, to: Format | BlockFormat | str | None) -> Answer:
+        """Return codes and scales of Transformer Engine's NVFP4, whose scales of 16x16 lie 16 times."""
+        weight, stored = self._weight, stored_scales(self._weight)
+        stored = stored.view(np.uint8)
+        square = len(stored) % 16 == 0 and bool((stored == np.repeat(stored[::16], 16, axis=0)).all())
+        fmt = engine_format("nvfp4_2d" if square else "nvfp4")
+        known = weight.over == 6 * 448 and not weight.scheme.transposed
+        if not known or not (to is None or _is_asked(fmt, to)):
+            return Answer(self, to)
+        codes = WeightDump(weight, "codes", self.name)
+        codes.read_as = self._told("codes and scales")
+        return Answer(codes, fmt, Held(stored[::16] if square else stored, f"scales of {self}"))
 
 
 def _is_asked(fmt: BlockFormat, to: Format | BlockFormat | str | None) -> bool:

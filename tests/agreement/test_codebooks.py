@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 
 import numpy as np
 import pytest
@@ -441,104 +440,6 @@ def test_neighbours_and_gaps_are_the_oracles(name):
     expected = [np.array(float(order.ulp(from_float(point), book)), gaps.dtype) for point in points]
     np.testing.assert_array_equal(gaps, expected)
     assert np.isnan(lp.ulp([INFINITY, NAN], book)).all()
-
-
-# -- dot products and blocks ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        lp.Accumulation(output="posit8", order="exact"),
-        lp.Accumulation(output="posit8", accumulator="binary32"),
-        lp.Accumulation(output="hif8", accumulator="bfloat16", product="binary32"),
-        lp.Accumulation(output=("posit8", "stochastic(8)"), accumulator="binary32"),
-        lp.Accumulation(
-            output=("nf4", lp.Projection(nan="max")),
-            accumulator="binary32",
-            operands="posit8",
-            operand_rounding=lp.Projection(),
-        ),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("addend", [None, 0.3])
-def test_sums_become_codes_as_the_oracles_do(how, addend):
-    generator = np.random.default_rng(3)
-    x = generator.standard_normal((5, 12)).astype(np.float32)
-    options = {"rng": 7} if how.rounds_randomly else {}
-    found = lp.matmul(x, x.T, how, addend=addend, **options)
-    np.testing.assert_array_equal(found, lp.matmul(x, x.T, how, addend=addend, backend="oracle", **options))
-
-
-@pytest.mark.parametrize("rule", ["divide", "floor", "rceil", "nearest", "project"])
-@pytest.mark.parametrize("element", ["nf4", "posit8", "hif8", "iq4_nl", "fp4_bnb"])
-def test_blocks_with_elements_of_a_codebook_are_the_oracles(element, rule):
-    generator = np.random.default_rng(11)
-    elements = lp.Projection(saturation="finite", nan="max")
-    for scale, arithmetic in (("binary32", "reciprocal"), ("e8m0fnu", "exact"), ("e4m3fn", "product")):
-        fmt = lp.BlockFormat(
-            name="mine",
-            element=element,
-            scale=scale,
-            size=16,
-            rule=rule,
-            arithmetic=arithmetic,
-            elements=elements,
-        )
-        values = generator.standard_normal(64).astype(np.float32) * np.float32(
-            10.0 ** generator.integers(-3, 3)
-        )
-        values[20], values[40] = (NAN, INFINITY) if scale == "e4m3fn" else (0.0, 1.0)
-        found, expected = lp.encode(values, fmt), lp.encode(values, fmt, backend="oracle")
-        np.testing.assert_array_equal(found.codes, expected.codes)
-        np.testing.assert_array_equal(found.scales, expected.scales)
-        np.testing.assert_array_equal(lp.decode(found), lp.decode(found, backend="oracle"))
-
-
-@pytest.mark.apart
-def test_products_of_blocks_with_elements_of_a_codebook_are_the_oracles():
-    values = np.random.default_rng(2).standard_normal((3, 128)).astype(np.float32)
-    fmt = lp.BlockFormat(name="mine", element="nf4", scale="binary32", size=64, rule="divide")
-    x, y = lp.encode(values, fmt), lp.encode(np.ascontiguousarray(values.T), fmt, axis=0)
-    for how in ("exact", "fp32_sequential", "fp32_pairwise"):
-        np.testing.assert_array_equal(lp.matmul(x, y, how), lp.matmul(x, y, how, backend="oracle"))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: lp.Accumulation(output="binary32", accumulator="posit8"),
-            "accumulator of an accumulation cannot be 'posit8', which is a codebook: numbers are kept in "
-            "binary formats, and the output alone may be one",
-        ),
-        (
-            lambda: lp.Accumulation(
-                output="binary32",
-                operands="nf4",
-                accumulator=lp.Window(step=4, fraction_bits=10, result="binary32"),
-            ),
-            "operands nf4 and nf4 lack exponents to align by",
-        ),
-        (
-            lambda: lp.BlockFormat(name="b", element="e4m3fn", scale="lns8_3", size=16),
-            "scale='lns8_3' of block format "
-            "'b' is a codebook; use a binary format, and encode the scales once more",
-        ),
-        (
-            lambda: lp.BlockFormat(name="b", element="nf4", scale="binary32", size=16, rule="even"),
-            "rule='even' of block format 'b' asks for the precision of 'nf4', which is a codebook",
-        ),
-        (
-            lambda: lp.BlockFormat(name="b", element="lns8_3", scale="binary32", size=16, rule="divide"),
-            "rule='divide' of block format 'b' divides by 234.753",
-        ),
-    ],
-)
-def test_places_that_a_codebook_cannot_take_are_refused(make, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        make()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -574,3 +574,19 @@ def test_nans_of_infinities_that_an_accumulator_makes_numbers(left):
             x, y = numbers((5, 12), 1), numbers((33, 12), 2).T
             x[:, 2], x[:, 7] = np.inf, -np.inf
             agree(left, x, np.abs(y), how, most=5 * 33)
+
+
+@pytest.mark.parametrize("into", [("e2m3fn", {"nan": "max"}), ("e4m3fnuz", {"nan_code": 0x7F})], ids=str)
+def test_the_sign_of_a_nan_that_is_added_to_a_window_is_lost(into):
+    """A sum with a NaN is a positive one, also where a number stands for it, which has a sign."""
+    name, rule = into
+    result = catalog.format(name), Projection(**rule)
+    how = Accumulation(
+        output="binary32", operands="e4m3fn", accumulator=Window(step=2, fraction_bits=24, result=result)
+    )
+    x = lp.quantize(numbers((3, 4), 1, 1), "e4m3fn", saturation="finite")
+    found, want = (
+        lp.matmul(x, x.T, how, addend=np.float32([1.0, -np.nan, np.nan]), backend=each)
+        for each in ("vector", "scalar")
+    )
+    assert found.tolist() == want.tolist()

@@ -94,7 +94,18 @@ ODD = (
     ),
     Format(name="signed without zero", exponent_bits=3, trailing_bits=2, bias=3, nans=1, subnormals=False),
     Format(name="sign and magnitude", exponent_bits=0, trailing_bits=5, bias=-4),
+    Format(
+        name="one value alone", exponent_bits=1, trailing_bits=0, bias=-4, infinity=True, subnormals=False
+    ),
 )
+
+
+def test_the_one_value_of_a_format_may_be_its_zero():
+    """Then only the value that would follow decides: half of it is the tie, which is zero."""
+    fmt, rule = ODD[-1], Projection(smallest="zero", zero="smallest")
+    values = np.float64([0.0, 1.0, 16.0, 16.5, 31.0, 32.0, -16.0, -17.0])
+    want = lp.encode(values, fmt, projection=rule, backend="oracle")
+    assert lp.encode(values, fmt, projection=rule).tolist() == want.tolist() == [0, 0, 0, 1, 1, 1, 2, 3]
 
 
 @pytest.mark.apart

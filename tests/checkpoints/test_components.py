@@ -253,15 +253,15 @@ def test_what_bitsandbytes_wrote_is_read_and_made_by_its_rule(tmp_path, to, nest
     assert nested or verdict.rule == "divide"
 
 
-@pytest.mark.parametrize("kind", ["e3m2", "e2m3"])
-def test_quark_unpacks_the_same_codes(tmp_path, kind):
-    """Its unpacking of 6-bit codes, by the file that its package has."""
+@pytest.mark.parametrize("to", ["mxfp4", "mxfp6_e3m2", "mxfp6_e2m3"])
+def test_quark_unpacks_the_same_codes(tmp_path, to):
+    """Its unpacking of 4-bit and 6-bit codes."""
     pack = pytest.importorskip("quark.torch.utils.pack")
     import torch
 
-    found, _ = quantized(tmp_path, "quark", f"mxfp6_{kind}")
+    found, _ = quantized(tmp_path, "quark", to)
     packed = torch.from_numpy(found.entries["m.q.weight"].read().copy())
-    theirs = pack.create_pack_method(None, f"fp6_{kind}").unpack(packed, reorder=False)
+    theirs = pack.create_pack_method(None, to.removeprefix("mx")).unpack(packed, reorder=False)
     (weight,) = [item for item in weights_of(found) if item.is_quantized]
     assert np.array_equal(decode(codes_of(weight), weight.element), theirs.float().numpy())
 

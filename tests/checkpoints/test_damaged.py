@@ -19,6 +19,8 @@ def whole():
 @pytest.mark.parametrize("kind", file_sweep.KINDS)
 def test_damaged_files_are_read_or_refused(tmp_path, whole, kind):
     """Anything else is raised. Some are still right, and some are not, so that both ways are gone."""
+    if not whole[kind]:
+        pytest.skip("the onnx package is missing")
     found = [file_sweep.outcome(kind, case, whole[kind], whole["header"], tmp_path) for case in range(CASES)]
     assert found.count("read") > 5
     assert kind == "journal" or found.count("refused") > 5

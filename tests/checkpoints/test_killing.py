@@ -27,13 +27,18 @@ _CHILD = """
 import sys, time
 from lowprec.checkpoints import writing
 from lowprec.checkpoints.container import Writer
+from lowprec.checkpoints.onnx_writing import OnnxWriter
+from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.cli.main import main
-original = Writer.write
-def slowly(self, *arguments):
-    time.sleep(0.004)
-    original(self, *arguments)
-    time.sleep(0.004)
-Writer.write = slowly
+def slow(kind):
+    original = kind.write
+    def slowly(self, *arguments):
+        time.sleep(0.004)
+        original(self, *arguments)
+        time.sleep(0.004)
+    kind.write = slowly
+for kind in (Writer, OnnxWriter, TorchWriter):
+    slow(kind)
 print("ready", flush=True)
 sys.stdin.readline()
 main(sys.argv[1:])
@@ -52,16 +57,26 @@ def _begin(*arguments):
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("folder", [False, True])
-def test_a_run_that_the_system_kills_leaves_nothing_and_a_rerun_has_the_same_bytes(tmp_path, folder):
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("out", "compressed-tensors"),
+        ("out.safetensors", "compressed-tensors"),
+        ("out.onnx", "onnx"),
+        ("out.pt", "transformer-engine"),
+    ],
+)
+def test_a_run_that_the_system_kills_leaves_nothing_and_a_rerun_has_the_same_bytes(tmp_path, name, family):
     """SIGKILL at random moments, again and again, until one run is through."""
+    if family == "onnx":
+        pytest.importorskip("onnx")
     made = source(tmp_path / "s.safetensors", (64, 64), **OTHERS)
-    name, how = ("out" if folder else "out.safetensors"), target("compressed-tensors", "nvfp4")
+    how, asked = target(family, "nvfp4"), ["--to", "nvfp4", "--scheme", family]
     (tmp_path / "once").mkdir()
     quantize_checkpoint(made, tmp_path / "once" / name, how)
     moments, killed = random.Random(0), 0
     for _ in range(KILLS):
-        child = _begin(made.path, "-o", tmp_path / name, "--to", "nvfp4")
+        child = _begin(made.path, "-o", tmp_path / name, *asked)
         child.stdin.write(b"\n")
         child.stdin.flush()
         time.sleep(moments.uniform(0.0, 0.25))
@@ -72,11 +87,12 @@ def test_a_run_that_the_system_kills_leaves_nothing_and_a_rerun_has_the_same_byt
         killed += 1
     assert killed >= 1
     if not (tmp_path / name).exists():
-        child = _begin(made.path, "-o", tmp_path / name, "--to", "nvfp4")
+        child = _begin(made.path, "-o", tmp_path / name, *asked)
         _, error = child.communicate(b"\n", timeout=120)
         assert child.returncode == 0, error
     whole, again = (
-        path / "s.safetensors" if folder else path for path in (tmp_path / "once" / name, tmp_path / name)
+        path / "s.safetensors" if name == "out" else path
+        for path in (tmp_path / "once" / name, tmp_path / name)
     )
     assert whole.read_bytes() == again.read_bytes()
     left = {path.name for path in tmp_path.iterdir()} - {f".{name}.lock", f".{name}.partial"}

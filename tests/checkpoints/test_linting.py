@@ -169,6 +169,15 @@ DEFECTS = [
     ("orphan-scale", "bitsandbytes", "nf4", lambda t: t.pop(CODES)),
     ("scale-nan", "bitsandbytes", "nf4", lambda t: _at(t, "m.q.weight.absmax", np.nan, 9)),
     ("shape", "quark", "mxfp6_e3m2", lambda t: _half(t, SCALE)),
+    ("missing-scale", "transformer-engine", "mxfp8_e4m3", lambda t: t.pop("m.q.weight._rowwise_scale_inv")),
+    ("orphan-scale", "transformer-engine", "mxfp8_e4m3", lambda t: [t.pop(f"m.q.weight._{x}_data")
+     for x in ("rowwise", "columnwise")]),
+    ("missing-tensor-scale", "transformer-engine", "nvfp4", lambda t: t.pop("m.q.weight._amax_rowwise")),
+    ("tensor-scale-invalid", "transformer-engine", "nvfp4",
+     lambda t: _at(t, "m.q.weight._amax_rowwise", np.nan, 0)),
+    ("shape", "transformer-engine", "nvfp4", lambda t: _half(t, "m.q.weight._rowwise_scale_inv")),
+    ("scale-nan", "transformer-engine", "mxfp8_e4m3", lambda t: _set(t, "m.q.weight._rowwise_scale_inv",
+     np.full((256, 16), 255, np.uint8).view(ml_dtypes.float8_e8m0fnu))),
     ("input-scale-invalid", "modelopt", "nvfp4", lambda t: t.update({"m.q.input_scale": ("F32",
     np.float32(0))})),
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 import re
 import shlex
@@ -23,7 +24,10 @@ LINES = re.findall(r"^\$ lowprec (checkpoint .*)$", PAGE, re.M)
 
 @pytest.fixture
 def models(tmp_path, monkeypatch):
-    """original/ and model/ of floats, as model.safetensors too; gpt-oss/ in MXFP4; inputs of layers."""
+    """original/ and model/ of floats, model.safetensors too, quantised model.pt and model.onnx.
+
+    gpt-oss/ in MXFP4; inputs of layers.
+    """
     monkeypatch.chdir(tmp_path)
     for name, shape in (("original", (256, 192)), ("model", (256, 192)), ("experts", (2, 64, 96))):
         pathlib.Path(name).mkdir()
@@ -33,10 +37,16 @@ def models(tmp_path, monkeypatch):
     shutil.copy("model/model.safetensors", "model.safetensors")
     quantize_checkpoint(open_checkpoint("experts"), pathlib.Path("gpt-oss"), target("gpt-oss", "mxfp4"))
     quantize_checkpoint(open_checkpoint("model"), pathlib.Path("model-nvfp4"), target("modelopt", "nvfp4"))
+    made = open_checkpoint("model.safetensors")
+    quantize_checkpoint(made, pathlib.Path("model.pt"), target("transformer-engine", "mxfp8_e4m3"))
+    if importlib.util.find_spec("onnx"):
+        quantize_checkpoint(made, pathlib.Path("model.onnx"), target("onnx", "nvfp4"))
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_of_the_page_runs(models, line):
+    if ".onnx" in line:
+        pytest.importorskip("onnx")
     out = re.search(r"-o (\S+)", line)
     if out is not None and (place := pathlib.Path(out[1])).is_dir():
         shutil.rmtree(place)

@@ -21,12 +21,12 @@ from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.schemes import SCHEMES
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
-from tests.checkpoints.files import changed, quantized, source
+from tests.checkpoints.files import ENDINGS, changed, quantized, source
 
 #: The sixteen values of E2M1, by code.
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
-#: GGUF's are in test_gguf.
-PAIRS = [(family, to) for family, formats in FAMILIES.items() if family != "gguf" for to in formats]
+#: Those of other containers are in test_gguf, test_onnx and test_transformer_engine.
+PAIRS = [(family, to) for family, formats in FAMILIES.items() if family not in ENDINGS for to in formats]
 
 
 def _nibbles(data):
@@ -157,14 +157,38 @@ def test_what_is_written_is_what_the_layout_defines(tmp_path, family, to):
     (verdict,) = verify_checkpoint(found, made)
     assert verdict.holds
     assert verdict.codes_differ == 0
-    if weight.scheme.block:
-        assert verdict.rule
+    assert verdict.rule or weight.scheme.name == "plain"
+    assert weight.scheme.block or verdict.rule in ("", "max")
+
+
+@pytest.mark.parametrize("channel", [False, True])
+def test_the_rule_of_single_scales_is_named(tmp_path, channel):
+    """The quotient rounded to nearest, that with which nothing is clipped, and neither."""
+    found, made = quantized(tmp_path, "compressed-tensors", "e4m3fn", (64, 192), channel=channel)
+    x = made.entries["m.q.weight"].read()
+    amax = np.abs(x).max(axis=1 if channel else None, keepdims=channel)
+    assert [verdict.rule for verdict in verify_checkpoint(found, made)] == ["max"]
+    for factor, rule in ((1, "divide"), (2, "")):
+
+        def rescale(tensors, factor=factor):
+            scale = np.float32(factor) * (amax / np.float32(448))
+            codes = np.clip(x / scale, -448, 448).astype(ml_dtypes.float8_e4m3fn)
+            tensors["m.q.weight"] = "F8_E4M3", codes
+            tensors["m.q.weight_scale"] = (
+                "F32",
+                scale.astype(np.float32).reshape(-1, 1) if channel else (np.array([scale], np.float32)),
+            )
+
+        other = changed(found, tmp_path / f"{factor}.safetensors", rescale)
+        (verdict,) = verify_checkpoint(other, made)
+        assert (verdict.rule, verdict.codes_differ) in ((rule, 0), ("max", 0) if not channel and rule else ())
 
 
 def test_every_scheme_is_written_or_named_here():
     written = {name for formats in FAMILIES.values() for name in formats.values()}
     written |= {"bitsandbytes nf4 nested", "bitsandbytes fp4 nested"}
-    only_read = {"gpt-oss mxfp4 (original)"}
+    only_read = {"gpt-oss mxfp4 (original)", "transformer-engine float8"}
+    only_read |= {f"transformer-engine {name} columnwise" for name in ("mxfp8", "nvfp4")}  # beside the others
     assert {scheme.name for scheme in SCHEMES} - written == only_read
 
 

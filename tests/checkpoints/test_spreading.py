@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import lowprec as lp
-from lowprec.checkpoints import quantizing
+from lowprec.checkpoints import quantizing, transformer_engine
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.correcting import Statistics
 from lowprec.checkpoints.decoding import codes_of, ranges
@@ -19,7 +19,7 @@ from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
 from lowprec.cli.main import main
-from tests.checkpoints.files import source
+from tests.checkpoints.files import ENDINGS, source
 
 cloudpickle = pytest.importorskip("cloudpickle")
 TARGETS = [
@@ -30,6 +30,7 @@ TARGETS = [
     ("gpt-oss", "mxfp4"),
     ("plain", "e5m2"),
     ("gguf", "mxfp4"),
+    ("onnx", "int4"),
 ]
 OTHERS = {
     f"m.{name}.weight": np.full((2, 64, 96), 1.1 + place, np.float32) for place, name in enumerate("abc")
@@ -55,8 +56,10 @@ def test_stochastic_rounding_has_the_same_bytes_however_it_is_cut(tmp_path, monk
         source(tmp_path / "s.safetensors", shape, **OTHERS),
         target(family, to, rounding="stochastic(8)", seed=7),
     )
-    ending = "gguf" if family == "gguf" else "safetensors"
-    whole, parts, other = (tmp_path / name / f"out.{ending}" for name in ("whole", "parts", "other"))
+    if family in ("gguf", "onnx"):
+        pytest.importorskip(family)
+    ending = ENDINGS.get(family, ".safetensors")
+    whole, parts, other = (tmp_path / name / f"out{ending}" for name in ("whole", "parts", "other"))
     count = []
     for path in (whole, parts, other):
         path.parent.mkdir()
@@ -69,6 +72,24 @@ def test_stochastic_rounding_has_the_same_bytes_however_it_is_cut(tmp_path, monk
     quantize_checkpoint(made, other, target(family, to, rounding="stochastic(8)", seed=8))
     seven, eight = (codes_of(_weight(open_checkpoint(path))) for path in (whole, other))
     assert 0.05 < (seven != eight).mean() < 0.6
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("to", ["mxfp8_e4m3", "nvfp4"])
+def test_both_copies_have_the_same_bytes_however_they_are_cut(tmp_path, monkeypatch, to):
+    """Transformer Engine's, in ranges of few rows and by other processes; checksums are of the whole."""
+    others = {name: array[0] for name, array in OTHERS.items()}
+    made, how = source(tmp_path / "s.safetensors", (320, 96), **others), target("transformer-engine", to)
+    count = []
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    quantize_checkpoint(made, tmp_path / "whole" / "out.pt", how)
+    monkeypatch.setattr(transformer_engine, "ranges", lambda weight: ranges(weight, 96 * 32))
+    spread = functools.partial(_shuffled, count)
+    quantize_checkpoint(made, tmp_path / "parts" / "out.pt", how, spread=spread)
+    whole, parts = (tmp_path / name / "out.pt" for name in ("whole", "parts"))
+    assert count == [5]
+    assert parts.read_bytes() == whole.read_bytes()
 
 
 def test_random_integers_are_those_of_places_and_names(tmp_path):

@@ -124,3 +124,18 @@ def test_lists_are_filtered_by_words():
         "nothing here has 'hopper' and 'cdna'; leave some of it out"
         in run("accumulations", "hopper", "cdna").output
     )
+
+
+def test_a_codebook_of_a_file_goes_wherever_a_format_does():
+    """Alone in a file, or beside the blocks whose scales are in it."""
+    pathlib.Path("book.toml").write_text('kind = "codebook"\nvalues = [0.0, 0.5, 1.0, 2.0]\n')
+    pathlib.Path("blocks.toml").write_text(
+        '[book]\nkind = "codebook"\nvalues = [0.0, 0.5, 1.0, 2.0]\n'
+        '[mine]\nelement = "e2m1fn"\nscale = "book"\nsize = 16\n'
+    )
+    assert "lowprec_book_encode" in run("table", "book.toml", "--as", "c").output
+    assert "package lowprec_book" in run("table", "book.toml", "--as", "sv").output
+    assert "# convert binary32 to book" in run("vectors", "convert", "binary32", "book.toml").output
+    for name in ("book.toml", "blocks.toml", "blocks.toml:book"):
+        assert run("check-format", name).exit_code == 0
+    assert "a scale in book" in run("show", "blocks.toml").output

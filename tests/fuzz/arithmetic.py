@@ -27,9 +27,10 @@ from tests.fuzz.conversions import (
     rule_of,
     ways,
 )
+from tests.fuzz.drawing import Draw
 from tests.fuzz.operands import INTEGERS, NUMBERS, any_dtype, bits_of, values
 from tests.fuzz.runner import Answer, Call, Topic, Way
-from tests.fuzz.specifications import Draw, any_format
+from tests.fuzz.specifications import any_format
 from tests.operations import chosen
 
 Array = npt.NDArray[Any]
@@ -147,7 +148,7 @@ def _spread(draw: Draw, columns: list[Array]) -> list[Array]:
 def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     """Calls of one operation."""
     name = draw.alike.choice(tuple(OPERANDS))
-    fmt = any_format(draw) if draw.chance(0.8) else catalog.BINARY32
+    fmt = any_format(draw, books=0.15) if draw.chance(0.8) else catalog.BINARY32
     keywords = projected(draw, fmt, (0,))
     operands = _spread(
         draw, _operands(draw, name, [fmt, *rule_of(keywords, fmt).via], draw.choice((30, 90, 150)))

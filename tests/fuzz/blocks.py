@@ -15,12 +15,13 @@ from lowprec.oracle import block as oracle
 from lowprec.oracle.convert import check, decode as oracle_decode, is_subnormal, project
 from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
-from lowprec.spec.block import RULES, BlockFormat
+from lowprec.spec.block import RULES, BlockFormat, ScaleRule
 from lowprec.spec.format import Format
 from tests.fuzz.conversions import FLOATS, integers_of, words_for
+from tests.fuzz.drawing import Draw
 from tests.fuzz.operands import any_dtype, bits_of, codes, values
 from tests.fuzz.runner import LAYOUTS, OUTPUTS, Answer, Call, Topic, Way
-from tests.fuzz.specifications import Draw, any_block_format
+from tests.fuzz.specifications import any_block_format
 
 Array = npt.NDArray[Any]
 
@@ -136,6 +137,15 @@ def quantize(call: Call) -> Answer:
 # -- cases ------------------------------------------------------------------------------------------
 
 
+def _takes(fmt: BlockFormat, rule: ScaleRule) -> bool:
+    """Whether a rule means something for the formats of elements and scales."""
+    try:
+        dataclasses.replace(fmt, rule=rule)
+    except ValueError:
+        return False
+    return True
+
+
 def _values(draw: Draw, fmt: BlockFormat, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     """Values about a power of two for each row: at ties of elements, and of any size."""
     count = int(np.prod(shape))
@@ -176,7 +186,8 @@ def _encoding(draw: Draw, fmt: BlockFormat) -> tuple[Call, list[Way]]:
         axes = [axis - draw.choice((0, x.ndim)) for axis in axes]
         keywords["axis"] = tuple(axes) if len(axes) > 1 else draw.choice((axes[0], tuple(axes)))
     if draw.chance(0.2):
-        keywords["rule"] = draw.choice(RULES)
+        rules = [each for each in RULES if _takes(fmt, each)]
+        keywords["rule"] = draw.choice(rules)
     if fmt.tensor_scale != "none" and draw.chance(0.4):
         keywords["tensor_scale"] = float(
             np.float32(draw.choice((1.0, 0.3, 2.0**-126, 1e30, draw.random() + 1e-9)))

@@ -20,9 +20,10 @@ from lowprec.spec.layouts import lanes
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounding import Rounding
+from tests.fuzz.drawing import Draw
 from tests.fuzz.operands import any_dtype, bits_of, codes, codes_in, random_words, typed, values
 from tests.fuzz.runner import LAYOUTS, OUTPUTS, Answer, Call, Topic, Way
-from tests.fuzz.specifications import Draw, any_format, any_projection
+from tests.fuzz.specifications import any_format, any_projection
 
 Array = npt.NDArray[Any]
 
@@ -252,7 +253,7 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     """Calls of one verb."""
     verb = draw.alike.choice(("encode", "encode", "encode", "quantize", "quantize", "cast", "cast", "decode"))
     kind = any_dtype(draw)
-    fmt = any_format(draw)
+    fmt = any_format(draw, books=0.15)
     count = draw.choice((60, 200, 300))
     if verb == "decode":
         x = shaped(draw, typed(draw, codes(draw, fmt, count), fmt))
@@ -264,7 +265,7 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
         yield call, laid(call, ways(draw))
         return
     if verb == "cast":
-        source = any_format(draw)
+        source = any_format(draw, books=0.15)
         x = shaped(draw, typed(draw, codes(draw, source, count), source))
         keywords = projected(draw, fmt, x.shape)
         given = asked_for(draw, source), asked_for(draw, fmt)

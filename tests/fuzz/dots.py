@@ -23,9 +23,10 @@ from lowprec.spec.projection import Projection
 from tests.agreement.test_dots import pairs_of_rows
 from tests.fuzz.arithmetic import result_type
 from tests.fuzz.conversions import carried
+from tests.fuzz.drawing import Draw
 from tests.fuzz.operands import FLOATS, INTEGERS, SMALL, bits_of, codes, values
 from tests.fuzz.runner import LAYOUTS, Answer, Call, Topic, Way
-from tests.fuzz.specifications import Draw, any_accumulation, any_format
+from tests.fuzz.specifications import any_accumulation, any_format
 
 Array = npt.NDArray[Any]
 

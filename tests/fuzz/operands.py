@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -16,8 +17,9 @@ import numpy.typing as npt
 
 import lowprec as lp
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
-from tests.fuzz.specifications import Draw
+from tests.fuzz.drawing import Draw
 
 Array = npt.NDArray[Any]
 
@@ -81,6 +83,11 @@ def codes(draw: Draw, fmt: Format, count: int) -> Array:
     top = (1 << fmt.width) - 1
     if top < 2 * count and draw.chance(0.5):
         found = list(range(top + 1))
+    elif isinstance(fmt, Codebook):
+        rays = (fmt.ray(False), fmt.ray(True))
+        ends = [code for ray in rays for code in (*ray.codes[:3], *ray.codes[-3:])]
+        found = [*ends, *(code for code in fmt.infinity_codes if code is not None), fmt.nan_code or 0]
+        found = found[: count // 2] + [draw.randint(0, top) for _ in range(count)]
     else:
         found = [m | draw.choice((0, fmt.sign_code)) for m in magnitudes(draw, fmt, count // 2)]
         past = fmt.max_magnitude + 1
@@ -121,6 +128,8 @@ def values(draw: Draw, kind: np.dtype[Any], formats: Sequence[Format], count: in
 
 def near(draw: Draw, fmt: Format, count: int) -> list[float]:
     """float64s at a format's values and ties, at what its stochastic tails resolve, and past its largest."""
+    if isinstance(fmt, Codebook):
+        return _near_values(draw, fmt, count)
     found = []
     for place in magnitudes(draw, fmt, count):
         significand, exponent = fmt.scaled(place)
@@ -131,6 +140,21 @@ def near(draw: Draw, fmt: Format, count: int) -> list[float]:
         found.append(-point if draw.chance(0.45) else point)
     top = _float(*fmt.scaled(fmt.max_magnitude))
     found += [draw.choice((-1.0, 1.0)) * min(top * times, 1.7e308) for times in (1.01, 1.5, 2.0, 2.0**40)]
+    return found
+
+
+def _near_values(draw: Draw, fmt: Codebook, count: int) -> list[float]:
+    """float64s at a codebook's values and thresholds, between them, and past its largest value."""
+    found = []
+    for _ in range(count):
+        ray = fmt.ray(draw.chance(0.45))
+        place = draw.choice((0, len(ray.sizes) - 1, draw.randrange(len(ray.sizes))))
+        low, above, threshold = ray.sizes[place], ray.size(place + 1), ray.thresholds[place]
+        points = [low, -low, *(each for each in (above, threshold) if each is not None)]
+        point = Fraction(draw.choice(points)) * (
+            1 if draw.chance(0.8) else Fraction(draw.randint(60, 68), 64)
+        )
+        found.append(draw.choice((-1.0, 1.0)) * min(float(abs(point)), 1.7e308))
     return found
 
 

@@ -17,9 +17,10 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Flag
 from tests.fuzz.conversions import FLOATS, asked_for, carried, laid
+from tests.fuzz.drawing import Draw
 from tests.fuzz.operands import FLOATS as KINDS, NUMBERS, bits_of, codes, codes_in, typed, values
 from tests.fuzz.runner import LAYOUTS, Answer, Call, Topic, Way
-from tests.fuzz.specifications import Draw, any_format
+from tests.fuzz.specifications import any_format
 
 Array = npt.NDArray[Any]
 
@@ -124,7 +125,7 @@ def _few(draw: Draw, fmt: Format, count: int) -> tuple[Array, Array]:
         if how < 0.2:
             y[place] = x[place]
         elif how < 0.35:
-            y[place] = x[place] ^ x.dtype.type(fmt.sign_code)
+            y[place] = x[place] ^ x.dtype.type(1 << fmt.width - 1)
         elif how < 0.5:
             y[place] = (int(x[place]) + draw.choice((-1, 1))) % (1 << fmt.width)
     return x, y
@@ -132,7 +133,7 @@ def _few(draw: Draw, fmt: Format, count: int) -> tuple[Array, Array]:
 
 def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     """All comparisons of the same codes, and neighbours of a few numbers."""
-    fmt = any_format(draw)
+    fmt = any_format(draw, books=0.15)
     named = asked_for(draw, fmt)
     x, y = _few(draw, fmt, 40)
     yield Call(ORDERED, (x, y), (named,)), [Way()]

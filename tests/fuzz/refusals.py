@@ -19,9 +19,10 @@ from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.format import Format
 from tests.fuzz import arithmetic, conversions
+from tests.fuzz.drawing import Draw
 from tests.fuzz.operands import codes, values
 from tests.fuzz.runner import Answer, Call, Topic, Way
-from tests.fuzz.specifications import Draw, any_format
+from tests.fuzz.specifications import any_format
 
 Array = npt.NDArray[Any]
 

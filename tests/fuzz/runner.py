@@ -7,6 +7,7 @@ oracle answers. That is all that is needed to shrink: a smaller call is a call, 
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 import time
 import warnings
@@ -22,8 +23,8 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import Rounding
+from tests.fuzz.drawing import Draw
 from tests.fuzz.operands import bits_of
-from tests.fuzz.specifications import Draw
 
 Array = npt.NDArray[Any]
 
@@ -56,6 +57,9 @@ OUTPUTS = {
     "same": "out = x0 = x0.copy()",
     "shifted": "memory = np.concatenate([x0, x0[:1]]); x0, out = memory[:-1], memory[1:]",
 }
+
+#: Fields of a codebook behind its name and values.
+_BOOK = ("thresholds", "ties", "overflow")
 
 _NAMES: dict[str, Any] = {"np": np, "lp": lp, "ml_dtypes": ml_dtypes}
 
@@ -481,6 +485,17 @@ def spelled(value: object) -> str:
         )
     if isinstance(value, lp.Profile):
         return f"lp.profiles[{value.name!r}]"
+    if isinstance(value, lp.Codebook):
+        fields = ", ".join(spelled(getattr(value, name)) for name in ("name", "values"))
+        others = ", ".join(f"{name}={spelled(getattr(value, name))}" for name in _BOOK)
+        return f"lp.Codebook({fields}, {others})"
+    if isinstance(value, lp.BlockFormat) and any(
+        isinstance(fmt, lp.Codebook) for fmt in (value.element, value.scale)
+    ):
+        names = [each.name for each in dataclasses.fields(value)]
+        return f"BlockFormat({', '.join(f'{name}={spelled(getattr(value, name))}' for name in names)})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
     if isinstance(value, Fraction | lp.Format | Projection | lp.BlockFormat):
         return repr(value)
     if isinstance(value, tuple):

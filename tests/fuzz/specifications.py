@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import MACHINES, Accumulation, Cut, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.block import RULES, BlockFormat, ScaleRule
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.families import p3109
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.layouts import check_layout
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Deal, Split, chunked
 from lowprec.spec.projection import _CHOICES as POLICIES, Projection, Saturation
 from lowprec.spec.rounding import MODES, VARIANTS, Rounding, Threshold, stochastic
-
-T = TypeVar("T")
+from tests.fuzz.codebooks import any_codebook
+from tests.fuzz.drawing import Draw, accepted
 
 KNOWN_FORMATS = tuple(dict.fromkeys(catalog.FORMATS.values()))
 
@@ -38,47 +38,13 @@ SHORTCUTS = (
     catalog.E8M0FNU,
 )
 
-#: Cases one after the other that share most of what kernels are compiled for.
-ALIKE = 12
-
-
-class Draw(random.Random):
-    """The random choices of one case. `alike` makes those that cases with neighbouring numbers share."""
-
-    def __init__(self, seed: int, topic: str, number: int) -> None:
-        super().__init__(f"{seed} {topic} {number}")
-        self.alike = random.Random(f"{seed} {topic} {number // ALIKE}")
-        self.few = f"{seed} {topic} {number // ALIKE}"
-
-    def chance(self, share: float) -> bool:
-        """True in this share of cases."""
-        return self.random() < share
-
-    def one_of_few(self, what: str, choices: Sequence[T]) -> T:
-        """One of two or three of the choices, the same in cases that are alike."""
-        few = random.Random(f"{self.few} {what}")
-        return self.choice([few.choice(choices) for _ in range(3)])
-
-    def often(self, usual: T, others: Sequence[T], share: float = 0.3) -> T:
-        """The usual choice, but in a share of cases one of the others."""
-        return self.choice(others) if self.chance(share) else usual
-
-
-def accepted(make: Callable[[], T]) -> T:
-    """The first specification that is one."""
-    for _ in range(1000):
-        try:
-            return make()
-        except (ValueError, TypeError):
-            continue
-    raise RuntimeError("1,000 draws, and none of them is accepted")
-
-
 # -- formats ----------------------------------------------------------------------------------------
 
 
-def any_format(draw: Draw, *, widest: int = 32, exponents: bool = False) -> Format:
-    """A format: the catalog's, P3109's, one a field or two away from those, or any parameters."""
+def any_format(draw: Draw, *, widest: int = 32, exponents: bool = False, books: float = 0.0) -> Format:
+    """A format: the catalog's, P3109's, one a field or two away from those, any parameters; or a codebook."""
+    if draw.alike.random() < books:
+        return accepted(lambda: _narrow(any_codebook(draw), widest))
     kind = draw.alike.choice(("known", "p3109", "near", "near", "any", "any", "any"))
     makers = {"known": _known, "p3109": _p3109, "near": _near, "any": _any}
 
@@ -91,6 +57,12 @@ def any_format(draw: Draw, *, widest: int = 32, exponents: bool = False) -> Form
         return fmt
 
     return accepted(make)
+
+
+def _narrow(fmt: Format, widest: int) -> Format:
+    if fmt.width > widest:
+        raise ValueError("too wide")
+    return fmt
 
 
 def _known(draw: Draw) -> Format:
@@ -214,7 +186,8 @@ def any_projection(draw: Draw, fmt: Format, **fixed: Any) -> Projection:
     }
     if draw.chance(max(share, 0.1)):
         top = (1 << fmt.width) - 1
-        fields["nan_code"] = draw.choice((0, top, fmt.sign_code, fmt.max_magnitude, draw.randint(0, top)))
+        some = () if isinstance(fmt, Codebook) else (fmt.sign_code, fmt.max_magnitude)
+        fields["nan_code"] = draw.choice((0, top, *some, draw.randint(0, top)))
     if draw.chance(share):
         fields["via"] = tuple(any_stop(draw) for _ in range(draw.choice((1, 1, 2))))
     return Projection(**fields | fixed)
@@ -230,7 +203,7 @@ def any_stop(draw: Draw) -> Format:
         catalog.BINARY64,
         catalog.E4M3FN,
     )
-    return draw.choice(usual) if draw.chance(0.7) else any_format(draw)
+    return draw.choice(usual) if draw.chance(0.7) else any_format(draw, books=0.2)
 
 
 # -- blocks -----------------------------------------------------------------------------------------
@@ -244,8 +217,8 @@ def any_block_format(draw: Draw) -> BlockFormat:
         return draw.choice(tuple(catalog.BLOCK_FORMATS.values()))
 
     def make() -> BlockFormat:
-        element = any_format(draw, widest=draw.alike.choice((4, 8, 8, 16, 32)))
-        scale = draw.choice(SCALES) if draw.chance(0.7) else any_format(draw)
+        element = any_format(draw, widest=draw.alike.choice((4, 8, 8, 16, 32)), books=0.15)
+        scale = draw.choice(SCALES) if draw.chance(0.7) else any_format(draw, books=0.5)
         thresholds = tuple(
             ScaleRule("drawn", "one", "nearest", Fraction(draw.randint(65, 127), 64)) for _ in range(2)
         )
@@ -295,7 +268,7 @@ def any_accumulation(draw: Draw) -> Accumulation:
     def place(*, doubles: bool = False) -> tuple[Format, Projection]:
         if doubles and draw.chance(0.1):
             return catalog.BINARY64, Projection()
-        fmt = draw.choice(PLACES) if draw.chance(0.6) else any_format(draw)
+        fmt = draw.choice(PLACES) if draw.chance(0.6) else any_format(draw, books=0.2)
         share = 0.2 if draw.chance(0.3) else 0.0
         mode = draw.choice(MODES) if share == 0.0 else any_rounding(draw, fmt, random_share=share, bits=bits)
         flush = draw.often("keep", ("flush_results",))

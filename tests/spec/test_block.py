@@ -306,6 +306,7 @@ def test_a_scale_that_would_be_negative_instead_of_nan_is_refused():
         (catalog.E4M3FNUZ, (0x81, 0xFF), (0x80, 0x7F, 0)),
         (catalog.E5M2, (0x81, 0xFC), (0xFE, 0x7C, 0x80)),
         (catalog.INT8, (0x80, 0xFF), (0x7F,)),
+        (dataclasses.replace(catalog.E5M2, name="no zero", subnormals=False), (0x80, 0xFC), (0, 0x7C)),
         (catalog.UE4M3, (), (0x7E, 0x7F)),
     ):
         for code in right:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import decimal
 import hashlib
 import math
 import pickle
@@ -11,6 +12,7 @@ import re
 import struct
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from lowprec.spec import catalog
@@ -341,3 +343,17 @@ def test_values_that_are_no_numbers_are_refused():
 def test_families_refuse_what_they_have_not(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_values_and_thresholds_of_numpy_are_numbers_too():
+    """float32, as tables of quantisers come; what float64 does not hold is refused as before."""
+    single = np.float32([0, 0.1, 1, -1])
+    assert Codebook("b", single, thresholds=np.float32([-0.5, 0.05, 0.5])) == Codebook(
+        "b", single.tolist(), thresholds=np.float32([-0.5, 0.05, 0.5]).tolist()
+    )
+    with pytest.raises(ValueError, match="threshold 1 of codebook 'b' must be finite, not nan"):
+        Codebook("b", single, thresholds=np.float32([-0.5, math.nan, 0.5]))
+    with pytest.raises(
+        ValueError, match=r"the value of code 0x1 of codebook 'b', 0\.1, is no float64 number"
+    ):
+        Codebook("b", [0, decimal.Decimal("0.1"), 1, -1])

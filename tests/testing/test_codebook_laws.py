@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ import lowprec as lp
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.codebooks import CODEBOOKS, ENTRIES, named
 from lowprec.testing import (
+    check_block_format,
     check_cast,
     check_format,
     check_operation,
@@ -189,3 +191,25 @@ def test_strategies_draw_of_codebooks(code, finite, value, near, signed):
     assert value in named("takum8").values
     assert near >= 0
     assert math.isfinite(signed)
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("scale", ["posit8", "lns8_3"])
+def test_blocks_with_scales_in_a_codebook_keep_the_laws(scale):
+    """Also the one that rounds the quotient by the codebook's thresholds, which middles break."""
+    fmt = lp.BlockFormat(
+        name="mine", element="e2m1fn", scale=scale, size=8, rule="divide",
+        scales=lp.Projection(saturation="finite", nan="max"),
+    )  # fmt: skip
+    assert check_block_format(fmt, samples=8).tried > 1_000
+    middles = Codebook("middles", fmt.scale.values, overflow="never")
+
+    class Middles:
+        name, format = "middles", fmt
+
+        def encode(self, rows):
+            made = lp.encode(rows, dataclasses.replace(fmt, scale=middles), axis=1)
+            return made.scales[:, 0], made.codes
+
+    with pytest.raises(AssertionError, match="middles breaks the law 'scale rule'"):
+        check_block_format(Middles())

@@ -69,8 +69,9 @@ class BlockRule(NamedTuple):
     divisor_exponent: Signed
     least: Word  #: quotients below are raised to it
     least_exponent: Signed
-    smallest: Word  #: what divides elements where the scale's code is 0; 0 for that scale itself
+    smallest: Word  #: what divides elements where the scale is the smallest; 0 for that scale itself
     smallest_exponent: Signed
+    lowest: Word  #: the code of the smallest scale
     largest: Word  #: the code of the largest scale
 
 
@@ -109,7 +110,8 @@ def lower_block(fmt: BlockFormat) -> Params:
         least_exponent=least_exponent,
         smallest=smallest_significand,
         smallest_exponent=smallest_exponent,
-        largest=fmt.scale.max_magnitude,
+        lowest=fmt.smallest_scale,
+        largest=fmt.largest_scale,
     )
     return _array(*words)
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.codes import values_of
 from lowprec.kernels.lower.records import (
     LIMITS,
     REFUSED,
@@ -30,7 +31,7 @@ from lowprec.spec.format import Sign
 from lowprec.spec.projection import Flag, Projection, Saturation
 from lowprec.spec.rounding import Threshold
 
-__all__ = ["TABLES", "Place", "lower_codebook"]
+__all__ = ["TABLES", "Place", "in_values", "lower_codebook"]
 
 Word = Any
 Codes = npt.NDArray[Any]
@@ -127,6 +128,24 @@ def lower_codebook(fmt: Codebook, projection: Projection) -> Params:
     array = np.concatenate([head, *(side.reshape(-1) for side in places)])
     array.flags.writeable = False
     return array
+
+
+def in_values(fmt: Codebook, target: Params) -> Params:
+    """Return the words that project onto a codebook, with values in binary64 in the place of codes."""
+    values, words = values_of(fmt), target.copy()
+    begin = len(Grid._fields)
+    for start in (begin, begin + len(Side._fields)):
+        for name in _CODES:
+            place = start + Side._fields.index(name)
+            if words[place] != REFUSED:
+                words[place] = values[int(words[place])]
+    codes = words[TABLES:].reshape(-1, len(Place._fields))[:, Place._fields.index("code")]
+    codes[:] = values[codes.astype(np.intp)]
+    return words
+
+
+#: The words of a side that are codes.
+_CODES = ("base", "rounded_zero", "zero", "overflow", "infinity", "nan", "carried")
 
 
 def _refuse(fmt: Codebook, projection: Projection) -> None:

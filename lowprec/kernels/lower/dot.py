@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.lower.codebook import in_values
 from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.scalar import Grid, Params, Side, Source, lower_source, lower_target
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.format import Format
+from lowprec.spec.format import Carrier, Format
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL
 from lowprec.spec.projection import DEFAULT
 from lowprec.spec.rounding import NEAREST_EVEN
@@ -33,6 +34,7 @@ __all__ = [
     "Stages",
     "begins_in",
     "integer",
+    "kept_as",
     "kind_of",
     "lower_how",
     "lower_stages",
@@ -123,9 +125,12 @@ def begins_in(accumulation: Accumulation) -> Rounded:
         fmt, how = accumulator
     else:
         fmt, how = accumulation.output
-    if isinstance(fmt, Codebook):  # the exact sum's own: the addend comes as a number
-        return DOUBLE, DEFAULT
     return fmt, dataclasses.replace(how, rounding=NEAREST_EVEN)
+
+
+def kept_as(fmt: Format) -> Format:
+    """Return the format whose codes stand for numbers between two operations: binary64 for codebooks."""
+    return DOUBLE if isinstance(fmt, Codebook) else fmt
 
 
 def kind_of(accumulation: Accumulation, block: int) -> str:
@@ -145,20 +150,33 @@ def lower_stages(accumulation: Accumulation, addend: Format) -> Params:
     sums = accumulator.result if isinstance(accumulator, Window) else accumulator or accumulation.output
     if accumulation.machine:  # it rounds to nearest; the output's rules are for what it makes
         sums = (accumulation.output[0], DEFAULT)
-    # An exact sum takes the addend as it is: there is nothing to round.
-    begin = (addend, DEFAULT if accumulation.order == EXACT else begins_in(accumulation)[1])
+    # An exact sum takes the addend as it is, and others one in binary64: there is nothing to round.
+    fixed = accumulation.order == EXACT or isinstance(addend, Carrier)
+    begin = (addend, DEFAULT if fixed else begins_in(accumulation)[1])
     product, total = accumulation.product or sums, accumulation.total or sums
-    stages = [_stage(place) for place in (product, begin, sums, total, accumulation.output)]
+    stages = [_stage(place) for place in (product, begin, sums, total)] + [_result(accumulation.output)]
     most = max(stage.size for stage in stages)
     return _frozen(np.array([np.pad(stage, (0, most - stage.size)) for stage in stages], np.uint64))
 
 
 def _stage(place: Rounded) -> Params:
     fmt, how = place
-    if isinstance(fmt, Codebook):  # nothing reads its codes: it is the output's
-        return lower_target(fmt, how)
-    downward = np.array([how.rounding.downward], np.uint64)
-    return np.concatenate([lower_target(fmt, how), lower_source(fmt), downward])
+    target, downward = lower_target(fmt, how), np.array([how.rounding.downward], np.uint64)
+    if not isinstance(fmt, Codebook):
+        return np.concatenate([target, lower_source(fmt), downward])
+    words = in_values(fmt, target)
+    words[SOURCE : DOWNWARD + 1] = [*lower_source(DOUBLE), *downward]
+    return words
+
+
+def _result(place: Rounded) -> Params:
+    """What becomes of the last sum: nothing reads its codes, so those of a codebook remain."""
+    fmt, how = place
+    if not isinstance(fmt, Codebook):
+        return _stage(place)
+    words = lower_target(fmt, how).copy()
+    words[DOWNWARD] = how.rounding.downward
+    return words
 
 
 def _frozen(array: npt.NDArray[Any]) -> Any:
@@ -230,9 +248,9 @@ def _room(x: Format, y: Format, scales: tuple[Format, Format] | None, addend: Fo
     """The power of two that exact sums are counted in, and how many words of 64 bits hold any of them."""
     factors = [x, y, *(scales or ())]
     lowest = min(sum(_last_bit(fmt) for fmt in factors), _last_bit(addend))
-    highest = max(sum(fmt.emax + 1 for fmt in factors), addend.emax + 1)
+    highest = max(sum(fmt.emax + 1 for fmt in some) for some in ([addend], factors[:2], factors))
     base = lowest - 128
-    return base, (highest - base) // 64 + 3 + 1  # 63 bits for the length, and 64 for a tensor's scale
+    return base, (highest - base) // 64 + 3 + 1  # 63 bits for the length, and 64 for scales
 
 
 def _last_bit(fmt: Format) -> int:

@@ -131,7 +131,9 @@ def single(significand: np.uint64, exponent: np.int64) -> Number:
 
 @inlined
 def product(left: np.uint64, left_exponent: np.int64, right: np.uint64, right_exponent: np.int64) -> Number:
-    """Return the exact product of normalized numbers of at most 40 and 24 significant bits."""
+    """Return the exact product of normalized numbers, of at most 40 and 24 significant bits, or 64 and 1."""
+    if right == _TOP:
+        return left, left_exponent + right_exponent + _I(63)
     return (left >> _U(24)) * (right >> _U(40)), left_exponent + right_exponent + _I(64)
 
 
@@ -207,7 +209,7 @@ def scale_code(
     """Return the code of the scale of a block with this amax, normalized or 0."""
     wanted, place = _0, _I(0)
     if amax == _0 and rule.zero == _U(SMALLEST):
-        return _0
+        return rule.lowest
     if amax == _0 and rule.zero == _U(ONE):
         wanted = _1
     else:
@@ -221,14 +223,17 @@ def scale_code(
 
 @helper
 def divisor_of(
-    code: np.uint64, source: Source, rule: BlockRule, tensor: Tensor
+    code: np.uint64, word: np.uint64, source: Source, rule: BlockRule, tensor: Tensor
 ) -> tuple[int, np.uint64, np.int64]:
-    """Return the kind of a scale, and the divisor of its elements; their factor if they are multiplied."""
-    kind, _, significand, exponent = read(code, source)
+    """Return the kind of a scale, and the divisor of its elements; their factor if they are multiplied.
+
+    `word` is what the source reads: the code, or the value that a codebook has for it.
+    """
+    kind, _, significand, exponent = read(word, source)
     if kind != FINITE:
         return kind, _0, _I(0)
     significand, exponent = normalized(significand, exponent)
-    if code == _0 and rule.smallest != _0:
+    if code == rule.lowest and rule.smallest != _0:
         significand, exponent = rule.smallest, rule.smallest_exponent
     if rule.arithmetic == _RECIPROCALS:
         first, place = inverse(tensor.scale, tensor.scale_exponent)
@@ -283,6 +288,7 @@ def convert_blocks(
     scales: Codes,
     scale_words: Params,
     scale_source_words: Params,
+    scale_values: Params,
     rule_words: Params,
     tensor_words: Params,
     random: Words,
@@ -338,7 +344,8 @@ def convert_blocks(
             continue
         scales[block] = code
 
-        by_kind, by, by_exponent = divisor_of(code, scale_source, rule, tensor)
+        word = scale_values[_I(code)] if scale_values.size > 0 else code
+        by_kind, by, by_exponent = divisor_of(code, word, scale_source, rule, tensor)
         if by_kind != FINITE and policy != _U(BLOCK) and policy != _U(SCALE) and policy != _U(ALL):
             policy = _U(BLOCK) if rule.nan == _U(ELEMENTS) else rule.nan
         without = by_kind != FINITE or policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL)
@@ -385,8 +392,10 @@ def decode_blocks(
     for block in range(scales.size):
         scale_kind, scale_negative, scale, scale_exponent = read(_U(scales[block]), shared)
         significant = tensor.scale >> trailing_zeros(tensor.scale)
-        scale *= significant
-        scale_exponent += tensor.scale_exponent + _I(trailing_zeros(tensor.scale))
+        if scale != _0:
+            zeros = trailing_zeros(scale)
+            scale = (scale >> zeros) * significant
+            scale_exponent += _I(zeros) + tensor.scale_exponent + _I(trailing_zeros(tensor.scale))
         for i in range(block * size, block * size + size):
             kind, negative, significand, exponent = read(_U(codes[i]), element)
             negative = negative != scale_negative
@@ -395,7 +404,7 @@ def decode_blocks(
             elif kind == INFINITY or scale_kind == INFINITY:
                 zero = (kind == FINITE and significand == _0) or (scale_kind == FINITE and scale == _0)
                 kind, negative = (NAN, False) if zero else (INFINITY, negative)
-            # A significand has up to 32 bits, a scale and the tensor's together up to 56.
+            # A significand has up to 53 bits, a scale and the tensor's together up to 64.
             high, low = long_product(significand, scale)
             place = exponent + scale_exponent
             if high == _0:

@@ -43,6 +43,8 @@ _PART = 1 << 15
 _FLUSHES = ("flush_operands", "flush_both")
 
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
+_NO_VALUES = np.empty(0, np.uint64)
+_NO_VALUES.flags.writeable = False
 
 
 def lower(request: Request) -> Any:
@@ -125,7 +127,7 @@ class Conversion(_Program):
                 or (at.has_signed_nan and not stop.has_signed_nan)
             ):
                 self._stops.append((read, stop, lower_target(stop, onward)))
-                read, at = lower_source(stop), stop
+                read, at = _reader(stop), stop
         self._read, self._last, self._words = read, at, lower_target(target, rule)
         self._values = None
         if isinstance(target, Codebook) and carrier is not None:
@@ -151,7 +153,7 @@ class Conversion(_Program):
             count, first = convert(codes, read, passed, words, _NO_RANDOM, flags)
             if count:
                 return Refusal(count, first, stop, DEFAULT)
-            codes = passed
+            codes = _readable(passed, stop)
             earlier |= flags
         count, first = self._project(codes, out, self._words, random, flags)
         if count:
@@ -350,7 +352,8 @@ class BlockEncoder:
             lower_target(fmt.element, fmt.elements),
             lower_target(fmt.scale, fmt.scales),
         )
-        self._scale_source, self._rule = lower_source(fmt.scale), lower_block(fmt)
+        self._scale_source, self._rule = _reader(fmt.scale), lower_block(fmt)
+        self._scale_values = values_of(fmt.scale) if isinstance(fmt.scale, Codebook) else _NO_VALUES
 
     def run(
         self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
@@ -360,8 +363,8 @@ class BlockEncoder:
 
         refused, first, refused_scales, first_scale = convert_blocks(
             _readable(values, self._from), self._source, values.size // scales.size, codes, self._element,
-            scales, self._scale, self._scale_source, self._rule, tensor.words, random, scale_random,
-            self._given,
+            scales, self._scale, self._scale_source, self._scale_values, self._rule, tensor.words, random,
+            scale_random, self._given,
         )  # fmt: skip
         return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None
 
@@ -373,8 +376,8 @@ class BlockDecoder:
 
     def __init__(self, request: BlockDecoding) -> None:
         fmt, scale = request.format, Fraction(1) if request.tensor is None else request.tensor
-        self._from = fmt.element
-        self._element, self._scale = _reader(fmt.element), lower_source(fmt.scale)
+        self._from = fmt.element, fmt.scale
+        self._element, self._scale = _reader(fmt.element), _reader(fmt.scale)
         self._tensor, self._target = (
             lower_tensor(fmt, scale, Fraction(1)),
             lower_target(request.carrier, DEFAULT),
@@ -385,10 +388,10 @@ class BlockDecoder:
         from lowprec.kernels.scalar.block import decode_blocks
 
         decode_blocks(
-            _readable(codes, self._from),
+            _readable(codes, self._from[0]),
             self._element,
             codes.size // scales.size,
-            scales,
+            _readable(scales, self._from[1]),
             self._scale,
             self._tensor,
             out,

@@ -214,7 +214,7 @@ def scales_one_by_one(
         if s.least <= amax and amax < s.infinity:
             significand, exponent = single_of(amax)
             code = scale_code(significand, exponent, _U(0), rule, tensor, grid, general[2])
-            kind, significand, exponent = divisor_of(code, source, rule, tensor)
+            kind, significand, exponent = divisor_of(code, code, source, rule, tensor)
             if kind == FINITE and significand != _U(0):
                 made[group], over[group] = code, divisor_pattern(significand, exponent, s)
 

@@ -40,6 +40,8 @@ def way_of(request: Dot) -> Way | None:
     how, x, y = request.accumulation, request.x, request.y
     if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine or how.addend != "first":
         return None
+    if how.has_codebooks:
+        return None
     if not (SINGLE.contains(x) and SINGLE.contains(y)) or how.output[1].rounding.bits:
         return None
     if how.order == EXACT:

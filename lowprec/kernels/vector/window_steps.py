@@ -119,7 +119,9 @@ def by_windows(
 
     if share(part, shape[0], shape[1] * x.numbers.shape[1]) != DONE:
         return None
-    return out, x_doubts[:, None] | y_doubts | np.isnan(out)
+    # A sum with a NaN is a positive NaN, whatever the sign of the addend, and may become a number.
+    doubts = x_doubts[:, None] | y_doubts | np.isnan(out)
+    return out, doubts | np.isnan(addends) if addends.size else doubts
 
 
 class _Windows:

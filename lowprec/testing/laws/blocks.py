@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.spec.codebook import Codebook
+from lowprec.spec.format import Format
 from lowprec.testing.block import ArrayBlocks, BlockSubject, OracleBlocks
 from lowprec.testing.grid import Array, grid_of, largest, nan_code, values_of
 from lowprec.testing.law import Outcome, law
@@ -194,15 +196,25 @@ def nothing_clips(subject: BlockSubject) -> Outcome:
     lambda s: s.encodes and s.fmt.zero == "smallest" and s.fmt.element.subnormals,
 )
 def zero_block(subject: BlockSubject) -> Outcome:
-    """A block of zeros has scale code 0 and elements that are zeros."""
+    """A block of zeros has the smallest scale (code 0, but in a codebook) and elements that are zeros."""
     scales, codes, _ = subject.encode(subject.rows[:2])
-    wrong = (scales != 0) | (values_of(codes, subject.fmt.element) != 0).any(axis=1)
+    want = _smallest(subject.fmt.scale)
+    wrong = (scales != want) | (values_of(codes, subject.fmt.element) != 0).any(axis=1)
     if not wrong.any():
         return Outcome(2)
     place = int(np.argmax(wrong))
     shown = subject.shown(scales[place], subject.fmt.scale)
     rows = (("block", f"all {subject.rows[place, 0]}"), ("scale", shown))
-    return Outcome.broken(2, *rows, ("want", "scale code 0, and zeros"))
+    return Outcome.broken(2, *rows, ("want", f"scale code {want}, and zeros"))
+
+
+def _smallest(fmt: Format) -> int:
+    """Return the code of 0, or of the smallest positive value."""
+    if not isinstance(fmt, Codebook):
+        return 0
+    return min((value, code) for code, value in enumerate(fmt.values) if str(value) != "-0.0" and value >= 0)[
+        1
+    ]
 
 
 def _marks_specials(subject: BlockSubject) -> bool:
@@ -243,11 +255,15 @@ def _has_nan(subject: BlockSubject) -> bool:
     return subject.fmt.scale.nans > 0 or not subject.fmt.scale.negative_zero
 
 
+def _has_exponents_alone(fmt: Format) -> bool:
+    return not isinstance(fmt, Codebook) and not fmt.trailing_bits
+
+
 @law(
     "powers of two scale",
     "blocks",
     f"rules of powers of two into scales without trailing bits, not the lowest or the largest; {_PLAIN}",
-    lambda s: _plain(s) and s.fmt.rule.powers != "none" and not s.fmt.scale.trailing_bits,
+    lambda s: _plain(s) and s.fmt.rule.powers != "none" and _has_exponents_alone(s.fmt.scale),
 )
 def powers_of_two_scale(subject: BlockSubject) -> Outcome:
     """Doubling all values of a block changes its scale's code by one and no element."""

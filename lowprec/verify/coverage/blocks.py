@@ -82,9 +82,9 @@ def _scales(
     plan.add("scale", "amax subnormal", some & (amax < 1 << source.trailing_bits))
     plan.add("scale", "amax the largest number", some & (amax == source.max_magnitude))
     plan.add("scale", "a power of two as amax", some & (amax & (1 << source.trailing_bits) - 1 == 0))
-    plan.add("scale", "the smallest code", some & (scales == 0))
+    plan.add("scale", "the smallest code", some & (scales == fmt.smallest_scale))
     if fmt.scale.max_finite * float(fmt.rule.divides_by(fmt.element)) <= source.max_finite:
-        plan.add("scale", "the largest number", some & (scales == fmt.scale.max_magnitude))
+        plan.add("scale", "the largest number", some & (scales == fmt.largest_scale))
     if fmt.scale.nan_code is not None:
         plan.add("scale", "NaN", scales == (fmt.scales.nan_code or fmt.scale.nan_code))
 

@@ -14,7 +14,7 @@ import lowprec as lp
 from lowprec.arrays import calls
 from lowprec.arrays.checks import code_dtype, values_operand
 from lowprec.arrays.factors import alike, factors
-from lowprec.kernels.lower.dot import begins_in
+from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.request import Dot
 from lowprec.kernels.scalar.program import Dots
 from lowprec.spec.accumulation import Accumulation, Window
@@ -133,18 +133,21 @@ class Prepared:
         """Return the addends as codes, and their format."""
         begin, rule = begins_in(how)
         if self.ports.addend is None:
-            return begin, np.empty((0, 0), np.uint64)
+            return kept_as(begin), np.empty((0, 0), np.uint64)
         if how.order == EXACT:
             begin, rule = BINARY64, Projection()
         key = begin, rule
         if key not in self._addends:
-            operand, dtype = values_operand(self.rows.addend, "addend"), code_dtype(begin)
+            operand = values_operand(self.rows.addend, "addend")
             if begin == BINARY64:
                 codes = self.rows.addend.view(np.uint64)
+            elif kept_as(begin) == BINARY64:
+                made = calls.convert(operand, begin, rule, np.dtype(np.float64), BINARY64)
+                codes = np.asarray(made).view(np.uint64)
             else:
-                codes = np.asarray(calls.convert(operand, begin, rule, dtype))
+                codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin)))
             self._addends[key] = codes.astype(np.uint64)[:, None]
-        return begin, self._addends[key]
+        return kept_as(begin), self._addends[key]
 
 
 def _is_scaled(how: Accumulation) -> bool:

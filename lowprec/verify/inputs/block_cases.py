@@ -104,6 +104,18 @@ def block_cases(fmt: BlockFormat, source: Format, samples: int = 1024, seed: int
     return BlockCases(values, tensors, random)
 
 
+def _codes_of_scales(fmt: Format) -> int:
+    return len(fmt.values) if isinstance(fmt, Codebook) else fmt.max_magnitude + 1
+
+
+def _between(scales: Array, fmt: Format) -> Array:
+    """Return where scales become others: the middles, or a codebook's own thresholds."""
+    if isinstance(fmt, Codebook):
+        return np.array([float(each) for each in fmt.thresholds if each > 0])
+    middles: Array = (scales[1:] + scales[:-1]) / 2
+    return middles
+
+
 class _Maker:
     """Draws blocks as codes, each with the scale of its tensor."""
 
@@ -128,7 +140,7 @@ class _Maker:
     def _amaxes(self, tensor: float) -> Array:
         """Return magnitudes at and beside those where the scale becomes another."""
         fmt = self.fmt
-        codes = np.arange(fmt.scale.max_magnitude + 1) if fmt.scale.width <= 16 else special_codes(fmt.scale)
+        codes = np.arange(_codes_of_scales(fmt.scale)) if fmt.scale.width <= 16 else special_codes(fmt.scale)
         if len(codes) > 2 * _ENDS + _DRAWN and fmt.scale.width <= 8:
             drawn = self.random.choice(codes[_ENDS:-_ENDS], _DRAWN, replace=False)
             codes = np.concatenate([codes[:_ENDS], drawn, codes[-_ENDS:]])
@@ -136,7 +148,7 @@ class _Maker:
         scales = np.unique(np.abs(scales[np.isfinite(scales)]))
         divisor = float(fmt.rule.divides_by(fmt.element))
         if fmt.rule.powers == "none":
-            borders = divisor * tensor * np.concatenate([scales, (scales[1:] + scales[:-1]) / 2])
+            borders = divisor * tensor * np.concatenate([scales, _between(scales, fmt.scale)])
         else:
             square, _ = fmt.rule.next_power_from(fmt.element)
             borders = divisor * tensor * np.concatenate([scales, scales * math.sqrt(square) / 2])

@@ -1,0 +1,89 @@
+"""What a scheme is: how one quantised weight is stored, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Packing", "Scheme"]
+
+Packing = Literal[
+    "whole",
+    "low_first",
+    "high_low",
+    "high_first",
+    "groups",
+    "gguf_mxfp4",
+    "gguf_nvfp4",
+    "gguf_q8_0",
+    "gguf_iq4_nl",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme:
+    """How one quantised weight is stored.
+
+    Parameters
+    ----------
+    name, family : str
+        Its own name, and that of the software whose files have it: `--scheme`.
+    codes, scales, tensor : str
+        What the names of the parts end with; what comes before is the weight's, which ends with `weight`.
+    code_tags, scale_tags : tuple of str
+        Types of the parts in the header, the one that is written first.
+    element, scale : str
+        Formats; empty where the type says it.
+    block : tuple of int, optional
+        Rows and columns of a block; None where the scales' shape says it.
+    packing : str
+        How codes lie: whole bytes; without gaps, the first in the lowest bits; two in a byte, the first in
+        the high half, in rows or as one long row; in groups of 16 bytes along an axis more; or in GGUF's
+        blocks.
+    divides : bool
+        Whether the tensor's scale divides.
+    transposed : bool
+        Whether the weight has its last two axes exchanged.
+    swizzled : bool
+        Whether scales lie in tiles of 128x4, of padded rows and columns.
+    extras : tuple of str
+        Endings of tensors that belong to it and do not change its values: scales of activations.
+    padded : bool
+        Whether rows and columns of scales are padded as tiles of 128x4 need, and lie row by row.
+    unless : str
+        Ending of a tensor that is the weight, where it is there: this is a copy of it then.
+    state : str
+        What the name of a tensor ends with that says in JSON what the others leave open.
+    marks : mapping
+        What the configuration must say for it, where names and types leave a choice.
+    source : str
+        Where the layout is defined.
+    """
+
+    name: str
+    family: str
+    codes: str
+    code_tags: tuple[str, ...]
+    scales: str
+    scale_tags: tuple[str, ...]
+    source: str
+    tensor: str = ""
+    element: str = ""
+    scale: str = ""
+    block: tuple[int, int] | None = None
+    packing: Packing = "whole"
+    divides: bool = False
+    transposed: bool = False
+    swizzled: bool = False
+    weight: str = ".weight"
+    extras: tuple[str, ...] = ()
+    padded: bool = False
+    unless: str = ""
+    state: str = ""
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_distinctive(self) -> bool:
+        """Whether the name of the codes alone says that they need scales."""
+        return self.codes != ".weight"

@@ -1,0 +1,393 @@
+"""ONNX models: every type in every field, what DequantizeLinear makes of it, models that are written."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from lowprec.arrays.convert import encode
+from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
+from lowprec.checkpoints.decoding import as_blocks, ranges, values_of
+from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
+from lowprec.checkpoints.verifying import verify_checkpoint
+from lowprec.checkpoints.weights import weights_of
+from lowprec.verify.dumps import open_dump
+from tests.checkpoints.files import quantized, source
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, checker, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore:overflow encountered in cast")]
+
+#: Types of elements: those with numbers from 17 to 26 but E8M0, and wider integers.
+FP8 = ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ")
+FEW = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2}
+WHOLE = ("INT8", "UINT8", "INT16", "UINT16", "INT32")
+SHARED = {
+    "tensor": ((), 1, 0), "rows": ((7,), 0, 0), "columns": ((13,), 1, 0), "blocks down": ((3, 13), 0, 3),
+    "blocks": ((7, 3), 1, 5), "blocks from the end": ((7, 4), -1, 4),
+}  # fmt: skip
+NEWEST = helper.make_opsetid("", 25)
+
+
+def _elements(kind, shape, rng):
+    """Any elements of a type but NaN and infinities."""
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(getattr(TensorProto, kind)))
+    if kind in FEW:
+        return rng.integers(0, 1 << FEW[kind], shape, dtype=np.uint8).view(dtype)
+    codes = rng.integers(0, 256, (*shape, dtype.itemsize), dtype=np.uint8).view(dtype).reshape(shape)
+    return codes if kind in WHOLE else np.where(np.isfinite(codes.astype(np.float32)), codes, dtype.type(1))
+
+
+def _packed(array, bits):
+    """Bytes of codes without gaps, the first in the lowest bits, zeros at the end, as the layout defines."""
+    codes = [int(code) & (1 << bits) - 1 for code in array.view(np.uint8).reshape(-1)]
+    codes += [0] * (-len(codes) % (8 // bits))
+    runs = zip(*[iter(codes)] * (8 // bits), strict=True)
+    return bytes(sum(code << bits * place for place, code in enumerate(run)) for run in runs)
+
+
+def _tensor(name, array, kind, field):
+    """A TensorProto with data in raw_data, or in the field of numbers that the type has."""
+    array = np.asarray(array)
+    made = TensorProto(name=name, data_type=getattr(TensorProto, kind), dims=array.shape)
+    raw = _packed(array, FEW[kind]) if kind in FEW else array.tobytes()
+    if field == "raw":
+        made.raw_data = raw
+    elif kind in FEW:
+        made.int32_data.extend(raw)
+    elif kind in ("FLOAT", "DOUBLE", "INT64", "UINT32", "UINT64"):
+        field = {"FLOAT": "float_data", "DOUBLE": "double_data", "INT64": "int64_data"}.get(
+            kind, "uint64_data"
+        )
+        getattr(made, field).extend(array.reshape(-1).tolist())
+    else:
+        words = array.view(f"{'i' if kind.startswith('INT') else 'u'}{array.dtype.itemsize}")
+        made.int32_data.extend(words.reshape(-1).tolist())
+    return made
+
+
+def _model(nodes, tensors, outputs, inputs=(), opset=NEWEST):
+    graph = helper.make_graph(nodes, "g", list(inputs), outputs, tensors)
+    return helper.make_model(graph, opset_imports=[opset])
+
+
+@pytest.mark.parametrize("kind", [*FP8, *FEW, *WHOLE])
+def test_dequantize_linear_gives_the_values_of_onnx_s_reference(tmp_path, kind):
+    """Of every type, scales of every type and shape, with zero points, in both kinds of fields."""
+    rng = np.random.default_rng(0)
+    cases = itertools.product(("FLOAT", "FLOAT16", "BFLOAT16", "FLOAT8E8M0"), SHARED.items(), (False, True))
+    for place, (scale, (_, (grid, axis, size)), zeros) in enumerate(cases):
+        if zeros and kind in (*FP8, "INT32", "FLOAT4E2M1"):
+            continue
+        field = "raw" if place % 2 else "numbers"
+        units = np.exp2(rng.integers(-5, 5, grid)) * (1 if scale == "FLOAT8E8M0" else rng.uniform(1, 2, grid))
+        units = np.asarray(units).astype(helper.tensor_dtype_to_np_dtype(getattr(TensorProto, scale)))
+        tensors = [
+            _tensor("q", _elements(kind, (7, 13), rng), kind, field),
+            _tensor("s", units, scale, field),
+        ]
+        if zeros:
+            tensors.append(_tensor("z", _elements(kind, grid, rng), kind, field))
+        of = {"axis": axis} | ({"block_size": size} if size else {})
+        of |= {"output_dtype": TensorProto.FLOAT} if scale == "FLOAT8E8M0" else {}
+        node = helper.make_node("DequantizeLinear", [item.name for item in tensors], ["w"], **of)
+        made = TensorProto.FLOAT if scale == "FLOAT8E8M0" else getattr(TensorProto, scale)
+        model = _model([node], tensors, [helper.make_tensor_value_info("w", made, (7, 13))])
+        onnx.save(model, tmp_path / "x.onnx")
+        expected = ReferenceEvaluator(model).run(None, {})[0].astype(np.float32)
+        (weight,) = weights_of(open_checkpoint(tmp_path / "x.onnx"))
+        assert (weight.name, weight.problem) == ("w", None)
+        assert np.array_equal(values_of(weight), expected), (scale, grid, zeros)
+        parts = [values_of(weight, *rows) for rows in ranges(weight, 1)]
+        assert np.array_equal(np.concatenate(parts), expected)
+
+
+@pytest.mark.parametrize("field", ["raw", "numbers"])
+def test_initializers_of_every_type_are_read(tmp_path, field):
+    """Bit for bit, ragged ends too; strings are left out."""
+    rng = np.random.default_rng(1)
+    kinds = (*FP8, *FEW, *WHOLE, "BFLOAT16", "FLOAT16", "FLOAT", "DOUBLE", "INT64", "UINT32", "UINT64",
+             "FLOAT8E8M0")  # fmt: skip
+    arrays = {kind: _elements(kind, (3, 5), rng) for kind in kinds}
+    tensors = [_tensor(kind, array, kind, field) for kind, array in arrays.items()]
+    tensors.append(helper.make_tensor("text", TensorProto.STRING, [1], [b"x"]))
+    onnx.save(_model([], tensors, []), tmp_path / "x.onnx")
+    entries = open_checkpoint(tmp_path / "x.onnx").entries
+    assert set(entries) == set(kinds)
+    for kind, array in arrays.items():
+        found = entries[kind].read()
+        assert found.dtype == array.dtype
+        assert found.shape == (3, 5)
+        assert np.array_equal(found.view(np.uint8), array.view(np.uint8)), kind
+        assert np.array_equal(entries[kind].read(1, 3), found[1:3])
+        theirs = numpy_helper.to_array(next(item for item in tensors if item.name == kind))
+        assert np.array_equal(theirs.view(np.uint8), found.view(np.uint8))
+
+
+@pytest.mark.parametrize(("kind", "name"), [("FLOAT6E2M3", "float6_e2m3fn"), ("FLOAT6E3M2", "float6_e3m2fn")])
+@pytest.mark.parametrize("field", ["raw", "numbers"])
+def test_codes_of_six_bits_are_read(tmp_path, kind, name, field):
+    if not hasattr(TensorProto, kind):
+        pytest.skip("this version of onnx lacks them")
+    codes = np.random.default_rng(2).integers(0, 64, (3, 7), dtype=np.uint8)
+    made = numpy_helper.from_array(codes.view(getattr(ml_dtypes, name)), "x")
+    if field == "numbers":
+        made.ClearField("raw_data")
+        made.int32_data.extend(codes.reshape(-1).tolist())
+    onnx.save(_model([], [made], []), tmp_path / "x.onnx")
+    assert np.array_equal(open_checkpoint(tmp_path / "x.onnx").entries["x"].read().view(np.uint8), codes)
+
+
+def test_external_data_are_read_in_place(tmp_path):
+    """By rows, from the file beside; the dump of `compare` too."""
+    weight = np.arange(96, dtype=np.float32).reshape(8, 12)
+    model = _model([], [numpy_helper.from_array(weight, "a.weight")], [])
+    onnx.save(model, tmp_path / "x.onnx", save_as_external_data=True, location="x.data", size_threshold=0)
+    found = open_checkpoint(tmp_path / "x.onnx")
+    assert sorted(map(str, found.files)) == ["x.data", "x.onnx"]
+    assert np.array_equal(found.entries["a.weight"].read(2, 5), weight[2:5])
+    assert np.array_equal(np.asarray(open_dump(f"{tmp_path / 'x.onnx'}:a.weight")), weight)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"location": "../x.data"}, "only files below the model's folder are read"),
+        ({"location": "/etc/passwd"}, "only files below the model's folder are read"),
+        ({"location": "link/x.data"}, "a link that leaves the model's folder"),
+        ({"location": "none.data"}, "which is missing: download it too"),
+        (
+            {"location": "x.data", "offset": "8"},
+            "is said to lie at 8, 16 bytes long, in 'x.data' of 16 bytes",
+        ),
+        ({"location": "x.data", "length": "4"}, "is said to lie at 0, 4 bytes long"),
+        ({"location": "x.data", "offset": "x"}, "which are no numbers"),
+    ],
+)
+def test_external_data_elsewhere_are_refused(tmp_path, said, message):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "x.data").write_bytes(bytes(16))
+    room = tmp_path / "model"
+    room.mkdir()
+    (room / "x.data").write_bytes(bytes(16))
+    (room / "link").symlink_to(tmp_path)
+    made = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4])
+    made.data_location = TensorProto.EXTERNAL
+    for key, value in said.items():
+        made.external_data.add(key=key, value=value)
+    (room / "x.onnx").write_bytes(_model([], [made], []).SerializeToString())
+    with pytest.raises(CheckpointError, match=message):
+        open_checkpoint(room / "x.onnx")
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    short = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1 << 40], raw_data=b"1234")
+    for data, message in (
+        (b"no model at all", "as an ONNX model"),
+        (b"", "it has neither nodes nor initializers"),
+        (_model([], [short], []).SerializeToString(), "has 4 bytes of data, and F32 of shape"),
+    ):
+        (tmp_path / "x.onnx").write_bytes(data)
+        with pytest.raises(CheckpointError, match=message):
+            open_checkpoint(tmp_path / "x.onnx")
+
+
+def test_scales_that_do_not_fit_are_a_finding(tmp_path):
+    tensors = [_tensor("q", np.zeros((4, 6), np.int8), "INT8", "raw"),
+               _tensor("s", np.ones((4, 2), np.float32), "FLOAT", "raw")]  # fmt: skip
+    node = helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=1, block_size=4)
+    onnx.save(_model([node], tensors, []), tmp_path / "x.onnx")
+    assert weights_of(open_checkpoint(tmp_path / "x.onnx"))[0].problem is None
+    node = helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=0, block_size=4)
+    onnx.save(_model([node], tensors, []), tmp_path / "x.onnx")
+    (finding,) = lint(open_checkpoint(tmp_path / "x.onnx"))
+    assert finding.rule == "shape"
+    assert "do not fit [4, 6] codes by axis 0 and block_size 4" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "number", "place"),
+    [
+        ("scale-nan", "_scale", np.nan, (0, 0)),
+        ("scale-zero", "_scale", 0, (3, 1)),
+        ("scale-negative", "_scale", -1, (3, 1)),
+        ("scale-infinite", "_scale", np.inf, (3, 1)),
+        ("scale-subnormal", "_scale", 1e-40, (3, 1)),
+        ("scale-inverted", "_scale", 1e6, ...),
+    ],
+)
+def test_a_defect_of_scales_is_named(tmp_path, rule, name, number, place):
+    found, _ = quantized(tmp_path, "onnx", "int4", (96, 192))
+    model = onnx.load(found.path)
+    (tensor,) = [item for item in model.graph.initializer if item.name == f"m.q.weight{name}"]
+    scales = numpy_helper.to_array(tensor).copy()
+    scales[place] = number
+    tensor.raw_data = scales.tobytes()
+    onnx.save(model, tmp_path / "bad.onnx")
+    (finding,) = lint(open_checkpoint(tmp_path / "bad.onnx"))
+    assert (finding.rule, finding.tensor) == (rule, f"m.q.weight{name}")
+
+
+def test_graphs_inside_of_nodes_are_noted(tmp_path):
+    inner = helper.make_graph([], "then", [], [], [numpy_helper.from_array(np.ones(3, np.float32), "w")])
+    node = helper.make_node("If", ["c"], [], name="choice", then_branch=inner, else_branch=inner)
+    (tmp_path / "x.onnx").write_bytes(_model([node], [], []).SerializeToString())
+    (finding,) = lint(open_checkpoint(tmp_path / "x.onnx"))
+    assert (finding.rule, finding.tensor, finding.severity) == ("not-read", "choice", "note")
+    assert finding.evidence == "choice has graphs inside with 2 tensors"
+
+
+# -- what is written --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", FAMILIES["onnx"])
+def test_what_is_written_runs_in_onnx_s_reference(tmp_path, to):
+    """Its checker takes the model, whose output is the weight; the bytes are those of the layout."""
+    found, made = quantized(tmp_path, "onnx", to, (96, 192))
+    model = onnx.load(found.path)
+    checker.check_model(model, full_check=True)
+    (theirs,) = ReferenceEvaluator(model).run(None, {})
+    weight = next(item for item in weights_of(found) if item.is_quantized)
+    assert (weight.name, weight.scheme.name) == ("m.q.weight", FAMILIES["onnx"][to])
+    assert np.array_equal(values_of(weight), theirs)
+    (verdict,) = verify_checkpoint(found, made)
+    assert verdict.holds
+    assert verdict.codes_differ == 0
+    assert lint(found) == lint(found, made) == ()
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    if to == "nvfp4":
+        values = made.entries["m.q.weight"].read()
+        blocks = encode(values, "nvfp4")
+        assert tensors["m.q.weight_quantized"].raw_data == _packed(blocks.codes, 4)
+        assert tensors["m.q.weight_quantized"].data_type == 23
+        assert tensors["m.q.weight_scale"].raw_data == blocks.scales.tobytes()
+        assert tensors["m.q.weight_scale_2"].raw_data == np.float32(blocks.tensor_scale).tobytes()
+    if to in ("mxfp4", "mxfp8_e4m3"):
+        assert tensors["m.q.weight_scale"].data_type == 24
+        assert np.array_equal(as_blocks(weight).values(), theirs)
+
+
+def _layers(path, dtype=np.float32, opset=NEWEST):
+    """A model of two products: by MatMul, which sums over rows of its weight, and by Gemm, transposed."""
+    rng = np.random.default_rng(0)
+    kind = {np.float32: TensorProto.FLOAT, np.float16: TensorProto.FLOAT16}[dtype]
+    first, second = (rng.standard_normal(shape).astype(dtype) for shape in ((64, 96), (32, 96)))
+    nodes = [
+        helper.make_node("Constant", [], ["onnx::MatMul_1"], value=numpy_helper.from_array(first)),
+        helper.make_node("MatMul", ["x", "onnx::MatMul_1"], ["y"]),
+        helper.make_node("Gemm", ["y", "second"], ["z"], transB=1),
+    ]
+    ends = [helper.make_tensor_value_info(name, kind, (3, size)) for name, size in (("x", 64), ("z", 32))]
+    model = _model(nodes, [numpy_helper.from_array(second, "second")], ends[1:], ends[:1], opset)
+    onnx.save(model, path)
+    return model, {"x": rng.standard_normal((3, 64)).astype(dtype)}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("to", ["nvfp4", "mxfp4", "e4m3fn", "int4"])
+def test_nodes_of_a_source_are_kept(tmp_path, to, dtype):
+    """Blocks lie along the axis that each product sums over; dequantised it is the same model."""
+    _, given = _layers(tmp_path / "s.onnx", dtype)
+    made = open_checkpoint(tmp_path / "s.onnx")
+    quantize_checkpoint(made, tmp_path / "q.onnx", target("onnx", to))
+    found = open_checkpoint(tmp_path / "q.onnx")
+    weights = {weight.name: weight for weight in weights_of(found)}
+    if to != "e4m3fn":
+        size = 16 if to == "nvfp4" else 32
+        assert {name: weight.sizes for name, weight in weights.items()} == {
+            "onnx::MatMul_1": (size, 1), "second": (1, size)
+        }  # fmt: skip
+    assert all(verdict.codes_differ == 0 for verdict in verify_checkpoint(found, made))
+    ours = onnx.load(found.path)
+    checker.check_model(ours, full_check=True)
+    (expected,) = ReferenceEvaluator(ours).run(None, given)
+    dequantize_checkpoint(found, tmp_path / "d.onnx", "F32" if dtype is np.float32 else "F16")
+    again = onnx.load(tmp_path / "d.onnx")
+    checker.check_model(again, full_check=True)
+    assert [node.op_type for node in again.graph.node] == ["MatMul", "Gemm"]
+    assert np.array_equal(ReferenceEvaluator(again).run(None, given)[0], expected)
+
+
+def test_a_quantised_source_is_quantised_further_and_kept_where_it_is_not(tmp_path):
+    """Names of results that exporters give, scales that weights share, and a node whose weight changes."""
+    rng = np.random.default_rng(0)
+    weights = [rng.integers(-128, 128, (32, 32), dtype=np.int8) for _ in range(2)]
+    tensors = [
+        numpy_helper.from_array(weight, f"{name}_quantized")
+        for name, weight in zip("ab", weights, strict=True)
+    ]
+    tensors.append(numpy_helper.from_array(np.float32(0.5), "scale"))
+    nodes = [
+        helper.make_node(
+            "DequantizeLinear", [f"{name}_quantized", "scale"], [f"{name}_DequantizeLinear_Output"]
+        )
+        for name in "ab"
+    ]
+    nodes += [
+        helper.make_node("MatMul", ["x", "a_DequantizeLinear_Output"], ["y"]),
+        helper.make_node("MatMul", ["y", "b_DequantizeLinear_Output"], ["z"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 32)) for name in "xz"]
+    onnx.save(_model(nodes, tensors, ends[1:], ends[:1]), tmp_path / "s.onnx")
+    made = open_checkpoint(tmp_path / "s.onnx")
+    assert [weight.name for weight in weights_of(made)] == ["a", "b"]
+    convert_checkpoint(made, tmp_path / "out.onnx", target("onnx", "nvfp4"), include=["a"])
+    found = open_checkpoint(tmp_path / "out.onnx")
+    checker.check_model(onnx.load(found.path), full_check=True)
+    kinds = {weight.name: weight.scheme.name for weight in weights_of(found)}
+    assert kinds == {"a": "onnx nvfp4", "b": "onnx int8"}
+    x = {"x": np.eye(2, 32, dtype=np.float32)}
+    (ours,) = ReferenceEvaluator(onnx.load(found.path)).run(None, x)
+    known = {weight.name: values_of(weight) for weight in weights_of(found)}
+    assert np.allclose(ours, x["x"] @ known["a"] @ known["b"], rtol=1e-5, atol=1e-2)
+    assert np.array_equal(known["b"], weights[1] * np.float32(0.5))
+
+
+def test_operators_that_are_too_old_are_refused(tmp_path):
+    _layers(tmp_path / "s.onnx", opset=helper.make_opsetid("", 17))
+    made = open_checkpoint(tmp_path / "s.onnx")
+    with pytest.raises(
+        CheckpointError, match="of version 17, and DequantizeLinear takes these types from 23 on"
+    ):
+        quantize_checkpoint(made, tmp_path / "q.onnx", target("onnx", "nvfp4"))
+    assert not (tmp_path / "q.onnx").exists()
+    quantize_checkpoint(made, tmp_path / "q.onnx", target("onnx", "int8"))
+
+
+def test_onnx_runtime_reads_the_same_values(tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    for to in ("int8", "int4", "e4m3fn"):
+        (tmp_path / to).mkdir()
+        found, _ = quantized(tmp_path / to, "onnx", to, (96, 192))
+        model = onnx.load(found.path)
+        model.opset_import[0].version, model.ir_version = 21, 10
+        session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        weight = next(item for item in weights_of(found) if item.is_quantized)
+        assert np.array_equal(session.run(None, {})[0], values_of(weight)), to
+
+
+def test_types_that_safetensors_lacks_are_named(tmp_path):
+    codes = np.zeros((2, 3), ml_dtypes.int4)
+    tensors = [
+        numpy_helper.from_array(codes, "x"),
+        numpy_helper.from_array(np.ones((32, 32), np.float32), "a.weight"),
+    ]
+    onnx.save(_model([], tensors, []), tmp_path / "x.onnx")
+    with pytest.raises(CheckpointError, match="'x' is I4 of ONNX, which safetensors files do not hold"):
+        quantize_checkpoint(
+            open_checkpoint(tmp_path / "x.onnx"), tmp_path / "o.safetensors", target("quark", "mxfp4")
+        )
+    with pytest.raises(
+        CheckpointError, match=r"onnx mxfp4 is written to \.onnx files, not to 'o\.safetensors'"
+    ):
+        quantize_checkpoint(
+            source(tmp_path / "s.safetensors"), tmp_path / "o.safetensors", target("onnx", "mxfp4")
+        )

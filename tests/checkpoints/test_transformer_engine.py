@@ -1,0 +1,482 @@
+"""Transformer Engine's weights by the layout's definition, and files of torch.save that are read and written.
+
+The package needs CUDA, so its functions that make tensors are stood in for, with its names and arguments.
+"""
+
+from __future__ import annotations
+
+import enum
+import io
+import json
+import pickle
+import struct
+import sys
+import types
+import zipfile
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
+from lowprec.checkpoints.decoding import as_blocks, ranges, values_of
+from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.pickles import Call, Global, Stored, read_pickle, write_pickle
+from lowprec.checkpoints.quantizing import quantize_checkpoint, target
+from lowprec.checkpoints.torch_reading import MADE
+from lowprec.checkpoints.torch_writing import TorchWriter
+from lowprec.checkpoints.verifying import verify_checkpoint
+from lowprec.checkpoints.weights import weights_of
+from lowprec.verify.compare import compare
+from lowprec.verify.dumps import open_dump
+from tests.checkpoints.files import changed, quantized, source
+
+pytestmark = pytest.mark.apart
+
+FORMATS = ["mxfp8_e4m3", "nvfp4"]
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+SHAPE = (208, 192)
+
+
+def _weight(found):
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    return weight
+
+
+def _mxfp8(x):
+    """Codes and scales of each row's blocks of 32: amax / 448 rounded up to a power of two, saturating."""
+    runs = x.reshape(len(x), -1, 32)
+    wanted = np.abs(runs).max(-1) * np.float32(1 / np.float32(448))
+    bits = wanted.view(np.uint32)
+    scales = ((bits >> 23) + ((bits & 0x7FFFFF) != 0)).astype(np.uint8)
+    codes = np.clip(runs * np.ldexp(np.float32(1), 127 - scales.astype(int))[..., None], -448, 448)
+    return codes.astype(ml_dtypes.float8_e4m3fn).reshape(x.shape), scales
+
+
+def _nvfp4(x):
+    """Codes and scales of 16x16, as the package's reference in Python computes them, in float32."""
+    one, amax = np.float32(1), np.abs(x).max()
+    encode = np.float32(2688) / amax
+    most = np.abs(x.reshape(len(x) // 16, 16, -1, 16)).max((1, 3))
+    scales = np.clip(most * (encode * (one / np.float32(6))), -448, 448).astype(ml_dtypes.float8_e4m3fn)
+    inverse = one / (scales.astype(np.float32) * (one / encode))
+    codes = np.clip(x * np.kron(inverse, np.ones((16, 16), np.float32)), -6, 6)
+    return codes.astype(ml_dtypes.float4_e2m1fn).view(np.uint8), scales, amax
+
+
+def _padded(scales, rows, columns):
+    return np.pad(scales, ((0, -len(scales) % rows), (0, -scales.shape[1] % columns)))
+
+
+def _pairs(codes):
+    return codes[:, ::2] | codes[:, 1::2] << 4
+
+
+def test_mxfp8_is_what_the_layout_defines(tmp_path):
+    """Byte for byte: two copies that are rounded separately, scales padded to 128x4 and 4x128."""
+    found, made = quantized(tmp_path, "transformer-engine", "mxfp8_e4m3", SHAPE := (224, 192))
+    x = made.entries["m.q.weight"].read()
+    get = {name.rpartition(".")[2]: entry.read() for name, entry in found.entries.items() if "m.q" in name}
+    (along, scales), (down, others) = _mxfp8(x), _mxfp8(np.ascontiguousarray(x.T))
+    for name, expected in (
+        ("_rowwise_data", along), ("_rowwise_scale_inv", _padded(scales, 128, 4)),
+        ("_columnwise_data", down.T), ("_columnwise_scale_inv", _padded(others.T, 4, 128)),
+    ):  # fmt: skip
+        assert get[name].shape == expected.shape, name
+        assert np.array_equal(get[name].view(np.uint8), np.ascontiguousarray(expected).view(np.uint8)), name
+    weight = _weight(found)
+    assert (weight.value_shape, weight.scheme.name) == (SHAPE, "transformer-engine mxfp8")
+    units = np.repeat(np.ldexp(np.float64(1), scales.astype(int) - 127), 32, axis=1)
+    assert np.array_equal(values_of(weight), along.astype(np.float64) * units)
+    assert np.array_equal(as_blocks(weight).values(), values_of(weight))
+
+
+def test_nvfp4_is_what_the_layout_defines(tmp_path):
+    """Byte for byte: scales of 16x16 lie 16 times, the other copy is transposed, amax is what is stored."""
+    found, made = quantized(tmp_path, "transformer-engine", "nvfp4", SHAPE)
+    x = made.entries["m.q.weight"].read()
+    get = {name.rpartition(".")[2]: entry.read() for name, entry in found.entries.items() if "m.q" in name}
+    codes, scales, amax = _nvfp4(x)
+    for name, expected in (
+        ("_rowwise_data", _pairs(codes)),
+        ("_rowwise_scale_inv", _padded(np.repeat(scales, 16, axis=0), 128, 4)),
+        ("_columnwise_data", _pairs(codes.T)),
+        ("_columnwise_scale_inv", _padded(np.repeat(scales.T, 16, axis=0), 128, 4)),
+        ("_amax_rowwise", amax.reshape(1)), ("_amax_columnwise", amax.reshape(1)),
+    ):  # fmt: skip
+        assert get[name].shape == expected.shape, name
+        assert np.array_equal(get[name].view(np.uint8), np.ascontiguousarray(expected).view(np.uint8)), name
+    weight = _weight(found)
+    # As its kernel decodes: scale times amax, times the inverse of 6 * 448, in float32.
+    units = scales.astype(np.float32) * amax * (np.float32(1) / np.float32(2688))
+    assert np.array_equal(values_of(weight), E2M1[codes] * np.kron(units, np.ones((16, 16), np.float32)))
+    with pytest.raises(
+        CheckpointError, match=r"has the scale .* / 2688, which is no float32; use its values"
+    ):
+        as_blocks(weight)
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_both_copies_are_read(tmp_path, to):
+    """The copy along columns is read where the other is missing, in ranges of rows too."""
+    found, made = quantized(tmp_path, "transformer-engine", to, (224, 192))
+    weight = _weight(found)
+    assert lint(found) == lint(found, made) == ()
+    (verdict,) = verify_checkpoint(found, made)
+    assert verdict.rule == {"nvfp4": "divide 16x16", "mxfp8_e4m3": "rceil"}[to]
+    assert verdict.codes_differ == 0
+    assert compare(made.path.as_posix() + ":m.q.weight", found.path.as_posix() + ":m.q.weight").agrees
+    kept = {name: entry for name, entry in found.entries.items() if "rowwise" not in name}
+    (other,) = [item for item in weights_of(_only(found, kept)) if item.is_quantized]
+    assert other.scheme.name.endswith("columnwise")
+    assert other.value_shape == (224, 192)
+    values = values_of(other)
+    assert np.array_equal(values, values_of(weight)) == (to == "nvfp4")
+    if to == "mxfp8_e4m3":
+        codes, scales = _mxfp8(np.ascontiguousarray(made.entries["m.q.weight"].read().T))
+        units = np.repeat(np.ldexp(np.float64(1), scales.astype(int) - 127), 32, axis=1)
+        assert np.array_equal(values, (codes.astype(np.float64) * units).T)
+    for item in (weight, other):
+        parts = [values_of(item, *rows) for rows in ranges(item, 32 * 192)]
+        assert len(parts) == (1 if item.scheme.transposed else 7)
+        assert np.array_equal(np.concatenate(parts), values_of(item))
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_copy_along_columns_is_a_weight_like_others(tmp_path, to):
+    """Verified, linted, decoded, quantised anew and compared, in a file that has no other."""
+    found, made = quantized(tmp_path, "transformer-engine", to, (224, 192))
+
+    def drop(tensors):
+        for name in list(tensors):
+            if "rowwise" in name:
+                del tensors[name]
+
+    alone = changed(found, tmp_path / "alone.safetensors", drop, found.metadata)
+    values = values_of(_weight(alone))
+    (verdict,) = verify_checkpoint(alone, made)
+    assert verdict.codes_differ == 0
+    assert verdict.rule == {"nvfp4": "divide 16x16", "mxfp8_e4m3": "rceil"}[to]
+    assert lint(alone) == lint(alone, made) == ()
+    dequantize_checkpoint(alone, tmp_path / "d.safetensors")
+    assert np.array_equal(open_checkpoint(tmp_path / "d.safetensors").entries["m.q.weight"].read(), values)
+    quantize_checkpoint(
+        alone, tmp_path / "q.safetensors", target("modelopt", "e4m3fn"), include=["m.q.weight"]
+    )
+    quantize_checkpoint(
+        open_checkpoint(tmp_path / "d.safetensors"), tmp_path / "e.safetensors", target("modelopt", "e4m3fn")
+    )
+    both = [open_checkpoint(tmp_path / f"{name}.safetensors").entries["m.q.weight"].read() for name in "qe"]
+    assert np.array_equal(*(part.view(np.uint8) for part in both))
+    dump = open_dump(f"{alone.path}:m.q.weight")
+    assert np.array_equal(np.asarray(dump), values)
+    places = np.array([0, 5000, 224 * 192 - 1])
+    assert np.array_equal(dump.take(places), values.reshape(-1)[places])
+
+
+def test_scales_of_rows_and_of_another_bound_are_read(tmp_path):
+    """One amax for each row; the largest scale 256: values are as its kernel computes them."""
+    rng = np.random.default_rng(5)
+    codes, scales = rng.integers(0, 256, (32, 32), dtype=np.uint8), rng.uniform(1, 256, (128, 4))
+    scales, amax = scales.astype(ml_dtypes.float8_e4m3fn), rng.uniform(1, 9, 32).astype(np.float32)
+    for said, over, most in (
+        ({"row_scaled_nvfp4": True}, amax, 448),
+        ({"nvfp4_use_4over6": True, "nvfp4_e4m3_max": 256}, amax[:1], 256),
+    ):
+        told = json.dumps(
+            {
+                "_type": "transformer-engine nvfp4",
+                "_data": {"dtype": "F32", "is_swizzled_scales": False, **said},
+            }
+        )
+        plan = {"w._rowwise_data": ("U8", codes), "w._rowwise_scale_inv": ("F8_E4M3", scales),
+                "w._amax_rowwise": ("F32", over)}  # fmt: skip
+        with TorchWriter(
+            tmp_path / "x.pt", [(name, tag, array.shape) for name, (tag, array) in plan.items()], {"w": told}
+        ) as writer:
+            for name, (_, array) in plan.items():
+                writer.write(name, array.view(np.uint8) if array.dtype.itemsize == 1 else array)
+        (weight,) = weights_of(open_checkpoint(tmp_path / "x.pt"))
+        elements = E2M1[np.stack([codes & 15, codes >> 4], axis=-1).reshape(32, 64)]
+        units = scales[:32].astype(np.float32) * over[:, None] * (np.float32(1) / np.float32(6 * most))
+        assert np.array_equal(values_of(weight), elements * np.repeat(units, 16, axis=1))
+        parts = [values_of(weight, start, start + 8) for start in range(0, 32, 8)]
+        assert np.array_equal(np.concatenate(parts), values_of(weight))
+        made = tmp_path / "s.safetensors"
+        save_file({"w": values_of(weight)}, made)
+        (verdict,) = verify_checkpoint(open_checkpoint(tmp_path / "x.pt"), open_checkpoint(made))
+        assert verdict.codes_differ <= 2  # its quotients are by inverses in float32
+        assert verdict.rule == ""
+
+
+def _only(found, entries):
+    return type(found)(found.path, entries, found.metadata, found.config, found.files)
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_what_is_kept_and_what_is_decoded(tmp_path, to):
+    """A .pt file that holds weights of both kinds, and one of their values."""
+    more = {"m.k.weight": np.random.default_rng(3).standard_normal((64, 64)).astype(np.float32)}
+    made = source(tmp_path / "s.safetensors", (224, 192), **more)
+    how = target("transformer-engine", to)
+    quantize_checkpoint(made, tmp_path / "a.pt", how, exclude=["*.k.*"])
+    first = open_checkpoint(tmp_path / "a.pt")
+    quantize_checkpoint(first, tmp_path / "b.pt", how, include=["m.k.weight"])
+    both = {weight.name: weight for weight in weights_of(open_checkpoint(tmp_path / "b.pt"))}
+    assert both["m.q.weight"].scheme == both["m.k.weight"].scheme == _weight(first).scheme
+    assert np.array_equal(values_of(both["m.q.weight"]), values_of(_weight(first)))
+    names = dequantize_checkpoint(open_checkpoint(tmp_path / "b.pt"), tmp_path / "d.pt")
+    assert sorted(names) == ["m.k.weight", "m.q.weight"]
+    values = open_checkpoint(tmp_path / "d.pt").entries
+    assert np.array_equal(values["m.q.weight"].read(), values_of(both["m.q.weight"]))
+    assert zipfile.ZipFile(tmp_path / "b.pt").testzip() is None
+    family, other = {"nvfp4": ("modelopt", "nvfp4"), "mxfp8_e4m3": ("torchao", "mxfp8_e4m3")}[to]
+    reports, _ = convert_checkpoint(first, tmp_path / "c.safetensors", target(family, other))
+    report = reports["m.q.weight"]
+    assert to == "nvfp4" or report["exact_blocks"] == report["blocks"]
+    there = _weight(open_checkpoint(tmp_path / "c.safetensors"))
+    assert np.array_equal(there.codes.read().view(np.uint8), _weight(first).codes.read().view(np.uint8))
+
+
+def test_sizes_that_it_does_not_quantise_stay_as_they_are(tmp_path):
+    made = source(tmp_path / "s.safetensors", (64, 32), **{"m.k.weight": np.ones((33, 32), np.float32)})
+    _, kept = quantize_checkpoint(made, tmp_path / "a.pt", target("transformer-engine", "mxfp8_e4m3"))
+    assert kept["m.k.weight"] == "two axes in multiples of 32 needed"
+    with pytest.raises(CheckpointError, match="has the scales of its own software only"):
+        target("transformer-engine", "nvfp4", rule="floor")
+
+
+# -- torch's own reading and writing ----------------------------------------------------------------
+
+
+class DType(enum.IntEnum):
+    """As `transformer_engine.pytorch.constants.DType`."""
+
+    kFloat8E4M3 = 7
+    kFloat8E5M2 = 8
+    kFloat4E2M1 = 10
+
+
+class Quantizer:
+    """What tensors hold besides."""
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """Modules of the package, whose functions return their arguments by name."""
+    modules = {}
+
+    def module(name):
+        modules[name] = types.ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, modules[name])
+        return modules[name]
+
+    for name in ("transformer_engine", "transformer_engine.pytorch", "transformer_engine.pytorch.tensor"):
+        module(name)
+    constants = module("transformer_engine.pytorch.constants")
+    constants.DType = DType
+    monkeypatch.setattr(DType, "__module__", constants.__name__)
+    for kind, names in MADE.items():
+
+        def make(*given, names=names):
+            return dict(zip(names, given, strict=True))
+
+        place = module(f"transformer_engine.pytorch.tensor.{kind}_tensor")
+        make.__module__, make.__qualname__ = place.__name__, f"_make_{kind}_tensor_in_reduce_ex"
+        setattr(place, make.__qualname__, make)
+    return modules
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_torch_loads_what_is_written(tmp_path, engine, to):
+    """With the names and arguments that the package's `__reduce_ex__` has."""
+    torch = pytest.importorskip("torch")
+    found, _ = quantized(tmp_path, "transformer-engine", to, (224, 192))
+    place = engine[f"transformer_engine.pytorch.tensor.{'mxfp8' if to == 'mxfp8_e4m3' else 'nvfp4'}_tensor"]
+    functions = [item for name, item in vars(place).items() if name.startswith("_make_")]
+    with torch.serialization.safe_globals([DType, *functions]):  # what the package allows
+        loaded = torch.load(found.path)
+    assert torch.equal(loaded["m.norm.weight"], torch.ones(8))
+    given = loaded["m.q.weight"]
+    assert given["shape"] == torch.Size((224, 192))
+    assert (given["dtype"], given["quantizer"]) == (torch.float32, None)
+    assert given["with_gemm_swizzled_scales"] is False
+    assert given.get("fp8_dtype", given.get("fp4_dtype")) == (7 if to == "mxfp8_e4m3" else 10)
+    assert given.get("nvfp4_e4m3_max", 448) == 448
+    for name, value in given.items():
+        entry = found.entries.get(f"m.q.weight._{name}")
+        if entry is not None:
+            kind = torch.float32 if "amax" in name else torch.uint8
+            assert value.dtype == kind
+            assert np.array_equal(
+                value.numpy().reshape(-1).view(np.uint8), entry.read().reshape(-1).view(np.uint8)
+            )
+
+
+@pytest.mark.parametrize("swizzled", [False, True])
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("to", FORMATS)
+def test_what_torch_saved_is_read(tmp_path, engine, to, old, swizzled):
+    """State dicts inside of dicts, parameters, a quantizer with its state, methods of classes of before."""
+    torch = pytest.importorskip("torch")
+    from lowprec.arrays.packing import swizzle
+
+    found, _ = quantized(tmp_path, "transformer-engine", to, (224, 192))
+    kind = "mxfp8" if to == "mxfp8_e4m3" else "nvfp4"
+    parts = {
+        name.rpartition("._")[2]: torch.from_numpy(
+            entry.read().view(np.uint8 if entry.tag != "F32" else "f4")
+        )
+        for name, entry in found.entries.items()
+        if "m.q" in name
+    }
+    if swizzled:
+        scales = parts["rowwise_scale_inv"].numpy()
+        parts["rowwise_scale_inv"] = torch.from_numpy(swizzle(scales).reshape(scales.shape))
+    quantizer = Quantizer()
+    quantizer.with_2d_quantization, quantizer.rht = True, torch.ones(2, 2)
+    known = {"fp8_dtype": DType.kFloat8E4M3, "fp4_dtype": DType.kFloat4E2M1, "dtype": torch.bfloat16,
+             "shape": torch.Size((224, 192)), "quantizer": quantizer, "with_gemm_swizzled_scales": swizzled,
+             "row_scaled_nvfp4": False, "nvfp4_use_4over6": False, "nvfp4_e4m3_max": 448} | parts  # fmt: skip
+    names = MADE[kind][: -3 if old and kind == "nvfp4" else None]
+    place = engine[f"transformer_engine.pytorch.tensor.{kind}_tensor"]
+    function = getattr(place, f"_make_{kind}_tensor_in_reduce_ex")
+    if old:  # `getattr(class, "_make_in_reduce_ex")`, as bound methods of classes are pickled
+        owner = type("Tensor", (), {"_make_in_reduce_ex": classmethod(lambda cls, *given: given)})
+        owner.__module__, owner.__qualname__ = place.__name__, "Tensor"
+        place.Tensor = owner
+        function = owner._make_in_reduce_ex
+
+    class Saved:
+        def __reduce_ex__(self, protocol):
+            return function, tuple(known[name] for name in names)
+
+    plain = torch.nn.Parameter(torch.arange(6, dtype=torch.bfloat16).reshape(2, 3))
+    fp8 = torch.ones(4).to(torch.float8_e5m2)
+    state = {"q.weight": Saved(), "b": plain, "fp8": fp8, "q._extra_state": torch.zeros(3, dtype=torch.uint8),
+             "step": 3, "buffer": io.BytesIO(b"x")}  # fmt: skip
+    torch.save({"model": state, "epoch": 1}, tmp_path / "theirs.pt")
+    theirs = open_checkpoint(tmp_path / "theirs.pt")
+    weights = {weight.name: weight for weight in weights_of(theirs)}
+    assert set(weights) == {"model.q.weight", "model.b", "model.fp8", "model.q._extra_state"}
+    assert weights["model.q.weight"].problem is None
+    assert np.array_equal(values_of(weights["model.q.weight"]), values_of(_weight(found)))
+    assert np.array_equal(values_of(weights["model.b"]), np.arange(6).reshape(2, 3))
+    assert theirs.entries["model.fp8"].read().dtype == ml_dtypes.float8_e5m2
+    assert json.loads(theirs.metadata["model.q.weight"])["_data"]["with_2d_quantization"] is True
+    assert lint(theirs) == ()
+
+
+def test_scaled_fp8_is_read_and_others_are_named(tmp_path, engine):
+    torch = pytest.importorskip("torch")
+    place = engine["transformer_engine.pytorch.tensor.float8_tensor"]
+    data = torch.full((4, 8), 2.0).to(torch.float8_e4m3fn).view(torch.uint8)
+    given = (data, DType.kFloat8E4M3, torch.tensor([0.25]), torch.float32, torch.Size((4, 8)))
+
+    class Saved:
+        def __init__(self, function):
+            self.function = function
+
+        def __reduce_ex__(self, protocol):
+            return self.function, given
+
+    other = types.FunctionType(Saved.__init__.__code__, {}, "_make_hybrid")
+    other.__module__, other.__qualname__ = "transformer_engine.pytorch.tensor.hybrid_tensor", "_make_hybrid"
+    module = types.ModuleType(other.__module__)
+    module._make_hybrid = other
+    sys.modules[other.__module__] = module
+    try:
+        state = {"w": Saved(place._make_float8_tensor_in_reduce_ex), "x": Saved(other)}
+        torch.save(state, tmp_path / "x.pt")
+    finally:
+        del sys.modules[other.__module__]
+    found = open_checkpoint(tmp_path / "x.pt")
+    (weight,) = weights_of(found)
+    assert weight.scheme.name == "transformer-engine float8"
+    assert np.array_equal(values_of(weight), np.full((4, 8), 0.5))
+    (finding,) = lint(found)
+    assert (finding.rule, finding.tensor) == ("not-read", "x")
+
+
+# -- files that are wrong ---------------------------------------------------------------------------
+
+
+def _archive(path, data, records=(("data/0", bytes(16)),), **options):
+    with zipfile.ZipFile(path, "w", **options) as file:
+        for name, content in (("data.pkl", data), *records):
+            file.writestr(f"x/{name}", content)
+    return path
+
+
+_FLOATS = Global("torch", "FloatStorage")
+
+
+def _tensor(offset=0, shape=(4,), strides=(1,), storage=("storage", _FLOATS, "0", "cpu", 4)):
+    """A state dict with one tensor, as torch.save writes it."""
+    call = Call(
+        Global("torch._utils", "_rebuild_tensor_v2"), (Stored(storage), offset, shape, strides, False)
+    )
+    return write_pickle(Call(Global("collections", "OrderedDict"), (), [("w", call)]))
+
+
+def test_keys_that_are_no_names_are_left_out(tmp_path):
+    """A tuple of 2**60 parts is never hashed."""
+    found = open_checkpoint(_archive(tmp_path / "x.pt", b"\x80\x02}" + _NEST + b"K\x01s."))
+    assert found.entries == {}
+
+
+def test_nothing_of_a_pickle_is_run(tmp_path):
+    class Harmful:
+        def __reduce__(self):
+            return (tmp_path / "made").touch, ()
+
+    found = open_checkpoint(_archive(tmp_path / "x.pt", pickle.dumps({"w": Harmful()})))
+    assert found.entries == {}
+    assert not (tmp_path / "made").exists()
+
+
+_NEST = b")" + b"2\x86" * 60  # a tuple of a tuple ..., each twice: 2**60 parts
+_LONG = b"\x8b" + struct.pack("<i", 100_000) + b"\x7f" * 100_000  # a number of 800,000 bits
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x80\x02}", "is no pickle that can be read"),
+        (b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b"abc.", "is no pickle that can be read"),
+        (b"\x80\x02}q\0X\x01\0\0\0ah\0s.", "dicts nested too deeply"),
+        (b"\x80\x02" + b"}" * 2_000_001 + b".", "it makes more than 2,000,000 objects"),
+        (_tensor(shape=(-1,)), "must be numbers from 0"),
+        (_tensor().replace(b"(\x8a\x01\x04t(", b"(" + _NEST + b"t("), "is not made of numbers below"),
+        (_tensor().replace(b"(\x8a\x01\x04t(", b"(" + _LONG + b"t("), "is not made of numbers below"),
+        (_tensor(shape=(5,)), r"F32 of shape \[5\] ends behind its 16 bytes"),
+        (_tensor(offset=1), "ends behind its 16 bytes"),
+        (_tensor(shape=(2, 2), strides=(1, 2)), "is not contiguous; save what its contiguous"),
+        (_tensor(storage=("storage", _FLOATS, "9", "cpu", 4)), "its data are missing"),
+        (_tensor(storage=("x",)), "lies in no storage"),
+    ],
+)  # fmt: skip
+def test_hostile_pickles_are_refused(tmp_path, data, message):
+    with pytest.raises(CheckpointError, match=message):
+        open_checkpoint(_archive(tmp_path / "x.pt", data))
+
+
+def test_what_is_no_archive_of_torch_is_refused(tmp_path):
+    (tmp_path / "x.pt").write_bytes(b"\x80\x02no archive")
+    with pytest.raises(CheckpointError, match=r"is no archive of torch\.save"):
+        open_checkpoint(tmp_path / "x.pt")
+    with pytest.raises(CheckpointError, match="is compressed or ends behind the file"):
+        open_checkpoint(_archive(tmp_path / "x.pt", b"\0" * 99, compression=zipfile.ZIP_DEFLATED))
+    with pytest.raises(CheckpointError, match="was saved on a big-endian machine"):
+        open_checkpoint(_archive(tmp_path / "x.pt", _tensor(), [("byteorder", b"big")]))
+
+
+def test_pickles_of_every_protocol_are_read():
+    value = {"a": [1, 2.5, True, None, ("x", b"y")], "b": {"c": {1, 2}}, "long": 1 << 70, "d": frozenset([3])}
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        found = read_pickle(pickle.dumps(value, protocol), "this")
+        assert (found["a"][:4], found["long"]) == ([1, 2.5, True, None], 1 << 70)
+        assert found["a"][4][0] == "x"
