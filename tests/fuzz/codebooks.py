@@ -40,7 +40,7 @@ def _any(draw: Draw) -> Codebook:
         significand = draw.randint(1 << bits - 1, (1 << bits) - 1)
         value = draw.choice(signs) * math.ldexp(significand, draw.randint(-far, far) - bits)
         values |= {value, -value} if len(signs) > 1 and draw.chance(0.5) else {value}
-    listed = [*sorted(values)[: count - len(specials)], *specials]
+    listed = [*draw.sample(sorted(values), min(count - len(specials), len(values))), *specials]
     if draw.chance(0.6):
         draw.shuffle(listed)
     finite = sorted({each for each in listed if math.isfinite(each)})
