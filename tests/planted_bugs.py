@@ -308,6 +308,7 @@ BLOCK_BUGS = [
     "carry of rounding lost",
     "elements of a NaN block kept",
     "NaN scale is 0xfe",
+    "sticky lost",
 ]
 
 GRID = (0, 1, 2, 3, 4, 6, 8, 12)  # of elements, in halves
@@ -329,6 +330,8 @@ def element(magnitude, bug):
             up = {"ties away from zero": 1, "ties to zero": 0}.get(bug, up)
         if bug == "elements truncated":
             up = 0
+        if bug == "sticky lost" and magnitude > middle:
+            up = below & 1
         code = below + bool(up)
         if bug == "carry of rounding lost" and up and below & 1 and below > 1:
             code = below - 1

@@ -117,6 +117,8 @@ def encode_scales(
         return None
     if source.sign is not Sign.MAGNITUDE or not source.subnormals or not catalog.BINARY32.contains(source):
         return None
+    if not source.negative_zero:  # a NaN whose magnitude is that of zero
+        return None
     kind = operand.codes.dtype.newbyteorder("=").type
     most = operand.codes & kind((1 << source.width) - 1 - source.sign_code)
     for axis, size in zip(axes, fmt.sizes, strict=True):

@@ -152,8 +152,7 @@ class Codebook(Format):
         self._set(thresholds=self._between(finite, thresholds, owner))
         self._set(overflow=self._limit(finite, overflow, owner))
         self._set(_rays=tuple(self._ray(finite, negative) for negative in (False, True)))
-        packed, _, *others = self._key()  # thresholds may be many long fractions, whose hashes take time
-        self._set(_hash=hash((packed, *others)))
+        self._set(_hash=hash((self._key()[0], ties)))  # hashes of many long thresholds would take time
         self._check()
 
     def _set(self, **fields: Any) -> None:
@@ -267,6 +266,11 @@ class Codebook(Format):
         if isinstance(self.overflow, Number):
             limit = self.overflow
             beyond = _short(2 * Fraction(limit) - last)
+            if not _is_short(beyond):
+                raise ValueError(
+                    f"overflow={float(limit)!r} of codebook {self.name!r} lies too far beyond {sizes[-1]!r}: "
+                    f"their distance has more than {_BITS} significant bits"
+                )
         elif self.overflow == "gap":
             gap = last - Fraction(sizes[-2]) if len(sizes) > 1 else abs(last)
             beyond, limit = _short(last + gap), _short(last + gap / 2)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.rounding import Rounding
 
@@ -54,8 +55,8 @@ def check_layout(rounding: Rounding, fmt: Format) -> None:
     if variant in _BITS:
         wanted, has = _BITS[variant].get(fmt), ", ".join(item.name for item in _BITS[variant])
     else:
-        signed = fmt.width == 8 and fmt.sign is Sign.MAGNITUDE
-        wanted, has = 23 - fmt.trailing_bits if signed else None, "8-bit formats with a sign bit"
+        signed = fmt.width == 8 and fmt.sign is Sign.MAGNITUDE and not isinstance(fmt, Codebook)
+        wanted, has = 23 - fmt.trailing_bits if signed else None, "binary formats of 8 bits with a sign bit"
     if wanted is None:
         raise ValueError(
             f"variant={variant!r} with bits={rounding.bits} has no conversion to {fmt.name!r}; it has {has}"

@@ -25,6 +25,7 @@ from tests.fuzz.conversions import (
     projected,
     resized,
     rule_of,
+    unserved,
     ways,
 )
 from tests.fuzz.drawing import Draw
@@ -72,7 +73,7 @@ def operation(call: Call) -> Answer:
         else carried(made, target, kind, carrier, rule)
     )
     parts = {"result": result.reshape(shape), "flags": np.array(signals, np.uint8).reshape(shape)}
-    return Answer(parts, kind, np.array(refused, bool).reshape(shape))
+    return Answer(parts, kind, np.array(refused, bool).reshape(shape), may_refuse=unserved(target, rule))
 
 
 def result_type(asked: Any, target: Format) -> tuple[np.dtype[Any], Format | None]:

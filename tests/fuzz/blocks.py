@@ -17,7 +17,7 @@ from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat, ScaleRule
 from lowprec.spec.format import Format
-from tests.fuzz.conversions import FLOATS, integers_of, words_for
+from tests.fuzz.conversions import FLOATS, integers_of, unserved, words_for
 from tests.fuzz.drawing import Draw
 from tests.fuzz.operands import any_dtype, bits_of, codes, values
 from tests.fuzz.runner import LAYOUTS, OUTPUTS, Answer, Call, Topic, Way
@@ -99,7 +99,7 @@ def encode(call: Call) -> Answer:
             made[box] = np.array(found, np.uint64).reshape(patterns[box].shape)
     except ValueError:
         return Answer(parts, None, True)
-    return Answer(parts)
+    return Answer(parts, may_refuse=unserved(fmt.element, fmt.elements) or unserved(fmt.scale, fmt.scales))
 
 
 def decode(call: Call) -> Answer:
@@ -131,7 +131,8 @@ def quantize(call: Call) -> Answer:
     axes = tuple(axis % x.ndim for axis in _axes(call, fmt))
     scale = None if tensor is None else tensor.view(np.float32)[()]
     array = lp.BlockArray(made.parts["codes"], made.parts["scales"], fmt, axes, scale)
-    return decode(Call("lp.decode", (array,), (), {"dtype": kind}))
+    answer = decode(Call("lp.decode", (array,), (), {"dtype": kind}))
+    return answer._replace(may_refuse=made.may_refuse)
 
 
 # -- cases ------------------------------------------------------------------------------------------

@@ -36,11 +36,11 @@ def _any(draw: Draw) -> Codebook:
     values: set[float] = {0.0} if draw.chance(0.7) else set()
     specials = [each for each in (math.inf, -math.inf, -0.0) if draw.chance(0.2) and len(signs) > 1]
     specials += [math.nan] * draw.choice((0, 0, 1, 1, 2))
-    while len(values) < count - len(specials):
+    for _ in range(4 * count):  # of few bits there may not be as many: the constructor refuses that
         significand = draw.randint(1 << bits - 1, (1 << bits) - 1)
         value = draw.choice(signs) * math.ldexp(significand, draw.randint(-far, far) - bits)
         values |= {value, -value} if len(signs) > 1 and draw.chance(0.5) else {value}
-    listed = [*sorted(values)[: count - len(specials)], *specials]
+    listed = [*draw.sample(sorted(values), min(count - len(specials), len(values))), *specials]
     if draw.chance(0.6):
         draw.shuffle(listed)
     finite = sorted({each for each in listed if math.isfinite(each)})

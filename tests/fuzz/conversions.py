@@ -15,6 +15,7 @@ from lowprec.oracle.flags import flags as oracle_flags, is_signaling
 from lowprec.oracle.rounding import random_integer
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
 from lowprec.spec.profiles import PROFILES
@@ -125,7 +126,12 @@ def _answer(
         kind, carrier = kept_type(values_in, target)
         result = carried(made, target, kind, carrier, rule)
     parts = {"result": result.reshape(shape), "flags": np.array(signals, np.uint8).reshape(shape)}
-    return Answer(parts, kind, refused)
+    return Answer(parts, kind, refused, may_refuse=unserved(target, rule))
+
+
+def unserved(fmt: Format, rule: Projection) -> str:
+    """How the message begins that refuses tails of a codebook's widest gaps."""
+    return "stochastic rounding to " if isinstance(fmt, Codebook) and rule.rounding.bits else ""
 
 
 def _source(x: Array) -> Format:

@@ -22,7 +22,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from tests.agreement.test_dots import pairs_of_rows
 from tests.fuzz.arithmetic import result_type
-from tests.fuzz.conversions import carried
+from tests.fuzz.conversions import carried, unserved
 from tests.fuzz.drawing import Draw
 from tests.fuzz.operands import FLOATS, INTEGERS, SMALL, bits_of, codes, values
 from tests.fuzz.runner import LAYOUTS, Answer, Call, Topic, Way
@@ -136,8 +136,9 @@ def products(call: Call) -> Answer:
     else:
         keeps = Projection() if how.output[1].nan_code is None else Projection(nan_payload="first")
         result = carried(made, fmt, kind, carrier, keeps)
+    tails = next((words for place in _places(how) if (words := unserved(*place))), "")
     grouped = isinstance(how.accumulator, Window) and how.accumulator.scales == "groups"
-    return Answer({"result": result.reshape(shape)}, kind, may_refuse="sums of " if grouped else "")
+    return Answer({"result": result.reshape(shape)}, kind, may_refuse="sums of " if grouped else tails)
 
 
 def _row(array: npt.NDArray[Any], shape: tuple[int, ...], place: tuple[int, ...]) -> list[Exact]:

@@ -146,7 +146,7 @@ def near(draw: Draw, fmt: Format, count: int) -> list[float]:
 def _near_values(draw: Draw, fmt: Codebook, count: int) -> list[float]:
     """float64s at a codebook's values and thresholds, between them, and past its largest value."""
     found = []
-    for _ in range(count):
+    for _ in range(count + 4):
         ray = fmt.ray(draw.chance(0.45))
         place = draw.choice((0, len(ray.sizes) - 1, draw.randrange(len(ray.sizes))))
         low, above, threshold = ray.sizes[place], ray.size(place + 1), ray.thresholds[place]

@@ -14,6 +14,7 @@ from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import Exact, to_float
 from lowprec.oracle.flags import is_signaling
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Flag
 from tests.fuzz.conversions import FLOATS, asked_for, carried, laid
@@ -146,7 +147,8 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     yield Call("lp.classify", (x,), (named,)), [Way()]
     kind = draw.choice((*KINDS, *(kind for kind in NUMBERS if kind.itemsize < 8)))
     numbers = values(draw, kind, [fmt], 40)
-    yield Call("lp.ulp", (numbers,), (named,)), [Way(), Way(strict=draw.chance(0.3))]
+    if not isinstance(fmt, Codebook):  # whose gaps may be no float64
+        yield Call("lp.ulp", (numbers,), (named,)), [Way(), Way(strict=draw.chance(0.3))]
     if fmt.width <= 8:
         toward = values(draw, kind, [fmt], numbers.size)
         toward[:5] = numbers[:5]

@@ -357,3 +357,8 @@ def test_values_and_thresholds_of_numpy_are_numbers_too():
         ValueError, match=r"the value of code 0x1 of codebook 'b', 0\.1, is no float64 number"
     ):
         Codebook("b", [0, decimal.Decimal("0.1"), 1, -1])
+
+
+def test_an_overflow_that_is_too_far_is_refused():
+    with pytest.raises(ValueError, match=r"overflow=1e\+248 of codebook 'b' lies too far beyond 1\.0"):
+        Codebook("b", [0.0, 2.0**-60, 1.0, math.nan], overflow=1e248)

@@ -51,6 +51,7 @@ CAUSES = {
     "carry of rounding lost": "the carry of rounding into the exponent of elements lost",
     "elements of a NaN block kept": "elements under scales that are NaN are not cleared",
     "NaN scale is 0xfe": "NaN scales are 0xfe, the largest number",
+    "sticky lost": "elements: sticky bit lost: rounded by the guard bit alone",
 }
 
 

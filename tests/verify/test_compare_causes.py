@@ -536,3 +536,21 @@ def test_modes_without_words_of_their_own_are_named():
     """A mode is added in the specification alone."""
     assert in_words("nearest_even") == "ties to even"
     assert in_words("nearest_odd") == "nearest odd"
+
+
+@pytest.mark.parametrize("bits", [0, 2])
+def test_a_lost_sticky_bit_is_named(bits):
+    """Of a converter in integers that looks at the guard bit and few bits behind it, at ties and above."""
+    ties = np.float32(1 + np.arange(8) / 8 + 1 / 16)
+    x = (ties * np.float32([[1], [1 + 2.0**-6], [1 + 2.0**-8], [1 + 2.0**-12]])).ravel()
+    x = np.concatenate([values(), x, -x])
+    words = np.abs(x[np.abs(x) >= 2.0**-6]).view(np.uint32).astype(np.int64)  # normal results
+    x = x[np.abs(x) >= 2.0**-6]
+    kept, tail = words >> 20, (words & 0xFFFFF) >> 19 - bits
+    half = 1 << bits
+    made = kept + ((tail > half) | ((tail == half) & (kept & 1 == 1))) - (120 << 3)
+    got = (np.minimum(made, 0x7F) | (np.signbit(x) << 7)).astype(np.uint8)
+    report = lp.compare(x, got, "e4m3fn", limit=0)
+    behind = "" if not bits else f" and {bits} bits behind it"
+    assert told(report) == f"sticky bit lost: rounded by the guard bit{behind} alone"
+    assert report.cause.explained == report.mismatches > 0

@@ -18,6 +18,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import Projection
+from lowprec.verify.cutting import cut_behind_guard, guard_words
 from lowprec.verify.question import Array, Change
 
 __all__ = ["SCALE_SHIFT", "elements", "lanes", "operands", "orders", "scales", "special_blocks"]
@@ -25,6 +26,9 @@ __all__ += ["with_nan"]
 
 #: A scale's code stands so many bits above the code of the element.
 SCALE_SHIFT = 32
+
+#: Bits behind the guard bit that a rounder without sticky bit may see.
+_BEHIND = 20
 
 _SPECIAL: dict[str, dict[Any, str]] = {
     "zero": {
@@ -232,6 +236,14 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
         )
         yield Change("shaping", _carry_lost, "the carry of rounding into the exponent of elements lost")
         yield Change("shaping", _codes_flushed, "elements that are subnormal after rounding become zeros")
+        if not fmt.scale.trailing_bits and not fmt.scale.subnormals:  # quotients are exact
+            for bits in range(_BEHIND):
+                lost = functools.partial(_sticky_lost, bits=bits)
+                yield Change("shaping", lost, f"elements: {guard_words(bits)}")
+        for code in dict.fromkeys((element.max_magnitude - 1, element.sign_code - 1)):
+            if code != element.max_magnitude:
+                clipped = functools.partial(_clipped, code=code)
+                yield Change("shaping", clipped, f"elements past the largest become {code:#x}")
     words = "elements past the largest wrap around as whole numbers of the smallest element"
     yield Change("shaping", _over_whole, words)
     for zero, words in (
@@ -341,12 +353,33 @@ def _over_whole(blocks: BlockArray, values: Array) -> BlockArray:
 
 
 def _over_wide(blocks: BlockArray, values: Array) -> BlockArray:
+    made, mask = _wider(blocks, values), blocks.format.element.sign_code - 1
+    return _with_magnitudes(blocks, _over(blocks, values)[0], made & mask)
+
+
+def _wider(blocks: BlockArray, values: Array) -> Array:
+    """Return the magnitudes of elements as codes of a format with one exponent bit more."""
     fmt = blocks.format
     wider = dataclasses.replace(
         fmt.element, name="", exponent_bits=fmt.element.exponent_bits + 1, nans=0, infinity=False
     )
     made = _again(blocks, values, dataclasses.replace(fmt, element=wider, nan="block"))
-    return _with_magnitudes(blocks, _over(blocks, values)[0], made & fmt.element.sign_code - 1)
+    return made & wider.sign_code - 1
+
+
+def _clipped(blocks: BlockArray, values: Array, code: int) -> BlockArray:
+    """Return elements with another code where they are past the largest after rounding."""
+    made, largest = _wider(blocks, values), blocks.format.element.max_magnitude
+    return _with_magnitudes(blocks, (made > largest) & _over(blocks, values)[0], code)
+
+
+def _sticky_lost(blocks: BlockArray, values: Array, bits: int) -> BlockArray:
+    fmt = blocks.format
+    units = spread(_units(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
+    plain = np.isfinite(units) & (units > 0)
+    cut = cut_behind_guard(_wide(values) / np.where(plain, units, 1), fmt.element, bits)
+    made = _again(blocks, np.where(plain, cut * units, values), fmt)
+    return dataclasses.replace(blocks, codes=np.where(plain, made, blocks.codes))
 
 
 def _carry_lost(blocks: BlockArray, values: Array) -> BlockArray:

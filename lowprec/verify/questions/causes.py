@@ -23,6 +23,7 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, Rounding
+from lowprec.verify.cutting import cut_behind_guard, guard_words
 from lowprec.verify.operations import as_doubles
 from lowprec.verify.question import Change
 from lowprec.verify.scales import POWERS
@@ -31,6 +32,9 @@ __all__ = ["SATURATIONS", "codes", "formats", "in_words", "operands", "places", 
 __all__ += ["swapped"]
 
 Array = npt.NDArray[Any]
+
+#: Bits behind the guard bit that a rounder without sticky bit may see.
+_BEHIND = 8
 
 #: What rounding modes are called where they were not asked for; others by their names.
 _ROUNDINGS = {
@@ -196,6 +200,10 @@ def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
                 if first.width > width and first.exponent_bits and catalog.format(name).contains(target):
                     cut = functools.partial(_cut, name=name)
                     yield Change("operand", cut, f"operands cut off to {name} first, not rounded", 1)
+            if target.exponent_bits and not isinstance(target, Codebook):
+                for bits in range(_BEHIND):
+                    lost = functools.partial(_sticky_lost, target=target, bits=bits)
+                    yield Change("operand", lost, guard_words(bits), 2)
             for power in POWERS:
                 scaled = functools.partial(_scaled, power=power)
                 yield Change(
@@ -220,6 +228,11 @@ def _cut(given: list[Array], sources: tuple[Format, ...], name: str) -> Operands
         return [given[0] >> dropped << dropped], sources
     numbers = given[0].view(np.float64) if source.width == 64 else np.asarray(decode(given[0], source))
     return [np.asarray(encode(numbers, to, rounding="toward_zero"))], (to,)
+
+
+def _sticky_lost(given: list[Array], sources: tuple[Format, ...], target: Format, bits: int) -> Operands:
+    numbers = cut_behind_guard(as_doubles(given[0], sources[0]), target, bits)
+    return [numbers.view(np.uint64)], (catalog.BINARY64,)
 
 
 def _scaled(given: list[Array], sources: tuple[Format, ...], power: int) -> Operands:
