@@ -91,6 +91,7 @@ EXACT = {
     "vector/dot_specials.py:_stays_below": "exponent fields",
     "vector/dot_specials.py:_with_infinities": "truths as numbers",
     "vector/doubles.py:exponent_of": "an exponent field",
+    "vector/doubles.py:joined": "digits, which are all kept or known not to be zero; halves of an integer",
     "vector/window_steps.py:_side": "binary32 numbers as wider ones",
     "vector/window_steps.py:by_windows": "codes of addends",
     "vector/dot_steps.py:by_steps": "binary32 numbers as wider ones, and codes",
