@@ -402,7 +402,7 @@ def _one(
     if not program.partial:
         _in_rows(program, x, y, addends, out, key, first, paired)
         return
-    scalar = engine.lower(dataclasses.replace(request, backend="scalar"))
+    scalar = engine.lower_by("scalar", request) or engine.lower_by("oracle", request)
     doubts = None if paired else program.run(x, y, addends, out, share_rows)
     if doubts is None:
         _in_rows(scalar, x, y, addends, out, key, first, paired)

@@ -139,7 +139,9 @@ def lower(request: Request, last: str | None = None) -> Any:
         if program is not None or name == last:
             return program
     serves = importlib.import_module(ENGINES[str(request.backend)]).SERVES
-    others = "" if request.backend == "oracle" else "use 'scalar' or 'oracle', which serve everything, or "
+    others = {"oracle": "", "scalar": "use 'oracle' or "}.get(
+        str(request.backend), "use 'scalar' or 'oracle', which serve everything, or "
+    )
     raise ValueError(
         f"backend={request.backend!r} does not serve this request: it takes {serves}; {others}leave "
         "backend out"

@@ -676,3 +676,18 @@ def test_blocks_are_terms_of_plain_accumulations(how, fmt):
         x, y = (blocks_of(fmt, 3, length, rng, scales=near) for _ in range(2))
         got = lp.dot(x, y, how, dtype=code_dtype(accumulation(how).output[0]))
         assert got.tolist() == [expected_of_blocks(accumulation(how), x, y, row) for row in range(3)]
+
+
+def test_sums_of_blocks_that_cancel_beyond_128_bits():
+    """2**120 + 2**-40 in one block, -2**120 in the other: the scalar kernel does not hold the first sum."""
+    wide = lp.BlockFormat(name="wide", element="bfloat16", scale="e8m0fnu", size=2, rule="floor")
+    how = Accumulation(name="pairs", order=PAIRWISE, accumulator=SINGLE, output=SINGLE)
+    x = lp.encode(np.array([[2.0**100, 2.0**-20, 2.0**100, 0]]), wide, axis=1)
+    y = lp.encode(np.array([[2.0**20, 2.0**-20, -(2.0**20), 0]]).T, wide, axis=0)
+    assert lp.matmul(x, y, how) == lp.matmul(x, y, how, backend="oracle") == 2.0**-40
+    message = (
+        "backend='scalar' does not serve this request: it takes all but sums in pairs of exact sums of "
+        "blocks that have more than 128 bits; use 'oracle' or leave backend out"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        lp.matmul(x, y, how, backend="scalar")

@@ -18,6 +18,7 @@ from lowprec.kernels.lower.codebook import in_values
 from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.scalar import Grid, Params, Side, Source, lower_source, lower_target
 from lowprec.kernels.lower.words import DOUBLE
+from lowprec.kernels.request import Dot
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
@@ -33,6 +34,7 @@ __all__ = [
     "Scales",
     "Stages",
     "begins_in",
+    "bits_of_terms",
     "integer",
     "kept_as",
     "kind_of",
@@ -251,6 +253,20 @@ def _room(x: Format, y: Format, scales: tuple[Format, Format] | None, addend: Fo
     highest = max(sum(fmt.emax + 1 for fmt in some) for some in ([addend], factors[:2], factors))
     base = lowest - 128
     return base, (highest - base) // 64 + 3 + 1  # 63 bits for the length, and 64 for scales
+
+
+def bits_of_terms(request: Dot) -> int:
+    """Return how many bits exact sums of blocks have that are added to each other, 0 where none are.
+
+    Blocks in pairs are: elsewhere one of two numbers has been rounded.
+    """
+    how, scales = request.accumulation, request.scales or ()
+    pairs = how.order == PAIRWISE or how.order.inner == "pairwise"
+    if not request.block or not pairs or how.product is not None or isinstance(how.accumulator, Window):
+        return 0
+    factors = request.x, request.y
+    products = sum(fmt.emax + 1 - _last_bit(fmt) for fmt in factors) + request.block.bit_length()
+    return products + sum(fmt.precision for fmt in scales)
 
 
 def _last_bit(fmt: Format) -> int:

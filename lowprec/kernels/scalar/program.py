@@ -1,4 +1,4 @@
-"""Programs of the scalar engine: every request, one element at a time, in integers.
+"""Programs of the scalar engine: every request but a few sums of blocks, one element at a time, in integers.
 
 Floor 2b. Imports the scalar kernels; never the oracle, which checks them.
 """
@@ -18,7 +18,7 @@ from lowprec.kernels.codes import code_dtype, nans, signaling_nans, values_of
 from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Refusal, Rows, Tensor
 from lowprec.kernels.functions.tables import columns_of
 from lowprec.kernels.lower.block import lower_block, lower_tensor
-from lowprec.kernels.lower.dot import integer, kind_of, lower_how, lower_stages
+from lowprec.kernels.lower.dot import bits_of_terms, integer, kind_of, lower_how, lower_stages
 from lowprec.kernels.lower.kinds import NAN
 from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
 from lowprec.kernels.lower.words import DOUBLE
@@ -32,9 +32,15 @@ from lowprec.spec.format import Carrier, Format
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
-__all__ = ["BlockDecoder", "BlockEncoder", "Conversion", "Dots", "Operation", "lower"]
+__all__ = ["SERVES", "BlockDecoder", "BlockEncoder", "Conversion", "Dots", "Operation", "lower"]
 
 Codes = npt.NDArray[Any]
+
+#: What this engine takes.
+SERVES = "all but sums in pairs of exact sums of blocks that have more than 128 bits"
+
+#: Bits of a number in the kernels. Sums of two with more, of which no one is rounded yet, could cancel.
+_BITS = 128
 
 #: Elements that an operation is given at a time, as 64-bit words.
 _PART = 1 << 15
@@ -48,7 +54,7 @@ _NO_VALUES.flags.writeable = False
 
 
 def lower(request: Request) -> Any:
-    """Return the program of a request: every one has one."""
+    """Return the program of a request; None of sums of more bits than a number has here."""
     if isinstance(request, Elementwise):
         rule, carrier = request.projection, request.carrier
         if request.operation == CONVERT:
@@ -60,7 +66,7 @@ def lower(request: Request) -> Any:
     if isinstance(request, BlockDecoding):
         return BlockDecoder(request)
     if isinstance(request, Dot):
-        return Dots(request)
+        return Dots(request) if bits_of_terms(request) <= _BITS else None
     raise TypeError(f"no scalar program for a {type(request).__name__}")
 
 
