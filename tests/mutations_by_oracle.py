@@ -485,7 +485,7 @@ MUTANTS = (
     ),
     Mutant(
         "cut-nan",
-        "kernels/vector/rounding.py",
+        "kernels/vector/ir/rounding.py",
         "NaNs of binary64 keep their payload in binary32",
         "out[i] = np.copysign(np.nan, x[i]) if x[i] != x[i] else np.float32(x[i])",
         "out[i] = np.float32(x[i])",

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import inlined, jit
+from lowprec.kernels.jit import inlined
 from lowprec.kernels.lower.vector import DRAWN, PARITY, SIGN, Encoder
 from lowprec.kernels.vector.ir.lanes import (
     Lanes,
@@ -54,6 +54,7 @@ from lowprec.kernels.vector.ir.rounding import (
     made_odd,
     narrowed_to_half,
     nearest_single,
+    nearest_singles,
     odd_sum,
     product_to_odd,
     quotient_to_odd,
@@ -150,13 +151,6 @@ WHOLE: dict[Rounding, Callable[..., npt.NDArray[Any]]] = {
     TOWARD_POSITIVE: np.ceil,
     TOWARD_NEGATIVE: np.floor,
 }
-
-
-@jit
-def nearest_singles(x: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-    """Write the binary32 numbers nearest to binary64 ones, as the processor rounds; NaNs are quiet."""
-    for i in range(out.size):
-        out[i] = np.copysign(np.nan, x[i]) if x[i] != x[i] else np.float32(x[i])
 
 
 # -- to a format -------------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
                 if first.width > width and first.exponent_bits and catalog.format(name).contains(target):
                     cut = functools.partial(_cut, name=name)
                     yield Change("operand", cut, f"operands cut off to {name} first, not rounded", 1)
-            if target.exponent_bits and not isinstance(target, Codebook):
+            if not isinstance(target, Codebook) and target.exponent_bits:
                 for bits in range(_BEHIND):
                     lost = functools.partial(_sticky_lost, target=target, bits=bits)
                     yield Change("operand", lost, guard_words(bits), 2)

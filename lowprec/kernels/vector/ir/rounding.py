@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import inlined
+from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.vector.ir.lanes import (
     LANES,
     SINGLES,
@@ -48,6 +48,7 @@ __all__ = [
     "made_odd",
     "narrowed_to_half",
     "nearest_single",
+    "nearest_singles",
     "odd_sum",
     "product_to_odd",
     "quotient_to_odd",
@@ -384,6 +385,13 @@ def with_error(x: np.float64, y: np.float64) -> tuple[np.float64, np.float64]:
 def nearest_single(x: np.float64) -> np.float64:
     """The nearest binary32 number."""
     return np.float64(np.float32(x))
+
+
+@jit
+def nearest_singles(x: Doubles, out: npt.NDArray[Any]) -> None:
+    """Write the binary32 numbers nearest to binary64 ones, as the processor rounds; NaNs are quiet."""
+    for i in range(out.size):
+        out[i] = np.copysign(np.nan, x[i]) if x[i] != x[i] else np.float32(x[i])
 
 
 @inlined
