@@ -35,6 +35,9 @@ Number = float | Fraction
 #: Significant bits of a threshold, at most: what exact results are compared with in the kernels.
 _BITS = 120
 
+#: And of the number next to an overflow, as kernels hold it.
+_BEYOND_BITS = 128
+
 _UP = Rounding(
     "nearest_up", Threshold.HALF_OR_ABOVE, Threshold.HALF_OR_ABOVE, Threshold.ABOVE_HALF, Threshold.ABOVE_HALF
 )
@@ -266,10 +269,10 @@ class Codebook(Format):
         if isinstance(self.overflow, Number):
             limit = self.overflow
             beyond = _short(2 * Fraction(limit) - last)
-            if not _is_short(beyond):
+            if not _is_short(beyond, _BEYOND_BITS):
                 raise ValueError(
                     f"overflow={float(limit)!r} of codebook {self.name!r} lies too far beyond {sizes[-1]!r}: "
-                    f"their distance has more than {_BITS} significant bits"
+                    f"their distance has more than {_BEYOND_BITS} significant bits"
                 )
         elif self.overflow == "gap":
             gap = last - Fraction(sizes[-2]) if len(sizes) > 1 else abs(last)
@@ -469,12 +472,12 @@ def _short(number: Fraction) -> Number:
     return short if short.as_integer_ratio() == (number.numerator, number.denominator) else number
 
 
-def _is_short(number: Number) -> bool:
-    """Return whether a number is a binary fraction of few significant bits."""
+def _is_short(number: Number, bits: int = _BITS) -> bool:
+    """Return whether a number is a binary fraction of at most so many significant bits."""
     if isinstance(number, float):
         return True
     size, below = abs(number.numerator), number.denominator
-    return not below & (below - 1) and (size == 0 or size.bit_length() - (size & -size).bit_length() < _BITS)
+    return not below & (below - 1) and (size == 0 or size.bit_length() - (size & -size).bit_length() < bits)
 
 
 def _is_negative_zero(value: float) -> bool:
