@@ -516,6 +516,14 @@ MUTANTS = (
         ("engine:vector fma binary64 binary32",),
     ),
     Mutant(
+        "narrowed-all",
+        "kernels/vector/narrowed_program.py",
+        "every binary64 number is taken for the nearest binary32 number",
+        "if not narrowed(codes.view(np.float64), some):",
+        "if narrowed(codes.view(np.float64), some) is None:",
+        ("engine:vector add binary64 binary32",),
+    ),
+    Mutant(
         "widened-patterns",
         "kernels/vector/widened_program.py",
         "patterns of binary32 are taken for numbers",

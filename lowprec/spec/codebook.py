@@ -32,11 +32,8 @@ __all__ = ["TIES", "Codebook", "Number", "Ray"]
 #: A finite number: a float64, or what float64 does not hold.
 Number = float | Fraction
 
-#: Significant bits of a threshold, at most: what exact results are compared with in the kernels.
-_BITS = 120
-
-#: And of the number next to an overflow, as kernels hold it.
-_BEYOND_BITS = 128
+#: Significant bits of a threshold, at most, and of the number beyond an overflow: what kernels hold.
+_BITS, _BEYOND_BITS = 120, 128
 
 _UP = Rounding(
     "nearest_up", Threshold.HALF_OR_ABOVE, Threshold.HALF_OR_ABOVE, Threshold.ABOVE_HALF, Threshold.ABOVE_HALF

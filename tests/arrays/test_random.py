@@ -143,7 +143,7 @@ def test_bad_random_integers_are_refused(options, message):
         (
             "bfloat16",
             lp.stochastic(16, "rdna4"),
-            "variant='rdna4' with bits=16 has no conversion to 'bfloat16'; it has 8-bit",
+            "variant='rdna4' with bits=16 has no conversion to 'bfloat16'; it has binary formats of 8 bits",
         ),
         (
             "e5m2",

@@ -60,12 +60,12 @@ def test_a_program_is_identified_and_its_answers_are_saved(tmp_path):
     ("program", "said"),
     [
         ("import sys\nlines = list(sys.stdin)\nprint('0\\n' * (len(lines) - 2))",
-         "results for 394 lines of operands; the first without one is line 393"),
+         "results for 395 lines of operands; the first without one is line 394"),
         ("import sys\nfor n, line in enumerate(sys.stdin, 1): print('0' if n != 5 else 'zero')",
          "line 5 that command"),
         ("import sys\nfor line in sys.stdin: print('100000000')", "which is no 32-bit code of 'binary32'"),
         ("import sys\nsys.exit('out of order')", "ended with code 1: out of order"),
-        ("import time\ntime.sleep(9)", "did not end within 1 s of 394 lines"),
+        ("import time\ntime.sleep(9)", "did not end within 1 s of 395 lines"),
     ],
 )  # fmt: skip
 def test_a_program_that_misbehaves(tmp_path, program, said):
