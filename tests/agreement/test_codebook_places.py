@@ -58,7 +58,7 @@ def test_sums_become_codes_as_the_oracles_do(how, addend):
 
 
 @pytest.mark.parametrize("rule", ["divide", "floor", "rceil", "nearest", "project"])
-@pytest.mark.parametrize("element", ["nf4", "posit8", "hif8", "iq4_nl", "fp4_bnb"])
+@pytest.mark.parametrize("element", most_apart(["nf4", "posit8", "hif8", "iq4_nl", "fp4_bnb"], ["posit8"]))
 def test_blocks_with_elements_of_a_codebook_are_the_oracles(element, rule):
     generator = np.random.default_rng(11)
     elements = lp.Projection(saturation="finite", nan="max")
@@ -292,6 +292,7 @@ def test_scales_that_are_given_are_read_and_negative_ones_refused():
         lp.encode(values, fmt, scales=[[0.51]])
 
 
+@pytest.mark.apart
 def test_dots_of_blocks_with_such_scales_are_the_oracles():
     values = np.random.default_rng(2).standard_normal((3, 32)).astype(np.float32)
     fmt = lp.BlockFormat(name="b", element="e4m3fn", scale="posit8", size=8, rule="divide")
