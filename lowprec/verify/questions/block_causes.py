@@ -240,8 +240,9 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
             for bits in range(_BEHIND):
                 lost = functools.partial(_sticky_lost, bits=bits)
                 yield Change("shaping", lost, f"elements: {guard_words(bits)}")
+        known = element.max_magnitude, None if element.infinity else element.nan_code  # as saturation has it
         for code in dict.fromkeys((element.max_magnitude - 1, element.sign_code - 1)):
-            if code != element.max_magnitude:
+            if code not in known:
                 clipped = functools.partial(_clipped, code=code)
                 yield Change("shaping", clipped, f"elements past the largest become {code:#x}")
     words = "elements past the largest wrap around as whole numbers of the smallest element"
