@@ -24,9 +24,9 @@ import ml_dtypes
 import numpy as np
 from rich.table import Table
 
-from lowprec.checkpoints.container import Writer
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint
+from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.targets import target
 from lowprec.export import cards
 
@@ -68,7 +68,7 @@ def measure(to: str, megabytes: int, rounds: int, folder: Path) -> dict[str, flo
 def _write_source(path: Path, weights: int) -> None:
     values = np.random.default_rng(0).standard_normal(_SHAPE, np.float32) * np.float32(0.02)
     plan = [(f"model.layers.{place}.weight", "BF16", _SHAPE) for place in range(weights)]
-    with Writer(path, plan, {}) as writer:
+    with SafetensorsWriter(path, plan, {}) as writer:
         for place, (name, _, _) in enumerate(plan):
             writer.write(name, np.roll(values, place).astype(ml_dtypes.bfloat16))
         writer.sync()

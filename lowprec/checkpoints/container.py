@@ -1,4 +1,4 @@
-"""safetensors files: hostile headers, tensors as arrays of NumPy and ml_dtypes, files written in parts.
+"""safetensors files: hostile headers, tensors as arrays of NumPy and ml_dtypes.
 
 A file is 8 bytes with the length of a JSON header, the header, and the data. Nothing that a header says is
 believed before it has been held against the size of the file.
@@ -10,11 +10,9 @@ import json
 import math
 import os
 import struct
-import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import ml_dtypes
@@ -28,7 +26,6 @@ __all__ = [
     "Entry",
     "Header",
     "HeldEntry",
-    "Writer",
     "counts",
     "open_file",
     "parse_json",
@@ -123,13 +120,23 @@ class Entry:
         return TYPES[self.tag][0]
 
     @property
+    def bits(self) -> int:
+        """Bits of an element."""
+        return TYPES[self.tag][1]
+
+    @property
+    def row_bits(self) -> int:
+        """Bits of a part along its first axis."""
+        return self.bits * math.prod(self.shape[1:])
+
+    @property
     def rows(self) -> int:
         """How many parts it has along its first axis: 1 without axes."""
         return self.shape[0] if self.shape else 1
 
     def array(self) -> Array:
         """Return the tensor mapped from the file, read-only; F4 and F6 are unpacked into memory."""
-        if TYPES[self.tag][1] < 8 or not self.nbytes:
+        if self.bits < 8 or not self.nbytes:
             return self.read()
         word = np.dtype(f"u{self.dtype.itemsize}") if self.dtype.kind == "V" else self.dtype
         mapped = np.memmap(self.path, word.newbyteorder("<"), "r", self.start, self.shape or (1,))
@@ -139,11 +146,10 @@ class Entry:
         """Return parts start to stop along the first axis, read into memory."""
         stop = self.rows if stop is None else min(stop, self.rows)
         shape = (max(stop - start, 0), *self.shape[1:]) if self.shape else ()
-        bits = TYPES[self.tag][1] * math.prod(self.shape[1:])
-        if bits % 8:  # rows do not end with bytes: read all of them
+        if self.row_bits % 8:  # rows do not end with bytes: read all of them
             whole = self._codes(self._bytes(0, self.nbytes), self.shape)
             return whole[start:stop] if self.shape else whole
-        data = self._bytes(start * bits // 8, math.prod(shape) * TYPES[self.tag][1] // 8)
+        data = self._bytes(start * self.row_bits // 8, math.prod(shape) * self.bits // 8)
         return self._codes(data, shape)
 
     def _bytes(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
@@ -323,100 +329,3 @@ def _entry(path: Path, file: str, name: str, entry: object, start: int, room: in
             f"{offsets[1] - offsets[0]:,} of its data_offsets"
         )
     return Entry(name, tag, shape, path, start + offsets[0], offsets[1] - offsets[0])
-
-
-class Writer:
-    """A safetensors file that is written part by part, at places that are known from the beginning.
-
-    Parameters
-    ----------
-    path : Path
-        A file that nobody else reads yet: whoever asked for it renames it when it is whole.
-    plan : iterable of (str, str, tuple of int)
-        Name, type and shape of each tensor.
-    metadata : mapping of str to str
-    again : bool
-        Whether the file may be there already, with the same header, and keeps what it has.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        plan: Iterable[tuple[str, str, tuple[int, ...]]],
-        metadata: Mapping[str, str],
-        again: bool = False,
-    ) -> None:
-        header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
-        entries: list[tuple[str, str, tuple[int, ...], int, int]] = []
-        end = 0
-        # As the safetensors library orders them, so that wide types stay aligned.
-        for name, tag, shape in sorted(plan, key=lambda item: (-TAGS[item[1]][1], item[0])):
-            bits = math.prod(shape) * TAGS[tag][1]
-            if bits % 8:
-                raise CheckpointError(
-                    f"tensor {name!r} of {tag} and shape {shape} takes {bits} bits, which are no whole bytes"
-                )
-            header[name] = {"dtype": tag, "shape": list(shape), "data_offsets": [end, end + bits // 8]}
-            entries.append((name, tag, shape, end, bits // 8))
-            end += bits // 8
-        text = json.dumps(header, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)
-        self._head, self._size = struct.pack("<Q", len(text)) + text, 8 + len(text) + end
-        self.entries = {
-            name: Entry(name, tag, shape, path, 8 + len(text) + first, size)
-            for name, tag, shape, first, size in entries
-        }
-        kept = again and path.is_file() and self._is_same(path)
-        self._file = path.absolute().open("r+b" if kept else "w+b")
-        self.kept = kept
-        if not kept:
-            self._file.write(self._head)
-            self._file.truncate(self._size)
-
-    def _is_same(self, path: Path) -> bool:
-        with path.open("rb") as file:
-            return path.stat().st_size == self._size and file.read(len(self._head)) == self._head
-
-    def write(self, name: str, values: Array, start: int = 0) -> None:
-        """Write parts of a tensor, from `start` along its first axis; elements of F4 and F6 are packed."""
-        entry = self.entries[name]
-        bits = TAGS[entry.tag][1]
-        data = np.ascontiguousarray(values)
-        if bits < 8:
-            from lowprec.arrays.packing import pack
-            from lowprec.spec import catalog
-
-            codes = data.view(np.uint8).reshape(-1)
-            count = codes.size * bits // 8
-            data = pack(codes, catalog.format(entry.dtype))[:count]
-        offset = start * bits * math.prod(entry.shape[1:]) // 8
-        if data.dtype.itemsize * 8 != max(bits, 8) or offset + data.nbytes > entry.nbytes:
-            raise CheckpointError(
-                f"{values.dtype} of shape {values.shape} from {start} on does not fit {name!r}, "
-                f"{entry.tag} of "
-                f"shape {entry.shape}"
-            )
-        self._file.seek(entry.start + offset)
-        self._file.write(data.reshape(-1).view(np.uint8).data)
-
-    def sync(self) -> None:
-        """Return when all that was written is on the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs to write to the same file."""
-        return {"entries": self.entries, "path": self._file.name}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.entries, self.kept = state["entries"], True
-        self._file = Path(state["path"]).open("r+b")
-        weakref.finalize(self, self._file.close)
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()

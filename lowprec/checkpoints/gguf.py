@@ -29,6 +29,16 @@ class GgufBlocks(Entry):
         """Bytes."""
         return np.dtype(np.uint8)
 
+    @property
+    def bits(self) -> int:
+        """Bits of a byte."""
+        return 8
+
+    @property
+    def row_bits(self) -> int:
+        """Bits of a part along its first axis."""
+        return 8 * (self.nbytes // max(self.rows, 1))
+
     def array(self) -> Array:
         """Return the bytes of all rows."""
         return self.read()
@@ -36,7 +46,7 @@ class GgufBlocks(Entry):
     def read(self, start: int = 0, stop: int | None = None) -> Array:
         """Return the bytes of parts start to stop along the first axis, shape (..., bytes of a row)."""
         stop = self.rows if stop is None else min(stop, self.rows)
-        each = self.nbytes // max(self.rows, 1)
+        each = self.row_bits // 8
         data = self._bytes(start * each, max(stop - start, 0) * each)
         return data.reshape(stop - start, *self.shape[1:-1], -1)
 

@@ -7,11 +7,8 @@ architecture alone, so llama.cpp loads what was made of a GGUF file.
 from __future__ import annotations
 
 import math
-import os
-import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -19,6 +16,7 @@ import numpy.typing as npt
 
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry
 from lowprec.checkpoints.gguf import GgufBlocks
+from lowprec.checkpoints.writer import Writer
 
 __all__ = ["GgufWriter", "join_blocks"]
 
@@ -70,8 +68,8 @@ def _halved(codes: Array) -> Array:
     return np.asarray(codes[..., :half] | codes[..., half:] << np.uint8(4))
 
 
-class GgufWriter:
-    """A GGUF file that is written part by part, as `container.Writer` writes safetensors files.
+class GgufWriter(Writer):
+    """A GGUF file; see `Writer`.
 
     Parameters
     ----------
@@ -93,57 +91,13 @@ class GgufWriter:
         source: Path | None = None,
     ) -> None:
         tensors = list(plan)
-        self._head, align = _header(path.with_name("header"), tensors, metadata, source)
-        self.entries: dict[str, Entry] = {}
-        end = len(self._head)
+        head, align = _header(path.with_name("header"), tensors, metadata, source)
+        entries, end = [], len(head)
         for name, tag, shape in tensors:
             kind = Entry if tag in TAGS else GgufBlocks
-            self.entries[name] = kind(name, tag, shape, path, end, _nbytes(tag, shape))
-            end += -(-self.entries[name].nbytes // align) * align
-        self._size = end
-        self.kept = again and path.is_file() and self._is_same(path)
-        self._file = path.absolute().open("r+b" if self.kept else "w+b")
-        if not self.kept:
-            self._file.write(self._head)
-            self._file.truncate(self._size)
-
-    def _is_same(self, path: Path) -> bool:
-        with path.open("rb") as file:
-            return path.stat().st_size == self._size and file.read(len(self._head)) == self._head
-
-    def write(self, name: str, values: Array, start: int = 0) -> None:
-        """Write parts of a tensor, from `start` along its first axis; blocks as bytes, row by row."""
-        entry = self.entries[name]
-        data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        offset = start * (entry.nbytes // max(entry.rows, 1))
-        if offset + data.size > entry.nbytes:
-            raise CheckpointError(
-                f"{data.size:,} bytes from row {start} on do not fit {name!r} of {entry.nbytes:,} bytes"
-            )
-        self._file.seek(entry.start + offset)
-        self._file.write(data.data)
-
-    def sync(self) -> None:
-        """Return when all that was written is on the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs to write to the same file."""
-        return {"entries": self.entries, "path": self._file.name}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.entries, self.kept = state["entries"], True
-        self._file = Path(state["path"]).open("r+b")
-        weakref.finalize(self, self._file.close)
-
-    def __enter__(self) -> GgufWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+            entries.append(kind(name, tag, shape, path, end, _nbytes(tag, shape)))
+            end += -(-entries[-1].nbytes // align) * align
+        super().__init__(path, entries, [(0, head)], end, again)
 
 
 def _nbytes(tag: str, shape: tuple[int, ...]) -> int:

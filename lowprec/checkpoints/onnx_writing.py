@@ -8,18 +8,15 @@ are the model's outputs.
 from __future__ import annotations
 
 import math
-import os
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from lowprec.checkpoints.container import TYPES, CheckpointError, Entry
 from lowprec.checkpoints.onnx_reading import TYPE_TAGS, Decoded, load_onnx, open_onnx
+from lowprec.checkpoints.writer import Writer
 
 __all__ = ["OnnxWriter"]
 
@@ -34,8 +31,8 @@ _BLOCKS, _RESULT, _NEWEST = 21, 23, 25
 _LARGEST = (1 << 31) - 1
 
 
-class OnnxWriter:
-    """An ONNX model that is written part by part, as `container.Writer` writes safetensors files.
+class OnnxWriter(Writer):
+    """An ONNX model; see `Writer`.
 
     Parameters
     ----------
@@ -68,75 +65,18 @@ class OnnxWriter:
         heads = {name: _head(name, tag, shape) for name, (tag, shape) in parts.items()}
         inside = len(graph) + sum(len(heads[name]) + _nbytes(*part) for name, part in parts.items())
         start = model.SerializeToString() + _field(7, inside) + graph
-        self._pieces = [(0, start)]
-        self.entries: dict[str, Entry] = {}
-        end = len(start)
+        pieces, entries, end = [(0, start)], [], len(start)
         for name, (tag, shape) in parts.items():
-            self._pieces.append((end, heads[name]))
+            pieces.append((end, heads[name]))
             end += len(heads[name])
-            self.entries[name] = Entry(name, tag, shape, path, end, _nbytes(tag, shape))
-            end += self.entries[name].nbytes
+            entries.append(Entry(name, tag, shape, path, end, _nbytes(tag, shape)))
+            end += entries[-1].nbytes
         if end > _LARGEST:
             raise CheckpointError(
                 f"the model would have {end:,} bytes, and an ONNX file has at most {_LARGEST:,}; leave "
                 f"weights out, take fewer bits, or write a .safetensors file"
             )
-        self._size = end
-        self.kept = again and path.is_file() and self._is_same(path)
-        self._file = path.absolute().open("r+b" if self.kept else "w+b")
-        if not self.kept:
-            self._file.truncate(self._size)
-            for place, piece in self._pieces:
-                self._file.seek(place)
-                self._file.write(piece)
-
-    def _is_same(self, path: Path) -> bool:
-        with path.open("rb") as file:
-            return (
-                path.stat().st_size == self._size and file.read(len(self._pieces[0][1])) == self._pieces[0][1]
-            )
-
-    def write(self, name: str, values: Array, start: int = 0) -> None:
-        """Write parts of a tensor, from `start` along its first axis; elements of few bits are packed."""
-        entry = self.entries[name]
-        dtype, bits = TYPES[entry.tag]
-        data = np.ascontiguousarray(values).reshape(-1)
-        offset = start * bits * math.prod(entry.shape[1:])
-        if bits < 8:
-            from lowprec.arrays.packing import pack
-            from lowprec.spec import catalog
-
-            count = -(-data.size * bits // 8)
-            data = pack(data.view(np.uint8), catalog.format(dtype))[:count]
-        if offset % 8 or data.dtype.itemsize * 8 != max(bits, 8) or offset // 8 + data.nbytes > entry.nbytes:
-            raise CheckpointError(
-                f"{values.dtype} of shape {values.shape} from {start} on does not fit {name!r}, "
-                f"{entry.tag} of shape {entry.shape}"
-            )
-        self._file.seek(entry.start + offset // 8)
-        self._file.write(data.view(np.uint8).data)
-
-    def sync(self) -> None:
-        """Return when all that was written is on the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs to write to the same file."""
-        return {"entries": self.entries, "path": self._file.name}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.entries, self.kept = state["entries"], True
-        self._file = Path(state["path"]).open("r+b")
-        weakref.finalize(self, self._file.close)
-
-    def __enter__(self) -> OnnxWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+        super().__init__(path, entries, pieces, end, again)
 
 
 # -- bytes --------------------------------------------------------------------------------------------

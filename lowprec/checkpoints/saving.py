@@ -18,7 +18,8 @@ import numpy.typing as npt
 from lowprec.arrays import lazy
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import as_array, code_dtype
-from lowprec.checkpoints.container import TAGS, CheckpointError, Header, Writer, open_file, tag_of
+from lowprec.checkpoints.container import TAGS, CheckpointError, Header, open_file, tag_of
+from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.saved import SCALES, TENSOR, Saved, in_catalog, metadata_of, saved_in
 from lowprec.checkpoints.schemes import FLOATS
 from lowprec.spec.block import BlockFormat
@@ -90,7 +91,7 @@ def save(path: str | os.PathLike[str], arrays: Given | Mapping[str, Given]) -> N
     beside = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         plan = [(name, tensor.tag, tensor.shape) for name, tensor in parts.items()]
-        with Writer(beside, plan, metadata) as file:
+        with SafetensorsWriter(beside, plan, metadata) as file:
             for name, tensor in parts.items():
                 file.write(name, tensor.data)
             file.sync()

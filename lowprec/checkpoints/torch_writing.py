@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import struct
-import weakref
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, parse_json
 from lowprec.checkpoints.pickles import Call, Global, Stored, write_pickle
 from lowprec.checkpoints.torch_reading import DTYPES, MADE, RECORD, STORAGES
+from lowprec.checkpoints.writer import Writer
 
 __all__ = ["TorchWriter"]
 
@@ -37,8 +35,8 @@ _FP4 = 10
 _TOLD = '{"_type": "transformer-engine '
 
 
-class TorchWriter:
-    """A file of torch.save that is written part by part, as `container.Writer` writes safetensors files.
+class TorchWriter(Writer):
+    """A file of torch.save; see `Writer`.
 
     Parameters
     ----------
@@ -70,18 +68,12 @@ class TorchWriter:
         records += [(f"data/{place}", size, b"") for place, size in enumerate(sizes)]
         self._places: list[tuple[int, int, int]] = []  # of checksums: two places, and where the data begin
         self._sizes = [size for _, size, _ in records]
-        self._pieces, self._size = self._laid(records)
-        self.entries = {
-            name: Entry(name, tag, shape, path, self._places[len(texts) + place][2], sizes[place])
+        pieces, size = self._laid(records)
+        entries = [
+            Entry(name, tag, shape, path, self._places[len(texts) + place][2], sizes[place])
             for place, (name, (tag, shape)) in enumerate(parts.items())
-        }
-        self.kept = again and path.is_file() and self._is_same(path)
-        self._file = path.absolute().open("r+b" if self.kept else "w+b")
-        if not self.kept:
-            self._file.truncate(self._size)
-            for place, piece in self._pieces:
-                self._file.seek(place)
-                self._file.write(piece)
+        ]
+        super().__init__(path, entries, pieces, size, again)
 
     def _laid(self, records: list[tuple[str, int, bytes]]) -> tuple[list[tuple[int, bytes]], int]:
         """Return all bytes but those of tensors, each with its place, and how many there are in all."""
@@ -120,47 +112,12 @@ class TorchWriter:
         pieces.append((end, b"PK\5\6" + last))
         return pieces, end + len(pieces[-1][1])
 
-    def _is_same(self, path: Path) -> bool:
-        _, start = self._pieces[0]
-        with path.open("rb") as file:
-            return path.stat().st_size == self._size and file.read(len(start)) == start
-
-    def write(self, name: str, values: Array, start: int = 0) -> None:
-        """Write parts of a tensor, from `start` along its first axis."""
-        entry = self.entries[name]
-        data = np.ascontiguousarray(values).reshape(-1)
-        offset = start * (entry.nbytes // max(entry.rows, 1))
-        if data.dtype.itemsize * 8 != TAGS[entry.tag][1] or offset + data.nbytes > entry.nbytes:
-            raise CheckpointError(
-                f"{values.dtype} of shape {values.shape} from {start} on does not fit {name!r}, "
-                f"{entry.tag} of shape {entry.shape}"
-            )
-        self._file.seek(entry.start + offset)
-        self._file.write(data.view(np.uint8).data)
-
-    def sync(self) -> None:
-        """Return when all that was written is on the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs to write to the same file."""
-        return {"entries": self.entries, "path": self._file.name}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.entries, self.kept = state["entries"], True
-        self._file = Path(state["path"]).open("r+b")
-        weakref.finalize(self, self._file.close)
-
-    def __enter__(self) -> TorchWriter:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
             self._summed()
-        self._file.close()
+        super().__exit__(kind, error, trace)
 
     def _summed(self) -> None:
         """Write the checksums of tensors, which archives have."""

@@ -16,13 +16,15 @@ from typing import Any
 
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import TAGS, TYPES, CheckpointError, Entry, Writer, parse_json
+from lowprec.checkpoints.container import TAGS, TYPES, CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import INDEX, Checkpoint
 from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.gguf_writing import GgufWriter
 from lowprec.checkpoints.locking import alone
 from lowprec.checkpoints.onnx_writing import OnnxWriter
+from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.torch_writing import TorchWriter
+from lowprec.checkpoints.writer import Writer
 
 __all__ = ["SINGLE", "Spread", "Task", "copy_of", "fingerprint", "source_of", "write_checkpoint"]
 
@@ -32,7 +34,6 @@ Write = Callable[[str, Array, int], None]
 #: Is told how many elements are done, of how many, and what is under way.
 Watch = Callable[[int, int | None, str], None] | None
 
-_Writer = Writer | GgufWriter | OnnxWriter | TorchWriter
 
 #: As `itertools.starmap`, but somewhere else.
 Spread = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
@@ -190,7 +191,7 @@ def _write(
     room = out.with_name(f".{out.name}.partial")
     done = _begun(room, digest)
     with ExitStack() as stack:
-        writers: dict[str, _Writer] = {}
+        writers: dict[str, Writer] = {}
         for file, plan in files.items():
             writers[file] = _writer(room / file, plan, metadata, bool(done), source)
             stack.push(writers[file])
@@ -216,7 +217,7 @@ def _write(
 
 def _carry_out(
     tasks: Sequence[Task],
-    writers: Mapping[str, _Writer],
+    writers: Mapping[str, Writer],
     journal: Any,
     done: dict[str, Any],
     watch: Watch,
@@ -240,7 +241,7 @@ def _carry_out(
             watch(ready, total, following)
 
 
-def _perform(task: Task, writer: _Writer) -> dict[str, Any] | None:
+def _perform(task: Task, writer: Writer) -> dict[str, Any] | None:
     """Do a task; what it has written is on the disk then."""
     report = task.work(writer.write)
     writer.sync()
@@ -257,14 +258,14 @@ def _writer(
     metadata: Mapping[str, str],
     again: bool,
     source: Path | None,
-) -> _Writer:
+) -> Writer:
     if path.suffix == ".gguf":
         return GgufWriter(path, plan, metadata, again, source)
     if path.suffix == ".onnx":
         return OnnxWriter(path, plan, metadata, again, source)
     if path.suffix == ".pt":
         return TorchWriter(path, plan, metadata, again)
-    return Writer(path, plan, metadata, again)
+    return SafetensorsWriter(path, plan, metadata, again)
 
 
 def _begun(room: Path, digest: str) -> dict[str, Any]:

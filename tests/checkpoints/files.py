@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from lowprec.checkpoints.container import Writer, open_file
+from lowprec.checkpoints.container import open_file
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
+from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 
 #: Of files that schemes of a family are written to, where that is another container.
 ENDINGS = {"gguf": ".gguf", "onnx": ".onnx", "transformer-engine": ".pt"}
@@ -38,7 +39,7 @@ def changed(checkpoint, path, change, metadata=None):
     """Write the tensors of a checkpoint after `change`, a function of the dict of names to (tag, array)."""
     tensors = {name: (entry.tag, entry.read()) for name, entry in checkpoint.entries.items()}
     change(tensors)
-    with Writer(
+    with SafetensorsWriter(
         path, [(name, tag, array.shape) for name, (tag, array) in tensors.items()], metadata or {}
     ) as writer:
         for name, (_, array) in tensors.items():

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from safetensors.numpy import save_file
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Writer, open_file, tag_of
+from lowprec.checkpoints.container import TAGS, CheckpointError, open_file, tag_of
 from lowprec.checkpoints.folder import INDEX, open_checkpoint
+from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 
 
 def _file(path, header, data=b""):
@@ -34,7 +35,7 @@ def test_what_is_written_is_read(tmp_path, tag):
     codes &= np.uint8(min((1 << bits) - 1, 255) if tag != "BOOL" else 1)
     values = codes.view(dtype).reshape(4, 6)
     path = tmp_path / "x.safetensors"
-    with Writer(path, [("x", tag, (4, 6)), ("a", "F32", ())], {"made": "here"}) as writer:
+    with SafetensorsWriter(path, [("x", tag, (4, 6)), ("a", "F32", ())], {"made": "here"}) as writer:
         writer.write("x", values[:2])
         writer.write("x", values[2:], 2)
         writer.write("a", np.float32(7))
@@ -60,7 +61,7 @@ def test_the_safetensors_library_reads_what_is_written_and_the_other_way_round(t
     for name, values in numbers.items():
         assert theirs.entries[name].array().tobytes() == values.tobytes()
         assert theirs.entries[name].dtype == values.dtype
-    with Writer(
+    with SafetensorsWriter(
         tmp_path / "ours.safetensors", [(name, tag_of(v.dtype), v.shape) for name, v in numbers.items()], {}
     ) as w:
         for name, values in numbers.items():

@@ -25,20 +25,14 @@ OTHERS = {
 #: Says that kernels are loaded, waits for a line, and quantises slowly enough to be killed anywhere.
 _CHILD = """
 import sys, time
-from lowprec.checkpoints import writing
-from lowprec.checkpoints.container import Writer
-from lowprec.checkpoints.onnx_writing import OnnxWriter
-from lowprec.checkpoints.torch_writing import TorchWriter
+from lowprec.checkpoints.writer import Writer
 from lowprec.cli.main import main
-def slow(kind):
-    original = kind.write
-    def slowly(self, *arguments):
-        time.sleep(0.004)
-        original(self, *arguments)
-        time.sleep(0.004)
-    kind.write = slowly
-for kind in (Writer, OnnxWriter, TorchWriter):
-    slow(kind)
+write = Writer.write
+def slowly(self, *arguments):
+    time.sleep(0.004)
+    write(self, *arguments)
+    time.sleep(0.004)
+Writer.write = slowly
 print("ready", flush=True)
 sys.stdin.readline()
 main(sys.argv[1:])

@@ -1,0 +1,56 @@
+"""safetensors files written in parts: the header, and tensors at their places."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lowprec.checkpoints.container import TAGS, CheckpointError, Entry
+from lowprec.checkpoints.writer import Writer
+
+__all__ = ["SafetensorsWriter"]
+
+
+class SafetensorsWriter(Writer):
+    """A safetensors file; see `Writer`.
+
+    Parameters
+    ----------
+    path : Path
+    plan : iterable of (str, str, tuple of int)
+        Name, type and shape of each tensor.
+    metadata : mapping of str to str
+    again : bool
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        plan: Iterable[tuple[str, str, tuple[int, ...]]],
+        metadata: Mapping[str, str],
+        again: bool = False,
+    ) -> None:
+        header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
+        # As the safetensors library orders them, so that wide types stay aligned.
+        tensors = sorted(plan, key=lambda item: (-TAGS[item[1]][1], item[0]))
+        end = 0
+        for name, tag, shape in tensors:
+            bits = math.prod(shape) * TAGS[tag][1]
+            if bits % 8:
+                raise CheckpointError(
+                    f"tensor {name!r} of {tag} and shape {shape} takes {bits} bits, which are no whole bytes"
+                )
+            header[name] = {"dtype": tag, "shape": list(shape), "data_offsets": [end, end + bits // 8]}
+            end += bits // 8
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        head = struct.pack("<Q", len(text)) + text
+        entries = []
+        for name, tag, shape in tensors:
+            first, last = header[name]["data_offsets"]
+            entries.append(Entry(name, tag, shape, path, len(head) + first, last - first))
+        super().__init__(path, entries, [(0, head)], len(head) + end, again)
