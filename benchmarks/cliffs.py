@@ -119,6 +119,9 @@ def _elements(size: int) -> Iterator[Named]:
             yield f"{compare.__name__} {name}", partial(compare, given_to, given_to[::-1], name)
         for describe, given_to in ((lp.classify, codes), (lp.ulp, held)):
             yield f"{describe.__name__} {name}", partial(describe, given_to, name)
+        whole = given["int32"]
+        yield f"nextafter int32 in {name}", partial(lp.nextafter, whole, whole[::-1], name)
+        yield f"ulp int32 in {name}", partial(lp.ulp, whole, name)
     for operation in OPERANDS:
         yield from _operation(operation, given, modes, flags)
     yield from _in_blocks(given, modes)
