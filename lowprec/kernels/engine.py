@@ -74,6 +74,7 @@ class ElementwiseProgram(Protocol):
     refuses: bool  #: whether some operands may be refused
     draws: bool  #: whether it has `draw`
     in_place: bool  #: whether results may be written over operands
+    widens: bool  #: whether it writes binary32 numbers as binary64 ones where `out` has such
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write a result for each element, and its flags; return DONE or REFUSED.

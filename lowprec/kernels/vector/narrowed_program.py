@@ -46,7 +46,7 @@ def lower(request: Elementwise, own: Any) -> Any:
 class Narrowed:
     """A program of elements; see `engine.ElementwiseProgram`."""
 
-    in_place = False
+    in_place = widens = False
 
     def __init__(self, request: Elementwise, program: ElementwiseProgram, own: Any) -> None:
         self._program = program

@@ -242,7 +242,7 @@ def _reader(source: Format) -> Conversion:
 class Operation:
     """An operation of operands that are binary32 numbers, or become such."""
 
-    draws = in_place = False
+    draws = in_place = widens = False
 
     def __init__(
         self,

@@ -43,13 +43,13 @@ def lower(request: Elementwise) -> Widened | Written | None:
     program = None if single is None else engine.lower_by("vector", single)
     if program is None:
         return None
-    return Written(program) if getattr(program, "widens", False) else Widened(request, program)
+    return Written(program) if program.widens else Widened(request, program)
 
 
 class Written:
     """Results of a program that writes binary32 numbers as binary64 ones where `out` has such."""
 
-    in_place = False
+    in_place = widens = False
 
     def __init__(self, program: ElementwiseProgram) -> None:
         self._program, self.refuses, self.draws = program, program.refuses, program.draws
