@@ -106,6 +106,33 @@ def test_results_near_ties_of_narrow_formats_agree(operation):
             agrees(expected, columns, target, Projection(rounding=mode))
 
 
+@pytest.mark.parametrize("mode", most_apart(MODES, MODES[:1]), ids=str)
+def test_sums_beside_the_largest_binary32_number_agree(mode):
+    """There binary32 no longer finds what a sum was rounded by; and small sums stand beside large ones."""
+    rng, largest = np.random.default_rng(5), np.float32(np.finfo(np.float32).max)
+    near = rng.integers(0x7D00, 0x7F80, 4096).astype(np.uint32) << 16 | rng.choice([0, 0x8000], 4096)
+    x = (np.float64(largest) - near.astype(np.uint32).view(np.float32)).astype(np.float32)
+    x = (x.view(np.uint32) + rng.integers(0, 3, x.size).astype(np.uint32) - np.uint32(1)).view(np.float32)
+    x[::4] = np.ldexp(rng.uniform(1, 2, 1024), rng.integers(-149, 128, 1024)).astype(np.float32)
+    x *= rng.choice([1, -1], x.size).astype(np.float32)
+    y = np.where(rng.random(x.size) < 0.8, np.copysign(largest, -x), np.roll(x, 1))
+    for name in ("bfloat16", "tf32"):
+        for saturation in ("none", "finite"):
+            for operation in (lp.add, lp.subtract):
+                made = []
+                for backend in ("vector", "scalar"):
+                    flags = np.zeros(x.size, np.uint8)
+                    rule = {"rounding": mode, "saturation": saturation, "dtype": np.float32}
+                    results = operation(x, y, name, flags=flags, backend=backend, **rule)
+                    plain = operation(x, y, name, backend=backend, **rule)
+                    assert np.array_equal(results.view(np.uint32), plain.view(np.uint32))
+                    made.append((results.view(np.uint32), flags))
+                (got, signals), (want, others) = made
+                where = name, saturation, operation.__name__
+                assert np.array_equal(got, want), where
+                assert np.array_equal(signals, others), where
+
+
 @pytest.mark.parametrize("name", ["e4m3fn", "binary16"])
 def test_what_is_left_of_a_product_and_a_sum_is_not_lost(name):
     """A product just beside a value or a tie, plus what takes it there but for a last place, which decides.
