@@ -42,6 +42,7 @@ _PROBLEMS = {
     "private-format": "lowprec.load reads it",
     "missing-scale": "export again with its scales, or name the shard that has them",
     "missing-tensor-scale": "block scales alone are wrong by a factor; export again with the tensor's scale",
+    "not-read": "give DequantizeLinear an initializer as its scale, or one of few bits with a scale in FLOAT",
     "scale-type": "write scales in a type of the scheme; a byte of E8M0 is no number",
     "quant-state": "bitsandbytes needs its JSON, with lengths that fit; export again",
     "shape": "quantise along the last axis, and store one scale for each block, row by row",
@@ -64,17 +65,20 @@ _FUSED = (("gate_proj", "up_proj"), ("q_proj", "k_proj", "v_proj"), ("w1", "w3")
 def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
     """Yield what headers and the configuration show. Only small tensors are read."""
     for rule, evidence in checkpoint.notes:
-        severity: Literal["error", "note"] = "note" if rule == "not-read" else "error"
-        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule], severity)
+        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule], _severity(rule))
     for weight in weights:
         if weight.problem is not None:
             rule, evidence = weight.problem
-            yield Finding(rule, weight.name, evidence, _PROBLEMS[rule])
+            yield Finding(rule, weight.name, evidence, _PROBLEMS[rule], _severity(rule))
     yield from _maps(weights)
     yield from _lost(weights)
     yield from _configured(checkpoint.config, weights)
     yield from _comfyui(checkpoint, weights)
     yield from _fused(weights)
+
+
+def _severity(rule: str) -> Literal["error", "note"]:
+    return "note" if rule == "not-read" else "error"
 
 
 def _maps(weights: Sequence[Weight]) -> Iterator[Finding]:
