@@ -68,7 +68,7 @@ def _known(path):
 )
 @pytest.mark.parametrize("made", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, None])
 def test_a_cast_of_scales_is_passed_where_it_is_exact(tmp_path, scale, made):
-    """To FLOAT, which is the type of the result then; after other casts nothing is decoded, and that is noted."""
+    """To FLOAT, which is the type of the result then; after others nothing is decoded, which is noted."""
     to = {} if made is None else {"to": made}
     nodes = [_node("Cast", "s", "t", **to), _node("DequantizeLinear", "q t", "w")]
     shape = {"w": (4, 6)}
@@ -151,7 +151,9 @@ def test_codes_whose_scale_is_not_known_are_left_alone(tmp_path):
     (out,) = _run(tmp_path / "q.onnx", a=a)
     dequantize_checkpoint(open_checkpoint(tmp_path / "q.onnx"), tmp_path / "d.onnx")
     assert np.array_equal(_run(tmp_path / "d.onnx", a=a)[0], out)
-    with pytest.raises(CheckpointError, match="weight 'x.weight' cannot be decoded: x.weight becomes w by"):
+    with pytest.raises(
+        CheckpointError, match=r"weight 'x\.weight' cannot be decoded: x\.weight becomes w by"
+    ):
         dequantize_checkpoint(made, tmp_path / "d.safetensors")
 
 
@@ -295,6 +297,22 @@ def test_an_output_keeps_its_name(tmp_path):
     assert np.array_equal(out, values_of(_known(tmp_path / "q.onnx")["w"]))
 
 
+def test_graphs_inside_of_nodes_read_what_they_did(tmp_path):
+    """A weight of another name than its result, and a scale that is a part of it."""
+    branch = helper.make_graph([_node("Mul", "w_dequantized s", "o")], "b", [], _ends(o=(32, 32)))
+    nodes = [_node("DequantizeLinear", "q s", "w_dequantized"),
+             _node("If", "k", "y", then_branch=branch, else_branch=branch)]  # fmt: skip
+    ends = _ends(y=(32, 32)), _ends(TensorProto.BOOL, k=())
+    _saved(tmp_path / "x.onnx", nodes, {"q": BYTES, "s": np.float32(0.5)}, *ends)
+    made = open_checkpoint(tmp_path / "x.onnx")
+    (before,) = _run(tmp_path / "x.onnx", k=np.True_)
+    dequantize_checkpoint(made, tmp_path / "d.onnx")
+    assert np.array_equal(_run(tmp_path / "d.onnx", k=np.True_)[0], before)
+    convert_checkpoint(made, tmp_path / "q.onnx", MXFP4)
+    (out,) = _run(tmp_path / "q.onnx", k=np.True_)
+    assert np.array_equal(out, values_of(_known(tmp_path / "q.onnx")["w"]) * np.float32(0.5))
+
+
 def test_without_a_source_all_weights_are_outputs(tmp_path):
     arrays = {"a.weight": WEIGHT, "norm": np.ones(4, np.float32)}
     save_file(arrays, tmp_path / "s.safetensors")
@@ -325,7 +343,7 @@ def test_external_data_inside_of_nodes_are_taken_along(tmp_path):
     quantize_checkpoint(made, tmp_path / "q.onnx", MXFP4)
     assert np.array_equal(_run(tmp_path / "q.onnx", k=np.True_, x=WEIGHT[:2])[0], np.float32([1, 2, 3, 4]))
     (tmp_path / "s" / "in.data").write_bytes(b"short")
-    with pytest.raises(CheckpointError, match="initializer 'c' of .* is said to lie at 0, 16 bytes long"):
+    with pytest.raises(CheckpointError, match=r"initializer 'c' of .* is said to lie at 0, 16 bytes long"):
         quantize_checkpoint(made, tmp_path / "q2.onnx", MXFP4)
 
 
