@@ -241,11 +241,12 @@ def test_dynamic_quantisation_is_left_as_it_is(tmp_path, channel):
 
 
 def test_parts_that_other_nodes_read_stay(tmp_path):
-    """A zero point and a scale that weights share with each other and with activations."""
+    """A zero point, and a scale behind a Cast, that weights share with each other and with activations."""
     codes = {name: RNG.integers(0, 256, (32, 32), dtype=np.uint8) for name in "ab"}
     arrays = {f"{name}_codes": array for name, array in codes.items()}
-    arrays |= {"scale": np.float32(0.01), "zero": np.uint8(128)}
-    nodes = [_node("QuantizeLinear", "x scale zero", "xq"), _node("DequantizeLinear", "xq scale zero", "xd"),
+    arrays |= {"few": np.float16(0.01), "zero": np.uint8(128)}
+    nodes = [_node("Cast", "few", "scale", to=TensorProto.FLOAT),
+             _node("QuantizeLinear", "x scale zero", "xq"), _node("DequantizeLinear", "xq scale zero", "xd"),
              _node("DequantizeLinear", "a_codes scale zero", "a"), _node("MatMul", "xd a", "y"),
              _node("DequantizeLinear", "b_codes scale zero", "b"), _node("MatMul", "y b", "z")]  # fmt: skip
     _saved(tmp_path / "x.onnx", nodes, arrays, _ends(z=(2, 32)), _ends(x=(2, 32)))
