@@ -197,7 +197,7 @@ def _all_tensors(message: Any) -> Iterator[Any]:
 def inlined(path: Path, model: Any, most: int) -> None:
     """Read the external data that the tensors of a model still have into the model itself.
 
-    Raises CheckpointError: `path` does not have them, or they would have more than `most` bytes.
+    Raises CheckpointError: they are not there, of a type that is not read, or more than `most` bytes in all.
     """
     import onnx
 
@@ -208,8 +208,8 @@ def inlined(path: Path, model: Any, most: int) -> None:
         entry = _entry(path, tensor.name, tensor)
         if entry is None or entry.nbytes > left:
             raise CheckpointError(
-                f"{str(path)!r} has external data inside of nodes, of tensor {tensor.name!r}, which do not "
-                f"fit into an ONNX file: at most {most:,} bytes do"
+                f"{str(path)!r} has external data of tensor {tensor.name!r} that cannot be taken into the "
+                f"file: they are of a type that is not read, or more than {most:,} bytes with the others"
             )
         left -= entry.nbytes
         with entry.path.open("rb") as file:

@@ -50,7 +50,8 @@ class OnnxWriter(Writer):
     Raises
     ------
     CheckpointError
-        More than 2 GB, names that other nodes of the source have, or operators too old for the types.
+        More than 2 GB; names that other nodes of the source have, operators too old for the types, or values
+        of another type than its nodes expect.
     """
 
     def __init__(
@@ -177,11 +178,17 @@ def _changed(parts: Plan, quantized: Sequence[str], source: Path) -> Any:
         )
     _replace(graph.node, [*nodes, *graph.node])
     for name, item in gone.items():
+        if name in parts and parts[name][0] != item.tag:
+            raise CheckpointError(
+                f"weight {name!r} would be {parts[name][0]}, and other nodes of {str(source)!r} expect "
+                f"{item.tag}; use --dtype {item.tag}"
+            )
         if name in parts:
             _renamed(graph, item.name, name)
-    _replace(graph.input, [item for item in graph.input if item.name not in quantized])
+    _replace(graph.input, [item for item in graph.input if item.name in parts or item.name not in entries])
     made_by_nodes = [name for node in graph.node for name in node.output if name]
-    if twice := [name for name, count in Counter([*parts, *made_by_nodes]).items() if count > 1]:
+    given = [item.name for item in graph.input if item.name not in entries]
+    if twice := [name for name, count in Counter([*parts, *made_by_nodes, *given]).items() if count > 1]:
         raise CheckpointError(f"two tensors of the model would be called {twice[0]!r}; rename the one it has")
     for name in sorted(_read(graph) & entries.keys() - parts.keys() - {*made_by_nodes}):
         tensors[name].name = name  # a part of a weight that other nodes read too

@@ -406,15 +406,43 @@ def test_functions_and_sparse_tensors_are_noted(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_what_no_node_can_make_is_refused_and_leaves_nothing(tmp_path, dtype):
-    """Of double, or under a name that another node has."""
-    kind = TensorProto.DOUBLE if dtype is np.float64 else TensorProto.FLOAT
-    nodes = [_node("MatMul", "x a", "y"), _node("Identity", "y", "a_scale")]
-    ends = _ends(kind, a_scale=(2, 32))
-    _saved(tmp_path / "x.onnx", nodes, {"a": WEIGHT.astype(dtype)}, ends, _ends(kind, x=(2, 32)))
-    message = {np.float64: "weight 'a' of .* is F64, and DequantizeLinear makes F32 at most",
-               np.float32: "two tensors of the model would be called 'a_scale'"}  # fmt: skip
-    with pytest.raises(CheckpointError, match=message[dtype]):
+def test_values_of_another_type_than_nodes_expect_are_refused(tmp_path):
+    nodes = [_node("DequantizeLinear", "q s", "w"), _node("MatMul", "x w", "y")]
+    ends = _ends(TensorProto.FLOAT16, y=(2, 32)), _ends(TensorProto.FLOAT16, x=(2, 32))
+    _saved(tmp_path / "x.onnx", nodes, {"q": BYTES, "s": np.float16(0.5)}, *ends)
+    made = open_checkpoint(tmp_path / "x.onnx")
+    message = "weight 'w' would be F32, and other nodes of .* expect F16; use --dtype F16"
+    with pytest.raises(CheckpointError, match=message):
+        dequantize_checkpoint(made, tmp_path / "d.onnx")
+    dequantize_checkpoint(made, tmp_path / "d.onnx", "F16")
+    _run(tmp_path / "d.onnx", x=WEIGHT[:2].astype(np.float16))
+
+
+def test_initializers_that_are_inputs_too_are_no_inputs_without_their_values(tmp_path):
+    """As models before version 4 of the format have all of them."""
+    nodes = [_node("DequantizeLinear", "q s", "w"), _node("MatMul", "x w", "y"), _node("MatMul", "y a", "z")]
+    inputs = [*_ends(x=(2, 32), a=(32, 32), s=()), *_ends(TensorProto.INT8, q=(32, 32))]
+    arrays = {"q": BYTES, "s": np.float32(0.5), "a": WEIGHT}
+    _saved(tmp_path / "x.onnx", nodes, arrays, _ends(z=(2, 32)), inputs)
+    made = open_checkpoint(tmp_path / "x.onnx")
+    quantize_checkpoint(made, tmp_path / "q.onnx", MXFP4, include=["w"])
+    assert [item.name for item in onnx.load(tmp_path / "q.onnx").graph.input] == ["x", "a"]
+    _run(tmp_path / "q.onnx", x=WEIGHT[:2])
+    quantize_checkpoint(made, tmp_path / "q.onnx", MXFP4, include=["a"])
+    assert [item.name for item in onnx.load(tmp_path / "q.onnx").graph.input] == ["x", "s", "q"]
+    _run(tmp_path / "q.onnx", x=WEIGHT[:2])
+
+
+@pytest.mark.parametrize("case", ["type", "node", "input"])
+def test_what_no_node_can_make_is_refused_and_leaves_nothing(tmp_path, case):
+    """Of double, or under a name that another node or an input has."""
+    kind, dtype = (TensorProto.DOUBLE, np.float64) if case == "type" else (TensorProto.FLOAT, np.float32)
+    x, y = ("a_scale", "y") if case == "input" else ("x", "a_scale")
+    _saved(tmp_path / "x.onnx", [_node("MatMul", f"{x} a", y)], {"a": WEIGHT.astype(dtype)},
+           _ends(kind, **{y: (2, 32)}), _ends(kind, **{x: (2, 32)}))  # fmt: skip
+    message = "two tensors of the model would be called 'a_scale'"
+    if case == "type":
+        message = "weight 'a' of .* is F64, and DequantizeLinear makes F32 at most"
+    with pytest.raises(CheckpointError, match=message):
         quantize_checkpoint(open_checkpoint(tmp_path / "x.onnx"), tmp_path / "q.onnx", MXFP4)
     assert [item.name for item in tmp_path.iterdir()] == ["x.onnx"]
