@@ -69,13 +69,13 @@ class Graph:
         By the name of the weight: that of the result, without what exporters add.
     summed : mapping of str to int
         Of initializers that matrix products take, the axis that they sum over: -1, or -2.
-    unread : mapping of str to str
+    undecoded : mapping of str to str
         Why initializers are not decoded that DequantizeLinear takes as codes.
     """
 
     decoded: Mapping[str, Decoded] = field(default_factory=dict)
     summed: Mapping[str, int] = field(default_factory=dict)
-    unread: Mapping[str, str] = field(default_factory=dict)
+    undecoded: Mapping[str, str] = field(default_factory=dict)
 
 
 def _loaded(path: Path) -> Any:
@@ -300,7 +300,7 @@ def _is(node: Any, kind: str) -> bool:
 def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
     made = {output: node for node in graph.node for output in node.output}
     decoded: dict[str, Decoded] = {}
-    unread: dict[str, str] = {}
+    undecoded: dict[str, str] = {}
     inner: set[str] = set()  # results that are scales themselves
     names: dict[str, str] = {}  # of weights by their result's, for the products that take them
     taken = {*entries, *made, *(item.name for item in graph.input)}
@@ -315,7 +315,7 @@ def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
         if found is None or (zeros and zeros not in entries):
             what, by = ("zero points", zeros) if found else ("scale", node.input[1])
             by = made[by].op_type if by in made else "an input"
-            unread[codes] = f"{codes} becomes {result} by a {what} of {by}, which is not followed"
+            undecoded[codes] = f"{codes} becomes {result} by a {what} of {by}, which is not followed"
             continue
         scales, tensor, tag = found
         of = {item.name: item.i for item in node.attribute}
@@ -337,7 +337,7 @@ def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
             if name in entries or name in decoded:
                 flipped = node.op_type == "Gemm" and flags.get("transB" if place else "transA", 0)
                 summed[name] = -1 if bool(place) == bool(flipped) else -2
-    return Graph(decoded, summed, unread)
+    return Graph(decoded, summed, undecoded)
 
 
 def _scales(name: str, made: Mapping[str, Any], entries: Mapping[str, Entry]) -> tuple[str, str, str] | None:

@@ -65,20 +65,18 @@ _FUSED = (("gate_proj", "up_proj"), ("q_proj", "k_proj", "v_proj"), ("w1", "w3")
 def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
     """Yield what headers and the configuration show. Only small tensors are read."""
     for rule, evidence in checkpoint.notes:
-        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule], _severity(rule))
+        severity: Literal["error", "note"] = "note" if rule == "not-read" else "error"
+        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule], severity)
     for weight in weights:
         if weight.problem is not None:
             rule, evidence = weight.problem
-            yield Finding(rule, weight.name, evidence, _PROBLEMS[rule], _severity(rule))
+            severity = "note" if rule == "not-read" else "error"
+            yield Finding(rule, weight.name, evidence, _PROBLEMS[rule], severity)
     yield from _maps(weights)
     yield from _lost(weights)
     yield from _configured(checkpoint.config, weights)
     yield from _comfyui(checkpoint, weights)
     yield from _fused(weights)
-
-
-def _severity(rule: str) -> Literal["error", "note"]:
-    return "note" if rule == "not-read" else "error"
 
 
 def _maps(weights: Sequence[Weight]) -> Iterator[Finding]:

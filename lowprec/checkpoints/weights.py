@@ -145,7 +145,7 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             taken |= {part.name for part in weight.parts}
     for name, entry in entries.items():
         if name not in taken:
-            summed, why = checkpoint.graph.summed.get(name, -1), checkpoint.graph.unread.get(name)
+            summed, why = checkpoint.graph.summed.get(name, -1), checkpoint.graph.undecoded.get(name)
             problem = None if why is None else ("not-read", why)
             found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed, problem=problem)
     return (*nodes, *(found[name] for name in entries if name in found))
