@@ -19,8 +19,10 @@ from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.dumps import open_dump
 from tests.checkpoints.files import quantized, source
+from tests.programs import need_package
 
-onnx = pytest.importorskip("onnx")
+need_package("onnx")
+import onnx  # noqa: E402
 from onnx import TensorProto, checker, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 

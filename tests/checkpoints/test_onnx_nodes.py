@@ -16,8 +16,10 @@ from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
+from tests.programs import need_package
 
-onnx = pytest.importorskip("onnx")
+need_package("onnx")
+import onnx  # noqa: E402
 from onnx import TensorProto, checker, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 

@@ -13,6 +13,7 @@ from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.writing import Task, write_checkpoint
 from tests.checkpoints.files import source
+from tests.programs import need_package
 
 OTHERS = {f"m.{name}.weight": np.full((32, 32), 1 + place, np.float32) for place, name in enumerate("abcd")}
 
@@ -156,7 +157,7 @@ def test_a_folder_that_is_there_is_refused(tmp_path):
 def test_what_a_format_cannot_hold_leaves_nothing_behind(tmp_path, name):
     """Types, or bits that are no whole bytes: a later run has nothing to go on with."""
     if name in ("out.gguf", "out.onnx"):
-        pytest.importorskip(name[4:])
+        need_package(name[4:])
     tag, shape = ("F4", (3,)) if name == "out.safetensors" else ("C64", (2,))
     task = Task("x", "x", (("x", tag, shape),), 2, lambda write: None)
     with pytest.raises(CheckpointError, match="tensor 'x'"):
