@@ -424,6 +424,7 @@ SCHEMES: tuple[Scheme, ...] = (
         scales="._scale_inv",
         scale_tags=("F32",),
         weight="",
+        extras=("._transpose",),
         source="NVIDIA/TransformerEngine",
     ),
 )
