@@ -52,7 +52,7 @@ _TEXTS = "STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE B
 _BYTES = "BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8".split()
 _IGNORED = ("PROTO", "FRAME")
 #: Opcodes that are carried out at most: what one makes takes more memory than its bytes in the pickle.
-_MOST = 4_000_000
+_MOST = 6_000_000
 
 
 def read_pickle(data: bytes, what: str) -> Any:

@@ -424,7 +424,6 @@ SCHEMES: tuple[Scheme, ...] = (
         scales="._scale_inv",
         scale_tags=("F32",),
         weight="",
-        extras=("._transpose",),
         source="NVIDIA/TransformerEngine",
     ),
 )

@@ -250,6 +250,8 @@ def _made(file: _File, name: str, kind: str, given: dict[str, Any]) -> None:
         if tag is None:
             raise _UnreadError(f"tensor {name!r} of {str(file.path)!r} has elements of an unknown type")
         tags["data"] = tag
+    if kind == "float8" and given["data"] is None:
+        raise _UnreadError(f"tensor {name!r} of {str(file.path)!r} is a transposed copy alone")
     said = {**given, "is_swizzled_scales": given.get("with_gemm_swizzled_scales")}
     dtype, quantizer = given["dtype"], given.get("quantizer")
     said["dtype"] = DTYPES.get(dtype.name) if isinstance(dtype, Global) else None

@@ -24,6 +24,7 @@ from lowprec.checkpoints.decoding import as_blocks, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
+from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
@@ -210,6 +211,42 @@ def test_scales_of_rows_and_of_another_bound_are_read(tmp_path):
         assert verdict.rule == ""
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"_type": "transformer-engine mxfp8"},
+        {"_type": "transformer-engine zzz", "_data": {}},
+        {"_type": "transformer-engine nvfp4", "_data": {"dtype": "X", "is_swizzled_scales": 1}},
+        {"_type": "transformer-engine nvfp4", "_data": {"dtype": [1], "nvfp4_use_4over6": True,
+                                                        "nvfp4_e4m3_max": 10**400}},
+        None,
+    ],
+)  # fmt: skip
+def test_what_metadata_say_is_not_believed(tmp_path, said):
+    """The kind is that of the tensors; of the rest nothing counts but what the package could say."""
+    rng, made = np.random.default_rng(1), tmp_path / "s.safetensors"
+    tensors = {
+        "w._rowwise_data": ("U8", rng.integers(0, 256, (32, 32), dtype=np.uint8)),
+        "w._rowwise_scale_inv": ("F8_E4M3", np.ones((128, 4), ml_dtypes.float8_e4m3fn)),
+        "w._amax_rowwise": ("F32", np.float32([2688])), "w._more": ("F32", np.float32([1, 2])),
+        "m.weight": ("F32", np.ones((32, 32), np.float32)),
+    }  # fmt: skip
+    plan = [(name, tag, array.shape) for name, (tag, array) in tensors.items()]
+    with SafetensorsWriter(made, plan, {} if said is None else {"w": json.dumps(said)}) as writer:
+        for name, (_, array) in tensors.items():
+            writer.write(name, array)
+    how = target("transformer-engine", "mxfp8_e4m3")
+    quantize_checkpoint(open_checkpoint(made), tmp_path / "t.pt", how, include=["m.weight"])
+    found = open_checkpoint(tmp_path / "t.pt")
+    weights = {weight.name: weight for weight in weights_of(found)}
+    assert {name: weight.scheme.name for name, weight in weights.items()} == {
+        "m.weight": "transformer-engine mxfp8", "w": "transformer-engine nvfp4", "w._more": "plain",
+    }  # fmt: skip
+    expected = E2M1[np.stack([(codes := tensors["w._rowwise_data"][1]) & 15, codes >> 4], axis=-1)]
+    assert np.array_equal(values_of(weights["w"]), expected.reshape(32, 64))
+    assert np.array_equal(values_of(weights["w._more"]), [1, 2])
+
+
 def _only(found, entries):
     return type(found)(found.path, entries, found.metadata, found.config, found.files)
 
@@ -333,14 +370,18 @@ def engine(monkeypatch):
     return modules
 
 
+def _functions(engine, kind):
+    place = engine[f"transformer_engine.pytorch.tensor.{kind}_tensor"]
+    return [item for name, item in vars(place).items() if name.startswith("_make_")]
+
+
 @pytest.mark.parametrize("to", FORMATS)
 def test_torch_loads_what_is_written(tmp_path, engine, to):
     """With the names and arguments that the package's `__reduce_ex__` has."""
     import torch
 
     found, _ = quantized(tmp_path, "transformer-engine", to, (224, 192))
-    place = engine[f"transformer_engine.pytorch.tensor.{'mxfp8' if to == 'mxfp8_e4m3' else 'nvfp4'}_tensor"]
-    functions = [item for name, item in vars(place).items() if name.startswith("_make_")]
+    functions = _functions(engine, "mxfp8" if to == "mxfp8_e4m3" else "nvfp4")
     with torch.serialization.safe_globals([DType, *functions]):  # what the package allows
         loaded = torch.load(found.path)
     assert torch.equal(loaded["m.norm.weight"], torch.ones(8))
@@ -425,67 +466,19 @@ def test_what_torch_saved_is_read(tmp_path, engine, kind, version, swizzled):
     assert lint(theirs) == ()
 
 
-#: As torch.save writes them: 32x32 and 128x4 bytes in storages "0" and "1", and what is called with them.
-_BYTES = b"ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nByteStorage\nX\1\0\0\0"
-_DATA = _BYTES + b"0X\3\0\0\0cpuM\0\4tQK\0K K \x86K K\1\x86\x89ccollections\nOrderedDict\n)RtR"
-_SCALE = _BYTES + b"1X\3\0\0\0cpuM\0\2tQK\0K\x80K\4\x86K\4K\1\x86\x89ccollections\nOrderedDict\n)RtR"
-_MAKE = b"ctransformer_engine.pytorch.tensor.mxfp8_tensor\n_make_mxfp8_tensor_in_reduce_ex\n"
-_METHOD = b"c__builtin__\ngetattr\nctransformer_engine.pytorch.tensor.mxfp8_tensor\nMXFP8Tensor\n"
-_METHOD += b"X\x12\0\0\0_make_in_reduce_ex\x86R"
-_ENUM = b"ctransformer_engine.pytorch.constants\nDType\nK%c\x85R"
-_OLD = b"ctransformer_engine_torch\nDType\n)\x81K%cb"
-_TYPE, _SIZE = b"ctorch\nbfloat16\n", b"ctorch\nSize\nK K \x86\x85R"
-
-
-@pytest.mark.parametrize(
-    ("function", "enum", "number", "rest", "tag"),
-    [
-        (_MAKE, _ENUM, 7, _SIZE + b"N\x89", "F8_E4M3"),
-        (_MAKE, _ENUM, 8, _SIZE + b"N\x89", "F8_E5M2"),
-        (_METHOD, _OLD, 7, _SIZE + b"N", "F8_E4M3"),
-        (_METHOD, _OLD, 8, _SIZE, "F8_E5M2"),
-        (_METHOD, _OLD, 6, _SIZE, "F8_E4M3"),
-        (_METHOD, _OLD, 6, b"", "F8_E4M3"),
-        (_METHOD, _OLD, 7, b"", "F8_E5M2"),
-        (_METHOD, _OLD, 8, b"", ""),
-        (_METHOD, _OLD, 10, _SIZE, ""),
-        (_METHOD, _OLD, 7, _SIZE + b"N\x89\x89", ""),
-    ],
-)
-def test_numbers_of_types_by_version(tmp_path, function, enum, number, rest, tag):
-    """Before 2.4 they were lower by one; before 2.3 no shape was given. What is not known is not read."""
-    call = function + b"(" + _DATA + _SCALE + b"NN" + enum % number + _TYPE + rest + b"tR"
-    codes, scales = np.arange(1024, dtype=np.uint16).astype(np.uint8), np.full(512, 128, np.uint8)
-    with zipfile.ZipFile(tmp_path / "x.pt", "w") as file:
-        file.writestr("x/data.pkl", b"\x80\x02}X\1\0\0\0w" + call + b"s.")
-        file.writestr("x/data/0", codes.tobytes())
-        file.writestr("x/data/1", scales.tobytes())
-    found = open_checkpoint(tmp_path / "x.pt")
-    assert list(found.unread) == ([] if tag else ["w"])
-    if not tag:
-        assert found.entries == {}
-        return
-    (weight,) = weights_of(found)
-    assert (weight.scheme.name, weight.codes.tag, weight.problem) == ("transformer-engine mxfp8", tag, None)
-    kind = ml_dtypes.float8_e4m3fn if tag == "F8_E4M3" else ml_dtypes.float8_e5m2
-    assert np.array_equal(
-        values_of(weight), 2 * codes.view(kind).astype(np.float32).reshape(32, 32), equal_nan=True
-    )
-
-
 def test_scaled_fp8_is_read_and_others_are_named(tmp_path, engine):
     import torch
 
     place = engine["transformer_engine.pytorch.tensor.float8_tensor"]
     data = torch.full((4, 8), 2.0).to(torch.float8_e4m3fn).view(torch.uint8)
-    given = (data, DType.kFloat8E4M3, torch.tensor([0.25]), torch.float32, torch.Size((4, 8)))
+    given = [data, DType.kFloat8E4M3, torch.tensor([0.25]), torch.float32, torch.Size((4, 8))]
 
     class Saved:
-        def __init__(self, function):
-            self.function = function
+        def __init__(self, function, *given):
+            self.function, self.given = function, given
 
         def __reduce_ex__(self, protocol):
-            return self.function, given
+            return self.function, self.given
 
     other = types.FunctionType(Saved.__init__.__code__, {}, "_make_hybrid")
     other.__module__, other.__qualname__ = "transformer_engine.pytorch.tensor.hybrid_tensor", "_make_hybrid"
@@ -493,13 +486,28 @@ def test_scaled_fp8_is_read_and_others_are_named(tmp_path, engine):
     module._make_hybrid = other
     sys.modules[other.__module__] = module
     try:
-        state = {"w": Saved(place._make_float8_tensor_in_reduce_ex), "x": Saved(other)}
+        make = place._make_float8_tensor_in_reduce_ex
+        state = {"w": Saved(make, *given), "x": Saved(other, *given), "m.weight": torch.ones(32, 32)}
+        state |= {"v": Saved(make, *given, None), "t": Saved(make, None, *given[1:], data.T.contiguous())}
         torch.save(state, tmp_path / "x.pt")
     finally:
         del sys.modules[other.__module__]
     found = open_checkpoint(tmp_path / "x.pt")
-    (weight,) = weights_of(found)
-    assert weight.scheme.name == "transformer-engine float8"
-    assert np.array_equal(values_of(weight), np.full((4, 8), 0.5))
-    (finding,) = lint(found)
-    assert (finding.rule, finding.tensor) == ("not-read", "x")
+    weights = {weight.name: weight for weight in weights_of(found)}
+    assert set(weights) == {"w", "v", "m.weight"}
+    for name in ("w", "v"):
+        assert weights[name].scheme.name == "transformer-engine float8"
+        assert np.array_equal(values_of(weights[name]), np.full((4, 8), 0.5))
+    assert [(finding.rule, finding.tensor) for finding in lint(found)] == [
+        ("not-read", "x"),
+        ("not-read", "t"),
+    ]
+    assert "is a transposed copy alone" in found.unread["t"]
+    how = target("transformer-engine", "mxfp8_e4m3")
+    quantize_checkpoint(found, tmp_path / "y.pt", how, include=["m.weight"], exclude=["x", "t"])
+    make = place._make_float8_tensor_in_reduce_ex
+    with torch.serialization.safe_globals([DType, make, *_functions(engine, "mxfp8")]):
+        loaded = torch.load(tmp_path / "y.pt")
+    for name in ("w", "v"):
+        assert torch.equal(loaded[name]["data"], data)
+        assert (loaded[name]["fp8_dtype"], loaded[name]["scale_inv"]) == (7, torch.tensor([0.25]))
