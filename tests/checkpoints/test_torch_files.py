@@ -69,8 +69,8 @@ def _unread():
     class Other(torch.Tensor):
         pass
 
-    with_tensor = torch.ones(2)
-    with_tensor.scale = torch.ones(1)
+    with_tensor, parameter = torch.ones(2), torch.nn.Parameter(torch.ones(2))
+    with_tensor.scale = parameter.scale = torch.ones(1)
     globals()["Other"], Other.__qualname__ = Other, "Other"
     return {
         "transposed": (torch.ones(2, 3).T, "is not contiguous; save what its contiguous"),
@@ -83,6 +83,7 @@ def _unread():
         ),
         "subclass": (torch.ones(2).as_subclass(Other), "_rebuild_from_type_v2, which is not read"),
         "attribute": (with_tensor, "has attributes that are tensors too"),
+        "parameter": (parameter, "has attributes that are tensors too"),
         "module": (torch.nn.Linear(2, 2), "is made by torch.nn.modules.linear.Linear, which is not read"),
         "array": (np.ones(2), "_reconstruct, which is not read"),
         "storage": (torch.ones(2).untyped_storage(), "is made by no function of a module"),
@@ -107,7 +108,7 @@ def test_what_is_not_read_is_told(tmp_path):
     notes = {(finding.rule, finding.tensor, finding.severity) for finding in lint(found)}
     assert notes == {("not-read", name, "note") for name in found.unread}
     shown = CliRunner().invoke(main, ["checkpoint", "inspect", str(found.path)])
-    assert "tensors that are not read: 12; see `lowprec checkpoint lint`" in shown.output
+    assert "tensors that are not read: 13; see `lowprec checkpoint lint`" in shown.output
 
 
 def test_nothing_is_left_out_unless_it_is_said(tmp_path):
