@@ -135,14 +135,16 @@ def dequantize_checkpoint(
         Of the values; those of quantised weights, and of 8 bits and fewer, are rounded to it once more if it
         is not F32.
     include, exclude : sequence of str
-        Patterns of weights; the others are copied as they are stored.
+        Patterns of weights; the others are copied as they are stored. Tensors that are not read are left out
+        where `exclude` has them.
     watch : callable, optional
 
     Raises
     ------
     CheckpointError
-        A weight that cannot be decoded.
+        A weight that cannot be decoded, or a tensor that is not read.
     """
+    checkpoint.check_whole(exclude)
     tasks, names = [], []
     copied: set[str] = set()
     kept = (

@@ -67,6 +67,8 @@ def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Fin
     for rule, evidence in checkpoint.notes:
         severity: Literal["error", "note"] = "note" if rule == "not-read" else "error"
         yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule], severity)
+    for name, why in checkpoint.unread.items():
+        yield Finding("not-read", name, why, _FILES["not-read"], "note")
     for weight in weights:
         if weight.problem is not None:
             rule, evidence = weight.problem

@@ -24,16 +24,19 @@ from lowprec.checkpoints.schemes import (
     Packing,
     Scheme,
 )
+from lowprec.checkpoints.torch_reading import checked
 from lowprec.checkpoints.torchao import attributes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
-__all__ = ["Weight", "logical_shape", "weights_of"]
+__all__ = ["OVER", "Weight", "logical_shape", "padded", "weights_of"]
 
 #: Types of what DequantizeLinear makes.
 _RESULTS = ("F32", "F16", "BF16")
 #: What no JSON beside a weight has reason to exceed, in bytes.
 _LONGEST_MARK = 1 << 12
+#: What the largest magnitude is divided by for the scale of a tensor in NVFP4: the largest element and scale.
+OVER = 6.0 * 448
 
 
 @dataclass(frozen=True)
@@ -261,6 +264,7 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
             found = Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras)
             told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
             said_of = attributes(checkpoint.metadata, found.name) if told else {}
+            said_of = checked(said_of) if scheme.family == TRANSFORMER_ENGINE else said_of
             return _resolved(found, {**config, **said_of})
     return None
 
@@ -321,8 +325,7 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     swizzled = weight.scheme.swizzled or said
     fields = dict(weight.__dict__, shape=shape, swizzled=swizzled)
     if weight.scheme.family == TRANSFORMER_ENGINE and weight.scheme.tensor:
-        most = config.get("nvfp4_e4m3_max") if config.get("nvfp4_use_4over6") is True else 448
-        fields["over"] = 6.0 * (most if type(most) is int and most > 0 else 448)
+        fields["over"] = 6.0 * 256 if config.get("nvfp4_e4m3_max") == 256 else OVER
     if weight.scheme.packing == "groups" and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
         problem = ("shape", f"codes of shape {list(weight.codes.shape)} are no groups of 16 bytes")
         return Weight(**fields | {"problem": problem})
@@ -387,10 +390,18 @@ def _padded(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -
     block = weight.scheme.block
     if len(shape) != 2 or block is None:
         return None
+    return block if weight.scales.shape == padded(shape, block) else None
+
+
+def padded(shape: tuple[int, ...], block: tuple[int, int]) -> tuple[int, ...]:
+    """Return the shape of scales of blocks, with rows and columns padded as tiles of 128x4 need.
+
+    >>> padded((208, 192), (1, 16)), padded((224, 192), (32, 1))
+    ((256, 12), (8, 256))
+    """
     to = (128, 4) if block[0] == 1 else (4, 128)
     grid = (-(-length // size) for length, size in zip(shape, block, strict=True))
-    fits = weight.scales.shape == tuple(-(-count // by) * by for count, by in zip(grid, to, strict=True))
-    return block if fits else None
+    return tuple(-(-count // by) * by for count, by in zip(grid, to, strict=True))
 
 
 def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
