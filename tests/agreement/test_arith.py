@@ -28,6 +28,7 @@ from tests.operations import Expected, agrees, all_tuples, chosen, operand, poli
 from tests.support import assert_same_codes, most_apart
 
 USUAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
+ML_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16")
 
 
 # -- small formats ----------------------------------------------------------------------------------
@@ -35,7 +36,7 @@ USUAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
 PAIRS = [catalog.format(name) for name in ("e4m3fn", "e5m2", "e4m3fnuz", "e3m2fn", "e2m3fn", "e2m1fn")]
 
 
-@pytest.mark.parametrize("fmt", most_apart(PAIRS, PAIRS[:1] + PAIRS[-2:]), ids=str)
+@pytest.mark.parametrize("fmt", most_apart(PAIRS, PAIRS[:1] + PAIRS[-1:]), ids=str)
 @pytest.mark.parametrize("operation", [name for name in OPERANDS if name not in ("fma", "scaleb")])
 def test_all_operands_agree(operation, fmt):
     """Formats up to 6 bits: all operands or pairs; others: every ninth; to nearest, and some in all modes.
@@ -96,7 +97,7 @@ def test_chosen_and_random_operands_of_wide_formats_agree(operation, name):
         agrees(expected, columns, catalog.E5M2, Projection(rounding=mode))
 
 
-@pytest.mark.parametrize("operation", most_apart(USUAL, ["add", "divide"]))
+@pytest.mark.parametrize("operation", most_apart(USUAL, ["add"]))
 def test_results_near_ties_of_narrow_formats_agree(operation):
     """float32 operands whose results lie on a tie of E4M3 or E5M2, or closer to it than binary32 tells."""
     for target in (catalog.E4M3FN, catalog.E5M2, catalog.BINARY16, catalog.BFLOAT16):
@@ -495,7 +496,7 @@ def test_integers_are_those_of_arm_and_risc_v():
     ]
 
 
-@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16"])
+@pytest.mark.parametrize("name", most_apart(ML_DTYPES, ML_DTYPES[:1]))
 def test_ml_dtypes_agrees_where_it_rounds_once(name):
     """Its operators compute in binary32, wide enough for sums, products and quotients of few bits."""
     dtype = np.dtype(getattr(ml_dtypes, name))
