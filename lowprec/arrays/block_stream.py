@@ -60,6 +60,9 @@ _LARGER = 1 << 64
 #: Elements that the general kernel is given at a time.
 _PART = 1 << 16
 
+#: Where more than one in so many blocks is left, all are encoded again.
+_MANY = 8
+
 
 def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
     """The axes that the blocks of a format lie along, none of them negative; the last ones by default."""
@@ -203,6 +206,7 @@ def encode_blocks(
             return
     program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, given, backend=backend))
     layout = _layout(codes.shape, axes, fmt.sizes) if program.partial and codes.size else None
+    wider = _Wider.of(operand.fmt, fmt, tensor) if program.partial and backend is None else None
     values = _flat(operand.codes)
     if layout is not None:
         out, flat_scales, marks = codes.reshape(-1), scales.reshape(-1), np.zeros(scales.size, np.uint8)
@@ -217,16 +221,22 @@ def encode_blocks(
 
         if not _shared(part, layout, values.size):
             return
+        if wider is not None and np.count_nonzero(marks) > marks.size // _MANY:
+
+            def again(part: _Layout, elements: slice, blocks: slice) -> int:
+                drawn = random[elements]
+                wider.run(values[elements], drawn, out[elements], flat_scales[blocks], marks[blocks], part)
+                return 0
+
+            _shared(again, layout, values.size, _PART)
         blocks = np.flatnonzero(marks)
-    wider = None
     if program.partial:
-        wider = _Wider.of(operand.fmt, fmt, tensor) if backend is None else None
         program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, backend="scalar"))
     flat, flat_scales = codes.reshape(-1), scales.reshape(-1)
     for ids, places in _parts(codes.shape, axes, fmt.sizes, blocks):
         if wider is not None:
             drawn = random[places] if random.size else random
-            made, made_scales, left = wider.run(values[places], drawn, codes.dtype, scales.dtype)
+            made, made_scales, left = wider.rows(values[places], drawn, codes.dtype, scales.dtype)
             flat[places], flat_scales[ids] = made, made_scales
             ids, places = ids[left], places[left]
             if not ids.size:
@@ -272,29 +282,38 @@ class _Wider(NamedTuple):
         if larger:
             scale, inverse = tensor.scale * _LARGER, tensor.inverse / _LARGER
             tensor = tensor._replace(scale=scale, inverse=inverse, words=lower_tensor(fmt, scale, inverse))
-        read = engine.lower(Elementwise(CONVERT, (source,), carrier, DEFAULT))
+        read = engine.lower(Elementwise(CONVERT, (source,), catalog.BINARY64, DEFAULT))
         return cls(read, program, tensor, larger)
 
-    @usual_arithmetic()
-    def run(
+    def rows(
         self, values: Array, random: Words, codes: DTypeLike, scales: DTypeLike
     ) -> tuple[Array, Array, Places]:
         """Return the codes and scales of blocks in rows, and which rows are left."""
         count, each = values.shape
-        out, made = np.zeros(values.shape, codes), np.zeros(count, scales)
-        layout, kind = _layout((count, each), (1,), (each,)), np.float32 if self.larger else np.float64
+        out, made, marks = np.zeros(values.shape, codes), np.zeros(count, scales), np.zeros(count, np.uint8)
+        layout = _layout((count, each), (1,), (each,))
         if layout is None:
             return out, made, np.arange(count)
-        marks, numbers = np.zeros(count, np.uint8), np.empty(values.shape, kind)
-        random, words = random.reshape(-1), numbers.reshape(-1).view(f"u{numbers.itemsize}")
-        self.read.run([values.reshape(-1)], words, marks[:0], random[:0])
-        large = np.zeros(count, bool)
+        self.run(values.reshape(-1), random.reshape(-1), out.reshape(-1), made, marks, layout, each)
+        return out, made, np.flatnonzero(marks)
+
+    @usual_arithmetic()
+    def run(
+        self, values: Array, random: Words, out: Array, scales: Array, marks: Array, layout: _Layout,
+        each: int | None = None,
+    ) -> None:  # fmt: skip
+        """Write codes and scales, and mark blocks that are left: those in rows of `each` elements, or all."""
+        numbers = np.empty(values.size, np.float64)
+        large: Any = 0
+        marks[:] = 0
+        self.read.run([values], numbers.view(np.uint64), marks[:0], random[:0])
+        words: Array = numbers.view(np.uint64)
         if self.larger:
-            large = ~(np.abs(numbers).max(1) < 1 / _LARGER)
-            numbers[large] = 0
-            numbers *= np.float32(_LARGER)
-        self.program.run(words, out.reshape(-1), made, marks, layout, self.tensor, random, False)
-        return out, made, np.flatnonzero(marks.view(bool) | large)
+            most = np.abs(numbers).reshape(-1, each or numbers.size).max(1)
+            large = ~(most < 1 / _LARGER)
+            words = (numbers * _LARGER).astype(np.float32).view(np.uint32)
+        self.program.run(words, out, scales, marks, layout, self.tensor, random, False)
+        marks |= large
 
 
 class _Layout(NamedTuple):
@@ -337,8 +356,13 @@ def _aligned(out: Array, layout: _Layout) -> bool:
     return not (out.__array_interface__["data"][0] | (0 if whole else layout.columns * out.itemsize)) % 16
 
 
-def _shared(part: Callable[[_Layout, slice, slice], int], layout: _Layout, size: int) -> int:
-    """Call part(layout, elements, blocks) for parts of an array, in threads if it is large."""
+def _shared(
+    part: Callable[[_Layout, slice, slice], int], layout: _Layout, size: int, most: int | None = None
+) -> int:
+    """Call part(layout, elements, blocks) for parts of an array, in threads if it is large.
+
+    Parts have about `most` elements, if that is given.
+    """
     across = -(-layout.columns // layout.wide)
     if layout.outer > 1:
         each, blocks = layout.rows * layout.columns, -(-layout.rows // layout.high) * across
@@ -357,7 +381,11 @@ def _shared(part: Callable[[_Layout, slice, slice], int], layout: _Layout, size:
             smaller = layout._replace(columns=stop - start)
         return part(smaller, slice(start, stop), slice(start // each * blocks, -(-stop // each) * blocks))
 
-    return share(one, size, each)
+    def pieces(start: int, stop: int) -> int:
+        step = stop - start if most is None else max(most // each, 1) * each
+        return max(one(place, min(place + step, stop)) for place in range(start, stop, step))
+
+    return share(pieces, size, each)
 
 
 # -- decoding ----------------------------------------------------------------------------------------

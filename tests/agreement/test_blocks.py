@@ -978,6 +978,31 @@ def test_elements_under_given_scales_agree(name):
     assert (got.scales == given["scales"]).all()
 
 
+MOSTLY_SUBNORMAL = [
+    *itertools.product(("mxfp8_e4m3", "nvfp4", "mxint8"), ((300, 512), (70, 1001)), (0, 1)),
+    ("nvfp4_2d", (304, 512), (0, 1)),
+    ("fp8_block_128x128", (3, 140, 256), (1, 2)),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "axis"), MOSTLY_SUBNORMAL)
+def test_arrays_of_mostly_subnormal_numbers_agree(name, shape, axis):
+    """They are encoded again, in wider numbers, a piece at a time; other kinds of blocks are beside them."""
+    rng = np.random.default_rng(9)
+    values = rng.standard_normal(shape) * 2.0**-130
+    for count, value in ((40, 2.0**-60), (30, 1.0), (20, np.inf), (20, np.nan), (10, 2.0**100)):
+        values[tuple(rng.integers(0, size, count) for size in shape)] = value
+    values[..., :40] = 0
+    for kind in (np.float32, ml_dtypes.bfloat16):
+        for options in ({}, {"rounding": "stochastic(8)", "random": rng.integers(0, 256, shape, np.uint32)}):
+            x = values.astype(kind)
+            got, want = (
+                lp.encode(x, name, axis=axis, backend=engine, **options) for engine in (None, "scalar")
+            )
+            assert (got.codes == want.codes).all(), (kind, options)
+            assert (got.scales == want.scales).all(), (kind, options)
+
+
 @pytest.mark.parametrize("arithmetic", most_apart(get_args(Arithmetic), ["reciprocal"]))
 def test_drawn_elements_under_drawn_scales_agree(arithmetic):
     """Scales that are NaN, infinite, zero and subnormal, of any format, over numbers that are anything."""
