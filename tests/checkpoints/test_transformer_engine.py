@@ -253,7 +253,7 @@ def _only(found, entries):
 
 
 def test_what_cannot_be_decoded_is_kept_as_it_is(tmp_path):
-    """Swizzled scales without a tensor's scale, parts of odd shapes and types: the same parts of the same types."""
+    """Swizzled scales without a tensor's scale, parts of odd shapes and types."""
     said = json.dumps({"_type": "transformer-engine nvfp4", "_data": {"is_swizzled_scales": True}})
     tensors = {
         "w._rowwise_data": ("U8", np.ones((32, 16), np.uint8)),
@@ -272,8 +272,15 @@ def test_what_cannot_be_decoded_is_kept_as_it_is(tmp_path):
         assert (found.entries[name].tag, found.entries[name].shape) == (entry.tag, entry.shape)
         assert found.entries[name].read().tobytes() == entry.read().tobytes()
     for before, after in zip(weights_of(made), weights_of(found), strict=True):
-        assert (before.name, before.problem, before.swizzled) == (after.name, after.problem, True)
+        assert before.swizzled
+        assert after.swizzled
+        assert (before.name, before.problem) == (after.name, after.problem)
         assert before.problem is not None
+    both = changed(
+        made, tmp_path / "b.safetensors", lambda tensors: tensors.update(w=("F32", np.ones(1, "f4")))
+    )
+    with pytest.raises(CheckpointError, match="two tensors would be called 'w'"):
+        dequantize_checkpoint(both, tmp_path / "t.pt", exclude=["*"])
 
 
 @pytest.mark.parametrize("to", FORMATS)
