@@ -147,9 +147,13 @@ def dequantize_checkpoint(
     checkpoint.check_whole(exclude)
     tasks, names = [], []
     copied: set[str] = set()
+    kept = (
+        out.suffix == ".onnx" and source_of(checkpoint, out) is not None
+    )  # whose nodes take types as they are
     for weight in weights_of(checkpoint):
         narrow = (
-            not weight.is_quantized
+            not kept
+            and not weight.is_quantized
             and TAGS.get(weight.codes.tag, (None, 8))[1] <= 8
             and weight.codes.tag in FLOATS
         )

@@ -103,7 +103,7 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 
         return Checkpoint(path, open_gguf(path), files=(Path(path.name),))
     if path.suffix == ".onnx":
-        entries, graph, metadata, notes = open_onnx(path)
+        entries, graph, metadata, notes, _ = open_onnx(path)
         return Checkpoint(path, entries, metadata, {}, _files_of(path, entries), notes, graph)
     if path.suffix in _OF_TORCH:
         entries, metadata, unread = open_torch(path)

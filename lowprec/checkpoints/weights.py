@@ -31,6 +31,8 @@ from lowprec.spec.block import BlockFormat
 
 __all__ = ["OVER", "Weight", "logical_shape", "padded", "weights_of"]
 
+#: Types of what DequantizeLinear makes.
+_RESULTS = ("F32", "F16", "BF16")
 #: What no JSON beside a weight has reason to exceed, in bytes.
 _LONGEST_MARK = 1 << 12
 #: What the largest magnitude is divided by for the scale of a tensor in NVFP4: the largest element and scale.
@@ -128,11 +130,11 @@ class Weight:
 def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
     """Return all weights of a checkpoint, quantised or not, in the order of their files.
 
-    What the nodes of an ONNX model decode comes first, in their order; parts may be shared there. Else each
-    tensor belongs to exactly one, and what belongs together is found by names and types, and by the
-    configuration where these leave a choice. Nothing but headers is read.
+    In an ONNX model nodes alone say what is quantised: what they decode comes first, in their order, and
+    parts may be shared. Else each tensor belongs to exactly one, and what belongs together is found by names
+    and types, and by the configuration where these leave a choice. Nothing but headers is read.
     """
-    entries = checkpoint.entries
+    entries, is_onnx = checkpoint.entries, checkpoint.path.suffix == ".onnx"
     found: dict[str, Weight] = {}
     for name, (fmt, axes) in saved_in(checkpoint.metadata, repr(str(checkpoint.path))).blocks.items():
         if name in entries:
@@ -140,14 +142,15 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
     nodes = [_decoded(name, said, checkpoint) for name, said in checkpoint.graph.decoded.items()]
     taken = {part.name for weight in (*found.values(), *nodes) for part in weight.parts}
     for name, entry in entries.items():
-        weight = None if name in taken else _quantized(name, entry, checkpoint)
+        weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint)
         if weight is not None:
             found[name] = weight
             taken |= {part.name for part in weight.parts}
     for name, entry in entries.items():
         if name not in taken:
-            summed = checkpoint.graph.summed.get(name, -1)
-            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed)
+            summed, why = checkpoint.graph.summed.get(name, -1), checkpoint.graph.undecoded.get(name)
+            problem = None if why is None else ("not-read", why)
+            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed, problem=problem)
     return (*nodes, *(found[name] for name in entries if name in found))
 
 
@@ -180,7 +183,7 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
     zeros, tensor = entries.get(said.zeros), entries.get(said.tensor)
     weight = Weight(name, ONNX, codes, scales, tensor, shape=codes.shape, zeros=zeros)
     sizes = _of_node(codes.shape, scales.shape, said.axis, said.size)
-    known = FLOATS.get(codes.tag) or INTEGERS.get(codes.tag, "")
+    known = INTEGERS.get(codes.tag, "") or (FLOATS.get(codes.tag, "") if codes.bits <= 8 else "")
     wrong = ""
     if sizes is None or (zeros is not None and zeros.shape != scales.shape):
         what = "" if zeros is None else f", and zero points of shape {list(zeros.shape)}"
@@ -190,6 +193,11 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
         )
     elif not known or zeros is not None and zeros.tag != codes.tag:
         wrong = f"{codes.name} is {codes.tag}{'' if zeros is None else f' and {zeros.name} {zeros.tag}'}"
+    if scales.tag not in FLOATS or scales.tag == "F64" or said.tag not in _RESULTS:
+        what = (
+            f"scales {scales.name} are {scales.tag}, and the result of DequantizeLinear would be {said.tag}"
+        )
+        return replace(weight, problem=("scale-type", what))
     if wrong or sizes is None:
         return replace(weight, problem=("shape", wrong))
     summed = checkpoint.graph.summed.get(name, -1)
@@ -200,7 +208,7 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
         if each.family == ONNX.family and parts and bool(each.tensor) == bool(tensor):
             if zeros is None and each.block in (None, along) and (each.block is None) == (not said.size):
                 scheme = each
-    rounded = said.tag if said.tag in ("F16", "BF16") else ""
+    rounded = "" if said.tag == "F32" else said.tag
     return replace(weight, scheme=scheme, sizes=sizes, rounded=rounded, summed=summed)
 
 
@@ -263,7 +271,8 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
 
 def _candidates(name: str, entry: Entry) -> Iterator[Scheme]:
     for scheme in SCHEMES:
-        if name.endswith(scheme.codes) and entry.tag in scheme.code_tags:
+        known = scheme.family != ONNX.family  # whose nodes say what belongs together, and no names do
+        if known and name.endswith(scheme.codes) and entry.tag in scheme.code_tags:
             yield scheme
 
 
