@@ -145,7 +145,8 @@ def _state(parts: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[s
     for place, (name, (tag, shape)) in enumerate(parts.items()):
         stem, _, part = name.rpartition("._")
         if stem in told and part in MADE[_kind(told[stem])]:
-            groups.setdefault(stem, {})[part] = _tensor(name, "U8" if tag[:3] == "F8_" else tag, shape, place)
+            is_bytes = tag[:3] == "F8_" and part.endswith(("data", "scale_inv"))
+            groups.setdefault(stem, {})[part] = _tensor(name, "U8" if is_bytes else tag, shape, place)
             made[stem] = None
         else:
             made[name] = _tensor(name, tag, shape, place)
@@ -185,7 +186,7 @@ def _quantised(
     kind, of = _kind(said), said["_data"]
     data = "data" if kind == "float8" else "rowwise_data" if "rowwise_data" in group else "columnwise_data"
     tag, shape = parts[f"{stem}._{data}"]
-    if kind == "nvfp4":
+    if kind == "nvfp4" and shape:
         shape = (*shape[:-1], 2 * shape[-1])
         shape = (*shape[1:], shape[0]) if data == "columnwise_data" else shape
     dtype = next(key for key, known in DTYPES.items() if known == of["dtype"])

@@ -148,7 +148,7 @@ def metadata_of(
     for weight in weights:
         is_made = weight.name in chosen
         scheme = how.scheme if is_made and how is not None else weight.scheme
-        if scheme.family != TRANSFORMER_ENGINE or (is_made and how is None) or weight.problem is not None:
+        if scheme.family != TRANSFORMER_ENGINE or (is_made and how is None):
             continue
         said = attributes(metadata, weight.name)
         if is_made:

@@ -340,6 +340,9 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
             f"{' or '.join(weight.scheme.scale_tags)}"
         )
         return Weight(**fields | {"problem": ("scale-type", what)})
+    if weight.tensor is not None and weight.tensor.tag not in FLOATS:
+        what = f"{weight.tensor.name} is {weight.tensor.tag}, and a tensor's scale is a float"
+        return Weight(**fields | {"problem": ("scale-type", what)})
     if weight.scheme.tensor and weight.tensor is None and weight.scheme.family != "torchao":
         what = f"{weight.codes.name} has no {weight.scheme.tensor.lstrip('.')} beside it"
         return Weight(**fields | {"problem": ("missing-tensor-scale", what)})
@@ -355,9 +358,9 @@ def logical_shape(shape: tuple[int, ...], packing: Packing, bits: int = 4) -> tu
     >>> logical_shape((2, 3, 16), "groups")
     (2, 96)
     """
-    if packing in ("low_first", "high_low"):
+    if packing in ("low_first", "high_low") and shape:
         return (*shape[:-1], 8 * shape[-1] // bits)
-    if packing == "groups":
+    if packing == "groups" and len(shape) > 1:
         return (*shape[:-2], 32 * shape[-2])
     return shape
 

@@ -7,6 +7,7 @@ import json
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints.decoding import values_of
@@ -452,6 +453,32 @@ def test_an_fp8_cast_that_clipped_is_a_warning(tmp_path):
     quantize_checkpoint(made, tmp_path / "x.safetensors", target("plain", "e4m3fn"))
     (finding,) = lint(open_checkpoint(tmp_path / "x.safetensors"))
     assert (finding.rule, finding.severity, finding.tensor) == ("fp8-without-scale", "warning", "m.k.weight")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "rule", "evidence"),
+    [
+        ({"w.weight_packed": np.array(1, np.uint8)}, "shape", "[] codes in blocks of 1x16"),
+        ({"w.weight_global_scale": np.ones(1, np.complex64)}, "scale-type", "a tensor's scale is a float"),
+        ({"w.weight_global_scale": np.ones(1, np.int32)}, "scale-type", "is I32, and a tensor's scale"),
+        (
+            {"w_blocks": np.ones(16, np.uint8), "w_scales": np.ones(1, np.uint8)},
+            "shape",
+            "are no groups of 16",
+        ),
+    ],
+)
+def test_parts_that_no_weight_can_have_are_named(tmp_path, tensors, rule, evidence):
+    """Codes without axes, scales that are no floats."""
+    whole = {
+        "w.weight_packed": np.ones((32, 16), np.uint8),
+        "w.weight_scale": np.ones((32, 2), ml_dtypes.float8_e4m3fn),
+    }
+    whole |= {"w.weight_global_scale": np.ones(1, np.float32)}
+    save_file(tensors if "w_blocks" in tensors else whole | tensors, tmp_path / "x.safetensors")
+    (finding,) = lint(open_checkpoint(tmp_path / "x.safetensors"))
+    assert finding.rule == rule
+    assert evidence in finding.evidence
 
 
 def test_gaps_between_tensors_are_named(tmp_path):

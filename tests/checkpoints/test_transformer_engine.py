@@ -252,6 +252,37 @@ def _only(found, entries):
     return type(found)(found.path, entries, found.metadata, found.config, found.files)
 
 
+def test_what_cannot_be_decoded_is_kept_as_it_is(tmp_path):
+    """Swizzled scales without a tensor's scale, parts of odd shapes and types."""
+    said = json.dumps({"_type": "transformer-engine nvfp4", "_data": {"is_swizzled_scales": True}})
+    tensors = {
+        "w._rowwise_data": ("U8", np.ones((32, 16), np.uint8)),
+        "w._rowwise_scale_inv": ("F8_E4M3", np.ones((128, 4), ml_dtypes.float8_e4m3fn)),
+        "v._rowwise_data": ("U8", np.array(1, np.uint8)), "v._rowwise_scale_inv": ("F32", np.float32([1])),
+        "v._amax_rowwise": ("F8_E5M2", np.ones(1, ml_dtypes.float8_e5m2)),
+    }  # fmt: skip
+    plan = [(name, tag, array.shape) for name, (tag, array) in tensors.items()]
+    with SafetensorsWriter(tmp_path / "s.safetensors", plan, {"w": said, "v": said}) as writer:
+        for name, (_, array) in tensors.items():
+            writer.write(name, array)
+    made = open_checkpoint(tmp_path / "s.safetensors")
+    dequantize_checkpoint(made, tmp_path / "t.pt", exclude=["*"])
+    found = open_checkpoint(tmp_path / "t.pt")
+    for name, entry in made.entries.items():
+        assert (found.entries[name].tag, found.entries[name].shape) == (entry.tag, entry.shape)
+        assert found.entries[name].read().tobytes() == entry.read().tobytes()
+    for before, after in zip(weights_of(made), weights_of(found), strict=True):
+        assert before.swizzled
+        assert after.swizzled
+        assert (before.name, before.problem) == (after.name, after.problem)
+        assert before.problem is not None
+    both = changed(
+        made, tmp_path / "b.safetensors", lambda tensors: tensors.update(w=("F32", np.ones(1, "f4")))
+    )
+    with pytest.raises(CheckpointError, match="two tensors would be called 'w'"):
+        dequantize_checkpoint(both, tmp_path / "t.pt", exclude=["*"])
+
+
 @pytest.mark.parametrize("to", FORMATS)
 def test_what_is_kept_and_what_is_decoded(tmp_path, to):
     """A .pt file that holds weights of both kinds, and one of their values."""
