@@ -120,8 +120,8 @@ def _elements(size: int) -> Iterator[Named]:
         for describe, given_to in ((lp.classify, codes), (lp.ulp, held)):
             yield f"{describe.__name__} {name}", partial(describe, given_to, name)
         whole = given["int32"]
-        yield f"nextafter int32 in {name}", partial(lp.nextafter, whole, whole[::-1], name)
-        yield f"ulp int32 in {name}", partial(lp.ulp, whole, name)
+        yield f"nextafter int32 to {name}", partial(lp.nextafter, whole, whole[::-1], name)
+        yield f"ulp int32 to {name}", partial(lp.ulp, whole, name)
     for operation in OPERANDS:
         yield from _operation(operation, given, modes, flags)
     yield from _in_blocks(given, modes)

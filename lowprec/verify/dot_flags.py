@@ -72,7 +72,7 @@ def sums_with_flags(
 
     Parameters
     ----------
-    x, y : arrays of codes, shape (rows, K)
+    x, y : arrays of codes, shape (rows, K), K at least 1
     addend : array of codes, shape (rows,)
     formats : (Format, Format, Format)
         Of x, y and the addend.
@@ -120,7 +120,7 @@ def sums_with_flags(
         running = run(range(length), begun if first else zero, "sequential")
     if not first:
         running = steps("add", into, running, begun)
-    if how.output != (how.product if not length else into):
+    if how.output != into:
         running = steps("convert", how.output, running)
     return running.codes, steps.flags
 

@@ -24,9 +24,9 @@ from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.flags import FlagQuestion
 from lowprec.verify.shown import quoted
 
-__all__ = ["check_whole", "compare_lines", "promised"]
+__all__ = ["HEXADECIMAL", "check_whole", "compare_lines", "flags_in", "promised"]
 
-_HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
+HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
 _HEADER = re.compile(r"(?:#|//) (\d+) cases: ")
 
 
@@ -129,7 +129,7 @@ def compare_lines(
             )
         if drawn:
             integers.append(_integer(words[count * group], random_width(mode), number))
-        found = _flags(words[-1], number) if flags and len(words) == whole else -1
+        found = flags_in(words[-1], number) if flags and len(words) == whole else -1
         for lane in range(group):
             lane_words = words[lane : count * group : group] + words[asked + lane : asked + lane + 1]
             codes = [_code(word, fmt, number) for word, fmt in zip(lane_words, formats, strict=False)]
@@ -162,19 +162,20 @@ def compare_lines(
 
 
 def _integer(word: str, bits: int, number: int) -> int:
-    if not _HEXADECIMAL.fullmatch(word) or int(word, 16) >> bits:
+    if not HEXADECIMAL.fullmatch(word) or int(word, 16) >> bits:
         raise DumpError(f"line {number} holds {quoted(word)}, which is no random integer of {bits} bits")
     return int(word, 16)
 
 
-def _flags(word: str, number: int) -> int:
-    if not _HEXADECIMAL.fullmatch(word):
+def flags_in(word: str, number: int) -> int:
+    """Return the flags that a word at the end of a line stands for; more than 62 bits as 62 ones."""
+    if not HEXADECIMAL.fullmatch(word):
         raise DumpError(f"line {number} ends with {quoted(word)}, which are no flags: a hexadecimal number")
-    return int(word, 16) & (1 << 62) - 1
+    return min(int(word, 16), (1 << 62) - 1)
 
 
 def _code(word: str, fmt: Format, number: int) -> int:
-    if not _HEXADECIMAL.fullmatch(word):
+    if not HEXADECIMAL.fullmatch(word):
         raise DumpError(
             f"line {number} holds {quoted(word)}, which is no hexadecimal number; "
             "lines of other text begin with '#'"

@@ -8,7 +8,6 @@ number.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,7 +28,7 @@ from lowprec.verify.dumps import DumpError
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
 from lowprec.verify.judge import judge
-from lowprec.verify.lines import check_whole, promised
+from lowprec.verify.lines import HEXADECIMAL, check_whole, flags_in, promised
 from lowprec.verify.questions.sum_flags import SumFlagQuestion
 from lowprec.verify.shown import quoted
 
@@ -37,7 +36,6 @@ __all__ = ["compare_block_lines", "compare_decoder_lines", "compare_dot_lines"]
 
 Array = npt.NDArray[Any]
 
-_HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
 
 Row = tuple[int, list[str], str]
 
@@ -87,6 +85,8 @@ def compare_dot_lines(
     m, n, k = size or (1, 1, 0)
     raised: list[int] = []
     if flags:
+        if size is not None:
+            raise ValueError("flags are of dot products alone; leave out the size of matrices, or the flags")
         check_flags(how)
         raised = [_flags(row) for row in rows]
         rows = [(number, words[:-1], text) for number, words, text in rows]
@@ -116,7 +116,8 @@ def compare_dot_lines(
     )  # fmt: skip
     if flags:
         asked = SumFlagQuestion(x, y, addend[:, 0], (*shape.formats, shape.addend), how, np.array(raised))
-        report.flags = _numbered(judge(asked, limit=options.get("limit", 20), unit="line"), rows, 1)
+        said = {name: options[name] for name in ("limit", "why", "watch") if name in options}
+        report.flags = _numbered(judge(asked, **said, unit="line"), rows, 1)
     return _numbered(report, rows, m * n)
 
 
@@ -277,10 +278,9 @@ def _rows(lines: Iterable[str]) -> list[Row]:
 
 
 def _flags(row: Row) -> int:
-    word = row[1][-1]
-    if not _HEXADECIMAL.fullmatch(word) or len(row[1]) < 2:
-        _refuse(row, f"{quoted(word)} at its end, which are no flags")
-    return int(word, 16) & (1 << 62) - 1
+    if len(row[1]) < 2:
+        _refuse(row, "no flags at its end")
+    return flags_in(row[1][-1], row[0])
 
 
 def _refuse(row: Row, why: str) -> None:
@@ -299,7 +299,7 @@ def _columns(rows: list[Row], layout: list[tuple[Format, int]]) -> Array:
             _refuse(row, f"{len(words)} words, not {len(layout)}{why}")
         place = 0
         for word, (fmt, count) in zip(words, layout, strict=True):
-            if not _HEXADECIMAL.fullmatch(word):
+            if not HEXADECIMAL.fullmatch(word):
                 raise DumpError(
                     f"line {number} holds {quoted(word)}, which is no hexadecimal number; "
                     "lines of other text begin with '#'"

@@ -180,6 +180,15 @@ def test_flags_stand_at_the_end_of_lines():
     assert report.flags.details[0].data["line"] == 4
 
 
+def test_flags_of_any_size_are_wrong():
+    """Bits beyond those that a word of 64 has are not dropped."""
+    for word in ("4000000000000000", "1" + "0" * 30):
+        report = compare_lines(
+            [f"3f800000 3c {word}"], "convert", (catalog.BINARY32, catalog.E5M2), flags=True
+        )
+        assert (report.mismatches, report.flags.mismatches) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

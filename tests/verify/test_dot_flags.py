@@ -116,6 +116,14 @@ def test_lines_with_flags_are_judged_and_explained():
     report = compare_dot_lines(lost, HOWS["fp16_sequential"], HALF, flags=True)
     assert report.flags.cause.words == "no flags at all"
     assert report.flags.details[0].data["line"] > 4
+    report = compare_dot_lines(lost, HOWS["fp16_sequential"], HALF, flags=True, why=False)
+    assert report.flags.mismatches > 0
+    assert report.flags.cause is None
+    large = [line if line.startswith("#") else f"{line.rsplit(' ', 1)[0]} 4000000000000000" for line in lines]
+    report = compare_dot_lines(large, HOWS["fp16_sequential"], HALF, flags=True, why=False)
+    assert report.flags.mismatches == report.compared
+    with pytest.raises(ValueError, match="flags are of dot products alone; leave out the size of matrices"):
+        compare_dot_lines(lines, HOWS["fp16_sequential"], HALF, flags=True, size=(1, 1, 4))
 
 
 def test_the_commands_write_and_read_them(tmp_path):
@@ -126,6 +134,8 @@ def test_the_commands_write_and_read_them(tmp_path):
     found = run(main, ["compare", str(tmp_path / "lines"), *asked, "--flags"])
     assert found.exit_code == 0, found.output
     assert found.output.splitlines()[-1].endswith("lines agree")
+    refused = run(main, ["vectors", "dot", "fp32_fma", "takum16", "takum16", "--flags"])
+    assert "there are no vectors of dot products in 'takum16', which is a codebook" in refused.output
     short = run(main, ["compare", str(tmp_path / "lines"), *asked])
     assert "has 11 words" in short.output
     refused = run(main, ["vectors", "dot", "ada_mma_e4m3fn_binary32", "--flags"])

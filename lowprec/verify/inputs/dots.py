@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import encode
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.inputs.dot_shape import DotCases, Shape, values_of
@@ -50,7 +51,15 @@ def dots(shape: Shape, samples: int = 1024, seed: int = 0) -> DotCases:
     shape : Shape
     samples, seed : int
         Cases of all recipes together; there are at least three for each lane and recipe.
+
+    Raises ValueError: codebooks, whose values have no exponents to aim at.
     """
+    for fmt in (*shape.formats, shape.addend, shape.result, shape.how.output[0]):
+        if isinstance(fmt, Codebook):
+            raise ValueError(
+                f"there are no vectors of dot products in {fmt.name!r}, which is a codebook: they aim at "
+                "exponents. Compare results of operands of your own with lowprec.compare(operation='dot')"
+            )
     random = np.random.default_rng(seed)
     aim = _Aim(shape, random)
     count = max(_A_LANE * shape.lanes, -(-samples // len(_RECIPES)))

@@ -236,7 +236,7 @@ def _in_order(
         begun = (given, signs) if first else (nothing, np.zeros_like(signs))
         codes, fmt = inner(0, length, *begun, into[0])
         if not first:
-            codes, fmt = _added(codes, fmt, given, into), into[0]
+            codes, fmt = _added((codes, fmt), (given, into[0]), into), into[0]
     else:
         codes, fmt = (given if first else nothing), into[0]
         size = how.order.size * max(how.term, 1)
@@ -244,15 +244,16 @@ def _in_order(
             high = min(low + size, length)
             zero = np.zeros(count, code_dtype(how.output[0]))
             part, of_part = inner(low, high, zero, np.zeros_like(signs), how.output[0])
-            codes = _added(part, of_part, codes, into)
-        codes = codes if first else _added(given, into[0], codes, into)
+            codes = _added((codes, into[0]), (part, of_part), into)
+        codes = codes if first else _added((codes, into[0]), (given, into[0]), into)
     result = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
     same = (how.total or result) == how.output
     return codes if same else np.asarray(lp.cast(codes, fmt, how.output[0], projection=how.output[1]))
 
 
-def _added(codes: Array, fmt: Format, others: Array, into: Rounded) -> Array:
-    x, y = (np.asarray(lp.decode(side, of)) for side, of in ((others, into[0]), (codes, fmt)))
+def _added(first: tuple[Array, Format], second: tuple[Array, Format], into: Rounded) -> Array:
+    """Return the codes of sums of codes, each with its format."""
+    x, y = (np.asarray(lp.decode(*side)) for side in (first, second))
     return np.asarray(lp.add(x, y, into[0], projection=into[1], dtype=code_dtype(into[0])))
 
 
@@ -331,16 +332,18 @@ def _step(
         largest = np.where(counted.any(1), largest, stages.empty)
     terms = terms if stages.above is None else stages.above(terms, largest)
     unit = largest - bits
-    parts, beyond = _aligned(terms, unit, bits)
+    parts, beyond, below = _aligned(terms, unit, bits)
     hi, lo = window_sum(window, parts) if stages.total is None else stages.total(parts)
     sums = _magnitude(hi, lo, unit)
-    for row in np.flatnonzero(beyond).tolist():
-        sums = _wide(sums, row, Numbers(*(part[row] for part in terms)), parts.kept[row], int(unit[row]))
+    exact = stages.total is None and (window is None or window.fraction_bits is None)
+    for row in np.flatnonzero(beyond | below if exact else beyond).tolist():
+        kept = None if exact else parts.kept[row]
+        sums = _wide(sums, row, Numbers(*(part[row] for part in terms)), kept, int(unit[row]))
     sums = _with_places(sums, fmt)
     sums = sums if stages.before is None else stages.before(sums)
     zero = sums.significand == 0
-    exact = np.where(zero, 0, _folded(sums))
-    exact = np.where(exact >= np.ldexp(1.0, fmt.emax + 1), np.inf, exact)
+    sizes = np.where(zero, 0, _folded(sums))
+    sizes = np.where(sizes >= np.ldexp(1.0, fmt.emax + 1), np.inf, sizes)
     nan, infinite, minus = (ieee if stages.settled is None else stages.settled)(ends)
     if stages.zero is not None:
         none = stages.zero(terms)
@@ -349,7 +352,7 @@ def _step(
     else:
         none = np.asarray(terms.negative.all(1) | (rule.rounding.downward & terms.negative.any(1)))
     negative = np.where(zero, none, sums.negative)
-    numbers = np.where(negative, -exact, exact)
+    numbers = np.where(negative, -sizes, sizes)
     numbers = np.where(infinite, np.where(minus, -np.inf, np.inf), numbers)
     numbers = np.where(nan, np.nan, numbers)
     if window is None and nan.any():  # the NaN of an operand has its sign
@@ -370,17 +373,22 @@ def _step(
     return codes
 
 
-def _wide(sums: Sum, row: int, terms: Numbers, kept: Array, unit: int) -> Sum:
-    """Return sums of which one has a term so far above its unit that no 64 bits hold it."""
-    total = 0
-    for number, (minus, significand, last) in enumerate(
-        zip(*(part.tolist() for part in terms[:3]), strict=True)
-    ):
-        whole = significand << last - unit if last > unit else int(kept[number])
-        total += -whole if minus else whole
+def _wide(sums: Sum, row: int, terms: Numbers, kept: Array | None, unit: int) -> Sum:
+    """Return sums of which one has terms that two words do not hold; `kept`: terms after they were cut."""
+    sizes = list(zip(terms.significand.tolist(), terms.last.tolist(), strict=True))
+    if kept is None:
+        least = min(unit, *(last for significand, last in sizes if significand))
+        wholes = [significand << max(last - least, 0) for significand, last in sizes]
+    else:
+        least = unit
+        wholes = [
+            significand << last - unit if last > unit else left
+            for (significand, last), left in zip(sizes, kept.tolist(), strict=True)
+        ]
+    total = sum(-whole if minus else whole for minus, whole in zip(terms.negative, wholes, strict=True))
     size = abs(total)
     down = max(size.bit_length() - 60, 0)
-    found = total < 0, size >> down | (size & (1 << down) - 1 != 0), unit + down
+    found = total < 0, size >> down | (size & (1 << down) - 1 != 0), least + down
     made = sums._replace(
         negative=sums.negative.copy(), significand=sums.significand.copy(), last=sums.last.copy()
     )
@@ -389,8 +397,8 @@ def _wide(sums: Sum, row: int, terms: Numbers, kept: Array, unit: int) -> Sum:
     return made
 
 
-def _aligned(terms: Numbers, unit: Array, bits: int) -> tuple[Parts, Array]:
-    """Return the terms in units, and which sums have a term that is too large."""
+def _aligned(terms: Numbers, unit: Array, bits: int) -> tuple[Parts, Array, Array]:
+    """Return the terms in units, and the sums with a term that is too large or several that are too small."""
     up = terms.last - unit[:, None]
     significand = terms.significand
     far = (up > 0) & (significand != 0) & (_bit_length(significand) + up > 61)
@@ -400,8 +408,10 @@ def _aligned(terms: Numbers, unit: Array, bits: int) -> tuple[Parts, Array]:
     rest = significand - (kept << down)
     near = rest << np.clip(LOW - down, 0, LOW)
     deep = np.clip(-up - LOW, 0, 62)
-    lost = np.where(-up <= LOW, near, (rest >> deep) | ((rest & ((1 << deep) - 1)) != 0))
-    return Parts(terms.negative, np.where(up >= 0, left, kept), np.where(up >= 0, 0, lost), bits), far.any(1)
+    sticky = (rest & ((1 << deep) - 1)) != 0
+    lost = np.where(-up <= LOW, near, (rest >> deep) | sticky)
+    parts = Parts(terms.negative, np.where(up >= 0, left, kept), np.where(up >= 0, 0, lost), bits)
+    return parts, far.any(1), (sticky & (-up > LOW)).sum(1) > 1
 
 
 def signed(parts: Parts, words: Array) -> Array:
