@@ -82,14 +82,19 @@ DOT_BUGS = [
     "subnormal sums halved",
     "subnormal sums doubled",
     "subnormal and zero x with a leading one",
+    "subnormal and zero x with a leading one, but beside infinities",
+    "subnormals of x unknown",
     "subnormal x one exponent too high",
     "subnormal addend with a leading one",
     "subnormal and zero addend with a leading one",
+    "subnormals of the addend unknown",
     "subnormal addend one exponent too low",
     "subnormal addend one exponent too high",
     "sign of the addend lost",
     "sign of the addend lost, of numbers alone",
+    "addend left out of the largest exponent, from the least on",
     "addend lost above the largest exponent of products",
+    "addend lost above the largest exponent of products, or 0",
     "lane 7 lost above the largest exponent of the others",
     "lane 7 lost above the largest exponent of the others, or 0",
     "zero sums take the sign of the last product",
@@ -106,25 +111,37 @@ DOT_BUGS = [
     "infinities of unlike signs: positive, beside NaNs too",
 ]
 
+#: Of these the largest exponent is the least where nothing else counts, of others it is 0.
+FROM_THE_LEAST = (
+    "addend left out of the largest exponent, from the least on",
+    "addend lost above the largest exponent of products",
+    "lane 7 lost above the largest exponent of the others",
+)
+
 
 def e5m2(code, bug, side):
-    """Return sign, significand and exponent of its last bit; the class as "n", "i" or "x" for NaN."""
+    """Return class, sign, significand, exponent of its last bit, and whether it is zero.
+
+    The class is "n", "i" or "x" for NaN.
+    """
     sign, field, fraction = code >> 7, code >> 2 & 31, code & 3
     if field == 31 and (fraction or bug != "infinite factors read as numbers"):
-        return ("x" if fraction else "i"), sign, 0, 0
+        return ("x" if fraction else "i"), sign, 0, 0, False
     if field:
-        return "n", sign, 4 + fraction, field - 17
-    low = -16
-    if side == "x" and (
-        (bug == "subnormal x with a leading one" and fraction)
-        or bug == "subnormal and zero x with a leading one"
-    ):
+        return "n", sign, 4 + fraction, field - 17, False
+    said, low, zero = bug.replace(f" {side} ", " * "), -16, not fraction
+    if said == "subnormal * with a leading one":
+        fraction += 4 * (fraction > 0)
+    if said.startswith("subnormal and zero * with a leading one") or bug == f"subnormals of {side} unknown":
         fraction += 4
-    if side == "x":
-        low += {"subnormal x one exponent too low": -1, "subnormal x one exponent too high": 1}.get(bug, 0)
-    if bug == f"subnormal {side} taken as zero":
-        fraction = 0
-    return "n", sign, fraction, low
+        zero &= said.endswith(", but beside infinities")
+    if said == "subnormal * one exponent too low" or bug == f"subnormals of {side} unknown":
+        low = -17
+    if said == "subnormal * one exponent too high":
+        low = -15
+    if said == "subnormal * taken as zero":
+        fraction, zero = 0, True
+    return "n", sign, fraction, low, zero
 
 
 def binary32(code, bug):
@@ -138,14 +155,16 @@ def binary32(code, bug):
         return ("x" if fraction else "i"), sign, 0, 0
     if field:
         return "n", sign, fraction | 1 << 23, field - 150
-    if bug == "subnormal and zero addend with a leading one" or (
-        bug == "subnormal addend with a leading one" and fraction
-    ):
-        fraction |= 1 << 23
-    off = {"subnormal addend one exponent too low": -1, "subnormal addend one exponent too high": 1}.get(
-        bug, 0
-    )
-    return "n", sign, fraction, -149 + off
+    low, leading = -149, 0
+    if bug in ("subnormal and zero addend with a leading one", "subnormals of the addend unknown"):
+        leading = 1
+    if bug == "subnormal addend with a leading one":
+        leading = int(fraction > 0)
+    if bug in ("subnormal addend one exponent too low", "subnormals of the addend unknown"):
+        low = -150
+    if bug == "subnormal addend one exponent too high":
+        low = -148
+    return "n", sign, fraction | leading << 23, low
 
 
 def rounded(sign, total, last, bug):
@@ -209,7 +228,7 @@ def step(lanes, c, bug, first):
         elif "i" in kinds:
             if bug == "infinite product is zero":
                 terms.append((place, product, 0, 0, 0))
-            elif kinds == "ii" or (left[2] if kinds == "ni" else right[2]):
+            elif not left[4] and not right[4]:
                 infinite.append(product)
             elif bug != "zero times infinity is zero":
                 nan = True
@@ -242,20 +261,18 @@ def step(lanes, c, bug, first):
         if bug == "subnormal addend taken as zero" and whole < 1 << 23:
             whole = 0
         terms.append((-1, sign, whole, low, max(low + 23, -126)))
-    alone = "lane 7 lost above the largest exponent of the others"
     left_out = {
         "addend left out of the largest exponent": -1,
         "addend lost above the largest exponent of products": -1,
         "lane 7 left out of the largest exponent": 7,
-        alone: 7,
-        f"{alone}, or 0": 7,
-    }.get(bug)
+        "lane 7 lost above the largest exponent of the others": 7,
+    }.get(bug.removesuffix(", or 0").removesuffix(", from the least on"))
     counted = [
         term[4] for term in terms
         if (term[2] or bug == "zeros set the largest exponent")
         and term[0] != left_out
     ]  # fmt: skip
-    largest = max(counted, default=-5000 if bug == alone else 0)
+    largest = max(counted, default=-5000 if bug in FROM_THE_LEAST else 0)
     if " lost above " in bug:
         terms = [term for term in terms if term[0] != left_out or term[4] <= largest]
     places = 27 + {"window one bit short": -1, "window one bit long": 1}.get(bug, 0)
