@@ -109,6 +109,11 @@ DOT_BUGS = [
     "infinities of unlike signs: positive",
     "infinities of unlike signs: negative",
     "infinities of unlike signs: positive, beside NaNs too",
+    "addend left out",
+    "first addend aligned one place too low",
+    "first addend aligned one place too high",
+    "steps of alternate pairs",
+    "signs of x lost",
 ]
 
 #: Of these the largest exponent is the least where nothing else counts, of others it is 0.
@@ -216,7 +221,11 @@ def step(lanes, c, bug, first):
     terms = []
     for place, (left, right) in enumerate(lanes):
         kinds, product = left[0] + right[0], left[1] ^ right[1]
-        product = {"signs of products lost": 0, "sign of y ignored": left[1]}.get(bug, product)
+        product = {
+            "signs of products lost": 0,
+            "sign of y ignored": left[1],
+            "signs of x lost": right[1],
+        }.get(bug, product)
         if bug == "two negatives stay negative" and left[1] and right[1]:
             product = 1
         ignored = (bug == "NaN in y ignored" and kinds == "nx") or (
@@ -282,6 +291,11 @@ def step(lanes, c, bug, first):
             exponent += {"addend aligned one place too low": -1, "addend aligned one place too high": 1}.get(
                 bug, 0
             )
+        if place == -1 and first:
+            exponent += {
+                "first addend aligned one place too low": -1,
+                "first addend aligned one place too high": 1,
+            }.get(bug, 0)
         exponent -= bug == "lane 4 aligned one place too low" and place == 4
         shift = exponent - (largest - places) + extra
         if shift >= 0:
@@ -355,6 +369,10 @@ def dot(x, y, c, bug=""):
         steps.reverse()
     if bug == "steps of even and odd lanes":
         steps = [pairs[::2], pairs[1::2]]
+    if bug == "steps of alternate pairs":
+        steps = [[pairs[place] for place in range(16) if place & 2 == half] for half in (0, 2)]
+    if bug == "addend left out":
+        c = 0
     if bug == "running sum not rounded between steps" and not any(
         "n" != side[0] for pair in pairs for side in pair
     ):

@@ -95,8 +95,7 @@ def _readings(fmt: Format | None) -> Iterator[tuple[bool, str, Callable[[Numbers
         return
     for zero in (False, True):
         yield zero, "read with a leading one", functools.partial(_leading_one, zero=zero)
-        words = "read as normal numbers are: with a leading one, one exponent too low"
-        yield zero, words, functools.partial(_as_normal, zero=zero)
+        yield zero, "read as normal numbers are", functools.partial(_as_normal, zero=zero)
     for by, where in ((-1, "low"), (1, "high")):
         yield False, f"one exponent too {where}", functools.partial(_lowered, by=by)
 
@@ -172,7 +171,10 @@ def _of_running(form: Format, what: str) -> Iterator[Change]:
         yield _fault(f"subnormals among {what} taken as zero", running=_flushed(form))
     for by, words in ((-1, "low"), (1, "high")):
         said = f"{what} aligned one place too {words}"
-        yield _fault(said, running=_column(-1, functools.partial(_shifted, by=by)))
+        shifted = _column(-1, functools.partial(_shifted, by=by))
+        yield _fault(said, running=shifted)
+        if what == "the addend and running sums":
+            yield _fault(f"the addend aligned one place too {words}", addend=shifted)
     plus = _column(-1, lambda c: c._replace(negative=c.negative & False))
     yield _fault(f"the signs of {what} lost", running=plus, ends=_running_ends(negative=False))
     if form.infinity:
