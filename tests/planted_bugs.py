@@ -221,13 +221,13 @@ def diagnoses(only=()):
 if __name__ == "__main__":
     if "--diagnose" in sys.argv:
         number = whole = 0
-        print(f"{'unit':<16} {'bug':<42} {'differ':>7} {'explained':>9}  cause")
+        print(f"{'unit':<16} {'bug':<51} {'differ':>7} {'explained':>9}  cause")
         for unit, said, count, explained, words in diagnoses():
             number, whole = number + 1, whole + (explained == count)
-            print(f"{unit:<16} {said:<42} {count:>7,} {explained:>9,}  {words or '-'}", flush=True)
+            print(f"{unit:<16} {said:<51} {count:>7,} {explained:>9,}  {words or '-'}", flush=True)
         print(f"{whole} of {number} bugs are explained by one cause in full")
         sys.exit()
-    print(f"{'unit':<16} {'bug':<42} {'vectors':>7}  point of the plan")
+    print(f"{'unit':<16} {'bug':<51} {'vectors':>7}  point of the plan")
     for unit, said, count, point in table():
         where = "NOT CAUGHT" if point is None else f"{point.group}: {point}"
-        print(f"{unit:<16} {said:<42} {count:>7,}  {where}")
+        print(f"{unit:<16} {said:<51} {count:>7,}  {where}")

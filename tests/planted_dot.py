@@ -81,22 +81,22 @@ DOT_BUGS = [
     "sticky lost: the guard bit and one behind it",
     "subnormal sums halved",
     "subnormal sums doubled",
-    "subnormal and zero x with a leading one",
-    "subnormal and zero x with a leading one, but beside infinities",
+    "all x with a leading one",
+    "all x with a leading one, save beside infinities",
     "subnormals of x unknown",
     "subnormal x one exponent too high",
     "subnormal addend with a leading one",
-    "subnormal and zero addend with a leading one",
+    "all addends with a leading one",
     "subnormals of the addend unknown",
     "subnormal addend one exponent too low",
     "subnormal addend one exponent too high",
     "sign of the addend lost",
     "sign of the addend lost, of numbers alone",
-    "addend left out of the largest exponent, from the least on",
-    "addend lost above the largest exponent of products",
-    "addend lost above the largest exponent of products, or 0",
-    "lane 7 lost above the largest exponent of the others",
-    "lane 7 lost above the largest exponent of the others, or 0",
+    "addend left out of the largest exponent, or least",
+    "addend lost above the exponents of products",
+    "addend lost above the exponents of products, or 0",
+    "lane 7 lost above the exponents of the others",
+    "lane 7 lost above the exponents of the others, or 0",
     "zero sums take the sign of the last product",
     "zero sums take the sign of the addend",
     "zero sums are negative with any term",
@@ -108,7 +108,7 @@ DOT_BUGS = [
     "infinities of unlike signs: the first",
     "infinities of unlike signs: positive",
     "infinities of unlike signs: negative",
-    "infinities of unlike signs: positive, beside NaNs too",
+    "infinities of unlike signs: positive, over NaN",
     "addend left out",
     "first addend aligned one place too low",
     "first addend aligned one place too high",
@@ -118,9 +118,9 @@ DOT_BUGS = [
 
 #: Of these the largest exponent is the least where nothing else counts, of others it is 0.
 FROM_THE_LEAST = (
-    "addend left out of the largest exponent, from the least on",
-    "addend lost above the largest exponent of products",
-    "lane 7 lost above the largest exponent of the others",
+    "addend left out of the largest exponent, or least",
+    "addend lost above the exponents of products",
+    "lane 7 lost above the exponents of the others",
 )
 
 
@@ -137,9 +137,9 @@ def e5m2(code, bug, side):
     said, low, zero = bug.replace(f" {side} ", " * "), -16, not fraction
     if said == "subnormal * with a leading one":
         fraction += 4 * (fraction > 0)
-    if said.startswith("subnormal and zero * with a leading one") or bug == f"subnormals of {side} unknown":
+    if said.startswith("all * with a leading one") or bug == f"subnormals of {side} unknown":
         fraction += 4
-        zero &= said.endswith(", but beside infinities")
+        zero &= said.endswith(", save beside infinities")
     if said == "subnormal * one exponent too low" or bug == f"subnormals of {side} unknown":
         low = -17
     if said == "subnormal * one exponent too high":
@@ -161,7 +161,7 @@ def binary32(code, bug):
     if field:
         return "n", sign, fraction | 1 << 23, field - 150
     low, leading = -149, 0
-    if bug in ("subnormal and zero addend with a leading one", "subnormals of the addend unknown"):
+    if bug in ("all addends with a leading one", "subnormals of the addend unknown"):
         leading = 1
     if bug == "subnormal addend with a leading one":
         leading = int(fraction > 0)
@@ -251,7 +251,7 @@ def step(lanes, c, bug, first):
     if len(set(infinite)) > 1:
         if bug == "infinities of unlike signs are infinite":
             return infinite[-1] << 31 | 255 << 23
-        if bug == "infinities of unlike signs: positive, beside NaNs too":
+        if bug == "infinities of unlike signs: positive, over NaN":
             return 0x7F800000
         if not nan and bug.startswith("infinities of unlike signs: "):
             return {"first": infinite[0], "positive": 0, "negative": 1}[bug.split()[-1]] << 31 | 255 << 23
@@ -272,10 +272,10 @@ def step(lanes, c, bug, first):
         terms.append((-1, sign, whole, low, max(low + 23, -126)))
     left_out = {
         "addend left out of the largest exponent": -1,
-        "addend lost above the largest exponent of products": -1,
+        "addend lost above the exponents of products": -1,
         "lane 7 left out of the largest exponent": 7,
-        "lane 7 lost above the largest exponent of the others": 7,
-    }.get(bug.removesuffix(", or 0").removesuffix(", from the least on"))
+        "lane 7 lost above the exponents of the others": 7,
+    }.get(bug.removesuffix(", or 0").removesuffix(", or least"))
     counted = [
         term[4] for term in terms
         if (term[2] or bug == "zeros set the largest exponent")

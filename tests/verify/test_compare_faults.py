@@ -85,18 +85,14 @@ CAUSES = {
     ),
     "subnormal sums halved": "subnormals among the addend and running sums one exponent too low",
     "subnormal sums doubled": "subnormals among the addend and running sums one exponent too high",
-    "subnormal and zero x with a leading one": (
-        "subnormal and zero x read with a leading one, beside infinities too"
-    ),
-    "subnormal and zero x with a leading one, but beside infinities": (
-        "subnormal and zero x read with a leading one"
-    ),
+    "all x with a leading one": ("subnormal and zero x read with a leading one, beside infinities too"),
+    "all x with a leading one, save beside infinities": ("subnormal and zero x read with a leading one"),
     "subnormals of x unknown": ("subnormal and zero x read as normal numbers are, beside infinities too"),
     "subnormal x one exponent too high": "subnormal x one exponent too high",
     "subnormal addend with a leading one": (
         "subnormals among the addend and running sums read with a leading one"
     ),
-    "subnormal and zero addend with a leading one": (
+    "all addends with a leading one": (
         "subnormals and zeros among the addend and running sums read with a leading one"
     ),
     "subnormals of the addend unknown": (
@@ -112,17 +108,15 @@ CAUSES = {
     "sign of the addend lost, of numbers alone": (
         "the signs of the addend and running sums lost, but for infinities"
     ),
-    "addend left out of the largest exponent, from the least on": f"the addend and running sums {_LEAST}",
-    "addend lost above the largest exponent of products": (
+    "addend left out of the largest exponent, or least": f"the addend and running sums {_LEAST}",
+    "addend lost above the exponents of products": (
         f"the addend and running sums {_LEAST}, and lost where they exceed it"
     ),
-    "addend lost above the largest exponent of products, or 0": (
+    "addend lost above the exponents of products, or 0": (
         f"the addend and running sums {_ZERO}, and lost where they exceed it"
     ),
-    "lane 7 lost above the largest exponent of the others": (
-        f"lane 7 of 8 {_LEAST}, and lost where it exceeds it"
-    ),
-    "lane 7 lost above the largest exponent of the others, or 0": (
+    "lane 7 lost above the exponents of the others": (f"lane 7 of 8 {_LEAST}, and lost where it exceeds it"),
+    "lane 7 lost above the exponents of the others, or 0": (
         f"lane 7 of 8 {_ZERO}, and lost where it exceeds it"
     ),
     "zero sums take the sign of the last product": "sums that are zero have the sign of the last product",
@@ -138,7 +132,7 @@ CAUSES = {
     "infinities of unlike signs: the first": "infinities of unlike signs give an infinity: the first of them",
     "infinities of unlike signs: positive": "infinities of unlike signs give an infinity: positive",
     "infinities of unlike signs: negative": "infinities of unlike signs give an infinity: negative",
-    "infinities of unlike signs: positive, beside NaNs too": (
+    "infinities of unlike signs: positive, over NaN": (
         "infinities of unlike signs give an infinity: positive"
     ),
     "addend left out": "the addend left out",
