@@ -79,7 +79,7 @@ def _missing(kind: str, what: str, install: str) -> NoReturn:
     reason = f"not run: {what} is not installed ({install})"
     if kind in os.environ.get("LOWPREC_REQUIRE", "").split(","):
         pytest.fail(reason)
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)
 
 
 def run(*command: object, **options) -> subprocess.CompletedProcess:

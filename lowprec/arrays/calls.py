@@ -62,27 +62,29 @@ _known: dict[Hashable, _Known] = {}
 
 
 def again(
-    asked: tuple[object, ...], arrays: tuple[Any, ...], out: Any, flags: object, random: object, rng: Any
+    asked: tuple[object, ...], arrays: tuple[Any, ...], out: Any, flags: Any, random: object, rng: Any
 ) -> tuple[tuple[object, ...] | None, Any]:
     """Return a key for calls that ask the same, and the result if such a call was answered before.
 
     `asked` names every argument but these. No key where calls are not to be remembered, no result
     where this one must be looked at closely: then nothing is written.
     """
-    if flags is not None or random is not None:
+    if random is not None:
         return None, None
     for array in arrays:
         if type(array) is not np.ndarray:
             return None, None
+    if flags is not None:
+        asked = (asked, "flags")
     key = (asked, arrays[0].dtype) if len(arrays) == 1 else (asked, *[array.dtype for array in arrays])
     try:
         known = _known.get(key)
     except TypeError:  # what cannot be hashed is refused by name later
         return None, None
-    return key, None if known is None else _answer(known, arrays, out, rng)
+    return key, None if known is None else _answer(known, arrays, out, flags, rng)
 
 
-def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, rng: Any) -> Any:
+def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng: Any) -> Any:
     program, reads, given, writes, stochastic = known
     shape = arrays[0].shape
     if not shape:
@@ -91,34 +93,44 @@ def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, rng: Any) -> Any
         return None
     operands = list(arrays)
     for i, array in enumerate(arrays):
-        flags = array.flags.num
-        if flags & _PLAIN != _PLAIN or array.shape != shape:
+        layout = array.flags.num
+        if layout & _PLAIN != _PLAIN or array.shape != shape:
             return None
         if (kind := reads[i]) is not None:
             operands[i] = array.view(kind)
-        if not flags & _WRITEABLE:
+        if not layout & _WRITEABLE:
             operands[i] = unlocked(operands[i])
+    if program.refuses and (out is not None or flags is not None):
+        return None
+    if flags is not None and not _takes(flags, _FLAGS, shape, arrays):
+        return None
     if out is None:
         out = np.empty(shape, given)
-    elif (
-        program.refuses
-        or type(out) is not np.ndarray
-        or out.dtype != given
-        or out.shape != shape
-        or out.flags.num & _OUTPUT != _OUTPUT
-        or any(np.may_share_memory(out, array) for array in arrays)
-    ):
+    elif not _takes(out, given, shape, arrays if flags is None else (*arrays, flags)):
         return None
+    raised = _NO_FLAGS if flags is None else flags
     results = out if writes is None else out.view(writes)
     if len(shape) > 1:
         operands, results = [array.reshape(-1) for array in operands], results.reshape(-1)
+        raised = raised.reshape(-1)
     if results.size >= SHARED_FROM:
-        status = traverse.run(program, operands, results, key=rng)
+        status = traverse.run(program, operands, results, None if flags is None else raised, key=rng)
     elif stochastic:
         status = program.draw(operands, results, rng, 0)
     else:
-        status = program.run(operands, results, _NO_FLAGS, _NO_RANDOM)
+        status = program.run(operands, results, raised, _NO_RANDOM)
     return out if status == DONE else None
+
+
+def _takes(given: Any, kind: np.dtype[Any], shape: tuple[int, ...], arrays: tuple[Array, ...]) -> bool:
+    """Whether results may be written there as they are made."""
+    return (
+        type(given) is np.ndarray
+        and given.dtype == kind
+        and given.shape == shape
+        and given.flags.num & _OUTPUT == _OUTPUT
+        and not any(np.may_share_memory(given, array) for array in arrays)
+    )
 
 
 def _remember(key: Hashable, known: _Known) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import CheckpointError, Entry, counts, parse_json
+from lowprec.checkpoints.container import CheckpointError, Entry, counts, held_shape, parse_json
 from lowprec.checkpoints.schemes import NESTED_ABSMAX, NESTED_MAP, Scheme
 from lowprec.spec import catalog
 
@@ -59,7 +59,8 @@ def state_of(weight: Weight) -> State:
             f"{entry.name} has {entry.nbytes:,} bytes of {entry.tag}, and must be short JSON"
         )
     said = parse_json(entry.read().tobytes(), entry.name)
-    shape = counts(said.get("shape"), f"the shape in {entry.name}")
+    where = f"the shape in {entry.name}"
+    shape = held_shape(counts(said.get("shape"), where), where)
     block, nested, offset = said.get("blocksize"), said.get("nested_blocksize"), said.get("nested_offset")
     if block not in _BLOCKS or said.get("quant_type") != weight.scheme.state.rpartition("__")[2]:
         raise CheckpointError(

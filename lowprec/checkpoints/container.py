@@ -27,6 +27,7 @@ __all__ = [
     "Header",
     "HeldEntry",
     "counts",
+    "held_shape",
     "open_file",
     "parse_json",
     "tag_of",
@@ -73,6 +74,8 @@ TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
 
 #: What the safetensors library takes at most, in bytes; and the dimensions that NumPy's arrays have at most.
 _LONGEST_HEADER, _DIMENSIONS = 100_000_000, 64
+#: Elements from which on NumPy makes no arrays of wide types; axes of 0 count as 1.
+_ELEMENTS = 1 << 56
 
 
 def tag_of(dtype: npt.DTypeLike) -> str:
@@ -113,6 +116,10 @@ class Entry:
     path: Path
     start: int
     nbytes: int
+
+    def __post_init__(self) -> None:
+        """Refuse shapes that no array has."""
+        held_shape(self.shape, f"the shape of tensor {_quoted(self.name)} of {str(self.path)!r}")
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -261,6 +268,16 @@ def counts(numbers: object, what: str) -> tuple[int, ...]:
     if len(numbers) > _DIMENSIONS:
         raise CheckpointError(f"{what} has {len(numbers):,} dimensions, and arrays at most {_DIMENSIONS}")
     return tuple(numbers)
+
+
+def held_shape(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
+    """Return a shape that an array can have: of no elements too, its other axes are limited.
+
+    Raises CheckpointError: 2**56 elements and more, where axes of 0 count as 1.
+    """
+    if math.prod(max(length, 1) for length in shape) >= _ELEMENTS:
+        raise CheckpointError(f"{what} is {_quoted(list(shape))}, which no array has")
+    return shape
 
 
 def _once(pairs: list[tuple[str, Any]], what: str) -> dict[str, Any]:

@@ -135,19 +135,25 @@ def dequantize_checkpoint(
         Of the values; those of quantised weights, and of 8 bits and fewer, are rounded to it once more if it
         is not F32.
     include, exclude : sequence of str
-        Patterns of weights; the others are copied as they are stored.
+        Patterns of weights; the others are copied as they are stored. Tensors that are not read are left out
+        where `exclude` has them.
     watch : callable, optional
 
     Raises
     ------
     CheckpointError
-        A weight that cannot be decoded.
+        A weight that cannot be decoded, or a tensor that is not read.
     """
+    checkpoint.check_whole(exclude)
     tasks, names = [], []
     copied: set[str] = set()
+    kept = (
+        out.suffix == ".onnx" and source_of(checkpoint, out) is not None
+    )  # whose nodes take types as they are
     for weight in weights_of(checkpoint):
         narrow = (
-            not weight.is_quantized
+            not kept
+            and not weight.is_quantized
             and TAGS.get(weight.codes.tag, (None, 8))[1] <= 8
             and weight.codes.tag in FLOATS
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ class Checkpoint:
         Of ONNX models: what their nodes make of the tensors.
     notes : tuple of (str, str)
         What is odd about the files, as rule and evidence, for `lint`.
+    unread : mapping of str to str
+        Of files of torch: tensors that are not read, and why.
     """
 
     path: Path
@@ -50,6 +53,19 @@ class Checkpoint:
     files: tuple[Path, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
     graph: Graph = field(default_factory=Graph)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    def check_whole(self, exclude: Sequence[str]) -> None:
+        """Refuse a file with tensors that are not read, which another would lack; patterns allow some."""
+        lost = [
+            name for name in self.unread if not any(fnmatch.fnmatchcase(name, pattern) for pattern in exclude)
+        ]
+        if lost:
+            more = f", and {len(lost) - 1:,} others" if lost[1:] else ""
+            raise CheckpointError(
+                f"another file would lack what is not read: {self.unread[lost[0]]}{more}; lint lists them, "
+                f"and --exclude {lost[0].replace('[', '[[]')!r} leaves it out"
+            )
 
     def entry(self, name: str) -> Entry:
         """Return a tensor; an unknown name is refused with those that are close."""
@@ -87,11 +103,11 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 
         return Checkpoint(path, open_gguf(path), files=(Path(path.name),))
     if path.suffix == ".onnx":
-        entries, graph, metadata, notes = open_onnx(path)
+        entries, graph, metadata, notes, _ = open_onnx(path)
         return Checkpoint(path, entries, metadata, {}, _files_of(path, entries), notes, graph)
     if path.suffix in _OF_TORCH:
-        entries, metadata, notes = open_torch(path)
-        return Checkpoint(path, entries, metadata, files=(Path(path.name),), notes=notes)
+        entries, metadata, unread = open_torch(path)
+        return Checkpoint(path, entries, metadata, files=(Path(path.name),), unread=unread)
     if path.name.endswith(".index.json"):
         return _indexed(path, path)
     return _joined(path, [path], _config(path.parent), ())

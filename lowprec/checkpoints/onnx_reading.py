@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.checkpoints.container import TYPES, CheckpointError, Entry, HeldEntry, counts
+from lowprec.checkpoints.schemes import FLOATS
 
-__all__ = ["TYPE_TAGS", "Decoded", "Graph", "Model", "load_onnx", "open_onnx"]
+__all__ = ["TYPE_TAGS", "Decoded", "Graph", "Model", "initializers", "inlined", "open_onnx"]
 
 Array = npt.NDArray[Any]
 
@@ -33,6 +34,14 @@ _FIELDS: Mapping[str, np.dtype[Any]] = {
     "float_data": np.dtype("<f4"), "int32_data": np.dtype("<i4"), "int64_data": np.dtype("<i8"),
     "double_data": np.dtype("<f8"), "uint64_data": np.dtype("<u8"),
 }  # fmt: skip
+#: The field of each type, where it is not int32_data.
+_FIELD_OF = {
+    "F32": "float_data", "F64": "double_data", "I64": "int64_data", "U32": "uint64_data",
+    "U64": "uint64_data",
+}  # fmt: skip
+#: Domains of the operators that are known here.
+_DOMAINS = ("", "ai.onnx", "com.microsoft")
+_FLOAT = 1  #: the number of FLOAT
 #: What exporters add to a weight's name for what DequantizeLinear makes.
 _MADE = ("_DequantizeLinear_Output", "_dequantized")
 
@@ -47,7 +56,7 @@ class Decoded(NamedTuple):
     tensor: str  #: the scale of the scales, where these are the result of such a node
     axis: int
     size: int
-    tag: str  #: type of the result
+    tag: str  #: type of the result, by its name here or else its number
 
 
 @dataclass(frozen=True)
@@ -60,17 +69,17 @@ class Graph:
         By the name of the weight: that of the result, without what exporters add.
     summed : mapping of str to int
         Of initializers that matrix products take, the axis that they sum over: -1, or -2.
+    undecoded : mapping of str to str
+        Why initializers are not decoded that DequantizeLinear takes as codes.
     """
 
     decoded: Mapping[str, Decoded] = field(default_factory=dict)
     summed: Mapping[str, int] = field(default_factory=dict)
+    undecoded: Mapping[str, str] = field(default_factory=dict)
 
 
-def load_onnx(path: Path) -> Any:
-    """Return the model of a file, without external data.
-
-    Raises CheckpointError: a file that is none, or the `onnx` package is missing.
-    """
+def _loaded(path: Path) -> Any:
+    """Return the model of a file, without external data."""
     try:
         import onnx
     except ImportError:
@@ -90,7 +99,7 @@ def _texts(model: Any) -> Iterator[Any]:
     """Yield the names and texts of a model."""
     for node in model.graph.node:
         yield from (node.op_type, *node.input, *node.output, *(item.name for item in node.attribute))
-    for _, tensor in _tensors(model.graph):
+    for _, tensor in initializers(model.graph):
         for item in tensor.external_data:
             yield from (item.key, item.value)
     yield from (node.name for node in model.graph.node)
@@ -106,6 +115,7 @@ class Model(NamedTuple):
     graph: Graph
     metadata: dict[str, str]
     notes: tuple[tuple[str, str], ...]  #: what is not read, for `lint`
+    proto: Any  #: the ModelProto
 
 
 def open_onnx(path: Path) -> Model:
@@ -116,12 +126,13 @@ def open_onnx(path: Path) -> Model:
     Raises
     ------
     CheckpointError
-        A file that is no model; a tensor whose shape and data contradict each other; external data outside of
-        the model's folder or beyond the end of their file.
+        A file that is no model, or the `onnx` package is missing; a tensor whose shape and data contradict
+        each other, or whose data are in another type's field; external data outside of the model's folder or
+        beyond the end of their file.
     """
-    model = load_onnx(path)
+    model = _loaded(path)
     entries: dict[str, Entry] = {}
-    for name, tensor in _tensors(model.graph):
+    for name, tensor in initializers(model.graph):
         if name in entries:
             raise CheckpointError(f"{str(path)!r} has two initializers {name!r}")
         entry = _entry(path, name, tensor)
@@ -131,18 +142,81 @@ def open_onnx(path: Path) -> Model:
     notes = []
     for node in model.graph.node:
         inner = [graph for item in node.attribute for graph in (item.g, *item.graphs)]
-        if count := sum(1 for graph in inner for _ in _tensors(graph)):
-            notes.append(("not-read", f"{node.name or node.op_type} has graphs inside with {count} tensors"))
-    return Model(entries, _graph(model.graph, entries), metadata, tuple(notes))
+        if count := sum(1 for graph in inner for _ in _all_tensors(graph)):
+            notes.append(f"{node.name or node.op_type} has graphs inside with {count} tensors")
+        if any(item.HasField("sparse_tensor") for item in node.attribute):
+            notes.append(f"{node.output[0] if node.output else node.op_type} is a sparse tensor")
+    notes += [f"{tensor.values.name} is a sparse tensor" for tensor in model.graph.sparse_initializer]
+    for function in model.functions:
+        if count := sum(1 for _ in _all_tensors(function)):
+            notes.append(f"{function.name} is a function with {count} tensors")
+    told = tuple(("not-read", note) for note in notes)
+    return Model(entries, _graph(model.graph, entries), metadata, told, model)
 
 
-def _tensors(graph: Any) -> Iterator[tuple[str, Any]]:
+def initializers(graph: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the initializers of a graph, and what its Constant nodes make, each with its name."""
     for tensor in graph.initializer:
         yield tensor.name, tensor
     for node in graph.node:
-        for attribute in node.attribute if node.op_type == "Constant" else ():
-            if attribute.name == "value" and node.output:
-                yield node.output[0], attribute.t
+        for attribute in node.attribute if node.op_type == "Constant" and node.output else ():
+            if (tensor := _constant(attribute)) is not None:
+                yield node.output[0], tensor
+
+
+def _constant(attribute: Any) -> Any:
+    """Return the tensor that an attribute of a Constant node is; None of strings and sparse ones."""
+    from onnx import TensorProto
+
+    match attribute.name:
+        case "value":
+            return attribute.t
+        case "value_float":
+            return TensorProto(data_type=TensorProto.FLOAT, float_data=[attribute.f])
+        case "value_floats":
+            size = len(attribute.floats)
+            return TensorProto(data_type=TensorProto.FLOAT, dims=[size], float_data=attribute.floats)
+        case "value_int":
+            return TensorProto(data_type=TensorProto.INT64, int64_data=[attribute.i])
+        case "value_ints":
+            size = len(attribute.ints)
+            return TensorProto(data_type=TensorProto.INT64, dims=[size], int64_data=attribute.ints)
+    return None
+
+
+def _all_tensors(message: Any) -> Iterator[Any]:
+    """Yield the tensors at any depth of a message of protobuf."""
+    for field_, value in message.ListFields():
+        for part in () if field_.message_type is None else value if hasattr(value, "add") else (value,):
+            if field_.message_type.name == "TensorProto":
+                yield part
+            else:
+                yield from _all_tensors(part)
+
+
+def inlined(path: Path, model: Any, most: int) -> None:
+    """Read the external data that the tensors of a model still have into the model itself.
+
+    Raises CheckpointError: they are not there, of a type that is not read, or more than `most` bytes in all.
+    """
+    import onnx
+
+    left = most
+    for tensor in _all_tensors(model):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        entry = _entry(path, tensor.name, tensor)
+        if entry is None or entry.nbytes > left:
+            raise CheckpointError(
+                f"{str(path)!r} has external data of tensor {tensor.name!r} that cannot be taken into the "
+                f"file: they are of a type that is not read, or more than {most:,} bytes with the others"
+            )
+        left -= entry.nbytes
+        with entry.path.open("rb") as file:
+            file.seek(entry.start)
+            tensor.raw_data = file.read(entry.nbytes)
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
 
 
 def _entry(path: Path, name: str, tensor: Any) -> Entry | None:
@@ -158,10 +232,15 @@ def _entry(path: Path, name: str, tensor: Any) -> Entry | None:
     nbytes = -(-count * bits // 8)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _external(path, where, tensor, Entry(name, tag, shape, path, 0, nbytes))
-    if tensor.HasField("raw_data"):
+    own = "raw_data" if tensor.HasField("raw_data") else _FIELD_OF.get(tag, "int32_data")
+    if other := [
+        field_ for field_ in (*_FIELDS, "string_data") if len(getattr(tensor, field_)) and field_ != own
+    ]:
+        raise CheckpointError(f"{where} has data in {other[0]}, and those of {tag} are in {own}")
+    if own == "raw_data":
         held = np.frombuffer(tensor.raw_data, np.uint8)
     else:
-        held = _from_numbers(tensor, tag)
+        held = _from_numbers(np.array(getattr(tensor, own), _FIELDS[own]), own, tag)
     if held.size != nbytes:
         raise CheckpointError(
             f"{where} has {held.size:,} bytes of data, and {tag} of shape {list(shape)} takes {nbytes:,}"
@@ -169,17 +248,10 @@ def _entry(path: Path, name: str, tensor: Any) -> Entry | None:
     return HeldEntry(name, tag, shape, path, 0, nbytes, held)
 
 
-def _from_numbers(tensor: Any, tag: str) -> npt.NDArray[np.uint8]:
+def _from_numbers(data: Array, field_: str, tag: str) -> npt.NDArray[np.uint8]:
     """Return the bytes of elements that lie in a field of numbers, as raw_data would have them."""
     dtype, bits = TYPES[tag]
-    for name, words in _FIELDS.items():
-        numbers = getattr(tensor, name)
-        if len(numbers):
-            data: Array = np.array(numbers, words)
-            break
-    else:
-        return np.empty(0, np.uint8)
-    if name == "int32_data" and bits == 6:  # one code in a word, where raw_data have no gaps
+    if bits == 6:  # one code in a word, where raw_data have no gaps
         from lowprec.arrays.packing import pack
         from lowprec.spec import catalog
 
@@ -198,9 +270,15 @@ def _external(path: Path, where: str, tensor: Any, entry: Entry) -> Entry:
         raise CheckpointError(
             f"{where} names the file {place!r}; only files below the model's folder are read"
         )
-    if not file.resolve().is_relative_to(path.parent.resolve()):
+    try:
+        within, is_there = file.resolve().is_relative_to(path.parent.resolve()), file.is_file()
+    except (OSError, ValueError, RuntimeError) as error:  # names too long, with zeros, links to themselves
+        short = place if len(place) <= 80 else f"{place[:77]}..."
+        why = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"{where} names the file {short!r}, which cannot be read: {why}") from None
+    if not within:
         raise CheckpointError(f"{where} names the file {place!r}, a link that leaves the model's folder")
-    if not file.is_file():
+    if not is_there:
         raise CheckpointError(f"{where} lies in the file {place!r}, which is missing: download it too")
     try:
         start, length = int(said.get("offset", 0)), int(said.get("length", entry.nbytes))
@@ -214,61 +292,79 @@ def _external(path: Path, where: str, tensor: Any, entry: Entry) -> Entry:
     return Entry(entry.name, entry.tag, entry.shape, file, start, entry.nbytes)
 
 
+def _is(node: Any, kind: str) -> bool:
+    """Return whether a node is an operator of ONNX of that name."""
+    return node.op_type == kind and node.domain in _DOMAINS
+
+
 def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
     made = {output: node for node in graph.node for output in node.output}
     decoded: dict[str, Decoded] = {}
-    inner: set[str] = set()
+    undecoded: dict[str, str] = {}
+    inner: set[str] = set()  # results that are scales themselves
     names: dict[str, str] = {}  # of weights by their result's, for the products that take them
     taken = {*entries, *made, *(item.name for item in graph.input)}
     for node in graph.node:
-        if node.op_type != "DequantizeLinear" or len(node.input) < 2 or not node.output:
+        if not _is(node, "DequantizeLinear") or len(node.input) < 2 or not node.output:
             continue
-        scales, tensor = _scales(node.input[1], made, entries)
-        codes, zeros = node.input[0], node.input[2] if len(node.input) > 2 else ""
-        if codes not in entries or scales not in entries or (zeros and zeros not in entries):
+        result, codes, zeros = node.output[0], node.input[0], node.input[2] if len(node.input) > 2 else ""
+        inner.update(node.input[1:])
+        if codes not in entries:
             continue  # of activations
+        found = _scales(node.input[1], made, entries)
+        if found is None or (zeros and zeros not in entries):
+            what, by = ("zero points", zeros) if found else ("scale", node.input[1])
+            by = made[by].op_type if by in made else "an input"
+            undecoded[codes] = f"{codes} becomes {result} by a {what} of {by}, which is not followed"
+            continue
+        scales, tensor, tag = found
         of = {item.name: item.i for item in node.attribute}
-        name = result = node.output[0]
+        name = result
         for end in _MADE:
-            if result.endswith(end) and result.removesuffix(end) not in taken:
-                name = result.removesuffix(end)
+            short = result.removesuffix(end)
+            if result.endswith(end) and short not in taken and short not in decoded:
+                name = short
         names[result] = name
-        tag = _result(of.get("output_dtype", 0), entries[scales].tag)
+        tag = _type(of["output_dtype"]) if of.get("output_dtype") else tag
         axis, size = of.get("axis", 1), of.get("block_size", 0)
         decoded[name] = Decoded(result, codes, scales, zeros, tensor, axis, size, tag)
-        if tensor:
-            inner.add(node.input[1])
-    decoded = {name: found for name, found in decoded.items() if found.name not in inner}
+    decoded = {name: item for name, item in decoded.items() if item.name not in inner}
     summed: dict[str, int] = {}
     for node in graph.node:
         flags = {item.name: item.i for item in node.attribute}
-        for place, given in enumerate(node.input[:2] if node.op_type in ("MatMul", "Gemm") else ()):
+        for place, given in enumerate(node.input[:2] if _is(node, "MatMul") or _is(node, "Gemm") else ()):
             name = names.get(given, given)
             if name in entries or name in decoded:
                 flipped = node.op_type == "Gemm" and flags.get("transB" if place else "transA", 0)
                 summed[name] = -1 if bool(place) == bool(flipped) else -2
-    return Graph(decoded, summed)
+    return Graph(decoded, summed, undecoded)
 
 
-def _scales(name: str, made: Mapping[str, Any], entries: Mapping[str, Entry]) -> tuple[str, str]:
-    """Return the initializers that a scale comes from: its own, and the scale of that if it has one."""
+def _scales(name: str, made: Mapping[str, Any], entries: Mapping[str, Entry]) -> tuple[str, str, str] | None:
+    """Return the initializers that a scale comes from, its own and the scale of that, and its type.
+
+    None if it comes from something else than an initializer as it is, one that a Cast makes FLOAT of exactly,
+    or few bits with a scale of their own.
+    """
+    if name in entries:
+        return name, "", entries[name].tag
     node = made.get(name)
-    if name in entries or node is None or not node.input:
-        return name, ""
-    if node.op_type == "Cast" and node.input[0] in entries:  # of E8M0, where scales cannot be it
-        (to,) = (item.i for item in node.attribute if item.name == "to")
-        return (node.input[0], "") if to == 1 else (name, "")
-    if node.op_type == "DequantizeLinear" and len(node.input) == 2:
-        over = entries.get(node.input[1])
-        if node.input[0] in entries and over is not None and math.prod(over.shape) == 1 and over.tag == "F32":
-            return node.input[0], node.input[1]
-    return name, ""
+    stored = entries.get(node.input[0]) if node is not None and node.input else None
+    if node is None or stored is None or stored.tag not in FLOATS or stored.tag == "F64":
+        return None
+    of = {item.name: item.i for item in node.attribute}
+    if _is(node, "Cast") and of.get("to") == _FLOAT:
+        return stored.name, "", "F32"
+    if _is(node, "DequantizeLinear") and of.get("output_dtype", _FLOAT) in (0, _FLOAT):
+        over = entries.get(node.input[1]) if len(node.input) > 1 and not any(node.input[2:]) else None
+        if over is not None and over.tag == "F32" and over.shape in ((), (1,)) and stored.bits <= 8:
+            return stored.name, over.name, "F32"
+    return None
 
 
-def _result(said: int, tag: str) -> str:
-    """Return the type of a node's result, as said or else that of the scale."""
+def _type(number: int) -> str:
+    """Return the name that a type has here, or its number."""
     import onnx
 
-    if said in onnx.TensorProto.DataType.values() and said:
-        return TYPE_TAGS.get(onnx.TensorProto.DataType.Name(said), "F32")
-    return tag if tag in ("F16", "BF16") else "F32"
+    kinds = onnx.TensorProto.DataType
+    return TYPE_TAGS.get(kinds.Name(number), str(number)) if number in kinds.values() else str(number)

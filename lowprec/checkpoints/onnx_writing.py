@@ -1,21 +1,22 @@
 """ONNX models written in parts: nodes and header by the `onnx` package, initializers at their places.
 
 A weight NAME becomes initializers NAME_quantized, NAME_scale and NAME_scale_2, and DequantizeLinear nodes
-whose result is NAME, so that the nodes of an ONNX source need no change. Without such a source the results
+whose result is NAME, so that the nodes of an ONNX source need no change. Without such a source all weights
 are the model's outputs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
 from lowprec.checkpoints.container import TYPES, CheckpointError, Entry
-from lowprec.checkpoints.onnx_reading import TYPE_TAGS, Decoded, load_onnx, open_onnx
+from lowprec.checkpoints.onnx_reading import TYPE_TAGS, Decoded, initializers, inlined, open_onnx
 from lowprec.checkpoints.writer import Writer
 
 __all__ = ["OnnxWriter"]
@@ -43,11 +44,14 @@ class OnnxWriter(Writer):
     again : bool
     source : Path, optional
         An ONNX model whose nodes are kept.
+    quantized : sequence of str
+        Names of weights whose parts are in the plan, and need nodes.
 
     Raises
     ------
     CheckpointError
-        More than 2 GB, or a source whose operators are too old for the types.
+        More than 2 GB; names that other nodes of the source have, operators too old for the types, or values
+        of another type than its nodes expect.
     """
 
     def __init__(
@@ -57,9 +61,11 @@ class OnnxWriter(Writer):
         metadata: Mapping[str, str],
         again: bool = False,
         source: Path | None = None,
+        quantized: Sequence[str] = (),
     ) -> None:
         parts = {name: (tag, shape) for name, tag, shape in plan}
-        model = _model(parts, metadata, source)
+        model = _new(parts, quantized) if source is None else _changed(parts, quantized, source)
+        _described(model, metadata)
         graph = model.graph.SerializeToString()
         model.ClearField("graph")
         heads = {name: _head(name, tag, shape) for name, (tag, shape) in parts.items()}
@@ -126,95 +132,108 @@ def _onnx() -> Any:
 # -- nodes --------------------------------------------------------------------------------------------
 
 
-def _model(parts: Plan, metadata: Mapping[str, str], source: Path | None) -> Any:
-    """Return the model without initializers."""
+def _new(parts: Plan, quantized: Sequence[str]) -> Any:
+    """Return a model without initializers whose outputs are all weights."""
     helper = _onnx().helper
-    decoded: Mapping[str, Decoded] = {}
-    types: dict[str, str] = {}
-    if source is None:
-        model = helper.make_model(
-            helper.make_graph([], "weights", [], []), opset_imports=[helper.make_opsetid("", _NEWEST)]
-        )
-    else:
-        model = load_onnx(source)
-        entries, said, _, _ = open_onnx(source)
-        decoded = said.decoded
-        types = {name: entry.tag for name, entry in entries.items()}
-        _emptied(model.graph, entries)
-        kept = {item.name for item in decoded.values() if _is_kept(item, parts, entries)}
-        decoded = {name: item for name, item in decoded.items() if item.name not in kept}
-    stems = [name.removesuffix(_CODES) for name in parts if _is_new(name, parts)]
-    new = [name for name in stems if not _is_read(model.graph, name + _CODES, decoded)]
-    gone = [item for name, item in decoded.items() if name in new or name in parts]
-    _without(model.graph, gone)
-    for item in gone:
-        _renamed(model.graph, item.name, next(name for name, other in decoded.items() if other is item))
-    types |= {name: item.tag for name, item in decoded.items()}  # of results, which other nodes expect
-    nodes: list[Any] = []
-    since = 0
-    for name in new:
-        made = types[name] if types.get(name) in ("F16", "BF16") else "F32"
-        nodes += _nodes(name, parts, made)
-        since = max(since, _needed(name, parts, made))
-        if source is None:
-            _, shape = parts[name + _CODES]
-            model.graph.output.append(helper.make_tensor_value_info(name, _kind(name, made), shape))
-    _checked(model, since, source)
-    others = list(model.graph.node)
-    model.graph.ClearField("node")
-    model.graph.node.extend([*nodes, *others])
-    inputs = [item for item in model.graph.input if item.name not in new]
-    model.graph.ClearField("input")
-    model.graph.input.extend(inputs)
-    props = {item.key: item.value for item in model.metadata_props} | dict(metadata)
-    props.pop("format", None)
-    helper.set_model_props(model, props)
+    model = helper.make_model(
+        helper.make_graph([], "weights", [], []), opset_imports=[helper.make_opsetid("", _NEWEST)]
+    )
+    inside = {name + end for name in quantized for end in (_CODES, _SCALE, _OVER)}
+    shapes = {name: ("F32", parts[name + _CODES][1]) for name in quantized}
+    shapes |= {name: part for name, part in parts.items() if name not in inside}
+    for name, (tag, shape) in shapes.items():
+        model.graph.output.append(helper.make_tensor_value_info(name, _kind(name, tag), shape))
+    for name in quantized:
+        model.graph.node.extend(_nodes(name, parts, "F32", name))
     return model
 
 
-def _is_new(name: str, parts: Plan) -> bool:
-    """Return whether codes lie there that a node must decode, by names and types of them and their scale."""
-    scale, _ = parts.get(name.removesuffix(_CODES) + _SCALE, ("", ()))
-    return name.endswith(_CODES) and parts[name][0] in _SINCE and scale in ("F32", "F8_E4M3", "F8_E8M0")
+def _changed(parts: Plan, quantized: Sequence[str], source: Path) -> Any:
+    """Return the source without the initializers of a plan, with nodes for weights that are quantised."""
+    entries, said, _, _, model = open_onnx(source)
+    graph = model.graph
+    types = {name: entry.tag for name, entry in entries.items()}
+    types |= {name: item.tag for name, item in said.decoded.items()}  # which other nodes expect
+    tensors = dict(initializers(graph))
+    gone = {name: item for name, item in said.decoded.items() if name in quantized or name in parts}
+    _replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name not in entries])
+    _without(graph, gone.values(), entries)
+    nodes: list[Any] = []
+    since = 0
+    for name in quantized:
+        made = types[name] if types[name] in ("F16", "BF16") else "F32"
+        if types[name] == "F64":
+            raise CheckpointError(
+                f"weight {name!r} of {str(source)!r} is F64, and DequantizeLinear makes F32 at most, which "
+                f"other nodes do not expect; leave it out with --exclude"
+            )
+        nodes += _nodes(name, parts, made, gone[name].name if name in gone else name)
+        since = max(since, _needed(name, parts, made))
+    versions = [item.version for item in model.opset_import if item.domain in ("", "ai.onnx")]
+    if not versions or versions[0] < since:
+        has = versions[0] if versions else "no"
+        raise CheckpointError(
+            f"{str(source)!r} has operators of version {has}, and DequantizeLinear takes these types from "
+            f"{since} on: convert it with onnx.version_converter first"
+        )
+    _replace(graph.node, [*nodes, *graph.node])
+    for name, item in gone.items():
+        if name in parts and parts[name][0] != item.tag:
+            raise CheckpointError(
+                f"weight {name!r} would be {parts[name][0]}, and other nodes of {str(source)!r} expect "
+                f"{item.tag}; use --dtype {item.tag}"
+            )
+        if name in parts:
+            _renamed(graph, item.name, name)
+    _replace(graph.input, [item for item in graph.input if item.name in parts or item.name not in entries])
+    made_by_nodes = [name for node in graph.node for name in node.output if name]
+    given = [item.name for item in graph.input if item.name not in entries]
+    if twice := [name for name, count in Counter([*parts, *made_by_nodes, *given]).items() if count > 1]:
+        raise CheckpointError(f"two tensors of the model would be called {twice[0]!r}; rename the one it has")
+    for name in sorted(_read(graph) & entries.keys() - parts.keys() - {*made_by_nodes}):
+        tensors[name].name = name  # a part of a weight that other nodes read too
+        graph.initializer.append(tensors[name])
+    inlined(source, model, _LARGEST)
+    return model
 
 
-def _emptied(graph: Any, entries: Mapping[str, Entry]) -> None:
-    """Take out all initializers that are written anew, and Constant nodes that are initializers then."""
-    left = [tensor for tensor in graph.initializer if tensor.name not in entries]
-    nodes = [node for node in graph.node if node.op_type != "Constant" or node.output[0] not in entries]
-    graph.ClearField("initializer")
-    graph.ClearField("node")
-    graph.initializer.extend(left)
-    graph.node.extend(nodes)
+def _described(model: Any, metadata: Mapping[str, str]) -> None:
+    """Add metadata, and raise the version of the format to that of the operators."""
+    helper = _onnx().helper
+    made = {key: text for key, text in metadata.items() if key != "format"}  # which is of safetensors
+    helper.set_model_props(model, {item.key: item.value for item in model.metadata_props} | made)
+    model.ir_version = max(model.ir_version, helper.find_min_ir_version_for(list(model.opset_import)))
 
 
-def _is_kept(item: Decoded, parts: Plan, entries: Mapping[str, Entry]) -> bool:
-    """Return whether all that a node reads is written as it was."""
-    names = [name for name in (item.codes, item.scales, item.zeros, item.tensor) if name]
-    return all(parts.get(name) == (entries[name].tag, entries[name].shape) for name in names)
+def _replace(field: Any, items: Iterable[Any]) -> None:
+    """Let a repeated field of protobuf hold these."""
+    kept = list(items)
+    del field[:]
+    field.extend(kept)
 
 
-def _is_read(graph: Any, codes: str, decoded: Mapping[str, Decoded]) -> bool:
-    """Return whether a node that stays as it was reads these codes."""
-    changed = {item.name for item in decoded.values()}
-    nodes = (node for node in graph.node if node.op_type == "DequantizeLinear")
-    return any(node.input[0] == codes and node.output[0] not in changed for node in nodes)
+def _read(graph: Any) -> set[str]:
+    """Return the names that nodes read, those of inner graphs too, and of outputs."""
+    found = {item.name for item in graph.output}
+    for node in graph.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                found |= _read(inner)
+    return found
 
 
-def _without(graph: Any, gone: Iterable[Decoded]) -> None:
-    """Take out nodes, and those that made their scales and that nobody else reads."""
-    names = {item.name for item in gone}
-    dropped = [node for node in graph.node if node.output and node.output[0] in names]
-    nodes = [node for node in graph.node if not (node.output and node.output[0] in names)]
-    scales = {node.input[1] for node in dropped}
-    read = {name for node in nodes for name in node.input} | {item.name for item in graph.output}
-    nodes = [node for node in nodes if not (node.output and node.output[0] in scales - read)]
-    graph.ClearField("node")
-    graph.node.extend(nodes)
+def _without(graph: Any, gone: Iterable[Decoded], constants: Collection[str]) -> None:
+    """Take out nodes, and those that made their scales and that nobody else reads; and Constant nodes."""
+    names = {item.name for item in gone} | {*constants}
+    scales = {node.input[1] for node in graph.node if names & {*node.output} and len(node.input) > 1}
+    _replace(graph.node, [node for node in graph.node if not names & {*node.output}])
+    unread = scales - _read(graph)
+    _replace(graph.node, [node for node in graph.node if not unread & {*node.output}])
 
 
 def _renamed(graph: Any, name: str, other: str) -> None:
-    """Let all nodes, those of inner graphs too, read another name."""
+    """Let all nodes, those of inner graphs too, read another name, and make an output of it that was one."""
     for node in graph.node if name != other else ():
         for place, given in enumerate(node.input):
             if given == name:
@@ -222,9 +241,11 @@ def _renamed(graph: Any, name: str, other: str) -> None:
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):
                 _renamed(inner, name, other)
+    if name != other and name in [item.name for item in graph.output]:
+        graph.node.append(_onnx().helper.make_node("Identity", [other], [name]))
 
 
-def _nodes(name: str, parts: Plan, made: str) -> Iterator[Any]:
+def _nodes(name: str, parts: Plan, made: str, result: str) -> Iterator[Any]:
     """Yield the nodes that make a weight: its own, and before it that of scales that have one."""
     helper, (_, shape), (_, grid) = _onnx().helper, parts[name + _CODES], parts[name + _SCALE]
     scales, of = name + _SCALE, {}
@@ -238,22 +259,9 @@ def _nodes(name: str, parts: Plan, made: str) -> Iterator[Any]:
         of = {"axis": axis, "block_size": shape[axis] // grid[axis]}
     if made != "F32" or parts[name + _SCALE][0] == "F8_E8M0":
         of["output_dtype"] = _kind(name, made)
-    yield helper.make_node("DequantizeLinear", [name + _CODES, scales], [name], **of)
+    yield helper.make_node("DequantizeLinear", [name + _CODES, scales], [result], **of)
 
 
 def _needed(name: str, parts: Plan, made: str) -> int:
     (tag, _), (scale, grid) = parts[name + _CODES], parts[name + _SCALE]
     return max(_SINCE[tag], _SINCE.get(scale, 0), _BLOCKS if grid else 0, _RESULT if made != "F32" else 0)
-
-
-def _checked(model: Any, since: int, source: Path | None) -> None:
-    """Hold the version of the operators against what is needed, and raise that of the format."""
-    helper = _onnx().helper
-    versions = [item.version for item in model.opset_import if item.domain in ("", "ai.onnx")]
-    if source is not None and (not versions or versions[0] < since):
-        has = versions[0] if versions else "no"
-        raise CheckpointError(
-            f"{str(source)!r} has operators of version {has}, and DequantizeLinear takes these types from "
-            f"{since} on: convert it with onnx.version_converter first"
-        )
-    model.ir_version = max(model.ir_version, helper.find_min_ir_version_for(list(model.opset_import)))

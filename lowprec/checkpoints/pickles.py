@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lowprec.checkpoints.container import CheckpointError
 
-__all__ = ["Call", "Global", "Stored", "read_pickle", "write_pickle"]
+__all__ = ["Call", "Global", "Stored", "Unnamed", "read_pickle", "write_pickle"]
 
 
 class Global(NamedTuple):
@@ -29,7 +29,7 @@ class Stored(NamedTuple):
     key: Any
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Call:
     """A function or class called with arguments, what is put into the result, and the state that it gets."""
 
@@ -37,6 +37,10 @@ class Call:
     arguments: Any
     items: list[tuple[Any, Any]] = field(default_factory=list)
     state: Any = None
+
+
+class Unnamed:
+    """In place of a key that is neither a text nor an integer."""
 
 
 _MARK = object()
@@ -47,12 +51,14 @@ _NUMBERS = "INT LONG BININT BININT1 BININT2 LONG1 LONG4 FLOAT BINFLOAT".split()
 _TEXTS = "STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8".split()
 _BYTES = "BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8".split()
 _IGNORED = ("PROTO", "FRAME")
-#: Lists, dicts, tuples and calls that a pickle makes at most: each takes more memory than in the pickle.
-_MOST = 2_000_000
+#: Opcodes that are carried out at most: what one makes takes more memory than its bytes in the pickle.
+_MOST = 6_000_000
 
 
 def read_pickle(data: bytes, what: str) -> Any:
     """Return what a pickle holds: numbers, texts, lists, dicts and tuples of these, and calls.
+
+    A key of a dict that is neither a text nor an integer becomes an `Unnamed`.
 
     >>> import pickle, fractions
     >>> read_pickle(pickle.dumps(fractions.Fraction(1, 2)), "this").function
@@ -74,19 +80,15 @@ class _Machine:
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
-        self.made = 0
 
     def run(self, data: bytes) -> Any:
-        for opcode, argument, _ in pickletools.genops(data):
+        for place, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+            if place >= _MOST:
+                raise ValueError(f"it has more than {_MOST:,} opcodes")
             if opcode.name == "STOP":
                 return self.stack.pop()
             self._step(opcode.name, argument)
         raise ValueError("it has no end")
-
-    def _count(self) -> None:
-        self.made += 1
-        if self.made > _MOST:
-            raise ValueError(f"it makes more than {_MOST:,} objects")
 
     def _marked(self) -> list[Any]:
         """Take and return what lies above the last mark."""
@@ -108,10 +110,8 @@ class _Machine:
         elif name in _NUMBERS or name in _TEXTS or name in _BYTES:
             stack.append(argument)
         elif name in _EMPTY:
-            self._count()
             stack.append(_EMPTY[name]())
         elif name in _TUPLES:
-            self._count()
             count = _TUPLES[name]
             if count > len(stack):
                 raise ValueError("a tuple takes more than there is")
@@ -121,7 +121,6 @@ class _Machine:
         elif name == "MARK":
             stack.append(_MARK)
         elif name in ("TUPLE", "LIST", "FROZENSET"):
-            self._count()
             found = self._marked()
             stack.append(tuple(found) if name == "TUPLE" else found)
         elif name == "DICT":
@@ -164,7 +163,6 @@ class _Machine:
             found = self._marked()
             stack[-1].extend(found)
         elif name in ("REDUCE", "NEWOBJ"):
-            self._count()
             arguments, function = stack.pop(), stack.pop()
             stack.append(Call(function, arguments))
         elif name == "NEWOBJ_EX":
@@ -190,8 +188,8 @@ class _Machine:
         pairs = list(zip(found[::2], found[1::2], strict=True))
         if isinstance(into, Call):
             into.items += pairs
-        else:  # keys of other types name nothing; tuples of tuples would take for ever to be hashed
-            into.update((key, value) for key, value in pairs if isinstance(key, str | int))
+        else:  # tuples of tuples would take for ever to be hashed
+            into.update((key if isinstance(key, str | int) else Unnamed(), value) for key, value in pairs)
 
 
 def write_pickle(value: Any) -> bytes:

@@ -111,7 +111,8 @@ def quantize_checkpoint(
     how : Target
     include, exclude : sequence of str
         Patterns of names, as of files. Without `include`: weights of two axes and more whose names end with
-        `weight`, but not those of `EXCLUDED`. `exclude` is always left out.
+        `weight`, but not those of `EXCLUDED`. `exclude` is always left out; tensors that are not read must
+        be.
     watch : callable, optional
     scales : callable, optional
         Of conversions: gives scales for weights that have them already.
@@ -133,6 +134,7 @@ def quantize_checkpoint(
                 if out.suffix != suffix
                 else f"{how.scheme.name} is not written to {suffix} files; use --scheme {family}"
             )
+    checkpoint.check_whole(exclude)
     tasks, kept, done = [], {}, []
     copied: set[str] = set()  # parts that several weights share
     for weight in weights_of(checkpoint):

@@ -42,6 +42,7 @@ _PROBLEMS = {
     "private-format": "lowprec.load reads it",
     "missing-scale": "export again with its scales, or name the shard that has them",
     "missing-tensor-scale": "block scales alone are wrong by a factor; export again with the tensor's scale",
+    "not-read": "give DequantizeLinear an initializer as its scale, or one of few bits with a scale in FLOAT",
     "scale-type": "write scales in a type of the scheme; a byte of E8M0 is no number",
     "quant-state": "bitsandbytes needs its JSON, with lengths that fit; export again",
     "shape": "quantise along the last axis, and store one scale for each block, row by row",
@@ -66,10 +67,13 @@ def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Fin
     for rule, evidence in checkpoint.notes:
         severity: Literal["error", "note"] = "note" if rule == "not-read" else "error"
         yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule], severity)
+    for name, why in checkpoint.unread.items():
+        yield Finding("not-read", name, why, _FILES["not-read"], "note")
     for weight in weights:
         if weight.problem is not None:
             rule, evidence = weight.problem
-            yield Finding(rule, weight.name, evidence, _PROBLEMS[rule])
+            severity = "note" if rule == "not-read" else "error"
+            yield Finding(rule, weight.name, evidence, _PROBLEMS[rule], severity)
     yield from _maps(weights)
     yield from _lost(weights)
     yield from _configured(checkpoint.config, weights)

@@ -9,45 +9,61 @@ import json
 import math
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts
+from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, parse_json
 from lowprec.checkpoints.pickles import Call, Global, Stored, read_pickle
 
-__all__ = ["DTYPES", "MADE", "RECORD", "STORAGES", "open_torch"]
+__all__ = ["DTYPES", "ELEMENTS", "MADE", "RECORD", "STORAGES", "checked", "open_torch"]
 
 #: Types of tensors by the names of torch's storages, and by its own names of those without one.
 STORAGES: Mapping[str, str] = {
     "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16", "DoubleStorage": "F64",
     "ByteStorage": "U8", "CharStorage": "I8", "ShortStorage": "I16", "IntStorage": "I32",
-    "LongStorage": "I64", "BoolStorage": "BOOL",
+    "LongStorage": "I64", "BoolStorage": "BOOL", "ComplexFloatStorage": "C64",
 }  # fmt: skip
 DTYPES: Mapping[str, str] = {
     "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e4m3fnuz": "F8_E4M3FNUZ",
     "float8_e5m2fnuz": "F8_E5M2FNUZ", "float8_e8m0fnu": "F8_E8M0", "uint16": "U16", "uint32": "U32",
     "uint64": "U64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "uint8": "U8",
-    "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "bool": "BOOL",
+    "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "bool": "BOOL", "complex64": "C64",
 }  # fmt: skip
+#: Where Transformer Engine's functions that make tensors are.
+_ENGINE = "transformer_engine.pytorch.tensor"
+#: Arguments of these, by the modules that they are in.
 _COPIES = ("rowwise_data", "rowwise_scale_inv", "columnwise_data", "columnwise_scale_inv")
-_OF_NVFP4 = ("row_scaled_nvfp4", "nvfp4_use_4over6", "nvfp4_e4m3_max")
-#: Arguments of Transformer Engine's functions that make tensors, by the modules that they are in.
 MADE: Mapping[str, tuple[str, ...]] = {
     "mxfp8": (*_COPIES, "fp8_dtype", "dtype", "shape", "quantizer", "with_gemm_swizzled_scales"),
     "nvfp4": (
         "shape", *_COPIES, "amax_rowwise", "amax_columnwise", "fp4_dtype", "dtype", "quantizer",
-        "with_gemm_swizzled_scales", *_OF_NVFP4,
+        "with_gemm_swizzled_scales", "row_scaled_nvfp4", "nvfp4_use_4over6", "nvfp4_e4m3_max",
     ),
-    "float8": ("data", "fp8_dtype", "scale_inv", "dtype", "shape"),
+    "float8": ("data", "fp8_dtype", "scale_inv", "dtype", "shape", "transpose"),
 }  # fmt: skip
-#: Its numbers of types of elements.
-_ELEMENTS = {7: "F8_E4M3", 8: "F8_E5M2"}
+#: How many of them the first version had.
+_FEWEST = {"mxfp8": 6, "nvfp4": 10, "float8": 4}
+#: Those that are no tensors.
+_SAID = ("fp8_dtype", "fp4_dtype", "dtype", "shape", "quantizer", *MADE["nvfp4"][-4:])
+#: Its numbers of types of elements; of versions before 2.4, whose numbers were lower by one. Where a file may
+#: be of both, 7 is E4M3: that is what weights are in all recipes of the package.
+ELEMENTS = {7: "F8_E4M3", 8: "F8_E5M2"}
+_OLDER = {number - 1: tag for number, tag in ELEMENTS.items()}
+#: Functions that make plain tensors, and classes that add nothing to one.
+_PLAIN = tuple(Global("torch._utils", f"_rebuild_tensor_v{version}") for version in (2, 3))
+_CLASSES = (Global("torch", "Tensor"), Global("torch.nn.parameter", "Parameter"))
+_GETATTR = (Global("builtins", "getattr"), Global("__builtin__", "getattr"))
+_DICTS = (Global("collections", "OrderedDict"), Global("collections", "defaultdict"))
 #: A record of the archive for metadata, which torch does not look at.
 RECORD = "lowprec.json"
-#: What no pickle, and no number of tensors, has reason to exceed.
-_LONGEST, _MOST = 32_000_000, 1_000_000
+#: What no pickle, no name, and no number of values has reason to exceed.
+_LONGEST, _LONGEST_NAME, _MOST = 32_000_000, 4_096, 4_000_000
+
+
+class _UnreadError(CheckpointError):
+    """A tensor that is not read, in a file that may be whole."""
 
 
 @dataclass
@@ -56,34 +72,43 @@ class _File:
     records: dict[str, tuple[int, int]]  #: first byte and length by name
     entries: dict[str, Entry]
     metadata: dict[str, str]
-    notes: list[tuple[str, str]]
+    unread: dict[str, str]  #: why, by name
     seen: int = 0
 
+    def count(self) -> None:
+        """Count a value that is looked at: a pickle may have the same one in many places."""
+        self.seen += 1
+        if self.seen > _MOST:
+            raise CheckpointError(f"{str(self.path)!r} has more than {_MOST:,} values")
 
-def open_torch(path: Path) -> tuple[dict[str, Entry], dict[str, str], tuple[tuple[str, str], ...]]:
-    """Return the tensors of a file by their names, what it says of them, and what is not read.
 
-    Names of nested dicts are joined by dots. A tensor of Transformer Engine becomes those that it is made of,
-    `NAME._rowwise_data` and so on, as its attributes are called.
+def open_torch(path: Path) -> tuple[dict[str, Entry], dict[str, str], dict[str, str]]:
+    """Return the tensors of a file by their names, what it says of them, and why others are not read.
+
+    Names of nested dicts, and numbers in lists, are joined by dots. A tensor of Transformer Engine becomes
+    those that it is made of, `NAME._rowwise_data` and so on, as its attributes are called. Values without
+    tensors in them are left out.
 
     Raises
     ------
     CheckpointError
         A file that is no archive of torch.save, that is cut or damaged, of another byte order, or a tensor
-        that is not contiguous or ends behind its storage.
+        that ends behind its storage.
     """
-    file = _File(path, _records(path), {}, {}, [])
+    file = _File(path, _records(path), {}, {}, {})
     if _text(file, "byteorder", b"little") != b"little":
         raise CheckpointError(f"{str(path)!r} was saved on a big-endian machine; save it on another")
     whole = read_pickle(_text(file, "data.pkl"), f"the pickle of {str(path)!r}")
     for name, value in _named(file, "", whole, 0):
-        _add(file, name, value)
+        try:
+            _add(file, name, value)
+        except _UnreadError as error:
+            file.unread[name] = str(error)
+    said: dict[str, Any] = {}
     if RECORD in file.records:
-        from lowprec.checkpoints.container import parse_json
-
         said = parse_json(_text(file, RECORD), f"{RECORD} of {str(path)!r}")
-        file.metadata |= {key: text for key, text in said.items() if isinstance(text, str)}
-    return file.entries, file.metadata, tuple(file.notes)
+    texts = {key: text for key, text in said.items() if isinstance(text, str)}
+    return file.entries, texts | file.metadata, file.unread
 
 
 def _records(path: Path) -> dict[str, tuple[int, int]]:
@@ -124,72 +149,147 @@ def _text(file: _File, name: str, otherwise: bytes = b"") -> bytes:
         return stream.read(size)
 
 
-def _named(file: _File, name: str, value: Any, depth: int) -> Iterator[tuple[str, Call]]:
-    """Yield what calls make by their names, in nested dicts."""
-    file.seen += 1
-    if file.seen > _MOST or depth > 16:
-        raise CheckpointError(
-            f"{str(file.path)!r} has more than {_MOST:,} values, or dicts nested too deeply"
-        )
-    items: Any = ()
+def _named(file: _File, name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield what calls make by their names, in nested dicts and lists."""
+    if depth > 16:
+        raise CheckpointError(f"{str(file.path)!r} has dicts or lists nested too deeply")
+    if len(name) > _LONGEST_NAME:
+        raise CheckpointError(f"{str(file.path)!r} has a name of {len(name):,} characters")
     if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, Call) and value.function == Global("collections", "OrderedDict"):
+        items: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, list | tuple) and not isinstance(value, Global | Stored):
+        items = enumerate(value)
+    elif isinstance(value, Call) and value.function in _DICTS:
         items = value.items
-    elif isinstance(value, Call):
+    else:
         yield name, value
-    for key, item in items:
-        if isinstance(key, str):
-            yield from _named(file, f"{name}.{key}" if name else key, item, depth + 1)
-
-
-def _add(file: _File, name: str, call: Call) -> None:
-    """Add the tensor, or tensors, that a call makes."""
-    function, arguments = call.function, call.arguments
-    if isinstance(function, Call) and function.function in (
-        Global("builtins", "getattr"), Global("__builtin__", "getattr"),
-    ):  # fmt: skip
-        function = function.arguments[0]  # an older file: a class's method
-    if not isinstance(function, Global) or not isinstance(arguments, tuple):
         return
-    if function == Global("torch._utils", "_rebuild_parameter") and arguments:
-        if isinstance(arguments[0], Call):
-            _add(file, name, arguments[0])
-    elif function.name in ("_rebuild_tensor_v2", "_rebuild_tensor_v3"):
-        _put(file, _tensor(file, name, call))
-    elif function.module.startswith("transformer_engine.pytorch.tensor."):
-        kind = function.module.rpartition(".")[2].removesuffix("_tensor")
-        if kind in MADE and len(arguments) >= len(MADE[kind]) - len(_OF_NVFP4):
-            _made(file, name, kind, dict(zip(MADE[kind], arguments, strict=False)))
-        else:
-            file.notes.append(("not-read", f"{name} is made by {function.module}.{function.name}"))
+    for key, item in items:
+        file.count()
+        if isinstance(item, dict | list | tuple | Call | Stored):
+            over = f"{name}." if name else ""
+            if isinstance(key, str | int):
+                yield from _named(file, f"{over}{key}", item, depth + 1)
+            elif _holds(file, item):
+                file.unread[f"{over}?"] = f"{name or 'the file'} has a tensor under a key that is no name"
+
+
+def _holds(file: _File, *values: Any) -> bool:
+    """Return whether there is a tensor's storage, or an array of NumPy, somewhere in values."""
+    left, known = list(values), set[int]()
+    while left:
+        value = left.pop()
+        if isinstance(value, Stored) or value == Global("numpy", "ndarray"):
+            return True
+        if isinstance(value, dict | list | tuple | Call) and id(value) not in known:
+            file.count()
+            known.add(id(value))
+            if isinstance(value, Call):
+                left += [value.function, value.arguments, value.items, value.state]
+            else:
+                left += value.values() if isinstance(value, dict) else value
+    return False
+
+
+def _add(file: _File, name: str, call: Any) -> None:
+    """Add the tensor, or tensors, that a call makes."""
+    where = f"tensor {name!r} of {str(file.path)!r}"
+    made, attributes = _unwrapped(call, where)
+    function = made.function if isinstance(made, Call) else None
+    if isinstance(function, Call) and function.function in _GETATTR:  # an older file: a class's method
+        owner, method = _arguments(function, 2, where)[:2]
+        is_named = isinstance(owner, Global) and isinstance(method, str)
+        function = Global(owner.module, method) if is_named else None
+    by = ".".join(function) if isinstance(function, Global) else "no function of a module"
+    known = (kind for kind in MADE if by.startswith(f"{_ENGINE}.{kind}_tensor."))
+    kind = next(known, "") if by.endswith("_in_reduce_ex") else ""
+    if _holds(file, attributes):
+        raise _UnreadError(f"{where} has attributes that are tensors too; save these by names of their own")
+    if function in _PLAIN:
+        _put(file, _tensor(file, name, made))
+    elif kind and _FEWEST[kind] <= len(_arguments(made, 0, where)) <= len(MADE[kind]):
+        _made(file, name, kind, dict(zip(MADE[kind], made.arguments, strict=False)))
+    elif _holds(file, made):
+        raise _UnreadError(f"{where} is made by {by}, which is not read; save plain tensors, in a state_dict")
+
+
+def _arguments(call: Call, least: int, where: str) -> tuple[Any, ...]:
+    """Return a call's arguments, which must be so many at least."""
+    if not isinstance(call.arguments, tuple) or len(call.arguments) < least:
+        raise CheckpointError(f"{where} is not made as torch.save writes it")
+    return call.arguments
+
+
+def _unwrapped(call: Any, where: str) -> tuple[Any, list[Any]]:
+    """Return the call that makes a tensor, of a parameter or one with attributes, and these attributes."""
+    attributes = []
+    for _ in range(2):  # a parameter of a tensor with attributes
+        function = call.function if isinstance(call, Call) else None
+        if function == Global("torch._utils", "_rebuild_parameter"):
+            call = _arguments(call, 1, where)[0]
+        elif function == Global("torch._utils", "_rebuild_parameter_with_state"):
+            call, *_, state = _arguments(call, 4, where)
+            attributes.append(state)
+        elif function == Global("torch._tensor", "_rebuild_from_type_v2"):
+            inner, kind, arguments, state = _arguments(call, 4, where)[:4]
+            if kind not in _CLASSES:
+                break
+            call = Call(inner, arguments)
+            attributes.append(state)
+    return call, attributes
 
 
 def _made(file: _File, name: str, kind: str, given: dict[str, Any]) -> None:
     """Add the tensors of one of Transformer Engine's, and what else it is made of."""
-    element = given.get("fp8_dtype")
-    number = element.arguments if isinstance(element, Call) else None
-    tags = {"data": "U8", "scale_inv": "F8_E8M0"}
-    if isinstance(number, tuple) and number and type(number[0]) is int:
-        tags["data"] = _ELEMENTS.get(number[0], "U8")
-    if kind != "mxfp8":
-        tags = {"data": "U8", "scale_inv": "F8_E4M3"} if kind == "nvfp4" else {"data": tags["data"]}
-    said: dict[str, Any] = {"is_swizzled_scales": bool(given.get("with_gemm_swizzled_scales"))}
-    dtype = given.get("dtype")
-    said["dtype"] = DTYPES.get(dtype.name, "F32") if isinstance(dtype, Global) else "F32"
-    said |= {key: given[key] for key in _OF_NVFP4 if given.get(key) in (True, False, 256, 448)}
-    quantizer = given.get("quantizer")
+    tags = {"data": "U8"}
+    if kind != "float8":
+        tags["scale_inv"] = "F8_E4M3" if kind == "nvfp4" else "F8_E8M0"
+    if kind != "nvfp4":
+        numbers = _OLDER if "shape" not in given else {**_OLDER, **ELEMENTS}
+        tag = numbers.get(_number(given["fp8_dtype"]) or 0)
+        if tag is None:
+            raise _UnreadError(f"tensor {name!r} of {str(file.path)!r} has elements of an unknown type")
+        tags["data"] = tag
+    if kind == "float8" and given["data"] is None:
+        raise _UnreadError(f"tensor {name!r} of {str(file.path)!r} is a transposed copy alone")
+    said = {**given, "is_swizzled_scales": given.get("with_gemm_swizzled_scales")}
+    dtype, quantizer = given["dtype"], given.get("quantizer")
+    said["dtype"] = DTYPES.get(dtype.name) if isinstance(dtype, Global) else None
     state = quantizer.state if isinstance(quantizer, Call) else None
-    if isinstance(state, dict) and state.get("with_2d_quantization") is True:
-        said["with_2d_quantization"] = True
+    said["with_2d_quantization"] = isinstance(state, dict) and state.get("with_2d_quantization")
+    found = []
     for part, value in given.items():
-        if isinstance(value, Call) and part not in ("fp8_dtype", "fp4_dtype", "shape", "quantizer"):
+        if value is not None and part not in _SAID:
             entry = _tensor(file, f"{name}._{part}", value)
             tag = next((tag for end, tag in tags.items() if part.endswith(end)), entry.tag)
             if TAGS[tag][1] == TAGS[entry.tag][1]:
                 entry = Entry(entry.name, tag, entry.shape, entry.path, entry.start, entry.nbytes)
-            _put(file, entry)
-    file.metadata[name] = json.dumps({"_type": f"transformer-engine {kind}", "_data": said})
+            found.append(entry)
+    for entry in found:
+        _put(file, entry)
+    file.metadata[name] = json.dumps({"_type": f"transformer-engine {kind}", "_data": checked(said)})
+
+
+def _number(value: Any) -> int | None:
+    """Return an enum's number: what its class is called with, or the state of pybind11's."""
+    given = value.arguments if isinstance(value, Call) else None
+    found = given[0] if isinstance(given, tuple) and given else getattr(value, "state", None)
+    return found if type(found) is int else None
+
+
+def checked(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said of a tensor of Transformer Engine, without what it cannot say.
+
+    >>> checked({"dtype": "BF16", "nvfp4_use_4over6": True, "nvfp4_e4m3_max": 10**400})
+    {'dtype': 'BF16', 'is_swizzled_scales': False, 'nvfp4_use_4over6': True}
+    """
+    tag, most = said.get("dtype"), said.get("nvfp4_e4m3_max")
+    found: dict[str, Any] = {"dtype": tag if tag in ("F32", "F16", "BF16") else "F32"}
+    found["is_swizzled_scales"] = said.get("is_swizzled_scales") is True
+    flags = ("row_scaled_nvfp4", "nvfp4_use_4over6", "with_2d_quantization")
+    found |= {key: True for key in flags if said.get(key) is True}
+    is_bound = "nvfp4_use_4over6" in found and type(most) is int and most in (256, 448)
+    return found | ({"nvfp4_e4m3_max": most} if is_bound else {})
 
 
 def _put(file: _File, entry: Entry) -> None:
@@ -198,21 +298,20 @@ def _put(file: _File, entry: Entry) -> None:
     file.entries[entry.name] = entry
 
 
-def _tensor(file: _File, name: str, call: Call) -> Entry:
+def _tensor(file: _File, name: str, call: Any) -> Entry:
     """Return where a tensor lies."""
     where = f"tensor {name!r} of {str(file.path)!r}"
-    if isinstance(call.function, Global) and call.function.name == "_rebuild_parameter":
-        call = call.arguments[0]
-    arguments = call.arguments
-    if not isinstance(arguments, tuple) or len(arguments) < 4 or not isinstance(arguments[0], Stored):
+    call, _ = _unwrapped(call, where)
+    if not isinstance(call, Call) or call.function not in _PLAIN:
         raise CheckpointError(f"{where} is not made as torch.save writes it")
-    key = arguments[0].key
+    arguments = _arguments(call, 4, where)
+    key = arguments[0].key if isinstance(arguments[0], Stored) else None
     if not isinstance(key, tuple) or len(key) < 5 or not isinstance(key[1], Global):
         raise CheckpointError(f"{where} lies in no storage that torch.save writes")
-    tag = STORAGES.get(key[1].name)
-    if call.function.name == "_rebuild_tensor_v3" and len(arguments) > 6:
-        dtype = arguments[6]
-        tag = DTYPES.get(dtype.name) if isinstance(dtype, Global) else None
+    tag, said = STORAGES.get(key[1].name), arguments[6:]
+    if call.function == _PLAIN[1] and said:
+        tag = DTYPES.get(said[0].name) if isinstance(said[0], Global) else None
+        said = said[1:]
     given = arguments[2].arguments if isinstance(arguments[2], Call) else (arguments[2],)
     shape, strides = (
         _counts(given, f"the shape of {where}"),
@@ -220,13 +319,17 @@ def _tensor(file: _File, name: str, call: Call) -> Entry:
     )
     (offset,) = _counts(((arguments[1],),), f"the offset of {where}")
     record = file.records.get(f"data/{key[2]}") if isinstance(key[2], str) else None
-    if tag is None or record is None:
-        raise CheckpointError(f"{where} is of a type that is not read, or its data are missing")
+    if record is None:
+        raise CheckpointError(f"{where}: its data are missing")
+    if tag is None:
+        raise _UnreadError(f"{where} is of a type that is not read; save another one")
+    if said and said[0]:
+        raise _UnreadError(f"{where} is a negative or conjugate view; save resolve_neg().resolve_conj()")
     wanted = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
     if math.prod(shape) and any(
         length > 1 and stride != right for length, stride, right in zip(shape, strides, wanted, strict=False)
     ):
-        raise CheckpointError(f"{where} is not contiguous; save what its contiguous() returns")
+        raise _UnreadError(f"{where} is not contiguous; save what its contiguous() returns")
     width = TAGS[tag][1] // 8
     nbytes = math.prod(shape) * width
     if len(strides) != len(shape) or offset * width + nbytes > record[1]:

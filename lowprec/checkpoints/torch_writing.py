@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, parse_json
 from lowprec.checkpoints.pickles import Call, Global, Stored, write_pickle
-from lowprec.checkpoints.torch_reading import DTYPES, MADE, RECORD, STORAGES
+from lowprec.checkpoints.torch_reading import DTYPES, ELEMENTS, MADE, RECORD, STORAGES
 from lowprec.checkpoints.writer import Writer
 
 __all__ = ["TorchWriter"]
@@ -28,9 +28,8 @@ Array = npt.NDArray[Any]
 
 _ALIGN, _LARGE, _MANY = 64, 0xFFFF_FFFF, 0xFFFF
 _EMPTY = Call(Global("collections", "OrderedDict"), ())
-#: Where functions that make tensors are, and numbers of types there.
-_MODULE, _NUMBERS = "transformer_engine.pytorch.tensor", {"F8_E4M3": 7, "F8_E5M2": 8}
-_FP4 = 10
+#: Where functions that make tensors are, and the number of FP4 there.
+_MODULE, _FP4 = "transformer_engine.pytorch.tensor", 10
 #: How metadata of Transformer Engine's tensors begin.
 _TOLD = '{"_type": "transformer-engine '
 
@@ -44,7 +43,7 @@ class TorchWriter(Writer):
     plan : iterable of (str, str, tuple of int)
         Name, type and shape of each tensor.
     metadata : mapping of str to str
-        Of Transformer Engine's tensors what they are made of, as `open_torch` gives it.
+        Of Transformer Engine's tensors what they are made of, as `transformer_engine.metadata_of` gives it.
     again : bool
     """
 
@@ -138,18 +137,22 @@ class TorchWriter(Writer):
 
 def _state(parts: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[str, str]) -> Call:
     """Return a state dict: a tensor of each name, or of those that make up one of Transformer Engine."""
-    told = {stem for stem, text in metadata.items() if text.startswith(_TOLD)}
+    told = {
+        stem: parse_json(text.encode(), stem) for stem, text in metadata.items() if text.startswith(_TOLD)
+    }
     made: dict[str, Any] = {}
     groups: dict[str, dict[str, Call]] = {}
     for place, (name, (tag, shape)) in enumerate(parts.items()):
         stem, _, part = name.rpartition("._")
-        if stem in told and part:
+        if stem in told and part in MADE[_kind(told[stem])]:
             groups.setdefault(stem, {})[part] = _tensor(name, "U8" if tag[:3] == "F8_" else tag, shape, place)
             made[stem] = None
         else:
             made[name] = _tensor(name, tag, shape, place)
     for stem, group in groups.items():
-        made[stem] = _quantised(stem, group, parts, parse_json(metadata[stem].encode(), stem))
+        if stem in parts:
+            raise CheckpointError(f"two tensors would be called {stem!r}")
+        made[stem] = _quantised(stem, group, parts, told[stem])
     return Call(_EMPTY.function, (), list(made.items()))
 
 
@@ -168,6 +171,10 @@ def _tensor(name: str, tag: str, shape: tuple[int, ...], place: int) -> Call:
     return Call(Global("torch._utils", "_rebuild_tensor_v3"), given)
 
 
+def _kind(said: Mapping[str, Any]) -> str:
+    return str(said["_type"]).rpartition(" ")[2]
+
+
 def _quantised(
     stem: str,
     group: Mapping[str, Call],
@@ -175,14 +182,14 @@ def _quantised(
     said: Mapping[str, Any],
 ) -> Call:
     """Return the call that makes a tensor of Transformer Engine."""
-    kind, of = str(said["_type"]).rpartition(" ")[2], said["_data"]
+    kind, of = _kind(said), said["_data"]
     data = "data" if kind == "float8" else "rowwise_data" if "rowwise_data" in group else "columnwise_data"
     tag, shape = parts[f"{stem}._{data}"]
     if kind == "nvfp4":
         shape = (*shape[:-1], 2 * shape[-1])
         shape = (*shape[1:], shape[0]) if data == "columnwise_data" else shape
     dtype = next(key for key, known in DTYPES.items() if known == of["dtype"])
-    number = _FP4 if kind == "nvfp4" else _NUMBERS[tag]
+    number = _FP4 if kind == "nvfp4" else next(key for key, known in ELEMENTS.items() if known == tag)
     element = Call(Global("transformer_engine.pytorch.constants", "DType"), (number,))
     known = {
         "fp8_dtype": element,
@@ -195,4 +202,5 @@ def _quantised(
         "nvfp4_e4m3_max": of.get("nvfp4_e4m3_max", 448),
     }
     function = Global(f"{_MODULE}.{kind}_tensor", f"_make_{kind}_tensor_in_reduce_ex")
-    return Call(function, tuple(group.get(name, known.get(name)) for name in MADE[kind]))
+    given = tuple(group.get(name, known.get(name)) for name in MADE[kind])
+    return Call(function, given[:-1] if given[-1] is None else given)  # not all versions take the last one

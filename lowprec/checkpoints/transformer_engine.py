@@ -17,11 +17,13 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.packing import pack
+from lowprec.arrays.packing import pack, unpack
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.errors import Errors
-from lowprec.checkpoints.schemes import TRANSFORMER_ENGINE
-from lowprec.checkpoints.weights import Weight
+from lowprec.checkpoints.schemes import TRANSFORMER_ENGINE, find
+from lowprec.checkpoints.torch_reading import checked
+from lowprec.checkpoints.torchao import attributes
+from lowprec.checkpoints.weights import OVER, Weight, padded
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
@@ -54,28 +56,19 @@ def encoded(values: Array, fmt: BlockFormat, amax: Any, scales: Array | None = N
 
 def parts(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, ...]]]:
     """Return name, type and shape of each tensor by its role."""
-    rows, columns = weight.value_shape
-    name, tag, scale = weight.name, *(how.scheme.code_tags[0], how.scheme.scale_tags[0])
-    if how.scheme.tensor:
-        codes, turned = (rows, columns // 2), (columns, rows // 2)
-        grid, other = _padded(rows, columns // _SIDE, 128, 4), _padded(columns, rows // _SIDE, 128, 4)
-    else:
-        codes = turned = rows, columns
-        grid, other = _padded(rows, columns // 32, 128, 4), _padded(rows // 32, columns, 4, 128)
-    plan: dict[str, tuple[str, str, tuple[int, ...]]] = {
-        "codes": (f"{name}._rowwise_data", tag, codes),
-        "scales": (f"{name}._rowwise_scale_inv", scale, grid),
-        "turned": (f"{name}._columnwise_data", tag, turned),
-        "others": (f"{name}._columnwise_scale_inv", scale, other),
-    }
-    if how.scheme.tensor:
-        plan["tensor"] = (f"{name}._amax_rowwise", "F32", (1,))
-        plan["amax"] = (f"{name}._amax_columnwise", "F32", (1,))
+    plan: dict[str, tuple[str, str, tuple[int, ...]]] = {}
+    across = find(f"{how.scheme.name} columnwise")
+    of_rows, of_columns = ("codes", "scales", "tensor"), ("turned", "others", "amax")
+    for scheme, (codes, scales, tensor) in ((how.scheme, of_rows), (across, of_columns)):
+        assert scheme.block is not None
+        rows, columns = weight.value_shape[::-1] if scheme.transposed else weight.value_shape
+        grid = padded((rows, columns), scheme.block)
+        plan[scales] = (weight.name + scheme.scales, scheme.scale_tags[0], grid)
+        if scheme.tensor:
+            plan[tensor] = (weight.name + scheme.tensor, "F32", (1,))
+            columns //= 2
+        plan[codes] = (weight.name + scheme.codes, scheme.code_tags[0], (rows, columns))
     return plan
-
-
-def _padded(rows: int, columns: int, to: int, by: int) -> tuple[int, int]:
-    return -(-rows // to) * to, -(-columns // by) * by
 
 
 def write_copies(
@@ -113,7 +106,7 @@ def write_copies(
             tiles.append(made.scales)
             write(names["codes"], held[-1], start)
             along = np.repeat(made.scales, _SIDE, axis=0)
-            tensor = float(amax) / (6 * 448)
+            tensor = float(amax) / OVER
         else:
             made = encode(values, how.blocks, scales=None if scales is None else scales(start, stop))
             write(names["codes"], made.codes, start)
@@ -138,7 +131,7 @@ def _turned(
     """Write the transposed copy of NVFP4."""
     for start in range(0, packed.shape[1], _COLUMNS // 2):
         part = packed[:, start : start + _COLUMNS // 2]
-        codes = np.stack([part & np.uint8(15), part >> np.uint8(4)], axis=-1).reshape(len(part), -1)
+        codes = unpack(np.ascontiguousarray(part), catalog.E2M1FN)
         write(names["turned"], pack(np.ascontiguousarray(codes.T), catalog.E2M1FN), 2 * start)
     write(names["others"], _filled(np.repeat(tiles.T, _SIDE, axis=0), 4), 0)
 
@@ -153,11 +146,14 @@ def metadata_of(
     """Return what is said of weights that are written by `how`, and what the source says of others."""
     chosen, found = set(done), dict[str, str]()
     for weight in weights:
-        if weight.name in chosen and how is not None and how.scheme.family == TRANSFORMER_ENGINE:
+        is_made = weight.name in chosen
+        scheme = how.scheme if is_made and how is not None else weight.scheme
+        if scheme.family != TRANSFORMER_ENGINE or (is_made and how is None) or weight.problem is not None:
+            continue
+        said = attributes(metadata, weight.name)
+        if is_made:
             dtype = weight.codes.tag if weight.codes.tag in ("F32", "F16", "BF16") else "BF16"
-            said = {"is_swizzled_scales": False, "dtype": dtype}
-            said |= {"with_2d_quantization": True} if how.scheme.tensor else {}
-            found[weight.name] = json.dumps({"_type": how.scheme.name, "_data": said})
-        elif weight.name not in chosen and weight.scheme.family == TRANSFORMER_ENGINE:
-            found |= {weight.name: metadata[weight.name]} if weight.name in metadata else {}
+            said = {"dtype": dtype, "with_2d_quantization": bool(scheme.tensor)}
+        kind = scheme.name.removesuffix(" columnwise")
+        found[weight.name] = json.dumps({"_type": kind, "_data": checked(said)})
     return found

@@ -32,7 +32,7 @@ from lowprec.checkpoints.decoding import (
 )
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.weights import Weight, weights_of
+from lowprec.checkpoints.weights import OVER, Weight, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
@@ -111,7 +111,7 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
     highest: list[Array] = []
     tensor = tensor_scale(weight)
     # Of tensor scales for each row, and of another bound than 448, codes are held against the scales alone.
-    known = (tensor is None or tensor.size == 1) and weight.over in (1, 6 * 448)
+    known = (tensor is None or tensor.size == 1) and weight.over in (1, OVER)
     candidates = _candidates(weight) if known else {}
     wrong = {name: [0, 0] for name in candidates}
     single: list[Array] = []

@@ -24,14 +24,19 @@ from lowprec.checkpoints.schemes import (
     Packing,
     Scheme,
 )
+from lowprec.checkpoints.torch_reading import checked
 from lowprec.checkpoints.torchao import attributes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
-__all__ = ["Weight", "logical_shape", "weights_of"]
+__all__ = ["OVER", "Weight", "logical_shape", "padded", "weights_of"]
 
+#: Types of what DequantizeLinear makes.
+_RESULTS = ("F32", "F16", "BF16")
 #: What no JSON beside a weight has reason to exceed, in bytes.
 _LONGEST_MARK = 1 << 12
+#: What the largest magnitude is divided by for the scale of a tensor in NVFP4: the largest element and scale.
+OVER = 6.0 * 448
 
 
 @dataclass(frozen=True)
@@ -125,11 +130,11 @@ class Weight:
 def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
     """Return all weights of a checkpoint, quantised or not, in the order of their files.
 
-    What the nodes of an ONNX model decode comes first, in their order; parts may be shared there. Else each
-    tensor belongs to exactly one, and what belongs together is found by names and types, and by the
-    configuration where these leave a choice. Nothing but headers is read.
+    In an ONNX model nodes alone say what is quantised: what they decode comes first, in their order, and
+    parts may be shared. Else each tensor belongs to exactly one, and what belongs together is found by names
+    and types, and by the configuration where these leave a choice. Nothing but headers is read.
     """
-    entries = checkpoint.entries
+    entries, is_onnx = checkpoint.entries, checkpoint.path.suffix == ".onnx"
     found: dict[str, Weight] = {}
     for name, (fmt, axes) in saved_in(checkpoint.metadata, repr(str(checkpoint.path))).blocks.items():
         if name in entries:
@@ -137,14 +142,15 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
     nodes = [_decoded(name, said, checkpoint) for name, said in checkpoint.graph.decoded.items()]
     taken = {part.name for weight in (*found.values(), *nodes) for part in weight.parts}
     for name, entry in entries.items():
-        weight = None if name in taken else _quantized(name, entry, checkpoint)
+        weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint)
         if weight is not None:
             found[name] = weight
             taken |= {part.name for part in weight.parts}
     for name, entry in entries.items():
         if name not in taken:
-            summed = checkpoint.graph.summed.get(name, -1)
-            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed)
+            summed, why = checkpoint.graph.summed.get(name, -1), checkpoint.graph.undecoded.get(name)
+            problem = None if why is None else ("not-read", why)
+            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed, problem=problem)
     return (*nodes, *(found[name] for name in entries if name in found))
 
 
@@ -177,7 +183,7 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
     zeros, tensor = entries.get(said.zeros), entries.get(said.tensor)
     weight = Weight(name, ONNX, codes, scales, tensor, shape=codes.shape, zeros=zeros)
     sizes = _of_node(codes.shape, scales.shape, said.axis, said.size)
-    known = FLOATS.get(codes.tag) or INTEGERS.get(codes.tag, "")
+    known = INTEGERS.get(codes.tag, "") or (FLOATS.get(codes.tag, "") if codes.bits <= 8 else "")
     wrong = ""
     if sizes is None or (zeros is not None and zeros.shape != scales.shape):
         what = "" if zeros is None else f", and zero points of shape {list(zeros.shape)}"
@@ -187,6 +193,11 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
         )
     elif not known or zeros is not None and zeros.tag != codes.tag:
         wrong = f"{codes.name} is {codes.tag}{'' if zeros is None else f' and {zeros.name} {zeros.tag}'}"
+    if scales.tag not in FLOATS or scales.tag == "F64" or said.tag not in _RESULTS:
+        what = (
+            f"scales {scales.name} are {scales.tag}, and the result of DequantizeLinear would be {said.tag}"
+        )
+        return replace(weight, problem=("scale-type", what))
     if wrong or sizes is None:
         return replace(weight, problem=("shape", wrong))
     summed = checkpoint.graph.summed.get(name, -1)
@@ -197,7 +208,7 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
         if each.family == ONNX.family and parts and bool(each.tensor) == bool(tensor):
             if zeros is None and each.block in (None, along) and (each.block is None) == (not said.size):
                 scheme = each
-    rounded = said.tag if said.tag in ("F16", "BF16") else ""
+    rounded = "" if said.tag == "F32" else said.tag
     return replace(weight, scheme=scheme, sizes=sizes, rounded=rounded, summed=summed)
 
 
@@ -253,13 +264,15 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
             found = Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras)
             told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
             said_of = attributes(checkpoint.metadata, found.name) if told else {}
+            said_of = checked(said_of) if scheme.family == TRANSFORMER_ENGINE else said_of
             return _resolved(found, {**config, **said_of})
     return None
 
 
 def _candidates(name: str, entry: Entry) -> Iterator[Scheme]:
     for scheme in SCHEMES:
-        if name.endswith(scheme.codes) and entry.tag in scheme.code_tags:
+        known = scheme.family != ONNX.family  # whose nodes say what belongs together, and no names do
+        if known and name.endswith(scheme.codes) and entry.tag in scheme.code_tags:
             yield scheme
 
 
@@ -312,8 +325,7 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     swizzled = weight.scheme.swizzled or said
     fields = dict(weight.__dict__, shape=shape, swizzled=swizzled)
     if weight.scheme.family == TRANSFORMER_ENGINE and weight.scheme.tensor:
-        most = config.get("nvfp4_e4m3_max") if config.get("nvfp4_use_4over6") is True else 448
-        fields["over"] = 6.0 * (most if type(most) is int and most > 0 else 448)
+        fields["over"] = 6.0 * 256 if config.get("nvfp4_e4m3_max") == 256 else OVER
     if weight.scheme.packing == "groups" and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
         problem = ("shape", f"codes of shape {list(weight.codes.shape)} are no groups of 16 bytes")
         return Weight(**fields | {"problem": problem})
@@ -378,10 +390,18 @@ def _padded(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -
     block = weight.scheme.block
     if len(shape) != 2 or block is None:
         return None
+    return block if weight.scales.shape == padded(shape, block) else None
+
+
+def padded(shape: tuple[int, ...], block: tuple[int, int]) -> tuple[int, ...]:
+    """Return the shape of scales of blocks, with rows and columns padded as tiles of 128x4 need.
+
+    >>> padded((208, 192), (1, 16)), padded((224, 192), (32, 1))
+    ((256, 12), (8, 256))
+    """
     to = (128, 4) if block[0] == 1 else (4, 128)
     grid = (-(-length // size) for length, size in zip(shape, block, strict=True))
-    fits = weight.scales.shape == tuple(-(-count // by) * by for count, by in zip(grid, to, strict=True))
-    return block if fits else None
+    return tuple(-(-count // by) * by for count, by in zip(grid, to, strict=True))
 
 
 def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:

@@ -69,6 +69,11 @@ class Task:
     size: int
     work: Callable[[Write], dict[str, Any] | None]
 
+    @property
+    def is_split(self) -> bool:
+        """Whether the weight becomes parts, none of which has its name."""
+        return all(name != self.name for name, _, _ in self.plan)
+
 
 def copy_of(entry: Entry, out: Path) -> Task:
     """Return the task to copy a tensor as it is to an output."""
@@ -145,6 +150,8 @@ def write_checkpoint(
         A folder that is there, two tensors of one name, or another process that writes to `out`.
     """
     single = out.suffix in SINGLE
+    if out.suffix in (".pth", ".bin"):
+        raise CheckpointError(f"{out.suffix} files are not written; name a .pt file instead of {out.name!r}")
     if not single and out.exists():
         finished = _noted(out / _JOURNAL, digest)
         if finished is None:
@@ -190,11 +197,18 @@ def _write(
     whole = _SINGLE + out.suffix
     room = out.with_name(f".{out.name}.partial")
     done = _begun(room, digest)
+    split = [task.name for task in tasks if task.is_split]
     with ExitStack() as stack:
         writers: dict[str, Writer] = {}
-        for file, plan in files.items():
-            writers[file] = _writer(room / file, plan, metadata, bool(done), source)
-            stack.push(writers[file])
+        try:
+            for file, plan in files.items():
+                writers[file] = _writer(room / file, plan, metadata, bool(done), source, split)
+                stack.push(writers[file])
+        except CheckpointError:
+            stack.close()
+            if not done:  # refused, and nothing lost
+                shutil.rmtree(room)
+            raise
         if not all(writer.kept for writer in writers.values()):
             done = {}
         journal = stack.enter_context((room / _JOURNAL).open("a" if done else "w"))
@@ -258,11 +272,12 @@ def _writer(
     metadata: Mapping[str, str],
     again: bool,
     source: Path | None,
+    split: Sequence[str],
 ) -> Writer:
     if path.suffix == ".gguf":
         return GgufWriter(path, plan, metadata, again, source)
     if path.suffix == ".onnx":
-        return OnnxWriter(path, plan, metadata, again, source)
+        return OnnxWriter(path, plan, metadata, again, source, split)
     if path.suffix == ".pt":
         return TorchWriter(path, plan, metadata, again)
     return SafetensorsWriter(path, plan, metadata, again)

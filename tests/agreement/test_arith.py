@@ -28,6 +28,7 @@ from tests.operations import Expected, agrees, all_tuples, chosen, operand, poli
 from tests.support import assert_same_codes, most_apart
 
 USUAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
+ML_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16")
 
 
 # -- small formats ----------------------------------------------------------------------------------
@@ -35,7 +36,7 @@ USUAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
 PAIRS = [catalog.format(name) for name in ("e4m3fn", "e5m2", "e4m3fnuz", "e3m2fn", "e2m3fn", "e2m1fn")]
 
 
-@pytest.mark.parametrize("fmt", most_apart(PAIRS, PAIRS[:1] + PAIRS[-2:]), ids=str)
+@pytest.mark.parametrize("fmt", most_apart(PAIRS, PAIRS[:1] + PAIRS[-1:]), ids=str)
 @pytest.mark.parametrize("operation", [name for name in OPERANDS if name not in ("fma", "scaleb")])
 def test_all_operands_agree(operation, fmt):
     """Formats up to 6 bits: all operands or pairs; others: every ninth; to nearest, and some in all modes.
@@ -96,7 +97,7 @@ def test_chosen_and_random_operands_of_wide_formats_agree(operation, name):
         agrees(expected, columns, catalog.E5M2, Projection(rounding=mode))
 
 
-@pytest.mark.parametrize("operation", most_apart(USUAL, ["add", "divide"]))
+@pytest.mark.parametrize("operation", most_apart(USUAL, ["add"]))
 def test_results_near_ties_of_narrow_formats_agree(operation):
     """float32 operands whose results lie on a tie of E4M3 or E5M2, or closer to it than binary32 tells."""
     for target in (catalog.E4M3FN, catalog.E5M2, catalog.BINARY16, catalog.BFLOAT16):
@@ -104,6 +105,33 @@ def test_results_near_ties_of_narrow_formats_agree(operation):
         expected = Expected(operation, columns, [catalog.BINARY32] * len(columns))
         for mode in ("nearest_even", "toward_positive", "to_odd", "nearest_zero"):
             agrees(expected, columns, target, Projection(rounding=mode))
+
+
+@pytest.mark.parametrize("mode", most_apart(MODES, MODES[:1]), ids=str)
+def test_sums_beside_the_largest_binary32_number_agree(mode):
+    """There binary32 no longer finds what a sum was rounded by; and small sums stand beside large ones."""
+    rng, largest = np.random.default_rng(5), np.float32(np.finfo(np.float32).max)
+    near = rng.integers(0x7D00, 0x7F80, 4096).astype(np.uint32) << 16 | rng.choice([0, 0x8000], 4096)
+    x = (np.float64(largest) - near.astype(np.uint32).view(np.float32)).astype(np.float32)
+    x = (x.view(np.uint32) + rng.integers(0, 3, x.size).astype(np.uint32) - np.uint32(1)).view(np.float32)
+    x[::4] = np.ldexp(rng.uniform(1, 2, 1024), rng.integers(-149, 128, 1024)).astype(np.float32)
+    x *= rng.choice([1, -1], x.size).astype(np.float32)
+    y = np.where(rng.random(x.size) < 0.8, np.copysign(largest, -x), np.roll(x, 1))
+    for name in ("bfloat16", "tf32"):
+        for saturation in ("none", "finite"):
+            for operation in (lp.add, lp.subtract):
+                made = []
+                for backend in ("vector", "scalar"):
+                    flags = np.zeros(x.size, np.uint8)
+                    rule = {"rounding": mode, "saturation": saturation, "dtype": np.float32}
+                    results = operation(x, y, name, flags=flags, backend=backend, **rule)
+                    plain = operation(x, y, name, backend=backend, **rule)
+                    assert np.array_equal(results.view(np.uint32), plain.view(np.uint32))
+                    made.append((results.view(np.uint32), flags))
+                (got, signals), (want, others) = made
+                where = name, saturation, operation.__name__
+                assert np.array_equal(got, want), where
+                assert np.array_equal(signals, others), where
 
 
 @pytest.mark.parametrize("name", ["e4m3fn", "binary16"])
@@ -468,7 +496,7 @@ def test_integers_are_those_of_arm_and_risc_v():
     ]
 
 
-@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16"])
+@pytest.mark.parametrize("name", most_apart(ML_DTYPES, ML_DTYPES[:1]))
 def test_ml_dtypes_agrees_where_it_rounds_once(name):
     """Its operators compute in binary32, wide enough for sums, products and quotients of few bits."""
     dtype = np.dtype(getattr(ml_dtypes, name))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.arrays import calls
 from lowprec.kernels import engine
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise
 from lowprec.kernels.table.program import Table
@@ -262,6 +263,7 @@ def test_an_engine_is_a_module_with_a_name(monkeypatch, caplog):
     module = types.SimpleNamespace(lower=lower, SERVES="nothing")
     monkeypatch.setitem(sys.modules, "an_engine_that_logs", module)
     monkeypatch.setattr(engine, "ENGINES", {"log": "an_engine_that_logs", **engine.ENGINES})
+    monkeypatch.setattr(calls, "_known", {})
     engine.lower_by.cache_clear()
     request = Elementwise(CONVERT, (catalog.BINARY32,), catalog.E3M4, Projection())
     assert type(engine.lower(request)).__module__ == engine.ENGINES["vector"]

@@ -82,7 +82,7 @@ def test_they_are_those_of_the_scalar_engine(name, mode):
 def test_vectors_leave_few(monkeypatch, operation):
     """Of ordinary numbers the scalar engine gets those on borders; one operand may be for all."""
     rng = np.random.default_rng(0)
-    x, z = (np.abs(rng.standard_normal(1 << 15)).astype(np.float32) + 1 for _ in range(2))
+    x, z = (np.abs(rng.standard_normal(1 << 16)).astype(np.float32) + 1 for _ in range(2))
     left, part = [], flagged_program.Flagged.part
 
     def counted(self, *given):

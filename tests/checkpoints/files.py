@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from safetensors.numpy import save_file
 
 from lowprec.checkpoints.container import open_file
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
+from tests.programs import need_package
 
 #: Of files that schemes of a family are written to, where that is another container.
 ENDINGS = {"gguf": ".gguf", "onnx": ".onnx", "transformer-engine": ".pt"}
@@ -28,7 +28,7 @@ def source(path, shape=(256, 192), seed=0, **others):
 def quantized(path, family, to, shape=(256, 192), **options):
     """Write a quantised checkpoint beside its source, and return both."""
     if family in ("gguf", "onnx"):
-        pytest.importorskip(family)
+        need_package(family)
     made = source(path / "source.safetensors", shape)
     out = path / f"{family}-{to}{ENDINGS.get(family, '.safetensors')}"
     quantize_checkpoint(made, out, target(family, to, **options))

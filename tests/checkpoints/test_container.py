@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 from lowprec.checkpoints.container import TAGS, CheckpointError, open_file, tag_of
 from lowprec.checkpoints.folder import INDEX, open_checkpoint
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
+from lowprec.checkpoints.weights import weights_of
 
 
 def _file(path, header, data=b""):
@@ -92,6 +93,7 @@ HOSTILE = {
     "bits": "takes 1.5 bytes, not the 2",
     "overlap": "'x' and 'y' .* overlap",
     "huge": "takes .* bytes, not the 4",
+    "empty": r"the shape of tensor 'x' of .* is \[0, 4611686018427387904\], which no array has",
     "dimensions": "65 dimensions",
     "truth": "must be numbers from 0",
     "metadata": "must be an object of strings",
@@ -122,6 +124,7 @@ def _hostile(path, kind):
             "bits": {"x": _entry("F4", (3,), (0, 2))},
             "overlap": whole | {"y": _entry("U8", (2,), (2, 4))},
             "huge": {"x": _entry(shape=(1 << 62, 1 << 62))},
+            "empty": {"x": _entry(shape=(0, 1 << 62), offsets=(0, 0))},
             "dimensions": {"x": _entry(shape=(1,) * 65)},
             "truth": {"x": _entry(shape=(True,))},
             "metadata": whole | {"__metadata__": {"a": 1}},
@@ -211,3 +214,13 @@ def test_what_is_no_checkpoint_is_refused(tmp_path):
         open_checkpoint(tmp_path / "none")
     with pytest.raises(CheckpointError, match=r"has no \.safetensors file"):
         open_checkpoint(tmp_path)
+
+
+def test_a_state_of_bitsandbytes_has_a_shape_that_arrays_have(tmp_path):
+    state = json.dumps({"quant_type": "nf4", "blocksize": 64, "shape": [0, 1 << 62]}).encode()
+    parts = {"": np.zeros((0, 1), np.uint8), ".absmax": np.zeros(0, np.float32)}
+    parts |= {".quant_state.bitsandbytes__nf4": np.frombuffer(state, np.uint8).copy()}
+    save_file({f"m.weight{end}": array for end, array in parts.items()}, tmp_path / "x.safetensors")
+    (weight,) = weights_of(open_checkpoint(tmp_path / "x.safetensors"))
+    assert weight.problem is not None
+    assert "is [0, 4611686018427387904], which no array has" in weight.problem[1]

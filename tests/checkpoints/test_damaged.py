@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import file_sweep
+from tests.programs import need_package
 
 #: Of each kind.
 CASES = 120
@@ -12,7 +13,7 @@ CASES = 120
 
 @pytest.fixture(scope="module")
 def whole():
-    pytest.importorskip("gguf")
+    need_package("gguf")
     return file_sweep.seeds()
 
 
@@ -20,7 +21,7 @@ def whole():
 def test_damaged_files_are_read_or_refused(tmp_path, whole, kind):
     """Anything else is raised. Some are still right, and some are not, so that both ways are gone."""
     if not whole[kind]:
-        pytest.skip("the onnx package is missing")
+        need_package("onnx")
     found = [file_sweep.outcome(kind, case, whole[kind], whole["header"], tmp_path) for case in range(CASES)]
     assert found.count("read") > 5
     assert kind == "journal" or found.count("refused") > 5

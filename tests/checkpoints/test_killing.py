@@ -16,6 +16,7 @@ from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.locking import alone
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from tests.checkpoints.files import source
+from tests.programs import need_package
 
 KILLS = 24
 OTHERS = {
@@ -63,7 +64,7 @@ def _begin(*arguments):
 def test_a_run_that_the_system_kills_leaves_nothing_and_a_rerun_has_the_same_bytes(tmp_path, name, family):
     """SIGKILL at random moments, again and again, until one run is through."""
     if family == "onnx":
-        pytest.importorskip("onnx")
+        need_package("onnx")
     made = source(tmp_path / "s.safetensors", (64, 64), **OTHERS)
     how, asked = target(family, "nvfp4"), ["--to", "nvfp4", "--scheme", family]
     (tmp_path / "once").mkdir()

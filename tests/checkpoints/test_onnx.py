@@ -19,8 +19,10 @@ from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.dumps import open_dump
 from tests.checkpoints.files import quantized, source
+from tests.programs import need_package
 
-onnx = pytest.importorskip("onnx")
+need_package("onnx")
+import onnx  # noqa: E402
 from onnx import TensorProto, checker, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
@@ -132,6 +134,29 @@ def test_initializers_of_every_type_are_read(tmp_path, field):
         assert np.array_equal(theirs.view(np.uint8), found.view(np.uint8))
 
 
+@pytest.mark.parametrize(
+    ("kind", "field", "own"),
+    [
+        ("FLOAT", "double_data", "float_data"),
+        ("FLOAT16", "float_data", "int32_data"),
+        ("INT64", "float_data", "int64_data"),
+        ("INT32", "int64_data", "int32_data"),
+        ("UINT32", "int32_data", "uint64_data"),
+        ("UINT8", "string_data", "int32_data"),
+        ("FLOAT", "float_data", "raw_data"),
+    ],
+)
+def test_data_in_the_field_of_another_type_are_refused(tmp_path, kind, field, own):
+    """Beside raw_data too: one of both would be wrong."""
+    made = TensorProto(name="w", data_type=getattr(TensorProto, kind), dims=[2])
+    getattr(made, field).extend([b"a", b"b"] if field == "string_data" else [1, 2])
+    if own == "raw_data":
+        made.raw_data = bytes(8)
+    onnx.save(_model([], [made], []), tmp_path / "x.onnx")
+    with pytest.raises(CheckpointError, match=f"has data in {field}, and those of [A-Z0-9]+ are in {own}"):
+        open_checkpoint(tmp_path / "x.onnx")
+
+
 @pytest.mark.parametrize(("kind", "name"), [("FLOAT6E2M3", "float6_e2m3fn"), ("FLOAT6E3M2", "float6_e3m2fn")])
 @pytest.mark.parametrize("field", ["raw", "numbers"])
 def test_codes_of_six_bits_are_read(tmp_path, kind, name, field):
@@ -170,6 +195,9 @@ def test_external_data_are_read_in_place(tmp_path):
         ),
         ({"location": "x.data", "length": "4"}, "is said to lie at 0, 4 bytes long"),
         ({"location": "x.data", "offset": "x"}, "which are no numbers"),
+        ({"location": "a\0b"}, r"the file 'a\\x00b', which"),  # why, Python's versions say otherwise
+        ({"location": "a" * 5000}, r"the file 'a{77}\.\.\.', which cannot be read: File name too long"),
+        ({"location": "self"}, "the file 'self', which"),
     ],
 )
 def test_external_data_elsewhere_are_refused(tmp_path, said, message):
@@ -179,6 +207,7 @@ def test_external_data_elsewhere_are_refused(tmp_path, said, message):
     room.mkdir()
     (room / "x.data").write_bytes(bytes(16))
     (room / "link").symlink_to(tmp_path)
+    (room / "self").symlink_to(room / "self")
     made = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4])
     made.data_location = TensorProto.EXTERNAL
     for key, value in said.items():
@@ -190,10 +219,12 @@ def test_external_data_elsewhere_are_refused(tmp_path, said, message):
 
 def test_what_is_no_model_is_refused(tmp_path):
     short = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1 << 40], raw_data=b"1234")
+    empty = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[0, 1 << 62], raw_data=b"")
     for data, message in (
         (b"no model at all", "as an ONNX model"),
         (b"", "it has neither nodes nor initializers"),
         (_model([], [short], []).SerializeToString(), "has 4 bytes of data, and F32 of shape"),
+        (_model([], [empty], []).SerializeToString(), "which no array has"),
     ):
         (tmp_path / "x.onnx").write_bytes(data)
         with pytest.raises(CheckpointError, match=message):
@@ -250,11 +281,12 @@ def test_graphs_inside_of_nodes_are_noted(tmp_path):
 
 @pytest.mark.parametrize("to", FAMILIES["onnx"])
 def test_what_is_written_runs_in_onnx_s_reference(tmp_path, to):
-    """Its checker takes the model, whose output is the weight; the bytes are those of the layout."""
+    """Its checker takes the model, whose outputs are the weights; the bytes are those of the layout."""
     found, made = quantized(tmp_path, "onnx", to, (96, 192))
     model = onnx.load(found.path)
     checker.check_model(model, full_check=True)
-    (theirs,) = ReferenceEvaluator(model).run(None, {})
+    theirs, norm = ReferenceEvaluator(model).run(None, {})
+    assert np.array_equal(norm, made.entries["m.norm.weight"].read())
     weight = next(item for item in weights_of(found) if item.is_quantized)
     assert (weight.name, weight.scheme.name) == ("m.q.weight", FAMILIES["onnx"][to])
     assert np.array_equal(values_of(weight), theirs)
@@ -347,7 +379,7 @@ def test_a_quantised_source_is_quantised_further_and_kept_where_it_is_not(tmp_pa
     x = {"x": np.eye(2, 32, dtype=np.float32)}
     (ours,) = ReferenceEvaluator(onnx.load(found.path)).run(None, x)
     known = {weight.name: values_of(weight) for weight in weights_of(found)}
-    assert np.allclose(ours, x["x"] @ known["a"] @ known["b"], rtol=1e-5, atol=1e-2)
+    assert np.array_equal(ours, x["x"] @ known["a"] @ known["b"])
     assert np.array_equal(known["b"], weights[1] * np.float32(0.5))
 
 

@@ -17,6 +17,7 @@ from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.cli.main import main
 from tests.checkpoints.files import changed, source
+from tests.programs import need_package
 
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
 LINES = re.findall(r"^\$ lowprec (checkpoint .*)$", PAGE, re.M)
@@ -46,7 +47,7 @@ def models(tmp_path, monkeypatch):
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_of_the_page_runs(models, line):
     if ".onnx" in line:
-        pytest.importorskip("onnx")
+        need_package("onnx")
     out = re.search(r"-o (\S+)", line)
     if out is not None and (place := pathlib.Path(out[1])).is_dir():
         shutil.rmtree(place)

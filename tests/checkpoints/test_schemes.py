@@ -181,7 +181,7 @@ def test_the_rule_of_single_scales_is_named(tmp_path, channel):
 
         other = changed(found, tmp_path / f"{factor}.safetensors", rescale)
         (verdict,) = verify_checkpoint(other, made)
-        assert (verdict.rule, verdict.codes_differ) in ((rule, 0), ("max", 0) if not channel and rule else ())
+        assert (verdict.rule, verdict.codes_differ) == (rule, 0)
 
 
 def test_every_scheme_is_written_or_named_here():

@@ -20,6 +20,7 @@ from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
 from lowprec.cli.main import main
 from tests.checkpoints.files import ENDINGS, source
+from tests.programs import need_package
 
 cloudpickle = pytest.importorskip("cloudpickle")
 TARGETS = [
@@ -57,7 +58,7 @@ def test_stochastic_rounding_has_the_same_bytes_however_it_is_cut(tmp_path, monk
         target(family, to, rounding="stochastic(8)", seed=7),
     )
     if family in ("gguf", "onnx"):
-        pytest.importorskip(family)
+        need_package(family)
     ending = ENDINGS.get(family, ".safetensors")
     whole, parts, other = (tmp_path / name / f"out{ending}" for name in ("whole", "parts", "other"))
     count = []

@@ -1,15 +1,14 @@
-"""Transformer Engine's weights by the layout's definition, and files of torch.save that are read and written.
+"""Transformer Engine's weights by the layout's definition, in files of torch.save that are read and written.
 
 The package needs CUDA, so its functions that make tensors are stood in for, with its names and arguments.
 """
 
 from __future__ import annotations
 
+import copyreg
 import enum
 import io
 import json
-import pickle
-import struct
 import sys
 import types
 import zipfile
@@ -24,15 +23,15 @@ from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkp
 from lowprec.checkpoints.decoding import as_blocks, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
-from lowprec.checkpoints.pickles import Call, Global, Stored, read_pickle, write_pickle
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
-from lowprec.checkpoints.torch_reading import MADE
+from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.compare import compare
 from lowprec.verify.dumps import open_dump
 from tests.checkpoints.files import changed, quantized, source
+from tests.programs import need_framework
 
 pytestmark = pytest.mark.apart
 
@@ -208,8 +207,45 @@ def test_scales_of_rows_and_of_another_bound_are_read(tmp_path):
         made = tmp_path / "s.safetensors"
         save_file({"w": values_of(weight)}, made)
         (verdict,) = verify_checkpoint(open_checkpoint(tmp_path / "x.pt"), open_checkpoint(made))
-        assert verdict.codes_differ <= 2  # its quotients are by inverses in float32
+        assert verdict.codes_differ == 0
         assert verdict.rule == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"_type": "transformer-engine mxfp8"},
+        {"_type": "transformer-engine zzz", "_data": {}},
+        {"_type": "transformer-engine nvfp4", "_data": {"dtype": "X", "is_swizzled_scales": 1}},
+        {"_type": "transformer-engine nvfp4", "_data": {"dtype": [1], "nvfp4_use_4over6": True,
+                                                        "nvfp4_e4m3_max": 10**400}},
+        {"_type": "transformer-engine nvfp4", "_data": {"nvfp4_e4m3_max": 256}},
+        None,
+    ],
+)  # fmt: skip
+def test_what_metadata_say_is_not_believed(tmp_path, said):
+    """The kind is that of the tensors; of the rest nothing counts but what the package could say."""
+    rng, made = np.random.default_rng(1), tmp_path / "s.safetensors"
+    tensors = {
+        "w._rowwise_data": ("U8", rng.integers(0, 256, (32, 32), dtype=np.uint8)),
+        "w._rowwise_scale_inv": ("F8_E4M3", np.ones((128, 4), ml_dtypes.float8_e4m3fn)),
+        "w._amax_rowwise": ("F32", np.float32([2688])), "w._more": ("F32", np.float32([1, 2])),
+        "m.weight": ("F32", np.ones((32, 32), np.float32)),
+    }  # fmt: skip
+    plan = [(name, tag, array.shape) for name, (tag, array) in tensors.items()]
+    with SafetensorsWriter(made, plan, {} if said is None else {"w": json.dumps(said)}) as writer:
+        for name, (_, array) in tensors.items():
+            writer.write(name, array)
+    how = target("transformer-engine", "mxfp8_e4m3")
+    quantize_checkpoint(open_checkpoint(made), tmp_path / "t.pt", how, include=["m.weight"])
+    expected = E2M1[np.stack([(codes := tensors["w._rowwise_data"][1]) & 15, codes >> 4], axis=-1)]
+    for path, scheme in ((made, "plain"), (tmp_path / "t.pt", "transformer-engine mxfp8")):
+        weights = {weight.name: weight for weight in weights_of(open_checkpoint(path))}
+        assert {name: weight.scheme.name for name, weight in weights.items()} == {
+            "m.weight": scheme, "w": "transformer-engine nvfp4", "w._more": "plain",
+        }  # fmt: skip
+        assert np.array_equal(values_of(weights["w"]), expected.reshape(32, 64))
+        assert np.array_equal(values_of(weights["w._more"]), [1, 2])
 
 
 def _only(found, entries):
@@ -252,12 +288,46 @@ def test_sizes_that_it_does_not_quantise_stay_as_they_are(tmp_path):
 # -- torch's own reading and writing ----------------------------------------------------------------
 
 
+_COPIES = ["rowwise_data", "rowwise_scale_inv", "columnwise_data", "columnwise_scale_inv"]
+_MXFP8 = [*_COPIES, "fp8_dtype", "dtype"]
+_NVFP4 = ["shape", *_COPIES, "amax_rowwise", "amax_columnwise", "fp4_dtype", "dtype", "quantizer"]
+_SWIZZLED, _MORE = "with_gemm_swizzled_scales", ["row_scaled_nvfp4", "nvfp4_use_4over6", "nvfp4_e4m3_max"]
+#: Arguments by what is made and the first version that gives them: read off the package's `__reduce_ex__`.
+ORDER = {
+    ("mxfp8", "2.0"): _MXFP8,
+    ("mxfp8", "2.3"): [*_MXFP8, "shape"],
+    ("mxfp8", "2.4"): [*_MXFP8, "shape"],
+    ("mxfp8", "2.6"): [*_MXFP8, "shape", "quantizer"],
+    ("mxfp8", "2.12"): [*_MXFP8, "shape", "quantizer", _SWIZZLED],
+    ("mxfp8", "2.18"): [*_MXFP8, "shape", "quantizer", _SWIZZLED],
+    ("nvfp4", "2.8"): _NVFP4,
+    ("nvfp4", "2.12"): [*_NVFP4, _SWIZZLED],
+    ("nvfp4", "2.16"): [*_NVFP4, _SWIZZLED],
+    ("nvfp4", "2.18"): [*_NVFP4, _SWIZZLED, *_MORE],
+    ("float8", "2.18"): ["data", "fp8_dtype", "scale_inv", "dtype", "shape"],
+}
+#: Versions whose method of a class makes tensors; later ones have a function.
+METHODS = ("2.0", "2.3", "2.4", "2.6", "2.8", "2.12")
+
+
 class DType(enum.IntEnum):
     """As `transformer_engine.pytorch.constants.DType`."""
 
     kFloat8E4M3 = 7
     kFloat8E5M2 = 8
     kFloat4E2M1 = 10
+
+
+class OldDType:
+    """As the enum of pybind11 that it was before 2.17, whose number is its state."""
+
+    __qualname__ = "DType"
+
+    def __init__(self, number):
+        self.number = number
+
+    def __reduce_ex__(self, protocol):
+        return copyreg.__newobj__, (OldDType,), self.number
 
 
 class Quantizer:
@@ -267,6 +337,7 @@ class Quantizer:
 @pytest.fixture
 def engine(monkeypatch):
     """Modules of the package, whose functions return their arguments by name."""
+    need_framework("torch")
     modules = {}
 
     def module(name):
@@ -276,27 +347,42 @@ def engine(monkeypatch):
 
     for name in ("transformer_engine", "transformer_engine.pytorch", "transformer_engine.pytorch.tensor"):
         module(name)
-    constants = module("transformer_engine.pytorch.constants")
-    constants.DType = DType
-    monkeypatch.setattr(DType, "__module__", constants.__name__)
-    for kind, names in MADE.items():
+    for kind, place in (
+        (DType, "transformer_engine.pytorch.constants"),
+        (OldDType, "transformer_engine_torch"),
+    ):
+        module(place).DType = kind
+        monkeypatch.setattr(kind, "__module__", place)
+    for kind in ("mxfp8", "nvfp4", "float8"):
 
-        def make(*given, names=names):
+        def make(*given, names=tuple(ORDER[kind, "2.18"])):
             return dict(zip(names, given, strict=True))
+
+        class Tensor:
+            @classmethod
+            def _make_in_reduce_ex(cls, *given):
+                raise NotImplementedError
 
         place = module(f"transformer_engine.pytorch.tensor.{kind}_tensor")
         make.__module__, make.__qualname__ = place.__name__, f"_make_{kind}_tensor_in_reduce_ex"
+        Tensor.__module__, Tensor.__qualname__ = place.__name__, "Tensor"
         setattr(place, make.__qualname__, make)
+        place.Tensor = Tensor
     return modules
+
+
+def _functions(engine, kind):
+    place = engine[f"transformer_engine.pytorch.tensor.{kind}_tensor"]
+    return [item for name, item in vars(place).items() if name.startswith("_make_")]
 
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_torch_loads_what_is_written(tmp_path, engine, to):
     """With the names and arguments that the package's `__reduce_ex__` has."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     found, _ = quantized(tmp_path, "transformer-engine", to, (224, 192))
-    place = engine[f"transformer_engine.pytorch.tensor.{'mxfp8' if to == 'mxfp8_e4m3' else 'nvfp4'}_tensor"]
-    functions = [item for name, item in vars(place).items() if name.startswith("_make_")]
+    functions = _functions(engine, "mxfp8" if to == "mxfp8_e4m3" else "nvfp4")
     with torch.serialization.safe_globals([DType, *functions]):  # what the package allows
         loaded = torch.load(found.path)
     assert torch.equal(loaded["m.norm.weight"], torch.ones(8))
@@ -316,16 +402,25 @@ def test_torch_loads_what_is_written(tmp_path, engine, to):
             )
 
 
-@pytest.mark.parametrize("swizzled", [False, True])
-@pytest.mark.parametrize("old", [False, True])
-@pytest.mark.parametrize("to", FORMATS)
-def test_what_torch_saved_is_read(tmp_path, engine, to, old, swizzled):
+@pytest.mark.parametrize(
+    ("kind", "version", "swizzled"),
+    [
+        (*key, swizzled)
+        for key, names in ORDER.items()
+        for swizzled in [False, True][: 1 + (_SWIZZLED in names)]
+        if key[0] != "float8"
+    ],
+)
+def test_what_torch_saved_is_read(tmp_path, engine, kind, version, swizzled):
     """State dicts inside of dicts, parameters, a quantizer with its state, methods of classes of before."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     from lowprec.arrays.packing import swizzle
 
-    found, _ = quantized(tmp_path, "transformer-engine", to, (224, 192))
-    kind = "mxfp8" if to == "mxfp8_e4m3" else "nvfp4"
+    names = ORDER[kind, version]
+    found, _ = quantized(
+        tmp_path, "transformer-engine", f"{kind}_e4m3" if kind == "mxfp8" else kind, (224, 192)
+    )
     parts = {
         name.rpartition("._")[2]: torch.from_numpy(
             entry.read().view(np.uint8 if entry.tag != "F32" else "f4")
@@ -333,55 +428,60 @@ def test_what_torch_saved_is_read(tmp_path, engine, to, old, swizzled):
         for name, entry in found.entries.items()
         if "m.q" in name
     }
+    if kind == "nvfp4":
+        parts["amax_columnwise"] = 2 * parts["amax_rowwise"]
     if swizzled:
         scales = parts["rowwise_scale_inv"].numpy()
         parts["rowwise_scale_inv"] = torch.from_numpy(swizzle(scales).reshape(scales.shape))
     quantizer = Quantizer()
     quantizer.with_2d_quantization, quantizer.rht = True, torch.ones(2, 2)
-    known = {"fp8_dtype": DType.kFloat8E4M3, "fp4_dtype": DType.kFloat4E2M1, "dtype": torch.bfloat16,
+    older = {"2.0": 6, "2.3": 6}.get(version, 7)
+    fp8, fp4 = (DType(7), DType(10)) if version == "2.18" else (OldDType(older), OldDType(10))
+    known = {"fp8_dtype": fp8, "fp4_dtype": fp4, "dtype": torch.bfloat16,
              "shape": torch.Size((224, 192)), "quantizer": quantizer, "with_gemm_swizzled_scales": swizzled,
              "row_scaled_nvfp4": False, "nvfp4_use_4over6": False, "nvfp4_e4m3_max": 448} | parts  # fmt: skip
-    names = MADE[kind][: -3 if old and kind == "nvfp4" else None]
     place = engine[f"transformer_engine.pytorch.tensor.{kind}_tensor"]
     function = getattr(place, f"_make_{kind}_tensor_in_reduce_ex")
-    if old:  # `getattr(class, "_make_in_reduce_ex")`, as bound methods of classes are pickled
-        owner = type("Tensor", (), {"_make_in_reduce_ex": classmethod(lambda cls, *given: given)})
-        owner.__module__, owner.__qualname__ = place.__name__, "Tensor"
-        place.Tensor = owner
-        function = owner._make_in_reduce_ex
+    if version in METHODS:  # `getattr(class, "_make_in_reduce_ex")`, as bound methods of classes are pickled
+        function = place.Tensor._make_in_reduce_ex
 
     class Saved:
         def __reduce_ex__(self, protocol):
             return function, tuple(known[name] for name in names)
 
     plain = torch.nn.Parameter(torch.arange(6, dtype=torch.bfloat16).reshape(2, 3))
-    fp8 = torch.ones(4).to(torch.float8_e5m2)
-    state = {"q.weight": Saved(), "b": plain, "fp8": fp8, "q._extra_state": torch.zeros(3, dtype=torch.uint8),
-             "step": 3, "buffer": io.BytesIO(b"x")}  # fmt: skip
+    eight = torch.ones(4).to(torch.float8_e5m2)
+    extra = torch.zeros(3, dtype=torch.uint8)
+    state = {"q.weight": Saved(), "b": plain, "fp8": eight, "q._extra_state": extra, "step": 3}
+    state["buffer"] = io.BytesIO(b"x")
     torch.save({"model": state, "epoch": 1}, tmp_path / "theirs.pt")
     theirs = open_checkpoint(tmp_path / "theirs.pt")
+    assert theirs.unread == {}
     weights = {weight.name: weight for weight in weights_of(theirs)}
     assert set(weights) == {"model.q.weight", "model.b", "model.fp8", "model.q._extra_state"}
     assert weights["model.q.weight"].problem is None
     assert np.array_equal(values_of(weights["model.q.weight"]), values_of(_weight(found)))
     assert np.array_equal(values_of(weights["model.b"]), np.arange(6).reshape(2, 3))
     assert theirs.entries["model.fp8"].read().dtype == ml_dtypes.float8_e5m2
-    assert json.loads(theirs.metadata["model.q.weight"])["_data"]["with_2d_quantization"] is True
+    said = json.loads(theirs.metadata["model.q.weight"])["_data"]
+    assert said.get("with_2d_quantization", False) == ("quantizer" in names)
+    assert said["dtype"] == "BF16"
     assert lint(theirs) == ()
 
 
 def test_scaled_fp8_is_read_and_others_are_named(tmp_path, engine):
-    torch = pytest.importorskip("torch")
+    import torch
+
     place = engine["transformer_engine.pytorch.tensor.float8_tensor"]
     data = torch.full((4, 8), 2.0).to(torch.float8_e4m3fn).view(torch.uint8)
-    given = (data, DType.kFloat8E4M3, torch.tensor([0.25]), torch.float32, torch.Size((4, 8)))
+    given = [data, DType.kFloat8E4M3, torch.tensor([0.25]), torch.float32, torch.Size((4, 8))]
 
     class Saved:
-        def __init__(self, function):
-            self.function = function
+        def __init__(self, function, *given):
+            self.function, self.given = function, given
 
         def __reduce_ex__(self, protocol):
-            return self.function, given
+            return self.function, self.given
 
     other = types.FunctionType(Saved.__init__.__code__, {}, "_make_hybrid")
     other.__module__, other.__qualname__ = "transformer_engine.pytorch.tensor.hybrid_tensor", "_make_hybrid"
@@ -389,94 +489,28 @@ def test_scaled_fp8_is_read_and_others_are_named(tmp_path, engine):
     module._make_hybrid = other
     sys.modules[other.__module__] = module
     try:
-        state = {"w": Saved(place._make_float8_tensor_in_reduce_ex), "x": Saved(other)}
+        make = place._make_float8_tensor_in_reduce_ex
+        state = {"w": Saved(make, *given), "x": Saved(other, *given), "m.weight": torch.ones(32, 32)}
+        state |= {"v": Saved(make, *given, None), "t": Saved(make, None, *given[1:], data.T.contiguous())}
         torch.save(state, tmp_path / "x.pt")
     finally:
         del sys.modules[other.__module__]
     found = open_checkpoint(tmp_path / "x.pt")
-    (weight,) = weights_of(found)
-    assert weight.scheme.name == "transformer-engine float8"
-    assert np.array_equal(values_of(weight), np.full((4, 8), 0.5))
-    (finding,) = lint(found)
-    assert (finding.rule, finding.tensor) == ("not-read", "x")
-
-
-# -- files that are wrong ---------------------------------------------------------------------------
-
-
-def _archive(path, data, records=(("data/0", bytes(16)),), **options):
-    with zipfile.ZipFile(path, "w", **options) as file:
-        for name, content in (("data.pkl", data), *records):
-            file.writestr(f"x/{name}", content)
-    return path
-
-
-_FLOATS = Global("torch", "FloatStorage")
-
-
-def _tensor(offset=0, shape=(4,), strides=(1,), storage=("storage", _FLOATS, "0", "cpu", 4)):
-    """A state dict with one tensor, as torch.save writes it."""
-    call = Call(
-        Global("torch._utils", "_rebuild_tensor_v2"), (Stored(storage), offset, shape, strides, False)
-    )
-    return write_pickle(Call(Global("collections", "OrderedDict"), (), [("w", call)]))
-
-
-def test_keys_that_are_no_names_are_left_out(tmp_path):
-    """A tuple of 2**60 parts is never hashed."""
-    found = open_checkpoint(_archive(tmp_path / "x.pt", b"\x80\x02}" + _NEST + b"K\x01s."))
-    assert found.entries == {}
-
-
-def test_nothing_of_a_pickle_is_run(tmp_path):
-    class Harmful:
-        def __reduce__(self):
-            return (tmp_path / "made").touch, ()
-
-    found = open_checkpoint(_archive(tmp_path / "x.pt", pickle.dumps({"w": Harmful()})))
-    assert found.entries == {}
-    assert not (tmp_path / "made").exists()
-
-
-_NEST = b")" + b"2\x86" * 60  # a tuple of a tuple ..., each twice: 2**60 parts
-_LONG = b"\x8b" + struct.pack("<i", 100_000) + b"\x7f" * 100_000  # a number of 800,000 bits
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"\x80\x02}", "is no pickle that can be read"),
-        (b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b"abc.", "is no pickle that can be read"),
-        (b"\x80\x02}q\0X\x01\0\0\0ah\0s.", "dicts nested too deeply"),
-        (b"\x80\x02" + b"}" * 2_000_001 + b".", "it makes more than 2,000,000 objects"),
-        (_tensor(shape=(-1,)), "must be numbers from 0"),
-        (_tensor().replace(b"(\x8a\x01\x04t(", b"(" + _NEST + b"t("), "is not made of numbers below"),
-        (_tensor().replace(b"(\x8a\x01\x04t(", b"(" + _LONG + b"t("), "is not made of numbers below"),
-        (_tensor(shape=(5,)), r"F32 of shape \[5\] ends behind its 16 bytes"),
-        (_tensor(offset=1), "ends behind its 16 bytes"),
-        (_tensor(shape=(2, 2), strides=(1, 2)), "is not contiguous; save what its contiguous"),
-        (_tensor(storage=("storage", _FLOATS, "9", "cpu", 4)), "its data are missing"),
-        (_tensor(storage=("x",)), "lies in no storage"),
-    ],
-)  # fmt: skip
-def test_hostile_pickles_are_refused(tmp_path, data, message):
-    with pytest.raises(CheckpointError, match=message):
-        open_checkpoint(_archive(tmp_path / "x.pt", data))
-
-
-def test_what_is_no_archive_of_torch_is_refused(tmp_path):
-    (tmp_path / "x.pt").write_bytes(b"\x80\x02no archive")
-    with pytest.raises(CheckpointError, match=r"is no archive of torch\.save"):
-        open_checkpoint(tmp_path / "x.pt")
-    with pytest.raises(CheckpointError, match="is compressed or ends behind the file"):
-        open_checkpoint(_archive(tmp_path / "x.pt", b"\0" * 99, compression=zipfile.ZIP_DEFLATED))
-    with pytest.raises(CheckpointError, match="was saved on a big-endian machine"):
-        open_checkpoint(_archive(tmp_path / "x.pt", _tensor(), [("byteorder", b"big")]))
-
-
-def test_pickles_of_every_protocol_are_read():
-    value = {"a": [1, 2.5, True, None, ("x", b"y")], "b": {"c": {1, 2}}, "long": 1 << 70, "d": frozenset([3])}
-    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        found = read_pickle(pickle.dumps(value, protocol), "this")
-        assert (found["a"][:4], found["long"]) == ([1, 2.5, True, None], 1 << 70)
-        assert found["a"][4][0] == "x"
+    weights = {weight.name: weight for weight in weights_of(found)}
+    assert set(weights) == {"w", "v", "m.weight"}
+    for name in ("w", "v"):
+        assert weights[name].scheme.name == "transformer-engine float8"
+        assert np.array_equal(values_of(weights[name]), np.full((4, 8), 0.5))
+    assert [(finding.rule, finding.tensor) for finding in lint(found)] == [
+        ("not-read", "x"),
+        ("not-read", "t"),
+    ]
+    assert "is a transposed copy alone" in found.unread["t"]
+    how = target("transformer-engine", "mxfp8_e4m3")
+    quantize_checkpoint(found, tmp_path / "y.pt", how, include=["m.weight"], exclude=["x", "t"])
+    make = place._make_float8_tensor_in_reduce_ex
+    with torch.serialization.safe_globals([DType, make, *_functions(engine, "mxfp8")]):
+        loaded = torch.load(tmp_path / "y.pt")
+    for name in ("w", "v"):
+        assert torch.equal(loaded[name]["data"], data)
+        assert (loaded[name]["fp8_dtype"], loaded[name]["scale_inv"]) == (7, torch.tensor([0.25]))

@@ -11,7 +11,9 @@ from lowprec.checkpoints import quantizing, writing
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
+from lowprec.checkpoints.writing import Task, write_checkpoint
 from tests.checkpoints.files import source
+from tests.programs import need_package
 
 OTHERS = {f"m.{name}.weight": np.full((32, 32), 1 + place, np.float32) for place, name in enumerate("abcd")}
 
@@ -149,3 +151,25 @@ def test_a_folder_that_is_there_is_refused(tmp_path):
         quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
     with pytest.raises(CheckpointError, match="there is no folder"):
         quantize_checkpoint(made, tmp_path / "none" / "x.safetensors", target("quark", "mxfp4"))
+
+
+@pytest.mark.parametrize("name", ["out.gguf", "out.onnx", "out.pt", "out.safetensors"])
+def test_what_a_format_cannot_hold_leaves_nothing_behind(tmp_path, name):
+    """Types, or bits that are no whole bytes: a later run has nothing to go on with."""
+    if name in ("out.gguf", "out.onnx"):
+        need_package(name[4:])
+    tag, shape = {".safetensors": ("F4", (3,)), ".pt": ("I4", (2,))}.get(name[3:], ("C64", (2,)))
+    task = Task("x", "x", (("x", tag, shape),), 2, lambda write: None)
+    with pytest.raises(CheckpointError, match="tensor 'x'"):
+        write_checkpoint(tmp_path / name, [task], {}, "digest")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["out.pth", "out.bin"])
+def test_other_endings_of_torch_are_refused(tmp_path, name):
+    """Not taken for folders."""
+    made = source(tmp_path / "s.safetensors", (64, 32))
+    with pytest.raises(
+        CheckpointError, match=rf"files are not written; name a \.pt file instead of '{name}'"
+    ):
+        quantize_checkpoint(made, tmp_path / name, target("quark", "mxfp4"))

@@ -126,6 +126,7 @@ def test_lists_are_filtered_by_words():
     )
 
 
+@pytest.mark.apart
 def test_a_codebook_of_a_file_goes_wherever_a_format_does():
     """Alone in a file, or beside the blocks whose scales are in it."""
     pathlib.Path("book.toml").write_text('kind = "codebook"\nvalues = [0.0, 0.5, 1.0, 2.0]\n')

@@ -31,7 +31,10 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said", "names"),
     [
-        ("dot mine.toml", "dot e2m1fn e2m1fn, addend binary32, to binary32, K = 4, by mine", "x3,y0"),
+        pytest.param(
+            *("dot mine.toml", "dot e2m1fn e2m1fn, addend binary32, to binary32, K = 4, by mine", "x3,y0"),
+            marks=pytest.mark.apart,
+        ),
         (
             "dot fp32_fma binary16 e5m2 --length 2",
             "dot binary16 e5m2, addend binary32",

@@ -18,6 +18,7 @@ from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 from lowprec.verify.inputs import conversions
 from tests.programs import need, succeed
+from tests.support import most_apart
 
 PRIVATE = Format(name="my format", exponent_bits=3, trailing_bits=2, bias=9, nans=2, infinity=True)
 SMALL = [*(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 8), lp.format("binary8p1uf"), PRIVATE]
@@ -35,7 +36,7 @@ def parsed(text):
     return np.copysign(np.nan, -1.0) if text == "-nan" else float.fromhex(text)
 
 
-@pytest.mark.parametrize("fmt", [*SMALL, catalog.BINARY16], ids=str)
+@pytest.mark.parametrize("fmt", most_apart([*SMALL, catalog.BINARY16], SMALL), ids=str)
 def test_csv_json_and_npy_load_back_as_the_values_of_all_codes(fmt):
     """Signs of zeros and NaNs included; both columns of the CSV are lossless."""
     want = bits(values_of(fmt))

@@ -22,7 +22,7 @@ from lowprec.spec.families import fixed, fnuz, p3109
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from tests.support import INF, MODE_PROJECTIONS, NAN, NEG_INF, NEG_NAN, NEG_ZERO, UP_TO_8
+from tests.support import INF, MODE_PROJECTIONS, NAN, NEG_INF, NEG_NAN, NEG_ZERO, UP_TO_8, most_apart
 
 # -- decode -----------------------------------------------------------------------------------------
 
@@ -424,7 +424,7 @@ def test_there_is_a_law_for_every_mode():
 SIGNED = st.sampled_from([fmt for fmt in UP_TO_8 if fmt.sign is not Sign.UNSIGNED])
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("mode", most_apart(MODES, MODES[::3]), ids=str)
 @given(fmt=SIGNED, values=st.tuples(st.fractions(-500, 500), st.fractions(-500, 500)))
 def test_projection_is_monotone(mode, fmt, values):
     """A law of all deterministic modes: the order of values is kept. Any signed format of up to 8 bits."""
@@ -466,7 +466,7 @@ def _next(value, step):
     return struct.unpack("<d", struct.pack("<Q", bits + step))[0]
 
 
-@pytest.mark.parametrize("saturation", ["none", "finite", "propagate"])
+@pytest.mark.parametrize("saturation", most_apart(["none", "finite", "propagate"], ["none"]))
 @pytest.mark.parametrize("fmt", STEP_FORMATS, ids=str)
 def test_steps_are_the_first_floats_of_their_codes_and_no_step_is_without_a_change(fmt, saturation):
     """Each step has its code, and the float64 before has the previous step's: so the list is minimal."""

@@ -546,6 +546,7 @@ def _tiny_formats():
                 continue
 
 
+@pytest.mark.apart
 def test_contains_is_the_subset_relation_of_all_tiny_formats():
     """Exhaustive over odd shapes too: without zero, with most codes spent on NaNs, of one or two values."""
     sets = {fmt: _values(fmt) for fmt in _tiny_formats()}

@@ -31,6 +31,7 @@ from lowprec.testing.grid import grid_of
 SLOW = {"suppress_health_check": list(HealthCheck), "phases": (Phase.explicit, Phase.reuse, Phase.generate)}
 
 
+@pytest.mark.apart
 @settings(max_examples=6, **SLOW)
 @given(formats(max_width=6))
 def test_formats_drawn_at_random_keep_all_laws(fmt):

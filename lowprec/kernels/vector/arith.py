@@ -69,6 +69,7 @@ from lowprec.kernels.vector.rounding import (
 )
 from lowprec.spec.arith import operands_of
 from lowprec.spec.format import Format
+from lowprec.spec.rounding import Rounding
 
 __all__ = [
     "DOWNWARD",
@@ -78,7 +79,7 @@ __all__ = [
     "SHORT",
     "TARGET",
     "fma",
-    "is_near",
+    "is_short",
     "kernel",
     "plan",
 ]
@@ -285,8 +286,11 @@ def number_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
 
 @inlined
 def sum_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
-    """Whether a sum of binary32 numbers, rounded to odd, is right as it is."""
-    return less(magnitude, LARGEST)
+    """Whether a sum of binary32 numbers, rounded to odd, is right as it is.
+
+    Beside the largest number, what `two_sum` takes apart may be beyond it.
+    """
+    return less(magnitude, LARGEST) & less(x & _MAGNITUDE, LARGEST) & less(y & _MAGNITUDE, LARGEST)
 
 
 @inlined
@@ -317,8 +321,8 @@ OPERATIONS: dict[str, Any] = {
     "fma": fma,
 }
 
-#: The same for targets near 1, see `is_near`, each with what tells results that are right. Those of which one
-#: is not are done in binary64 too.
+#: The same for targets that binary32 suffices for, each with what tells results that are right. Others are
+#: done in binary64.
 SHORT: dict[str, tuple[Any, Any]] = {
     "add": (add_short, sum_fits),
     "subtract": (subtract_short, sum_fits),
@@ -339,12 +343,19 @@ NATIVE: dict[str, tuple[Any, Any]] = {
 }
 
 
-def is_near(fmt: Format) -> bool:
-    """Whether all values of a format, and the gaps between them, lie between 2**-60 and 2**60.
+def is_short(operation: str, fmt: Format, rounding: Rounding) -> bool:
+    """Whether binary32 numbers, rounded to odd, suffice on the way to a format.
 
-    And whether its precision leaves two bits of 20: half of a last place, and what is left below.
+    They do if all its values, and the gaps between them, lie between 2**-60 and 2**60, and its precision
+    leaves two bits of 20, half of a last place and what is left below, beside those of random integers. Small
+    sums are exact in binary32; how far one is above the largest number, only random integers ask.
     """
-    return fmt.emax < 60 and fmt.emin - fmt.trailing_bits > -60 and fmt.trailing_bits <= 18
+    if operation not in SHORT or rounding.bits + (rounding.variant == "B") >= 20 - fmt.trailing_bits:
+        return False
+    least = fmt.emin - fmt.trailing_bits
+    if operation in ("add", "subtract") and not rounding.bits and fmt.emax <= 127 and least >= -149:
+        return fmt.trailing_bits <= 18
+    return fmt.emax < 60 and least > -60 and fmt.trailing_bits <= 18
 
 
 # -- loops -------------------------------------------------------------------------------------------
@@ -402,9 +413,10 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
                 b = read(load(second, i * y_step), y_source) if count > 1 else a
                 c = read(load(third, i * z_step), z_source) if count > 2 else b
                 word = operate(a, b, c, downward)
-                if not all_lanes(fits(word & _MAGNITUDE, a, b)):
+                right = fits(word & _MAGNITUDE, a, b)
+                if not all_lanes(right):
                     if short:
-                        word = shortened(in_doubles(a, b, c, downward))
+                        word = choose(right, word, shortened(in_doubles(a, b, c, downward)))
                     word = nan_signed(word, a, b, c, infinity, nan)
                     if target.refuses != 0 and any_lane(less(infinity, word & _MAGNITUDE)):
                         status = REFUSED

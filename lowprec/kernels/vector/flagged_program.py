@@ -14,11 +14,12 @@ import numpy.typing as npt
 from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.vector import plan
-from lowprec.kernels.lower.words import DOUBLE
+from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector import flags as judges
 from lowprec.kernels.vector.flags import Border
 from lowprec.kernels.vector.in_parts import NO_FLAGS, InParts, Read, places_of, readers
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign, exact_float
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Threshold
@@ -48,6 +49,24 @@ def _is_plain(target: Format, rule: Projection) -> bool:
         and not isinstance(target, Carrier)
         and rule.nan_code is None
         and (shows or target.has_nan)
+    )
+
+
+def _fits_single(request: Elementwise) -> bool:
+    """Whether binary32 shows which results are exact: it holds all values, and products of any two of them.
+
+    Of a sum it holds the error, whatever the formats.
+    """
+    formats = (*request.sources, request.target, *([request.carrier] if request.carrier else []))
+    if any(isinstance(fmt, Codebook) or not SINGLE.contains(fmt) for fmt in formats):
+        return False
+    if request.operation in ("convert", "add", "subtract"):
+        return True
+    return all(
+        2 * fmt.precision <= SINGLE.precision
+        and 2 * fmt.scaled(1)[1] >= SINGLE.scaled(1)[1]
+        and fmt.max_finite**2 <= SINGLE.max_finite
+        for fmt in formats[: len(request.sources) + 1]
     )
 
 
@@ -89,7 +108,7 @@ class Flagged(InParts):
     def __init__(self, request: Elementwise, program: ElementwiseProgram, read: list[Read]) -> None:
         super().__init__(request, program.refuses)
         self._program, self._read = program, read
-        self._judge, self._plan = judges.judge(request.operation), plan()
+        self._judge, self._plan = judges.judge(request.operation, _fits_single(request)), plan()
         self._least, self._most = _least(request.target), request.target.max_finite
         self._drawn = request.projection.rounding.bits > 0
         self._borders = _borders(request.target, request.projection)

@@ -1,4 +1,4 @@
-"""Flags of results that vectors made, and directed rounding: binary64 tells where exact results lie.
+"""Flags of results that vectors made, and directed rounding: a wider type tells where exact results lie.
 
 Whether a result is exact, and whether it is tiny, is all there is to say of most results of binary32
 operands. Others are marked. Those that may have overflowed, or become the smallest normal number, are settled
@@ -92,15 +92,18 @@ OPERATIONS: dict[str, Any] = {
 
 
 @functools.cache
-def judge(operation: str) -> Callable[..., int]:
-    """The kernel that writes the flags of an operation's results.
+def judge(operation: str, single: bool) -> Callable[..., int]:
+    """The kernel that writes the flags of an operation's results; `single`: by arithmetic of binary32.
 
     Called as kernel(x, y, z, results, flags, least, most, drawn, plan), with arrays of one size: binary32
     numbers, or binary64 ones that are converted; results as numbers of a format with this smallest normal and
     largest finite number, `least` and `most`. `drawn` says that they were rounded by random integers, which
-    decide what is tiny. Flags become LEFT where the scalar engine must say.
+    decide what is tiny. Flags become LEFT where the scalar engine must say. In binary32 products that the
+    operation is checked by must be exact; sums need not be finite where results are LEFT.
     """
     beside = OPERATIONS[operation]
+    kind: Any = np.float32 if single else np.float64
+    infinity = kind(np.inf)
 
     def flagged(
         x: Numbers, y: Numbers, z: Numbers, results: Numbers, flags: Numbers, least: float, most: float,
@@ -108,17 +111,18 @@ def judge(operation: str) -> Callable[..., int]:
     ) -> int:  # fmt: skip
         if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
             return UNSUITED
+        normal, largest = kind(least), kind(most)
         for i in range(results.size):  # without a branch, so that the compiler makes vectors of it
-            a, b, c, result = np.float64(x[i]), np.float64(y[i]), np.float64(z[i]), np.float64(results[i])
+            a, b, c, result = kind(x[i]), kind(y[i]), kind(z[i]), kind(results[i])
             size = abs(result)
-            finite = (size < most) & (abs(a) < np.inf) & (abs(b) < np.inf) & (abs(c) < np.inf)
-            inexact, tiny = beside(a, b, c, result) != 0, size < least
-            doubtful = inexact & ((size == least) | (tiny & drawn))
+            finite = (size < largest) & (abs(a) < infinity) & (abs(b) < infinity) & (abs(c) < infinity)
+            inexact, tiny = beside(a, b, c, result) != 0, size < normal
+            doubtful = inexact & ((size == normal) | (tiny & drawn))
             signals = np.uint8(inexact) + np.uint8(inexact & tiny) * _TINY
             flags[i] = signals if finite & (not doubtful) else _LEFT
         return DONE
 
-    return jit(flagged, f"flags_{operation}")
+    return jit(flagged, f"flags_{operation}{'_single' if single else ''}")
 
 
 class Border(NamedTuple):

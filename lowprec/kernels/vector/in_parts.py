@@ -29,7 +29,7 @@ Codes = npt.NDArray[Any]
 Read = Callable[[Codes], npt.NDArray[Any]]
 
 #: Elements of a part: what it takes stays in the caches.
-_PART = 1 << 14
+_PART = 1 << 15
 
 #: Results below which the scalar engine is as fast, unless vectors are asked for.
 _FEW = 256

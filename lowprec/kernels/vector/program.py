@@ -203,8 +203,7 @@ def _operation(request: Elementwise) -> Operation | None:
         return None
     if rule.nan_payload == "signaling_first":  # vectors know only the first NaN operand
         return None
-    bits = rule.rounding.bits + (rule.rounding.variant == "B")
-    short = operation in arith.SHORT and arith.is_near(target) and bits < 20 - target.trailing_bits
+    short = arith.is_short(operation, target, rule.rounding)
     native = target == SINGLE and rule == DEFAULT
     encoder = NOTHING if native else lower_encoder(target, rule, not short)
     result = NOTHING if carrier is None else lower_decoder(target, carrier == DOUBLE)

@@ -235,7 +235,7 @@ def shortened(word: Lanes) -> Lanes:
     large = choose(
         less(magnitude, _INFINITY), LARGEST, choose(equal(magnitude, _INFINITY), _SHORT_INFINITY, _SHORT_NAN)
     )
-    return choose(less(magnitude, 1150 << 20), short, large) | (word & _SIGN_BIT)
+    return choose(less(magnitude, 1151 << 20), short, large) | (word & _SIGN_BIT)
 
 
 @inlined
