@@ -328,5 +328,5 @@ def test_every_planted_bug_is_caught():
     rows = list(planted_bugs.table())
     assert len(rows) == len(planted_bugs.DOT_BUGS) + len(planted_bugs.BLOCK_BUGS) >= 70
     for unit, bug, count, point in rows:
-        print(f"{unit:<16} {bug:<42} {count:>5,}  {point.group}: {point}")
+        print(f"{unit:<16} {bug:<51} {count:>5,}  {point.group}: {point}")
         assert count >= 3, (unit, bug)

@@ -109,11 +109,9 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
     for cut in get_args(Cut):
         if cut != window.cut:
             yield Change("cut", window_with(cut=cut), f"terms cut {cut.replace('_', ' ')}")
-    for groups in ("consecutive", "alternate_pairs"):
+    for groups, words in (("consecutive", "consecutive"), ("alternate_pairs", "alternate pairs of")):
         if groups != window.groups:
-            yield Change(
-                "groups", window_with(groups=groups), f"steps of {groups.replace('_', ' ')} products"
-            )
+            yield Change("groups", window_with(groups=groups), f"steps of {words} products")
     for size in _CHUNKS:
         words = f"sums of {size} products added up in binary32"
         if size != how.order.size:

@@ -54,8 +54,8 @@ def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend
         low = float(np.finfo(np.float32).tiny)
         flushed = _addend(lambda c: np.where(np.abs(c) < low, np.copysign(0, c), c))
         yield Change("fault", flushed, "a subnormal addend of binary32 taken as zero")
-        yield Change("fault", _addend(lambda c: c * 0.5), "the addend aligned one place too low")
-        yield Change("fault", _addend(lambda c: c * 2), "the addend aligned one place too high")
+        yield Change("fault", _addend(lambda c: c * 0.5), "the addend half as large", 2)
+        yield Change("fault", _addend(lambda c: c * 2), "the addend twice as large", 2)
 
 
 def lanes_without_nan(x: Array, y: Array, lost: Array) -> Array:

@@ -68,15 +68,14 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
     step = max(how.term, 1) if window is None else window.step
     what = "running sums" if not addend else "the addend" if length <= step else "the addend and running sums"
     form = how.accumulator.result[0] if isinstance(how.accumulator, Window) else how.summed[0]
-    for side, fmt in zip("xy", formats, strict=True):
-        if fmt is not None and fmt.subnormals:
-            for what_too, zero in (("", False), (" and zero", True)):
-                read = functools.partial(_leading_one, zero=zero)
-                yield _fault(f"subnormal{what_too} {side} read with a leading one", **{side: read})
-            yield _fault(f"subnormal {side} one exponent too low", **{side: _lowered})
-            yield _fault(
-                f"subnormal {side} one exponent too high", **{side: lambda x, fmt: _lowered(x, fmt, 1)}
-            )
+    for number, (side, fmt) in enumerate(zip("xy", formats, strict=True)):
+        other = formats[1 - number]
+        for zero, words, read in _readings(fmt):
+            said = f"subnormal{' and zero' * zero} {side} {words}"
+            yield _fault(said, **{side: read})
+            if zero and other is not None and other.infinity:
+                nonzero = functools.partial(_beside_infinity, number=number)
+                yield _fault(f"{said}, beside infinities too", **{side: read}, values=nonzero)
     yield from infinities_as_numbers(formats)
     yield from nans_as_numbers(formats, np.ones(1, bool))
     yield from _of_running(form, what)
@@ -90,12 +89,39 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
 # -- operands ------------------------------------------------------------------------------------------
 
 
+def _readings(fmt: Format | None) -> Iterator[tuple[bool, str, Callable[[Numbers, Format], Numbers]]]:
+    """Yield how a format's subnormal numbers may be misread: whether zeros are too, and how, in words."""
+    if fmt is None or not fmt.subnormals:
+        return
+    for zero in (False, True):
+        yield zero, "read with a leading one", functools.partial(_leading_one, zero=zero)
+        yield zero, "read as normal numbers are", functools.partial(_as_normal, zero=zero)
+    for by, where in ((-1, "low"), (1, "high")):
+        yield False, f"one exponent too {where}", functools.partial(_lowered, by=by)
+
+
+def _of_form(read: Callable[[Numbers, Format], Numbers], form: Format) -> Callable[[Numbers], Numbers]:
+    return lambda c: read(c, form)
+
+
 def _leading_one(x: Numbers, fmt: Format, zero: bool) -> Numbers:
     low = (x.significand >= (not zero)) & (x.significand < 1 << fmt.trailing_bits)
     return x._replace(significand=np.where(low, x.significand + (1 << fmt.trailing_bits), x.significand))
 
 
-def _lowered(x: Numbers, fmt: Format, by: int = -1) -> Numbers:
+def _as_normal(x: Numbers, fmt: Format, zero: bool) -> Numbers:
+    return _leading_one(_lowered(x, fmt, -1), fmt, zero)
+
+
+def _beside_infinity(x: Array, y: Array, number: int) -> tuple[Array, Array]:
+    """Return values in which zeros of one side are numbers, where the other is infinite."""
+    sides = [x, y]
+    which = (sides[number] == 0) & np.isinf(sides[1 - number])
+    sides[number] = np.where(which, np.copysign(1.0, sides[number]), sides[number])
+    return sides[0], sides[1]
+
+
+def _lowered(x: Numbers, fmt: Format, by: int) -> Numbers:
     shift = np.where(x.significand < 1 << fmt.trailing_bits, by, 0)
     return x._replace(last=x.last + shift, exponent=x.exponent + shift)
 
@@ -138,20 +164,21 @@ def _of_running(form: Format, what: str) -> Iterator[Change]:
     yield _fault(f"NaNs of {what} left out", ends=_running_ends(nan=False))
     yield _fault(f"infinities of {what} left out", ends=_running_ends(infinite=False))
     yield _fault(f"infinities of {what} left out, unless a product is infinite", ends=_lonely)
+    for zero, words, read in _readings(form):
+        said = f"subnormals{' and zeros' * zero} among {what} {words}"
+        yield _fault(said, running=_column(-1, _of_form(read, form)))
     if form.subnormals:
-        for what_too, zero in (("", False), (" and zeros", True)):
-            read = _column(-1, functools.partial(_leading_one, fmt=form, zero=zero))
-            yield _fault(f"subnormals{what_too} among {what} read with a leading one", running=read)
-        for by, words in ((-1, "low"), (1, "high")):
-            read = _column(-1, functools.partial(_lowered, fmt=form, by=by))
-            yield _fault(f"subnormals among {what} one exponent too {words}", running=read)
         yield _fault(f"subnormals among {what} taken as zero", running=_flushed(form))
     for by, words in ((-1, "low"), (1, "high")):
         said = f"{what} aligned one place too {words}"
-        yield _fault(said, running=_column(-1, functools.partial(_shifted, by=by)))
-    yield _fault(
-        f"the signs of {what} lost", running=_column(-1, lambda c: c._replace(negative=c.negative & False))
-    )
+        shifted = _column(-1, functools.partial(_shifted, by=by))
+        yield _fault(said, running=shifted)
+        if what == "the addend and running sums":
+            yield _fault(f"the addend aligned one place too {words}", addend=shifted)
+    plus = _column(-1, lambda c: c._replace(negative=c.negative & False))
+    yield _fault(f"the signs of {what} lost", running=plus, ends=_running_ends(negative=False))
+    if form.infinity:
+        yield _fault(f"the signs of {what} lost, but for infinities", running=plus)
 
 
 def _shifted(terms: Numbers, by: int) -> Numbers:
@@ -201,19 +228,13 @@ def _lonely(ends: Ends) -> Ends:
 
 def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
     """Yield faults of the largest exponent, and of what is cut."""
-    for beyond, above in (("", None), (", and lost where they exceed it", _lost)):
-        for begin, said in ((0, "0"), (None, "the least")):
-            words = f"{what} left out of the largest exponent, which is {said} where nothing else counts"
-            yield _fault(words + beyond, counts=_counting(-1), empty=begin, above=above)
-        for lane in range(lanes):
-            words = f"lane {lane} of {window.step} left out of the largest exponent"
-            yield _fault(
-                words + beyond.replace("they exceed", "it exceeds"),
-                2,
-                counts=_counting(lane),
-                empty=0,
-                above=above,
-            )
+    for lane in (-1, *range(lanes)):
+        name, they = (what, "they exceed") if lane < 0 else (f"lane {lane} of {window.step}", "it exceeds")
+        for beyond, above in (("", None), (f", and lost where {they} it", _lost)):
+            for begin, least in ((0, "0"), (None, "the least")):
+                words = f"{name} left out of the largest exponent, which is {least} where nothing else counts"
+                stages = {"counts": _counting(lane), "empty": begin, "above": above}
+                yield _fault(words + beyond, 1 if lane < 0 else 2, **stages)
     for lane in range(lanes):
         for by, where in ((-1, "low"), (1, "high")):
             words = f"lane {lane} of {window.step} aligned one place too {where}"

@@ -85,6 +85,7 @@ class Stages:
     values : the values of x and y.
     x, y : factors as they are read, and their format.
     running : terms of a step, in whose last column the addend or the running sum is.
+    addend : those of the first step alone.
     counts : which terms the largest exponent is of.
     total : the two words of the sum.
     before : the sum before it is rounded.
@@ -101,6 +102,7 @@ class Stages:
     x: Callable[[Numbers, Format], Numbers] | None = None
     y: Callable[[Numbers, Format], Numbers] | None = None
     running: Callable[[Numbers], Numbers] | None = None
+    addend: Callable[[Numbers], Numbers] | None = None
     counts: Callable[[Numbers], Array] | None = None
     total: Callable[[Parts], tuple[Array, Array]] | None = None
     before: Callable[[Sum], Sum] | None = None
@@ -269,12 +271,13 @@ def _run(
     """Return the codes of the sum after all steps, and their format."""
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     result: Rounded = window.result if window is not None else how.accumulator  # type: ignore[assignment]
-    for places in _places(products.negative.shape[1], window, max(how.term, 1)):
+    for number, places in enumerate(_places(products.negative.shape[1], window, max(how.term, 1))):
         running = np.asarray(lp.decode(codes, fmt, dtype=np.float64))
         c = _numbers(running, fmt)._replace(negative=signs)
         terms = Numbers(
             *(np.column_stack([part[:, places], of_c]) for part, of_c in zip(products, c, strict=True))
         )
+        terms = terms if stages.addend is None or number else stages.addend(terms)
         infinite = np.isinf(running)
         of_step = Ends(
             np.column_stack([ends.nan[:, places], np.isnan(running)]),
