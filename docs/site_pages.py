@@ -55,7 +55,7 @@ TOPICS = {
         "arrays.random",
         "arrays.threads",
     ],
-    "Operations": ["arrays.arith", "arrays.order"],
+    "Operations": ["arrays.arith", "arrays.comparisons", "arrays.order"],
     "Functions": ["arrays.functions"],
     "Dot products": ["arrays.dot"],
     "Scales and errors": [

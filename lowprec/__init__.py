@@ -86,19 +86,11 @@ _HOMES = {
     **dict.fromkeys(_OPERATIONS, "lowprec.arrays.arith"),
     **dict.fromkeys(_FUNCTIONS, "lowprec.arrays.functions"),
     **dict.fromkeys(
-        (
-            "classify",
-            "equal",
-            "greater",
-            "greater_equal",
-            "less",
-            "less_equal",
-            "nextafter",
-            "not_equal",
-            "total_order",
-            "ulp",
-            "unordered",
-        ),
+        ("equal", "greater", "greater_equal", "less", "less_equal", "not_equal", "total_order", "unordered"),
+        "lowprec.arrays.comparisons",
+    ),
+    **dict.fromkeys(
+        ("classify", "nextafter", "ulp"),
         "lowprec.arrays.order",
     ),
 }

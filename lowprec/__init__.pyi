@@ -22,6 +22,16 @@ from lowprec.arrays.arith import (
 )
 from lowprec.arrays.block import BlockArray as BlockArray
 from lowprec.arrays.checks import dtype as dtype
+from lowprec.arrays.comparisons import (
+    equal as equal,
+    greater as greater,
+    greater_equal as greater_equal,
+    less as less,
+    less_equal as less_equal,
+    not_equal as not_equal,
+    total_order as total_order,
+    unordered as unordered,
+)
 from lowprec.arrays.convert import cast as cast, decode as decode, encode as encode, quantize as quantize
 from lowprec.arrays.dot import dot as dot, matmul as matmul
 from lowprec.arrays.errors import ErrorReport as ErrorReport
@@ -75,16 +85,8 @@ from lowprec.arrays.functions import (
 )
 from lowprec.arrays.order import (
     classify as classify,
-    equal as equal,
-    greater as greater,
-    greater_equal as greater_equal,
-    less as less,
-    less_equal as less_equal,
     nextafter as nextafter,
-    not_equal as not_equal,
-    total_order as total_order,
     ulp as ulp,
-    unordered as unordered,
 )
 from lowprec.arrays.random import random_bits as random_bits
 from lowprec.arrays.statistics import scale_for as scale_for

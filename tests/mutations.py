@@ -770,8 +770,8 @@ MUTANTS = (
         "order-nans",
         "kernels/vector/order.py",
         "the code of -0 is a number where it is NaN",
-        "(magnitude == 0) & (f.lone != 0)",
-        "(magnitude == 0) & (f.lone > 1)",
+        "if f.lone != 0 else nan",
+        "if f.lone > 1 else nan",
         _FORMATS,
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Comparisons of codes, their classes, and the neighbours of values: what integers alone decide.
+"""Classes of codes, neighbours of values and gaps between them: what integers alone decide.
 
 Floor 3.
 """
@@ -18,252 +18,34 @@ from lowprec.arrays.checks import (
     Array,
     Operand,
     code_dtype,
-    codes_operand,
     float_dtype,
     narrowed,
-    output,
     refuse_codes,
     values_depend,
     values_operand,
 )
 from lowprec.arrays.convert import quantize
 from lowprec.arrays.kinds import keeps_kind
+from lowprec.arrays.order_parts import codes_in, run_in_parts
 from lowprec.arrays.result_signatures import NextAfter, Ulp
-from lowprec.arrays.signatures import Classify, Compare, Returns, TotalOrder
-from lowprec.arrays.traverse import BUFFER, bits_of, run
+from lowprec.arrays.signatures import Classify, Returns
+from lowprec.arrays.traverse import bits_of
 from lowprec.kernels import engine
-from lowprec.kernels.engine import DONE
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector import order as kernels
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.projection import DEFAULT, Flag, Projection
+from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = [
     "classify",
-    "equal",
-    "greater",
-    "greater_equal",
-    "less",
-    "less_equal",
     "nextafter",
-    "not_equal",
-    "total_order",
     "ulp",
-    "unordered",
 ]
 
 Like = Format | str | npt.DTypeLike
-
-
-# -- parts ---------------------------------------------------------------------------------------------
-
-
-class _Parts:
-    """A program, as `traverse.run` takes it, that runs kernels on parts of arrays that stay in the caches."""
-
-    def __init__(self, write: Callable[..., None]) -> None:
-        self._write = write
-
-    def run(self, operands: list[Array], out: Array, flags: Array, random: Array, past: bool = False) -> int:
-        """Write the results and flags of each part."""
-        most = min(BUFFER, out.size)
-        operands = [np.repeat(array, most) if array.size == 1 else array for array in operands]
-        for start in range(0, out.size, BUFFER):
-            part = slice(start, start + BUFFER)
-            length = out[part].size
-            given = [array[part] if array.size == out.size else array[:length] for array in operands]
-            self._write(*given, out[part], flags[part])
-        return DONE
-
-
-def _run(write: Callable[..., None], operands: list[Array], dtype: Any, flags: Array | None = None) -> Any:
-    """Return what is written for arrays that broadcast, as patterns: of this type, or a single one."""
-    result = np.empty(_shape_of(operands), dtype)
-    program: Any = _Parts(write)  # it is not asked to draw
-    run(program, [bits_of(array) for array in operands], bits_of(result), flags)
-    return result if result.shape else result[()]
-
-
-def _shape_of(arrays: list[Array]) -> tuple[int, ...]:
-    """Return the shape that arrays broadcast to."""
-    shapes = [array.shape for array in arrays]
-    return shapes[0] if shapes[0] == shapes[-1] else np.broadcast_shapes(*shapes)
-
-
-def _codes(codes: npt.ArrayLike, fmt: Format) -> Array:
-    """Codes, checked, in the type that `encode` returns."""
-    return codes_operand(codes, fmt).codes.astype(code_dtype(fmt), copy=False)
-
-
-def _ordered(arrays: tuple[npt.ArrayLike, ...], fmt: Like) -> tuple[list[Array], Format]:
-    """Codes that compare as integers, and their format: those of codebooks become places, in binary32."""
-    known = catalog.format(fmt)
-    codes = [_codes(each, known) for each in arrays]
-    if isinstance(known, Codebook):
-        places = codebook_order.places_of(known)
-        return [np.asarray(places[each]) for each in codes], catalog.BINARY32
-    return codes, known
-
-
-# -- comparisons ---------------------------------------------------------------------------------------
-
-
-_NO, _YES = np.uint8(0), np.uint8(1)
-
-#: What relations are where x is below y, where both are equal, and where either is NaN.
-_LESS, _EQUAL, _LESS_EQUAL, _UNORDERED = (
-    (_YES, _NO, _NO),
-    (_NO, _YES, _NO),
-    (_YES, _YES, _NO),
-    (_NO, _NO, _YES),
-)
-
-
-def _compared(
-    x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, relation: tuple[np.uint8, ...], quiet: bool, flags: object
-) -> Any:
-    """A relation of codes. NaNs are signaled unless it is quiet; then signaling ones are."""
-    operands, known = _ordered((x, y), fmt)
-    signals = output(flags, np.dtype(np.uint8), _shape_of(operands), "what is signaled", name="flags")
-    compare, places = kernels.compared(*kernels.kind_of(known)), kernels.order_of(known)
-    signaled = kernels.signaling_order_of(known) if quiet else places
-
-    def part(first: Array, second: Array, out: Array, signals: Array) -> None:
-        compare(first, second, out, places, *relation, True)
-        if signals.size and signaled is None:
-            signals[...] = 0
-        elif signals.size:
-            compare(first, second, signals, signaled, _NO, _NO, np.uint8(Flag.INVALID), True)
-
-    return _run(part, operands, bool, signals)
-
-
-@Returns[Compare]()
-@keeps_kind(2)
-def equal(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
-    """Whether two codes stand for the same number: -0 equals +0, NaN nothing.
-
-    >>> equal([0x00, 0x38, 0x7F], [0x80, 0x38, 0x7F], "e4m3fn")
-    array([ True,  True, False])
-
-    Parameters
-    ----------
-    x_codes, y_codes : array_like of integer, shapes that broadcast to (...)
-        As for `decode`. To compare values, compare them: ``x < y``.
-    fmt : Format, str or dtype
-        Of both.
-    flags : array of uint8, shape (...), optional
-        Where to put what is signaled: an invalid operation for signaling NaNs; by `less` and the
-        like for every NaN.
-
-    Returns
-    -------
-    result : array of bool, shape (...)
-
-    Source
-    ------
-    [IEEE754] 5.6.1, 5.11.
-    """
-    return _compared(x_codes, y_codes, fmt, _EQUAL, True, flags)
-
-
-@Returns[Compare]()
-@keeps_kind(2)
-def not_equal(
-    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
-) -> Any:
-    """Whether two codes do not stand for the same number, as NaN never does; see `equal`.
-
-    >>> not_equal([0x00, 0x7F], [0x80, 0x7F], "e4m3fn")
-    array([False,  True])
-    """
-    return ~equal(x_codes, y_codes, fmt, flags=flags)
-
-
-@Returns[Compare]()
-@keeps_kind(2)
-def less(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
-    """Whether the number of one code is below that of the other; see `equal`.
-
-    >>> less([0x80, 0x81, 0x7F], [0x00, 0x00, 0x00], "e4m3fn")
-    array([False,  True, False])
-    """
-    return _compared(x_codes, y_codes, fmt, _LESS, False, flags)
-
-
-@Returns[Compare]()
-@keeps_kind(2)
-def less_equal(
-    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
-) -> Any:
-    """Whether the number of one code is not above that of the other, and neither is NaN; see `equal`."""
-    return _compared(x_codes, y_codes, fmt, _LESS_EQUAL, False, flags)
-
-
-@Returns[Compare]()
-@keeps_kind(2)
-def greater(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
-    """Whether the number of one code is above that of the other; see `equal`."""
-    return _compared(y_codes, x_codes, fmt, _LESS, False, flags)
-
-
-@Returns[Compare]()
-@keeps_kind(2)
-def greater_equal(
-    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
-) -> Any:
-    """Whether the number of one code is not below that of the other, and neither is NaN; see `equal`."""
-    return _compared(y_codes, x_codes, fmt, _LESS_EQUAL, False, flags)
-
-
-@Returns[Compare]()
-@keeps_kind(2)
-def unordered(
-    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
-) -> Any:
-    """Whether one of two codes is NaN; see `equal`.
-
-    >>> unordered([0x7F, 0x38], [0x38, 0x38], "e4m3fn")
-    array([ True, False])
-    """
-    return _compared(x_codes, y_codes, fmt, _UNORDERED, True, flags)
-
-
-@Returns[TotalOrder]()
-@keeps_kind(2)
-def total_order(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like) -> Any:
-    """Whether a code equals another or precedes it in the total order: -NaN, -Inf, ... -0, +0 ... +Inf, +NaN.
-
-    Among positive NaNs signaling ones come first, then the lower payload; among negative ones last. NaNs
-    without a sign (of unsigned formats, and of those without -0) all come last, in the order of their codes.
-    So no two codes come before each other.
-
-    >>> total_order([0x80, 0x00, 0x7F], [0x00, 0x80, 0x7E], "e4m3fn")
-    array([ True, False, False])
-
-    Parameters
-    ----------
-    x_codes, y_codes, fmt
-        As for `equal`.
-
-    Returns
-    -------
-    result : array of bool, shape (...)
-
-    Source
-    ------
-    [IEEE754] 5.10.
-    """
-    operands, known = _ordered((x_codes, y_codes), fmt)
-    compare = kernels.compared(*kernels.kind_of(known, nans=True))
-    places = kernels.order_of(known, zeros=False, nans=True)
-
-    def part(first: Array, second: Array, out: Array, _: Array) -> None:
-        compare(first, second, out, places, *_LESS_EQUAL, False)
-
-    return _run(part, operands, bool)
 
 
 @Returns[Classify]()
@@ -291,12 +73,12 @@ def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
     """
     known = catalog.format(fmt)
     if isinstance(known, Codebook):
-        return codebook_order.classes_of(known)[_codes(codes, known)]
+        return codebook_order.classes_of(known)[codes_in(codes, known)]
 
     def part(part: Array, out: Array, _: Array) -> None:
         kernels.classified(part, out, known)
 
-    return _run(part, [_codes(codes, known)], np.uint8)
+    return run_in_parts(part, [codes_in(codes, known)], np.uint8)
 
 
 # -- neighbours ----------------------------------------------------------------------------------------
@@ -354,9 +136,10 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
         if nan.any():
             made[nan] = np.nan
 
-    return _run(part, operands, given)
+    return run_in_parts(part, operands, given)
 
 
+@usual_arithmetic()
 def _of_codebook(fmt: Codebook, *values: npt.ArrayLike) -> Any:
     """`nextafter` of two arrays, or `ulp` of one."""
     kind, codes, readers = _numbers(fmt, *values)
@@ -433,7 +216,7 @@ def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
     def part(numbers: Array, out: Array, _: Array) -> None:
         write(read(numbers), out, lowest, highest, trailing, lowest < (-126 if single else -1022))
 
-    made = np.asarray(_run(part, operands, kind))
+    made = np.asarray(run_in_parts(part, operands, kind))
     if kind == given:
         return made if made.shape else made[()]
     return calls.convert(Operand(bits_of(made), catalog.BINARY64, made, True), carrier, DEFAULT, given)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.arrays.checks import code_dtype
 from lowprec.oracle import order as oracle
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import from_float, to_float
@@ -59,10 +60,14 @@ def test_comparisons_agree(fmt):
         "greater_equal": {0, 1},
         "unordered": {None},
     }
-    for name, wanted in relations.items():
-        assert getattr(lp, name)(x, y, fmt).tolist() == [found in wanted for found in order], name
-    want = [oracle.total_order(i, j, fmt) for i, j in zip(x.tolist(), y.tolist(), strict=True)]
-    assert lp.total_order(x, y, fmt).tolist() == want
+    before = [oracle.total_order(i, j, fmt) for i, j in zip(x.tolist(), y.tolist(), strict=True)]
+    codes = [each.astype(code_dtype(fmt)) for each in (x, y)]  # compared as they are, where all are codes
+    codes[0].flags.writeable = False
+    for left, right in ((x, y), codes, [np.repeat(each, 2)[::2] for each in codes]):
+        for name, wanted in relations.items():
+            got = getattr(lp, name)(left, right, fmt)
+            assert got.tolist() == [found in wanted for found in order], name
+        assert lp.total_order(left, right, fmt).tolist() == before
 
 
 def test_comparisons_signal_nans():
@@ -229,3 +234,12 @@ def test_scalars_have_scalars_for_neighbours():
     assert type(lp.ulp(1.0, "e4m3fn")) is np.float32
     with pytest.raises(TypeError, match="neighbours are found of NumPy arrays: compute the Array first"):
         lp.ulp(dask.array.ones(3), "e4m3fn")
+
+
+@pytest.mark.parametrize("fmt", ["nf4", "posit8"])
+def test_signaling_nans_beside_codebooks_warn_of_nothing(fmt):
+    """And their neighbours and gaps are NaN."""
+    nan, one = np.uint32([0x7F800001]).view(np.float32), np.float32([1])
+    assert np.isnan(lp.nextafter(nan, one, fmt)).all()
+    assert np.isnan(lp.nextafter(one, nan, fmt)).all()
+    assert np.isnan(lp.ulp(nan, fmt)).all()

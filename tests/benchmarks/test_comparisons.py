@@ -10,7 +10,7 @@ from benchmarks.comparisons import comparison_contest
 from benchmarks.contest import WrongResult
 from benchmarks.data import KINDS, has_data
 from benchmarks.topics import TOPICS, Job
-from lowprec.arrays import order
+from lowprec.arrays import comparisons
 from lowprec.spec import catalog
 
 pytestmark = pytest.mark.apart
@@ -39,14 +39,14 @@ def test_what_is_timed_is_right(name, variant):
 @pytest.mark.parametrize(("place", "by"), [(0, "the oracle"), (1001, "ml_dtypes or NumPy")])
 def test_a_wrong_result_is_not_timed(monkeypatch, place, by):
     """One of 256 places that the oracle looks at, or any other."""
-    right = order.less
+    right = comparisons.less
 
     def less(*operands):
         found = right(*operands)
         found[place] ^= True
         return found
 
-    monkeypatch.setattr(order, "less", less)
+    monkeypatch.setattr(comparisons, "less", less)
     with pytest.raises(WrongResult, match=f"not those of {by}, the first at index {place}: "):
         checked(comparison_contest(Job("compare", "less", catalog.E4M3FN, 4096, "normal", 1)))
 

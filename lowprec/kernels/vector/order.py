@@ -82,7 +82,7 @@ def order_of(fmt: Format, zeros: bool = True, nans: bool = False) -> Words:
     flip, offset = (0, -fmt.sign_code) if fmt.sign is Sign.TWOS_COMPLEMENT else (-1, int(joined))
     first, last = fmt.max_magnitude + fmt.infinity + 1, kept
     if fmt.sign is Sign.TWOS_COMPLEMENT or first > last:
-        first, last = kept, kept - 1
+        first = last = kept + 1  # no magnitude is that
     beyond = 1 << fmt.width if nans and not fmt.has_signed_nan else 0
     return _lowered(Order(kept, fmt.sign_code, flip, offset, first, last, not fmt.negative_zero, beyond))
 
@@ -107,6 +107,12 @@ def _lowered(record: Order) -> Words:
     return np.array([int(field) % (1 << 64) for field in record], np.uint64)
 
 
+def _kinds(size: int, wide: bool) -> tuple[Any, Any]:
+    """Return the integers of places, and unsigned ones as wide."""
+    kind = (_WIDE if wide else _NARROW)[size]
+    return kind, getattr(np, f"u{kind.__name__}")
+
+
 @inlined
 def place(code: Any, kind: Any, f: Order) -> Any:
     """The place of a code."""
@@ -117,13 +123,12 @@ def place(code: Any, kind: Any, f: Order) -> Any:
 
 
 @inlined
-def is_nan(code: Any, kind: Any, f: Order) -> Any:
-    """Whether a code is a NaN."""
+def is_nan(code: Any, kind: Any, unsigned: Any, f: Order) -> Any:
+    """Whether a code is a NaN; `unsigned` are integers as wide as those of places."""
     code = kind(code)
-    magnitude = kind(code & kind(f.kept))
-    negative = kind(code & kind(f.sign)) != 0
-    nan = (magnitude >= kind(f.first)) & (magnitude <= kind(f.last))
-    return nan | (negative & (magnitude == 0) & (f.lone != 0))
+    beyond = unsigned(kind(kind(code & kind(f.kept)) - kind(f.first)))
+    nan = beyond <= unsigned(kind(kind(f.last) - kind(f.first)))
+    return nan | (code == kind(f.sign)) if f.lone != 0 else nan
 
 
 @inlined
@@ -152,7 +157,7 @@ def compared(size: int, wide: bool) -> Callable[..., None]:
     y, `same` where both have one place, and 0 otherwise; but `unordered` where either is a NaN, unless NaNs
     have places.
     """
-    kind = (_WIDE if wide else _NARROW)[size]
+    kind, unsigned = _kinds(size, wide)
 
     def relation(
         x: Codes, y: Codes, out: Codes, order: Words, below: np.uint8, same: np.uint8, unordered: np.uint8,
@@ -162,11 +167,14 @@ def compared(size: int, wide: bool) -> Callable[..., None]:
         none, placed = np.uint8(0), f.beyond != 0
         for i in range(out.size):
             left, right = place(x[i], kind, f), place(y[i], kind, f)
-            first, second = is_nan(x[i], kind, f), is_nan(y[i], kind, f)
-            left = kind(kind(x[i]) + kind(f.beyond)) if first & placed else left
-            right = kind(kind(y[i]) + kind(f.beyond)) if second & placed else right
+            first, second = is_nan(x[i], kind, unsigned, f), is_nan(y[i], kind, unsigned, f)
+            if placed:
+                left = kind(kind(x[i]) + kind(f.beyond)) if first else left
+                right = kind(kind(y[i]) + kind(f.beyond)) if second else right
             held = below if left < right else (same if left == right else none)
-            out[i] = unordered if (first | second) & hides else held
+            if hides:
+                held = unordered if first | second else held
+            out[i] = held
 
     return jit(relation, f"compared_{size}{'_wide' if wide else ''}")
 
@@ -178,13 +186,13 @@ def chosen(size: int, wide: bool) -> Callable[..., None]:
     Called as kernel(x, y, out, order, larger, numbers): of a number and a NaN the NaN, or the number if
     `numbers` says so; of two NaNs the first.
     """
-    kind = (_WIDE if wide else _NARROW)[size]
+    kind, unsigned = _kinds(size, wide)
 
     def choice(x: Codes, y: Codes, out: Codes, order: Words, larger: bool, numbers: bool) -> None:
         f = load_record(Order, order, 0)
         for i in range(out.size):
             left, right = place(x[i], kind, f), place(y[i], kind, f)
-            first, second = is_nan(x[i], kind, f), is_nan(y[i], kind, f)
+            first, second = is_nan(x[i], kind, unsigned, f), is_nan(y[i], kind, unsigned, f)
             other = (left < right) if larger else (right < left)
             nan = first | second
             away = (first if numbers else second) & (not (first & second))  # the NaN that makes y the result
@@ -204,14 +212,14 @@ def classified(codes: Codes, out: Codes, fmt: Format) -> None:
 @functools.cache
 def _classes(size: int, wide: bool) -> Callable[..., None]:
     """The kernel of `classified`; `signaling` is the last magnitude of a signaling NaN, or 0."""
-    kind = (_WIDE if wide else _NARROW)[size]
+    kind, unsigned = _kinds(size, wide)
 
     def classes(
         codes: Codes, out: Codes, order: Words, normal: int, infinity: int, zero: bool, signaling: np.uint64
     ) -> None:
         f = load_record(Order, order, 0)
         for i in range(out.size):
-            at, nan = place(codes[i], kind, f), is_nan(codes[i], kind, f)
+            at, nan = place(codes[i], kind, f), is_nan(codes[i], kind, unsigned, f)
             magnitude = kind(kind(codes[i]) & kind(f.kept))
             found = _SUBNORMAL if magnitude < kind(normal) else _NORMAL
             found = _ZERO if (at == 0) & zero else found

@@ -52,7 +52,7 @@ def total_order(subject: Subject) -> Outcome:
     """
     fmt = subject.format
     if is_verbs(subject):
-        from lowprec.arrays.order import total_order as before
+        from lowprec.arrays.comparisons import total_order as before
 
         x, y = _pairs(_some(subject, 64))
         got = np.asarray(before(x, y, fmt))
@@ -89,7 +89,7 @@ def comparisons(subject: Subject) -> Outcome:
     """Codes compare as their values do: less, less_equal, equal, greater, greater_equal; unordered
     where one is NaN.
     """
-    from lowprec.arrays import order
+    from lowprec.arrays import comparisons as verbs
 
     x, y = _pairs(_some(subject, 64))
     left, right = values_of(x, subject.format), values_of(y, subject.format)
@@ -102,7 +102,7 @@ def comparisons(subject: Subject) -> Outcome:
         "unordered": np.isnan(left) | np.isnan(right),
     }
     for name, want in relations.items():
-        got = np.asarray(getattr(order, name)(x, y, subject.format))
+        got = np.asarray(getattr(verbs, name)(x, y, subject.format))
         if (got != want).any():
             place = int(np.argmax(got != want))
             rows = (("code", subject.shown(x[place])), ("other", subject.shown(y[place])))

@@ -1,0 +1,227 @@
+"""Comparisons of codes: integers alone decide.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import Array, code_dtype, output, unlocked
+from lowprec.arrays.kinds import keeps_kind
+from lowprec.arrays.order_parts import ordered, run_in_parts, shape_of
+from lowprec.arrays.signatures import Compare, Returns, TotalOrder
+from lowprec.arrays.threads import SHARED_FROM
+from lowprec.kernels.vector import order as kernels
+from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Flag
+
+__all__ = [
+    "equal",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "not_equal",
+    "total_order",
+    "unordered",
+]
+
+Like = Format | str | npt.DTypeLike
+
+_NO, _YES = np.uint8(0), np.uint8(1)
+
+#: What relations are where x is below y, where both are equal, and where either is NaN.
+_LESS, _EQUAL, _LESS_EQUAL, _UNORDERED = (
+    (_YES, _NO, _NO),
+    (_NO, _YES, _NO),
+    (_YES, _YES, _NO),
+    (_NO, _NO, _YES),
+)
+
+
+@functools.lru_cache(maxsize=256)
+def _kernel_of(fmt: Like, given: np.dtype[Any], total: bool) -> tuple[Callable[..., None], Array] | None:
+    """Return the kernel and the record for arrays of a type of which every element is a code; or None."""
+    known = catalog.format(fmt)
+    if isinstance(known, Codebook) or given != code_dtype(known) or known.width != known.code_bits:
+        return None
+    return kernels.compared(*kernels.kind_of(known, total)), kernels.order_of(known, not total, total)
+
+
+def _at_once(
+    x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, relation: tuple[np.uint8, ...], total: bool = False
+) -> Array | None:
+    """Return a relation of arrays that need no look, one element after the other in memory; or None."""
+    if type(x) is not np.ndarray or type(y) is not np.ndarray or x.dtype != y.dtype or x.shape != y.shape:
+        return None
+    if not x.ndim or x.size >= SHARED_FROM:
+        return None
+    if not all(array.flags.c_contiguous and array.flags.aligned for array in (x, y)):
+        return None
+    try:
+        found = _kernel_of(fmt, x.dtype, total)  # type: ignore[arg-type]
+    except TypeError:  # what cannot be hashed is refused by name later
+        return None
+    if found is None:
+        return None
+    (compare, places), out = found, np.empty(x.shape, bool)
+    first, second, made = (array.reshape(-1) for array in (unlocked(x), unlocked(y), out.view(np.uint8)))
+    compare(first, second, made, places, *relation, not total)
+    return out
+
+
+def _compared(
+    x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, relation: tuple[np.uint8, ...], quiet: bool, flags: object
+) -> Any:
+    """A relation of codes. NaNs are signaled unless it is quiet; then signaling ones are."""
+    if flags is None and (made := _at_once(x, y, fmt, relation)) is not None:
+        return made
+    operands, known = ordered((x, y), fmt)
+    signals = output(flags, np.dtype(np.uint8), shape_of(operands), "what is signaled", name="flags")
+    compare, places = kernels.compared(*kernels.kind_of(known)), kernels.order_of(known)
+    signaled = kernels.signaling_order_of(known) if quiet else places
+
+    def part(first: Array, second: Array, out: Array, signals: Array) -> None:
+        compare(first, second, out, places, *relation, True)
+        if signals.size and signaled is None:
+            signals[...] = 0
+        elif signals.size:
+            compare(first, second, signals, signaled, _NO, _NO, np.uint8(Flag.INVALID), True)
+
+    return run_in_parts(part, operands, bool, signals)
+
+
+@Returns[Compare]()
+@keeps_kind(2)
+def equal(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
+    """Whether two codes stand for the same number: -0 equals +0, NaN nothing.
+
+    >>> equal([0x00, 0x38, 0x7F], [0x80, 0x38, 0x7F], "e4m3fn")
+    array([ True,  True, False])
+
+    Parameters
+    ----------
+    x_codes, y_codes : array_like of integer, shapes that broadcast to (...)
+        As for `decode`. To compare values, compare them: ``x < y``.
+    fmt : Format, str or dtype
+        Of both.
+    flags : array of uint8, shape (...), optional
+        Where to put what is signaled: an invalid operation for signaling NaNs; by `less` and the
+        like for every NaN.
+
+    Returns
+    -------
+    result : array of bool, shape (...)
+
+    Source
+    ------
+    [IEEE754] 5.6.1, 5.11.
+    """
+    return _compared(x_codes, y_codes, fmt, _EQUAL, True, flags)
+
+
+@Returns[Compare]()
+@keeps_kind(2)
+def not_equal(
+    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
+) -> Any:
+    """Whether two codes do not stand for the same number, as NaN never does; see `equal`.
+
+    >>> not_equal([0x00, 0x7F], [0x80, 0x7F], "e4m3fn")
+    array([False,  True])
+    """
+    return ~equal(x_codes, y_codes, fmt, flags=flags)
+
+
+@Returns[Compare]()
+@keeps_kind(2)
+def less(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
+    """Whether the number of one code is below that of the other; see `equal`.
+
+    >>> less([0x80, 0x81, 0x7F], [0x00, 0x00, 0x00], "e4m3fn")
+    array([False,  True, False])
+    """
+    return _compared(x_codes, y_codes, fmt, _LESS, False, flags)
+
+
+@Returns[Compare]()
+@keeps_kind(2)
+def less_equal(
+    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
+) -> Any:
+    """Whether the number of one code is not above that of the other, and neither is NaN; see `equal`."""
+    return _compared(x_codes, y_codes, fmt, _LESS_EQUAL, False, flags)
+
+
+@Returns[Compare]()
+@keeps_kind(2)
+def greater(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
+    """Whether the number of one code is above that of the other; see `equal`."""
+    return _compared(y_codes, x_codes, fmt, _LESS, False, flags)
+
+
+@Returns[Compare]()
+@keeps_kind(2)
+def greater_equal(
+    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
+) -> Any:
+    """Whether the number of one code is not below that of the other, and neither is NaN; see `equal`."""
+    return _compared(y_codes, x_codes, fmt, _LESS_EQUAL, False, flags)
+
+
+@Returns[Compare]()
+@keeps_kind(2)
+def unordered(
+    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
+) -> Any:
+    """Whether one of two codes is NaN; see `equal`.
+
+    >>> unordered([0x7F, 0x38], [0x38, 0x38], "e4m3fn")
+    array([ True, False])
+    """
+    return _compared(x_codes, y_codes, fmt, _UNORDERED, True, flags)
+
+
+@Returns[TotalOrder]()
+@keeps_kind(2)
+def total_order(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like) -> Any:
+    """Whether a code equals another or precedes it in the total order: -NaN, -Inf, ... -0, +0 ... +Inf, +NaN.
+
+    Among positive NaNs signaling ones come first, then the lower payload; among negative ones last. NaNs
+    without a sign (of unsigned formats, and of those without -0) all come last, in the order of their codes.
+    So no two codes come before each other.
+
+    >>> total_order([0x80, 0x00, 0x7F], [0x00, 0x80, 0x7E], "e4m3fn")
+    array([ True, False, False])
+
+    Parameters
+    ----------
+    x_codes, y_codes, fmt
+        As for `equal`.
+
+    Returns
+    -------
+    result : array of bool, shape (...)
+
+    Source
+    ------
+    [IEEE754] 5.10.
+    """
+    if (made := _at_once(x_codes, y_codes, fmt, _LESS_EQUAL, total=True)) is not None:
+        return made
+    operands, known = ordered((x_codes, y_codes), fmt)
+    compare = kernels.compared(*kernels.kind_of(known, nans=True))
+    places = kernels.order_of(known, zeros=False, nans=True)
+
+    def part(first: Array, second: Array, out: Array, _: Array) -> None:
+        compare(first, second, out, places, *_LESS_EQUAL, False)
+
+    return run_in_parts(part, operands, bool)

@@ -1,0 +1,73 @@
+"""Kernels of `kernels.vector.order` over arrays that broadcast, and codes as they take them.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays import codebook_order
+from lowprec.arrays.checks import Array, code_dtype, codes_operand
+from lowprec.arrays.traverse import BUFFER, bits_of, run
+from lowprec.kernels.engine import DONE
+from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
+from lowprec.spec.format import Format
+
+__all__ = ["codes_in", "ordered", "run_in_parts", "shape_of"]
+
+Like = Format | str | npt.DTypeLike
+
+
+class _Parts:
+    """A program, as `traverse.run` takes it, that runs kernels on parts of arrays that stay in the caches."""
+
+    def __init__(self, write: Callable[..., None]) -> None:
+        self._write = write
+
+    def run(self, operands: list[Array], out: Array, flags: Array, random: Array, past: bool = False) -> int:
+        """Write the results and flags of each part."""
+        most = min(BUFFER, out.size)
+        operands = [np.repeat(array, most) if array.size == 1 else array for array in operands]
+        for start in range(0, out.size, BUFFER):
+            part = slice(start, start + BUFFER)
+            length = out[part].size
+            given = [array[part] if array.size == out.size else array[:length] for array in operands]
+            self._write(*given, out[part], flags[part])
+        return DONE
+
+
+def run_in_parts(
+    write: Callable[..., None], operands: list[Array], dtype: Any, flags: Array | None = None
+) -> Any:
+    """Return what is written for arrays that broadcast, as patterns: of this type, or a single one."""
+    result = np.empty(shape_of(operands), dtype)
+    program: Any = _Parts(write)  # it is not asked to draw
+    run(program, [bits_of(array) for array in operands], bits_of(result), flags)
+    return result if result.shape else result[()]
+
+
+def shape_of(arrays: list[Array]) -> tuple[int, ...]:
+    """Return the shape that arrays broadcast to."""
+    shapes = [array.shape for array in arrays]
+    return shapes[0] if shapes[0] == shapes[-1] else np.broadcast_shapes(*shapes)
+
+
+def codes_in(codes: npt.ArrayLike, fmt: Format) -> Array:
+    """Codes, checked, in the type that `encode` returns."""
+    return codes_operand(codes, fmt).codes.astype(code_dtype(fmt), copy=False)
+
+
+def ordered(arrays: tuple[npt.ArrayLike, ...], fmt: Like) -> tuple[list[Array], Format]:
+    """Codes that compare as integers, and their format: those of codebooks become places, in binary32."""
+    known = catalog.format(fmt)
+    codes = [codes_in(each, known) for each in arrays]
+    if isinstance(known, Codebook):
+        places = codebook_order.places_of(known)
+        return [np.asarray(places[each]) for each in codes], catalog.BINARY32
+    return codes, known
