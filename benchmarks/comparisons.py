@@ -22,7 +22,7 @@ from benchmarks.operations import moves
 from benchmarks.stream import move
 from benchmarks.timing import Contender
 from benchmarks.topics import Job
-from lowprec.arrays import arith, order
+from lowprec.arrays import arith, comparisons
 from lowprec.arrays.checks import dtype
 from lowprec.oracle import arith as oracle
 from lowprec.oracle.convert import decode
@@ -62,7 +62,7 @@ class ComparisonContest(Contest):
         """Yield all that take part: comparisons have no `out`."""
         kind, out = dtype(self.fmt), np.empty_like(self.table[0])
         if self.job.variant in _HOLDS:
-            call: Any = functools.partial(getattr(order, self.job.variant), *self.table, self.fmt)
+            call: Any = functools.partial(getattr(comparisons, self.job.variant), *self.table, self.fmt)
             yield Contender("lowprec", "ours", False, call, np.asarray, self.job.threads)
         else:
             call = functools.partial(

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 import lowprec as lp
-from lowprec.arrays import arith, order
+from lowprec.arrays import arith, comparisons, order
 from lowprec.spec import catalog
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -268,7 +268,7 @@ def test_type_checkers_see_every_public_name():
     assert all(hasattr(lp, name) for name in declared)
 
 
-@pytest.mark.parametrize("module", [arith, order])
+@pytest.mark.parametrize("module", [arith, comparisons, order])
 def test_every_verb_is_public(module):
     """What these modules offer is all of it, and under its own name."""
     assert all(getattr(lp, name) is getattr(module, name) for name in module.__all__)
