@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec import __version__
-from lowprec.arrays import order
+from lowprec.arrays import comparisons, order
 from lowprec.arrays.checks import code_dtype
 from lowprec.export.tabulate import provenance
 from lowprec.export.vector_files import Column, VectorFile
@@ -356,7 +356,9 @@ def comparison_suite(
         x = np.concatenate([x, drawn.astype(kept)])
         y = np.concatenate([y, flipped.astype(kept)])
     raised = {name: np.zeros(x.size, np.uint8) for name in RELATIONS}
-    found = {name: np.asarray(getattr(order, name)(x, y, fmt, flags=raised[name])) for name in RELATIONS}
+    found = {
+        name: np.asarray(getattr(comparisons, name)(x, y, fmt, flags=raised[name])) for name in RELATIONS
+    }
     columns = [Column("x", x, fmt.width), Column("y", y, fmt.width)]
     columns += [Column(name, found[name].astype(np.uint8), 1, result=True) for name in RELATIONS]
     if flags:
