@@ -273,6 +273,12 @@ def is_between(magnitude: Lanes) -> Mask:
 
 
 @inlined
+def beyond(word: Lanes) -> Mask:
+    """Whether binary32 operands are infinite or NaN: what the processor makes of such ones is exact."""
+    return less(_SHORT_INFINITY - 1, word & _MAGNITUDE)
+
+
+@inlined
 def any_fit(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
     """Whether the upper half of a binary64 number is right as it is: all are, but NaNs' signs."""
     return less(magnitude, _INFINITY + 1)
@@ -380,6 +386,7 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
     """
     x_shape, y_shape, z_shape, target_shape, result_shape, carrier_shape = shapes
     in_doubles = OPERATIONS[operation]
+    natively, _ = NATIVE[operation]
     operate, fits = SHORT[operation] if short else NATIVE[operation] if native else (in_doubles, any_fit)
     infinity, nan = (_SHORT_INFINITY, _SHORT_NAN) if short or native else (_INFINITY, _NAN)
     count = operands_of(operation)
@@ -416,7 +423,10 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
                 right = fits(word & _MAGNITUDE, a, b)
                 if not all_lanes(right):
                     if short:
-                        word = choose(right, word, shortened(in_doubles(a, b, c, downward)))
+                        special = beyond(a) | beyond(b) | beyond(c)
+                        word, right = choose(special, natively(a, b, c, downward), word), right | special
+                        if not all_lanes(right):
+                            word = choose(right, word, shortened(in_doubles(a, b, c, downward)))
                     word = nan_signed(word, a, b, c, infinity, nan)
                     if target.refuses != 0 and any_lane(less(infinity, word & _MAGNITUDE)):
                         status = REFUSED

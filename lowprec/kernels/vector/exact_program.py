@@ -22,7 +22,7 @@ from lowprec.kernels.lower.vector import plan
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.exact import exponents, remainders, scaled
-from lowprec.kernels.vector.in_parts import InParts, Read, places_of, readers
+from lowprec.kernels.vector.in_parts import NOWHERE, InParts, Read, places_of, readers
 from lowprec.kernels.vector.odd import kernel as odd_kernel
 from lowprec.kernels.vector.rounding import WHOLE
 from lowprec.spec.arith import SIGN_ONLY
@@ -128,11 +128,13 @@ class Exact(InParts):
         """Write results and flags."""
         numbers = [read(codes) for read, codes in zip(self._read, operands, strict=True)]
         made = np.ascontiguousarray(self._make(*numbers, *([random] if self._draws else [])))
-        unsure = np.isnan(made)
-        if unsure.any():
-            made, unsure = self._with_nans(made, unsure, numbers)
-        left = places_of(unsure)
-        made[left] = 0  # no conversion refuses that
+        left = NOWHERE
+        if self._leaves_nans or self._draws or not self._rounds:  # else NaNs are the operand's
+            unsure = np.isnan(made)
+            if unsure.any():
+                made, unsure = self._with_nans(made, unsure, numbers)
+            left = places_of(unsure)
+            made[left] = 0  # no conversion refuses that
         status = self._program.run([_bits(made)], out, flags, random)
         if self._rounds and flags.size:
             flags |= (made != numbers[0]).view(np.uint8) * np.uint8(Flag.INEXACT)

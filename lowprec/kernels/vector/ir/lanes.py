@@ -116,6 +116,7 @@ for _function, _method in (
         builtin(_function, _kind, _kind, _kind)(_apply)
 
 builtin(operator.and_, _MASK, _MASK, _MASK)(lambda builder, left, right: builder.and_(left, right))
+builtin(operator.or_, _MASK, _MASK, _MASK)(lambda builder, left, right: builder.or_(left, right))
 builtin(operator.add, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fadd(left, right))
 builtin(operator.sub, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fsub(left, right))
 builtin(operator.mul, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fmul(left, right))
