@@ -23,6 +23,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.cli.main import main as lowprec_command
+from lowprec.kernels import cache
 from tests.programs import need_package
 
 ROOT = Path(__file__).parents[1]
@@ -273,6 +274,12 @@ def test_commands_of_a_page_run_as_they_are_written(page, files, tmp_path):
         "PYTHONPATH": str(ROOT),
         "COLUMNS": "200" if page != "command-line" else "100",
     }
+    if (kernels := cache.directory()) is not None:  # compiled kernels are shared, finished sweeps are not
+        (tmp_path / "cache" / "lowprec").mkdir(parents=True)
+        kernels.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cache" / "lowprec" / "kernels").symlink_to(kernels.absolute())
+        environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+        environment.pop("LOWPREC_CACHE_DIR", None)
     found = commands(page)
     assert len(found) == COMMANDS[page]
     for command, printed in found:
