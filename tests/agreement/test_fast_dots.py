@@ -155,14 +155,16 @@ def test_the_least_product_of_a_block_counts(left, size):
         assert (lp.matmul(*blocks, name, addend=addend) == 2.0**-8).all()
     for element, steps in ((catalog.E5M2, (15, -16)), (catalog.BINARY16, (15, -20))):
         wide = lp.BlockFormat(name="wide", element=element, scale=catalog.E8M0FNU, size=size)
-        x, y = np.zeros((2, size), np.float32), np.zeros((size, 3), np.float32)
-        x[:, :2] = 2.0 ** steps[0]
-        x[:, 2], y[2] = 2.0 ** steps[1], 2.0 ** steps[1]
-        y[:2] = 2.0 ** steps[0]
-        blocks = lp.encode(x, wide, axis=1), lp.encode(y, wide, axis=0)
-        addend = np.full((2, 3), 2.0**55, np.float32)  # the sum lies beside a tie of binary32
-        agree(left, *blocks, "fp32_fma", addend=addend)
-        assert (lp.matmul(*blocks, "fp32_fma", addend=addend) > addend).all()
+        x, y = np.zeros((2, 2 * size), np.float32), np.zeros((2 * size, 3), np.float32)
+        x[:, :2], x[:, 2] = 2.0 ** steps[0], 2.0 ** steps[1]
+        y[:2], y[2] = 2.0 ** steps[0], 2.0 ** steps[1]
+        # The first block's sum, 2**31 and a little, is more than half a unit of the sum before.
+        for name, bits, result in (("fp32_fma", 55, 2.0**32), ("fp64_sequential", 84, 2.0**32)):
+            x[:, size], y[size] = -(2.0 ** (bits // 2)), 2.0 ** (bits - bits // 2)
+            blocks = lp.encode(x, wide, axis=1), lp.encode(y, wide, axis=0)
+            addend = np.full((2, 3), 2.0**bits, np.float32)
+            agree(left, *blocks, name, addend=addend)
+            assert (lp.matmul(*blocks, name, addend=addend) == result).all()
 
 
 def test_blocks_of_zeros(left):

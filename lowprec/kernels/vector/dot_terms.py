@@ -23,7 +23,7 @@ from lowprec.kernels.request import Dot
 from lowprec.kernels.vector.dot import plan
 from lowprec.kernels.vector.dot_operands import converted, finite, singles, slices, span
 from lowprec.kernels.vector.doubles import doubles_added, terms_added
-from lowprec.spec.format import Carrier, Format
+from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 
 __all__ = ["by_terms"]
@@ -55,9 +55,10 @@ def by_terms(
     assert x.scales is not None
     assert y.scales is not None
     how, begin, shape = request.accumulation, request.addend, (len(sides[0]), len(sides[1]))
-    if addends.size and isinstance(begin, Carrier):
-        return None
     double = isinstance(how.accumulator, tuple) and how.accumulator[0] == DOUBLE
+    into = DOUBLE if double else SINGLE
+    if addends.size and not into.contains(begin):
+        return None
     scales = [
         _of_numbers(side, singles(codes, fmt).view(np.float32).astype(np.float64), request.block)
         for side, codes, fmt in zip(sides, (x.scales, y.scales), request.scales, strict=True)
@@ -72,7 +73,7 @@ def by_terms(
     # Sums are multiples of the least number: none is rounded below it, or becomes -0.
     if x_span[0] + y_span[0] + least_bit < (-1074 if double else -149):
         return None
-    if bits + factors > (53 if factors or double else _WIDEST - count - 1):
+    if bits + factors > (53 if factors else _WIDEST - count - 1):
         return None
     kind = np.float32 if bits <= 24 and x_span[0] + y_span[0] >= -149 else np.float64
     numbers = [words.view(np.float32).astype(kind, copy=False) for words in (x_words, y_words)]
@@ -82,8 +83,7 @@ def by_terms(
     out = np.zeros(shape, np.float64 if double else np.float32)
     words, rounds = plan(), how.product is not None
     if addends.size:
-        made = converted(addends.astype(code_dtype(begin)), begin, DOUBLE if double else SINGLE, DEFAULT)
-        out[...] = made.view(out.dtype)
+        out[...] = converted(addends.astype(code_dtype(begin)), begin, into, DEFAULT).view(out.dtype)
     zeros = np.signbit(out) & (out == 0)
 
     def added(some: slice, across: slice) -> int:

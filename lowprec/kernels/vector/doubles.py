@@ -88,6 +88,17 @@ def sequence(x: Numbers, y: Numbers, out: Numbers, plan: Words) -> int:
     return DONE
 
 
+@inlined
+def joined_parts(parts: Numbers, row: int, terms: Numbers, rests: Numbers) -> None:
+    """Write the sums of the parts of a row, and what they were rounded by."""
+    terms[:], rests[:] = parts[0, row], 0.0
+    for place in range(1, len(parts)):
+        more = parts[place, row]
+        for c in range(more.size):
+            terms[c], error = with_error(terms[c], np.float64(more[c]))
+            rests[c] += error
+
+
 @jit
 def terms_added(
     parts: Numbers, x_scales: Numbers, y_scales: Numbers, rounds: bool, out: Numbers, plan: Words
@@ -108,12 +119,7 @@ def terms_added(
             for c in range(sums.size):
                 sums[c] = added_exact(sums[c], first[c] * (scale * y_scales[c]))
         else:
-            terms[:], rests[:] = first, 0.0
-            for place in range(1, len(parts)):
-                more = parts[place, i]
-                for c in range(more.size):
-                    terms[c], error = with_error(terms[c], np.float64(more[c]))
-                    rests[c] += error
+            joined_parts(parts, i, terms, rests)
             if rounds:
                 for c in range(sums.size):
                     by = scale * y_scales[c]
@@ -127,13 +133,21 @@ def terms_added(
 
 @jit
 def doubles_added(parts: Numbers, x_scales: Numbers, y_scales: Numbers, out: Numbers, plan: Words) -> int:
-    """Add a term to each of `out`, binary64 numbers: `parts[0]` times both scales, which is exact."""
+    """Add a term to each of `out`, binary64 numbers; see `terms_added`."""
     if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
         return UNSUITED
+    terms, rests = np.empty(out.shape[1]), np.empty(out.shape[1])
     for i in range(out.shape[0]):
         scale, sums, first = x_scales[i], out[i], parts[0, i]
-        for c in range(sums.size):
-            sums[c] += first[c] * (scale * y_scales[c])
+        if len(parts) == 1:
+            for c in range(sums.size):
+                sums[c] += first[c] * (scale * y_scales[c])
+        else:
+            joined_parts(parts, i, terms, rests)
+            for c in range(sums.size):
+                by = scale * y_scales[c]
+                high, low = three_to_odd(sums[c], terms[c] * by, rests[c] * by)
+                sums[c] = high + low
     return DONE
 
 
