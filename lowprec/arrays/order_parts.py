@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import codebook_order
-from lowprec.arrays.checks import Array, code_dtype, codes_operand
+from lowprec.arrays.checks import Array, code_dtype, codes_operand, share_memory
 from lowprec.arrays.traverse import BUFFER, bits_of, run
 from lowprec.kernels.engine import DONE
 from lowprec.spec import catalog
@@ -48,7 +48,12 @@ def run_in_parts(
     """Return what is written for arrays that broadcast, as patterns: of this type, or a single one."""
     result = np.empty(shape_of(operands), dtype)
     program: Any = _Parts(write)  # it is not asked to draw
-    run(program, [bits_of(array) for array in operands], bits_of(result), flags)
+    raised = flags
+    if flags is not None and share_memory(flags, operands):
+        raised = np.empty(flags.shape, flags.dtype)
+    run(program, [bits_of(array) for array in operands], bits_of(result), raised)
+    if flags is not None and raised is not flags:
+        flags[...] = raised
     return result if result.shape else result[()]
 
 
