@@ -248,8 +248,8 @@ def whole_blocks(name, backend=None):
 def engine(backend, operation, source, target, *options):
     """Compare an engine's codes, and `flags`, with the oracle's; of the `fastest` engine too.
 
-    If `one`, the first operand is for all; if `drawn`, random integers are those of `rng=`. Other options are
-    a rounding mode and fields of a projection.
+    If `one`, the first operand is for all; if `finite`, results are numbers; if `drawn`, random integers are
+    those of `rng=`. Other options are a rounding mode and fields of a projection.
     """
     import numpy as np
 
@@ -267,7 +267,7 @@ def engine(backend, operation, source, target, *options):
         fields["via"] = (lp.format(fields["via"]),)
     if "nan_code" in fields:
         fields["nan_code"] = int(fields["nan_code"])
-    mode = [option for option in options if option not in ("flags", "one", "drawn") and "=" not in option]
+    mode = [option for option in options if option not in ("flags", "one", "finite", "drawn") and "=" not in option]
     rule = lp.Projection(rounding=(*mode, "nearest_even")[0], **fields)
     sources = [operand_format(source)] * OPERANDS.get(operation, 1)
     if operation == "scaleb":
@@ -276,6 +276,10 @@ def engine(backend, operation, source, target, *options):
     if isinstance(fmt, lp.Codebook) and len(columns) == 1 and source == "binary32":
         points = np.float32([*map(float, fmt.thresholds), *map(float, fmt.values)])
         columns = [np.concatenate([columns[0], points.view(np.uint32).astype(columns[0].dtype)])]
+    if "finite" in options:
+        values = [lp.decode(codes, kind) for codes, kind in zip(columns, sources, strict=True)]
+        kept = np.isfinite(values).all(axis=0) & (values[-1] != 0)
+        columns = [column[kept] for column in columns]
     chosen = rng.permutation(columns[0].size)[:900]
     columns = [column[chosen] for column in columns]
     if "one" in options:
