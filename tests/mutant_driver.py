@@ -267,7 +267,11 @@ def engine(backend, operation, source, target, *options):
         fields["via"] = (lp.format(fields["via"]),)
     if "nan_code" in fields:
         fields["nan_code"] = int(fields["nan_code"])
-    mode = [option for option in options if option not in ("flags", "one", "finite", "drawn") and "=" not in option]
+    mode = [
+        option
+        for option in options
+        if option not in ("flags", "one", "finite", "drawn") and "=" not in option
+    ]
     rule = lp.Projection(rounding=(*mode, "nearest_even")[0], **fields)
     sources = [operand_format(source)] * OPERANDS.get(operation, 1)
     if operation == "scaleb":

@@ -103,7 +103,14 @@ def test_one_doubtful_remainder_is_seen_anywhere():
     rng = np.random.default_rng(8)
     x, y = (rng.uniform(1, 9, 2500).astype(np.float32) for _ in range(2))
     for place in (0, 1, 1023, 1024, 2047, 2048, 2498, 2499):
-        for first, second in ((np.nan, 1), (1, -np.nan), (-np.inf, 3), (3, 0), (1e30, 3), (2.0**27 + 16, 1.1)):
+        for first, second in (
+            (np.nan, 1),
+            (1, -np.nan),
+            (-np.inf, 3),
+            (3, 0),
+            (1e30, 3),
+            (2.0**27 + 16, 1.1),
+        ):
             given, by = x.copy(), y.copy()
             given[place], by[place] = first, second
             got, want = (lp.remainder(given, by, "binary32", backend=backend) for backend in (None, "scalar"))
