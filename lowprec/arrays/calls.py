@@ -22,6 +22,7 @@ from lowprec.arrays.checks import (
     output,
     refuse_operands,
     refuse_results,
+    share_memory,
     unlocked,
     values_depend,
 )
@@ -200,7 +201,9 @@ def elementwise(
     integers, seed = _random(program, rule, fmt, shape, random, rng)
 
     results = _room(program, place, arrays, shape, given)
-    raised = signals if not program.refuses or signals is None else np.empty(shape, np.uint8)
+    raised = signals
+    if signals is not None and (program.refuses or share_memory(signals, arrays)):
+        raised = np.empty(shape, np.uint8)
     status = traverse.run(program, arrays, traverse.bits_of(results), raised, integers, seed)
     if status != DONE:
         _refuse(operation, operands, fmt, rule, carrier, shape, integers, seed)
@@ -290,7 +293,7 @@ def _room(
     """
     if place is not None and not program.refuses:
         in_place = program.in_place and _same_places(place, arrays[0])
-        if in_place or not any(np.may_share_memory(place, array) for array in arrays):
+        if in_place or not share_memory(place, arrays):
             return place
     fortran = len(shape) > 1 and all(array.flags.f_contiguous for array in arrays if array.shape == shape)
     fortran = fortran and any(array.shape == shape and not array.flags.c_contiguous for array in arrays)

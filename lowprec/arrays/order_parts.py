@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import calls, codebook_order
-from lowprec.arrays.checks import Array, code_dtype, codes_operand
+from lowprec.arrays.checks import Array, code_dtype, codes_operand, share_memory
 from lowprec.arrays.traverse import BUFFER, bits_of, run
 from lowprec.kernels.engine import DONE
 from lowprec.spec import catalog
@@ -64,8 +64,12 @@ def run_in_parts(
     """
     result = np.empty(shape_of(operands), dtype)
     program: Any = _Parts(write, single)
-    codes = [bits_of(array) for array in operands]
-    run(program, codes, bits_of(result), flags)
+    codes, raised = [bits_of(array) for array in operands], flags
+    if flags is not None and share_memory(flags, codes):
+        raised = np.empty(flags.shape, flags.dtype)
+    run(program, codes, bits_of(result), raised)
+    if flags is not None and raised is not flags:
+        flags[...] = raised
     calls.remember(key, program, codes, result)
     return result if result.shape else result[()]
 

@@ -73,6 +73,17 @@ def test_results_and_flags_are_those_of_the_scalar_engine(name, kind, flagged):
             assert not flagged or np.array_equal(made[0][1], made[1][1]), (operation, mode)
 
 
+@pytest.mark.parametrize("operation", choice_program.OPERATIONS)
+def test_signaling_nans_beside_operands_of_another_type_signal(operation):
+    """They are read as numbers of one type, in which they may be quiet."""
+    nan, number = np.full(300, 0x7C01, np.uint16).view(np.float16), np.ones(300, np.float32)
+    for operands in ((nan, number), (number, nan), (nan, number.astype(np.int8))):
+        flags, expected = np.empty(300, np.uint8), np.empty(1, np.uint8)
+        getattr(lp, operation)(*operands, "bfloat16", flags=flags)
+        getattr(lp, operation)(*(each[:1] for each in operands), "bfloat16", flags=expected, backend="oracle")
+        assert set(flags.tolist()) == set(expected.tolist()) == {16}
+
+
 def test_vectors_serve_them():
     """Modes that NumPy does not round by are left to others, operands of two widths where they are narrow."""
     single, rule = catalog.BINARY32, Projection()

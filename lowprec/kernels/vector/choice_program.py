@@ -96,9 +96,9 @@ class Choice(InParts):
         self._choose, self._order = chosen(*kind_of(kind)), order_of(kind, zeros=False)
         self._how = OPERATIONS[request.operation]
         self._compare = compared(*kind_of(kind))
-        #: The NaNs that are left to the scalar engine.
+        #: The NaNs that are left to the scalar engine: all where signaling ones are read as quiet ones.
         self._left = signaling_order_of(kind) if request.flags else None
-        if request.projection.nan_payload != "drop":
+        if request.projection.nan_payload != "drop" or (request.flags and read is not None):
             self._left = self._order
         plain = self._left is None and not request.flags
         self._settled = _settled(request, program) if plain else None

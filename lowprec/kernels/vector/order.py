@@ -207,7 +207,7 @@ def chosen(size: int, wide: bool) -> Callable[..., None]:
     def choice(
         x: Codes, y: Codes, out: Codes, order: Words, larger: bool, numbers: bool, kept: int, nan: int
     ) -> None:
-        f, bits, more = load_record(Order, order, 0), code(kept), code(nan)
+        f, bits, more = load_record(Order, order, 0), code(np.int64(kept)), code(nan)
         for i in range(out.size):
             left, right = place(x[i], kind, f), place(y[i], kind, f)
             first, second = is_nan(x[i], kind, unsigned, f), is_nan(y[i], kind, unsigned, f)
