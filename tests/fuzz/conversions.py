@@ -193,6 +193,8 @@ def ways(draw: Draw) -> list[Way]:
     found.append(Way(draw.choice(LAYOUTS), draw.chance(0.3), draw.choice(("", "", "new"))))
     if draw.chance(0.2):
         found.append(Way(strict=True))
+    if draw.chance(0.3):  # so many that vectors make them in parts
+        found.append(Way(flags=draw.chance(0.5), tiled=11))
     if draw.chance(0.02):
         found.append(Way(tiled=5000))
     return found

@@ -76,7 +76,7 @@ def by_terms(
         return None
     if bits + factors > (53 if factors else _WIDEST - count - 1):
         return None
-    kind = np.float32 if bits <= 24 and x_span[0] + y_span[0] >= -149 else np.float64
+    kind = np.float32 if bits <= 24 and x_span[0] + y_span[0] >= -126 else np.float64
     numbers = [words.view(np.float32).astype(kind, copy=False) for words in (x_words, y_words)]
     rows, columns = _cut(numbers[0], numbers[1].T, x_span, y_span, count)
     columns = [np.ascontiguousarray(side) for side in columns]
