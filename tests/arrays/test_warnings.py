@@ -11,8 +11,6 @@ import pytest
 
 import lowprec as lp
 
-pytestmark = pytest.mark.apart
-
 
 def patterns(dtype, *words):
     """Elements with these bits."""
@@ -42,7 +40,9 @@ RESULTS = ("e4m3fn", "e2m1fn", "bfloat16", "binary32")
 ACCUMULATIONS = ("exact", "fp32_fma", "bf16_sequential", "fp64_sequential", "hopper_mma_bfloat16_binary32")
 #: What NumPy signals, it signals around the kernels, of which each pair of types has its own. So float32 goes
 #: to every format, other operands to two in turn and each format has some of them; all to all: `-m long`.
-TO_ALL = pytest.mark.parametrize("to_all", [False, pytest.param(True, marks=pytest.mark.long)])
+TO_ALL = pytest.mark.parametrize(
+    "to_all", [pytest.param(False, marks=pytest.mark.apart), pytest.param(True, marks=pytest.mark.long)]
+)
 
 
 def in_turn(kind, names, to_all):

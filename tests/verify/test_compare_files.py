@@ -280,6 +280,7 @@ class Watched(Dump):
         return self.make(index)
 
 
+@pytest.mark.apart
 def test_a_comparison_never_holds_more_than_a_piece():
     """Of ten pieces, with mismatches in each; what a pair of dumps of 3 GB takes is in docs/compare.md."""
     size = 10 * elements._PIECE + 77

@@ -296,8 +296,13 @@ def test_operands_of_a_function():
 # -- other people's units ----------------------------------------------------------------------------
 
 
-@pytest.mark.apart
-@pytest.mark.parametrize("seed", [4, 8, pytest.param(27, marks=pytest.mark.long), 85, 103])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *(pytest.param(seed, marks=pytest.mark.apart) for seed in (4, 8, 85, 103)),
+        pytest.param(27, marks=pytest.mark.long),  # half a minute
+    ],
+)
 def test_drawn_accumulations_are_identified(seed):
     """Two hundred of them: python -m tests.identify_table drawn."""
     (result,) = identify_table.random(1, seed)
