@@ -169,8 +169,9 @@ def numbers(rng, shape, finite):
 def products(how, name, length, *options):
     """Compare an accumulation's products of matrices of numbers with the oracle's, blocks too.
 
-    Infinities and NaNs are among them unless `finite` is asked for; if `tiny`, x are subnormal. With
-    an addend too, but for exact sums. Another option is the name of an engine.
+    Infinities and NaNs are among them unless `finite` is asked for; if `tiny`, x are subnormal; if `tie`, the
+    least product of a block decides a sum. With an addend too, but for exact sums. Another option is the name
+    of an engine.
     """
     import numpy as np
 
@@ -184,13 +185,16 @@ def products(how, name, length, *options):
         x = lp.format(name).min_subnormal * rng.integers(-7, 8, x.shape)
     addend = rng.normal(size=(5, 5)).astype(np.float32)
     addend[:, 0], addend[2] = 2.0**-20, -0.0
+    if "tie" in options:
+        x[4], y[4], addend[4, 4] = 0.0, 0.0, 2.0**55
+        x[4, :3] = y[4, :3] = 2.0**15, 2.0**15, 2.0**-16
     left, right = (
         lp.encode(side, name, axis=1 - place)
         if name in lp.block_formats
         else lp.quantize(side, name, saturation="propagate")
         for place, side in enumerate((x, y.T))
     )
-    engines = [option for option in options if option not in ("finite", "tiny")] or [None]
+    engines = [option for option in options if option not in ("finite", "tiny", "tie")] or [None]
     for begin in (None,) if how == "exact" or "nvfp4" in name else (None, addend):
         got, want = (
             np.asarray(lp.matmul(left, right, sums(how), addend=begin, backend=backend))
@@ -248,8 +252,8 @@ def whole_blocks(name, backend=None):
 def engine(backend, operation, source, target, *options):
     """Compare an engine's codes, and `flags`, with the oracle's; of the `fastest` engine too.
 
-    If `one`, the first operand is for all; if `drawn`, random integers are those of `rng=`. Other options are
-    a rounding mode and fields of a projection.
+    If `one`, the first operand is for all; if `finite`, results are numbers; if `drawn`, random integers are
+    those of `rng=`. Other options are a rounding mode and fields of a projection.
     """
     import numpy as np
 
@@ -267,7 +271,11 @@ def engine(backend, operation, source, target, *options):
         fields["via"] = (lp.format(fields["via"]),)
     if "nan_code" in fields:
         fields["nan_code"] = int(fields["nan_code"])
-    mode = [option for option in options if option not in ("flags", "one", "drawn") and "=" not in option]
+    mode = [
+        option
+        for option in options
+        if option not in ("flags", "one", "finite", "drawn") and "=" not in option
+    ]
     rule = lp.Projection(rounding=(*mode, "nearest_even")[0], **fields)
     sources = [operand_format(source)] * OPERANDS.get(operation, 1)
     if operation == "scaleb":
@@ -276,6 +284,10 @@ def engine(backend, operation, source, target, *options):
     if isinstance(fmt, lp.Codebook) and len(columns) == 1 and source == "binary32":
         points = np.float32([*map(float, fmt.thresholds), *map(float, fmt.values)])
         columns = [np.concatenate([columns[0], points.view(np.uint32).astype(columns[0].dtype)])]
+    if "finite" in options:
+        values = [lp.decode(codes, kind) for codes, kind in zip(columns, sources, strict=True)]
+        kept = np.isfinite(values).all(axis=0) & (values[-1] != 0)
+        columns = [column[kept] for column in columns]
     chosen = rng.permutation(columns[0].size)[:900]
     columns = [column[chosen] for column in columns]
     if "one" in options:

@@ -22,6 +22,7 @@ from lowprec.arrays.checks import (
     output,
     refuse_operands,
     refuse_results,
+    share_memory,
     unlocked,
     values_depend,
 )
@@ -34,7 +35,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["again", "convert", "elementwise", "thorough"]
+__all__ = ["again", "convert", "elementwise", "remember", "thorough"]
 
 _FLAGS = np.dtype(np.uint8)
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
@@ -133,10 +134,23 @@ def _takes(given: Any, kind: np.dtype[Any], shape: tuple[int, ...], arrays: tupl
     )
 
 
-def _remember(key: Hashable, known: _Known) -> None:
+def remember(
+    key: tuple[object, ...] | None,
+    program: ElementwiseProgram,
+    codes: Sequence[Array],
+    results: Array,
+    stochastic: bool = False,
+) -> None:
+    """Keep what a call with a key of `again` came down to: its program, operands and results."""
+    if key is None:
+        return
+    kinds = (array.dtype for array in codes)
+    reads = tuple(None if kind == given else kind for kind, given in zip(kinds, key[1:], strict=True))
+    writes = traverse.bits_of(results).dtype
     if len(_known) >= 1024:
         _known.clear()
-    _known[key] = known
+    given = results.dtype
+    _known[key] = _Known(program, reads, given, None if writes == given else writes, stochastic)
 
 
 # -- answers -----------------------------------------------------------------------------------------
@@ -170,7 +184,7 @@ def elementwise(
     flags: object = None,
     out: object = None,
     backend: Backend | None = None,
-    key: Hashable = None,
+    key: tuple[object, ...] | None = None,
 ) -> Any:
     """Return an operation's results: codes of a format, or values in a type that carries them.
 
@@ -187,19 +201,16 @@ def elementwise(
     integers, seed = _random(program, rule, fmt, shape, random, rng)
 
     results = _room(program, place, arrays, shape, given)
-    raised = signals if not program.refuses or signals is None else np.empty(shape, np.uint8)
+    raised = signals
+    if signals is not None and (program.refuses or share_memory(signals, arrays)):
+        raised = np.empty(shape, np.uint8)
     status = traverse.run(program, arrays, traverse.bits_of(results), raised, integers, seed)
     if status != DONE:
         _refuse(operation, operands, fmt, rule, carrier, shape, integers, seed)
     if raised is not signals and signals is not None:
         signals[...] = raised
-    if key is not None and integers is None:
-        types = key[1:]  # type: ignore[index]
-        reads = tuple(
-            None if array.dtype == kind else array.dtype for array, kind in zip(arrays, types, strict=True)
-        )
-        writes = traverse.bits_of(results).dtype
-        _remember(key, _Known(program, reads, given, None if writes == given else writes, seed is not None))
+    if integers is None:
+        remember(key, program, arrays, results, seed is not None)
     if place is None:
         return results if shape else results[()]
     if place is not results:
@@ -282,7 +293,7 @@ def _room(
     """
     if place is not None and not program.refuses:
         in_place = program.in_place and _same_places(place, arrays[0])
-        if in_place or not any(np.may_share_memory(place, array) for array in arrays):
+        if in_place or not share_memory(place, arrays):
             return place
     fortran = len(shape) > 1 and all(array.flags.f_contiguous for array in arrays if array.shape == shape)
     fortran = fortran and any(array.shape == shape and not array.flags.c_contiguous for array in arrays)

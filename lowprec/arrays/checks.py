@@ -42,6 +42,7 @@ __all__ = [
     "refuse_codes",
     "refuse_operands",
     "refuse_results",
+    "share_memory",
     "signaling_nans",
     "typed_codes",
     "unlocked",
@@ -287,6 +288,11 @@ def output(
     if not out.flags.writeable:
         raise ValueError(f"{name} is read-only; give an array that can be written")
     return out
+
+
+def share_memory(written: Array, read: Sequence[Array]) -> bool:
+    """Return whether an array may lie where another one does that is still to be read."""
+    return any(np.may_share_memory(written, array) for array in read)
 
 
 def refuse_codes(name: str, array: Array, fmt: Format, taker: str) -> None:

@@ -5,21 +5,17 @@ Floor 3.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import Array, code_dtype, output, unlocked
+from lowprec.arrays import calls
+from lowprec.arrays.checks import Array, output
 from lowprec.arrays.kinds import keeps_kind
 from lowprec.arrays.order_parts import ordered, run_in_parts, shape_of
 from lowprec.arrays.signatures import Compare, Returns, TotalOrder
-from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels.vector import order as kernels
-from lowprec.spec import catalog
-from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Flag
 
@@ -36,67 +32,43 @@ __all__ = [
 
 Like = Format | str | npt.DTypeLike
 
-_NO, _YES = np.uint8(0), np.uint8(1)
-
 #: What relations are where x is below y, where both are equal, and where either is NaN.
 _LESS, _EQUAL, _LESS_EQUAL, _UNORDERED = (
-    (_YES, _NO, _NO),
-    (_NO, _YES, _NO),
-    (_YES, _YES, _NO),
-    (_NO, _NO, _YES),
+    kernels.Relation(1, 0, 0),
+    kernels.Relation(0, 1, 0),
+    kernels.Relation(1, 1, 0),
+    kernels.Relation(0, 0, 1),
 )
 
+#: Where NaNs have places.
+_TOTAL = kernels.Relation(1, 1, 0, hides=False)
 
-@functools.lru_cache(maxsize=256)
-def _kernel_of(fmt: Like, given: np.dtype[Any], total: bool) -> tuple[Callable[..., None], Array] | None:
-    """Return the kernel and the record for arrays of a type of which every element is a code; or None."""
-    known = catalog.format(fmt)
-    if isinstance(known, Codebook) or given != code_dtype(known) or known.width != known.code_bits:
-        return None
-    return kernels.compared(*kernels.kind_of(known, total)), kernels.order_of(known, not total, total)
-
-
-def _at_once(
-    x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, relation: tuple[np.uint8, ...], total: bool = False
-) -> Array | None:
-    """Return a relation of arrays that need no look, one element after the other in memory; or None."""
-    if type(x) is not np.ndarray or type(y) is not np.ndarray or x.dtype != y.dtype or x.shape != y.shape:
-        return None
-    if not x.ndim or x.size >= SHARED_FROM:
-        return None
-    if not all(array.flags.c_contiguous and array.flags.aligned for array in (x, y)):
-        return None
-    try:
-        found = _kernel_of(fmt, x.dtype, total)  # type: ignore[arg-type]
-    except TypeError:  # what cannot be hashed is refused by name later
-        return None
-    if found is None:
-        return None
-    (compare, places), out = found, np.empty(x.shape, bool)
-    first, second, made = (array.reshape(-1) for array in (unlocked(x), unlocked(y), out.view(np.uint8)))
-    compare(first, second, made, places, *relation, not total)
-    return out
+#: What is signaled where a NaN is.
+_INVALID = kernels.Relation(0, 0, int(Flag.INVALID))
 
 
 def _compared(
-    x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, relation: tuple[np.uint8, ...], quiet: bool, flags: object
+    x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, relation: kernels.Relation, quiet: bool, flags: object
 ) -> Any:
     """A relation of codes. NaNs are signaled unless it is quiet; then signaling ones are."""
-    if flags is None and (made := _at_once(x, y, fmt, relation)) is not None:
-        return made
-    operands, known = ordered((x, y), fmt)
+    key, done = calls.again(("compare", fmt, relation, quiet), (x, y), None, flags, None, None)
+    if done is not None:
+        return done
+    total = relation == _TOTAL
+    operands, known, alike = ordered((x, y), fmt)
     signals = output(flags, np.dtype(np.uint8), shape_of(operands), "what is signaled", name="flags")
-    compare, places = kernels.compared(*kernels.kind_of(known)), kernels.order_of(known)
+    compare = kernels.compared(*kernels.kind_of(known, total))
+    places = kernels.order_of(known, not total, total)
     signaled = kernels.signaling_order_of(known) if quiet else places
 
     def part(first: Array, second: Array, out: Array, signals: Array) -> None:
-        compare(first, second, out, places, *relation, True)
+        compare(first, second, out, places, *relation)
         if signals.size and signaled is None:
             signals[...] = 0
         elif signals.size:
-            compare(first, second, signals, signaled, _NO, _NO, np.uint8(Flag.INVALID), True)
+            compare(first, second, signals, signaled, *_INVALID)
 
-    return run_in_parts(part, operands, bool, signals)
+    return run_in_parts(part, operands, bool, signals, key if alike else None, single=True)
 
 
 @Returns[Compare]()
@@ -215,13 +187,4 @@ def total_order(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like) -> An
     ------
     [IEEE754] 5.10.
     """
-    if (made := _at_once(x_codes, y_codes, fmt, _LESS_EQUAL, total=True)) is not None:
-        return made
-    operands, known = ordered((x_codes, y_codes), fmt)
-    compare = kernels.compared(*kernels.kind_of(known, nans=True))
-    places = kernels.order_of(known, zeros=False, nans=True)
-
-    def part(first: Array, second: Array, out: Array, _: Array) -> None:
-        compare(first, second, out, places, *_LESS_EQUAL, False)
-
-    return run_in_parts(part, operands, bool)
+    return _compared(x_codes, y_codes, fmt, _TOTAL, True, None)

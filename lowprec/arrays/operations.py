@@ -130,7 +130,7 @@ def codes_of(
     flags: object = None,
     out: object = None,
     backend: Backend | None = None,
-    key: object = None,
+    key: tuple[object, ...] | None = None,
 ) -> Any:
     """Return an operation's results for operands in any formats: codes, or values in a carrier type."""
     return calls.elementwise(

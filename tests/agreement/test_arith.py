@@ -121,6 +121,21 @@ def test_results_near_ties_of_narrow_formats_agree(operation, target):
         agrees(expected, columns, target, Projection(rounding=mode))
 
 
+@pytest.mark.parametrize("name", most_apart(["bfloat16", "binary16", "e5m2", "e4m3fnuz"], ["bfloat16"]))
+def test_lesser_and_larger_codes_agree(name):
+    """Zeros, NaNs of all kinds, infinities and their neighbours, each with each, into the format itself."""
+    fmt = catalog.format(name)
+    last = 2**fmt.width - 1 - fmt.sign_code
+    least = [0, 1, fmt.max_magnitude, fmt.max_magnitude + 1, fmt.max_magnitude + 2, last - 1, last]
+    codes = np.array([code | sign for code in least for sign in (0, fmt.sign_code)])
+    columns = [each.reshape(-1) for each in np.meshgrid(codes, codes, indexing="ij")]
+    columns = [np.concatenate([column, column]) for column in columns]  # as many as vectors are used for
+    for operation in ("minimum", "minimum_number", "maximum", "maximum_number"):
+        expected = Expected(operation, columns, [fmt, fmt])
+        for how in ({}, {"saturation": "finite"}):
+            agrees(expected, columns, fmt, policy(fmt, **how))
+
+
 @pytest.mark.parametrize(
     ("mode", "name"),
     most_apart(itertools.product(MODES, ("bfloat16", "tf32")), [(MODES[0], "bfloat16")]),

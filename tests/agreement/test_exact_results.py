@@ -73,6 +73,17 @@ def test_results_and_flags_are_those_of_the_scalar_engine(name, kind, flagged):
             assert not flagged or np.array_equal(made[0][1], made[1][1]), (operation, mode)
 
 
+@pytest.mark.parametrize("operation", choice_program.OPERATIONS)
+def test_signaling_nans_beside_operands_of_another_type_signal(operation):
+    """They are read as numbers of one type, in which they may be quiet."""
+    nan, number = np.full(300, 0x7C01, np.uint16).view(np.float16), np.ones(300, np.float32)
+    for operands in ((nan, number), (number, nan), (nan, number.astype(np.int8))):
+        flags, expected = np.empty(300, np.uint8), np.empty(1, np.uint8)
+        getattr(lp, operation)(*operands, "bfloat16", flags=flags)
+        getattr(lp, operation)(*(each[:1] for each in operands), "bfloat16", flags=expected, backend="oracle")
+        assert set(flags.tolist()) == set(expected.tolist()) == {16}
+
+
 def test_vectors_serve_them():
     """Modes that NumPy does not round by are left to others, operands of two widths where they are narrow."""
     single, rule = catalog.BINARY32, Projection()
@@ -85,6 +96,25 @@ def test_vectors_serve_them():
     double = catalog.BINARY64
     for operation, sources in (("minimum", (single, double)), ("remainder", (double, double))):
         assert isinstance(program.lower(Elementwise(operation, sources, catalog.E4M3FN, rule)), Narrowed)
+
+
+def test_one_doubtful_remainder_is_seen_anywhere():
+    """A NaN, or a number that is very many times the other, is right wherever it stands among others."""
+    rng = np.random.default_rng(8)
+    x, y = (rng.uniform(1, 9, 2500).astype(np.float32) for _ in range(2))
+    for place in (0, 1, 1023, 1024, 2047, 2048, 2498, 2499):
+        for first, second in (
+            (np.nan, 1),
+            (1, -np.nan),
+            (-np.inf, 3),
+            (3, 0),
+            (1e30, 3),
+            (2.0**27 + 16, 1.1),
+        ):
+            given, by = x.copy(), y.copy()
+            given[place], by[place] = first, second
+            got, want = (lp.remainder(given, by, "binary32", backend=backend) for backend in (None, "scalar"))
+            assert np.array_equal(got.view(np.uint32), want.view(np.uint32)), (place, first, second)
 
 
 def test_remainders_beside_ties():

@@ -142,6 +142,31 @@ def test_blocks(left, fmt, name):
         agree(left, x, y, name, addend=numbers((6, 35), 9))
 
 
+@pytest.mark.parametrize("size", [32, 64, 128])
+def test_the_least_product_of_a_block_counts(left, size):
+    """Where binary32 holds a block's sum, where binary64 must, and where it takes two or more of these."""
+    short = lp.BlockFormat(name="short", element=catalog.E3M2FN, scale=catalog.E8M0FNU, size=size)
+    x, y = np.full((2, size), 28.0, np.float32), np.full((size, 3), 28.0, np.float32)
+    x[:, -1], y[-1] = 2.0**-4, 2.0**-4
+    blocks = lp.encode(x, short, axis=1), lp.encode(y, short, axis=0)
+    addend = np.full((2, 3), -784.0 * (size - 1), np.float32)
+    for name in ("fp32_fma", "fp64_sequential"):
+        agree(left, *blocks, name, addend=addend)
+        assert (lp.matmul(*blocks, name, addend=addend) == 2.0**-8).all()
+    for element, steps in ((catalog.E5M2, (15, -16)), (catalog.BINARY16, (15, -20))):
+        wide = lp.BlockFormat(name="wide", element=element, scale=catalog.E8M0FNU, size=size)
+        x, y = np.zeros((2, 2 * size), np.float32), np.zeros((2 * size, 3), np.float32)
+        x[:, :2], x[:, 2] = 2.0 ** steps[0], 2.0 ** steps[1]
+        y[:2], y[2] = 2.0 ** steps[0], 2.0 ** steps[1]
+        # The first block's sum, 2**31 and a little, is more than half a unit of the sum before.
+        for name, bits, result in (("fp32_fma", 55, 2.0**32), ("fp64_sequential", 84, 2.0**32)):
+            x[:, size], y[size] = -(2.0 ** (bits // 2)), 2.0 ** (bits - bits // 2)
+            blocks = lp.encode(x, wide, axis=1), lp.encode(y, wide, axis=0)
+            addend = np.full((2, 3), 2.0**bits, np.float32)
+            agree(left, *blocks, name, addend=addend)
+            assert (lp.matmul(*blocks, name, addend=addend) == result).all()
+
+
 def test_blocks_of_zeros(left):
     """Their scale, the smallest there is, makes no sum too small for vectors."""
     x, y = numbers((6, 128), 3, 4), numbers((35, 128), 4, 4).T

@@ -78,6 +78,24 @@ def test_they_are_those_of_the_scalar_engine(name, mode):
         assert np.array_equal(made[0][1], made[1][1]), (operation, saturation)
 
 
+@pytest.mark.parametrize("nan", ["zero", "negative_zero", "max"])
+@pytest.mark.parametrize("name", ["e2m1fn", "e3m2fn", "int8"])
+def test_results_of_nan_that_become_numbers_are_invalid(name, nan):
+    """Of numbers too: zero over zero, and roots of negative numbers, in formats without NaN."""
+    if (name, nan) == ("int8", "negative_zero"):
+        return
+    rule = Projection(saturation="finite", nan=nan)
+    x, y = np.float32([0, -1, 2, -0.0]), np.float32([0, 1, 2, 0])
+    for operation, operands in (("divide", (x, y)), ("sqrt", (x,))):
+        expected, flags = np.empty(x.size, np.uint8), np.empty(x.size * 100, np.uint8)
+        want = getattr(lp, operation)(*operands, name, projection=rule, flags=expected, backend="oracle")
+        many = [np.tile(operand, 100) for operand in operands]
+        found = getattr(lp, operation)(*many, name, projection=rule, flags=flags)
+        assert found.tobytes() == want.tobytes() * 100, operation
+        assert flags.tobytes() == expected.tobytes() * 100, operation
+        assert 16 in flags
+
+
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_vectors_leave_few(monkeypatch, operation):
     """Of ordinary numbers the scalar engine gets those on borders; one operand may be for all."""
@@ -116,6 +134,9 @@ def test_what_flags_vectors_do_not_serve():
         (catalog.E2M1FN, Projection(nan="zero")),
     ):
         assert program.lower(Elementwise("convert", single, fmt, rule, flags=True)) is None
+    rule = Projection(saturation="finite", nan="zero")
+    for operation, sources in (("divide", single * 2), ("sqrt", single)):
+        assert program.lower(Elementwise(operation, sources, catalog.E2M1FN, rule, flags=True)) is None
     wide = Elementwise("remainder", (catalog.BINARY64,) * 2, catalog.E4M3FN, Projection(), flags=True)
     assert isinstance(program.lower(wide).own, scalar.Operation)  # for parts that are not of binary32
     assert program.lower(Elementwise("add", single * 2, catalog.E4M3FN, Projection(), flags=True)) is not None

@@ -124,6 +124,7 @@ print(compared)
 OPERATIONS = """
 import random
 import numpy as np
+import lowprec as lp
 from lowprec.arrays.operations import codes_of
 from lowprec.arrays.checks import code_dtype
 from lowprec.kernels.scalar import arith as kernels
@@ -155,6 +156,10 @@ for operation, count in OPERANDS.items():
             for row, code, other, flag, (known, signals) in zip(rows, got, fast, flags, want, strict=True):
                 assert (code, other, flag) == (known, known, signals), (operation, name, target, row, mode)
                 compared += 1
+x, y = np.resize(np.float32([1, -0.0, np.nan, np.inf, 3]), 300), np.resize(np.float32([0.0, 2, np.nan]), 300)
+for operation in ("minimum", "maximum_number"):  # of so many numbers vectors choose
+    few = getattr(lp, operation)(x[:15], y[:15], "e4m3fn", backend="oracle")
+    assert getattr(lp, operation)(x, y, "e4m3fn").tobytes() == np.resize(few, 300).tobytes(), operation
 print(compared)
 """
 

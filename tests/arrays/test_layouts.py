@@ -533,6 +533,33 @@ def test_integers_may_lie_where_results_are_put():
             assert out[::-1].tobytes() == want.tobytes(), (size, start)
 
 
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_flags_may_lie_where_operands_do(start):
+    """They are written when every operand was read."""
+    size = 2 * BUFFER + LANES + 3
+    codes, other = np.random.default_rng(1).integers(0, 256, (2, size), np.uint8)
+    room = np.empty(size + 2, np.uint8)
+    for verb in (
+        lambda x, **flags: lp.cast(x, "e4m3fn", "e5m2", rounding="to_odd", **flags),
+        lambda x, **flags: lp.less(other, x, "e4m3fn", **flags),
+    ):
+        for place, past in ((1, start), (start, 1)):
+            signals = np.empty(size, np.uint8)
+            want = verb(codes, flags=signals)
+            operand, flags = room[place : place + size], room[past : past + size]
+            operand[:] = codes
+            assert _same(verb(operand, flags=flags), want)
+            assert _same(flags, signals)
+    values = _floats(np.float32)((size,))
+    signals = np.empty(size, np.uint8)
+    want = lp.encode(values, "bfloat16", flags=signals)
+    for place in (0, size, 3 * size):
+        operand = values.copy()
+        flags = operand.view(np.uint8)[place : place + size]
+        assert _same(lp.encode(operand, "bfloat16", flags=flags), want)
+        assert _same(flags, signals)
+
+
 # -- refusals ---------------------------------------------------------------------------------------
 
 REFUSING = {

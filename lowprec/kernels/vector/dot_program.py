@@ -6,7 +6,6 @@ Floor 2b. Imports the vector kernels; never the oracle, which checks them.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -42,12 +41,12 @@ from lowprec.kernels.vector.dot_operands import (
     raised_by,
     scaled,
     singles,
-    span,
 )
 from lowprec.kernels.vector.dot_specials import decided
-from lowprec.kernels.vector.dot_steps import MOST, by_steps
+from lowprec.kernels.vector.dot_steps import MOST, by_steps, is_served
+from lowprec.kernels.vector.dot_terms import by_terms
 from lowprec.kernels.vector.dot_ways import Way, way_of
-from lowprec.kernels.vector.doubles import block_terms, joined, sequence
+from lowprec.kernels.vector.doubles import joined, sequence
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.kernels.vector.window_steps import by_windows, is_wide
@@ -62,9 +61,6 @@ Share = Callable[[Callable[[int, int], int], int, int], int]
 
 #: Exponents of products that a window's vectors hold.
 _LOWEST, _HIGHEST = -60, 100
-
-#: Bits of sums that two binary64 numbers hold, less those of the number of terms: each leaves a rest.
-_WIDEST = 106
 
 
 class Done(NamedTuple):
@@ -102,7 +98,7 @@ class Dots:
             doubts = None if addends.size else self._exact(x, y, out)
             return doubts if doubts is None else self._without_specials(x, y, out, doubts)
         given = addends
-        if addends.size and way.kind not in ("sequence", "steps", "wide"):
+        if addends.size and way.kind not in ("sequence", "steps", "terms", "wide"):
             if isinstance(begin, Carrier):
                 return None
             given = singles(addends.astype(code_dtype(begin)), begin)
@@ -113,7 +109,10 @@ class Dots:
         elif way.kind == "sequence":
             done = _sequence(sides[0], sides[1], given, out.shape, share)
         elif way.kind == "terms":
-            done = self._terms(x, y, sides, given, out.shape, share)
+            made = by_terms(self._request, x, y, sides, addends, share)
+            if made is None and is_served(self._how, True):
+                made = by_steps(self._request, x, y, sides, addends, share)
+            done = None if made is None else Done(*made)
         else:
             done = None if way.kind == "wide" else self._lanes(x, y, sides, given, share)
             window = self._how.accumulator
@@ -188,56 +187,6 @@ class Dots:
             self._rounded(parts, out)
         return np.asarray(doubts)
 
-    def _terms(
-        self, x: Rows, y: Rows, sides: list[Array], addends: Array, shape: tuple[int, ...], share: Share
-    ) -> Done | None:
-        """Running sums of blocks' products in binary32."""
-        request = self._request
-        assert request.scales is not None
-        assert x.scales is not None
-        assert y.scales is not None
-        scales = [
-            _of_numbers(side, singles(codes, fmt).view(np.float32).astype(np.float64), request.block)
-            for side, codes, fmt in zip(sides, (x.scales, y.scales), request.scales, strict=True)
-        ]
-        (x_low, x_high), (y_low, y_high) = (span(finite(side)[0]) for side in sides)
-        factors = sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
-        count = request.block.bit_length()
-        bits = x_high + y_high - (x_low + y_low) + count + factors
-        least = [float(np.where(side != 0, np.abs(side), np.inf).min(initial=1.0)) for side in scales]
-        least_bit = math.frexp(least[0] * least[1])[1] - 1 - sum(fmt.trailing_bits for fmt in request.scales)
-        # Sums are multiples of the least binary32 number: none is rounded below it, or becomes -0.
-        if bits > (53 if factors else _WIDEST - count) or x_low + y_low + least_bit < -149:
-            return None
-        numbers = [side.view(np.float32).astype(np.float64) for side in sides]
-        out = np.zeros(shape, np.float32)
-        if addends.size:
-            out[...] = addends.view(np.float32)
-        zeros = np.signbit(out) & (out == 0)
-        columns, shared = (np.ascontiguousarray(side[1].T) for side in (numbers, scales))
-        rounds, wide, words = self._how.product is not None, bits > 53, plan()
-
-        def part(start: int, stop: int) -> int:
-            if start >= stop:
-                return DONE
-            rows = slice(start, stop)
-            status: int = block_terms(
-                numbers[0][rows],
-                columns,
-                scales[0][rows],
-                shared,
-                request.block,
-                rounds,
-                wide,
-                out[rows],
-                words,
-            )
-            return status
-
-        if share(part, shape[0], shape[1] * columns.shape[0] // 4) != DONE:
-            return None
-        return Done(out.view(np.uint32), ~np.isfinite(out) | (zeros & (out == 0)))
-
     def _lanes(self, x: Rows, y: Rows, sides: list[Array], addends: Array, share: Share) -> Done | None:
         """Sums whose columns are lanes: of patterns of binary32, shape (rows of x, rows of y)."""
         way, m, n = self._way, len(sides[0]), len(sides[1])
@@ -289,13 +238,6 @@ def _nan_scales(x: Rows, y: Rows) -> Array:
         assert rows.scale_fmt is not None
         found.append((rows.scales == rows.scale_fmt.nan_code).any(axis=1))
     return np.asarray(found[0][:, None] | found[1])
-
-
-def _of_numbers(side: Array, scales: Array, block: int) -> Array:
-    """Scales, but 1 of blocks of zeros: theirs may be the smallest there is, and nothing is that small."""
-    starts = np.arange(0, side.shape[1], block)
-    numbers = np.logical_or.reduceat((side & 0x7FFFFFFF) != 0, starts, axis=1)
-    return np.where(numbers | np.isnan(scales), scales, 1.0)
 
 
 def _sequence(x: Array, y: Array, addends: Array, shape: tuple[int, ...], share: Share) -> Done | None:

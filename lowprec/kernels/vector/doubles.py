@@ -21,6 +21,7 @@ from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
 from lowprec.kernels.vector.rounding import (
     CUTS,
+    added_exact,
     added_once,
     nearest_single,
     summed_to_odd,
@@ -32,19 +33,17 @@ __all__ = [
     "DOUBLES",
     "ODD",
     "SINGLES",
-    "block_terms",
     "cutting",
+    "doubles_added",
     "exponent_of",
     "joined",
     "power",
     "sequence",
     "sums",
+    "terms_added",
 ]
 
 Numbers = npt.NDArray[Any]  #: of binary64, but for results in binary32
-
-#: Columns that go through K together: their sums stay in the nearest cache.
-_WIDTH = 64
 
 #: Columns and rows of sums of single terms: fewer are as many reads, and more than three rows are slower.
 _COLUMNS, _ROWS = 128, 3
@@ -89,45 +88,66 @@ def sequence(x: Numbers, y: Numbers, out: Numbers, plan: Words) -> int:
     return DONE
 
 
-@jit
-def block_terms(
-    x: Numbers, y: Numbers, x_scales: Numbers, y_scales: Numbers, block: int, rounds: bool, wide: bool,
-    out: Numbers, plan: Words,
-) -> int:  # fmt: skip
-    """Add the products of blocks to `out`, binary32 numbers, one after the other.
+@inlined
+def joined_parts(parts: Numbers, row: int, terms: Numbers, rests: Numbers) -> None:
+    """Write the sums of the parts of a row, and what they were rounded by."""
+    terms[:], rests[:] = parts[0, row], 0.0
+    for place in range(1, len(parts)):
+        more = parts[place, row]
+        for c in range(more.size):
+            terms[c], error = with_error(terms[c], np.float64(more[c]))
+            rests[c] += error
 
-    A term is the exact sum of a block's products times both scales, rounded to binary32 first if `rounds`.
-    Where that takes two binary64 numbers (`wide`), scales are powers of two.
-    x has shape (M, K), its scales (M, blocks); y has shape (K, N), its scales (blocks, N).
+
+@jit
+def terms_added(
+    parts: Numbers, x_scales: Numbers, y_scales: Numbers, rounds: bool, out: Numbers, plan: Words
+) -> int:
+    """Add a term to each of `out`, binary32 numbers: a sum of `parts`, exact, times both scales.
+
+    It is rounded to binary32 before if `rounds`. Of more than one part scales are powers of two.
     """
     if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
         return UNSUITED
-    terms, rests, sums = np.empty(_WIDTH), np.empty(_WIDTH), np.empty(_WIDTH, np.float32)
-    for j in range(0, y.shape[1], _WIDTH):
-        width = min(_WIDTH, y.shape[1] - j)
-        for i in range(x.shape[0]):
-            sums[:width] = out[i, j : j + width]
-            for b in range(x_scales.shape[1]):
-                terms[:], rests[:] = 0.0, 0.0
-                for k in range(b * block, min(b * block + block, x.shape[1])):
-                    factor, row = x[i, k], y[k, j : j + width]
-                    if wide:
-                        for c in range(width):
-                            terms[c], error = with_error(terms[c], factor * row[c])
-                            rests[c] += error
-                    else:
-                        for c in range(width):
-                            terms[c] += factor * row[c]
-                scale, scales = x_scales[i, b], y_scales[b, j : j + width]
-                if rounds:
-                    for c in range(width):
-                        by = scale * scales[c]
-                        sums[c] += added_once(np.float32(0), terms[c] * by, rests[c] * by)
-                else:
-                    for c in range(width):
-                        by = scale * scales[c]
-                        sums[c] = added_once(sums[c], terms[c] * by, rests[c] * by)
-            out[i, j : j + width] = sums[:width]
+    terms, rests = np.empty(out.shape[1]), np.empty(out.shape[1])
+    for i in range(out.shape[0]):
+        scale, sums, first = x_scales[i], out[i], parts[0, i]
+        if len(parts) == 1 and rounds:
+            for c in range(sums.size):
+                sums[c] += np.float32(nearest_single(first[c] * (scale * y_scales[c])))
+        elif len(parts) == 1:
+            for c in range(sums.size):
+                sums[c] = added_exact(sums[c], first[c] * (scale * y_scales[c]))
+        else:
+            joined_parts(parts, i, terms, rests)
+            if rounds:
+                for c in range(sums.size):
+                    by = scale * y_scales[c]
+                    sums[c] += added_once(np.float32(0), terms[c] * by, rests[c] * by)
+            else:
+                for c in range(sums.size):
+                    by = scale * y_scales[c]
+                    sums[c] = added_once(sums[c], terms[c] * by, rests[c] * by)
+    return DONE
+
+
+@jit
+def doubles_added(parts: Numbers, x_scales: Numbers, y_scales: Numbers, out: Numbers, plan: Words) -> int:
+    """Add a term to each of `out`, binary64 numbers; see `terms_added`."""
+    if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+        return UNSUITED
+    terms, rests = np.empty(out.shape[1]), np.empty(out.shape[1])
+    for i in range(out.shape[0]):
+        scale, sums, first = x_scales[i], out[i], parts[0, i]
+        if len(parts) == 1:
+            for c in range(sums.size):
+                sums[c] += first[c] * (scale * y_scales[c])
+        else:
+            joined_parts(parts, i, terms, rests)
+            for c in range(sums.size):
+                by = scale * y_scales[c]
+                high, low = three_to_odd(sums[c], terms[c] * by, rests[c] * by)
+                sums[c] = high + low
     return DONE
 
 

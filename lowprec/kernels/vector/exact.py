@@ -1,6 +1,6 @@
 """Exact results in binary64 and binary32: narrowed and scaled numbers, remainders and exponents.
 
-Plain loops without branches, which the compiler makes vectors of. Where a result would be rounded it is NaN.
+Plain loops without branches, which the compiler makes vectors of. Results that would be rounded are marked.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """
@@ -14,17 +14,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import jit
+from lowprec.kernels.jit import inlined, jit
 
-__all__ = ["exponents", "narrowed", "narrowed_integers", "remainders", "scaled", "scaled_blocks"]
+__all__ = [
+    "exponents",
+    "narrowed",
+    "narrowed_integers",
+    "plain_remainders",
+    "remainders",
+    "scaled",
+    "scaled_blocks",
+]
 
 Numbers = npt.NDArray[Any]  #: of binary32 or binary64
+Marks = npt.NDArray[np.bool_]
 
 #: Binary32 numbers times two to such a power are binary64 numbers.
 _FAR = 700
 
 #: Fewer times a binary32 number are binary64 numbers.
 _MANY = 1 << 26
+
+#: Remainders that are made before it is looked whether they are right.
+_SOME = 1 << 10
 
 #: Numbers below half of this become whole when it is added and taken off again.
 _WHOLE = float(3 << 51)
@@ -54,14 +66,19 @@ def narrowed_integers(x: Numbers, out: Numbers) -> bool:
 
 
 @jit
-def scaled(x: Numbers, n: Numbers, out: Numbers) -> None:
-    """Write x * 2**n in binary64, or NaN where that may not hold it, or where n is no integer."""
+def scaled(x: Numbers, n: Numbers, out: Numbers, unsure: Marks, settled: bool) -> None:
+    """Write x * 2**n in binary64, NaN for NaN, and mark what binary64 may not hold, or where n is no integer.
+
+    NaNs are marked too, unless their place is `settled`: it is for every kernel with marks.
+    """
     for i in range(out.size):
-        power = np.float64(n[i])
+        number, power = np.float64(x[i]), np.float64(n[i])
         near = abs(power) <= _FAR
         whole = np.int32(power if near else 0.0)
         factor = np.int64((np.int64(whole) + np.int64(1023)) << np.int64(52)).view(np.float64)
-        out[i] = np.float64(x[i]) * factor if near & (np.float64(whole) == power) else np.nan
+        known, nan = near & (np.float64(whole) == power), number != number
+        out[i] = number if nan else number * factor
+        unsure[i] = not (settled if nan else known)
 
 
 @jit
@@ -86,39 +103,76 @@ def scaled_blocks(x: Numbers, factors: Numbers, high: int, wide: int, out: Numbe
                     results[i] = np.nan if product != product else product
 
 
-@jit
-def remainders(x: Numbers, y: Numbers, out: Numbers) -> None:
-    """Write x less the nearest multiple of y, in binary64, or NaN where that is very many times y.
+@inlined
+def rest_of(a: np.float64, b: np.float64) -> tuple[np.float64, np.bool_]:
+    """Return a less the nearest multiple of b, and whether that is not very many times b.
 
     The quotient of binary32 numbers is a tie between integers, or farther from one than it is rounded by.
     """
+    count = (np.divide(a, b) + _WHOLE) - _WHOLE
+    rest = a if abs(b) == np.inf else a - count * b
+    return a * 0.0 if rest == 0.0 else rest, abs(count) < _MANY  # zeros have the sign of a
+
+
+@jit
+def plain_remainders(x: Numbers, y: Numbers, out: Numbers) -> bool:
+    """Write x less the nearest multiple of y, in binary64; return whether all are numbers, and right.
+
+    The first part that has another ends it.
+    """
+    for start in range(0, out.size, _SOME):
+        first, second, made = x[start : start + _SOME], y[start : start + _SOME], out[start : start + _SOME]
+        doubtful = False
+        for i in range(made.size):
+            rest, near = rest_of(np.float64(first[i]), np.float64(second[i]))
+            made[i] = rest
+            doubtful |= not near
+        if doubtful:
+            return False
+    return True
+
+
+@jit
+def remainders(x: Numbers, y: Numbers, out: Numbers, unsure: Marks, settled: bool) -> None:
+    """Write x less the nearest multiple of y, in binary64, and mark where that is very many times y.
+
+    A NaN is the first one of the operands; of infinity and by zero it is positive.
+    """
     for i in range(out.size):
         a, b = np.float64(x[i]), np.float64(y[i])
-        count = (np.divide(a, b) + _WHOLE) - _WHOLE
-        rest = a if abs(b) == np.inf else a - count * b
-        rest = a * 0.0 if rest == 0.0 else rest  # zeros have the sign of x
-        out[i] = rest if abs(count) < _MANY else np.nan
+        rest, near = rest_of(a, b)
+        made = np.nan if (abs(a) == np.inf) | (b == 0.0) else rest
+        made = b if b != b else made
+        made = a if a != a else made
+        out[i] = made
+        unsure[i] = not (settled if made != made else near)
 
 
 @functools.cache
 def exponents(size: int) -> Callable[..., None]:
-    """The kernel that writes the exponents of numbers of so many bytes: of zeros NaN, of infinities infinity.
+    """The kernel that writes the exponents of numbers of so many bytes.
 
-    Called as kernel(words, out): the numbers by their bits.
+    Called as kernel(x, out, unsure, settled). Of zero it is minus infinity, of infinity infinity, and of a
+    NaN the NaN; zeros and NaNs are marked unless they are settled.
     """
     kind: Any = {4: np.int32, 8: np.int64}[size]
+    number: Any = {4: np.float32, 8: np.float64}[size]
     bits, top = {4: (23, 0xFF), 8: (52, 0x7FF)}[size]
     bias = top >> 1
 
-    def exponent(words: Numbers, out: Numbers) -> None:
+    def exponent(x: Numbers, out: Numbers, unsure: Marks, settled: bool) -> None:
         for i in range(out.size):
-            word = kind(words[i])
+            given = number(x[i])
+            word = kind(given.view(kind))
             field = kind(kind(word >> kind(bits)) & kind(top))
             fraction = kind(word & kind((1 << bits) - 1))
             lead = np.float64(fraction).view(np.int64) >> np.int64(52)  # of what is subnormal
             small = np.int64(lead - np.int64(1023 + bias + bits - 1))
-            found = np.float64(small if field == 0 else np.int64(field) - np.int64(bias))
-            found = np.float64(np.nan if (field == 0) & (fraction == 0) else found)
-            out[i] = (np.inf if fraction == 0 else np.nan) if field == kind(top) else found
+            found = number(small if field == 0 else np.int64(field) - np.int64(bias))
+            zero, nan = given == 0.0, given != given
+            found = number(np.inf) if field == kind(top) else found
+            found = number(-np.inf) if zero else found
+            out[i] = given if nan else found
+            unsure[i] = (zero | nan) & (not settled)
 
     return jit(exponent, f"exponents_{size}")

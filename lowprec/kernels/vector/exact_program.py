@@ -21,17 +21,17 @@ from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.vector import plan
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
-from lowprec.kernels.vector.exact import exponents, remainders, scaled
+from lowprec.kernels.vector.exact import exponents, plain_remainders, remainders, scaled
 from lowprec.kernels.vector.in_parts import NOWHERE, InParts, Read, places_of, readers
 from lowprec.kernels.vector.odd import kernel as odd_kernel
 from lowprec.kernels.vector.rounding import WHOLE
-from lowprec.spec.arith import SIGN_ONLY
 from lowprec.spec.projection import Flag
 
 __all__ = ["OPERATIONS", "Exact", "lower"]
 
 Codes = npt.NDArray[Any]
 Numbers = npt.NDArray[Any]  #: of binary32 or binary64
+Marks = npt.NDArray[np.bool_]
 
 #: Bits of a binary32 number behind the first, and random bits that a binary64 number has beside those.
 _PLACES, _BITS = 23, 28
@@ -41,49 +41,52 @@ def _bits(x: Numbers) -> Codes:
     return np.asarray(x.view(f"u{x.itemsize}"))
 
 
-def _scaled(x: Numbers, n: Numbers) -> Numbers:
-    """Return x * 2**n, or NaN where the scalar engine must say."""
+def _marked(kernel: Callable[..., None], kind: np.dtype[Any], *given: Any) -> tuple[Numbers, Marks]:
+    """Return what a kernel writes, and what it marks for the scalar engine."""
+    made, unsure = np.empty(given[0].size, kind), np.empty(given[0].size, np.bool_)
+    kernel(*given[:-1], made, unsure, given[-1])
+    return made, unsure
+
+
+def _remainder(x: Numbers, y: Numbers, settled: bool) -> tuple[Numbers, Marks | None]:
     made = np.empty(x.size)
-    scaled(x, n, made)
-    return made
+    return (made, None) if plain_remainders(x, y, made) else _marked(remainders, made.dtype, x, y, settled)
 
 
-def _remainder(x: Numbers, y: Numbers) -> Numbers:
-    """Return x less the nearest multiple of y, or NaN where the scalar engine must say."""
-    made = np.empty(x.size)
-    remainders(x, y, made)
-    return made
+def _exponent(x: Numbers, settled: bool) -> tuple[Numbers, Marks]:
+    return _marked(exponents(x.itemsize), x.dtype, x, settled)
 
 
-def _exponent(x: Numbers) -> Numbers:
-    """Return the exponents of numbers, or NaN for zeros."""
-    made = np.empty_like(x)
-    exponents(x.itemsize)(_bits(x), made)
-    return made
+def _signed(make: Callable[..., Numbers], *given: Any) -> tuple[Numbers, Marks | None]:
+    """Return what changes signs alone, of NaNs too."""
+    made = make(*given[:-1])
+    return made, None if given[-1] else np.isnan(made)
 
 
-def _drawn(x: Numbers, random: Codes, bits: int) -> Numbers:
+def _whole(make: Callable[..., Numbers], x: Numbers, settled: bool) -> tuple[Numbers, Marks | None]:
+    """Return numbers as integers; NaNs are the operand's."""
+    return make(x), None if settled else np.isnan(x)
+
+
+def _drawn(bits: int, x: Numbers, settled: bool, random: Codes) -> tuple[Numbers, Marks | None]:
     """Return binary32 numbers as integers: drawn as of a format whose last place is 1, or wider."""
     made = np.empty(x.size)
     if odd_kernel(CONVERT, True)(x, x, x, random, bits, False, _PLACES, _PLACES, made, plan()) != DONE:
         made[:] = np.nan
-    return made.astype(x.dtype)
+    nan, whole = np.isnan(x), made.astype(x.dtype)
+    np.copyto(whole, x, where=nan)
+    return whole, np.isnan(whole) & ~(nan & settled)
 
 
-#: Exact results of operands that are no NaNs; NaN where the scalar engine must say.
-OPERATIONS: dict[str, Callable[..., Numbers]] = {
-    "negative": np.negative,
-    "absolute": np.abs,
-    "copysign": np.copysign,
+#: Exact results, and marks of those that the scalar engine must say; None where there are none. Called with
+#: the operands, and whether NaNs and infinite results are settled: nothing is asked but the usual results.
+OPERATIONS: dict[str, Callable[..., tuple[Numbers, Marks | None]]] = {
+    "negative": partial(_signed, np.negative),
+    "absolute": partial(_signed, np.abs),
+    "copysign": partial(_signed, np.copysign),
     "remainder": _remainder,
-    "scaleb": _scaled,
+    "scaleb": partial(_marked, scaled, np.dtype(np.float64)),
     "logb": _exponent,
-}
-
-#: Where operations signal, of operands that are no NaNs, and the result there.
-_SIGNALS: dict[str, tuple[Callable[..., Codes], float]] = {
-    "logb": (lambda x: x == 0, -np.inf),
-    "remainder": (lambda x, y: np.isinf(x) | (y == 0), np.nan),
 }
 
 
@@ -93,7 +96,8 @@ def lower(request: Elementwise) -> Exact | None:
     rounding = request.projection.rounding
     if request.operation == "round_to_integral":
         drawn = rounding.variant == "A" and 0 < rounding.bits <= _BITS
-        make = partial(_drawn, bits=rounding.bits) if drawn else WHOLE.get(rounding)
+        whole = WHOLE.get(rounding)
+        make = partial(_drawn, rounding.bits) if drawn else whole and partial(_whole, whole)
     kind = DOUBLE if all(source == DOUBLE for source in request.sources) else SINGLE
     if make is None or (kind == SINGLE and DOUBLE in request.sources):
         return None
@@ -114,7 +118,7 @@ class Exact(InParts):
     def __init__(
         self,
         request: Elementwise,
-        make: Callable[..., Numbers],
+        make: Callable[..., tuple[Numbers, Marks | None]],
         read: list[Read],
         program: ElementwiseProgram,
     ) -> None:
@@ -122,36 +126,17 @@ class Exact(InParts):
         self._make, self._read, self._program = make, read, program
         self._rounds = request.operation == "round_to_integral"
         self._draws = self._rounds and request.projection.rounding.bits > 0
-        self._leaves_nans = request.flags or request.projection.nan_payload != "drop"
+        self._settled = not request.flags and request.projection.nan_payload == "drop"
 
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results and flags."""
         numbers = [read(codes) for read, codes in zip(self._read, operands, strict=True)]
-        made = np.ascontiguousarray(self._make(*numbers, *([random] if self._draws else [])))
-        left = NOWHERE
-        if self._leaves_nans or self._draws or not self._rounds:  # else NaNs are the operand's
-            unsure = np.isnan(made)
-            if unsure.any():
-                made, unsure = self._with_nans(made, unsure, numbers)
+        made, unsure = self._make(*numbers, self._settled, *([random] if self._draws else []))
+        made, left = np.ascontiguousarray(made), NOWHERE
+        if unsure is not None:
             left = places_of(unsure)
             made[left] = 0  # no conversion refuses that
         status = self._program.run([_bits(made)], out, flags, random)
         if self._rounds and flags.size:
             flags |= (made != numbers[0]).view(np.uint8) * np.uint8(Flag.INEXACT)
         return left if status == DONE else None
-
-    def _with_nans(self, made: Numbers, unsure: Codes, numbers: list[Numbers]) -> tuple[Numbers, Codes]:
-        """Return results with the NaNs that operands bring, and what is left to the scalar engine."""
-        if self._leaves_nans:
-            return made, unsure
-        operation, nans = self.request.operation, [np.isnan(each) for each in numbers]
-        bring = [(nan, each) for nan, each in zip(nans, numbers, strict=True)][::-1]  # the first one counts
-        for nan, brought in bring if operation not in SIGN_ONLY else ():
-            np.copyto(made, brought, where=nan)
-        unsure &= ~np.logical_or.reduce(nans)
-        if operation in _SIGNALS:
-            where, result = _SIGNALS[operation]
-            signaled = where(*numbers) & unsure
-            made[signaled] = result
-            unsure &= ~signaled
-        return made, unsure

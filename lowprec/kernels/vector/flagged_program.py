@@ -28,10 +28,15 @@ __all__ = ["Flagged", "lower"]
 
 Codes = npt.NDArray[Any]
 
+#: Operations that make NaNs of numbers.
+_MAKE_NANS = ("divide", "sqrt")
+
 
 def lower(request: Elementwise) -> Flagged | None:
     """Return the program of a request with flags, or None where flags need another engine."""
     if request.operation not in judges.OPERATIONS or not _is_plain(request.target, request.projection):
+        return None
+    if request.operation in _MAKE_NANS and not _shows_nans(request.target, request.projection):
         return None
     if DOUBLE in request.sources and request.operation != CONVERT:  # binary64 does not hold exact results
         return None
@@ -50,6 +55,11 @@ def _is_plain(target: Format, rule: Projection) -> bool:
         and rule.nan_code is None
         and (shows or target.has_nan)
     )
+
+
+def _shows_nans(target: Format, rule: Projection) -> bool:
+    """Whether no result of NaN is a number below the largest one."""
+    return target.has_nan or rule.nan in ("max", "error")
 
 
 def _fits_single(request: Elementwise) -> bool:

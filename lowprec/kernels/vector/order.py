@@ -23,6 +23,7 @@ from lowprec.spec.format import Format, Sign
 
 __all__ = [
     "Order",
+    "Relation",
     "chosen",
     "classified",
     "compared",
@@ -149,54 +150,72 @@ def code_at(found: Any, kind: Any, f: Order) -> Any:
 # -- codes -------------------------------------------------------------------------------------------
 
 
+class Relation(NamedTuple):
+    """What `compared` writes."""
+
+    below: int  #: where x comes before y,
+    same: int  #: where both have one place,
+    unordered: int  #: and where either is NaN,
+    hides: bool = True  #: if so; else NaNs have places
+
+
 @functools.cache
 def compared(size: int, wide: bool) -> Callable[..., None]:
     """The kernel that compares codes of a kind.
 
-    Called as kernel(x, y, out, order, below, same, unordered): out, of uint8, is `below` where x comes before
-    y, `same` where both have one place, and 0 otherwise; but `unordered` where either is a NaN, unless NaNs
-    have places.
+    Called as kernel(x, y, out, order, *relation): out, of uint8, is what the relation says, and 0 otherwise.
     """
     kind, unsigned = _kinds(size, wide)
 
-    def relation(
-        x: Codes, y: Codes, out: Codes, order: Words, below: np.uint8, same: np.uint8, unordered: np.uint8,
-        hides: bool,
-    ) -> None:  # fmt: skip
+    def compare(
+        x: Codes, y: Codes, out: Codes, order: Words, below: int, same: int, unordered: int, hides: bool
+    ) -> None:
         f = load_record(Order, order, 0)
-        none, placed = np.uint8(0), f.beyond != 0
+        before, equal, apart, none = np.uint8(below), np.uint8(same), np.uint8(unordered), np.uint8(0)
+        placed = f.beyond != 0
+        # NaNs are the largest magnitudes and nothing else, and places are magnitudes with signs.
+        usual = (f.last == f.kept) & (f.lone == 0) & (not placed) & (f.flip == -1) & (f.offset == 1)
         for i in range(out.size):
-            left, right = place(x[i], kind, f), place(y[i], kind, f)
-            first, second = is_nan(x[i], kind, unsigned, f), is_nan(y[i], kind, unsigned, f)
-            if placed:
-                left = kind(kind(x[i]) + kind(f.beyond)) if first else left
-                right = kind(kind(y[i]) + kind(f.beyond)) if second else right
-            held = below if left < right else (same if left == right else none)
-            if hides:
-                held = unordered if first | second else held
-            out[i] = held
+            if usual:
+                left, right = kind(kind(x[i]) & kind(f.kept)), kind(kind(y[i]) & kind(f.kept))
+                nan = max(left, right) >= kind(f.first)
+                left = kind(-left) if kind(kind(x[i]) & kind(f.sign)) != 0 else left
+                right = kind(-right) if kind(kind(y[i]) & kind(f.sign)) != 0 else right
+            else:
+                first, second = is_nan(x[i], kind, unsigned, f), is_nan(y[i], kind, unsigned, f)
+                left, right = place(x[i], kind, f), place(y[i], kind, f)
+                left = kind(kind(x[i]) + kind(f.beyond)) if first & placed else left
+                right = kind(kind(y[i]) + kind(f.beyond)) if second & placed else right
+                nan = first | second
+            held = before if left < right else (equal if left == right else none)
+            out[i] = apart if nan & hides else held
 
-    return jit(relation, f"compared_{size}{'_wide' if wide else ''}")
+    return jit(compare, f"compared_{size}{'_wide' if wide else ''}")
 
 
 @functools.cache
 def chosen(size: int, wide: bool) -> Callable[..., None]:
     """The kernel that takes the lesser or the larger of two codes of a kind.
 
-    Called as kernel(x, y, out, order, larger, numbers): of a number and a NaN the NaN, or the number if
-    `numbers` says so; of two NaNs the first.
+    Called as kernel(x, y, out, order, larger, numbers, kept, nan): of a number and a NaN the NaN, or the
+    number if `numbers` says so; of two NaNs the first. Of a NaN the bits of `kept` are written, and those of
+    `nan`.
     """
     kind, unsigned = _kinds(size, wide)
+    code: Any = getattr(np, f"uint{8 * size}")
 
-    def choice(x: Codes, y: Codes, out: Codes, order: Words, larger: bool, numbers: bool) -> None:
-        f = load_record(Order, order, 0)
+    def choice(
+        x: Codes, y: Codes, out: Codes, order: Words, larger: bool, numbers: bool, kept: int, nan: int
+    ) -> None:
+        f, bits, more = load_record(Order, order, 0), code(np.int64(kept)), code(nan)
         for i in range(out.size):
             left, right = place(x[i], kind, f), place(y[i], kind, f)
             first, second = is_nan(x[i], kind, unsigned, f), is_nan(y[i], kind, unsigned, f)
             other = (left < right) if larger else (right < left)
-            nan = first | second
-            away = (first if numbers else second) & (not (first & second))  # the NaN that makes y the result
-            out[i] = y[i] if away | (other & (not nan)) else x[i]
+            both, either = first & second, first | second
+            away = (first if numbers else second) & (not both)  # the NaN that makes y the result
+            found = y[i] if away | (other & (not either)) else x[i]
+            out[i] = code(code(found & bits) | more) if (both if numbers else either) else found
 
     return jit(choice, f"chosen_{size}{'_wide' if wide else ''}")
 

@@ -40,6 +40,7 @@ from lowprec.kernels.vector.ir.lanes import (
     one_where,
 )
 from lowprec.kernels.vector.ir.rounding import (
+    added_exact,
     added_once,
     by_random,
     cut_down,
@@ -85,6 +86,7 @@ __all__ = [
     "LARGEST",
     "SMALL",
     "WHOLE",
+    "added_exact",
     "added_once",
     "by_random",
     "cut_short_sum",

@@ -34,6 +34,7 @@ from lowprec.kernels.vector.ir.lanes import (
 from lowprec.kernels.vector.ir.language import VectorType, builtin, ir, memory
 
 __all__ = [
+    "added_exact",
     "added_once",
     "by_random",
     "cut_down",
@@ -473,6 +474,12 @@ def three_to_odd(x: np.float64, y: np.float64, z: np.float64) -> tuple[np.float6
     total, error = with_error(x, high)
     rest = summed_to_odd(error, low)
     return total, rest if abs(total) < np.inf else np.float64(0.0)
+
+
+@inlined
+def added_exact(total: np.float32, term: np.float64) -> np.float32:
+    """The sum of two numbers, rounded to binary32 once; what is not finite is of no use."""
+    return np.float32(summed_to_odd(np.float64(total), term))
 
 
 @inlined
