@@ -320,6 +320,18 @@ def test_negative_scales_tell_whether_sums_are_too_small(left):
     assert np.signbit(lp.matmul(x, y, "fp32_fma")).all()
 
 
+def test_a_nan_scale_elsewhere_hides_no_sums_that_are_too_small(left):
+    """As above; the blocks of another row have a scale of NaN."""
+    fmt = catalog.block_format("mxfp4")
+    one, minus_zero = 2, 8
+    codes = np.zeros((2, 64), np.uint8)
+    codes[0, 0], codes[0, 32:] = minus_zero | one, minus_zero
+    x = lp.BlockArray(codes, np.array([[0, 127], [255, 127]], np.uint8), fmt, (1,))
+    y = lp.BlockArray(np.full((64, 1), one, np.uint8), np.array([[0], [127]], np.uint8), fmt, (0,))
+    agree(left, x, y, "fp32_fma", most=2)
+    assert np.signbit(lp.matmul(x, y, "fp32_fma")[0]).all()
+
+
 # -- step by step --------------------------------------------------------------------------------------
 
 SINGLE, HALF = (catalog.BINARY32, Projection()), (catalog.BINARY16, Projection())

@@ -68,8 +68,9 @@ def by_terms(
     factors = sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
     count = (request.block - 1).bit_length()
     bits = x_span[1] - x_span[0] + y_span[1] - y_span[0] + count
-    least = [float(np.where(side != 0, np.abs(side), np.inf).min(initial=1.0)) for side in scales]
-    least_bit = math.frexp(least[0] * least[1])[1] - 1 - sum(fmt.trailing_bits for fmt in request.scales)
+    least_bit = (
+        math.frexp(math.prod(map(_least, scales)))[1] - 1 - sum(fmt.trailing_bits for fmt in request.scales)
+    )
     # Sums are multiples of the least number: none is rounded below it, or becomes -0.
     if x_span[0] + y_span[0] + least_bit < (-1074 if double else -149):
         return None
@@ -122,6 +123,11 @@ def _of_numbers(side: Array, scales: Array, block: int) -> Array:
     starts = np.arange(0, side.shape[1], block)
     numbers = np.logical_or.reduceat((side & 0x7FFFFFFF) != 0, starts, axis=1)
     return np.where(numbers | np.isnan(scales), scales, 1.0)
+
+
+def _least(scales: Array) -> float:
+    """Return the least scale that is neither zero nor NaN, at most 1."""
+    return float(np.abs(scales).min(where=~np.isnan(scales) & (scales != 0), initial=1.0))
 
 
 def _span(words: Array, fmt: Format) -> tuple[int, int]:
