@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 
+import pytest
 from hypothesis import settings
 
 # Compiling a kernel makes so many objects that last that looking for garbage takes an eighth of the time.
@@ -12,11 +14,21 @@ gc.set_threshold(100_000, 20, 20)
 #: Run by a test, in an interpreter's own way; imported by nobody.
 collect_ignore = ["typing/documented_calls.py"]
 
+#: Kernels that were compiled while tests were collected.
+_COMPILED: list[str] = []
+
 settings.register_profile("deterministic", derandomize=True, deadline=None, database=None, max_examples=200)
 settings.load_profile("deterministic")
 
 
+@pytest.fixture
+def compiled_while_collecting() -> list[str]:
+    return _COMPILED
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays: it need not be looked at again."""
+    if compiling := sys.modules.get("lowprec.kernels.compiling"):
+        _COMPILED.extend(each.kernel for each in compiling.COMPILED)
     gc.collect()
     gc.freeze()

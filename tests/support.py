@@ -55,10 +55,18 @@ MOST_UP_TO_8 = tuple(
 
 
 def most_apart(values: Iterable[Any], usual: Iterable[Any]) -> list[Any]:
-    """Parameters of a test: the usual ones run always, the others with what stands apart."""
+    """Parameters of a test: the usual ones run always, the others with what stands apart.
+
+    A tuple has a value for each name.
+    """
     values, usual = list(values), list(usual)
     assert all(each in values for each in usual), "a misspelled one would stand apart unseen"
-    return [each if each in usual else pytest.param(each, marks=pytest.mark.apart) for each in values]
+    return [
+        each
+        if each in usual
+        else pytest.param(*each if isinstance(each, tuple) else (each,), marks=pytest.mark.apart)
+        for each in values
+    ]
 
 
 #: Every deterministic mode, without saturation.

@@ -23,7 +23,10 @@ MOST_WORDS = 900
 
 
 #: Pages whose examples take seconds each: they stand apart.
-LONG = ("capture.md", "compare.md", "dot-products.md", "howto-models.md", "identify.md", "nvfp4-recipe.md")
+LONG = (
+    "capture.md", "compare.md", "dot-products.md", "howto-formats.md", "howto-models.md", "identify.md",
+    "nvfp4-recipe.md", "p3109.md", "testing-your-format.md", "unit-scaling.md",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -109,6 +112,7 @@ def test_functions_that_are_named_with_their_file_are_in_it():
         )
 
 
+@pytest.mark.apart
 def test_the_wrong_program_is_judged_as_shown():
     """The two commands of the pipe, run as one would type them."""
     text = (ROOT / "docs" / "command-line.md").read_text()

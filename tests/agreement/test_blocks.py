@@ -627,9 +627,20 @@ def test_empty_arrays_have_empty_codes(shape):
 # -- decode -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fmt", CATALOG, ids=str)
-def test_decode_agrees_on_every_element_under_many_scales(fmt):
-    """All codes under each of 8 scales at least, NaN among them, in float64; and rounded once in float32."""
+@pytest.mark.parametrize(
+    ("fmt", "dtypes"),
+    most_apart(
+        itertools.product(CATALOG, ((np.float64, np.float32), (np.float16, ml_dtypes.bfloat16))),
+        [(fmt, (np.float64, np.float32)) for fmt in CATALOG]
+        + [(fmt, (np.float16, ml_dtypes.bfloat16)) for fmt in (catalog.MXFP4, catalog.NVFP4)],
+    ),
+    ids=str,
+)
+def test_decode_agrees_on_every_element_under_many_scales(fmt, dtypes):
+    """All codes under each of 8 scales at least, NaN among them, in float64; and rounded once in others.
+
+    Usually to 16 bits under scales of both kinds alone, powers of two and numbers.
+    """
     codes = np.arange(1 << fmt.element.width)
     last = (1 << fmt.scale.width) - 1
     shared = sorted({0, 1, 2, last // 3, last // 2, last // 2 + 1, last - 2, last - 1, last})
@@ -645,7 +656,7 @@ def test_decode_agrees_on_every_element_under_many_scales(fmt):
         want = [
             [to_float(value) for value in oracle.decode(code, codes.tolist(), fmt, tensor)] for code in shared
         ]
-        for dtype in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16):
+        for dtype in dtypes:
             got = lp.decode(blocks, dtype=dtype)
             with np.errstate(all="ignore"):
                 expected = np.array(want).astype(dtype)
@@ -985,22 +996,27 @@ MOSTLY_SUBNORMAL = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shape", "axis"), MOSTLY_SUBNORMAL)
-def test_arrays_of_mostly_subnormal_numbers_agree(name, shape, axis):
+@pytest.mark.parametrize(
+    ("name", "shape", "axis", "kind"),
+    most_apart(
+        [(*each, kind) for each in MOSTLY_SUBNORMAL for kind in (np.float32, ml_dtypes.bfloat16)],
+        # Each kind and format has a kernel. Usually every format is read from one kind, and one from both.
+        [(*each, np.float32) for each in MOSTLY_SUBNORMAL[:-1]]
+        + [(*each, ml_dtypes.bfloat16) for each in MOSTLY_SUBNORMAL if each[0] == "nvfp4"],
+    ),
+)
+def test_arrays_of_mostly_subnormal_numbers_agree(name, shape, axis, kind):
     """They are encoded again, in wider numbers, a piece at a time; other kinds of blocks are beside them."""
     rng = np.random.default_rng(9)
     values = rng.standard_normal(shape) * 2.0**-130
     for count, value in ((40, 2.0**-60), (30, 1.0), (20, np.inf), (20, np.nan), (10, 2.0**100)):
         values[tuple(rng.integers(0, size, count) for size in shape)] = value
     values[..., :40] = 0
-    for kind in (np.float32, ml_dtypes.bfloat16):
-        for options in ({}, {"rounding": "stochastic(8)", "random": rng.integers(0, 256, shape, np.uint32)}):
-            x = values.astype(kind)
-            got, want = (
-                lp.encode(x, name, axis=axis, backend=engine, **options) for engine in (None, "scalar")
-            )
-            assert (got.codes == want.codes).all(), (kind, options)
-            assert (got.scales == want.scales).all(), (kind, options)
+    for options in ({}, {"rounding": "stochastic(8)", "random": rng.integers(0, 256, shape, np.uint32)}):
+        x = values.astype(kind)
+        got, want = (lp.encode(x, name, axis=axis, backend=engine, **options) for engine in (None, "scalar"))
+        assert (got.codes == want.codes).all(), options
+        assert (got.scales == want.scales).all(), options
 
 
 @pytest.mark.parametrize("arithmetic", most_apart(get_args(Arithmetic), ["reciprocal"]))

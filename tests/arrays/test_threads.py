@@ -348,6 +348,7 @@ print(right())
 """
 
 
+@pytest.mark.apart
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_after_a_fork_the_child_converts_large_arrays():
     """Before its parent uses threads, after, and during; a child waiting for lost threads would hang."""
@@ -464,6 +465,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.apart
 @pytest.mark.skipif(
     not hasattr(os, "fork") or bool(numba.config.DISABLE_JIT), reason="forks while kernels compile"
 )

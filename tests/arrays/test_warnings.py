@@ -11,8 +11,6 @@ import pytest
 
 import lowprec as lp
 
-pytestmark = pytest.mark.apart
-
 
 def patterns(dtype, *words):
     """Elements with these bits."""
@@ -37,6 +35,21 @@ OPERANDS = {
     "empty": np.zeros(0, np.float32),
 }
 TARGETS = ("e4m3fn", "e2m1fn", "e8m0fnu", "int8", "bfloat16", "binary32")
+BLOCKS = ("mxfp4", "mxint8", "nvfp4", "bfp4", "fp8_block_1x128")
+RESULTS = ("e4m3fn", "e2m1fn", "bfloat16", "binary32")
+ACCUMULATIONS = ("exact", "fp32_fma", "bf16_sequential", "fp64_sequential", "hopper_mma_bfloat16_binary32")
+#: What NumPy signals, it signals around the kernels, of which each pair of types has its own. So float32 goes
+#: to every format, other operands to two in turn and each format has some of them; all to all: `-m long`.
+TO_ALL = pytest.mark.parametrize(
+    "to_all", [pytest.param(False, marks=pytest.mark.apart), pytest.param(True, marks=pytest.mark.long)]
+)
+
+
+def in_turn(kind, names, to_all):
+    """All names, or two."""
+    place, half = list(OPERANDS).index(kind), len(names) // 2
+    both = (names[place % len(names)], names[(place + half) % len(names)])
+    return names if to_all or kind == "float32" else both
 
 
 @pytest.fixture(autouse=True)
@@ -53,12 +66,13 @@ def refusals():
         yield
 
 
+@TO_ALL
 @pytest.mark.parametrize("kind", OPERANDS)
-def test_conversions_and_statistics_signal_nothing(kind):
+def test_conversions_and_statistics_signal_nothing(kind, to_all):
     """With each projection, with flags and in either order of memory."""
-    x = OPERANDS[kind]
+    x, targets = OPERANDS[kind], in_turn(kind, TARGETS, to_all)
     for name, how in itertools.product(
-        TARGETS, ({}, {"saturation": "finite"}, {"projection": lp.Projection(nan="max")})
+        targets, ({}, {"saturation": "finite"}, {"projection": lp.Projection(nan="max")})
     ):
         for given in (x, x[::-1]):
             with refusals():
@@ -71,21 +85,22 @@ def test_conversions_and_statistics_signal_nothing(kind):
             str(lp.error_report(x, name, **how))
         with refusals():
             lp.error_report(x, name, scale=0.5, **how).as_dict()
-    for name, method in itertools.product(TARGETS, ("max", "mse", "percentile")):
+    for name, method in itertools.product(targets, ("max", "mse", "percentile")):
         with refusals():
             lp.scale_for(x, name, method)
-    for name in ("mxfp4", "mxint8", "nvfp4", "bfp4", "fp8_block_1x128"):
+    for name in in_turn(kind, BLOCKS, to_all):
         with refusals():
             lp.decode(lp.encode(x, name))
         with refusals():
             str(lp.error_report(x, name))
 
 
+@TO_ALL
 @pytest.mark.parametrize("kind", OPERANDS)
-def test_operations_and_products_signal_nothing(kind):
+def test_operations_and_products_signal_nothing(kind, to_all):
     """Invalid ones too: `flags=` is where they are told."""
     x = OPERANDS[kind]
-    for name in ("e4m3fn", "e2m1fn", "bfloat16", "binary32"):
+    for name in in_turn(kind, RESULTS, to_all):
         for operation in ("add", "divide", "minimum", "remainder"):
             with refusals():
                 getattr(lp, operation)(x, x[::-1], name)
@@ -97,7 +112,7 @@ def test_operations_and_products_signal_nothing(kind):
             lp.nextafter(x, x[::-1], name)
         with refusals():
             lp.ulp(x, name)
-    for how in ("exact", "fp32_fma", "bf16_sequential", "fp64_sequential", "hopper_mma_bfloat16_binary32"):
+    for how in in_turn(kind, ACCUMULATIONS, to_all):
         with refusals():
             lp.dot(x, x, how)
         with refusals():

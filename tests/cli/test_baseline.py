@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
@@ -18,8 +19,16 @@ import lowprec as lp
 from lowprec.cli.main import main
 
 X = np.random.default_rng(0).standard_normal(4096).astype(np.float32)
-RIGHT = np.asarray(lp.encode(X, "e4m3fn"))
-CUT = np.asarray(lp.encode(X, "e4m3fn", rounding="toward_zero"))
+
+
+@functools.cache
+def right():
+    return np.asarray(lp.encode(X, "e4m3fn"))
+
+
+@functools.cache
+def cut():
+    return np.asarray(lp.encode(X, "e4m3fn", rounding="toward_zero"))
 
 
 @pytest.fixture
@@ -27,7 +36,7 @@ def folder(tmp_path, monkeypatch):
     """Values, codes that are cut, and a baseline of them."""
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", X)
-    np.save("cut.npy", CUT)
+    np.save("cut.npy", cut())
     written = compare("cut.npy", "--json")
     assert written.exit_code == 1
     Path("baseline.json").write_text(written.stdout)
@@ -45,7 +54,7 @@ def against(codes, *options):
 
 def test_the_same_differences_pass(folder):
     """And are still told, with their cause."""
-    result = against(CUT)
+    result = against(cut())
     assert result.exit_code == 0
     assert "explained by truncation" in result.stdout
     assert result.stdout.endswith("no worse than the baseline baseline.json\n")
@@ -53,33 +62,33 @@ def test_the_same_differences_pass(folder):
 
 def test_fewer_differences_pass(folder):
     """None, too."""
-    half = np.where(np.arange(CUT.size) % 2, CUT, RIGHT)
+    half = np.where(np.arange(cut().size) % 2, cut(), right())
     assert against(half).exit_code == 0
-    result = against(RIGHT)
+    result = against(right())
     assert (result.exit_code, result.stdout) == (0, "4,096 results agree\n")
 
 
 def _one_more():
-    codes = CUT.copy()
-    codes[np.flatnonzero(CUT == RIGHT)[0]] ^= 1
+    codes = cut().copy()
+    codes[np.flatnonzero(cut() == right())[0]] ^= 1
     return codes
 
 
 def _other_sign():
-    codes = CUT.copy()
-    codes[np.flatnonzero(CUT != RIGHT)[0]] ^= 0x80
+    codes = cut().copy()
+    codes[np.flatnonzero(cut() != right())[0]] ^= 0x80
     return codes
 
 
 def _up():
     """As many as before, in the other direction."""
-    return np.where(CUT == RIGHT, RIGHT, RIGHT + 1)
+    return np.where(cut() == right(), right(), right() + 1)
 
 
-@pytest.mark.parametrize("codes", [_one_more(), _other_sign(), _up()], ids=["more", "sign", "direction"])
+@pytest.mark.parametrize("codes", [_one_more, _other_sign, _up], ids=["more", "sign", "direction"])
 def test_what_is_worse_fails_and_is_told(folder, codes):
     """In text and in the test report."""
-    result = against(codes, "--junit", "report.xml")
+    result = against(codes(), "--junit", "report.xml")
     assert result.exit_code == 1
     told = re.findall(r"^worse than the baseline: (.*: [\d,]+, [\d,]+ in the baseline)$", result.stdout, re.M)
     assert told
@@ -90,7 +99,7 @@ def test_what_is_worse_fails_and_is_told(folder, codes):
 
 def test_a_test_report_of_what_is_accepted_passes(folder):
     """With all that differs in its output."""
-    assert against(CUT, "--junit", "report.xml").exit_code == 0
+    assert against(cut(), "--junit", "report.xml").exit_code == 0
     ((case,),) = JUnitXml.fromfile("report.xml")
     assert not case.result
     assert "explained by truncation" in case.system_out
@@ -99,7 +108,7 @@ def test_a_test_report_of_what_is_accepted_passes(folder):
 def test_fewer_results_are_worse(folder):
     """A baseline is no way to compare less."""
     np.save("x.npy", X[:100])
-    result = against(CUT[:100])
+    result = against(cut()[:100])
     assert result.exit_code == 1
     assert "worse than the baseline: 100 results were compared, 4,096 in the baseline" in result.stdout
 
@@ -112,17 +121,17 @@ def test_flags_are_held_against_the_baseline(folder):
     lost[np.flatnonzero(flags)[:5]] = 0
     np.save("flags.npy", lost)
     Path("baseline.json").write_text(compare("cut.npy", "--flags", "flags.npy", "--json").stdout)
-    assert against(CUT, "--flags", "flags.npy").exit_code == 0
+    assert against(cut(), "--flags", "flags.npy").exit_code == 0
     lost[np.flatnonzero(lost)[0]] = 0
     np.save("flags.npy", lost)
-    result = against(CUT, "--flags", "flags.npy")
+    result = against(cut(), "--flags", "flags.npy")
     assert result.exit_code == 1
     assert "worse than the baseline: flags: mismatches: 6, 5 in the baseline" in result.stdout
 
 
 def test_a_baseline_of_another_question_is_refused(folder):
     """Its counts would mean something else."""
-    result = against(CUT, "--rounding", "toward_zero")
+    result = against(cut(), "--rounding", "toward_zero")
     assert result.exit_code == 2
     assert "the baseline 'baseline.json' is about" in result.output
     assert "make one with the same options and --json" in result.output
@@ -150,8 +159,8 @@ def test_what_is_not_whole_is_refused(folder):
     data = json.loads(Path("baseline.json").read_text())
     for key in ("mismatches", "situations", "classes", "flags"):
         Path("baseline.json").write_text(json.dumps({name: data[name] for name in data if name != key}))
-        result = against(CUT)
+        result = against(cut())
         assert result.exit_code == 2
         assert f"is no whole report of compare ({key})" in result.output
     Path("baseline.json").write_text(json.dumps(data | {"mismatches": "many"}))
-    assert "counts are integers" in against(CUT).output
+    assert "counts are integers" in against(cut()).output

@@ -61,6 +61,7 @@ def test_what_cannot_be_warmed_is_refused(arguments, said):
     assert said in result.stderr
 
 
+@pytest.mark.apart
 @compiled
 def test_the_second_process_compiles_nothing(tmp_path):
     """The first one lists its kernels with their time."""

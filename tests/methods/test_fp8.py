@@ -142,6 +142,7 @@ def test_over_all_random_integers_the_share_is_exact():
     assert round(float(share), 6) == 0.24
 
 
+@pytest.mark.apart
 def test_no_format_is_reached_through_another():
     """Of all binary32 numbers in [2**-12, 512), how many codes change by way of binary16 and bfloat16."""
     changed = {("binary16", "e4m3fn"): 0, ("binary16", "e5m2"): 0, ("bfloat16", "e4m3fn"): 0}

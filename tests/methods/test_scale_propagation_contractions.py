@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
@@ -18,28 +19,32 @@ from lowprec.spec.accumulations import accumulation
 RNG = np.random.default_rng(0)
 
 
-def whole(shape, scale, fmt="binary16"):
-    """Small integers at a scale: all sums of their products are exact."""
-    return ScaledArray(RNG.integers(-3, 4, shape).astype(np.float32), scale, fmt)
-
-
-A, B, C = whole((3, 4, 5), 4.0), whole((3, 5, 6), 0.25), whole((6,), 2.0)
+@functools.cache
+def whole():
+    """Small integers at a scale, by name: all sums of their products are exact."""
+    rng, shapes = np.random.default_rng(0), {"A": ((3, 4, 5), 4.0), "B": ((3, 5, 6), 0.25), "C": ((6,), 2.0)}
+    arrays = {
+        name: ScaledArray(rng.integers(-3, 4, shape).astype(np.float32), scale, "binary16")
+        for name, (shape, scale) in shapes.items()
+    }
+    return arrays | {"A0": arrays["A"][0], "A1": arrays["A"][1]}
 
 
 @pytest.mark.parametrize(
     ("subscripts", "operands", "scale"),
     [
-        ("bij,bjk->bik", (A, B), 2.0),  # root(5) is 2
-        ("bij,bjk,k->ib", (A, B, C), 2 * 2 * 2.0),  # root(5), then root(6)
-        ("bij,bjk->", (A, B), 2 * 2 * 2.0),  # i and k alone first, 4 and 6; then b and j, 15
-        ("bij->ji", (A,), 4.0),
-        ("bij,k->ikbj", (A, C), 8.0),
-        ("ij,ij->ij", (A[0], A[1]), 16.0),
-        ("k->k", (C,), 2.0),
+        ("bij,bjk->bik", ("A", "B"), 2.0),  # root(5) is 2
+        ("bij,bjk,k->ib", ("A", "B", "C"), 2 * 2 * 2.0),  # root(5), then root(6)
+        ("bij,bjk->", ("A", "B"), 2 * 2 * 2.0),  # i and k alone first, 4 and 6; then b and j, 15
+        ("bij->ji", ("A",), 4.0),
+        ("bij,k->ikbj", ("A", "C"), 8.0),
+        ("ij,ij->ij", ("A0", "A1"), 16.0),
+        ("k->k", ("C",), 2.0),
     ],
 )
 def test_einsum_is_sums_and_products_of_matrices(subscripts, operands, scale):
     """Exact here, so NumPy's in float64; the root of each number of terms is in the scale."""
+    operands = [whole()[name] for name in operands]
     got = np.einsum(subscripts, *operands)
     want = np.einsum(subscripts, *(x.to_array() for x in operands))
     assert got.shape == want.shape
@@ -50,8 +55,9 @@ def test_einsum_is_sums_and_products_of_matrices(subscripts, operands, scale):
 @pytest.mark.parametrize("axes", [([0, 2], [0, 1]), ([-1], [1]), (2, 1), 0])
 def test_tensordot_is_einsum(axes):
     """Over pairs of axes, by number or by place."""
-    got = np.tensordot(A, B, axes)
-    want = np.tensordot(A.to_array(), B.to_array(), axes)
+    x, y = whole()["A"], whole()["B"]
+    got = np.tensordot(x, y, axes)
+    want = np.tensordot(x.to_array(), y.to_array(), axes)
     assert got.shape == want.shape
     assert got.to_array().tolist() == want.tolist()
 
@@ -94,8 +100,9 @@ def test_running_sums_before_an_infinity_are_finite_and_long_ones_go_on():
 )
 def test_norms_are_roots_of_exact_sums_of_squares_rounded_once(keywords):
     """In binary16 the root of an integer is what float64's root rounds to."""
-    got, want = np.linalg.norm(A, **keywords), np.linalg.norm(A.to_array(), **keywords)
-    count = A.size // max(1, want.size)
+    x = whole()["A"]
+    got, want = np.linalg.norm(x, **keywords), np.linalg.norm(x.to_array(), **keywords)
+    count = x.size // max(1, want.size)
     assert float(got.scale) == 4.0 * 2 ** (math.isqrt(count).bit_length() - 1)
     assert got.shape == np.shape(want)
     assert got.data.tolist() == (want / float(got.scale)).astype(np.float16).tolist()
@@ -103,9 +110,10 @@ def test_norms_are_roots_of_exact_sums_of_squares_rounded_once(keywords):
 
 def test_other_norms_and_large_numbers():
     """Sums of magnitudes, the largest one; squares over binary32's range."""
+    x = whole()["A"]
     for kind in (1, np.inf):
-        got = np.linalg.norm(A, kind, axis=-1)
-        assert got.to_array().tolist() == np.linalg.norm(A.to_array(), kind, axis=-1).tolist()
+        got = np.linalg.norm(x, kind, axis=-1)
+        assert got.to_array().tolist() == np.linalg.norm(x.to_array(), kind, axis=-1).tolist()
     large = ScaledArray(np.float32([3e30, 4e30]), 1.0)
     np.testing.assert_allclose(np.linalg.norm(large).to_array(), 5e30, rtol=1e-6)
     assert np.linalg.norm(ScaledArray(np.float32([np.inf, 1.0]), 1.0)).to_array() == np.inf

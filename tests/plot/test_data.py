@@ -12,6 +12,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.plot import data
+from lowprec.spec.codebooks import ENTRIES
 from lowprec.spec.rounding import MODES
 
 VALUES = np.random.default_rng(5).normal(size=(6, 80)).astype(np.float32)
@@ -176,7 +177,7 @@ def test_confusion_counts_pairs():
             assert found.counts[code, other] == np.count_nonzero((old == code) & (new == other))
 
 
-@pytest.mark.parametrize("name", [name for name in lp.codebooks if lp.codebooks[name].width <= 8])
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.width <= 8])
 def test_codebooks_have_a_tie_between_any_two_values(name):
     line = data.number_line(name, low=-2, high=2).lines[0]
     assert len(line.ties) == len(line.values) - 1

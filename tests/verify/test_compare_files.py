@@ -280,6 +280,7 @@ class Watched(Dump):
         return self.make(index)
 
 
+@pytest.mark.apart
 def test_a_comparison_never_holds_more_than_a_piece():
     """Of ten pieces, with mismatches in each; what a pair of dumps of 3 GB takes is in docs/compare.md."""
     size = 10 * elements._PIECE + 77
@@ -396,13 +397,8 @@ def test_the_report_of_files_is_text_and_json_and_pages(files):
     assert "truncation" in xml
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        ("mxfp4", {"rule": "ceil"}),
-        pytest.param(("mxfp8_e4m3", {"axis": 0}), marks=pytest.mark.apart),
-    ],
-)
+@pytest.mark.apart
+@pytest.mark.parametrize("case", [("mxfp4", {"rule": "ceil"}), ("mxfp8_e4m3", {"axis": 0})])
 def test_reports_of_blocks_obey_the_schema(case):
     """With scales and of values."""
     fmt, options = case

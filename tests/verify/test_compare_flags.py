@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -34,8 +35,13 @@ def operands(size=20_000, seed=0):
 
 
 X = operands()
-RIGHT = np.zeros(X.size, np.uint8)
-CODES = np.asarray(lp.encode(X, "e5m2", flags=RIGHT))
+
+
+@functools.cache
+def encoded():
+    """The codes and their flags."""
+    flags = np.zeros(X.size, np.uint8)
+    return np.asarray(lp.encode(X, "e5m2", flags=flags)), flags
 
 
 def changed(flags, name):
@@ -64,7 +70,8 @@ PLANTED = {
 
 
 def test_right_flags_agree():
-    report = lp.compare(X, CODES, "e5m2", flags=RIGHT)
+    codes, right = encoded()
+    report = lp.compare(X, codes, "e5m2", flags=right)
     assert report.agrees
     assert report.flags.agrees
     assert report.flags.compared == X.size
@@ -72,7 +79,8 @@ def test_right_flags_agree():
 
 @pytest.mark.parametrize(("name", "words"), PLANTED.items(), ids=PLANTED)
 def test_a_broken_rule_is_named(name, words):
-    report = lp.compare(X, CODES, "e5m2", flags=changed(RIGHT, name))
+    codes, right = encoded()
+    report = lp.compare(X, codes, "e5m2", flags=changed(right, name))
     assert not report.mismatches
     assert not report.agrees
     assert report.flags.cause.words == words
@@ -81,13 +89,13 @@ def test_a_broken_rule_is_named(name, words):
 
 def test_tininess_before_rounding_is_named():
     """Numbers just below the smallest normal one, that round to it: no underflow after rounding."""
-    tiny = np.abs(X) < 2.0**-14
-    before = np.where(tiny & ((RIGHT & FLAG.INEXACT) != 0), RIGHT | FLAG.UNDERFLOW, RIGHT).astype(np.uint8)
-    assert (before != RIGHT).sum() > 50
-    report = lp.compare(X, CODES, "e5m2", flags=before)
+    (codes, right), tiny = encoded(), np.abs(X) < 2.0**-14
+    before = np.where(tiny & ((right & FLAG.INEXACT) != 0), right | FLAG.UNDERFLOW, right).astype(np.uint8)
+    assert (before != right).sum() > 50
+    report = lp.compare(X, codes, "e5m2", flags=before)
     words = "tininess judged before rounding"
     assert report.flags.cause.words == words
-    assert report.flags.cause.explained == report.flags.mismatches == (before != RIGHT).sum()
+    assert report.flags.cause.explained == report.flags.mismatches == (before != right).sum()
     assert report.flags.tally.situations == {
         "underflow raised, though it must not be": report.flags.mismatches
     }
@@ -108,7 +116,7 @@ def test_flags_of_another_rounding_are_named():
     """Right results in the question's mode, flags of flushing hardware."""
     flushed = np.zeros(X.size, np.uint8)
     lp.encode(X, "e5m2", projection=lp.Projection(subnormals="flush_results"), flags=flushed)
-    report = lp.compare(X, CODES, "e5m2", flags=flushed)
+    report = lp.compare(X, encoded()[0], "e5m2", flags=flushed)
     assert report.flags.cause.words == "flush to zero: subnormal results become zeros"
 
 
@@ -156,7 +164,8 @@ def test_unknown_bits_are_told():
 def test_the_report_has_both(tmp_path):
     import jsonschema
 
-    report = lp.compare(X, CODES, "e5m2", flags=changed(RIGHT, "none"))
+    codes, right = encoded()
+    report = lp.compare(X, codes, "e5m2", flags=changed(right, "none"))
     data = json.loads(report.as_json())
     jsonschema.validate(data, json.loads((ROOT / "tables/schema/compare.schema.json").read_text()))
     assert data["mismatches"] == 0
@@ -215,7 +224,8 @@ def run(*words, **options):
 
 
 def test_the_command_compares_flags(tmp_path):
-    for name, array in {"x": X, "codes": CODES, "flags": RIGHT, "wrong": changed(RIGHT, "none")}.items():
+    codes, right = encoded()
+    for name, array in {"x": X, "codes": codes, "flags": right, "wrong": changed(right, "none")}.items():
         np.save(tmp_path / f"{name}.npy", array)
     words = ("compare", tmp_path / "x.npy", tmp_path / "codes.npy", "--to", "e5m2", "--flags")
     assert run(*words, tmp_path / "flags.npy").exit_code == 0

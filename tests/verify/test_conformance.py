@@ -435,6 +435,7 @@ def block_kinds(function, task=BLOCKS):
     return {finding.kind: finding for finding in row.findings}
 
 
+@pytest.mark.apart
 def test_scales_and_elements_of_blocks_are_told_apart():
     """The smallest block has a single number where one is enough."""
     assert block_kinds(blocks_of()) == {}

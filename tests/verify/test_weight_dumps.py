@@ -80,6 +80,7 @@ def test_a_code_that_is_wrong_is_found_where_it_lies(tmp_path):
     assert (report.mismatches, report.details[0].data["at"]) == (1, [3, 3])
 
 
+@pytest.mark.apart
 def test_another_format_than_the_weights_is_a_question_about_values(tmp_path):
     """Values of MXFP4 are values of MXFP8 too, but not what MXFP8 makes of the source."""
     source, weight, _ = _both(tmp_path, "quark", "mxfp4")
