@@ -343,3 +343,17 @@ def test_an_identification_is_printed_as_its_report():
     assert repr(found).startswith("<Identification: ")
     assert "asked" in repr(found)
     assert "\n" not in repr(found)
+
+
+def test_parameters_without_another_value_are_passed_over(monkeypatch):
+    """When a search goes on from a changed accumulation: one parameter at random may have no other value."""
+    start, goal = (ACCUMULATIONS[name] for name in ("fp32_fma", "fp32_sequential"))
+    for name, put in (
+        ("climb", lambda self, how, *_, **__: (how, int(how != goal))),
+        ("distance", lambda self, *_: 1.0),
+        ("_options", lambda self, *_: [[], [lambda how: goal]]),
+    ):
+        monkeypatch.setattr(Search, name, put)
+    stuck = object.__new__(Search)
+    stuck.rng, stuck.tried = np.random.default_rng(0), 0
+    assert stuck._kicked([start], np.arange(3)) == (goal, 0)

@@ -317,7 +317,9 @@ class Search:
         while left and self.tried < until:
             base = ranked[int(self.rng.integers(len(ranked))) if self.rng.random() < _ELSEWHERE else 0][2]
             for _ in range(int(self.rng.integers(2, 4))):
-                options = self._options(base, "all")[0]
+                options = next(
+                    filter(None, self._options(base, "all"))
+                )  # some parameters have no other value
                 base = options[int(self.rng.integers(len(options)))](base) or base
             how, left = self.climb(base, places, "core", pairs=False)
             how, left = self.climb(how, places, pairs=False)
