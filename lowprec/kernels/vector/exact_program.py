@@ -73,9 +73,13 @@ def _drawn(bits: int, x: Numbers, settled: bool, random: Codes) -> tuple[Numbers
     made = np.empty(x.size)
     if odd_kernel(CONVERT, True)(x, x, x, random, bits, False, _PLACES, _PLACES, made, plan()) != DONE:
         made[:] = np.nan
-    nan, whole = np.isnan(x), made.astype(x.dtype)
-    np.copyto(whole, x, where=nan)
-    return whole, np.isnan(whole) & ~(nan & settled)
+    whole = made.astype(x.dtype)
+    unsure = np.isnan(whole)
+    if unsure.any():
+        nan = np.isnan(x)
+        np.copyto(whole, x, where=nan)
+        unsure &= ~(nan & settled)
+    return whole, unsure
 
 
 #: Exact results, and marks of those that the scalar engine must say; None where there are none. Called with
