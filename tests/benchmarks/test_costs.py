@@ -51,7 +51,7 @@ def test_the_slowest_counts(tmp_path):
 
 
 def test_the_page_counts_slow_cells_as_the_report_has_them():
-    """Below each limit and the least, by group; and the causes that docs/bench.md names are of as many cells."""
+    """Below each limit and the least, by group; and the causes that it names are of as many cells."""
     root = Path(cliffs.__file__).parents[1]
     page = (root / "docs" / "bench.md").read_text()
     cells = json.loads((root / "benchmarks" / "cliffs.json").read_text())["cells"].values()
