@@ -31,8 +31,8 @@ __all__ = ["by_terms"]
 Array = npt.NDArray[Any]
 Share = Callable[[Callable[[int, int], int], int, int], int]
 
-#: Bits of sums that two binary64 numbers hold, less those of the number of terms: each leaves a rest.
-_WIDEST = 106
+#: Bits of sums that two binary64 numbers hold, less those of the rests that nine slices leave.
+_WIDEST = 102
 
 #: Products that NumPy makes in one thread, and the columns of a tile. They stay in the caches.
 _PRODUCTS, _COLUMNS = 1 << 18, 256
@@ -74,7 +74,7 @@ def by_terms(
     # Sums are multiples of the least number: none is rounded below it, or becomes -0.
     if x_span[0] + y_span[0] + least_bit < (-1074 if double else -149):
         return None
-    if bits + factors > (53 if factors else _WIDEST - count - 1):
+    if bits + factors > (53 if factors else _WIDEST):
         return None
     kind = np.float32 if bits <= 24 and x_span[0] + y_span[0] >= -126 else np.float64
     numbers = [words.view(np.float32).astype(kind, copy=False) for words in (x_words, y_words)]
