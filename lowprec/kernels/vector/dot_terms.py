@@ -37,6 +37,9 @@ _WIDEST = 102
 #: Products that NumPy makes in one thread, and the columns of a tile. They stay in the caches.
 _PRODUCTS, _COLUMNS = 1 << 18, 256
 
+#: Rows from which on it pays to have the columns of y one after the other in memory.
+_MANY = 64
+
 #: Bits between the least and the largest value of a format whose values need no look: of E4M3 and narrower.
 _NARROW = 18
 
@@ -79,7 +82,8 @@ def by_terms(
     kind = np.float32 if bits <= 24 and x_span[0] + y_span[0] >= -126 else np.float64
     numbers = [words.view(np.float32).astype(kind, copy=False) for words in (x_words, y_words)]
     rows, columns = _cut(numbers[0], numbers[1].T, x_span, y_span, count)
-    columns = [np.ascontiguousarray(side) for side in columns]
+    if shape[0] > _MANY:
+        columns = [np.ascontiguousarray(side) for side in columns]
     left, right = (np.ascontiguousarray(side.T) for side in scales)
     out = np.zeros(shape, np.float64 if double else np.float32)
     words, rounds = plan(), how.product is not None
