@@ -314,8 +314,10 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
         and how.summed[0] != into
         and way.backend is None
         and not how.rounds_randomly
+        and x.tensor * y.tensor == 1
     ):
-        # The sum, which is kept in a binary format, is made by any engine, and looked up.
+        # The sum, which is kept in a binary format, is made by any engine, and looked up. Times the scales
+        # of tensors it is rounded once.
         inner = dataclasses.replace(how, output=how.summed)
         sums = coded(_codes(inner, x, y, outputs, addend, way), how.summed[0])
         return computed(CONVERT, [sums], how.output, None).astype(np.uint64)

@@ -664,3 +664,16 @@ def test_what_cannot_be_is_refused(error, verb, operands, options, message):
     """With what was asked, what was given, why not and a way out."""
     with pytest.raises(error, match=re.escape(message)):
         verb(*operands, **options)
+
+
+def test_scales_of_tensors_are_no_rounding_of_their_own_before_a_codebook():
+    """What binary16 holds no more of a sum that a tensor's scale makes small, a codebook has a value for."""
+    x, y = (
+        lp.encode(np.full((2, 16), 2.0**-20, np.float32), "nvfp4", axis=1, tensor_scale=2.0**-14)
+        for _ in "xy"
+    )
+    book = lp.Codebook("least", (2.0**-40, 2.0**-36, 1.0, float("nan")))
+    how = lp.Accumulation(accumulator="binary16", output=book)
+    got = lp.matmul(x, y.T, how)
+    same(got, lp.matmul(x, y.T, how, backend="oracle"))
+    assert (got == 2.0**-36).all()
