@@ -320,6 +320,22 @@ def test_negative_scales_tell_whether_sums_are_too_small(left):
     assert np.signbit(lp.matmul(x, y, "fp32_fma")).all()
 
 
+def test_a_nan_that_rounding_made_comes_first(left):
+    """Of a product that a format has no value for: its sign counts, not that of a NaN operand after it."""
+    zeroless = Format(exponent_bits=7, trailing_bits=20, bias=63, nans=3, infinity=True, subnormals=False)
+    narrow, y = (catalog.E4M3FN, Projection()), np.array([[1], [-1], [2]] * 40, np.float32)
+    for first, how in (
+        (-0.0, Accumulation(product=(zeroless, Projection()), accumulator=SINGLE, output=SINGLE)),
+        (-1000, Accumulation(product=narrow, accumulator=SINGLE, output=SINGLE)),
+        (-1000, Accumulation(order="chunked(2)", accumulator=SINGLE, total=narrow, output=SINGLE)),
+    ):
+        x = np.resize(np.float32([first, 1, np.nan]), (9, 120))
+        agree(left, x, y, how, most=9)
+        want = lp.matmul(x, y, how, backend="oracle")
+        assert np.array_equal(lp.matmul(x, y, how).view(np.uint32), want.view(np.uint32))
+        assert np.signbit(want).all()
+
+
 def test_a_nan_scale_elsewhere_hides_no_sums_that_are_too_small(left):
     """As above; the blocks of another row have a scale of NaN."""
     fmt = catalog.block_format("mxfp4")

@@ -35,7 +35,9 @@ def decided(how: Accumulation, x: Array, y: Array, scales: list[Array], only_nan
     `scales` none, or the scales of the blocks of both. There is no addend.
     """
     places = _places(how)
-    if not how.output[0].has_nan or not all(_keeps_nans(place) for place in places):
+    if not how.output[0].has_nan or not all(
+        _keeps_nans(place) and not _makes_nans(place) for place in places
+    ):
         return None
     sides = [x.view(np.float32), y.view(np.float32), *(side.view(np.float32) for side in scales)]
     nans = [np.isnan(side) for side in sides]
@@ -73,6 +75,14 @@ def _keeps_nans(place: Rounded) -> bool:
     infinity = fmt.infinity_code if fmt.payload_bits is not None else None
     named = rule.nan_code is None or (infinity is not None and infinity < rule.nan_code < fmt.sign_code)
     return bool(fmt.has_nan and named) and rule.nan_payload == "drop"
+
+
+def _makes_nans(place: Rounded) -> bool:
+    """Whether a number can become a NaN there, which counts before one that an operand brings later."""
+    fmt, rule = place
+    return not fmt.subnormals or (
+        not fmt.infinity and rule.saturation is Saturation.NONE
+    )  # no zero; no largest
 
 
 def _stays_below(places: list[Rounded], x: Array, y: Array) -> bool:
