@@ -281,3 +281,8 @@ def test_every_public_name_has_a_docstring_that_ends_its_first_line():
     wrong = [name for name in names if not inspect.getdoc(getattr(lp, name)).splitlines()[0].endswith(".")]
     assert len(names) > 100
     assert wrong == []
+
+
+def test_no_kernel_is_compiled_while_tests_are_collected(compiled_while_collecting):
+    """Every worker would compile it, whichever tests are asked for. Only a cold cache tells."""
+    assert compiled_while_collecting == []

@@ -648,8 +648,3 @@ def test_without_a_home_no_kernels_are_loaded_from_the_current_folder(
     assert "no home folder is known, or XDG_CACHE_HOME is a relative path" in logged[0][2]
     assert "set LOWPREC_CACHE_DIR" in logged[0][2]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_no_kernel_is_compiled_while_tests_are_collected(compiled_while_collecting):
-    """Every worker would compile it, whichever tests are asked for. Only a cold cache tells."""
-    assert compiled_while_collecting == []

@@ -80,9 +80,8 @@ def _keeps_nans(place: Rounded) -> bool:
 def _makes_nans(place: Rounded) -> bool:
     """Whether a number can become a NaN there, which counts before one that an operand brings later."""
     fmt, rule = place
-    return not fmt.subnormals or (
-        not fmt.infinity and rule.saturation is Saturation.NONE
-    )  # no zero; no largest
+    overflows = not fmt.infinity and rule.saturation is Saturation.NONE
+    return overflows or not fmt.subnormals  # there is no zero
 
 
 def _stays_below(places: list[Rounded], x: Array, y: Array) -> bool:
