@@ -39,9 +39,11 @@ __all__ = ["again", "convert", "elementwise", "remember", "thorough"]
 
 _FLAGS = np.dtype(np.uint8)
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
+_ndarray = np.ndarray
 
-#: Of ndarray.flags: one element after the other in C order, at their natural addresses; and writeable.
-_PLAIN, _WRITEABLE, _OUTPUT = 0x101, 0x400, 0x501
+#: Of ndarray.flags: one element after the other in C order, at their natural addresses; writeable; both; and
+#: in memory of its own.
+_PLAIN, _WRITEABLE, _OUTPUT, _OWNED = 0x101, 0x400, 0x501, 0x4
 
 
 # -- the memo ----------------------------------------------------------------------------------------
@@ -51,7 +53,7 @@ class _Known(NamedTuple):
     """What a call comes down to once its arguments are understood."""
 
     program: ElementwiseProgram
-    reads: tuple[np.dtype[Any] | None, ...]  #: the types to view operands as, if others
+    reads: tuple[tuple[int, np.dtype[Any]], ...]  #: the operands to view as other types
     given: np.dtype[Any]
     writes: np.dtype[Any] | None  #: the type to view results as, if another
     stochastic: bool
@@ -73,7 +75,7 @@ def again(
     if random is not None:
         return None, None
     for array in arrays:
-        if type(array) is not np.ndarray:
+        if type(array) is not _ndarray:
             return None, None
     if flags is not None:
         asked = (asked, "flags")
@@ -86,30 +88,42 @@ def again(
 
 
 def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng: Any) -> Any:
+    """Run a known program on arrays that lie in memory as it reads and writes them; else return None.
+
+    What is done here is done for every call on small arrays: nothing is asked twice, or where it cannot matter.
+    """
     program, reads, given, writes, stochastic = known
     shape = arrays[0].shape
     if not shape:
         return None
-    if stochastic != (rng is not None) or (stochastic and not (type(rng) is int and 0 <= rng < 1 << 64)):
+    if (stochastic or rng is not None) and not (stochastic and type(rng) is int and 0 <= rng < 1 << 64):
         return None
-    operands = list(arrays)
-    for i, array in enumerate(arrays):
-        layout = array.flags.num
-        if layout & _PLAIN != _PLAIN or array.shape != shape:
-            return None
-        if (kind := reads[i]) is not None:
-            operands[i] = array.view(kind)
-        if not layout & _WRITEABLE:
-            operands[i] = unlocked(operands[i])
     if program.refuses and (out is not None or flags is not None):
         return None
-    if flags is not None and not _takes(flags, _FLAGS, shape, arrays):
+    layout = -1
+    for array in arrays:
+        if array.shape != shape:
+            return None
+        layout &= array.flags.num
+    if layout & _PLAIN != _PLAIN:
+        return None
+    operands = list(arrays)
+    for place, kind in reads:
+        operands[place] = operands[place].view(kind)
+    if not layout & _WRITEABLE:
+        operands = [unlocked(array) for array in operands]
+    owned = layout & _OWNED
+    if flags is None:
+        raised = _NO_FLAGS
+    elif _takes(flags, _FLAGS, shape, arrays, owned):
+        raised, arrays = flags, (*arrays, flags)
+        owned &= flags.flags.num
+    else:
         return None
     if out is None:
         out = np.empty(shape, given)
-    elif not _takes(out, given, shape, arrays if flags is None else (*arrays, flags)):
+    elif not _takes(out, given, shape, arrays, owned):
         return None
-    raised = _NO_FLAGS if flags is None else flags
     results = out if writes is None else out.view(writes)
     if len(shape) > 1:
         operands, results = [array.reshape(-1) for array in operands], results.reshape(-1)
@@ -123,15 +137,20 @@ def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng:
     return out if status == DONE else None
 
 
-def _takes(given: Any, kind: np.dtype[Any], shape: tuple[int, ...], arrays: tuple[Array, ...]) -> bool:
-    """Whether results may be written there as they are made."""
-    return (
-        type(given) is np.ndarray
-        and given.dtype == kind
-        and given.shape == shape
-        and given.flags.num & _OUTPUT == _OUTPUT
-        and not any(np.may_share_memory(given, array) for array in arrays)
-    )
+def _takes(
+    given: Any, kind: np.dtype[Any], shape: tuple[int, ...], arrays: tuple[Array, ...], owned: int
+) -> bool:
+    """Whether results may be written there as they are made; `owned` if each of the arrays owns its memory."""
+    if type(given) is not _ndarray or given.shape != shape or given.dtype != kind:
+        return False
+    layout = given.flags.num
+    if layout & _OUTPUT != _OUTPUT:
+        return False
+    owned &= layout  # two arrays that own their memory do not share it
+    for array in arrays:
+        if given is array or not (owned or not np.may_share_memory(given, array)):
+            return False
+    return True
 
 
 def remember(
@@ -144,8 +163,7 @@ def remember(
     """Keep what a call with a key of `again` came down to: its program, operands and results."""
     if key is None:
         return
-    kinds = (array.dtype for array in codes)
-    reads = tuple(None if kind == given else kind for kind, given in zip(kinds, key[1:], strict=True))
+    reads = tuple((i, array.dtype) for i, array in enumerate(codes) if array.dtype != key[1 + i])
     writes = traverse.bits_of(results).dtype
     if len(_known) >= 1024:
         _known.clear()

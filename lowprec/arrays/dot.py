@@ -40,6 +40,7 @@ from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.library_calls import library_call
 from lowprec.spec.order import EXACT
+from lowprec.spec.projection import DEFAULT
 
 __all__ = ["dot", "matmul"]
 
@@ -318,7 +319,7 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
     ):
         # The sum, which is kept in a binary format, is made by any engine, and looked up. Times the scales
         # of tensors it is rounded once.
-        inner = dataclasses.replace(how, output=how.summed)
+        inner = dataclasses.replace(how, output=(how.summed[0], DEFAULT))
         sums = coded(_codes(inner, x, y, outputs, addend, way), how.summed[0])
         return computed(CONVERT, [sums], how.output, None).astype(np.uint64)
     begin, addends = _addends(how, addend, shape, layout, calls.thorough(way.backend))

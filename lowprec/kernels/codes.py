@@ -37,9 +37,10 @@ def values_of(fmt: Codebook) -> npt.NDArray[np.uint64]:
 
 
 def nans(codes: Codes, fmt: Format) -> Truth:
-    """Say which codes are NaNs."""
+    """Say which codes are NaNs; bits above a code's count for nothing."""
     if isinstance(fmt, Codebook):
-        return np.asarray(np.isnan(values_of(fmt).view(np.float64))[codes])
+        kinds = np.isnan(values_of(fmt).view(np.float64))
+        return np.asarray(kinds[codes & codes.dtype.type(kinds.size - 1)])
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return np.zeros(codes.shape, bool)
     # A Python integer keeps the type of the codes, which holds every code of the format.

@@ -450,11 +450,12 @@ class Accumulation:
     def partial(self, exact: Rounded) -> Accumulation:
         """Return the accumulation of the sums alone, for what is done with them: their output is as they are.
 
-        An exact sum, or one in binary64, is rounded to `exact`. No addend joins it.
+        An exact sum, or one in binary64, is rounded to `exact`, others not again: flushing what saturates to a
+        subnormal number would change it. No addend joins it.
         """
         if self.machine:
             return self
-        return replace(self, addend="first", output=self.kept or exact)
+        return replace(self, addend="first", output=(self.kept[0], Projection()) if self.kept else exact)
 
     @property
     def rounds_randomly(self) -> bool:

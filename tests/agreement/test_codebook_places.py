@@ -57,6 +57,17 @@ def test_sums_become_codes_as_the_oracles_do(how, addend):
     np.testing.assert_array_equal(found, lp.matmul(x, x.T, how, addend=addend, backend="oracle", **options))
 
 
+def test_a_sum_is_not_flushed_after_it_saturated_to_a_subnormal_number():
+    few = lp.Format(name="few", exponent_bits=2, trailing_bits=3, bias=1, nans=26)
+    assert few.max_finite == 0.625
+    assert few.min_normal is None
+    kept = few, lp.Projection(saturation="propagate", subnormals="flush_results")
+    output = Codebook("whole", (0.0, 0.25, 1.0, NAN)), lp.Projection()
+    assert lp.dot([1.5], [4.0], lp.Accumulation(output=output, accumulator=kept)) == 1.0
+    in_two = lp.Accumulation(output="binary32", accumulator=kept, split=Split(2))
+    assert lp.dot([1.5, 1.5], [4.0, 4.0], in_two) == 1.25
+
+
 @pytest.mark.parametrize("rule", ["divide", "floor", "rceil", "nearest", "project"])
 @pytest.mark.parametrize("element", most_apart(["nf4", "posit8", "hif8", "iq4_nl", "fp4_bnb"], ["posit8"]))
 def test_blocks_with_elements_of_a_codebook_are_the_oracles(element, rule):
@@ -193,6 +204,18 @@ def test_numbers_that_go_through_a_codebook_are_the_oracles(via, how):
                 results, verb(*operands, target, **given, flags=want, backend="oracle")
             )
             assert found.tolist() == want.tolist()
+
+
+def test_codes_of_few_bits_go_on_by_tables_with_the_payloads_of_nans():
+    few = Codebook("few", (0.25, 1.0, 2.0, NAN))
+    codes = np.arange(5000) % 4
+    given = {"projection": lp.Projection(nan_payload="first", via=("binary32",))}
+    for backend in (None, "table", "scalar", "oracle"):
+        some = codes[:64] if backend == "oracle" else codes
+        found = lp.cast(some, few, "binary16", **given, backend=backend)
+        assert set(zip(some.tolist(), found.tolist(), strict=True)) == {
+            (0, 0x3400), (1, 0x3C00), (2, 0x4000), (3, 0x7E00),
+        }  # fmt: skip
 
 
 # -- scales ----------------------------------------------------------------------------------------------

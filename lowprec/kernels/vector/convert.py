@@ -60,6 +60,7 @@ from lowprec.kernels.vector.ir.lanes import (
     not_a_number,
     padded,
     put_rest,
+    rare_lane,
     settle,
     store,
     store_past,
@@ -126,10 +127,15 @@ def project(word: Lanes, random: Lanes, f: Encoder) -> Lanes:
     if f.route == NONE:
         return word
     if f.route == CUT:
-        word = choose(not_a_number(word), (word & _SIGN_BIT) | f.nan << f.shift, word)
+        nans = not_a_number(word)
+        if rare_lane(nans):
+            word = choose(nans, (word & _SIGN_BIT) | f.nan << f.shift, word)
         return nearest_even(word, f.half, f.shift)
     if _HALVES and f.route == HALF:
-        return narrowed_to_half(choose(not_a_number(word), (word & _SIGN_BIT) | _NAN, word))
+        nans = not_a_number(word)
+        if rare_lane(nans):
+            word = choose(nans, (word & _SIGN_BIT) | _NAN, word)
+        return narrowed_to_half(word)
     return project_magnitude(word, word & _MAGNITUDE, random, f)
 
 

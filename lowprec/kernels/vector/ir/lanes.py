@@ -67,6 +67,7 @@ __all__ = [
     "one_where",
     "padded",
     "put_rest",
+    "rare_lane",
     "settle",
     "square_root",
     "store",
@@ -310,6 +311,21 @@ def any_lane(mask: Mask) -> bool:
 def _any_lane(builder: Any, mask: Any) -> Any:
     bits = ir.IntType(LANES)
     return builder.icmp_unsigned("!=", builder.bitcast(mask, bits), ir.Constant(bits, 0))
+
+
+def rare_lane(mask: Mask) -> bool:
+    """Whether the mask is set anywhere, which is rare: what it decides is jumped over and not chosen."""
+    return bool(mask.any())
+
+
+@builtin(rare_lane, boolean, _MASK)
+def _rare_lane(builder: Any, mask: Any) -> Any:
+    truth = ir.IntType(1)
+    name = "llvm.expect.i1"
+    expect = builder.module.globals.get(name)
+    if expect is None:
+        expect = ir.Function(builder.module, ir.FunctionType(truth, [truth, truth]), name)
+    return builder.call(expect, [_any_lane(builder, mask), truth(0)])
 
 
 def all_lanes(mask: Mask) -> bool:
