@@ -90,7 +90,7 @@ def again(
 def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng: Any) -> Any:
     """Run a known program on arrays that lie in memory as it reads and writes them; else return None.
 
-    What is done here is done for every call on small arrays: nothing is asked twice, or where it cannot matter.
+    Of calls on small arrays this takes most of the time: nothing is asked twice, or where it cannot matter.
     """
     program, reads, given, writes, stochastic = known
     shape = arrays[0].shape
@@ -140,7 +140,7 @@ def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng:
 def _takes(
     given: Any, kind: np.dtype[Any], shape: tuple[int, ...], arrays: tuple[Array, ...], owned: int
 ) -> bool:
-    """Whether results may be written there as they are made; `owned` if each of the arrays owns its memory."""
+    """Whether results may be written there as they are made; `owned` if all arrays own their memory."""
     if type(given) is not _ndarray or given.shape != shape or given.dtype != kind:
         return False
     layout = given.flags.num

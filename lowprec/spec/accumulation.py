@@ -450,8 +450,8 @@ class Accumulation:
     def partial(self, exact: Rounded) -> Accumulation:
         """Return the accumulation of the sums alone, for what is done with them: their output is as they are.
 
-        An exact sum, or one in binary64, is rounded to `exact`, others not again: flushing what saturates to a
-        subnormal number would change it. No addend joins it.
+        An exact sum, or one in binary64, is rounded to `exact`; others are not rounded again, for flushing
+        what saturated to a subnormal number would change it. No addend joins it.
         """
         if self.machine:
             return self

@@ -18,10 +18,12 @@ SIZE = 5 * PART + 37
 WIDE = [1 + 2.0**-24, 2.0**-150, 1e300, *np.array([0x7FF0000000000001, 0xFFF8000000000001], "u8").view("f8")]
 
 
-@pytest.fixture(autouse=True)
-def short_parts(monkeypatch):
+@pytest.fixture(autouse=True, params=["narrowed before", "narrowed by the kernel"])
+def short_parts(request, monkeypatch):
     """Several parts in few elements."""
-    monkeypatch.setattr(narrowed_program, "_PART", PART)
+    by_kernel = "kernel" in request.param
+    monkeypatch.setattr(narrowed_program, "_PART_OF_KERNEL" if by_kernel else "_PART", PART)
+    monkeypatch.setattr(narrowed_program, "_MANY", 1 if by_kernel else 1 << 40)
 
 
 def operands(count):
@@ -67,6 +69,18 @@ def test_conversions_that_draw(fmt, bits):
     agree(lp.encode, *given, fmt, rounding=f"stochastic({bits})", rng=7)
     drawn = lp.random_bits(SIZE, 3, bits)
     agree(lp.encode, *given, fmt, rounding=f"stochastic({bits})", random=drawn)
+
+
+@pytest.mark.parametrize("fmt", ["binary16", "bfloat16"])
+def test_conversions_that_the_processor_has_or_nearly(fmt):
+    """Into codes and into values, and these in place."""
+    (x,) = operands(1)
+    x = np.concatenate([x, [2.0**-24, 2.0**-25, 2.0**-126, 2.0**-133, 2.0**-134, 65519.99999, 65520.0, 3e38]])
+    agree(lp.encode, x, fmt)
+    want = lp.quantize(x, fmt, backend="scalar")
+    agree(lp.quantize, x, fmt)
+    assert lp.quantize(x, fmt, out=x) is x
+    np.testing.assert_array_equal(x.view(np.uint64), want.view(np.uint64))
 
 
 def test_one_operand_for_all_and_one_of_another_type():

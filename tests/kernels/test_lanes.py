@@ -138,6 +138,33 @@ def test_elements_of_every_size(read, written):
         assert rounding.load_odd(elements, 0).tolist() == folded
 
 
+def nearest(a, out):
+    """Words, and beside them whether they are the elements' numbers."""
+    wrong = rounding.loses_bits(a, 0)
+    lanes.store(out, 0, rounding.load_nearest(a, 0))
+    lanes.store(out, LANES, lanes.one_where(wrong) + (2 if lanes.rare_lane(wrong) else 0))
+
+
+@pytest.mark.parametrize("kind", ["u1", "u2", "u4", "u8"])
+def test_binary64_numbers_that_binary32_has(kind):
+    """They are read as such, the others are told from them; shorter elements are words."""
+    some = [0.0, -0.0, 1.5, -np.inf, np.nan, 2.0**-149, -(2.0**-126), 3.4028234663852886e38]
+    others = [1 + 2.0**-24, 2.0**-150, 3.5e38, 1e300, 5e-324, 2.0**-149 * 1.5]
+    signaling = np.array([0x7FF0000000000001, 0x7FF8000000000001], "u8").view("f8")
+    for numbers in [some] if kind != "u8" else [some, [*some, *others, *signaling]]:
+        elements = np.zeros(LANES)
+        elements[: len(numbers)] = numbers
+        elements = elements.view("u8") if kind == "u8" else np.arange(LANES, dtype=kind)
+        made = np.zeros(2 * LANES, np.uint32)
+        _compare(nearest, elements, made)
+        numba.njit(nearest)(elements, made)
+        want = np.arange(LANES) >= len(some) if len(numbers) > len(some) else np.zeros(LANES, bool)
+        want &= np.arange(LANES) < len(numbers)
+        assert (made[LANES:] == want + (2 if want.any() else 0)).all()
+        if kind == "u8":
+            assert (made[: len(some)].view("f4").view("u4") == np.array(some, "f4").view("u4")).all()
+
+
 def test_binary32_is_widened_to_binary64():
     """Normal numbers, zeros, infinities and the NaN without payload."""
     words = np.full(LANES, 0x7FC00000, np.uint32)

@@ -24,6 +24,7 @@ __all__ = [
     "CUT",
     "DRAWN",
     "FIELDS",
+    "FRACTION",
     "HALF",
     "LIMITS",
     "NEAREST",
@@ -54,6 +55,9 @@ Words = npt.NDArray[np.uint32]
 #: How a decoder reads: not at all; field by field; by a shift, of formats that are such upper bits.
 NONE, LIMITS, NEAREST, CUT, HALF = range(5)
 FIELDS, SHIFT = 1, 2
+
+#: Fraction bits of operands in binary32.
+FRACTION = 23
 
 #: On what the limit of an encoder depends, for `LIMITS`.
 PARITY, SIGN, BOTH, DRAWN = range(4)
@@ -233,7 +237,7 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
     None where vectors cannot be exact: double rounding, flushing, overflow judged before
     rounding, refused signs, payloads, too many random bits for the tail that there is, or a format too wide.
     """
-    fraction, bias = (20, 1023) if wide else (23, 127)
+    fraction, bias = (20, 1023) if wide else (FRACTION, 127)
     grid, sides = parts(lower_target(fmt, projection))
     rounding, t = projection.rounding, fmt.trailing_bits
     random_bits = rounding.bits + (grid.variant == 1)
@@ -372,7 +376,7 @@ def _route(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
     if (
         limits != _TO_NEAREST * 2
         or fields["limits"] == DRAWN
-        or fields["fraction"] != 23
+        or fields["fraction"] != FRACTION
         or fields["deeper"]
         or fields["no_zero"]
         or fields["one_bit"]

@@ -32,6 +32,7 @@ from lowprec.kernels.lower.vector import (
     DECODER,
     DRAWN,
     ENCODER,
+    FRACTION,
     HALF,
     NEAREST,
     NONE,
@@ -65,9 +66,17 @@ from lowprec.kernels.vector.ir.lanes import (
     store,
     store_past,
 )
-from lowprec.kernels.vector.rounding import limited, load_odd, narrowed_to_half, nearest, nearest_even
+from lowprec.kernels.vector.rounding import (
+    limited,
+    load_nearest,
+    load_odd,
+    loses_bits,
+    narrowed_to_half,
+    nearest,
+    nearest_even,
+)
 
-__all__ = ["DONE", "REFUSED", "UNSUITED", "kernel"]
+__all__ = ["DONE", "REFUSED", "UNSUITED", "WIDER", "kernel"]
 
 Shape = tuple[int, ...]
 Kernel = Callable[..., int]
@@ -252,8 +261,9 @@ def put(out: Codes, place: int, word: Lanes, past: bool) -> None:
 # -- kernels -----------------------------------------------------------------------------------------
 
 #: What a kernel returns: all is written; a NaN was met that has no code; nothing is written, as the
-#: processor does not round to nearest in this thread: take the plan of `lower.vector.anywhere`.
-DONE, REFUSED, UNSUITED = range(3)
+#: processor does not round to nearest in this thread: take the plan of `lower.vector.anywhere`; what is
+#: written is of no use, as a binary64 operand is no binary32 number, which the plan is for.
+DONE, REFUSED, UNSUITED, WIDER = range(4)
 
 
 @functools.cache
@@ -261,13 +271,15 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
     """The kernel for plans of these shapes, or for all plans where the shapes are empty.
 
     With `codes` and `out` one-dimensional and of one size, and maybe the same memory element for
-    element, it is called as
+    element, it is called as below. Codes of 64 bits are binary64 numbers; for the plan of a target for
+    binary32 operands they must be such numbers, or it returns WIDER.
 
         kernel(codes, out, plan, random)        random integers for each element, or none at all
         kernel(codes, out, plan, key, first)    those of `random_bits` from number `first` on,
                                                 a multiple of 4, if `drawn`
     """
     source_shape, target_shape, result_shape, carrier_shape = shapes
+    singles = bool(target_shape) and target_shape[Encoder._fields.index("fraction")] == FRACTION
     # What changes nothing is left out here: the compiler would find out too, but late.
     nothing: tuple[Any, Any] = (load_nothing, left_out)
     load_source, read_source = (load_decoder, read) if _changes(source_shape) else nothing
@@ -304,7 +316,12 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
                 given, made, size = padded(codes, whole), padded(out, out.size), codes.size - whole
                 words = padded(random, min(whole, random.size))
             for i in range(0, size, LANES):
-                word = read_source(load_odd(given, i), source)
+                if singles:
+                    word = read_source(load_nearest(given, i), source)
+                    if rare_lane(loses_bits(given, i)):
+                        return WIDER
+                else:
+                    word = read_source(load_odd(given, i), source)
                 if target.limits == DRAWN:
                     random_word = load(words, i)
                     if drawn:

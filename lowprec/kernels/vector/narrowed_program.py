@@ -1,8 +1,8 @@
 """Programs of binary64 operands that may be binary32 numbers: then they are read as such, part by part.
 
-Programs of binary32 operands are several times as fast, and a loop that narrows numbers and compares them
-with the result takes a fraction of either. A part with another number goes to the program of binary64
-operands.
+Programs of binary32 operands are several times as fast. Some kernels narrow operands themselves, which is
+worth it for many; for all others a loop narrows a part and compares it with what it was. A part with another
+number goes to the program of binary64 operands.
 
 Floor 2b. Imports the vector kernels; never the oracle, which checks them.
 """
@@ -21,7 +21,10 @@ from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.random import philox_runs
 from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.kernels.vector.convert import WIDER
 from lowprec.kernels.vector.exact import narrowed
+from lowprec.kernels.vector.program import Conversion, Operation
+from lowprec.kernels.vector.widened_program import Written
 
 __all__ = ["Narrowed", "lower"]
 
@@ -30,17 +33,31 @@ Codes = npt.NDArray[Any]
 #: Elements that are narrowed together: the caches hold them until they are read.
 _PART = 1 << 15
 
+#: Elements that a kernel narrows together: if one is wider, so many are done again.
+_PART_OF_KERNEL = 1 << 17
+
+#: Elements from which on kernels narrow operands: for less they need not be compiled again.
+_MANY = 1 << 14
+
 
 def lower(request: Elementwise, own: Any) -> Any:
     """Return the program of a request of binary64 operands, of which `own` is that for any numbers, or None.
 
-    Conversions are as fast from binary64, but for some that draw.
+    Conversions are as fast from binary64, but for some that draw, and those that `narrows` says.
     """
-    if request.operation == CONVERT and (not request.projection.rounding.bits or (own and own.draws)):
+    bits, converts = request.projection.rounding.bits, request.operation == CONVERT
+    if converts and bits and own and own.draws:
         return own
     sources = tuple(SINGLE if source == DOUBLE else source for source in request.sources)
     program = engine.lower_by("vector", dataclasses.replace(request, sources=sources, backend=None))
-    return own if program is None else Narrowed(request, program, own)
+    if program is None or (converts and not bits and not (own and narrows(program))):
+        return own
+    return Narrowed(request, program, own)
+
+
+def narrows(program: ElementwiseProgram) -> bool:
+    """Return whether a program of binary32 operands narrows binary64 ones itself."""
+    return isinstance(program, (Conversion, Operation, Written)) and program.narrows
 
 
 class Narrowed:
@@ -54,12 +71,24 @@ class Narrowed:
             "scalar", dataclasses.replace(request, backend="scalar")
         )
         self._wide = [source == DOUBLE for source in request.sources]
+        self._narrows = all(self._wide) and narrows(program)
+        self._only_many = request.operation == CONVERT and self._narrows
         self._bits = request.projection.rounding.bits
         self.refuses, self.draws = program.refuses or self.own.refuses, program.draws
 
-    @usual_arithmetic()
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results and flags."""
+        if self._narrows and out.size >= _MANY:
+            return self._by_kernel(operands, out, flags, random, past)
+        if self._only_many:
+            return self.own.run(operands, out, flags, random, past)
+        return self._in_parts(operands, out, flags, random, past)
+
+    @usual_arithmetic()
+    def _in_parts(
+        self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool
+    ) -> int:  # fmt: skip
+        """As `run`, narrowing operands first."""
         room = self._room(operands, out.size)
         for start in range(0, out.size, _PART):
             place = slice(start, start + _PART)
@@ -70,6 +99,21 @@ class Narrowed:
                 status = self.own.run(given, *others)
             else:
                 status = self._program.run(some, *others, past=past)
+            if status != DONE:
+                return status
+        return DONE
+
+    def _by_kernel(
+        self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool
+    ) -> int:  # fmt: skip
+        """As `run`, by a kernel that narrows operands."""
+        for start in range(0, out.size, _PART_OF_KERNEL):
+            place = slice(start, start + _PART_OF_KERNEL)
+            given = [codes if codes.size == 1 != out.size else codes[place] for codes in operands]
+            others = out[place], flags[place], random[place]
+            status = self._program.run(given, *others, past=past)
+            if status == WIDER:
+                status = self.own.run(given, *others)
             if status != DONE:
                 return status
         return DONE

@@ -19,9 +19,13 @@ from lowprec.kernels.engine import Tensor
 from lowprec.kernels.lower.block import lower_block
 from lowprec.kernels.lower.scalar import lower_source, lower_target
 from lowprec.kernels.lower.vector import (
+    CUT,
+    DECODER,
     DECODER_SHAPE,
     ENCODER_SHAPE,
+    HALF,
     NOTHING,
+    PROBE,
     Encoder,
     anywhere,
     has_usual_target,
@@ -39,7 +43,7 @@ from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.kernels.table.program import is_narrow
 from lowprec.kernels.vector import block, block_values
-from lowprec.kernels.vector.convert import DONE, UNSUITED, kernel
+from lowprec.kernels.vector.convert import DONE, UNSUITED, WIDER, kernel
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
@@ -166,6 +170,8 @@ class Conversion:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.kernel, self.few = plan, chosen(plan, False), chosen(plan, False, 0)
         self.refuses = refuses(plan)
+        #: Whether it reads binary64 operands as binary32 ones too, and that is much faster.
+        self.narrows = int(plan[PROBE + DECODER]) in (CUT, HALF)
 
     @functools.cached_property
     def _past(self) -> Plan:
@@ -239,9 +245,9 @@ def _reader(source: Format) -> Conversion:
 
 
 class Operation:
-    """An operation of operands that are binary32 numbers, or become such."""
+    """An operation of operands that are binary32 numbers, or become such; all may be in binary64."""
 
-    draws = in_place = widens = False
+    draws = in_place = False
 
     def __init__(
         self,
@@ -252,7 +258,8 @@ class Operation:
         readers: list[Conversion | None],
     ) -> None:
         self._request, self.kernel, self.plan, self._readers = request, kernel, plan, readers
-        self.refuses = refuses
+        self.refuses, self.narrows = refuses, not readers and set(request.sources) == {SINGLE}
+        self.widens = (request.carrier or request.target) == SINGLE
 
     @functools.cached_property
     def _past(self) -> Plan:
@@ -267,10 +274,21 @@ class Operation:
             (x, y, z), steps = self._prepared(operands, out.size)
         plan = self._past if past else self.plan
         status: int = self.kernel(x, y, z, steps, out, plan, random)
-        if status != DONE:  # unsuited to the thread's rounding mode, or a NaN, maybe of lanes past the end
-            scalar = engine.lower(dataclasses.replace(self._request, backend="scalar"))
-            status = scalar.run(operands, out, flags, random)
+        if status not in (
+            DONE,
+            WIDER,
+        ):  # unsuited to the thread's modes, or a NaN, maybe of lanes past the end
+            status = self._scalar(operands, out).run(operands, out, flags, random)
         return status
+
+    def _scalar(self, operands: list[Codes], out: Codes) -> Any:
+        """The program of the scalar engine, of binary64 numbers where these are read and written."""
+        sources = tuple(DOUBLE if codes.itemsize == 8 else fmt
+                        for codes, fmt in zip(operands, self._request.sources, strict=True))  # fmt: skip
+        carrier = DOUBLE if out.itemsize == 8 else self._request.carrier
+        return engine.lower(
+            dataclasses.replace(self._request, sources=sources, carrier=carrier, backend="scalar")
+        )
 
     def _prepared(self, operands: list[Codes], size: int) -> tuple[list[Codes], tuple[int, int, int]]:
         """Operands as the kernel reads them: three, in binary32 if it must, and single ones repeated."""

@@ -33,6 +33,7 @@ from lowprec.kernels.vector.ir.language import (
 __all__ = [
     "LANES",
     "LONGS",
+    "MASK",
     "SINGLES",
     "WIDES",
     "WORDS",
@@ -91,7 +92,7 @@ Word = Any  #: Lanes, or one number for all of them
 
 _WORD = ir.IntType(32)
 WORDS = _WORDS = VectorType("words", _WORD, LANES)
-_MASK = VectorType("mask", ir.IntType(1), LANES)
+MASK = VectorType("mask", ir.IntType(1), LANES)
 SINGLES = _SINGLES = VectorType("singles", ir.FloatType(), LANES)
 _LONGS = VectorType("longs", ir.IntType(64), LONGS)
 WIDES = VectorType("wides", ir.IntType(64), LANES)
@@ -116,8 +117,8 @@ for _function, _method in (
     for _kind in (_WORDS, _LONGS):
         builtin(_function, _kind, _kind, _kind)(_apply)
 
-builtin(operator.and_, _MASK, _MASK, _MASK)(lambda builder, left, right: builder.and_(left, right))
-builtin(operator.or_, _MASK, _MASK, _MASK)(lambda builder, left, right: builder.or_(left, right))
+builtin(operator.and_, MASK, MASK, MASK)(lambda builder, left, right: builder.and_(left, right))
+builtin(operator.or_, MASK, MASK, MASK)(lambda builder, left, right: builder.or_(left, right))
 builtin(operator.add, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fadd(left, right))
 builtin(operator.sub, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fsub(left, right))
 builtin(operator.mul, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fmul(left, right))
@@ -171,7 +172,7 @@ def less(left: Word, right: Word) -> Mask:
     return fill(left).view(np.int32) < fill(right).view(np.int32)
 
 
-builtin(less, _MASK, _WORDS, _WORDS)(lambda builder, left, right: builder.icmp_signed("<", left, right))
+builtin(less, MASK, _WORDS, _WORDS)(lambda builder, left, right: builder.icmp_signed("<", left, right))
 
 
 def equal(left: Lanes, right: Word) -> Mask:
@@ -179,7 +180,7 @@ def equal(left: Lanes, right: Word) -> Mask:
     return left == right
 
 
-builtin(equal, _MASK, _WORDS, _WORDS)(lambda builder, left, right: builder.icmp_unsigned("==", left, right))
+builtin(equal, MASK, _WORDS, _WORDS)(lambda builder, left, right: builder.icmp_unsigned("==", left, right))
 
 
 def negative(word: Lanes) -> Mask:
@@ -187,7 +188,7 @@ def negative(word: Lanes) -> Mask:
     return word.view(np.int32) < 0
 
 
-builtin(negative, _MASK, _WORDS)(lambda builder, word: builder.icmp_signed("<", word, _WORDS.constant(0)))
+builtin(negative, MASK, _WORDS)(lambda builder, word: builder.icmp_signed("<", word, _WORDS.constant(0)))
 
 
 def not_a_number(word: Lanes) -> Mask:
@@ -195,7 +196,7 @@ def not_a_number(word: Lanes) -> Mask:
     return (word & 0x7FFFFFFF) > 0x7F800000
 
 
-@builtin(not_a_number, _MASK, _WORDS)
+@builtin(not_a_number, MASK, _WORDS)
 def _not_a_number(builder: Any, word: Any) -> Any:
     single = builder.bitcast(word, _SINGLES.llvm)
     return builder.fcmp_unordered("uno", single, single)
@@ -206,7 +207,7 @@ def choose(mask: Mask, yes: Word, no: Word) -> Lanes:
     return np.where(mask, fill(yes) if np.ndim(yes) == 0 else yes, fill(no) if np.ndim(no) == 0 else no)
 
 
-builtin(choose, _WORDS, _MASK, _WORDS, _WORDS)(lambda builder, mask, yes, no: builder.select(mask, yes, no))
+builtin(choose, _WORDS, MASK, _WORDS, _WORDS)(lambda builder, mask, yes, no: builder.select(mask, yes, no))
 
 
 def lesser(left: Lanes, right: Word) -> Lanes:
@@ -234,7 +235,7 @@ def one_where(mask: Mask) -> Lanes:
     return mask.astype(np.uint32)
 
 
-builtin(one_where, _WORDS, _MASK)(lambda builder, mask: builder.zext(mask, _WORDS.llvm))
+builtin(one_where, _WORDS, MASK)(lambda builder, mask: builder.zext(mask, _WORDS.llvm))
 
 
 def fused(x: Singles, y: Singles, z: Singles) -> Singles:
@@ -307,7 +308,7 @@ def any_lane(mask: Mask) -> bool:
     return bool(mask.any())
 
 
-@builtin(any_lane, boolean, _MASK)
+@builtin(any_lane, boolean, MASK)
 def _any_lane(builder: Any, mask: Any) -> Any:
     bits = ir.IntType(LANES)
     return builder.icmp_unsigned("!=", builder.bitcast(mask, bits), ir.Constant(bits, 0))
@@ -318,7 +319,7 @@ def rare_lane(mask: Mask) -> bool:
     return bool(mask.any())
 
 
-@builtin(rare_lane, boolean, _MASK)
+@builtin(rare_lane, boolean, MASK)
 def _rare_lane(builder: Any, mask: Any) -> Any:
     truth = ir.IntType(1)
     name = "llvm.expect.i1"
@@ -333,7 +334,7 @@ def all_lanes(mask: Mask) -> bool:
     return bool(mask.all())
 
 
-@builtin(all_lanes, boolean, _MASK)
+@builtin(all_lanes, boolean, MASK)
 def _all_lanes(builder: Any, mask: Any) -> Any:
     bits = ir.IntType(LANES)
     return builder.icmp_unsigned("==", builder.bitcast(mask, bits), ir.Constant(bits, (1 << LANES) - 1))

@@ -20,11 +20,13 @@ import numpy.typing as npt
 from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.vector.ir.lanes import (
     LANES,
+    MASK,
     SINGLES,
     WIDES,
     WORDS,
     Codes,
     Lanes,
+    Mask,
     Singles,
     Wides,
     as_singles,
@@ -45,7 +47,9 @@ __all__ = [
     "drawn_farther",
     "fma_to_odd",
     "joined_sum",
+    "load_nearest",
     "load_odd",
+    "loses_bits",
     "made_odd",
     "narrowed_to_half",
     "nearest_single",
@@ -284,6 +288,45 @@ def _load_odd(builder: Any, pointer: Any, element: Any) -> Any:
     )
     below = builder.icmp_unsigned("!=", lower, WORDS.constant(0))
     return builder.or_(upper, builder.zext(below, WORDS.llvm))
+
+
+def load_nearest(array: Codes, start: int) -> Lanes:
+    """As `load`, and of elements of 64 bits the patterns of the binary32 numbers next to them."""
+    if array.itemsize < 8:
+        return load(array, start)
+    return _narrowed(array[start : start + LANES].view(np.uint64))
+
+
+@memory(load_nearest, WORDS)
+def _load_nearest(builder: Any, pointer: Any, element: Any) -> Any:
+    if element.width < 64:
+        return load_lowered(builder, pointer, element)
+    return builder.bitcast(_singles(builder, pointer)[1], WORDS.llvm)
+
+
+def loses_bits(array: Codes, start: int) -> Mask:
+    """Where `load_nearest` gives another number or NaN than the element."""
+    if array.itemsize < 8:
+        return np.zeros(LANES, np.bool_)
+    part = array[start : start + LANES].view(np.uint64)
+    return np.asarray(_widened(_narrowed(part)).view(np.uint64) != part)
+
+
+@memory(loses_bits, MASK)
+def _loses_bits(builder: Any, pointer: Any, element: Any) -> Any:
+    if element.width < 64:
+        return MASK.constant(0)
+    numbers, narrow = _singles(builder, pointer)
+    back = builder.bitcast(builder.fpext(narrow, numbers.type), WIDES.llvm)
+    return builder.icmp_unsigned("!=", back, builder.bitcast(numbers, WIDES.llvm))
+
+
+def _singles(builder: Any, pointer: Any) -> tuple[Any, Any]:
+    """LANES binary64 numbers of memory, and what binary32 makes of them; LLVM does twice the same once."""
+    kind = ir.VectorType(ir.DoubleType(), LANES)
+    loaded = builder.load(builder.bitcast(pointer, kind.as_pointer()))
+    loaded.align = 1
+    return loaded, builder.fptrunc(loaded, SINGLES.llvm)
 
 
 # -- sums of units as binary32 numbers ----------------------------------------------------------------
