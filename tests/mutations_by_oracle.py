@@ -533,7 +533,7 @@ MUTANTS = (
     ),
     Mutant(
         "cut-nan",
-        "kernels/vector/ir/rounding.py",
+        "kernels/vector/ir/numbers.py",
         "NaNs of binary64 keep their payload in binary32",
         "out[i] = np.copysign(np.nan, x[i]) if x[i] != x[i] else np.float32(x[i])",
         "out[i] = np.float32(x[i])",
@@ -995,7 +995,7 @@ MUTANTS = (
     ),
     Mutant(
         "codebook-variant",
-        "kernels/vector/ir/rounding.py",
+        "kernels/vector/ir/numbers.py",
         "random integers for codebooks lie on the border of their share in variant B",
         "(0.0 if variant == 0 else 1.0)) * gap",
         "0.0) * gap",

@@ -130,7 +130,7 @@ def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng:
         raised = raised.reshape(-1)
     if results.size >= SHARED_FROM:
         status = traverse.run(program, operands, results, None if flags is None else raised, key=rng)
-    elif stochastic:
+    elif rng is not None:
         status = program.draw(operands, results, rng, 0)
     else:
         status = program.run(operands, results, raised, _NO_RANDOM)

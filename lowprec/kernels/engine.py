@@ -33,6 +33,7 @@ __all__ = [
     "DONE",
     "ENGINES",
     "REFUSED",
+    "WIDER",
     "Backend",
     "ElementwiseProgram",
     "Refusal",
@@ -54,9 +55,9 @@ ENGINES = {
     "oracle": "lowprec.verify.oracle_backend",
 }
 
-#: What `run` returns: every result is written; or some operand has a result without a code, and what is
-#: written is of no use.
-DONE, REFUSED = 0, 1
+#: What `run` returns: every result is written; or some operand has a result without a code, or is wider
+#: than the program's are, and what is written is of no use.
+DONE, REFUSED, WIDER = 0, 1, 3
 
 
 class Refusal(NamedTuple):
@@ -75,6 +76,7 @@ class ElementwiseProgram(Protocol):
     draws: bool  #: whether it has `draw`
     in_place: bool  #: whether results may be written over operands
     widens: bool  #: whether it writes binary32 numbers as binary64 ones where `out` has such
+    narrows: bool  #: whether it reads binary64 numbers as binary32 ones, and returns WIDER if one is none
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write a result for each element, and its flags; return DONE or REFUSED.

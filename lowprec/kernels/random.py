@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import helper, inlined, jit
-from lowprec.kernels.vector.ir.lanes import LONGS, Longs, interleaved, long_range
+from lowprec.kernels.vector.ir.longs import LONGS, Longs, interleaved, long_range
 
 __all__ = ["philox", "philox_fill", "philox_runs"]
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from lowprec.kernels.jit import has_half
-from lowprec.kernels.vector.ir import lanes, rounding
-from lowprec.kernels.vector.ir.lanes import LANES, LONGS
+from lowprec.kernels.vector.ir import lanes, longs, rounding
+from lowprec.kernels.vector.ir.lanes import LANES
+from lowprec.kernels.vector.ir.longs import LONGS
 
 BORDERS = [
     0,
@@ -192,17 +193,17 @@ def test_stores_past_the_caches_store_the_same(written):
     assert out.tolist() == _words(3).astype(written).tolist()
 
 
-def longs(first, out):
+def long_products(first, out):
     """Products of 64 bits, their halves, and four vectors interleaved."""
-    a = lanes.long_range(first)
+    a = longs.long_range(first)
     b = a * np.uint64(0xD2511F53)
-    lanes.interleaved(out, 0, a, b, b >> np.uint64(32), a ^ b)
+    longs.interleaved(out, 0, a, b, b >> np.uint64(32), a ^ b)
 
 
 @pytest.mark.parametrize("first", [0, 5, (1 << 32) - 3, (1 << 64) - 2])
 def test_numbers_of_64_bits(first):
     """Around the borders of both halves."""
-    _compare(longs, np.uint64(first), np.zeros(4 * LONGS, np.uint32))
+    _compare(long_products, np.uint64(first), np.zeros(4 * LONGS, np.uint32))
 
 
 def some(a, number, out):

@@ -17,7 +17,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 KERNELS = ROOT / "lowprec" / "kernels"
-ROUNDING = ("scalar/rounding.py", "vector/rounding.py", "vector/ir/rounding.py")
+ROUNDING = ("scalar/rounding.py", "vector/rounding.py", "vector/ir/rounding.py", "vector/ir/numbers.py")
 
 #: The kernels of both rooms, and what prepares arrays for them.
 MODULES = sorted(
@@ -112,7 +112,7 @@ EXACT = {
     "vector/ir/lanes.py:load": "a wider word",
     "vector/ir/lanes.py:store": "the code in a word's low bits, or a wider number",
     "vector/ir/lanes.py:_store": "the code in a word's low bits",
-    "vector/ir/lanes.py:interleaved": "low halves, of random words",
+    "vector/ir/longs.py:interleaved": "low halves, of random words",
     "vector/ir/language.py:_spread": "a number that lanes take, of as many bits as they have",
 }
 
@@ -187,9 +187,10 @@ def test_a_function_that_discards_bits_is_found(module, line):
 
 def test_only_the_vector_rounding_module_imports_primitives_that_round():
     """All others get them from there, where they are described."""
-    name = "lowprec.kernels.vector.ir.rounding"
-    importing = {module for module in MODULES if f"from {name} import" in (KERNELS / module).read_text()}
-    assert importing == {"vector/rounding.py"}
+    for name in ("rounding", "numbers"):
+        line = f"from lowprec.kernels.vector.ir.{name} import"
+        importing = {module for module in MODULES if line in (KERNELS / module).read_text()}
+        assert importing == {"vector/rounding.py"}
 
 
 UNKNOWN = """

@@ -16,15 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels import engine
-from lowprec.kernels.engine import DONE, ElementwiseProgram
+from lowprec.kernels.engine import DONE, WIDER, ElementwiseProgram
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.random import philox_runs
 from lowprec.kernels.request import CONVERT, Elementwise
-from lowprec.kernels.vector.convert import WIDER
 from lowprec.kernels.vector.exact import narrowed
-from lowprec.kernels.vector.program import Conversion, Operation
-from lowprec.kernels.vector.widened_program import Written
 
 __all__ = ["Narrowed", "lower"]
 
@@ -43,27 +40,22 @@ _MANY = 1 << 14
 def lower(request: Elementwise, own: Any) -> Any:
     """Return the program of a request of binary64 operands, of which `own` is that for any numbers, or None.
 
-    Conversions are as fast from binary64, but for some that draw, and those that `narrows` says.
+    Conversions are as fast from binary64, but for some that draw, and those with a program that narrows.
     """
     bits, converts = request.projection.rounding.bits, request.operation == CONVERT
     if converts and bits and own and own.draws:
         return own
     sources = tuple(SINGLE if source == DOUBLE else source for source in request.sources)
     program = engine.lower_by("vector", dataclasses.replace(request, sources=sources, backend=None))
-    if program is None or (converts and not bits and not (own and narrows(program))):
+    if program is None or (converts and not bits and not (own and program.narrows)):
         return own
     return Narrowed(request, program, own)
-
-
-def narrows(program: ElementwiseProgram) -> bool:
-    """Return whether a program of binary32 operands narrows binary64 ones itself."""
-    return isinstance(program, (Conversion, Operation, Written)) and program.narrows
 
 
 class Narrowed:
     """A program of elements; see `engine.ElementwiseProgram`."""
 
-    in_place = widens = False
+    in_place = widens = narrows = False
 
     def __init__(self, request: Elementwise, program: ElementwiseProgram, own: Any) -> None:
         self._program = program
@@ -71,14 +63,14 @@ class Narrowed:
             "scalar", dataclasses.replace(request, backend="scalar")
         )
         self._wide = [source == DOUBLE for source in request.sources]
-        self._narrows = all(self._wide) and narrows(program)
-        self._only_many = request.operation == CONVERT and self._narrows
+        self._by_itself = all(self._wide) and program.narrows
+        self._only_many = request.operation == CONVERT and self._by_itself
         self._bits = request.projection.rounding.bits
         self.refuses, self.draws = program.refuses or self.own.refuses, program.draws
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results and flags."""
-        if self._narrows and out.size >= _MANY:
+        if self._by_itself and out.size >= _MANY:
             return self._by_kernel(operands, out, flags, random, past)
         if self._only_many:
             return self.own.run(operands, out, flags, random, past)

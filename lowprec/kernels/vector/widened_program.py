@@ -22,7 +22,6 @@ from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, BlockDecoding, Elementwise
 from lowprec.kernels.vector.exact import scaled_blocks
 from lowprec.kernels.vector.in_parts import InParts, Read, readers
-from lowprec.kernels.vector.program import Conversion, Operation
 from lowprec.spec.projection import DEFAULT
 
 __all__ = ["lower", "lower_blocks"]
@@ -54,7 +53,7 @@ class Written:
 
     def __init__(self, program: ElementwiseProgram) -> None:
         self._program, self.refuses, self.draws = program, program.refuses, program.draws
-        self.narrows = isinstance(program, (Conversion, Operation)) and program.narrows
+        self.narrows = program.narrows
 
     @usual_arithmetic()  # which keeps subnormal numbers
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:

@@ -32,7 +32,6 @@ from lowprec.kernels.vector.ir.language import (
 
 __all__ = [
     "LANES",
-    "LONGS",
     "MASK",
     "SINGLES",
     "WIDES",
@@ -45,6 +44,7 @@ __all__ = [
     "all_lanes",
     "any_lane",
     "as_singles",
+    "as_unsigned",
     "as_words",
     "choose",
     "equal",
@@ -56,17 +56,16 @@ __all__ = [
     "greater",
     "greatest",
     "greatest_of_16",
-    "interleaved",
     "lesser",
     "less",
     "load",
     "load_lowered",
     "load_wide",
-    "long_range",
     "negative",
     "not_a_number",
     "one_where",
     "padded",
+    "places",
     "put_rest",
     "rare_lane",
     "settle",
@@ -79,11 +78,7 @@ __all__ = [
 #: Words in a vector. A multiple of what one instruction takes, so that several are under way at once.
 LANES = 32
 
-#: Numbers of 64 bits in a vector of those: so few that four of them fit the registers at once.
-LONGS = 8
-
 Lanes = npt.NDArray[Any]  #: of uint32
-Longs = npt.NDArray[Any]  #: of uint64, LONGS of them
 Wides = npt.NDArray[Any]  #: of uint64, LANES of them
 Singles = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -94,29 +89,33 @@ _WORD = ir.IntType(32)
 WORDS = _WORDS = VectorType("words", _WORD, LANES)
 MASK = VectorType("mask", ir.IntType(1), LANES)
 SINGLES = _SINGLES = VectorType("singles", ir.FloatType(), LANES)
-_LONGS = VectorType("longs", ir.IntType(64), LONGS)
 WIDES = VectorType("wides", ir.IntType(64), LANES)
 
 
 # -- operators: as between unsigned words ------------------------------------------------------------
 
-for _function, _method in (
-    (operator.add, "add"),
-    (operator.sub, "sub"),
-    (operator.mul, "mul"),
-    (operator.and_, "and_"),
-    (operator.or_, "or_"),
-    (operator.xor, "xor"),
-    (operator.lshift, "shl"),
-    (operator.rshift, "lshr"),
-):
+#: Operators, and llvmlite's names of their instructions.
+_OPERATORS = {
+    operator.add: "add",
+    operator.sub: "sub",
+    operator.mul: "mul",
+    operator.and_: "and_",
+    operator.or_: "or_",
+    operator.xor: "xor",
+    operator.lshift: "shl",
+    operator.rshift: "lshr",
+}
 
-    def _apply(builder: Any, left: Any, right: Any, method: str = _method) -> Any:
-        return getattr(builder, method)(left, right)
 
-    for _kind in (_WORDS, _LONGS):
-        builtin(_function, _kind, _kind, _kind)(_apply)
+def as_unsigned(kind: VectorType) -> None:
+    """Give vectors of integers the operators of unsigned ones, which wrap."""
+    for function, name in _OPERATORS.items():
+        builtin(function, kind, kind, kind)(
+            lambda builder, left, right, name=name: getattr(builder, name)(left, right)
+        )
 
+
+as_unsigned(_WORDS)
 builtin(operator.and_, MASK, MASK, MASK)(lambda builder, left, right: builder.and_(left, right))
 builtin(operator.or_, MASK, MASK, MASK)(lambda builder, left, right: builder.or_(left, right))
 builtin(operator.add, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fadd(left, right))
@@ -364,8 +363,13 @@ def _greatest(builder: Any, word: Any) -> Any:
     return word
 
 
+def places(order: list[int]) -> Any:
+    """The lanes that LLVM's shuffle takes."""
+    return ir.Constant(ir.VectorType(_WORD, len(order)), order)
+
+
 def _greater_of_partners(builder: Any, word: Any, distance: int) -> Any:
-    partners = builder.shuffle_vector(word, word, _places([lane ^ distance for lane in range(LANES)]))
+    partners = builder.shuffle_vector(word, word, places([lane ^ distance for lane in range(LANES)]))
     return builder.select(builder.icmp_unsigned(">", word, partners), word, partners)
 
 
@@ -474,43 +478,3 @@ def settle() -> None:
 def _settle(builder: Any) -> Any:
     builder.fence("seq_cst")
     return ir.Constant(ir.IntType(8).as_pointer(), None)
-
-
-# -- 64 bits, few of them --------------------------------------------------------------------------
-
-
-def long_range(first: np.uint64) -> Longs:
-    """LONGS consecutive numbers."""
-    return np.uint64(first) + np.arange(LONGS, dtype=np.uint64)
-
-
-builtin(long_range, _LONGS, _LONGS)(
-    lambda builder, first: builder.add(first, ir.Constant(_LONGS.llvm, list(range(_LONGS.count))))
-)
-
-
-def interleaved(array: npt.NDArray[np.uint32], start: int, a: Longs, b: Longs, c: Longs, d: Longs) -> None:
-    """Store the low halves of four vectors as a0 b0 c0 d0 a1 …: 4 * LONGS words from `start` on."""
-    array[start : start + 4 * LONGS] = np.stack([a, b, c, d], axis=-1).reshape(-1).astype(np.uint32)
-
-
-@memory(interleaved, None, _LONGS, _LONGS, _LONGS, _LONGS)
-def _interleaved(builder: Any, pointer: Any, element: Any, a: Any, b: Any, c: Any, d: Any) -> None:
-    low, shift = _LONGS.constant(0xFFFFFFFF), _LONGS.constant(32)
-    left, right = [
-        builder.or_(builder.and_(even, low), builder.shl(odd, shift)) for even, odd in ((a, b), (c, d))
-    ]
-    # In two steps, of pairs and then of halves of instructions' vectors: LLVM finds no shorter way.
-    pairs = [
-        [place + side + from_right for place in range(0, _LONGS.count, 2) for from_right in (0, _LONGS.count)]
-        for side in (0, 1)
-    ]
-    firsts, seconds = (builder.shuffle_vector(left, right, _places(pair)) for pair in pairs)
-    sides = (0, 1, _LONGS.count, _LONGS.count + 1)
-    order = [place + side for place in range(0, _LONGS.count, 2) for side in sides]
-    mixed = builder.shuffle_vector(firsts, seconds, _places(order))
-    builder.store(mixed, builder.bitcast(pointer, mixed.type.as_pointer())).align = 1
-
-
-def _places(order: list[int]) -> Any:
-    return ir.Constant(ir.VectorType(_WORD, len(order)), order)

@@ -1,0 +1,161 @@
+"""Primitives that round single binary64 numbers: loops over them become vectors. See `rounding`.
+
+Floor 2b. Imports numba through `jit`. Source: [BOLDO] for rounding to odd, [KNUTH] for the sum.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.jit import inlined, jit
+
+__all__ = [
+    "added_exact",
+    "added_once",
+    "by_random",
+    "cut_down",
+    "cut_to_odd",
+    "cut_to_zero",
+    "drawn_farther",
+    "made_odd",
+    "nearest_single",
+    "nearest_singles",
+    "summed_to_odd",
+    "three_to_odd",
+    "with_error",
+]
+
+Doubles = npt.NDArray[np.float64]
+
+#: The largest binary64 number.
+_LARGEST = sys.float_info.max
+
+
+@inlined
+def with_error(x: np.float64, y: np.float64) -> tuple[np.float64, np.float64]:
+    """The sum of two numbers, and what it was rounded by. Source: [KNUTH]."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+@inlined
+def nearest_single(x: np.float64) -> np.float64:
+    """The nearest binary32 number."""
+    return np.float64(np.float32(x))
+
+
+@jit
+def nearest_singles(x: Doubles, out: npt.NDArray[Any]) -> None:
+    """Write the binary32 numbers nearest to binary64 ones, as the processor rounds; NaNs are quiet."""
+    for i in range(out.size):
+        out[i] = np.copysign(np.nan, x[i]) if x[i] != x[i] else np.float32(x[i])
+
+
+@inlined
+def cut_to_zero(x: np.float64) -> np.float64:
+    """An integer, toward zero."""
+    return np.float64(np.trunc(x))
+
+
+@inlined
+def cut_down(x: np.float64) -> np.float64:
+    """An integer, down."""
+    return np.float64(np.floor(x))
+
+
+@inlined
+def cut_to_odd(x: np.float64) -> np.float64:
+    """An integer, or the odd one of two next to each other."""
+    even = np.trunc(x * 0.5) * 2.0  # the even integer next to it, toward zero
+    return np.float64(even if even == x else even + np.copysign(1.0, x))
+
+
+@inlined
+def made_odd(total: np.float64, error: np.float64) -> np.float64:
+    """A number that was rounded to nearest, by an error of this sign: the odd one of two neighbours."""
+    inexact = (error < 0.0) | (error > 0.0)
+    word = np.float64(total).view(np.uint64) - np.uint64(inexact & ((error < 0.0) != (total < 0.0)))
+    return np.uint64(word | np.uint64(inexact)).view(np.float64)
+
+
+@inlined
+def summed_to_odd(x: np.float64, y: np.float64) -> np.float64:
+    """The sum of two numbers, rounded to odd. Source: [BOLDO]."""
+    total, error = with_error(x, y)
+    return made_odd(total, error)
+
+
+@inlined
+def by_random(
+    x: np.float64, random: np.uint32, bits: int, between: bool, trailing: int, emin: int
+) -> np.float64:
+    """The number of a format below or above x, in magnitude, by a random integer of so many bits.
+
+    The format has these trailing bits and smallest exponent, and no largest number. Up where the tail, cut
+    to as many bits, and the random integer make one; `between` takes a number halfway to the next integer.
+    """
+    field = np.int64(np.float64(x).view(np.uint64) >> np.uint64(52)) & np.int64(0x7FF)
+    last = max(field - np.int64(1023), np.int64(emin)) - np.int64(trailing)
+    places = np.int64(bits) + np.int64(between)
+    unit = np.uint64((last + np.int64(1023)) << np.int64(52)).view(np.float64)
+    parts = np.uint64((places - last + np.int64(1023)) << np.int64(52)).view(np.float64)
+    whole = np.uint64((np.int64(1023) - places) << np.int64(52)).view(np.float64)
+    added = np.float64(random) * (2.0 if between else 1.0) + (1.0 if between else 0.0)
+    size = np.floor((np.floor(abs(x) * parts) + added) * whole) * unit
+    size = min(size, _LARGEST)  # what was finite stays it
+    return x if field == np.int64(0x7FF) else np.copysign(size, x)
+
+
+@inlined
+def drawn_farther(
+    size: np.float64, low: np.float64, gap: np.float64, random: np.uint32, whole: float, variant: int
+) -> bool:
+    """Whether a random integer below `whole` takes a number to the next value, by its place in the gap.
+
+    Up where the place, cut to a multiple of 1 / `whole`, and random / `whole` make one; variant 1 adds half a
+    unit to the random integer, and variant 2 rounds the place to nearest even instead. No gap: never.
+    """
+    rest = summed_to_odd(size, -low) * (2.0 * whole)
+    missing = np.float64(whole) - np.float64(random)
+    limit = (2.0 * missing - (0.0 if variant == 0 else 1.0)) * gap
+    half = missing * 0.5
+    tied = (variant != 2) | (np.floor(half) == half)
+    return bool((gap != 0.0) & ((rest > limit) | ((rest == limit) & tied)))
+
+
+@inlined
+def three_to_odd(x: np.float64, y: np.float64, z: np.float64) -> tuple[np.float64, np.float64]:
+    """Two numbers, far apart, whose sum and that of three numbers are rounded alike. Source: [BOLDO]."""
+    high, low = with_error(y, z)
+    total, error = with_error(x, high)
+    rest = summed_to_odd(error, low)
+    return total, rest if abs(total) < np.inf else np.float64(0.0)
+
+
+@inlined
+def added_exact(total: np.float32, term: np.float64) -> np.float32:
+    """The sum of two numbers, rounded to binary32 once; what is not finite is of no use."""
+    return np.float32(summed_to_odd(np.float64(total), term))
+
+
+@inlined
+def added_once(total: np.float32, term: np.float64, rest: np.float64) -> np.float32:
+    """The sum of three numbers, rounded to binary32 once; what is not finite is of no use.
+
+    The binary64 sum is rounded twice where it lies on a tie between two binary32 numbers, and `error` says
+    that the exact sum does not: then the neighbour on the other side is right, if `error` points there.
+    """
+    both, error = with_error(np.float64(total), term)
+    error, below = with_error(error, rest)
+    both, error = with_error(both, error)
+    error = error if error != 0.0 else below
+    near = np.float32(both)
+    half = both - np.float64(near)
+    other = np.float64(near) + (half + half)
+    beyond = error * half > 0.0 and np.float64(np.float32(other)) == other
+    return np.float32(other) if beyond else near
