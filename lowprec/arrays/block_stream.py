@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block_quotients import decode_products, encode_quotients, encode_scales
-from lowprec.arrays.checks import Array, Operand
+from lowprec.arrays.checks import Array, Operand, values_operand
 from lowprec.arrays.threads import ALIGNED, share
 from lowprec.arrays.traverse import PAST_FROM
 from lowprec.kernels import engine
@@ -115,17 +115,26 @@ def tensor_of(
     """The scale that is given, or that follows from the values."""
     value, scale, inverse = given, Fraction(1), Fraction(1)
     if backend == "oracle":
-        program = engine.lower(BlockEncoding(operand.fmt, fmt, fmt.tensor_scale != "none", backend=backend))
-        scale, inverse = program.tensor_scale(operand.codes, None if given is None else exact_single(given))
+        number = None if given is None else exact_single(given)
+        scale, inverse = _by_oracle(operand, fmt).tensor_scale(operand.codes, number)
     elif given is not None:
         scale = exact_single(given)
         inverse = _numbers(scale, Fraction(1), True)[1]
     elif fmt.tensor_scale != "none" and (amax := largest_finite(operand)):
         most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
-        scale, inverse = _numbers(amax, most, fmt.tensor_scale == "reciprocal")
+        if _scaled(most)[0] < 1 << _BITS_OF_MOST:
+            scale, inverse = _numbers(amax, most, fmt.tensor_scale == "reciprocal")
+        else:
+            whole = amax.denominator == 1 and amax < 1 << 64
+            one = values_operand(np.array([int(amax)], np.uint64) if whole else np.array([float(amax)]))
+            scale, inverse = _by_oracle(one, fmt).tensor_scale(one.codes, None)
     if value is None and fmt.tensor_scale != "none":
         value = _single(scale)
     return Tensor(value, scale, inverse, lower_tensor(fmt, scale, inverse))
+
+
+def _by_oracle(operand: Operand, fmt: BlockFormat) -> Any:
+    return engine.lower(BlockEncoding(operand.fmt, fmt, fmt.tensor_scale != "none", backend="oracle"))
 
 
 def exact_single(value: np.float32) -> Fraction:
@@ -140,6 +149,10 @@ def _single(value: Fraction) -> np.float32:
     field -= value < Fraction(2) ** (field - 127) and field > 1
     fraction = int(value / Fraction(2) ** (field - 150))  # with the leading one, but for subnormals
     return np.uint32((field - 1 << 23) + fraction).view(np.float32)
+
+
+#: Bits of the largest product of an element and a scale that `tensor_numbers` takes: of binary32 and narrower.
+_BITS_OF_MOST = 48
 
 
 def _numbers(amax: Fraction, most: Fraction, by_inverse: bool) -> tuple[Fraction, Fraction]:

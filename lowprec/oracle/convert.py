@@ -166,8 +166,9 @@ def project(
 
 
 def check(fmt: Format, projection: Projection, random: int | None) -> None:
-    """Refuse a random integer or a NaN code that does not fit, whatever the operand."""
+    """Refuse what does not fit the format, whatever the operand: a random integer, a NaN code, a smallest zero."""
     check_random(random, projection.rounding, fmt)
+    projection.grid_of(fmt)
     if projection.nan_code is not None and projection.nan_code >= 1 << fmt.width:
         raise ValueError(
             f"nan_code={projection.nan_code:#x} of the projection is no code of {fmt.name!r}, "

@@ -130,7 +130,8 @@ class Projection:
     smallest : {"itself", "zero"}
         In a format without zero: what numbers near the smallest value are rounded to, that value, or a zero
         that has its code. Then those below the second smallest lie between zero and it, and modes to
-        nearest take a tie of the two to zero. Frameworks round to `e8m0fnu` so, as they add to exponents.
+        nearest take a tie of the two to zero. Frameworks round to `e8m0fnu` so, as they add to exponents:
+        "zero" is for formats of powers of two.
     subnormals : {"keep", "flush_results", "flush_operands", "flush_both"}
         Which become zeros of their sign: results that are tiny (see `tininess`), operands that are
         subnormals of the type they come in, or both.
@@ -212,6 +213,11 @@ class Projection:
         """
         if self.smallest == "itself" or fmt.subnormals:
             return fmt
+        if fmt.trailing_bits:
+            raise ValueError(
+                f"smallest='zero' of a projection is for formats of powers of two; {fmt.name!r} has "
+                f"trailing_bits={fmt.trailing_bits}, leave it out"
+            )
         fields = {field.name: getattr(fmt, field.name) for field in dataclasses.fields(fmt)}
         return _WithZero(**{**fields, "subnormals": True})
 

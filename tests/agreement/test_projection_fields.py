@@ -56,7 +56,8 @@ def projections(fmt, rng):
         )  # fmt: skip
     codes = [code for code in (0, 3, 7, 1 << (fmt.width - 1)) if code < 1 << fmt.width]
     for code, sign, negative in itertools.product(codes, ("keep", "drop"), ("nan", "zero", "drop_sign")):
-        zero, smallest = ("nan", "smallest")[rng.integers(2)], ("itself", "zero")[rng.integers(2)]
+        zero = ("nan", "smallest")[rng.integers(2)]
+        smallest = ("itself", "zero")[rng.integers(1 if fmt.trailing_bits else 2)]
         saturation = SATURATIONS[rng.integers(3)]
         yield Projection(
             nan_code=code, nan_sign=sign, negative=negative, zero=zero, smallest=smallest,
@@ -105,6 +106,17 @@ def test_the_one_value_of_a_format_may_be_its_zero():
     values = np.float64([0.0, 1.0, 16.0, 16.5, 31.0, 32.0, -16.0, -17.0])
     want = lp.encode(values, fmt, projection=rule, backend="oracle")
     assert lp.encode(values, fmt, projection=rule).tolist() == want.tolist() == [0, 0, 0, 1, 1, 1, 2, 3]
+
+
+@pytest.mark.parametrize("backend", [None, "scalar", "oracle"])
+def test_a_smallest_value_between_others_is_no_zero(backend):
+    """The values after it would lie elsewhere: the gap up to the second would be no power of two."""
+    fmt = Format(name="fine", exponent_bits=3, trailing_bits=2, bias=3, subnormals=False)
+    message = (
+        "smallest='zero' of a projection is for formats of powers of two; 'fine' has trailing_bits=2, leave"
+    )
+    with pytest.raises(ValueError, match=message):
+        lp.encode([0.2], fmt, projection=Projection(smallest="zero"), backend=backend)
 
 
 @pytest.mark.apart

@@ -184,6 +184,8 @@ def any_projection(draw: Draw, fmt: Format, **fixed: Any) -> Projection:
         "overflow_test": draw.often("after", POLICIES["overflow_test"], share),
         "tininess": draw.often("after", POLICIES["tininess"], share),
     }
+    if not isinstance(fmt, Codebook) and fmt.trailing_bits and not fmt.subnormals:
+        del fields["smallest"]
     if draw.chance(max(share, 0.1)):
         top = (1 << fmt.width) - 1
         some = () if isinstance(fmt, Codebook) else (fmt.sign_code, fmt.max_magnitude)
