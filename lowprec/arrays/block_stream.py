@@ -151,7 +151,7 @@ def _single(value: Fraction) -> np.float32:
     return np.uint32((field - 1 << 23) + fraction).view(np.float32)
 
 
-#: Bits of the largest product of an element and a scale that `tensor_numbers` takes: of binary32 and narrower.
+#: Bits of the largest product of an element and a scale that `tensor_numbers` takes.
 _BITS_OF_MOST = 48
 
 

@@ -166,9 +166,8 @@ def project(
 
 
 def check(fmt: Format, projection: Projection, random: int | None) -> None:
-    """Refuse what does not fit the format, whatever the operand: a random integer, a NaN code, a smallest zero."""
+    """Refuse what does not fit the format, whatever the operand: random integers, NaN codes, a zero."""
     check_random(random, projection.rounding, fmt)
-    projection.grid_of(fmt)
     if projection.nan_code is not None and projection.nan_code >= 1 << fmt.width:
         raise ValueError(
             f"nan_code={projection.nan_code:#x} of the projection is no code of {fmt.name!r}, "
@@ -176,7 +175,9 @@ def check(fmt: Format, projection: Projection, random: int | None) -> None:
         )
     if isinstance(fmt, Codebook):
         codebook.check(fmt, projection)
-    elif fmt.nan_code is None and projection.nan_code is None:
+        return
+    projection.grid_of(fmt)
+    if fmt.nan_code is None and projection.nan_code is None:
         missing = {"zero": not fmt.subnormals, "negative_zero": not fmt.has_negative_zero}
         if missing.get(projection.nan, False):
             raise ValueError(f"NaN cannot become {projection.nan!r} in {fmt.name!r}, which has no such code")
