@@ -33,14 +33,13 @@ from lowprec.kernels.engine import Backend, Rows, check_backend
 from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Dot
-from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulation import Accumulation, as_it_is
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.library_calls import library_call
 from lowprec.spec.order import EXACT
-from lowprec.spec.projection import DEFAULT
 
 __all__ = ["dot", "matmul"]
 
@@ -319,7 +318,7 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
     ):
         # The sum, which is kept in a binary format, is made by any engine, and looked up. Times the scales
         # of tensors it is rounded once.
-        inner = dataclasses.replace(how, output=(how.summed[0], DEFAULT))
+        inner = dataclasses.replace(how, output=as_it_is(how.summed))
         sums = coded(_codes(inner, x, y, outputs, addend, way), how.summed[0])
         return computed(CONVERT, [sums], how.output, None).astype(np.uint64)
     begin, addends = _addends(how, addend, shape, layout, calls.thorough(way.backend))

@@ -26,7 +26,7 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounded import Rounded, RoundedLike, check_begins, check_rounded, rounded
 from lowprec.spec.rounding import NEAREST_EVEN
 
-__all__ = ["MACHINES", "Accumulation", "Cut", "Groups", "Rounded", "Window"]
+__all__ = ["MACHINES", "Accumulation", "Cut", "Groups", "Rounded", "Window", "as_it_is"]
 
 Cut = Literal["toward_zero", "floor", "to_odd"]
 Groups = Literal["consecutive", "alternate_pairs"]
@@ -450,12 +450,11 @@ class Accumulation:
     def partial(self, exact: Rounded) -> Accumulation:
         """Return the accumulation of the sums alone, for what is done with them: their output is as they are.
 
-        An exact sum, or one in binary64, is rounded to `exact`; others are not rounded again, for flushing
-        what saturated to a subnormal number would change it. No addend joins it.
+        An exact sum, or one in binary64, is rounded to `exact`. No addend joins it.
         """
         if self.machine:
             return self
-        return replace(self, addend="first", output=(self.kept[0], Projection()) if self.kept else exact)
+        return replace(self, addend="first", output=as_it_is(self.kept) if self.kept else exact)
 
     @property
     def rounds_randomly(self) -> bool:
@@ -475,3 +474,12 @@ class Accumulation:
 
     def __str__(self) -> str:
         return self.name or "accumulation"
+
+
+def as_it_is(place: Rounded) -> Rounded:
+    """Return how numbers that are in a place stay what they are.
+
+    Flushing would change one that saturated to a subnormal, and a zero has the code of the smallest value.
+    """
+    fmt, rule = place
+    return fmt, replace(rule, subnormals="keep", smallest="itself")

@@ -130,7 +130,7 @@ def _fraction(number):
     return Fraction(float(number))
 
 
-@pytest.mark.parametrize("name", ["fp32_fma", "fp32_sequential", "exact"])
+@pytest.mark.parametrize("name", ["fp32_fma", "fp32_sequential", "fp32_pairwise", "exact"])
 @pytest.mark.parametrize("fmt", BLOCKS)
 def test_blocks(left, fmt, name):
     """Exact sums of blocks, times both scales; with an addend where that may be."""
@@ -440,6 +440,21 @@ def test_signs_of_zero_sums_of_blocks(left):
         agree(left, x, y, name, most=66)
         agree(left, x, y, name, most=66, addend=np.full((2, 33), -0.0, np.float32))
     assert np.signbit(lp.matmul(x, y, "fp32_pairwise")).all()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_signs_of_zero_sums_of_blocks_in_pairs(left, count):
+    """They are +0 where a single product is not -0, and no such output is left to the scalar engine."""
+    rng = np.random.default_rng(count)
+    x = np.where(rng.random((4, 32 * count)) < 0.5, -0.0, 0.0).astype(np.float32)
+    y = np.where(rng.random((32 * count, 35)) < 0.5, -1.0, 1.0).astype(np.float32)
+    x[0], x[1], y[:, 0] = -0.0, 0.0, -1.0
+    x[3, :2], y[:2, 1:] = (1, -1), 2
+    blocks = lp.encode(x, "mxfp8_e5m2", axis=1), lp.encode(y, "mxfp8_e5m2", axis=0)
+    agree(left, *blocks, "fp32_pairwise", most=1)
+    made = lp.matmul(*blocks, "fp32_pairwise")
+    assert (made == 0).all()
+    assert np.argwhere(np.signbit(made)).tolist() == [[1, 0]]
 
 
 @numba.njit

@@ -5,6 +5,8 @@ Floor 2b. Imports spec and NumPy.
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ __all__ = [
     "Exact",
     "Prepared",
     "converted",
+    "cut_in_slices",
     "finite",
     "placed",
     "places_of",
@@ -105,6 +108,28 @@ def slices(numbers: Array, low: int, high: int, bits: int) -> list[Array]:
         made.append(np.trunc(numbers / unit) * unit)
         numbers = numbers - made[-1]
     return made
+
+
+def cut_in_slices(
+    x: Array, y: Array, x_span: tuple[int, int], y_span: tuple[int, int], room: int, most: int
+) -> tuple[list[Array], list[Array]] | None:
+    """Return both operands as sums of slices, of which any two have at most `room` bits together.
+
+    There are as few products of two slices as can be; None where that takes more than `most`.
+    """
+    x_bits, y_bits = (max(1, high - low) for low, high in (x_span, y_span))
+    pairs = itertools.product(range(1, most + 1), repeat=2)
+    fits = [
+        (math.prod(pair), max(pair), pair) for pair in pairs
+        if math.prod(pair) <= most and -(-x_bits // pair[0]) - (-y_bits // pair[1]) <= room
+    ]  # fmt: skip
+    if not fits:
+        return None
+    first, second = min(fits)[2]
+    return (
+        [x] if first == 1 else slices(x, *x_span, -(-x_bits // first)),
+        [y] if second == 1 else slices(y, *y_span, -(-y_bits // second)),
+    )
 
 
 def converted(codes: Array, source: Format, target: Format, rule: Projection) -> Array:

@@ -25,7 +25,7 @@ from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Dot, Elementwise
 from lowprec.kernels.vector.convert import UNSUITED
-from lowprec.kernels.vector.dot_operands import converted, finite, singles, slices, span
+from lowprec.kernels.vector.dot_operands import converted, cut_in_slices, finite, singles, span
 from lowprec.kernels.vector.dot_specials import loses_nans
 from lowprec.kernels.vector.doubles import DOUBLES, ODD, SINGLES, cutting, sums
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM
@@ -192,7 +192,9 @@ def by_steps(
     rows, columns = ([side.view(np.float32).astype(np.float64)] for side in (left, right))
     scales: list[Numbers] = []
     if request.scales is not None:
-        parts = _cut(rows[0], columns[0], span(left), span(right), request)
+        count = (request.block - 1).bit_length()
+        factors = sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
+        parts = cut_in_slices(rows[0], columns[0], span(left), span(right), 53 - count - factors, 2)
         if parts is None:
             return None
         if (
@@ -248,23 +250,3 @@ def by_steps(
     if request.tensor != 1:  # subnormal numbers are not scaled
         doubts |= (np.abs(out) < np.finfo(np.float64).tiny) & (out != 0)
     return out, doubts
-
-
-def _cut(
-    x: Numbers, y: Numbers, x_span: tuple[int, int], y_span: tuple[int, int], request: Dot
-) -> tuple[list[Numbers], list[Numbers]] | None:
-    """Return both operands, or one of them as a sum of two, so that sums of blocks' products are exact."""
-    assert request.scales is not None
-    room = (
-        53
-        - (request.block - 1).bit_length()
-        - sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
-    )
-    x_bits, y_bits = (high - low for low, high in (x_span, y_span))
-    if x_bits + y_bits <= room:
-        return [x], [y]
-    if x_bits <= 2 * (room - y_bits):
-        return slices(x, *x_span, room - y_bits), [y]
-    if y_bits <= 2 * (room - x_bits):
-        return [x], slices(y, *y_span, room - x_bits)
-    return None

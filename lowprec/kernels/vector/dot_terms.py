@@ -1,4 +1,4 @@
-"""Running sums of blocks: a term is the exact sum of the products of a block, times both scales.
+"""Sums of blocks, running or in pairs: a term is the exact sum of a block's products, times both scales.
 
 Binary32 or binary64 holds every sum of the products of a block, so matrices are multiplied by NumPy, in any
 order; where an operand has too many bits it is cut into slices of fewer. Then the terms are added.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,10 @@ from lowprec.kernels.engine import DONE, Rows
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import Dot
 from lowprec.kernels.vector.dot import plan
-from lowprec.kernels.vector.dot_operands import converted, finite, singles, slices, span
+from lowprec.kernels.vector.dot_operands import converted, cut_in_slices, finite, singles, span
 from lowprec.kernels.vector.doubles import doubles_added, terms_added
 from lowprec.spec.format import Format
+from lowprec.spec.order import PAIRWISE
 from lowprec.spec.projection import DEFAULT
 
 __all__ = ["by_terms"]
@@ -43,8 +44,8 @@ _MANY = 64
 #: Bits between the least and the largest value of a format whose values need no look: of E4M3 and narrower.
 _NARROW = 18
 
-#: The most slices of an operand: of two with so many bits that `_WIDEST` allows them.
-_SLICES = 3
+#: The most products of slices: of two operands with so many bits that `_WIDEST` allows them.
+_SLICES = 9
 
 
 def by_terms(
@@ -81,45 +82,109 @@ def by_terms(
         return None
     kind = np.float32 if bits <= 24 and x_span[0] + y_span[0] >= -126 else np.float64
     numbers = [words.view(np.float32).astype(kind, copy=False) for words in (x_words, y_words)]
-    rows, columns = _cut(numbers[0], numbers[1].T, x_span, y_span, count)
+    cut = cut_in_slices(numbers[0], numbers[1].T, x_span, y_span, 53 - count, _SLICES)
+    assert cut is not None, "no more bits than nine slices have"
+    rows, columns = cut
     if shape[0] > _MANY:
         columns = [np.ascontiguousarray(side) for side in columns]
     left, right = (np.ascontiguousarray(side.T) for side in scales)
     out = np.zeros(shape, np.float64 if double else np.float32)
-    words, rounds = plan(), how.product is not None
     if addends.size:
         out[...] = converted(addends.astype(code_dtype(begin)), begin, into, DEFAULT).view(out.dtype)
-    zeros = np.signbit(out) & (out == 0)
-
-    def added(some: slice, across: slice) -> int:
-        sums = np.ascontiguousarray(out[some, across])
-        parts = np.empty((len(rows) * len(columns), *sums.shape), kind)
-        for place in range(len(left)):
-            inner = slice(place * request.block, place * request.block + request.block)
-            for part, (row, column) in zip(parts, itertools.product(rows, columns), strict=True):
-                np.matmul(row[some, inner], column[inner, across], out=part)
-            given = parts, left[place, some], right[place, across]
-            status = (
-                doubles_added(*given, sums, words) if double else terms_added(*given, rounds, sums, words)
-            )
-            if status != DONE:
-                return status
-        out[some, across] = sums
-        return DONE
+    doubts = np.signbit(out) & (out == 0)
+    terms = _Terms(rows, columns, left, right, request.block, how.product is not None, addends.size > 0)
+    way = terms.in_pairs if how.order == PAIRWISE else terms.running
 
     def part(start: int, stop: int) -> int:
         high = max(1, _PRODUCTS // (request.block * min(_COLUMNS, shape[1])))
         for first in range(start, stop, high):
             for column in range(0, shape[1], _COLUMNS):
-                status = added(slice(first, min(first + high, stop)), slice(column, column + _COLUMNS))
+                tile = slice(first, min(first + high, stop)), slice(column, column + _COLUMNS)
+                sums, minus = np.ascontiguousarray(out[tile]), doubts[tile]
+                status = way(*tile, sums, minus)
                 if status != DONE:
                     return status
+                out[tile] = sums
         return DONE
 
     if share(part, shape[0], shape[1] * sides[0].shape[1] // 16) != DONE:
         return None
-    doubts = ~np.isfinite(out) | (zeros & (out == 0)) | x_doubts[:, None] | y_doubts
+    doubts = ~np.isfinite(out) | (doubts & (out == 0)) | x_doubts[:, None] | y_doubts
     return out if double else out.view(np.uint32), doubts
+
+
+class _Terms(NamedTuple):
+    """Blocks of rows and of columns, in slices, and their scales; a tile are some rows and columns."""
+
+    rows: list[Array]
+    columns: list[Array]
+    left: Array  #: scales, of a block of each row
+    right: Array
+    block: int
+    rounds: bool  #: whether terms are rounded to binary32 before they are added
+    begins: bool  #: whether sums begin with an addend
+
+    def running(self, some: slice, across: slice, sums: Array, minus: Array) -> int:
+        """Add all terms of a tile to its sums, one after the other."""
+        parts, words = self._room(sums), plan()
+        for place in range(len(self.left)):
+            given = self._products(place, some, across, parts)
+            if sums.dtype == np.float64:
+                status = doubles_added(*given, sums, words)
+            else:
+                status = terms_added(*given, self.rounds, sums, words)
+            if status != DONE:
+                return status
+        return DONE
+
+    def in_pairs(self, some: slice, across: slice, sums: Array, minus: Array) -> int:
+        """Write the sums in pairs of terms that are rounded; mark zeros that might be -0.
+
+        `waiting` are sums of 2**i terms that have no partner yet.
+        """
+        parts, words = self._room(sums), plan()
+        waiting, count = ([sums.copy()], 1) if self.begins else ([], 0)
+        for place in range(len(self.left)):
+            if count % 2 == 0:
+                waiting.append(np.full_like(sums, -0.0))  # to which every number is added as it is
+            status = terms_added(*self._products(place, some, across, parts), True, waiting[-1], words)
+            if status != DONE:
+                return status
+            count += 1
+            for _ in range((count & -count).bit_length() - 2):
+                _join(waiting)
+        while len(waiting) > 1:
+            _join(waiting)
+        i, j = np.nonzero(waiting[0] == 0)
+        minus[i, j] = self._all_minus(self.rows[0][some][i], self.columns[0][:, across][:, j].T)
+        sums[...] = waiting[0]
+        sums[i, j] = 0
+        return DONE
+
+    def _all_minus(self, rows: Array, columns: Array) -> Array:
+        """Whether all products of two rows are negative, so that a zero sum of them is -0, or may be."""
+        if np.signbit(self.left).any() or np.signbit(self.right).any():
+            return np.ones(len(rows), bool)
+        return np.asarray((np.signbit(rows) != np.signbit(columns)).all(axis=1))
+
+    def _room(self, sums: Array) -> Array:
+        kind = self.rows[0].dtype
+        return np.empty((len(self.rows) * len(self.columns), *sums.shape), kind)
+
+    def _products(
+        self, place: int, some: slice, across: slice, parts: Array
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """Write the sums of products of each block at a place; return them and the scales."""
+        inner = slice(place * self.block, place * self.block + self.block)
+        for part, (row, column) in zip(parts, itertools.product(self.rows, self.columns), strict=True):
+            np.matmul(row[some, inner], column[inner, across], out=part)
+        return parts, self.left[place, some], self.right[place, across]
+
+
+def _join(waiting: list[Array]) -> None:
+    """Add the last sum to the one before."""
+    last = waiting.pop()
+    waiting[-1] += last
 
 
 def _of_numbers(side: Array, scales: Array, block: int) -> Array:
@@ -138,17 +203,3 @@ def _span(words: Array, fmt: Format) -> tuple[int, int]:
     """All numbers are multiples of 2**low and below 2**high: as all of a narrow format, or as these are."""
     low, high = fmt.scaled(0)[1], math.frexp(max(fmt.max_finite, -fmt.min_finite))[1]
     return (low, high) if high - low <= _NARROW else span(words)
-
-
-def _cut(
-    x: Array, y: Array, x_span: tuple[int, int], y_span: tuple[int, int], count: int
-) -> tuple[list[Array], list[Array]]:
-    """Return both operands as sums of slices, as few as make every sum of a block's products exact."""
-    x_bits, y_bits = (max(1, high - low) for low, high in (x_span, y_span))
-    pairs = [(1, 1), (2, 1), (1, 2), *itertools.product(range(1, _SLICES + 1), repeat=2)]
-    fits = [pair for pair in pairs if -(-x_bits // pair[0]) - (-y_bits // pair[1]) + count <= 53]
-    first, second = min(fits, key=math.prod)
-    return (
-        [x] if first == 1 else slices(x, *x_span, -(-x_bits // first)),
-        [y] if second == 1 else slices(y, *y_span, -(-y_bits // second)),
-    )

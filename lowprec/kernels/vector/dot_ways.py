@@ -62,7 +62,9 @@ def _sum_of_terms(request: Dot, into: Rounded) -> Way | None:
     single = into[0] == SINGLE and _is_plain(into) and how.product in (None, (SINGLE, DEFAULT))
     if request.block:
         double = into[0] == DOUBLE and _is_plain(into) and not rounded
-        return Way("terms") if (single or double) and how.order == SEQUENTIAL else None
+        if how.order == PAIRWISE:
+            return Way("terms") if single and rounded else None
+        return Way("terms") if single or double else None
     if how.order == PAIRWISE:
         return Way("pairwise") if single and rounded else None
     if single:
