@@ -23,6 +23,7 @@ from lowprec.arrays.threads import share_rows
 from lowprec.arrays.traverse import tiles
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.scales import find_scales
+from lowprec.kernels.sorting import sort_rows
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, exact_float
@@ -170,7 +171,7 @@ def _searched(
         np.abs(part, out=part)
     if not known.all():
         part[~known] = np.nan  # sorted, NaNs come last
-    part.sort(axis=1)
+    sort_rows(part)
     counts = np.count_nonzero(known, axis=1)
     floors = np.zeros_like(usual) + np.float32(least)
     for place, end in zip((0, counts - 1), steps.ends, strict=True):
