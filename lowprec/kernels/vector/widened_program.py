@@ -89,7 +89,9 @@ def lower_blocks(request: BlockDecoding) -> WidenedBlocks | None:
     read = readers(fmt.element, fmt.scale)
     if request.carrier != DOUBLE or read is None or bits > 53:
         return None
-    return WidenedBlocks(read, float(request.tensor or 1))
+    exact = bits <= SINGLE.precision  # but for very large and very small ones
+    short = engine.lower_by("vector", dataclasses.replace(request, carrier=SINGLE)) if exact else None
+    return WidenedBlocks(read, float(request.tensor or 1), short)
 
 
 class WidenedBlocks:
@@ -97,14 +99,21 @@ class WidenedBlocks:
 
     partial = True
 
-    def __init__(self, read: list[Read], tensor: float) -> None:
-        self._read, self._tensor = read, tensor
+    def __init__(self, read: list[Read], tensor: float, short: Any) -> None:
+        self._read, self._tensor, self._short = read, tensor, short
 
     @usual_arithmetic()
     def run(
         self, codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], past: bool
     ) -> int:
-        """Write values; return how many blocks are left, which are marked: those with a scale of NaN."""
+        """Write values; return how many blocks are left, which are marked: those with a scale of NaN.
+
+        The program of binary32 values widens what it writes, and all is done again where that is not all.
+        """
+        if self._short is not None:
+            if self._short.run(codes, out, scales, marks, layout, past) == 0:
+                return 0
+            marks[:] = 0
         outer, rows, columns, high, wide, _, _ = layout
         grid = scales.reshape(outer, -(-rows // high), -(-columns // wide))
         given, marked = codes.reshape(outer, rows, columns), marks.reshape(grid.shape)
