@@ -253,7 +253,8 @@ def engine(backend, operation, source, target, *options):
     """Compare an engine's codes, and `flags`, with the oracle's; of the `fastest` engine too.
 
     If `one`, the first operand is for all; if `finite`, results are numbers; if `drawn`, random integers are
-    those of `rng=`. Other options are a rounding mode and fields of a projection.
+    those of `rng=`; if `many`, the engine is asked 40 times together. Other options are a rounding mode and
+    fields of a projection.
     """
     import numpy as np
 
@@ -274,7 +275,7 @@ def engine(backend, operation, source, target, *options):
     mode = [
         option
         for option in options
-        if option not in ("flags", "one", "finite", "drawn") and "=" not in option
+        if option not in ("flags", "one", "finite", "drawn", "many") and "=" not in option
     ]
     rule = lp.Projection(rounding=(*mode, "nearest_even")[0], **fields)
     sources = [operand_format(source)] * OPERANDS.get(operation, 1)
@@ -302,10 +303,14 @@ def engine(backend, operation, source, target, *options):
     )
     results = []
     for name in (None if backend == "fastest" else backend, "oracle"):
-        flags = np.zeros(chosen.size, np.uint8) if "flags" in options else None
-        given = [codes_operand(column, of) for column, of in zip(columns, sources, strict=True)]
+        times = 40 if "many" in options and name != "oracle" else 1
+        flags = np.zeros(times * chosen.size, np.uint8) if "flags" in options else None
+        given = [
+            codes_operand(np.tile(column, times), of) for column, of in zip(columns, sources, strict=True)
+        ]
         codes = codes_of(operation, given, fmt, rule, code_dtype(fmt), flags=flags, backend=name, **drawn)
-        results.append((codes, codes * 0 if flags is None else flags))
+        signals = codes * 0 if flags is None else flags
+        results.append((codes[-chosen.size :], signals[-chosen.size :]))
     (got, got_flags), (want, want_flags) = results
     differ = np.flatnonzero((got != want) | (got_flags != want_flags))
     if differ.size:
