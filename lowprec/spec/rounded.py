@@ -79,6 +79,14 @@ def check_rounded(name: str, given: object, *, accumulates: bool = False) -> Non
         raise ValueError(
             f"{name} of an accumulation cannot refuse negative numbers: use another Projection(negative=...)"
         )
+    if isinstance(fmt, Codebook):
+        for field, value in (("overflow_test", "exponent"), ("smallest", "zero")):
+            if getattr(how, field) == value:
+                raise ValueError(
+                    f"{name} in {fmt.name!r}: {field}={value!r} is for binary formats, and this is a codebook"
+                )
+    else:
+        how.grid_of(fmt)
     if how.subnormals in ("flush_operands", "flush_both"):
         raise ValueError(f"{name} of an accumulation reads no operands: use subnormals='flush_results'")
     if how.nan_payload != "drop":

@@ -116,6 +116,13 @@ def test_products_of_blocks_with_elements_of_a_codebook_are_the_oracles():
         (
             lambda: lp.Accumulation(
                 output="binary32",
+                accumulator=("posit8", lp.Projection(overflow_test="exponent")),
+            ),
+            "accumulator in 'posit8': overflow_test='exponent' is for binary formats, and this is a codebook",
+        ),
+        (
+            lambda: lp.Accumulation(
+                output="binary32",
                 operands="e4m3fn",
                 accumulator=lp.Window(step=4, fraction_bits=10, result="posit16"),
             ),
