@@ -282,6 +282,28 @@ def test_operations_of_the_draft_are_the_same_in_every_environment(flags):
 
 
 @pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_many_float64_operands_that_kernels_narrow(flags):
+    """Numbers of binary32, subnormal ones too, and further on one that is none."""
+    rng = np.random.default_rng(3)
+    x = (rng.standard_normal(40_000) * 2.0 ** rng.integers(-145, 20, 40_000)).astype(np.float32)
+    x, y = x.astype(np.float64), x[::-1].astype(np.float64)
+    wide = x.copy()
+    wide[33_333] = 1 + 2.0**-30
+    for given in (x, wide):
+        calls = [lambda given=given, fmt=fmt: lp.encode(given, fmt) for fmt in ("binary16", "bfloat16")]
+        calls += [
+            lambda given=given: lp.quantize(given, "bfloat16"),
+            lambda given=given: lp.add(given, y, "binary32"),
+        ]
+        calls += [lambda given=given: lp.fma(given, y, y, "binary16")]
+        for call in calls:
+            want = call()
+            with environment(flags):
+                got = call()
+            assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_subnormal_float64_operands_are_not_taken_for_zeros(flags):
     """Float64 numbers that float32 holds are narrowed on the way; subnormal ones equal zero under DAZ."""
     x, y = np.array([5e-324, -1e-310, 0.0, 1.5]), np.array([2.0**1000, -(2.0**1000), 1.0, 2.0])

@@ -170,8 +170,8 @@ class Conversion:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.kernel, self.few = plan, chosen(plan, False), chosen(plan, False, 0)
         self.refuses = refuses(plan)
-        #: Whether it reads binary64 operands as binary32 ones too, and that is much faster.
-        self.narrows = int(plan[PROBE + DECODER]) in (CUT, HALF)
+        # Other routes are hardly slower from binary64; kernels for plans of any shape do not narrow.
+        self.narrows = int(plan[PROBE + DECODER]) in (CUT, HALF) and specialized(plan)
 
     @functools.cached_property
     def _past(self) -> Plan:
@@ -188,6 +188,8 @@ class Conversion:
         plan = self._past if past else self.plan
         kernel = self.kernel if out.size >= _MANY else self.few
         status = kernel(operands[0], out, plan, random)
+        if status == UNSUITED and self.narrows and operands[0].itemsize == 8:
+            return WIDER
         if status == UNSUITED:
             plan = anywhere(plan)
             status = chosen(plan, False, out.size)(operands[0], out, plan, random)
@@ -274,10 +276,7 @@ class Operation:
             (x, y, z), steps = self._prepared(operands, out.size)
         plan = self._past if past else self.plan
         status: int = self.kernel(x, y, z, steps, out, plan, random)
-        if status not in (
-            DONE,
-            WIDER,
-        ):  # unsuited to the thread's modes, or a NaN, maybe of lanes past the end
+        if status not in (DONE, WIDER):  # unsuited to the thread's modes, or a NaN, maybe past the end
             status = self._scalar(operands, out).run(operands, out, flags, random)
         return status
 
