@@ -118,34 +118,36 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     known = catalog.format(fmt)
     if isinstance(known, Codebook):
         return _of_codebook(known, x, y)
-    (given, carrier), (kind, operands, (read_start, read_toward)) = float_dtype(known), _numbers(known, x, y)
+    (given, carrier), (kind, operands, readers) = float_dtype(known), _numbers(known, x, y)
+    numbers = catalog.BINARY32 if kind.itemsize == 4 else catalog.BINARY64
+    read_start, read_toward = readers
+    held = operands[0].fmt == known != numbers  # then they are their own nearest codes
     move, places = kernels.neighbours(kind.itemsize), kernels.order_of(known)
     others = places, *_extremes(known), known.has_negative_zero, known.subnormals
-    numbers = catalog.BINARY32 if kind.itemsize == 4 else catalog.BINARY64
     to_nearest = _converter(numbers, known, _nearest(known))
     read, write = _reader(known, numbers), _reader(known, carrier)
 
-    def part(start: Array, toward: Array, out: Array, _: Array) -> None:
-        start, toward = read_start(start), read_toward(toward)
+    def part(codes: Array, toward: Array, out: Array, _: Array) -> None:
+        start, toward = read_start(codes), read_toward(toward)
         first, second, made = start.view(kind), toward.view(kind), out.view(given)
-        near = to_nearest(bits_of(first))
-        codes = np.empty_like(near)
-        move(start, toward, read(near), near, codes, *others)
-        made[...] = write(codes).view(given)
+        near = codes if held else to_nearest(start)
+        moved = np.empty_like(near)
+        move(start, toward, start if held else read(near), near, moved, *others)
+        made[...] = write(moved).view(given)
         nan = np.isnan(first) | np.isnan(second)
         if nan.any():
             made[nan] = np.nan
 
-    return run_in_parts(part, operands, given)
+    return run_in_parts(part, [each.codes for each in operands], given)
 
 
 @usual_arithmetic()
 def _of_codebook(fmt: Codebook, *values: npt.ArrayLike) -> Any:
     """`nextafter` of two arrays, or `ulp` of one."""
-    kind, codes, readers = _numbers(fmt, *values)
+    kind, operands, readers = _numbers(fmt, *values)
     numbers = [
-        read(each.reshape(-1)).view(kind).reshape(each.shape).astype(np.float64)
-        for each, read in zip(codes, readers, strict=True)
+        read(each.codes.reshape(-1)).view(kind).reshape(each.codes.shape).astype(np.float64)
+        for each, read in zip(operands, readers, strict=True)
     ]
     given = float_dtype(fmt)[0]
     if len(numbers) == 1:
@@ -216,7 +218,7 @@ def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
     def part(numbers: Array, out: Array, _: Array) -> None:
         write(read(numbers), out, lowest, highest, trailing, lowest < (-126 if single else -1022))
 
-    made = np.asarray(run_in_parts(part, operands, kind))
+    made = np.asarray(run_in_parts(part, [each.codes for each in operands], kind))
     if kind == given:
         return made if made.shape else made[()]
     return calls.convert(Operand(bits_of(made), catalog.BINARY64, made, True), carrier, DEFAULT, given)
@@ -224,8 +226,8 @@ def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
 
 def _numbers(
     fmt: Format, *values: npt.ArrayLike
-) -> tuple[np.dtype[Any], list[Array], list[Callable[[Array], Array]]]:
-    """Return the type that values are compared in, their codes, and what reads these as such numbers.
+) -> tuple[np.dtype[Any], list[Operand], list[Callable[[Array], Array]]]:
+    """Return the type that values are compared in, the values, and what reads their codes as such numbers.
 
     That is float32 if it holds the values and the format, else float64, which must hold them.
     """
@@ -245,7 +247,7 @@ def _numbers(
         )
     single = all(catalog.BINARY32.contains(each) for each in (fmt, *(operand.fmt for operand in operands)))
     kind, carrier = FLOATS[2] if single else FLOATS[3]
-    return kind, [each.codes for each in operands], [_reader(each.fmt, carrier) for each in operands]
+    return kind, operands, [_reader(each.fmt, carrier) for each in operands]
 
 
 def _reader(fmt: Format, carrier: Format) -> Callable[[Array], Array]:
@@ -257,11 +259,12 @@ def _reader(fmt: Format, carrier: Format) -> Callable[[Array], Array]:
 
 def _converter(fmt: Format, target: Format, rule: Projection) -> Callable[[Array], Array]:
     """Return what converts codes, none of which the rule refuses."""
-    program = engine.lower(Elementwise(CONVERT, (fmt,), target, rule))
+    program, kind = engine.lower(Elementwise(CONVERT, (fmt,), target, rule)), code_dtype(target)
+    nothing, no_random = np.empty(0, np.uint8), np.empty(0, np.uint32)
 
     def converted(codes: Array) -> Array:
-        words = np.empty(codes.size, code_dtype(target))
-        program.run([codes], words, words[:0].view(np.uint8), np.empty(0, np.uint32))
+        words = np.empty(codes.size, kind)
+        program.run([codes], words, nothing, no_random)
         return words
 
     return converted
