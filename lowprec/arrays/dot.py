@@ -39,7 +39,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.library_calls import library_call
-from lowprec.spec.order import EXACT
+from lowprec.spec.order import EXACT, PAIRWISE
 
 __all__ = ["dot", "matmul"]
 
@@ -315,6 +315,7 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
         and way.backend is None
         and not how.rounds_randomly
         and x.tensor * y.tensor == 1
+        and not _is_one_term(how, x, addend)
     ):
         # The sum, which is kept in a binary format, is made by any engine, and looked up. Times the scales
         # of tensors it is rounded once.
@@ -336,6 +337,11 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
             if way.step:
                 way.step(made.size)
     return codes
+
+
+def _is_one_term(how: Accumulation, x: Rows, addend: object) -> bool:
+    """Whether a sum in pairs is a term alone, which is not added to anything, nor rounded as sums are."""
+    return how.order == PAIRWISE and addend is None and x.codes.shape[1] <= max(x.block, how.term, 1)
 
 
 def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: Any, way: _Way) -> Array:

@@ -39,7 +39,7 @@ def sort_rows(rows: npt.NDArray[Any]) -> None:
     rows : array of float32 or float64, shape (rows, n)
         NaNs are positive.
     """
-    if rows.dtype == np.float32 and rows.shape[1] >= _MANY and rows.flags.c_contiguous:
+    if rows.dtype == np.float32 and rows.shape[1] >= _MANY and rows.size and rows.flags.c_contiguous:
         words = rows.view(np.uint32)
         _sort(words, np.empty_like(words[0]))
     else:

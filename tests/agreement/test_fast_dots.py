@@ -457,6 +457,31 @@ def test_signs_of_zero_sums_of_blocks_in_pairs(left, count):
     assert np.argwhere(np.signbit(made)).tolist() == [[1, 0]]
 
 
+@pytest.mark.parametrize("name", ["fp32_pairwise", "fp32_sequential", "fp64_sequential"])
+@pytest.mark.parametrize(
+    ("codes", "scales"),
+    [([0xA] + [2] * 15, 0), ([0] * 16, 0xB8), ([0] * 16, 0x80), ([0xA] + [2] * 15, 0x80)],
+    ids=["zero", "negative, of zeros", "-0, of zeros", "-0"],
+)
+def test_signs_of_zero_sums_by_scales(left, name, codes, scales):
+    """Scales that are zero or negative make -0 of what is neither."""
+    fmt = lp.BlockFormat(name="signed", element="e2m1fn", scale="e4m3fn", size=16, rule="divide")
+    x = lp.BlockArray(np.uint8([codes] * 4), np.uint8([[scales]] * 4), fmt, (1,))
+    y = lp.BlockArray(np.uint8([[2] + [0] * 15] * 33).T, np.uint8([[0x38]] * 33).T, fmt, (0,))
+    agree(left, x, y, name, most=4 * 33)
+    agree(left, x, y, name, most=4 * 33, addend=np.full((4, 33), -0.0, np.float32))
+
+
+@pytest.mark.parametrize("name", ["fp32_pairwise", "fp32_fma", "fp64_sequential"])
+def test_infinite_scales_of_zeros(left, name):
+    """They make NaNs of them."""
+    fmt = lp.BlockFormat(name="infinite", element="e2m1fn", scale="e5m2", size=16, rule="divide")
+    x = lp.BlockArray(np.zeros((4, 16), np.uint8), np.uint8([[0x7C]] * 4), fmt, (1,))
+    y = lp.BlockArray(np.ones((16, 33), np.uint8), np.uint8([[0x3C]] * 33).T, fmt, (0,))
+    agree(left, x, y, name, most=4 * 33)
+    assert np.isnan(lp.matmul(x, y, name)).all()
+
+
 @numba.njit
 def odd(x, y, z):
     high, rest = three_to_odd(x, y, z)

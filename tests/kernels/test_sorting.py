@@ -23,6 +23,13 @@ def test_rows_are_sorted(size, kind):
     np.testing.assert_array_equal(rows, want)
 
 
+def test_no_rows_are_sorted():
+    """However long they would be."""
+    rows = np.empty((0, 3000), np.float32)
+    sorting.sort_rows(rows)
+    assert rows.shape == (0, 3000)
+
+
 def test_rows_that_do_not_lie_one_after_the_other():
     """A transposed array is sorted in place too."""
     rows = np.random.default_rng(0).standard_normal((3000, 2)).astype(np.float32).T

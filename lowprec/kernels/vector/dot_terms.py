@@ -163,7 +163,7 @@ class _Terms(NamedTuple):
 
     def _all_minus(self, rows: Array, columns: Array) -> Array:
         """Whether all products of two rows are negative, so that a zero sum of them is -0, or may be."""
-        if np.signbit(self.left).any() or np.signbit(self.right).any():
+        if any((np.signbit(scales) | (scales == 0)).any() for scales in (self.left, self.right)):
             return np.ones(len(rows), bool)
         return np.asarray((np.signbit(rows) != np.signbit(columns)).all(axis=1))
 
@@ -191,7 +191,7 @@ def _of_numbers(side: Array, scales: Array, block: int) -> Array:
     """Scales, but 1 of blocks of zeros: theirs may be the smallest there is, and nothing is that small."""
     starts = np.arange(0, side.shape[1], block)
     numbers = np.logical_or.reduceat((side & 0x7FFFFFFF) != 0, starts, axis=1)
-    return np.where(numbers | np.isnan(scales), scales, 1.0)
+    return np.where(numbers | ~np.isfinite(scales), scales, np.copysign(1.0, scales))
 
 
 def _least(scales: Array) -> float:
