@@ -84,7 +84,7 @@ def subjects():
         "products": lambda name: ("others", products(*name.split())),
         "blocks": lambda name: ("others", whole_blocks(*name.split())),
         "engine": lambda name: ("others", engine(*name.split())),
-        "statistics": lambda name: ("others", statistics(name)),
+        "statistics": lambda name: ("others", statistics(*name.split())),
         "values": lambda name: ("others", values(blocks(name))),
         "random": lambda name: ("others", random(int(name))),
         "refusals": lambda name: ("others", refusals(name)),
@@ -323,14 +323,15 @@ def engine(backend, operation, source, target, *options):
         yield "agrees with the oracle", case
 
 
-def statistics(name):
+def statistics(name, count="1001"):
     """Compare a report with NumPy's sums, and the error of a searched scale with those of others."""
     import numpy as np
 
     import lowprec as lp
 
     rng = np.random.default_rng(0)
-    x = (rng.normal(size=1001) * 2.0 ** rng.integers(-6, 7, 1001)).astype(np.float32)
+    size = int(count)
+    x = (rng.normal(size=size) * 2.0 ** rng.integers(-6, 7, size)).astype(np.float32)
     x[::49] = 0
     scale = np.float32(np.abs(x).max() / lp.format(name).max_finite / 4)
 

@@ -56,6 +56,22 @@ MUTANTS = (
         ("random:7",),
     ),
     Mutant(
+        "random-interleaved",
+        "kernels/vector/ir/longs.py",
+        "random words of a counter change places",
+        "np.stack([a, b, c, d], axis=-1)",
+        "np.stack([b, a, c, d], axis=-1)",
+        ("random:7",),
+    ),
+    Mutant(
+        "sorted-digits",
+        "kernels/sorting.py",
+        "values are sorted by their last digits",
+        "for digit in range(_PASSES):",
+        "for digit in range(_PASSES - 1):",
+        ("statistics:e4m3fn 2101",),
+    ),
+    Mutant(
         "kinds",
         "kernels/lower/kinds.py",
         "infinity is a kind of NaN",
