@@ -56,7 +56,7 @@ ENGINES = {
 }
 
 #: What `run` returns: every result is written; or some operand has a result without a code, or is wider
-#: than the program's are, and what is written is of no use.
+#: than the program's are, and what is written is of no use. 2 is for kernels that a processor's mode stops.
 DONE, REFUSED, WIDER = 0, 1, 3
 
 

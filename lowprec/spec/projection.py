@@ -15,7 +15,16 @@ from lowprec.spec.format import Carrier, Format
 from lowprec.spec.formats import carrier, find
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, Rounding, rounding
 
-__all__ = ["DEFAULT", "Flag", "OverflowTest", "Projection", "Saturation", "Tininess", "saturation"]
+__all__ = [
+    "BINARY_ONLY",
+    "DEFAULT",
+    "Flag",
+    "OverflowTest",
+    "Projection",
+    "Saturation",
+    "Tininess",
+    "saturation",
+]
 
 
 class Saturation(enum.Enum):
@@ -94,6 +103,9 @@ _CHOICES = {
     "overflow_test": get_args(OverflowTest),
     "tininess": get_args(Tininess),
 }
+
+#: What only binary formats take, and no codebook.
+BINARY_ONLY = {"overflow_test": "exponent", "smallest": "zero"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -10,7 +10,7 @@ from typing import Any
 from lowprec.spec import formats
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import BINARY_ONLY, Projection
 from lowprec.spec.rounding import NEAREST_EVEN, Rounding
 
 __all__ = ["Rounded", "RoundedLike", "check_begins", "check_rounded", "rounded"]
@@ -80,7 +80,7 @@ def check_rounded(name: str, given: object, *, accumulates: bool = False) -> Non
             f"{name} of an accumulation cannot refuse negative numbers: use another Projection(negative=...)"
         )
     if isinstance(fmt, Codebook):
-        for field, value in (("overflow_test", "exponent"), ("smallest", "zero")):
+        for field, value in BINARY_ONLY.items():
             if getattr(how, field) == value:
                 raise ValueError(
                     f"{name} in {fmt.name!r}: {field}={value!r} is for binary formats, and this is a codebook"

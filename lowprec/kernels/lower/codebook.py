@@ -28,7 +28,7 @@ from lowprec.kernels.lower.records import (
 )
 from lowprec.spec.codebook import Codebook, Number, Ray
 from lowprec.spec.format import Sign
-from lowprec.spec.projection import Flag, Projection, Saturation
+from lowprec.spec.projection import BINARY_ONLY, Flag, Projection, Saturation
 from lowprec.spec.rounding import Threshold
 
 __all__ = ["TABLES", "Place", "in_values", "lower_codebook"]
@@ -149,8 +149,7 @@ _CODES = ("base", "rounded_zero", "zero", "overflow", "infinity", "nan", "carrie
 
 
 def _refuse(fmt: Codebook, projection: Projection) -> None:
-    asked = {"overflow_test": "exponent", "smallest": "zero"}
-    for field, value in asked.items():
+    for field, value in BINARY_ONLY.items():
         if getattr(projection, field) == value:
             raise ValueError(
                 f"{field}={value!r} of a projection is for binary formats; {fmt.name!r} is a codebook, "

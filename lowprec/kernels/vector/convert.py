@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.engine import DONE, REFUSED, WIDER
 from lowprec.kernels.jit import elements, has_half, helper, inlined, jit
 from lowprec.kernels.lower.vector import (
     CUT,
@@ -260,10 +261,10 @@ def put(out: Codes, place: int, word: Lanes, past: bool) -> None:
 
 # -- kernels -----------------------------------------------------------------------------------------
 
-#: What a kernel returns: all is written; a NaN was met that has no code; nothing is written, as the
-#: processor does not round to nearest in this thread: take the plan of `lower.vector.anywhere`; what is
-#: written is of no use, as a binary64 operand is no binary32 number, which the plan is for.
-DONE, REFUSED, UNSUITED, WIDER = range(4)
+#: What a kernel returns besides what programs do: nothing is written, as the processor does not round to
+#: nearest in this thread: take the plan of `lower.vector.anywhere`. REFUSED is of a NaN that has no code, and
+#: WIDER of a binary64 operand that is no binary32 number, which the plan is for.
+UNSUITED = 2
 
 
 @functools.cache
