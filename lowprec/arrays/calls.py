@@ -8,7 +8,7 @@ Floor 3.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,9 +41,11 @@ _FLAGS = np.dtype(np.uint8)
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
 _ndarray = np.ndarray
 
-#: Of ndarray.flags: one element after the other in C order, at their natural addresses; writeable; both; and
-#: in memory of its own.
-_PLAIN, _WRITEABLE, _OUTPUT, _OWNED = 0x101, 0x400, 0x501, 0x4
+Run = Callable[[list[Array], Array, Array, Array], int]
+
+#: Of ndarray.flags: one element after the other in C order, at their natural addresses; writeable; both; in
+#: memory of its own, which two arrays do not share; all of it.
+_PLAIN, _WRITEABLE, _OUTPUT, _OWNED, _OWN_OUTPUT = 0x101, 0x400, 0x501, 0x4, 0x505
 
 
 # -- the memo ----------------------------------------------------------------------------------------
@@ -57,6 +59,9 @@ class _Known(NamedTuple):
     given: np.dtype[Any]
     writes: np.dtype[Any] | None  #: the type to view results as, if another
     stochastic: bool
+    run: (
+        Run | None
+    )  #: the program's, if it takes one array as it is, writes results as they are, and refuses none
 
 
 #: Earlier calls by all their arguments and the types of their arrays. On small arrays most of a call's time
@@ -74,12 +79,14 @@ def again(
     """
     if random is not None:
         return None, None
+    if len(arrays) == 1 and flags is None and rng is None:
+        return _again_alone(asked, arrays[0], out)
     for array in arrays:
         if type(array) is not _ndarray:
             return None, None
     if flags is not None:
         asked = (asked, "flags")
-    key = (asked, arrays[0].dtype) if len(arrays) == 1 else (asked, *[array.dtype for array in arrays])
+    key = (asked, *[array.dtype for array in arrays])
     try:
         known = _known.get(key)
     except TypeError:  # what cannot be hashed is refused by name later
@@ -87,12 +94,48 @@ def again(
     return key, None if known is None else _answer(known, arrays, out, flags, rng)
 
 
+def _again_alone(asked: tuple[object, ...], array: Any, out: Any) -> tuple[tuple[object, ...] | None, Any]:
+    """As `again`, of one operand and without more to ask.
+
+    Of calls on small arrays this takes most of the time, so the usual ones are told apart with few questions.
+    """
+    if type(array) is not _ndarray:
+        return None, None
+    key = asked, array.dtype
+    try:
+        known = _known.get(key)
+    except TypeError:
+        return None, None
+    if known is None:
+        return key, None
+    size, layout = array.size, array.flags.num
+    if known.run is None or array.ndim != 1 or size >= SHARED_FROM or layout & _OUTPUT != _OUTPUT:
+        return key, _answer(known, (array,), out, None, None)
+    if out is None:
+        made = np.empty(size, known.given)
+    else:
+        made, owner = out, array if layout & _OWNED else array.base
+        if (
+            type(out) is not _ndarray
+            or out.size != size
+            or out.ndim != 1
+            or out.dtype != known.given
+            or out.flags.num & _OWN_OUTPUT != _OWN_OUTPUT
+            or out is owner
+            or not (owner is array or (type(owner) is _ndarray and owner.flags.num & _OWNED))
+        ):
+            return key, _answer(known, (array,), out, None, None)
+    if known.run([array], made, _NO_FLAGS, _NO_RANDOM) != DONE:
+        return key, None
+    return key, made
+
+
 def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng: Any) -> Any:
     """Run a known program on arrays that lie in memory as it reads and writes them; else return None.
 
     Of calls on small arrays this takes most of the time: nothing is asked twice, or where it cannot matter.
     """
-    program, reads, given, writes, stochastic = known
+    program, reads, given, writes, stochastic, _ = known
     shape = arrays[0].shape
     if not shape:
         return None
@@ -129,7 +172,7 @@ def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng:
         operands, results = [array.reshape(-1) for array in operands], results.reshape(-1)
         raised = raised.reshape(-1)
     if results.size >= SHARED_FROM:
-        status = traverse.run(program, operands, results, None if flags is None else raised, key=rng)
+        status = traverse.flat(program, operands, results, None if flags is None else raised, None, rng)
     elif rng is not None:
         status = program.draw(operands, results, rng, 0)
     else:
@@ -163,12 +206,18 @@ def remember(
     """Keep what a call with a key of `again` came down to: its program, operands and results."""
     if key is None:
         return
-    reads = tuple((i, array.dtype) for i, array in enumerate(codes) if array.dtype != key[1 + i])
-    writes = traverse.bits_of(results).dtype
+    given, writes = results.dtype, traverse.bits_of(results).dtype
+    as_they_are = {np.dtype(np.float32)} if program.floats else set()
+    reads = tuple(
+        (i, array.dtype)
+        for i, array in enumerate(codes)
+        if array.dtype != key[1 + i] and key[1 + i] not in as_they_are
+    )
+    written = None if writes == given or given in as_they_are else writes
+    alone = len(codes) == 1 and not reads and written is None and not stochastic and not program.refuses
     if len(_known) >= 1024:
         _known.clear()
-    given = results.dtype
-    _known[key] = _Known(program, reads, given, None if writes == given else writes, stochastic)
+    _known[key] = _Known(program, reads, given, written, stochastic, program.run if alone else None)
 
 
 # -- answers -----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class _Parts:
     All at once where one kernel writes the results and no flags are asked for. It is not asked to draw.
     """
 
-    draws = in_place = widens = narrows = refuses = False
+    draws = in_place = widens = narrows = floats = refuses = False
 
     def __init__(self, write: Callable[..., None], single: bool) -> None:
         self._write, self._single = write, single

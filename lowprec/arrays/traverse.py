@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays.checks import Array, unlocked
-from lowprec.arrays.threads import SHARED_FROM, share
+from lowprec.arrays.threads import SHARED_FROM, get_threads, share
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 
-__all__ = ["BUFFER", "PAST_FROM", "bits_of", "run", "tile_of", "tiles"]
+__all__ = ["BUFFER", "PAST_FROM", "bits_of", "flat", "run", "tile_of", "tiles"]
 
 #: Elements that are gone through at a time where they do not lie one after the other.
 BUFFER = 1 << 14
@@ -61,18 +61,18 @@ def run(
     everything = [*full, out, *others]
     if all(array.shape == out.shape and array.flags.aligned and array.dtype.isnative for array in everything):
         if all(array.flags.c_contiguous for array in everything):
-            return _flat(program, [array.reshape(-1) for array in operands], out, flags, random, key)
+            return flat(program, [array.reshape(-1) for array in operands], out, flags, random, key)
         if random is None and key is None and all(array.flags.f_contiguous for array in everything):
             flags = None if flags is None else flags.T
-            return _flat(program, [array.T.reshape(-1) for array in operands], out.T, flags, None, None)
+            return flat(program, [array.T.reshape(-1) for array in operands], out.T, flags, None, None)
     return _buffered(program, operands, out, flags, random, key)
 
 
-def _flat(
+def flat(
     program: ElementwiseProgram, operands: list[Array], out: Array, flags: Array | None, random: Array | None,
     key: int | None,
 ) -> int:  # fmt: skip
-    """One element after the other in memory; single ones go with all."""
+    """As `run`, of arrays with one element after the other in memory; single ones go with all."""
     out = out.reshape(-1)
     raised = _NO_FLAGS if flags is None else flags.reshape(-1)
     words = _NO_RANDOM if random is None else random.reshape(-1)
@@ -85,7 +85,7 @@ def _flat(
             return program.draw(given, out[start:stop], key, start, past)
         return program.run(given, out[start:stop], raised[start:stop], words[start:stop], past)
 
-    if out.size >= SHARED_FROM:
+    if out.size >= SHARED_FROM and get_threads() > 1:
         return share(part, out.size)
     if key is not None:
         return program.draw(operands, out, key, 0, past)

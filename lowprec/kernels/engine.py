@@ -77,6 +77,7 @@ class ElementwiseProgram(Protocol):
     in_place: bool  #: whether results may be written over operands
     widens: bool  #: whether it writes binary32 numbers as binary64 ones where `out` has such
     narrows: bool  #: whether it reads binary64 numbers as binary32 ones, and returns WIDER if one is none
+    floats: bool  #: whether arrays of float32 may stand for such of uint32
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write a result for each element, and its flags; return DONE or REFUSED.

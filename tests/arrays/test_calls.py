@@ -75,3 +75,26 @@ def test_calls_that_differ_in_one_argument_do_not_answer_each_other():
         found = np.array(calls[second]())
         assert found.dtype == alone[second].dtype
         assert found.tobytes() == alone[second].tobytes(), f"{second} after {first}"
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda out: out.view(np.uint8),
+        lambda out: out.view(np.uint8)[:].view(),
+        lambda out: np.frombuffer(out, np.uint8),
+        lambda out: np.asarray(memoryview(out).cast("B")),
+        lambda out: np.lib.stride_tricks.as_strided(out.view(np.uint8), (4 * out.size,), (1,)),
+    ],
+    ids=["view", "view of a view", "buffer", "memoryview", "strides"],
+)
+def test_codes_in_the_bytes_of_out_are_read_before_they_are_written(view):
+    """Whichever way they are seen: from the second call on, few questions tell that memory is shared."""
+    for first in (0, 1, 500):
+        out = np.zeros(1000, np.float32)
+        codes = view(out)[first : first + 1000]
+        lp.decode(codes, "e4m3fn", out=np.empty_like(out))
+        codes[:] = np.arange(1000) % 126
+        want = lp.decode(codes.copy(), "e4m3fn")
+        assert lp.decode(codes, "e4m3fn", out=out) is out
+        assert_same_bits(out, want, np.arange(1000), f"from byte {first} on")

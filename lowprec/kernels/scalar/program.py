@@ -100,7 +100,7 @@ def _carried(fmt: Codebook, carrier: Format) -> Codes:
 class _Program(abc.ABC):
     """What programs of elements have in common: they refuse, and draw no random integers themselves."""
 
-    draws = in_place = widens = narrows = False
+    draws = in_place = widens = narrows = floats = False
     refuses: bool
 
     @abc.abstractmethod

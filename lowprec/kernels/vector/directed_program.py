@@ -50,7 +50,7 @@ def lower(request: Elementwise) -> Cut | Directed | None:
 class Cut:
     """Binary64 numbers as the processor rounds them to binary32."""
 
-    refuses = draws = in_place = narrows = False
+    refuses = draws = in_place = narrows = floats = False
     widens = True
 
     @usual_arithmetic()

@@ -55,7 +55,7 @@ def lower(request: Elementwise, own: Any) -> Any:
 class Narrowed:
     """A program of elements; see `engine.ElementwiseProgram`."""
 
-    in_place = widens = narrows = False
+    in_place = widens = narrows = floats = False
 
     def __init__(self, request: Elementwise, program: ElementwiseProgram, own: Any) -> None:
         self._program = program

@@ -138,6 +138,21 @@ def chosen(plan: Plan, drawn: bool, size: int = _MANY) -> Kernel:
     return kernel(shapes(plan) if own else ((),) * 4, drawn)
 
 
+#: Kernels are given words of 32 bits as binary32 numbers, as most are: for two types they would be compiled
+#: twice, and a view takes as long as a kernel that has little to do.
+_WORDS, _SINGLES = np.dtype(np.uint32), np.dtype(np.float32)
+
+
+def _floats(codes: Codes) -> Codes:
+    """View words of 32 bits as kernels are given them."""
+    return codes.view(_SINGLES) if codes.dtype is _WORDS else codes
+
+
+def _words(codes: Codes) -> Codes:
+    """View binary32 numbers as words."""
+    return codes.view(_WORDS) if codes.dtype is _SINGLES else codes
+
+
 #: Steps of operands that have an element for each result.
 _ALL = (1, 1, 1)
 
@@ -165,7 +180,7 @@ def _conversion(request: Elementwise) -> Conversion | None:
 class Conversion:
     """Codes to codes of a target, and on to a type that carries its values."""
 
-    draws = in_place = widens = True
+    draws = in_place = widens = floats = True
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.kernel, self.few = plan, chosen(plan, False), chosen(plan, False, 0)
@@ -185,21 +200,24 @@ class Conversion:
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results; see `engine.ElementwiseProgram`. Codes and results may be the same memory."""
+        codes = operands[0]
+        if codes.dtype is _WORDS:
+            codes = codes.view(_SINGLES)
+        if out.dtype is _WORDS:
+            out = out.view(_SINGLES)
         plan = self._past if past else self.plan
-        kernel = self.kernel if out.size >= _MANY else self.few
-        status = kernel(operands[0], out, plan, random)
-        if status == UNSUITED and self.narrows and operands[0].itemsize == 8:
+        status = (self.kernel if out.size >= _MANY else self.few)(codes, out, plan, random)
+        if status != UNSUITED:
+            return status
+        if self.narrows and codes.itemsize == 8:
             return WIDER
-        if status == UNSUITED:
-            plan = anywhere(plan)
-            status = chosen(plan, False, out.size)(operands[0], out, plan, random)
-        return status
+        plan = anywhere(plan)
+        return chosen(plan, False, out.size)(codes, out, plan, random)
 
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
         """Write results rounded by random integers from number `first` on."""
-        return self._drawing[out.size >= _MANY](
-            operands[0], out, self._past if past else self.plan, np.uint64(key), np.uint64(first)
-        )
+        kernel, plan = self._drawing[out.size >= _MANY], self._past if past else self.plan
+        return kernel(_floats(operands[0]), _floats(out), plan, np.uint64(key), np.uint64(first))
 
 
 def _operation(request: Elementwise) -> Operation | None:
@@ -250,6 +268,7 @@ class Operation:
     """An operation of operands that are binary32 numbers, or become such; all may be in binary64."""
 
     draws = in_place = False
+    floats = True
 
     def __init__(
         self,
@@ -271,12 +290,17 @@ class Operation:
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results; see `engine.ElementwiseProgram`. They must not lie in the operands' memory."""
         x, y, z = (*operands, *operands[:1] * (3 - len(operands)))
-        steps = _ALL
-        if self._readers or any(codes.size != out.size for codes in operands):
-            (x, y, z), steps = self._prepared(operands, out.size)
+        steps, size = _ALL, out.size
+        if self._readers or x.size != size or y.size != size or z.size != size:
+            (x, y, z), steps = self._prepared(operands, size)
+        if x.dtype is _WORDS or y.dtype is _WORDS or z.dtype is _WORDS:
+            x, y, z = _floats(x), _floats(y), _floats(z)
+        if out.dtype is _WORDS:
+            out = out.view(_SINGLES)
         plan = self._past if past else self.plan
         status: int = self.kernel(x, y, z, steps, out, plan, random)
         if status not in (DONE, WIDER):  # unsuited to the thread's modes, or a NaN, maybe past the end
+            operands, out = [_words(codes) for codes in operands], _words(out)
             status = self._scalar(operands, out).run(operands, out, flags, random)
         return status
 
