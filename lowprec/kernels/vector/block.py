@@ -282,14 +282,18 @@ def divisor_pattern(significand: np.uint64, exponent: np.int64, s: Setup) -> np.
 @helper
 def blank(out: Codes, stride: int, high: int, wide: int, marks: Codes, groups: int) -> int:
     """Zeros in the blocks whose scale is NaN, which need nothing else; how many there are."""
-    found = 0
+    found, nothing = 0, fill(0)
     for group in range(groups):
         if marks[group] == BLANK:
             marks[group] = NOT_MARKED
             found += 1
             for row in range(high):
-                for i in range(row * stride + group * wide, row * stride + group * wide + wide):
-                    out[i] = 0
+                start = row * stride + group * wide
+                if wide == LANES:  # a loop of any length would become a call
+                    store(out, start, nothing)
+                else:
+                    for i in range(start, start + wide):
+                        out[i] = 0
     return found
 
 
