@@ -169,13 +169,15 @@ def quiet(words: Array) -> Array:
 
 def span(words: Array) -> tuple[int, int]:
     """All numbers, which are finite, are multiples of 2**low and below 2**high."""
-    fields = (words >> 23) & 0xFF
-    numbers = (words & 0x7FFFFFFF) != 0
-    fields = np.maximum(fields, 1).astype(np.int32)
-    significands = (words & 0x7FFFFF | np.where(fields > 1, 0x800000, 0)).astype(np.int64)
-    zeros = np.frexp((significands & -significands).astype(np.float64))[1] - 1
-    low = int((fields + zeros - 150).min(where=numbers, initial=200))
-    return low, int((fields - 126).max(where=numbers, initial=low))
+    magnitudes = words & np.uint32(0x7FFFFFFF)
+    fields = np.maximum(magnitudes >> np.uint32(23), np.uint32(1))
+    significands = magnitudes - ((fields - np.uint32(1)) << np.uint32(23))
+    lowest = significands & -significands
+    if not lowest.any():
+        return 200, 200
+    last = lowest.astype(np.float32).view(np.uint32) >> np.uint32(23)  # 127 above its place, or 0 of zero
+    low = np.where(last, fields + last, np.uint32(1000)).min()
+    return int(low) - 277, int(fields.max()) - 126
 
 
 class Prepared(NamedTuple):
