@@ -41,7 +41,7 @@ _FLAGS = np.dtype(np.uint8)
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
 _ndarray = np.ndarray
 
-Run = Callable[[list[Array], Array, Array, Array], int]
+Bound = Callable[[Array, Array], int]
 
 #: Of ndarray.flags: one element after the other in C order, at their natural addresses; writeable; both; in
 #: memory of its own, which two arrays do not share; all of it.
@@ -59,9 +59,7 @@ class _Known(NamedTuple):
     given: np.dtype[Any]
     writes: np.dtype[Any] | None  #: the type to view results as, if another
     stochastic: bool
-    run: (
-        Run | None
-    )  #: the program's, if it takes one array as it is, writes results as they are, and refuses none
+    bound: Bound | None  #: what runs the program if one array goes in as it is, and results come as they are
 
 
 #: Earlier calls by all their arguments and the types of their arrays. On small arrays most of a call's time
@@ -108,8 +106,8 @@ def _again_alone(asked: tuple[object, ...], array: Any, out: Any) -> tuple[tuple
         return None, None
     if known is None:
         return key, None
-    size, layout = array.size, array.flags.num
-    if known.run is None or array.ndim != 1 or size >= SHARED_FROM or layout & _OUTPUT != _OUTPUT:
+    size, layout, bound = array.size, array.flags.num, known.bound
+    if bound is None or array.ndim != 1 or size >= SHARED_FROM or layout & _OUTPUT != _OUTPUT:
         return key, _answer(known, (array,), out, None, None)
     if out is None:
         made = np.empty(size, known.given)
@@ -125,9 +123,7 @@ def _again_alone(asked: tuple[object, ...], array: Any, out: Any) -> tuple[tuple
             or not (owner is array or (type(owner) is _ndarray and owner.flags.num & _OWNED))
         ):
             return key, _answer(known, (array,), out, None, None)
-    if known.run([array], made, _NO_FLAGS, _NO_RANDOM) != DONE:
-        return key, None
-    return key, made
+    return key, made if bound(array, made) == DONE else None
 
 
 def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng: Any) -> Any:
@@ -214,10 +210,13 @@ def remember(
         if array.dtype != key[1 + i] and key[1 + i] not in as_they_are
     )
     written = None if writes == given or given in as_they_are else writes
+    bound = None
     alone = len(codes) == 1 and not reads and written is None and not stochastic and not program.refuses
+    if alone and program.bound is not None:
+        bound = program.bound(np.empty(0, key[1]), np.empty(0, given))  # type: ignore[call-overload]
     if len(_known) >= 1024:
         _known.clear()
-    _known[key] = _Known(program, reads, given, written, stochastic, program.run if alone else None)
+    _known[key] = _Known(program, reads, given, written, stochastic, bound)
 
 
 # -- answers -----------------------------------------------------------------------------------------

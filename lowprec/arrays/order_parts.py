@@ -31,6 +31,7 @@ class _Parts:
     """
 
     draws = in_place = widens = narrows = floats = refuses = False
+    bound = None
 
     def __init__(self, write: Callable[..., None], single: bool) -> None:
         self._write, self._single = write, single

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -78,6 +79,10 @@ class ElementwiseProgram(Protocol):
     widens: bool  #: whether it writes binary32 numbers as binary64 ones where `out` has such
     narrows: bool  #: whether it reads binary64 numbers as binary32 ones, and returns WIDER if one is none
     floats: bool  #: whether arrays of float32 may stand for such of uint32
+
+    #: Given an operand and `out`, returns what does `run` faster for other arrays of the very types of these,
+    #: writeable too, if anything does. None where nothing does for any.
+    bound: Callable[[Codes, Codes], Callable[[Codes, Codes], int] | None] | None
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write a result for each element, and its flags; return DONE or REFUSED.

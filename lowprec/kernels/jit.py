@@ -28,6 +28,7 @@ from lowprec.kernels.parts import KernelCompiler, PartCompiler
 __all__ = [
     "MODES",
     "bit_length",
+    "bound",
     "elements",
     "exchange_modes",
     "has_half",
@@ -61,6 +62,16 @@ def jit(function: F, name: str = "") -> F:
     if compiled is not function:  # it is where compilation is switched off
         compiled._cache = DiskCache(f"{function.__module__}.{function.__qualname__}")
     return cast(F, compiled)
+
+
+def bound(kernel: Callable[..., int], given: tuple[Any, ...], others: tuple[Any, ...]) -> Callable[..., int]:
+    """Return a kernel that has its first arguments, for others of the very types of these.
+
+    Nobody looks at the types of arguments then, which takes a third of a call: whoever calls it must.
+    """
+    if not isinstance(kernel, numba.core.dispatcher.Dispatcher):  # compilation is switched off
+        return functools.partial(kernel, *given)
+    return functools.partial(kernel.compile(tuple(map(numba.typeof, (*given, *others)))), *given)
 
 
 def inlined(function: F) -> F:

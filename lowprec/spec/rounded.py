@@ -42,6 +42,11 @@ def rounded(name: str, given: object) -> Any:
     return fmt, how
 
 
+def _lacks(fmt: Format, nan: str) -> bool:
+    """Whether NaNs become a zero that a format does not have."""
+    return (nan == "zero" and not fmt.subnormals) or (nan == "negative_zero" and not fmt.has_negative_zero)
+
+
 def check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
     """Refuse a running sum in a format without zero, and an aligned one in a format without exponents."""
     if not fmt.subnormals:
@@ -78,6 +83,16 @@ def check_rounded(name: str, given: object, *, accumulates: bool = False) -> Non
     elif how.negative == "error":
         raise ValueError(
             f"{name} of an accumulation cannot refuse negative numbers: use another Projection(negative=...)"
+        )
+    elif how.nan_code is not None and how.nan_code >= 1 << fmt.width:
+        raise ValueError(
+            f"{name} in {fmt.name!r} has codes 0 to {(1 << fmt.width) - 1:#x}: "
+            f"Projection(nan_code={how.nan_code:#x}) is none"
+        )
+    elif fmt.nan_code is None and how.nan_code is None and _lacks(fmt, how.nan):
+        raise ValueError(
+            f"{name} in {fmt.name!r}, which has neither NaN nor {how.nan.replace('_', ' ')}, needs another "
+            f"Projection(nan=...) than {how.nan!r}"
         )
     if isinstance(fmt, Codebook):
         for field, value in BINARY_ONLY.items():

@@ -58,6 +58,7 @@ class _Elements:
     """A conversion or an operation; see `engine.ElementwiseProgram`."""
 
     draws = in_place = widens = narrows = floats = False
+    bound = None
     refuses = True
 
     def __init__(self, request: Elementwise) -> None:

@@ -223,7 +223,7 @@ def route(place, value):
     decoder, encoder = plans.lower_decoder(catalog.BINARY32), plans.lower_encoder(catalog.E4M3FN, DEFAULT)
     words = plans.plan(decoder, encoder).copy()
     words[place] = value
-    vectors.kernel(plans.shapes(words), False)(np.ones(40, np.uint32), np.zeros(40, np.uint8), words, none)
+    vectors.kernel(plans.shapes(words), False)(words, none, np.ones(40, np.uint32), np.zeros(40, np.uint8))
 
 
 def policy(name, value):

@@ -398,6 +398,15 @@ def test_a_result_is_a_format_and_a_projection():
             {"accumulator": SINGLE, "product": RANDOM},
             "product of an accumulation cannot be rounded stochastically; the accumulator and the output can",
         ),
+        (
+            {"accumulator": (FORMATS["int8"], Projection(nan="negative_zero"))},
+            "accumulator in 'int8', which has neither NaN nor negative zero, needs another "
+            "Projection(nan=...) than 'negative_zero'",
+        ),
+        (
+            {"accumulator": SINGLE, "product": (FORMATS["e2m1fn"], Projection(nan="max", nan_code=16))},
+            "product in 'e2m1fn' has codes 0 to 0xf: Projection(nan_code=0x10) is none",
+        ),
     ],
 )
 def test_accumulations_that_contradict_themselves_are_refused(parameters, message):

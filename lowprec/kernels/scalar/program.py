@@ -101,6 +101,7 @@ class _Program(abc.ABC):
     """What programs of elements have in common: they refuse, and draw no random integers themselves."""
 
     draws = in_place = widens = narrows = floats = False
+    bound = None
     refuses: bool
 
     @abc.abstractmethod

@@ -73,6 +73,7 @@ class Table:
     """A program that looks results up; see `engine.ElementwiseProgram`."""
 
     draws = in_place = widens = narrows = floats = False
+    bound = None
 
     def __init__(self, request: Elementwise, bits: int, vectors: Any = None) -> None:
         self._scalar, self._vectors, self._seen = scalar.lower(request), vectors, 0

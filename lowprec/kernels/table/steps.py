@@ -81,6 +81,7 @@ class Steps:
     """A program that looks up steps; see `engine.ElementwiseProgram`."""
 
     draws = in_place = widens = narrows = floats = False
+    bound = None
 
     def __init__(self, request: Elementwise) -> None:
         assert isinstance(request.target, Codebook), "of `serves`"

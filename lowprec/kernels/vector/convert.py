@@ -279,8 +279,8 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
     element, it is called as below. Codes of 64 bits are binary64 numbers; for the plan of a target for
     binary32 operands they must be such numbers, or it returns WIDER.
 
-        kernel(codes, out, plan, random)        random integers for each element, or none at all
-        kernel(codes, out, plan, key, first)    those of `random_bits` from number `first` on,
+        kernel(plan, random, codes, out)        random integers for each element, or none at all
+        kernel(plan, key, first, codes, out)    those of `random_bits` from number `first` on,
                                                 a multiple of 4, if `drawn`
     """
     source_shape, target_shape, result_shape, carrier_shape = shapes
@@ -291,7 +291,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
     load_result, read_result = (load_decoder, read) if _changes(result_shape) else nothing
     load_carrier, carry = (load_encoder, carried) if _changes(carrier_shape) else nothing
 
-    def decode_elements(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
+    def decode_elements(plan: Words, random: Words, codes: Codes, out: Codes) -> int:
         """Whole vectors, then the rest in one that is filled up."""
         source, past = load_source(plan, PROBE, source_shape), plan[PAST] != 0
         whole = codes.size - codes.size % LANES
@@ -305,7 +305,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
         put_rest(out, whole, made)
         return DONE
 
-    def project_elements(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
+    def project_elements(plan: Words, random: Words, codes: Codes, out: Codes) -> int:
         """The same, of values that are rounded."""
         source = load_source(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
@@ -349,23 +349,23 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
         return jit(all_elements, f"convert{name}")
     everything = helper(all_elements, f"everything{name}")
 
-    def convert_aligned(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
+    def convert_aligned(plan: Words, random: Words, codes: Codes, out: Codes) -> int:
         """First the elements before an address that vectors are stored fast at: NumPy's begin anywhere."""
         head = -out.ctypes.data % _ALIGNED // out.itemsize
         if head == 0 or out.size < _MANY:
-            return everything(codes, out, plan, random)
-        status = everything(codes[:head], out[:head], plan, random[:head])
-        return max(status, everything(codes[head:], out[head:], plan, random[head:]))
+            return everything(plan, random, codes, out)
+        status = everything(plan, random[:head], codes[:head], out[:head])
+        return max(status, everything(plan, random[head:], codes[head:], out[head:]))
 
     if not drawn:
         return jit(convert_aligned, f"convert{name}")
 
-    def convert_drawn(codes: Codes, out: Codes, plan: Words, key: np.uint64, first: np.uint64) -> int:
+    def convert_drawn(plan: Words, key: np.uint64, first: np.uint64, codes: Codes, out: Codes) -> int:
         words, status = np.empty(_TILE, np.uint32), DONE
         for start in range(0, codes.size, _TILE):
             stop = min(start + _TILE, codes.size)
             philox_fill(words, first + np.uint64(start), key, np.uint64(0))
-            status = max(status, everything(codes[start:stop], out[start:stop], plan, words[: stop - start]))
+            status = max(status, everything(plan, words[: stop - start], codes[start:stop], out[start:stop]))
         return status
 
     return jit(convert_drawn, f"convert{name}")

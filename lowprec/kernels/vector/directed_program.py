@@ -52,6 +52,7 @@ class Cut:
 
     refuses = draws = in_place = narrows = floats = False
     widens = True
+    bound = None
 
     @usual_arithmetic()
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:

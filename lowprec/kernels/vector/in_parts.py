@@ -73,6 +73,7 @@ class InParts(abc.ABC):
     """A program of elements; see `engine.ElementwiseProgram`."""
 
     draws = in_place = widens = narrows = floats = False
+    bound = None
 
     def __init__(self, request: Elementwise, refuses: bool) -> None:
         self.request, self.refuses = request, refuses

@@ -56,6 +56,7 @@ class Narrowed:
     """A program of elements; see `engine.ElementwiseProgram`."""
 
     in_place = widens = narrows = floats = False
+    bound = None
 
     def __init__(self, request: Elementwise, program: ElementwiseProgram, own: Any) -> None:
         self._program = program

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Tensor
+from lowprec.kernels.jit import bound
 from lowprec.kernels.lower.block import lower_block
 from lowprec.kernels.lower.scalar import lower_source, lower_target
 from lowprec.kernels.lower.vector import (
@@ -138,6 +139,8 @@ def chosen(plan: Plan, drawn: bool, size: int = _MANY) -> Kernel:
     return kernel(shapes(plan) if own else ((),) * 4, drawn)
 
 
+_NO_RANDOM = np.empty(0, np.uint32)
+
 #: Kernels are given words of 32 bits as binary32 numbers, as most are: for two types they would be compiled
 #: twice, and a view takes as long as a kernel that has little to do.
 _WORDS, _SINGLES = np.dtype(np.uint32), np.dtype(np.float32)
@@ -206,18 +209,24 @@ class Conversion:
         if out.dtype is _WORDS:
             out = out.view(_SINGLES)
         plan = self._past if past else self.plan
-        status = (self.kernel if out.size >= _MANY else self.few)(codes, out, plan, random)
+        status = (self.kernel if out.size >= _MANY else self.few)(plan, random, codes, out)
         if status != UNSUITED:
             return status
         if self.narrows and codes.itemsize == 8:
             return WIDER
         plan = anywhere(plan)
-        return chosen(plan, False, out.size)(codes, out, plan, random)
+        return chosen(plan, False, out.size)(plan, random, codes, out)
+
+    def bound(self, codes: Codes, out: Codes) -> Callable[[Codes, Codes], int] | None:
+        """Return what converts arrays of these types; see `engine.ElementwiseProgram`."""
+        if self.kernel is not self.few:
+            return None
+        return bound(self.kernel, (self.plan, _NO_RANDOM), (_floats(codes), _floats(out)))
 
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
         """Write results rounded by random integers from number `first` on."""
         kernel, plan = self._drawing[out.size >= _MANY], self._past if past else self.plan
-        return kernel(_floats(operands[0]), _floats(out), plan, np.uint64(key), np.uint64(first))
+        return kernel(plan, np.uint64(key), np.uint64(first), _floats(operands[0]), _floats(out))
 
 
 def _operation(request: Elementwise) -> Operation | None:
@@ -269,6 +278,7 @@ class Operation:
 
     draws = in_place = False
     floats = True
+    bound = None
 
     def __init__(
         self,

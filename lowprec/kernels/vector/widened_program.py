@@ -50,6 +50,7 @@ class Written:
     """Results of a program that writes binary32 numbers as binary64 ones where `out` has such."""
 
     in_place = widens = False
+    bound = None
 
     def __init__(self, program: ElementwiseProgram) -> None:
         self._program, self.refuses, self.draws = program, program.refuses, program.draws
