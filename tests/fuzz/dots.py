@@ -178,6 +178,13 @@ def _numbers(patterns: Array, fmt: Format) -> Array:
         return wide.reshape(words.shape)
 
 
+#: Of blocks: powers of two, without sign, with a sign, and with infinities too.
+_SCALES = (catalog.E8M0FNU, catalog.E8M0FNU, catalog.UE4M3, catalog.E4M3FN, catalog.E5M2, catalog.BFLOAT16)
+
+
+_OF_BLOCKS = ("fp32_sequential", "fp32_fma", "fp32_pairwise", "fp64_sequential", "bf16_sequential", "exact")
+
+
 def _addend(draw: Draw, fmt: Format, shape: tuple[int, ...]) -> Any:
     kind = draw.choice((*FLOATS, *FLOATS, *INTEGERS, *SMALL))
     found = np.resize(values(draw, kind, [fmt], 20), draw.choice((shape, shape, (), shape[-1:])))
@@ -195,7 +202,8 @@ def _begin(how: Accumulation) -> Format:
 
 def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     """Products by one accumulation: rows with rows, and of matrices."""
-    how = any_accumulation(draw)
+    usual = draw.chance(0.15)  # of blocks, by kernels of their own
+    how = accumulation(draw.choice(_OF_BLOCKS)) if usual else any_accumulation(draw)
     lengths = [0, 1, 2, 3, 7, 16, 33]
     if isinstance(how.accumulator, Window):
         lengths += [how.accumulator.step, how.accumulator.step + 1, 2 * how.accumulator.step]
@@ -205,15 +213,17 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     shapes = ((4, length), (4, length)) if verb == "dot" else ((3, length), (4, length))
     x, y = _rows(draw, formats, max(shapes[0][0], shapes[1][0]), length)
     x, y = x[: shapes[0][0]], y[: shapes[1][0]]
-    in_blocks = how.scale is not None or (
-        not how.machine and not isinstance(how.accumulator, Window) and draw.chance(0.15)
+    in_blocks = (
+        usual
+        or how.scale is not None
+        or (not how.machine and not isinstance(how.accumulator, Window) and draw.chance(0.3))
     )
     keywords: dict[str, Any] = {}
     shape = (4,) if verb == "dot" else (3, 4)
     if draw.chance(0.6):
         keywords["addend"] = _addend(draw, _begin(how), shape)
     if in_blocks:
-        scale, size = how.scale or (draw.choice((catalog.E8M0FNU, catalog.UE4M3)), draw.choice((1, 2, 4)))
+        scale, size = how.scale or (draw.choice(_SCALES), draw.choice((1, 2, 4)))
         tensors = draw.chance(0.2) and "addend" not in keywords
         operands: list[Any] = []
         for patterns, fmt, axis in ((x, formats[0], 1), (y, formats[1], 1 if verb == "dot" else 0)):
@@ -226,10 +236,12 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
             )
             tensor = np.float32(draw.choice((1.0, 0.3, 2.0**-40))) if tensors else None
             grid = np.resize(codes(draw, scale, 16), (len(patterns), -(-length // size)))
-            calm = np.where(grid > scale.max_magnitude, scale.bias << scale.trailing_bits, grid).astype(
-                grid.dtype
-            )
-            grid = grid if draw.chance(0.2) else calm
+            special = (grid & ~grid.dtype.type(scale.sign_code)) > scale.max_magnitude
+            calm = np.where(special, scale.bias << scale.trailing_bits, grid).astype(grid.dtype)
+            grid = grid if draw.chance(0.3) else calm
+            if draw.chance(0.3):  # zeros in blocks, whatever their scales are
+                empty = np.array([draw.chance(0.4) for _ in range(grid.size)]).reshape(grid.shape)
+                patterns = np.where(np.repeat(empty, size, 1)[:, :length], 0, patterns)
             if axis == 0:
                 patterns, grid = patterns.T, grid.T
             operands.append(
