@@ -35,7 +35,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["again", "convert", "elementwise", "remember", "thorough"]
+__all__ = ["again", "again_all", "convert", "elementwise", "remember", "thorough"]
 
 _FLAGS = np.dtype(np.uint8)
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
@@ -68,46 +68,28 @@ _known: dict[Hashable, _Known] = {}
 
 
 def again(
-    asked: tuple[object, ...], arrays: tuple[Any, ...], out: Any, flags: Any, random: object, rng: Any
+    asked: tuple[object, ...], array: Any, out: Any, flags: Any, random: object, rng: Any
 ) -> tuple[tuple[object, ...] | None, Any]:
-    """Return a key for calls that ask the same, and the result if such a call was answered before.
+    """As `again_all`, of one operand.
 
-    `asked` names every argument but these. No key where calls are not to be remembered, no result
-    where this one must be looked at closely: then nothing is written.
+    Of calls on small arrays this takes most of the time, so the usual ones are told with few questions: what
+    runs then takes arrays for what those were that it was made for.
     """
-    if random is not None:
+    if type(array) is not _ndarray or random is not None:
         return None, None
-    if len(arrays) == 1 and flags is None and rng is None:
-        return _again_alone(asked, arrays[0], out)
-    for array in arrays:
-        if type(array) is not _ndarray:
-            return None, None
-    if flags is not None:
-        asked = (asked, "flags")
-    key = (asked, *[array.dtype for array in arrays])
+    if flags is not None or rng is not None:
+        return again_all(asked, (array,), out, flags, random, rng)
+    key = asked, array.dtype
     try:
         known = _known.get(key)
     except TypeError:  # what cannot be hashed is refused by name later
         return None, None
-    return key, None if known is None else _answer(known, arrays, out, flags, rng)
-
-
-def _again_alone(asked: tuple[object, ...], array: Any, out: Any) -> tuple[tuple[object, ...] | None, Any]:
-    """As `again`, of one operand and without more to ask.
-
-    Of calls on small arrays this takes most of the time, so the usual ones are told apart with few questions.
-    """
-    if type(array) is not _ndarray:
-        return None, None
-    key = asked, array.dtype
-    try:
-        known = _known.get(key)
-    except TypeError:
-        return None, None
     if known is None:
         return key, None
     size, layout, bound = array.size, array.flags.num, known.bound
-    if bound is None or array.ndim != 1 or size >= SHARED_FROM or layout & _OUTPUT != _OUTPUT:
+    if bound is None or array.ndim != 1 or layout & _OUTPUT != _OUTPUT:
+        return key, _answer(known, (array,), out, None, None)
+    if size >= SHARED_FROM and not traverse.at_once(size * known.given.itemsize):
         return key, _answer(known, (array,), out, None, None)
     if out is None:
         made = np.empty(size, known.given)
@@ -124,6 +106,29 @@ def _again_alone(asked: tuple[object, ...], array: Any, out: Any) -> tuple[tuple
         ):
             return key, _answer(known, (array,), out, None, None)
     return key, made if bound(array, made) == DONE else None
+
+
+def again_all(
+    asked: tuple[object, ...], arrays: tuple[Any, ...], out: Any, flags: Any, random: object, rng: Any
+) -> tuple[tuple[object, ...] | None, Any]:
+    """Return a key for calls that ask the same, and the result if such a call was answered before.
+
+    `asked` names every argument but these. No key where calls are not to be remembered, no result
+    where this one must be looked at closely: then nothing is written.
+    """
+    if random is not None:
+        return None, None
+    for array in arrays:
+        if type(array) is not _ndarray:
+            return None, None
+    if flags is not None:
+        asked = (asked, "flags")
+    key = (asked, *[array.dtype for array in arrays])
+    try:
+        known = _known.get(key)
+    except TypeError:
+        return None, None
+    return key, None if known is None else _answer(known, arrays, out, flags, rng)
 
 
 def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng: Any) -> Any:

@@ -51,7 +51,7 @@ def _compared(
     x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, relation: kernels.Relation, quiet: bool, flags: object
 ) -> Any:
     """A relation of codes. NaNs are signaled unless it is quiet; then signaling ones are."""
-    key, done = calls.again(("compare", fmt, relation, quiet), (x, y), None, flags, None, None)
+    key, done = calls.again_all(("compare", fmt, relation, quiet), (x, y), None, flags, None, None)
     if done is not None:
         return done
     total = relation == _TOTAL

@@ -125,7 +125,7 @@ def encode(
     [P3109] Project; [IEEE754] 4.3 and 7.4; for e4m3fn [OFP8].
     """
     asked = ("encode", fmt, rounding, saturation, projection, profile, axis, rule, tensor_scale, backend)
-    key, done = (None, None) if scales is not None else calls.again(asked, (values,), out, flags, random, rng)
+    key, done = (None, None) if scales is not None else calls.again(asked, values, out, flags, random, rng)
     if done is not None:
         return done
     check_backend(backend)
@@ -214,7 +214,7 @@ def decode(
             "axes=...))"
         )
     asked = ("decode", fmt, getattr(out, "dtype", None) if dtype is None else dtype, backend)
-    key, done = calls.again(asked, (codes,), out, flags, None, None)
+    key, done = calls.again(asked, codes, out, flags, None, None)
     if done is not None:
         return done
     check_backend(backend)
@@ -295,7 +295,7 @@ def quantize(
         tensor_scale,
         backend,
     )
-    key, done = calls.again(asked, (values,), out, flags, random, rng)
+    key, done = calls.again(asked, values, out, flags, random, rng)
     if done is not None:
         return done
     check_backend(backend)
@@ -367,7 +367,7 @@ def cast(
     As for `encode`.
     """
     asked = ("cast", target, source, rounding, saturation, projection, profile, backend)
-    key, done = calls.again(asked, (codes,), out, flags, random, rng)
+    key, done = calls.again(asked, codes, out, flags, random, rng)
     if done is not None:
         return done
     check_backend(backend)

@@ -78,7 +78,7 @@ def operate(
         )
     into = getattr(out, "dtype", None)
     asked = (operation, fmt, rounding, saturation, projection, profile, dtype, into, backend)
-    key, done = calls.again(asked, values, out, flags, random, rng)
+    key, done = calls.again_all(asked, values, out, flags, random, rng)
     if done is not None:
         return done
     check_backend(backend)

@@ -166,6 +166,27 @@ def test_binary64_numbers_that_binary32_has(kind):
             assert (made[: len(some)].view("f4").view("u4") == np.array(some, "f4").view("u4")).all()
 
 
+def rare(a, out):
+    """Whether any lane is NaN."""
+    lanes.store(out, 0, lanes.fill(1 if lanes.rare_nan(lanes.load(a, 0)) else 0))
+
+
+def test_a_nan_is_found_in_every_lane():
+    """Of either sign, quiet or signaling; infinities and the largest patterns of numbers are none."""
+    words = np.resize(np.array([0, 0x7F800000, 0xFF800000, 0x7F7FFFFF, 1], np.uint32), LANES)
+    found = np.ones(LANES, np.uint32)
+    compiled = numba.njit(rare)
+    compiled(words, found)
+    assert not found.any()
+    for lane in range(LANES):
+        for nan in (0x7F800001, 0xFFC00000):
+            some = words.copy()
+            some[lane] = nan
+            _compare(rare, some, np.zeros(LANES, np.uint32))
+            compiled(some, found)
+            assert found.all()
+
+
 def test_binary32_is_widened_to_binary64():
     """Normal numbers, zeros, infinities and the NaN without payload."""
     words = np.full(LANES, 0x7FC00000, np.uint32)

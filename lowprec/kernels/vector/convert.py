@@ -63,6 +63,7 @@ from lowprec.kernels.vector.ir.lanes import (
     padded,
     put_rest,
     rare_lane,
+    rare_nan,
     settle,
     store,
     store_past,
@@ -141,14 +142,12 @@ def project(word: Lanes, random: Lanes, f: Encoder) -> Lanes:
     if f.route == NONE:
         return word
     if f.route == CUT:
-        nans = not_a_number(word)
-        if rare_lane(nans):
-            word = choose(nans, (word & _SIGN_BIT) | f.nan << f.shift, word)
+        if rare_nan(word):
+            word = choose(not_a_number(word), (word & _SIGN_BIT) | f.nan << f.shift, word)
         return nearest_even(word, f.half, f.shift)
     if _HALVES and f.route == HALF:
-        nans = not_a_number(word)
-        if rare_lane(nans):
-            word = choose(nans, (word & _SIGN_BIT) | _NAN, word)
+        if rare_nan(word):
+            word = choose(not_a_number(word), (word & _SIGN_BIT) | _NAN, word)
         return narrowed_to_half(word)
     return project_magnitude(word, word & _MAGNITUDE, random, f)
 

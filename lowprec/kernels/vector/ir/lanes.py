@@ -68,6 +68,7 @@ __all__ = [
     "places",
     "put_rest",
     "rare_lane",
+    "rare_nan",
     "settle",
     "square_root",
     "store",
@@ -309,7 +310,7 @@ def any_lane(mask: Mask) -> bool:
 
 @builtin(any_lane, boolean, MASK)
 def _any_lane(builder: Any, mask: Any) -> Any:
-    bits = ir.IntType(LANES)
+    bits = ir.IntType(mask.type.count)
     return builder.icmp_unsigned("!=", builder.bitcast(mask, bits), ir.Constant(bits, 0))
 
 
@@ -326,6 +327,23 @@ def _rare_lane(builder: Any, mask: Any) -> Any:
     if expect is None:
         expect = ir.Function(builder.module, ir.FunctionType(truth, [truth, truth]), name)
     return builder.call(expect, [_any_lane(builder, mask), truth(0)])
+
+
+def rare_nan(word: Lanes) -> bool:
+    """As `rare_lane` of `not_a_number`, in half as many comparisons."""
+    return bool(not_a_number(word).any())
+
+
+@builtin(rare_nan, boolean, _WORDS)
+def _rare_nan(builder: Any, word: Any) -> Any:
+    single, half = builder.bitcast(word, _SINGLES.llvm), LANES // 2
+    low, high = (
+        builder.shuffle_vector(
+            single, single, ir.Constant(ir.VectorType(ir.IntType(32), half), list(range(first, first + half)))
+        )
+        for first in (0, half)
+    )
+    return _rare_lane(builder, builder.fcmp_unordered("uno", low, high))
 
 
 def all_lanes(mask: Mask) -> bool:
