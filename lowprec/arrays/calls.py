@@ -41,7 +41,7 @@ _FLAGS = np.dtype(np.uint8)
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
 _ndarray = np.ndarray
 
-Bound = Callable[[Array, Array], int]
+Bound = Callable[..., int]
 
 #: Of ndarray.flags: one element after the other in C order, at their natural addresses; writeable; both; in
 #: memory of its own, which two arrays do not share; all of it.
@@ -59,7 +59,7 @@ class _Known(NamedTuple):
     given: np.dtype[Any]
     writes: np.dtype[Any] | None  #: the type to view results as, if another
     stochastic: bool
-    bound: Bound | None  #: what runs the program if one array goes in as it is, and results come as they are
+    bound: Bound | None  #: what runs the program if arrays go in as they are, and results come so
 
 
 #: Earlier calls by all their arguments and the types of their arrays. On small arrays most of a call's time
@@ -128,7 +128,31 @@ def again_all(
         known = _known.get(key)
     except TypeError:
         return None, None
-    return key, None if known is None else _answer(known, arrays, out, flags, rng)
+    if known is None:
+        return key, None
+    if known.bound is not None and flags is None and rng is None:
+        made = _answer_as_they_are(known, known.bound, arrays, out)
+        if made is not None:
+            return key, made
+    return key, _answer(known, arrays, out, flags, rng)
+
+
+def _answer_as_they_are(known: _Known, bound: Bound, arrays: tuple[Array, ...], out: Any) -> Any:
+    """As `_answer`, of arrays of one axis that are not shared between threads."""
+    size, layout = arrays[0].size, -1
+    for array in arrays:
+        if array.ndim != 1 or array.size != size:
+            return None
+        layout &= array.flags.num
+    if layout & _OUTPUT != _OUTPUT:
+        return None
+    if size >= SHARED_FROM and not traverse.at_once(size * known.given.itemsize):
+        return None
+    if out is None:
+        out = np.empty(size, known.given)
+    elif not _takes(out, known.given, arrays[0].shape, arrays, layout & _OWNED):
+        return None
+    return out if bound(*arrays, out) == DONE else None
 
 
 def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng: Any) -> Any:
@@ -216,9 +240,8 @@ def remember(
     )
     written = None if writes == given or given in as_they_are else writes
     bound = None
-    alone = len(codes) == 1 and not reads and written is None and not stochastic and not program.refuses
-    if alone and program.bound is not None:
-        bound = program.bound(np.empty(0, key[1]), np.empty(0, given))  # type: ignore[call-overload]
+    if program.bound and not reads and written is None and not stochastic and not program.refuses:
+        bound = program.bound([np.empty(0, kind) for kind in key[1:]], np.empty(0, given))  # type: ignore[call-overload]
     if len(_known) >= 1024:
         _known.clear()
     _known[key] = _Known(program, reads, given, written, stochastic, bound)

@@ -80,9 +80,9 @@ class ElementwiseProgram(Protocol):
     narrows: bool  #: whether it reads binary64 numbers as binary32 ones, and returns WIDER if one is none
     floats: bool  #: whether arrays of float32 may stand for such of uint32
 
-    #: Given an operand and `out`, returns what does `run` faster for other arrays of the very types of these,
-    #: writeable too, if anything does. None where nothing does for any.
-    bound: Callable[[Codes, Codes], Callable[[Codes, Codes], int] | None] | None
+    #: Given operands and `out`, returns what does `run` faster for other arrays of the very types of these,
+    #: writeable and of one size, if anything does. None where nothing does for any.
+    bound: Callable[[list[Codes], Codes], Callable[..., int] | None] | None
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write a result for each element, and its flags; return DONE or REFUSED.

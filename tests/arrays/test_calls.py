@@ -98,3 +98,30 @@ def test_codes_in_the_bytes_of_out_are_read_before_they_are_written(view):
         want = lp.decode(codes.copy(), "e4m3fn")
         assert lp.decode(codes, "e4m3fn", out=out) is out
         assert_same_bits(out, want, np.arange(1000), f"from byte {first} on")
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_operands_that_are_out_or_of_other_sizes_are_told_each_time(place):
+    """An operand may be `out`, lie in its bytes, have one element, another stride, or another size."""
+    given = [np.arange(1, 41, dtype=np.float32) + i for i in range(3)]
+    want = lp.fma(*given, "bfloat16")
+    for _ in range(3):
+        operands = [array.copy() for array in given]
+        assert lp.fma(*operands, "bfloat16", out=operands[place]) is operands[place]
+        assert_same_bits(operands[place], want, given[0], "an operand is out")
+        out = np.zeros(41, np.float32)[1:]
+        shifted = [array.copy() for array in given]
+        shifted[place] = out.base[:-1]
+        shifted[place][:] = given[place]
+        assert lp.fma(*shifted, "bfloat16", out=out) is out
+        assert_same_bits(out, want, given[0], "an operand lies one element before out")
+        strided = [array.copy() for array in given]
+        strided[place] = np.repeat(given[place], 2)[::2]
+        assert_same_bits(lp.fma(*strided, "bfloat16"), want, given[0], "an operand has a stride")
+        single = [array.copy() for array in given]
+        single[place] = given[place][:1]
+        spread = [np.broadcast_to(array, 40).copy() for array in single]
+        assert_same_bits(lp.fma(*single, "bfloat16"), lp.fma(*spread, "bfloat16"), given[0], "of one element")
+        single[place] = given[place][:2]
+        with pytest.raises(ValueError, match="takes operands that broadcast together"):
+            lp.fma(*single, "bfloat16")

@@ -384,7 +384,7 @@ def nan_signed(word: Lanes, x: Lanes, y: Lanes, z: Lanes, infinity: int, nan: in
 def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool = False) -> Kernel:
     """The kernel of an operation for plans of these shapes; `short`: targets near 1; `native`: binary32.
 
-    Called as kernel(x, y, z, steps, out, plan, random), with one-dimensional arrays of one size, and a
+    Called as kernel(plan, random, steps, x, y, z, out), with one-dimensional arrays of one size, and a
     step of 1, or of LANES times the same operand with a step of 0; operands that the operation does not
     take are the first once more. `random` holds an integer for each element, or none at all. Operands of 64
     bits are binary64 numbers that binary32 has; where one is not, it returns WIDER.
@@ -400,7 +400,7 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
     )
 
     def elements(
-        x: Codes, y: Codes, z: Codes, steps: tuple[int, int, int], out: Codes, plan: Words, random: Words
+        plan: Words, random: Words, steps: tuple[int, int, int], x: Codes, y: Codes, z: Codes, out: Codes
     ) -> int:
         """Whole vectors, then the rest in one that is filled up."""
         x_source, y_source = load_decoder(plan, PROBE, x_shape), load_decoder(plan, _Y, y_shape)

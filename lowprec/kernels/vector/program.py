@@ -217,11 +217,11 @@ class Conversion:
         plan = anywhere(plan)
         return chosen(plan, False, out.size)(plan, random, codes, out)
 
-    def bound(self, codes: Codes, out: Codes) -> Callable[[Codes, Codes], int] | None:
+    def bound(self, operands: list[Codes], out: Codes) -> Callable[..., int] | None:
         """Return what converts arrays of these types; see `engine.ElementwiseProgram`."""
         if self.kernel is not self.few:
             return None
-        return bound(self.kernel, (self.plan, _NO_RANDOM), (_floats(codes), _floats(out)))
+        return bound(self.kernel, (self.plan, _NO_RANDOM), (_floats(operands[0]), _floats(out)))
 
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
         """Write results rounded by random integers from number `first` on."""
@@ -278,7 +278,6 @@ class Operation:
 
     draws = in_place = False
     floats = True
-    bound = None
 
     def __init__(
         self,
@@ -308,11 +307,21 @@ class Operation:
         if out.dtype is _WORDS:
             out = out.view(_SINGLES)
         plan = self._past if past else self.plan
-        status: int = self.kernel(x, y, z, steps, out, plan, random)
+        status: int = self.kernel(plan, random, steps, x, y, z, out)
         if status not in (DONE, WIDER):  # unsuited to the thread's modes, or a NaN, maybe past the end
             operands, out = [_words(codes) for codes in operands], _words(out)
             status = self._scalar(operands, out).run(operands, out, flags, random)
         return status
+
+    def bound(self, operands: list[Codes], out: Codes) -> Callable[..., int] | None:
+        """Return what operates on arrays of these types; see `engine.ElementwiseProgram`."""
+        if self._readers:
+            return None
+        x, y, z = map(_floats, (*operands, *operands[:1] * (3 - len(operands))))
+        run = bound(self.kernel, (self.plan, _NO_RANDOM, _ALL), (x, y, z, _floats(out)))
+        if len(operands) == 1:
+            return lambda x, out: run(x, x, x, out)
+        return run if len(operands) == 3 else lambda x, y, out: run(x, y, x, out)
 
     def _scalar(self, operands: list[Codes], out: Codes) -> Any:
         """The program of the scalar engine, of binary64 numbers where these are read and written."""
