@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 import re
 import tracemalloc
@@ -437,6 +438,55 @@ def test_a_block_times_a_scale_of_zero_is_a_zero_with_the_sign_of_its_sum():
         how = accumulation("exact")
         assert oracle(x, y, how, scales=(*scales, 2)) == want
         assert lp.dot(blocks, ones, how, dtype=np.uint32).tolist() == [want]
+
+
+@pytest.mark.parametrize("backend", [None, "scalar"])
+@pytest.mark.parametrize("mode", ["nearest_even", "toward_negative"])
+@pytest.mark.parametrize("addend", [None, 0.0, -0.0])
+def test_a_zero_sum_of_blocks_under_negative_scales_has_the_sign_of_its_terms(backend, mode, addend):
+    """A block's products may be zeros of both signs, or cancel: the sum is +0, and -0 under such a scale."""
+    fmt = BlockFormat(name="b", element=catalog.E4M3FN, scale=catalog.E4M3FN, size=2)
+    how = Accumulation(name="m", order=EXACT, output=(catalog.BINARY32, Projection(rounding=mode)))
+    rows = np.float32([[-0.0, 0.0], [2.0, -2.0], [-0.0, -0.0], [0.0, 0.0]])
+    signs = ([0x38, 0x38], [0x38, 0xB8], [0xB8, 0xB8])
+    for first, second, scales in itertools.product(rows, rows, signs):
+        blocks = BlockArray(lp.encode(np.append(first, second)[None], "e4m3fn"), np.uint8([scales]), fmt)
+        ones = BlockArray(np.full((1, 4), 0x38, np.uint8), np.uint8([[0x38, 0x38]]), fmt)
+        given = {} if addend is None else {"addend": np.float32(addend)}
+        made, want = (
+            lp.dot(blocks, ones, how, dtype=np.uint32, backend=engine, **given)
+            for engine in (backend, "oracle")
+        )
+        assert made.tolist() == want.tolist(), (first, second, scales)
+
+
+@pytest.mark.parametrize("fmt", [catalog.BINARY32, catalog.BINARY16])
+def test_products_that_cancel_leave_minus_zero_toward_negative(fmt):
+    """Also where operands are cut in slices, and no slice's products cancel by themselves."""
+    how = Accumulation(name="m", order=EXACT, output=(fmt, Projection(rounding="toward_negative")))
+    rng = np.random.default_rng(1)
+    powers = [np.float32(2) ** rng.integers(-40, 40, (50, 6)).astype(np.float32) for _ in range(2)]
+    shift = np.float32(2) ** rng.integers(-30, 30, (50, 6)).astype(np.float32)
+    x = np.concatenate([powers[0], powers[0] * shift, powers[0] * shift], axis=1)
+    y = np.concatenate([powers[1], powers[1] / -shift / 2, powers[1] / -shift / 2], axis=1)
+    made = np.diagonal(lp.matmul(x, np.ascontiguousarray(y.T), how))
+    assert (made == 0).all()
+    assert np.signbit(made).all()
+
+
+@pytest.mark.parametrize("bias", [-1020, -500, 700])
+def test_a_running_sum_may_lie_far_beyond_all_products(bias):
+    """Of a window that cuts nothing: it is in the window's format, whatever the addend's is."""
+    far = Format(name="far", exponent_bits=2, trailing_bits=16, bias=bias, nans=1)
+    for mode in ("toward_negative", "toward_positive", "away_from_zero"):
+        result = (far, Projection(rounding=mode))
+        window = Window(step=2, fraction_bits=None, result=result, lowest_exponent=-4096)
+        how = Accumulation(
+            name="m", operands=(catalog.E4M3FN,) * 2, order=chunked(4), accumulator=window, total=SINGLE,
+            addend="last", output=SINGLE,
+        )  # fmt: skip
+        codes = [np.resize([0xB8, 0x38, 0x01, 0xFE], (6, 5)), np.resize([0x38, 0x07, 0xB0], (6, 5))]
+        agrees(how, (catalog.E4M3FN,) * 2, *codes)
 
 
 def test_of_two_nans_the_first_counts_also_where_a_block_has_a_scale_of_zero():

@@ -204,7 +204,8 @@ def lower_how(
         step = 4
     if window is not None and window.scales == "groups" and scales is not None:
         _check_groups(window, x, y, scales)
-    base, words = _room(x, y, scales, addend)
+    added = [addend] if window is None else [addend, window.result[0]]
+    base, words = _room(x, y, scales, added)
     fields = {
         How.PAIRWISE: 1 if order == PAIRWISE else 2 if order.inner == "pairwise" else 0,
         How.CHUNK: order.size,
@@ -246,11 +247,15 @@ def _check_groups(window: Window, x: Format, y: Format, scales: tuple[Format, Fo
         )
 
 
-def _room(x: Format, y: Format, scales: tuple[Format, Format] | None, addend: Format) -> tuple[int, int]:
-    """The power of two that exact sums are counted in, and how many words of 64 bits hold any of them."""
+def _room(x: Format, y: Format, scales: tuple[Format, Format] | None, added: list[Format]) -> tuple[int, int]:
+    """The power of two that exact sums are counted in, and how many words of 64 bits hold any of them.
+
+    `added` are the formats of what is added to products: the addend, and the running sum of a window.
+    """
     factors = [x, y, *(scales or ())]
-    lowest = min(sum(_last_bit(fmt) for fmt in factors), _last_bit(addend))
-    highest = max(sum(fmt.emax + 1 for fmt in some) for some in ([addend], factors[:2], factors))
+    lowest = min(sum(_last_bit(fmt) for fmt in factors), *map(_last_bit, added))
+    all_terms = (factors[:2], factors, *([fmt] for fmt in added))
+    highest = max(sum(fmt.emax + 1 for fmt in some) for some in all_terms)
     base = lowest - 128
     return base, (highest - base) // 64 + 3 + 1  # 63 bits for the length, and 64 for scales
 

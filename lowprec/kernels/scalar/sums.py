@@ -196,6 +196,16 @@ def needs_sum(scale: Number) -> bool:
 
 
 @helper
+def zero_of_blocks(given: bool, addend: Number, dot: Dot, downward: bool) -> Number:
+    """A sum that is zero: its terms are blocks, whose sums may have another sign than their products."""
+    block, stop, terms, negatives = 0, dot.x.elements.shape[0], _I(given), _I(given and addend.negative)
+    while block * dot.how[How.BLOCK] < stop:
+        negatives += _I(block_sum(dot, block, downward, dot.work.spare).negative)
+        terms, block = terms + _I(1), block + 1
+    return Number(FINITE, negatives > 0 and (negatives == terms or downward), _0, _0, _I(0))
+
+
+@helper
 def precisely(given: bool, addend: Number, dot: Dot, downward: bool) -> Number:
     """The sum of all products and the addend, times the tensors' scales."""
     x, y, seen, terms = dot.x.elements, dot.y.elements, _NOTHING_SEEN, _I(given)
@@ -219,6 +229,8 @@ def precisely(given: bool, addend: Number, dot: Dot, downward: bool) -> Number:
     if how[How.TENSOR] != 1:
         scale_sum(words, _U(how[How.TENSOR]))
     made = whole(seen, terms, downward, words, base)
+    if how[How.BLOCK] != 0 and made.kind == FINITE and made.high == _0:
+        made = zero_of_blocks(given, addend, dot, downward)
     if made.kind == FINITE:
         made = Number(FINITE, made.negative, made.high, made.low, made.exponent + how[How.TENSOR_EXPONENT])
     return made

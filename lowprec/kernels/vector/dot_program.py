@@ -174,13 +174,15 @@ class Dots:
         exact = products(left, right)
         if exact is None:
             return None
-        parts, fmt = exact.parts, self._how.output[0]
-        doubts = left_rows[:, None] | right_rows | np.logical_and.reduce([part == 0 for part in parts])
-        if len(parts) > 1 and self._request.tensor == 1 and fmt.precision <= MOST:
+        parts, sums = exact.parts, exact.parts[0]
+        if len(parts) > 1:  # parts that are not zero may sum to it
             sums = np.empty(out.shape)
             stack = np.stack(parts).reshape(len(parts), -1)
-            if joined(stack, exact.base, exact.bits, sums.reshape(-1), plan()) == DONE:
+            if joined(stack, exact.base, exact.bits, sums.reshape(-1), plan()) != DONE:
+                return None
+            if self._request.tensor == 1 and self._how.output[0].precision <= MOST:
                 parts = [sums]
+        doubts = left_rows[:, None] | right_rows | (sums == 0)
         if len(parts) == 1 and self._request.tensor == 1:
             self._write(Done(parts[0], doubts), out)
         else:
