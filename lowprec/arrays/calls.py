@@ -72,8 +72,8 @@ def again(
 ) -> tuple[tuple[object, ...] | None, Any]:
     """As `again_all`, of one operand.
 
-    Of calls on small arrays this takes most of the time, so the usual ones are told with few questions: what
-    runs then takes arrays for what those were that it was made for.
+    Of a call on a small array this takes most of the time, so usual ones are told with few questions. None
+    may be left out: what is `bound` reads and writes memory without a look at the types of its arrays.
     """
     if type(array) is not _ndarray or random is not None:
         return None, None
