@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import pickle
 import platform
 import struct
 import subprocess
@@ -301,6 +302,18 @@ def test_many_float64_operands_that_kernels_narrow(flags):
             with environment(flags):
                 got = call()
             assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_a_type_that_equals_float32_is_float32_to_all_engines(flags):
+    """As of an array that was pickled: vectors leave operations to the scalar engine here."""
+    x = np.linspace(-3, 3, 100, dtype=np.float32)
+    pickled = pickle.loads(pickle.dumps(x))
+    wants = [lp.add(x, x, "e4m3fn"), lp.fma(x, x, x, "binary16")]
+    for _ in range(2):
+        with environment(flags):
+            found = [lp.add(pickled, pickled, "e4m3fn"), lp.fma(pickled, pickled, pickled, "binary16")]
+        assert [made.tobytes() for made in found] == [want.tobytes() for want in wants]
 
 
 @pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)

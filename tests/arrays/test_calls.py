@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import ml_dtypes
 import numpy as np
@@ -125,3 +126,36 @@ def test_operands_that_are_out_or_of_other_sizes_are_told_each_time(place):
         single[place] = given[place][:2]
         with pytest.raises(ValueError, match="takes operands that broadcast together"):
             lp.fma(*single, "bfloat16")
+
+
+#: Arrays of types that are equal to NumPy's float32, and other objects.
+KINDS = {
+    "pickled": lambda array: pickle.loads(pickle.dumps(array)),
+    "swapped twice": lambda array: (
+        array.byteswap().view(">f4").byteswap().view(np.dtype(">f4").newbyteorder())
+    ),
+    "with metadata": lambda array: array.view(np.dtype(np.float32, metadata={"unit": "m"})),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_types_that_equal_float32_are_float32(kind):
+    """What is refused is told all the same."""
+    good = np.linspace(1, 2, 40, dtype=np.float32)
+    bad = good.copy()
+    bad[7] = np.nan
+    usual, other = KINDS[kind](good), KINDS[kind](bad)
+    assert usual.dtype == np.float32
+    assert usual.dtype is not np.dtype(np.float32)
+    calls = (
+        lambda x: lp.add(x, x, "e2m1fn"),
+        lambda x: lp.sqrt(x, "int8"),
+        lambda x: lp.encode(x, "e2m1fn"),
+    )
+    for call in calls:
+        for _ in range(3):
+            want = call(good)
+            assert_same_bits(call(usual), want, good, kind)
+            for array in (bad, other):
+                with pytest.raises(ValueError, match=r"at index \(7,\)|cannot encode NaN"):
+                    call(array)

@@ -47,6 +47,7 @@ LAYOUTS = (
     "x.view(f'u{x.itemsize}').byteswap().view(x.dtype.newbyteorder('S'))",
     "np.frombuffer(b'?' + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape)",
     "np.frombuffer(x.tobytes(), x.dtype).reshape(x.shape)",
+    "x.view(x.dtype.newbyteorder('S').newbyteorder('S'))",  # an equal type, but another object
 )
 
 #: Places for results, as programs make them: new ones, not one after the other, an operand's, one that

@@ -148,12 +148,12 @@ _WORDS, _SINGLES = np.dtype(np.uint32), np.dtype(np.float32)
 
 def _floats(codes: Codes) -> Codes:
     """View words of 32 bits as kernels are given them."""
-    return codes.view(_SINGLES) if codes.dtype is _WORDS else codes
+    return codes.view(_SINGLES) if codes.dtype == _WORDS else codes
 
 
 def _words(codes: Codes) -> Codes:
     """View binary32 numbers as words."""
-    return codes.view(_WORDS) if codes.dtype is _SINGLES else codes
+    return codes.view(_WORDS) if codes.dtype == _SINGLES else codes
 
 
 #: Steps of operands that have an element for each result.
@@ -204,9 +204,9 @@ class Conversion:
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results; see `engine.ElementwiseProgram`. Codes and results may be the same memory."""
         codes = operands[0]
-        if codes.dtype is _WORDS:
+        if codes.dtype == _WORDS:
             codes = codes.view(_SINGLES)
-        if out.dtype is _WORDS:
+        if out.dtype == _WORDS:
             out = out.view(_SINGLES)
         plan = self._past if past else self.plan
         status = (self.kernel if out.size >= _MANY else self.few)(plan, random, codes, out)
@@ -302,9 +302,9 @@ class Operation:
         steps, size = _ALL, out.size
         if self._readers or x.size != size or y.size != size or z.size != size:
             (x, y, z), steps = self._prepared(operands, size)
-        if x.dtype is _WORDS or y.dtype is _WORDS or z.dtype is _WORDS:
+        if x.dtype == _WORDS or y.dtype == _WORDS or z.dtype == _WORDS:
             x, y, z = _floats(x), _floats(y), _floats(z)
-        if out.dtype is _WORDS:
+        if out.dtype == _WORDS:
             out = out.view(_SINGLES)
         plan = self._past if past else self.plan
         status: int = self.kernel(plan, random, steps, x, y, z, out)
