@@ -746,7 +746,7 @@ MUTANTS = (
         "dots-zero",
         "kernels/vector/dot_program.py",
         "exact sums of negative zeros are +0",
-        "left_rows[:, None] | right_rows | np.logical_and.reduce([part == 0 for part in parts])",
+        "left_rows[:, None] | right_rows | (sums == 0)",
         "left_rows[:, None] | right_rows",
         ("products:exact bfloat16 21",),
     ),
