@@ -36,10 +36,8 @@ def check(fmt: Codebook, projection: Projection) -> None:
     for field, value in BINARY_ONLY.items():
         if getattr(projection, field) == value:
             raise ValueError(f"{field}={value!r} means nothing for {fmt.name!r}, which is a codebook")
-    if fmt.nan_code is None and projection.nan_code is None:
-        missing = {"zero": not fmt.subnormals, "negative_zero": not fmt.has_negative_zero}
-        if missing.get(projection.nan, False):
-            raise ValueError(f"NaN cannot become {projection.nan!r} in {fmt.name!r}, which has no such code")
+    if projection.lacks_nan(fmt):
+        raise ValueError(f"NaN cannot become {projection.nan!r} in {fmt.name!r}, which has no such code")
 
 
 def project(value: Exact, negative: bool, fmt: Codebook, projection: Projection, random: int | None) -> int:

@@ -177,10 +177,8 @@ def check(fmt: Format, projection: Projection, random: int | None) -> None:
         codebook.check(fmt, projection)
         return
     projection.grid_of(fmt)
-    if fmt.nan_code is None and projection.nan_code is None:
-        missing = {"zero": not fmt.subnormals, "negative_zero": not fmt.has_negative_zero}
-        if missing.get(projection.nan, False):
-            raise ValueError(f"NaN cannot become {projection.nan!r} in {fmt.name!r}, which has no such code")
+    if projection.lacks_nan(fmt):
+        raise ValueError(f"NaN cannot become {projection.nan!r} in {fmt.name!r}, which has no such code")
 
 
 def check_operand(value: object) -> None:

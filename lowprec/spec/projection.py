@@ -233,6 +233,17 @@ class Projection:
         fields = {field.name: getattr(fmt, field.name) for field in dataclasses.fields(fmt)}
         return _WithZero(**{**fields, "subnormals": True})
 
+    def lacks_nan(self, fmt: Format) -> bool:
+        """Return whether NaNs become a zero that a format lacks, which has no NaN either.
+
+        >>> from lowprec.spec.formats import FORMATS
+        >>> [Projection(nan="negative_zero").lacks_nan(FORMATS[name]) for name in ("int8", "e2m1fn", "e5m2")]
+        [True, False, False]
+        """
+        if fmt.nan_code is not None or self.nan_code is not None:
+            return False
+        return {"zero": not fmt.subnormals, "negative_zero": not fmt.has_negative_zero}.get(self.nan, False)
+
     def __str__(self) -> str:
         said = [str(self.rounding)]
         for field in dataclasses.fields(self)[1:]:

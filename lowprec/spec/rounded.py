@@ -42,11 +42,6 @@ def rounded(name: str, given: object) -> Any:
     return fmt, how
 
 
-def _lacks(fmt: Format, nan: str) -> bool:
-    """Whether NaNs become a zero that a format does not have."""
-    return (nan == "zero" and not fmt.subnormals) or (nan == "negative_zero" and not fmt.has_negative_zero)
-
-
 def check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
     """Refuse a running sum in a format without zero, and an aligned one in a format without exponents."""
     if not fmt.subnormals:
@@ -89,7 +84,7 @@ def check_rounded(name: str, given: object, *, accumulates: bool = False) -> Non
             f"{name} in {fmt.name!r} has codes 0 to {(1 << fmt.width) - 1:#x}: "
             f"Projection(nan_code={how.nan_code:#x}) is none"
         )
-    elif fmt.nan_code is None and how.nan_code is None and _lacks(fmt, how.nan):
+    elif how.lacks_nan(fmt):
         raise ValueError(
             f"{name} in {fmt.name!r}, which has neither NaN nor {how.nan.replace('_', ' ')}, needs another "
             f"Projection(nan=...) than {how.nan!r}"

@@ -159,3 +159,22 @@ def test_types_that_equal_float32_are_float32(kind):
             for array in (bad, other):
                 with pytest.raises(ValueError, match=r"at index \(7,\)|cannot encode NaN"):
                     call(array)
+
+
+@pytest.mark.parametrize("step", range(0, 64, 2))
+def test_many_results_in_binary16_at_every_address(step):
+    """NumPy's own cast, and one NaN: the first elements are written apart, up to an aligned address."""
+    size = (1 << 17) + 37
+    values = np.random.default_rng(step).standard_normal(size).astype(np.float32)
+    nans = [0, 1, 15, 16, 31, 32, size - 33, size - 1]
+    want = values.astype(np.float16).view(np.uint16)
+    values.view(np.uint32)[nans] = np.resize([0x7F800001, 0xFFC12345], len(nans)).astype(np.uint32)
+    want[nans] = np.resize([0x7E00, 0xFE00], len(nans))
+    memory = np.full(size + 96, 0xABCD, np.uint16)
+    first = (-memory.ctypes.data % 64 + step) // 2
+    out = memory[first:][:size]
+    for _ in range(2):
+        assert lp.encode(values, "binary16", out=out) is out
+        assert_same_bits(out, want, values, f"{step} bytes past a multiple of 64")
+        assert (np.append(memory[:first], memory[first + size :]) == 0xABCD).all()
+        out[:] = 0

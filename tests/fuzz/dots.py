@@ -181,7 +181,7 @@ def _numbers(patterns: Array, fmt: Format) -> Array:
 #: Of blocks: powers of two, without sign, with a sign, and with infinities too.
 _SCALES = (catalog.E8M0FNU, catalog.E8M0FNU, catalog.UE4M3, catalog.E4M3FN, catalog.E5M2, catalog.BFLOAT16)
 
-
+#: Accumulations that kernels of their own make of blocks.
 _OF_BLOCKS = ("fp32_sequential", "fp32_fma", "fp32_pairwise", "fp64_sequential", "bf16_sequential", "exact")
 
 

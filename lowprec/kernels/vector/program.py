@@ -203,11 +203,7 @@ class Conversion:
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results; see `engine.ElementwiseProgram`. Codes and results may be the same memory."""
-        codes = operands[0]
-        if codes.dtype == _WORDS:
-            codes = codes.view(_SINGLES)
-        if out.dtype == _WORDS:
-            out = out.view(_SINGLES)
+        codes, out = _floats(operands[0]), _floats(out)
         plan = self._past if past else self.plan
         status = (self.kernel if out.size >= _MANY else self.few)(plan, random, codes, out)
         if status != UNSUITED:
@@ -302,12 +298,9 @@ class Operation:
         steps, size = _ALL, out.size
         if self._readers or x.size != size or y.size != size or z.size != size:
             (x, y, z), steps = self._prepared(operands, size)
-        if x.dtype == _WORDS or y.dtype == _WORDS or z.dtype == _WORDS:
-            x, y, z = _floats(x), _floats(y), _floats(z)
-        if out.dtype == _WORDS:
-            out = out.view(_SINGLES)
+        x, y, z, made = map(_floats, (x, y, z, out))
         plan = self._past if past else self.plan
-        status: int = self.kernel(plan, random, steps, x, y, z, out)
+        status: int = self.kernel(plan, random, steps, x, y, z, made)
         if status not in (DONE, WIDER):  # unsuited to the thread's modes, or a NaN, maybe past the end
             operands, out = [_words(codes) for codes in operands], _words(out)
             status = self._scalar(operands, out).run(operands, out, flags, random)
