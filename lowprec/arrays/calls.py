@@ -105,7 +105,7 @@ def again(
             or not (owner is array or (type(owner) is _ndarray and owner.flags.num & _OWNED))
         ):
             return key, _answer(known, (array,), out, None, None)
-    return key, made if bound(array, made) == DONE else None
+    return key, made if bound(array, made) == DONE else _answer(known, (array,), out, None, None)
 
 
 def again_all(
@@ -232,7 +232,7 @@ def remember(
     if key is None:
         return
     given, writes = results.dtype, traverse.bits_of(results).dtype
-    as_they_are = {np.dtype(np.float32)} if program.floats else set()
+    as_they_are = {np.dtype(np.float32), np.dtype(np.float64)} if program.floats else set()
     reads = tuple(
         (i, array.dtype)
         for i, array in enumerate(codes)

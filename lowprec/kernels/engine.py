@@ -78,10 +78,11 @@ class ElementwiseProgram(Protocol):
     in_place: bool  #: whether results may be written over operands
     widens: bool  #: whether it writes binary32 numbers as binary64 ones where `out` has such
     narrows: bool  #: whether it reads binary64 numbers as binary32 ones, and returns WIDER if one is none
-    floats: bool  #: whether arrays of float32 may stand for such of uint32
+    floats: bool  #: whether arrays of float32 and float64 may stand for such of uint32 and uint64
 
     #: Given operands and `out`, returns what does `run` faster for other arrays of the very types of these,
-    #: writeable and of one size, if anything does. None where nothing does for any.
+    #: writeable and of one size, if anything does. None where nothing does for any. What returns another
+    #: status than DONE may have written anything: `run` is to be asked.
     bound: Callable[[list[Codes], Codes], Callable[..., int] | None] | None
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:

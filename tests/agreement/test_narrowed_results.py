@@ -101,3 +101,24 @@ def test_a_result_without_a_code_is_refused():
             with pytest.raises(ValueError, match="NaN"):
                 lp.add(given, x, "int8", out=out)
             assert (out == 7).all()
+
+
+@pytest.mark.parametrize("verb", ["encode binary16", "quantize bfloat16", "add", "sqrt", "fma"])
+def test_calls_that_are_asked_again(verb):
+    """The first call is remembered; the others go to its kernel, and where it gives up to the usual way."""
+    name, fmt = verb.split() if " " in verb else (verb, "binary32")
+    count = operands_of(name) if name in OPERANDS else 1
+    call = getattr(lp, name)
+    numbers = np.random.default_rng(count).uniform(0.5, 2, (count, SIZE)).astype(np.float32)
+    for size in (SIZE, 3, SIZE):
+        given = [np.array(row[:size], np.float64) for row in numbers]
+        for place in (None, 0, size - 1, None):
+            if place is not None:
+                given[-1][place] = 1 + 2.0**-24 + 2.0**-40
+            want = call(*given, fmt, backend="scalar")
+            np.testing.assert_array_equal(call(*given, fmt), want)
+            out = np.full_like(want, 3)
+            assert call(*given, fmt, out=out) is out
+            np.testing.assert_array_equal(out, want)
+            if place is not None:
+                given[-1][place] = 1.0

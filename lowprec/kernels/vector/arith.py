@@ -54,7 +54,7 @@ from lowprec.kernels.vector.ir.lanes import (
     not_a_number,
     padded,
     put_rest,
-    rare_lane,
+    rare_bit,
     settle,
     square_root,
 )
@@ -63,7 +63,7 @@ from lowprec.kernels.vector.rounding import (
     SMALL,
     fma_to_odd,
     load_nearest,
-    loses_bits,
+    lost_bits,
     product_to_odd,
     quotient_to_odd,
     root_to_odd,
@@ -421,15 +421,15 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
                 third, words = padded(z, whole * z_step), padded(random, min(whole, random.size))
                 made, size = padded(out, out.size), out.size - whole
             for i in range(0, size, LANES):
-                lost = loses_bits(first, i * x_step)
+                lost = lost_bits(first, i * x_step)
                 a = b = c = read(load_nearest(first, i * x_step), x_source)
                 if count > 1:
-                    lost = lost | loses_bits(second, i * y_step)
+                    lost = lost | lost_bits(second, i * y_step)
                     b = c = read(load_nearest(second, i * y_step), y_source)
                 if count > 2:
-                    lost = lost | loses_bits(third, i * z_step)
+                    lost = lost | lost_bits(third, i * z_step)
                     c = read(load_nearest(third, i * z_step), z_source)
-                if rare_lane(lost):
+                if rare_bit(lost):
                     return WIDER
                 word = operate(a, b, c, downward)
                 right = fits(word & _MAGNITUDE, a, b)

@@ -62,7 +62,7 @@ from lowprec.kernels.vector.ir.lanes import (
     not_a_number,
     padded,
     put_rest,
-    rare_lane,
+    rare_bit,
     rare_nan,
     settle,
     store,
@@ -72,7 +72,7 @@ from lowprec.kernels.vector.rounding import (
     limited,
     load_nearest,
     load_odd,
-    loses_bits,
+    lost_bits,
     narrowed_to_half,
     nearest,
     nearest_even,
@@ -322,7 +322,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
             for i in range(0, size, LANES):
                 if singles:
                     word = read_source(load_nearest(given, i), source)
-                    if rare_lane(loses_bits(given, i)):
+                    if rare_bit(lost_bits(given, i)):
                         return WIDER
                 else:
                     word = read_source(load_odd(given, i), source)

@@ -10,6 +10,8 @@ Floor 2b. Imports the vector kernels; never the oracle, which checks them.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.random import philox_runs
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.exact import narrowed
+from lowprec.kernels.vector.program import words_of
 
 __all__ = ["Narrowed", "lower"]
 
@@ -55,8 +58,7 @@ def lower(request: Elementwise, own: Any) -> Any:
 class Narrowed:
     """A program of elements; see `engine.ElementwiseProgram`."""
 
-    in_place = widens = narrows = floats = False
-    bound = None
+    in_place = widens = narrows = False
 
     def __init__(self, request: Elementwise, program: ElementwiseProgram, own: Any) -> None:
         self._program = program
@@ -67,6 +69,7 @@ class Narrowed:
         self._by_itself = all(self._wide) and program.narrows
         self._only_many = request.operation == CONVERT and self._by_itself
         self._bits = request.projection.rounding.bits
+        self.floats = self._by_itself and program.floats
         self.refuses, self.draws = program.refuses or self.own.refuses, program.draws
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
@@ -74,8 +77,32 @@ class Narrowed:
         if self._by_itself and out.size >= _MANY:
             return self._by_kernel(operands, out, flags, random, past)
         if self._only_many:
-            return self.own.run(operands, out, flags, random, past)
+            return self._run_wide(operands, out, flags, random, past)
         return self._in_parts(operands, out, flags, random, past)
+
+    def _run_wide(
+        self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False
+    ) -> int:
+        """As `run`, by the program of any binary64 numbers."""
+        if not self.own.floats:
+            operands, out = [words_of(codes) for codes in operands], words_of(out)
+        return self.own.run(operands, out, flags, random, past)
+
+    def bound(self, operands: list[Codes], out: Codes) -> Callable[..., int] | None:
+        """Return what operates on arrays of these types; see `engine.ElementwiseProgram`."""
+        if not self.floats or self._program.bound is None:
+            return None
+        few = self.own.bound(operands, out) if self._only_many and self.own.bound else None
+
+        @functools.cache
+        def many() -> Callable[..., int] | None:
+            return self._program.bound(operands, out) if self._program.bound else None
+
+        def run(*arrays: Codes) -> int:
+            kernel = few if arrays[-1].size < _MANY else many()
+            return WIDER if kernel is None else kernel(*arrays)
+
+        return run
 
     @usual_arithmetic()
     def _in_parts(
@@ -89,7 +116,7 @@ class Narrowed:
             others = out[place], flags[place], random[place]
             some = self._as_singles(given, room)
             if some is None:
-                status = self.own.run(given, *others)
+                status = self._run_wide(given, *others)
             else:
                 status = self._program.run(some, *others, past=past)
             if status != DONE:
@@ -106,7 +133,7 @@ class Narrowed:
             others = out[place], flags[place], random[place]
             status = self._program.run(given, *others, past=past)
             if status == WIDER:
-                status = self.own.run(given, *others)
+                status = self._run_wide(given, *others)
             if status != DONE:
                 return status
         return DONE
@@ -121,7 +148,7 @@ class Narrowed:
             if some is None:
                 random, starts = np.empty(made.size, np.uint32), np.array([first + start], np.uint64)
                 philox_runs(random, starts, made.size, np.uint64(key), 0, self._bits)
-                status = self.own.run(given, made, np.empty(0, np.uint8), random)
+                status = self._run_wide(given, made, np.empty(0, np.uint8), random)
             else:
                 status = self._program.draw(some, made, key, first + start, past)
             if status != DONE:

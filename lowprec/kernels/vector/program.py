@@ -53,7 +53,16 @@ from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT
 from lowprec.spec.rounding import NEAREST_EVEN
 
-__all__ = ["SERVES", "BlockDecoder", "BlockEncoder", "Conversion", "Operation", "chosen", "lower"]
+__all__ = [
+    "SERVES",
+    "BlockDecoder",
+    "BlockEncoder",
+    "Conversion",
+    "Operation",
+    "chosen",
+    "lower",
+    "words_of",
+]
 
 Codes = npt.NDArray[Any]
 Plan = npt.NDArray[np.uint32]
@@ -141,19 +150,22 @@ def chosen(plan: Plan, drawn: bool, size: int = _MANY) -> Kernel:
 
 _NO_RANDOM = np.empty(0, np.uint32)
 
-#: Kernels are given words of 32 bits as binary32 numbers, as most are: for two types they would be compiled
+#: Kernels are given words of 32 and 64 bits as the floats that most are: for two types they would be compiled
 #: twice, and a view takes as long as a kernel that has little to do.
-_WORDS, _SINGLES = np.dtype(np.uint32), np.dtype(np.float32)
+_FLOATS = {np.dtype(f"u{size}"): np.dtype(f"f{size}") for size in (4, 8)}
+_WORDS = {floats: words for words, floats in _FLOATS.items()}
 
 
 def _floats(codes: Codes) -> Codes:
-    """View words of 32 bits as kernels are given them."""
-    return codes.view(_SINGLES) if codes.dtype == _WORDS else codes
+    """View words as kernels are given them."""
+    kind = _FLOATS.get(codes.dtype)
+    return codes if kind is None else codes.view(kind)
 
 
-def _words(codes: Codes) -> Codes:
-    """View binary32 numbers as words."""
-    return codes.view(_WORDS) if codes.dtype == _SINGLES else codes
+def words_of(codes: Codes) -> Codes:
+    """View floats as words."""
+    kind = _WORDS.get(codes.dtype)
+    return codes if kind is None else codes.view(kind)
 
 
 #: Steps of operands that have an element for each result.
@@ -302,7 +314,7 @@ class Operation:
         plan = self._past if past else self.plan
         status: int = self.kernel(plan, random, steps, x, y, z, made)
         if status not in (DONE, WIDER):  # unsuited to the thread's modes, or a NaN, maybe past the end
-            operands, out = [_words(codes) for codes in operands], _words(out)
+            operands, out = [words_of(codes) for codes in operands], words_of(out)
             status = self._scalar(operands, out).run(operands, out, flags, random)
         return status
 

@@ -67,7 +67,7 @@ __all__ = [
     "padded",
     "places",
     "put_rest",
-    "rare_lane",
+    "rare_bit",
     "rare_nan",
     "settle",
     "square_root",
@@ -314,36 +314,48 @@ def _any_lane(builder: Any, mask: Any) -> Any:
     return builder.icmp_unsigned("!=", builder.bitcast(mask, bits), ir.Constant(bits, 0))
 
 
-def rare_lane(mask: Mask) -> bool:
-    """Whether the mask is set anywhere, which is rare: what it decides is jumped over and not chosen."""
-    return bool(mask.any())
+def rare_bit(word: Lanes) -> bool:
+    """Whether any bit is set, which is rare: what it decides is jumped over and not chosen."""
+    return bool(word.any())
 
 
-@builtin(rare_lane, boolean, MASK)
-def _rare_lane(builder: Any, mask: Any) -> Any:
-    truth = ir.IntType(1)
-    name = "llvm.expect.i1"
+@builtin(rare_bit, boolean, _WORDS)
+def _rare_bit(builder: Any, word: Any) -> Any:
+    while word.type.count > 8:  # to what the processor tests at once
+        low, high = _halves(builder, word)
+        word = builder.or_(low, high)
+    whole = ir.IntType(32 * word.type.count)
+    return _rarely(builder, builder.icmp_unsigned("!=", builder.bitcast(word, whole), whole(0)))
+
+
+def _halves(builder: Any, vector: Any) -> list[Any]:
+    """The first and the last half of a vector."""
+    half = vector.type.count // 2
+    kind = ir.VectorType(ir.IntType(32), half)
+    return [
+        builder.shuffle_vector(vector, vector, ir.Constant(kind, list(range(first, first + half))))
+        for first in (0, half)
+    ]
+
+
+def _rarely(builder: Any, truth: Any) -> Any:
+    """What is seldom true, so that the compiler lets the processor go on as if it were not."""
+    name, kind = "llvm.expect.i1", ir.IntType(1)
     expect = builder.module.globals.get(name)
     if expect is None:
-        expect = ir.Function(builder.module, ir.FunctionType(truth, [truth, truth]), name)
-    return builder.call(expect, [_any_lane(builder, mask), truth(0)])
+        expect = ir.Function(builder.module, ir.FunctionType(kind, [kind, kind]), name)
+    return builder.call(expect, [truth, kind(0)])
 
 
 def rare_nan(word: Lanes) -> bool:
-    """As `rare_lane` of `not_a_number`, in half as many comparisons."""
+    """Whether any is NaN, which is rare, in half as many comparisons as lanes."""
     return bool(not_a_number(word).any())
 
 
 @builtin(rare_nan, boolean, _WORDS)
 def _rare_nan(builder: Any, word: Any) -> Any:
-    single, half = builder.bitcast(word, _SINGLES.llvm), LANES // 2
-    low, high = (
-        builder.shuffle_vector(
-            single, single, ir.Constant(ir.VectorType(ir.IntType(32), half), list(range(first, first + half)))
-        )
-        for first in (0, half)
-    )
-    return _rare_lane(builder, builder.fcmp_unordered("uno", low, high))
+    low, high = _halves(builder, builder.bitcast(word, _SINGLES.llvm))
+    return _rarely(builder, _any_lane(builder, builder.fcmp_unordered("uno", low, high)))
 
 
 def all_lanes(mask: Mask) -> bool:

@@ -19,13 +19,11 @@ import numpy.typing as npt
 
 from lowprec.kernels.vector.ir.lanes import (
     LANES,
-    MASK,
     SINGLES,
     WIDES,
     WORDS,
     Codes,
     Lanes,
-    Mask,
     Singles,
     Wides,
     as_singles,
@@ -41,7 +39,7 @@ __all__ = [
     "joined_sum",
     "load_nearest",
     "load_odd",
-    "loses_bits",
+    "lost_bits",
     "narrowed_to_half",
     "odd_sum",
     "product_to_odd",
@@ -287,21 +285,28 @@ def _load_nearest(builder: Any, pointer: Any, element: Any) -> Any:
     return builder.bitcast(_singles(builder, pointer)[1], WORDS.llvm)
 
 
-def loses_bits(array: Codes, start: int) -> Mask:
-    """Where `load_nearest` gives another number or NaN than the element."""
+def lost_bits(array: Codes, start: int) -> Lanes:
+    """Bits that differ between elements and what `load_nearest` gives: none where all are the same."""
     if array.itemsize < 8:
-        return np.zeros(LANES, np.bool_)
+        return np.zeros(LANES, np.uint32)
     part = array[start : start + LANES].view(np.uint64)
-    return np.asarray(_widened(_narrowed(part)).view(np.uint64) != part)
+    bits = (_widened(_narrowed(part)).view(np.uint64) ^ part).view(np.uint32)
+    return np.asarray(bits[:LANES] | bits[LANES:])
 
 
-@memory(loses_bits, MASK)
-def _loses_bits(builder: Any, pointer: Any, element: Any) -> Any:
+@memory(lost_bits, WORDS)
+def _lost_bits(builder: Any, pointer: Any, element: Any) -> Any:
     if element.width < 64:
-        return MASK.constant(0)
+        return WORDS.constant(0)
     numbers, narrow = _singles(builder, pointer)
-    back = builder.bitcast(builder.fpext(narrow, numbers.type), WIDES.llvm)
-    return builder.icmp_unsigned("!=", back, builder.bitcast(numbers, WIDES.llvm))
+    kind = ir.VectorType(ir.IntType(32), 2 * LANES)
+    back, given = (builder.bitcast(each, kind) for each in (builder.fpext(narrow, numbers.type), numbers))
+    bits = builder.xor(back, given)
+    low, high = (
+        builder.shuffle_vector(bits, bits, ir.Constant(WORDS.llvm, list(range(first, first + LANES))))
+        for first in (0, LANES)
+    )
+    return builder.or_(low, high)
 
 
 def _singles(builder: Any, pointer: Any) -> tuple[Any, Any]:
