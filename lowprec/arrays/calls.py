@@ -23,12 +23,12 @@ from lowprec.arrays.checks import (
     refuse_operands,
     refuse_results,
     share_memory,
-    unlocked,
     values_depend,
 )
 from lowprec.arrays.random import Place, integers_for, is_plain, key_of
 from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels import engine
+from lowprec.kernels.codes import unlocked
 from lowprec.kernels.engine import DONE, Backend, ElementwiseProgram
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.spec.codebook import Codebook

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.codes import code_dtype, nans, signaling_nans
+from lowprec.kernels.codes import code_dtype, nans, signaling_nans, unlocked
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.vector import exact as kernels
 from lowprec.spec import catalog
@@ -45,7 +45,6 @@ __all__ = [
     "share_memory",
     "signaling_nans",
     "typed_codes",
-    "unlocked",
     "values_depend",
     "values_operand",
 ]
@@ -241,24 +240,6 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
     if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
         array = array.astype(code_dtype(fmt))
     return Operand(_patterns(array), fmt, array, whole)
-
-
-#: Of ndarray.flags.
-_WRITEABLE = 0x400
-
-
-class _Memory:
-    """What NumPy makes an array of: the memory of another, which it holds."""
-
-    def __init__(self, array: Array) -> None:
-        self.held = array
-        place = array.__array_interface__["data"][0]
-        self.__array_interface__ = {**array.__array_interface__, "data": (place, False)}
-
-
-def unlocked(array: Array) -> Array:
-    """The same elements, but writeable: kernels write to no operand, so one compiled variant is enough."""
-    return array if array.flags.num & _WRITEABLE else np.asarray(_Memory(array))
 
 
 def _is_typed(array: Array, fmt: Format) -> bool:

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.checks import Array, unlocked
+from lowprec.arrays.checks import Array
 from lowprec.arrays.threads import SHARED_FROM, get_threads, share
+from lowprec.kernels.codes import unlocked
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 
 __all__ = ["BUFFER", "PAST_FROM", "at_once", "bits_of", "flat", "run", "tile_of", "tiles"]

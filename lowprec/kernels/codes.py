@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 
-__all__ = ["code_dtype", "nans", "signaling_nans", "values_of"]
+__all__ = ["code_dtype", "nans", "signaling_nans", "unlocked", "values_of"]
 
 Codes = npt.NDArray[Any]
 Truth = npt.NDArray[np.bool_]
@@ -57,3 +57,21 @@ def signaling_nans(codes: Codes, fmt: Format) -> Truth:
     if not (t and fmt.infinity and fmt.nans == (1 << t) - 1):
         return np.zeros(codes.shape, bool)
     return np.asarray(nans(codes, fmt) & (codes != fmt.sign_code) & (codes & (1 << (t - 1)) == 0))
+
+
+#: Of ndarray.flags.
+_WRITEABLE = 0x400
+
+
+class _Memory:
+    """What NumPy makes an array of: the memory of another, which it holds."""
+
+    def __init__(self, array: Codes) -> None:
+        self.held = array
+        place = array.__array_interface__["data"][0]
+        self.__array_interface__ = {**array.__array_interface__, "data": (place, False)}
+
+
+def unlocked(array: Codes) -> Codes:
+    """The same elements, but writeable: kernels write to no operand, so one compiled variant is enough."""
+    return array if array.flags.num & _WRITEABLE else np.asarray(_Memory(array))

@@ -36,7 +36,7 @@ ML_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16")
 PAIRS = [catalog.format(name) for name in ("e4m3fn", "e5m2", "e4m3fnuz", "e3m2fn", "e2m3fn", "e2m1fn")]
 
 
-@pytest.mark.parametrize("fmt", most_apart(PAIRS, PAIRS[:1] + PAIRS[-1:]), ids=str)
+@pytest.mark.parametrize("fmt", most_apart(PAIRS, PAIRS[:1]), ids=str)
 @pytest.mark.parametrize("operation", [name for name in OPERANDS if name not in ("fma", "scaleb")])
 def test_all_operands_agree(operation, fmt):
     """Formats up to 6 bits: all operands or pairs; others: every ninth; to nearest, and some in all modes.

@@ -7,7 +7,11 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 from lowprec.spec.arith import OPERANDS
+
+pytestmark = pytest.mark.apart
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -42,6 +42,7 @@ def found(report, level):
     return [finding["what"] for finding in report["findings"] if finding["level"] == level]
 
 
+@pytest.mark.apart
 def test_a_whole_installation_is_not_broken():
     """And what is shown is what is there."""
     code, report = doctor()

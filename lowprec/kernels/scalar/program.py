@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.codes import code_dtype, nans, signaling_nans, values_of
+from lowprec.kernels.codes import code_dtype, nans, signaling_nans, unlocked, values_of
 from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Refusal, Rows, Tensor
 from lowprec.kernels.functions.tables import columns_of
 from lowprec.kernels.lower.block import lower_block, lower_tensor
@@ -82,9 +82,9 @@ def _reader(fmt: Format, flush: bool = False) -> Any:
 
 def _readable(codes: Codes, fmt: Format) -> Codes:
     """Return codes as kernels read them; bits above a code's count for nothing."""
-    return (
-        values_of(fmt)[codes & codes.dtype.type(len(fmt.values) - 1)] if isinstance(fmt, Codebook) else codes
-    )
+    if isinstance(fmt, Codebook):
+        return np.asarray(values_of(fmt)[codes & codes.dtype.type(len(fmt.values) - 1)])
+    return unlocked(codes)
 
 
 @functools.lru_cache(maxsize=64)
@@ -92,7 +92,12 @@ def _carried(fmt: Codebook, carrier: Format) -> Codes:
     """Return the value of each code in a type that holds them all."""
     values = np.empty(len(fmt.values), code_dtype(carrier))
     convert(
-        values_of(fmt), lower_source(DOUBLE), values, lower_target(carrier, DEFAULT), _NO_RANDOM, _NO_FLAGS
+        unlocked(values_of(fmt)),
+        lower_source(DOUBLE),
+        values,
+        lower_target(carrier, DEFAULT),
+        _NO_RANDOM,
+        _NO_FLAGS,
     )
     return values
 
@@ -368,11 +373,14 @@ class BlockEncoder:
         """Write the codes and the scales of whole blocks, or say what is refused."""
         from lowprec.kernels.scalar.block import convert_blocks
 
+        # Codes of scales go in one type: they are few, and a kernel for each type takes long to compile.
+        made = scales.astype(np.uint64)
         refused, first, refused_scales, first_scale = convert_blocks(
             _readable(values, self._from), self._source, values.size // scales.size, codes, self._element,
-            scales, self._scale, self._scale_source, self._scale_values, self._rule, tensor.words, random,
+            made, self._scale, self._scale_source, self._scale_values, self._rule, tensor.words, random,
             scale_random, self._given,
         )  # fmt: skip
+        scales[:] = made
         return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None
 
 
@@ -398,7 +406,7 @@ class BlockDecoder:
             _readable(codes, self._from[0]),
             self._element,
             codes.size // scales.size,
-            _readable(scales, self._from[1]),
+            _readable(scales, self._from[1]).astype(np.uint64),
             self._scale,
             self._tensor,
             out,
@@ -434,7 +442,9 @@ class Dots:
         from lowprec.kernels.scalar import dot
 
         sides = [
-            dot.Rows(_readable(rows.codes, fmt).astype(np.uint64), source, _scales_of(rows), scale_source)
+            dot.Rows(
+                _readable(rows.codes, fmt).astype(np.uint64, "C"), source, _scales_of(rows), scale_source
+            )
             for rows, fmt, (source, scale_source) in zip((x, y), self._from, self._sources, strict=True)
         ]
         length = x.codes.shape[1]
@@ -444,4 +454,6 @@ class Dots:
 
 def _scales_of(rows: Rows) -> Codes:
     """Codes of scales as 64-bit words: none of operands that are in no blocks."""
-    return np.zeros((len(rows.codes), 0), np.uint64) if rows.scales is None else rows.scales.astype(np.uint64)
+    if rows.scales is None:
+        return np.zeros((len(rows.codes), 0), np.uint64)
+    return rows.scales.astype(np.uint64, "C")
