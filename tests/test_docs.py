@@ -24,8 +24,9 @@ MOST_WORDS = 900
 
 #: Pages whose examples take seconds each: they stand apart.
 LONG = (
-    "capture.md", "compare.md", "dot-products.md", "howto-formats.md", "howto-models.md", "identify.md",
-    "nvfp4-recipe.md", "p3109.md", "testing-your-format.md", "unit-scaling.md",
+    "arithmetic.md", "capture.md", "checkpoints.md", "compare.md", "dot-products.md", "finding-formats.md",
+    "howto-formats.md", "howto-models.md", "identify.md", "nvfp4-recipe.md", "p3109.md",
+    "testing-your-format.md", "unit-scaling.md",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Codes of a format in arrays: the type that holds them, and which of them are NaNs.
+"""Codes of a format in arrays: the types that hold them, and which of them are NaNs.
 
 Integers decide it, so that a signaling NaN raises nothing and the modes of the process change nothing.
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 
-__all__ = ["code_dtype", "nans", "signaling_nans", "unlocked", "values_of"]
+__all__ = ["as_floats", "as_words", "code_dtype", "nans", "signaling_nans", "unlocked", "values_of"]
 
 Codes = npt.NDArray[Any]
 Truth = npt.NDArray[np.bool_]
@@ -57,6 +57,24 @@ def signaling_nans(codes: Codes, fmt: Format) -> Truth:
     if not (t and fmt.infinity and fmt.nans == (1 << t) - 1):
         return np.zeros(codes.shape, bool)
     return np.asarray(nans(codes, fmt) & (codes != fmt.sign_code) & (codes & (1 << (t - 1)) == 0))
+
+
+#: Vector kernels are given words of 32 and 64 bits as the floats that most are: for two types they would be
+#: compiled twice, and a view takes as long as a kernel that has little to do.
+_FLOATS = {np.dtype(f"u{size}"): np.dtype(f"f{size}") for size in (4, 8)}
+_WORDS = {floats: words for words, floats in _FLOATS.items()}
+
+
+def as_floats(codes: Codes) -> Codes:
+    """View words of 32 and 64 bits as binary32 and binary64 numbers, others as they are."""
+    kind = _FLOATS.get(codes.dtype)
+    return codes if kind is None else codes.view(kind)
+
+
+def as_words(codes: Codes) -> Codes:
+    """View numbers of `as_floats` as words."""
+    kind = _WORDS.get(codes.dtype)
+    return codes if kind is None else codes.view(kind)
 
 
 #: Of ndarray.flags.

@@ -107,7 +107,12 @@ def places(how):
 # -- tests ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name, how in ACCUMULATIONS.items() if how.scale is None])
+#: Accumulations without scales, and those whose operands may differ or are alike.
+UNSCALED = [name for name, how in ACCUMULATIONS.items() if how.scale is None]
+ALIKE = [name for name in UNSCALED if len(set(ACCUMULATIONS[name].operands or ())) < 2]
+
+
+@pytest.mark.parametrize("name", most_apart(UNSCALED, ALIKE))
 def test_named_accumulations_agree(name):
     """Lengths that fill no step, one and several; with and without an addend."""
     how, rng = accumulation(name), np.random.default_rng(sum(map(ord, name)))

@@ -589,6 +589,7 @@ def test_a_full_output_ends_with_2_and_one_line(arguments):
         assert run.returncode == 2
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
 def test_a_closed_pipe_ends_quietly(arguments):
     """With 128 and the signal's number, as other programs; click and rich exit with 1."""
@@ -599,6 +600,7 @@ def test_a_closed_pipe_ends_quietly(arguments):
     assert (run.returncode, run.stderr) == (141, b"")
 
 
+@pytest.mark.apart
 @pytest.mark.skipif(os.name == "nt", reason="a shell closes it")
 @pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
 def test_without_an_output_nothing_is_said(arguments):

@@ -109,6 +109,7 @@ def test_the_run_ends_with_what_to_do():
     assert "doctor" not in result.stdout
 
 
+@pytest.mark.apart
 def test_commands_that_are_advised_for_a_new_difference_work(monkeypatch, tmp_path):
     """Each of them, run as it is printed."""
     monkeypatch.setattr(conformance, "known_divergences", tuple)

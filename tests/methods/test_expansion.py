@@ -26,6 +26,9 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from tests.support import most_apart
 
+#: Kernels of many types, which take long to compile.
+pytestmark = pytest.mark.apart
+
 
 def finite_values(fmt):
     """All finite values of a format, -0 too."""

@@ -23,6 +23,9 @@ from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 from tests.support import most_apart
 
+#: Kernels of many types, which take long to compile.
+pytestmark = pytest.mark.apart
+
 FORMATS = ("e4m3fn", "e5m2", "e3m2fn", "e4m3fnuz", "binary16", "bfloat16", "binary32", "binary8p3se", "int8")
 RNG = np.random.default_rng(0)
 LIMITED = Projection(saturation="finite", nan="max")  # so that formats without NaN take part

@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels import engine
+from lowprec.kernels.codes import as_words
 from lowprec.kernels.engine import DONE, WIDER, ElementwiseProgram
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.random import philox_runs
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.exact import narrowed
-from lowprec.kernels.vector.program import words_of
 
 __all__ = ["Narrowed", "lower"]
 
@@ -85,7 +85,7 @@ class Narrowed:
     ) -> int:
         """As `run`, by the program of any binary64 numbers."""
         if not self.own.floats:
-            operands, out = [words_of(codes) for codes in operands], words_of(out)
+            operands, out = [as_words(codes) for codes in operands], as_words(out)
         return self.own.run(operands, out, flags, random, past)
 
     def bound(self, operands: list[Codes], out: Codes) -> Callable[..., int] | None:

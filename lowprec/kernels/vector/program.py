@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels import engine
+from lowprec.kernels.codes import as_floats, as_words
 from lowprec.kernels.engine import Tensor
 from lowprec.kernels.jit import bound
 from lowprec.kernels.lower.block import lower_block
@@ -61,7 +62,6 @@ __all__ = [
     "Operation",
     "chosen",
     "lower",
-    "words_of",
 ]
 
 Codes = npt.NDArray[Any]
@@ -150,24 +150,6 @@ def chosen(plan: Plan, drawn: bool, size: int = _MANY) -> Kernel:
 
 _NO_RANDOM = np.empty(0, np.uint32)
 
-#: Kernels are given words of 32 and 64 bits as the floats that most are: for two types they would be compiled
-#: twice, and a view takes as long as a kernel that has little to do.
-_FLOATS = {np.dtype(f"u{size}"): np.dtype(f"f{size}") for size in (4, 8)}
-_WORDS = {floats: words for words, floats in _FLOATS.items()}
-
-
-def _floats(codes: Codes) -> Codes:
-    """View words as kernels are given them."""
-    kind = _FLOATS.get(codes.dtype)
-    return codes if kind is None else codes.view(kind)
-
-
-def words_of(codes: Codes) -> Codes:
-    """View floats as words."""
-    kind = _WORDS.get(codes.dtype)
-    return codes if kind is None else codes.view(kind)
-
-
 #: Steps of operands that have an element for each result.
 _ALL = (1, 1, 1)
 
@@ -215,7 +197,7 @@ class Conversion:
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results; see `engine.ElementwiseProgram`. Codes and results may be the same memory."""
-        codes, out = _floats(operands[0]), _floats(out)
+        codes, out = as_floats(operands[0]), as_floats(out)
         plan = self._past if past else self.plan
         status = (self.kernel if out.size >= _MANY else self.few)(plan, random, codes, out)
         if status != UNSUITED:
@@ -229,12 +211,12 @@ class Conversion:
         """Return what converts arrays of these types; see `engine.ElementwiseProgram`."""
         if self.kernel is not self.few:
             return None
-        return bound(self.kernel, (self.plan, _NO_RANDOM), (_floats(operands[0]), _floats(out)))
+        return bound(self.kernel, (self.plan, _NO_RANDOM), (as_floats(operands[0]), as_floats(out)))
 
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
         """Write results rounded by random integers from number `first` on."""
         kernel, plan = self._drawing[out.size >= _MANY], self._past if past else self.plan
-        return kernel(plan, np.uint64(key), np.uint64(first), _floats(operands[0]), _floats(out))
+        return kernel(plan, np.uint64(key), np.uint64(first), as_floats(operands[0]), as_floats(out))
 
 
 def _operation(request: Elementwise) -> Operation | None:
@@ -310,11 +292,11 @@ class Operation:
         steps, size = _ALL, out.size
         if self._readers or x.size != size or y.size != size or z.size != size:
             (x, y, z), steps = self._prepared(operands, size)
-        x, y, z, made = map(_floats, (x, y, z, out))
+        x, y, z, made = map(as_floats, (x, y, z, out))
         plan = self._past if past else self.plan
         status: int = self.kernel(plan, random, steps, x, y, z, made)
         if status not in (DONE, WIDER):  # unsuited to the thread's modes, or a NaN, maybe past the end
-            operands, out = [words_of(codes) for codes in operands], words_of(out)
+            operands, out = [as_words(codes) for codes in operands], as_words(out)
             status = self._scalar(operands, out).run(operands, out, flags, random)
         return status
 
@@ -322,8 +304,8 @@ class Operation:
         """Return what operates on arrays of these types; see `engine.ElementwiseProgram`."""
         if self._readers:
             return None
-        x, y, z = map(_floats, (*operands, *operands[:1] * (3 - len(operands))))
-        run = bound(self.kernel, (self.plan, _NO_RANDOM, _ALL), (x, y, z, _floats(out)))
+        x, y, z = map(as_floats, (*operands, *operands[:1] * (3 - len(operands))))
+        run = bound(self.kernel, (self.plan, _NO_RANDOM, _ALL), (x, y, z, as_floats(out)))
         if len(operands) == 1:
             return lambda x, out: run(x, x, x, out)
         return run if len(operands) == 3 else lambda x, y, out: run(x, y, x, out)

@@ -56,6 +56,7 @@ __all__ = [
     "greater",
     "greatest",
     "greatest_of_16",
+    "halves",
     "lesser",
     "less",
     "load",
@@ -322,28 +323,23 @@ def rare_bit(word: Lanes) -> bool:
 @builtin(rare_bit, boolean, _WORDS)
 def _rare_bit(builder: Any, word: Any) -> Any:
     while word.type.count > 8:  # to what the processor tests at once
-        low, high = _halves(builder, word)
+        low, high = halves(builder, word)
         word = builder.or_(low, high)
     whole = ir.IntType(32 * word.type.count)
     return _rarely(builder, builder.icmp_unsigned("!=", builder.bitcast(word, whole), whole(0)))
 
 
-def _halves(builder: Any, vector: Any) -> list[Any]:
+def halves(builder: Any, vector: Any) -> list[Any]:
     """The first and the last half of a vector."""
     half = vector.type.count // 2
-    kind = ir.VectorType(ir.IntType(32), half)
-    return [
-        builder.shuffle_vector(vector, vector, ir.Constant(kind, list(range(first, first + half))))
-        for first in (0, half)
-    ]
+    orders = (list(range(first, first + half)) for first in (0, half))
+    return [builder.shuffle_vector(vector, vector, places(order)) for order in orders]
 
 
 def _rarely(builder: Any, truth: Any) -> Any:
     """What is seldom true, so that the compiler lets the processor go on as if it were not."""
-    name, kind = "llvm.expect.i1", ir.IntType(1)
-    expect = builder.module.globals.get(name)
-    if expect is None:
-        expect = ir.Function(builder.module, ir.FunctionType(kind, [kind, kind]), name)
+    kind = ir.IntType(1)
+    expect = builder.module.declare_intrinsic("llvm.expect", [kind], ir.FunctionType(kind, [kind, kind]))
     return builder.call(expect, [truth, kind(0)])
 
 
@@ -354,7 +350,7 @@ def rare_nan(word: Lanes) -> bool:
 
 @builtin(rare_nan, boolean, _WORDS)
 def _rare_nan(builder: Any, word: Any) -> Any:
-    low, high = _halves(builder, builder.bitcast(word, _SINGLES.llvm))
+    low, high = halves(builder, builder.bitcast(word, _SINGLES.llvm))
     return _rarely(builder, _any_lane(builder, builder.fcmp_unordered("uno", low, high)))
 
 
@@ -363,10 +359,11 @@ def all_lanes(mask: Mask) -> bool:
     return bool(mask.all())
 
 
-@builtin(all_lanes, boolean, MASK)
-def _all_lanes(builder: Any, mask: Any) -> Any:
-    bits = ir.IntType(LANES)
-    return builder.icmp_unsigned("==", builder.bitcast(mask, bits), ir.Constant(bits, (1 << LANES) - 1))
+builtin(all_lanes, boolean, MASK)(
+    lambda builder, mask: builder.icmp_signed(
+        "==", builder.bitcast(mask, (bits := ir.IntType(LANES))), bits(-1)
+    )
+)
 
 
 def greatest_of_16(word: Lanes) -> Lanes:
@@ -374,11 +371,7 @@ def greatest_of_16(word: Lanes) -> Lanes:
     return np.repeat(word.reshape(-1, 16).max(axis=1), 16)
 
 
-@builtin(greatest_of_16, _WORDS, _WORDS)
-def _greatest_of_16(builder: Any, word: Any) -> Any:
-    for distance in (8, 4, 2, 1):
-        word = _greater_of_partners(builder, word, distance)
-    return word
+builtin(greatest_of_16, _WORDS, _WORDS)(lambda builder, word: _greater_of_partners(builder, word, 8, 4, 2, 1))
 
 
 def greatest(word: Lanes) -> Lanes:
@@ -386,11 +379,7 @@ def greatest(word: Lanes) -> Lanes:
     return fill(word.max())
 
 
-@builtin(greatest, _WORDS, _WORDS)
-def _greatest(builder: Any, word: Any) -> Any:
-    for distance in (16, 8, 4, 2, 1):
-        word = _greater_of_partners(builder, word, distance)
-    return word
+builtin(greatest, _WORDS, _WORDS)(lambda builder, word: _greater_of_partners(builder, word, 16, 8, 4, 2, 1))
 
 
 def places(order: list[int]) -> Any:
@@ -398,9 +387,12 @@ def places(order: list[int]) -> Any:
     return ir.Constant(ir.VectorType(_WORD, len(order)), order)
 
 
-def _greater_of_partners(builder: Any, word: Any, distance: int) -> Any:
-    partners = builder.shuffle_vector(word, word, places([lane ^ distance for lane in range(LANES)]))
-    return builder.select(builder.icmp_unsigned(">", word, partners), word, partners)
+def _greater_of_partners(builder: Any, word: Any, *distances: int) -> Any:
+    """Each word or the one so far away, then the greater of these and the one at the next distance."""
+    for distance in distances:
+        partners = builder.shuffle_vector(word, word, places([lane ^ distance for lane in range(LANES)]))
+        word = builder.select(builder.icmp_unsigned(">", word, partners), word, partners)
+    return word
 
 
 def first_lane(word: Lanes) -> np.uint32:

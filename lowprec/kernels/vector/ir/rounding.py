@@ -27,6 +27,7 @@ from lowprec.kernels.vector.ir.lanes import (
     Singles,
     Wides,
     as_singles,
+    halves,
     load,
     load_lowered,
 )
@@ -301,12 +302,7 @@ def _lost_bits(builder: Any, pointer: Any, element: Any) -> Any:
     numbers, narrow = _singles(builder, pointer)
     kind = ir.VectorType(ir.IntType(32), 2 * LANES)
     back, given = (builder.bitcast(each, kind) for each in (builder.fpext(narrow, numbers.type), numbers))
-    bits = builder.xor(back, given)
-    low, high = (
-        builder.shuffle_vector(bits, bits, ir.Constant(WORDS.llvm, list(range(first, first + LANES))))
-        for first in (0, LANES)
-    )
-    return builder.or_(low, high)
+    return builder.or_(*halves(builder, builder.xor(back, given)))
 
 
 def _singles(builder: Any, pointer: Any) -> tuple[Any, Any]:
