@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 import pytest
@@ -10,6 +11,10 @@ from hypothesis import settings
 
 # Compiling a kernel makes so many objects that last that looking for garbage takes an eighth of the time.
 gc.set_threshold(100_000, 20, 20)
+
+# Memory that goes back to the system is asked for by the next test: workers, which start later, keep it.
+for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"):
+    os.environ.setdefault(name, str(1 << 30))
 
 #: Run by a test, in an interpreter's own way; imported by nobody.
 collect_ignore = ["typing/documented_calls.py"]

@@ -352,7 +352,7 @@ def test_any_operands_formats_and_projections_agree(operation):
 
 
 @pytest.mark.parametrize("operation", USUAL)
-@pytest.mark.parametrize("variant", ["A", "B"])
+@pytest.mark.parametrize("variant", most_apart(["A", "B"], ["A"]))
 def test_stochastic_results_agree(operation, variant):
     """With integers that lie around the tail, into narrow formats, by the fast kernels."""
     fmt = catalog.BINARY16

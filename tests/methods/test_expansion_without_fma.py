@@ -10,6 +10,9 @@ import pytest
 import lowprec as lp
 from lowprec.methods.expansion import Expansion, divide, halves, split, two_prod
 
+#: Kernels of many types, which take long to compile.
+pytestmark = pytest.mark.apart
+
 FP8 = {"e4m3fn": 27_052, "e5m2": 36_448}
 
 

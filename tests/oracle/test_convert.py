@@ -398,7 +398,7 @@ LAWS = {
 
 
 @pytest.mark.parametrize("mode", LAWS)
-@pytest.mark.parametrize("fmt", LAW_FORMATS, ids=str)
+@pytest.mark.parametrize("fmt", most_apart(LAW_FORMATS, LAW_FORMATS[::2]), ids=str)
 def test_each_mode_does_what_its_name_says_about_real_numbers(fmt, mode):
     """In range, at values, midpoints, thirds, closest neighbours: the answer is chosen among all values."""
     values, codes = _numbers(fmt)

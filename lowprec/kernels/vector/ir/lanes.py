@@ -311,7 +311,7 @@ def any_lane(mask: Mask) -> bool:
 
 @builtin(any_lane, boolean, MASK)
 def _any_lane(builder: Any, mask: Any) -> Any:
-    bits = ir.IntType(mask.type.count)
+    bits = ir.IntType(mask.type.count * mask.type.element.width)
     return builder.icmp_unsigned("!=", builder.bitcast(mask, bits), ir.Constant(bits, 0))
 
 
@@ -323,16 +323,14 @@ def rare_bit(word: Lanes) -> bool:
 @builtin(rare_bit, boolean, _WORDS)
 def _rare_bit(builder: Any, word: Any) -> Any:
     while word.type.count > 8:  # to what the processor tests at once
-        low, high = halves(builder, word)
-        word = builder.or_(low, high)
-    whole = ir.IntType(32 * word.type.count)
-    return _rarely(builder, builder.icmp_unsigned("!=", builder.bitcast(word, whole), whole(0)))
+        word = builder.or_(*halves(builder, word))
+    return _rarely(builder, _any_lane(builder, word))
 
 
 def halves(builder: Any, vector: Any) -> list[Any]:
     """The first and the last half of a vector."""
-    half = vector.type.count // 2
-    orders = (list(range(first, first + half)) for first in (0, half))
+    lanes = list(range(vector.type.count))
+    orders = lanes[: len(lanes) // 2], lanes[len(lanes) // 2 :]
     return [builder.shuffle_vector(vector, vector, places(order)) for order in orders]
 
 
@@ -350,8 +348,8 @@ def rare_nan(word: Lanes) -> bool:
 
 @builtin(rare_nan, boolean, _WORDS)
 def _rare_nan(builder: Any, word: Any) -> Any:
-    low, high = halves(builder, builder.bitcast(word, _SINGLES.llvm))
-    return _rarely(builder, _any_lane(builder, builder.fcmp_unordered("uno", low, high)))
+    pairs = halves(builder, builder.bitcast(word, _SINGLES.llvm))
+    return _rarely(builder, _any_lane(builder, builder.fcmp_unordered("uno", *pairs)))
 
 
 def all_lanes(mask: Mask) -> bool:
