@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels import engine
-from lowprec.kernels.codes import code_dtype
+from lowprec.kernels.codes import code_dtype, unlocked
 from lowprec.kernels.engine import Rows
 from lowprec.kernels.lower.words import POWERS, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.dot import BIAS
+from lowprec.kernels.vector.exact import NO_BIT, extent
 from lowprec.spec.accumulation import Window
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
@@ -103,11 +104,13 @@ def products(x: Array, y: Array) -> Exact | None:
 def slices(numbers: Array, low: int, high: int, bits: int) -> list[Array]:
     """Numbers as sums of multiples of 2**(low + i * bits) below 2**(low + (i + 1) * bits), largest first."""
     made = []
-    for place in reversed(range(low, max(high, low + 1), bits)):
-        unit = 2.0**place
-        made.append(np.trunc(numbers / unit) * unit)
-        numbers = numbers - made[-1]
-    return made
+    for place in reversed(range(low + bits, high, bits)):
+        part = numbers * 2.0**-place
+        np.trunc(part, out=part)
+        part *= 2.0**place
+        made.append(part)
+        numbers = numbers - part
+    return [*made, numbers]
 
 
 def cut_in_slices(
@@ -169,15 +172,8 @@ def quiet(words: Array) -> Array:
 
 def span(words: Array) -> tuple[int, int]:
     """All numbers, which are finite, are multiples of 2**low and below 2**high."""
-    magnitudes = words & np.uint32(0x7FFFFFFF)
-    fields = np.maximum(magnitudes >> np.uint32(23), np.uint32(1))
-    significands = magnitudes - ((fields - np.uint32(1)) << np.uint32(23))
-    lowest = significands & -significands
-    if not lowest.any():
-        return 200, 200
-    last = lowest.astype(np.float32).view(np.uint32) >> np.uint32(23)  # 127 above its place, or 0 of zero
-    low = np.where(last, fields + last, np.uint32(1000)).min()
-    return int(low) - 277, int(fields.max()) - 126
+    last, first = extent(unlocked(np.ascontiguousarray(words).reshape(-1)))
+    return (last - 277, first - 126) if last < NO_BIT else (200, 200)
 
 
 class Prepared(NamedTuple):

@@ -81,12 +81,11 @@ def by_terms(
     if bits + factors > (53 if factors else _WIDEST):
         return None
     kind = np.float32 if bits <= 24 and x_span[0] + y_span[0] >= -126 else np.float64
-    numbers = [words.view(np.float32).astype(kind, copy=False) for words in (x_words, y_words)]
-    cut = cut_in_slices(numbers[0], numbers[1].T, x_span, y_span, 53 - count, _SLICES)
+    turned = np.ascontiguousarray(y_words.T) if shape[0] > _MANY else y_words.T
+    numbers = [words.view(np.float32).astype(kind, copy=False) for words in (x_words, turned)]
+    cut = cut_in_slices(*numbers, x_span, y_span, 53 - count, _SLICES)
     assert cut is not None, "no more bits than nine slices have"
     rows, columns = cut
-    if shape[0] > _MANY:
-        columns = [np.ascontiguousarray(side) for side in columns]
     left, right = (np.ascontiguousarray(side.T) for side in scales)
     out = np.zeros(shape, np.float64 if double else np.float32)
     if addends.size:

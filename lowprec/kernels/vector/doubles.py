@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import inlined, jit
+from lowprec.kernels.jit import helper, inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
 from lowprec.kernels.vector.rounding import (
@@ -89,14 +89,27 @@ def sequence(x: Numbers, y: Numbers, out: Numbers, plan: Words) -> int:
 
 
 @inlined
-def joined_parts(parts: Numbers, row: int, terms: Numbers, rests: Numbers) -> None:
-    """Write the sums of the parts of a row, and what they were rounded by."""
-    terms[:], rests[:] = parts[0, row], 0.0
+def joined_parts(parts: Numbers, row: int, terms: Numbers, rests: Numbers) -> bool:
+    """Write the sums of the parts of a row, and what they were rounded by; return whether that is nothing."""
+    terms[:], rests[:], lost = parts[0, row], 0.0, np.uint64(0)
     for place in range(1, len(parts)):
         more = parts[place, row]
         for c in range(more.size):
             terms[c], error = with_error(terms[c], np.float64(more[c]))
             rests[c] += error
+            lost |= np.float64(error).view(np.uint64)
+    return bool(lost << np.uint64(1) == np.uint64(0))
+
+
+@helper
+def exact_added(terms: Numbers, scale: np.float64, y_scales: Numbers, rounds: bool, sums: Numbers) -> None:
+    """Add exact terms times their scales to a row of binary32 sums."""
+    if rounds:
+        for c in range(sums.size):
+            sums[c] += np.float32(nearest_single(terms[c] * (scale * y_scales[c])))
+    else:
+        for c in range(sums.size):
+            sums[c] = added_exact(sums[c], terms[c] * (scale * y_scales[c]))
 
 
 @jit
@@ -111,23 +124,19 @@ def terms_added(
         return UNSUITED
     terms, rests = np.empty(out.shape[1]), np.empty(out.shape[1])
     for i in range(out.shape[0]):
-        scale, sums, first = x_scales[i], out[i], parts[0, i]
-        if len(parts) == 1 and rounds:
+        scale, sums = x_scales[i], out[i]
+        if len(parts) == 1:
+            exact_added(parts[0, i], scale, y_scales, rounds, sums)
+        elif joined_parts(parts, i, terms, rests):
+            exact_added(terms, scale, y_scales, rounds, sums)
+        elif rounds:
             for c in range(sums.size):
-                sums[c] += np.float32(nearest_single(first[c] * (scale * y_scales[c])))
-        elif len(parts) == 1:
-            for c in range(sums.size):
-                sums[c] = added_exact(sums[c], first[c] * (scale * y_scales[c]))
+                by = scale * y_scales[c]
+                sums[c] += added_once(np.float32(0), terms[c] * by, rests[c] * by)
         else:
-            joined_parts(parts, i, terms, rests)
-            if rounds:
-                for c in range(sums.size):
-                    by = scale * y_scales[c]
-                    sums[c] += added_once(np.float32(0), terms[c] * by, rests[c] * by)
-            else:
-                for c in range(sums.size):
-                    by = scale * y_scales[c]
-                    sums[c] = added_once(sums[c], terms[c] * by, rests[c] * by)
+            for c in range(sums.size):
+                by = scale * y_scales[c]
+                sums[c] = added_once(sums[c], terms[c] * by, rests[c] * by)
     return DONE
 
 
@@ -142,8 +151,10 @@ def doubles_added(parts: Numbers, x_scales: Numbers, y_scales: Numbers, out: Num
         if len(parts) == 1:
             for c in range(sums.size):
                 sums[c] += first[c] * (scale * y_scales[c])
+        elif joined_parts(parts, i, terms, rests):
+            for c in range(sums.size):
+                sums[c] += terms[c] * (scale * y_scales[c])
         else:
-            joined_parts(parts, i, terms, rests)
             for c in range(sums.size):
                 by = scale * y_scales[c]
                 high, low = three_to_odd(sums[c], terms[c] * by, rests[c] * by)

@@ -17,7 +17,9 @@ import numpy.typing as npt
 from lowprec.kernels.jit import inlined, jit
 
 __all__ = [
+    "NO_BIT",
     "exponents",
+    "extent",
     "narrowed",
     "narrowed_integers",
     "plain_remainders",
@@ -28,6 +30,9 @@ __all__ = [
 
 Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 Marks = npt.NDArray[np.bool_]
+
+#: Instead of a place: where all are zero.
+NO_BIT = 1000
 
 #: Binary32 numbers times two to such a power are binary64 numbers.
 _FAR = 700
@@ -40,6 +45,26 @@ _SOME = 1 << 10
 
 #: Numbers below half of this become whole when it is added and taken off again.
 _WHOLE = float(3 << 51)
+
+
+@jit
+def extent(words: Numbers) -> tuple[int, int]:
+    """How low and how high finite binary32 numbers reach, given as patterns.
+
+    The lowest bit that is set in any of them, 277 above its place, or `NO_BIT` where all are zero; and the
+    highest exponent field, which is 1 for subnormal numbers too.
+    """
+    low, high = np.uint32(NO_BIT), np.uint32(1)
+    for i in range(words.size):
+        magnitude = words[i] & np.uint32(0x7FFFFFFF)
+        field = max(magnitude >> np.uint32(23), np.uint32(1))
+        significand = magnitude - ((field - np.uint32(1)) << np.uint32(23))
+        others = significand & (significand - np.uint32(significand != np.uint32(0)))
+        last = np.float32(np.int32(significand ^ others))
+        place = last.view(np.uint32) >> np.uint32(23)  # 127 above the last bit's, or 0 of zero
+        low = min(low, field + place if place != np.uint32(0) else np.uint32(NO_BIT))
+        high = max(high, field)
+    return int(low), int(high)
 
 
 @jit
