@@ -83,7 +83,7 @@ def by_terms(
     kind = np.float32 if bits <= 24 and x_span[0] + y_span[0] >= -126 else np.float64
     turned = np.ascontiguousarray(y_words.T) if shape[0] > _MANY else y_words.T
     numbers = [words.view(np.float32).astype(kind, copy=False) for words in (x_words, turned)]
-    cut = cut_in_slices(*numbers, x_span, y_span, 53 - count, _SLICES)
+    cut = cut_in_slices(numbers[0], numbers[1], x_span, y_span, 53 - count, _SLICES)
     assert cut is not None, "no more bits than nine slices have"
     rows, columns = cut
     left, right = (np.ascontiguousarray(side.T) for side in scales)
