@@ -47,7 +47,6 @@ B, BP, S, SP = (
 )
 
 _CDNA3 = ("dots:cdna3_mfma_e4m3fnuz_binary32 e4m3fnuz", "dots:cdna3_mfma_binary16_binary32 binary16")
-_WIDE_ARITH = ("arithmetic:add bfloat16 away_from_zero",)
 
 MUTANTS = (
     # -- what is meant -------------------------------------------------------------------------------
@@ -997,7 +996,7 @@ MUTANTS = (
         "upper halves of binary64 numbers are cut, without the compiler",
         "return (pattern >> np.uint64(32)).astype(np.uint32) | ((pattern & _LOW) != 0)",
         "return (pattern >> np.uint64(32)).astype(np.uint32)",
-        _WIDE_ARITH,
+        ("engine:vector multiply binary32 bfloat16 away_from_zero",),
     ),
     Mutant(
         "fold-compiled",
@@ -1005,7 +1004,7 @@ MUTANTS = (
         "upper halves of binary64 numbers are cut, with the compiler",
         "builder.or_(pattern, builder.add(builder.and_(pattern, low), low))",
         "builder.or_(pattern, builder.and_(pattern, low))",
-        _WIDE_ARITH,
+        ("engine:vector multiply binary32 bfloat16 away_from_zero",),
         True,
     ),
     Mutant(
@@ -1023,6 +1022,6 @@ MUTANTS = (
         "elements are multiplied by themselves",
         "return as_words(as_singles(word) * as_singles(scale))",
         "return as_words(as_singles(word) * as_singles(word))",
-        ("values:rceil",),
+        ("blocks:mxfp4 vector",),
     ),
 )

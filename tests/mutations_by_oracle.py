@@ -651,7 +651,7 @@ MUTANTS = (
         "infinities are numbers of the largest exponent",
         _AMAX,
         _AMAX.replace("amax >= s.infinity", "amax > s.infinity"),
-        ("blocks:mxfp4",),
+        ("blocks:mxfp4 vector",),
     ),
     Mutant(
         "vector-block-normal",
@@ -659,7 +659,7 @@ MUTANTS = (
         "elements far below their block's largest wrap into other codes",
         "normal = lowest if off >> np.uint32(31) != 0 else off + lowest",
         "normal = lowest",
-        ("blocks:mxfp8_e5m2",),
+        ("blocks:mxfp8_e5m2 vector",),
     ),
     Mutant(
         "values-nan",
