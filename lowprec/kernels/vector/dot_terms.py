@@ -35,8 +35,8 @@ Share = Callable[[Callable[[int, int], int], int, int], int]
 #: Bits of sums that two binary64 numbers hold, less those of the rests that nine slices leave.
 _WIDEST = 102
 
-#: Products that NumPy makes in one thread, and the columns of a tile. They stay in the caches.
-_PRODUCTS, _COLUMNS = 1 << 18, 256
+#: Products that NumPy makes in one thread, and those and the columns of a tile. They stay in the caches.
+_PRODUCTS, _TILE, _COLUMNS = 1 << 18, 1 << 20, 256
 
 #: Rows from which on it pays to have the columns of y one after the other in memory.
 _MANY = 64
@@ -95,7 +95,7 @@ def by_terms(
     way = terms.in_pairs if how.order == PAIRWISE else terms.running
 
     def part(start: int, stop: int) -> int:
-        high = max(1, _PRODUCTS // (request.block * min(_COLUMNS, shape[1])))
+        high = max(1, _TILE // (request.block * min(_COLUMNS, shape[1])))
         for first in range(start, stop, high):
             for column in range(0, shape[1], _COLUMNS):
                 tile = slice(first, min(first + high, stop)), slice(column, column + _COLUMNS)
@@ -175,8 +175,11 @@ class _Terms(NamedTuple):
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         """Write the sums of products of each block at a place; return them and the scales."""
         inner = slice(place * self.block, place * self.block + self.block)
+        high = max(1, _PRODUCTS // (self.block * parts.shape[2]))
         for part, (row, column) in zip(parts, itertools.product(self.rows, self.columns), strict=True):
-            np.matmul(row[some, inner], column[inner, across], out=part)
+            left, right = row[some, inner], column[inner, across]
+            for first in range(0, len(left), high):
+                np.matmul(left[first : first + high], right, out=part[first : first + high])
         return parts, self.left[place, some], self.right[place, across]
 
 
