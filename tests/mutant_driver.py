@@ -11,6 +11,7 @@ or until one finds another result than the oracle's:
     products:fp32_fma mxfp4 70                           of numbers in a format, or in blocks
     blocks:nvfp4                                         codes, scales and values of a block format
     engine:vector add binary16 binary32 to_odd flags     an engine's operation on codes, as codes of another
+    doubles:vector remainder bfloat16 flags              an operation's values as binary64 numbers
 
 `unit:exp e5m2` holds NumPy's function, rounded, against the laws of functions. `values:rceil` holds blocks
 read as float32 against the same as float64, `statistics:e4m3fn` a report against NumPy's sums and the scale
@@ -84,6 +85,7 @@ def subjects():
         "products": lambda name: ("others", products(*name.split())),
         "blocks": lambda name: ("others", whole_blocks(*name.split())),
         "engine": lambda name: ("others", engine(*name.split())),
+        "doubles": lambda name: ("others", in_doubles(*name.split())),
         "statistics": lambda name: ("others", statistics(*name.split())),
         "values": lambda name: ("others", values(blocks(name))),
         "random": lambda name: ("others", random(int(name))),
@@ -169,9 +171,9 @@ def numbers(rng, shape, finite):
 def products(how, name, length, *options):
     """Compare an accumulation's products of matrices of numbers with the oracle's, blocks too.
 
-    Infinities and NaNs are among them unless `finite` is asked for; if `tiny`, x are subnormal; if `tie`, the
-    least product of a block decides a sum. With an addend too, but for exact sums. Another option is the name
-    of an engine.
+    Infinities and NaNs are among them unless `finite` is asked for; if `wide`, some of 16 are far larger than
+    others; if `tiny`, x are subnormal; if `tie`, the least product of a block decides a sum. With an addend
+    too, but for exact sums. Another option is the name of an engine.
     """
     import numpy as np
 
@@ -181,6 +183,11 @@ def products(how, name, length, *options):
     x, y = (numbers(rng, (5, int(length)), finite) for _ in range(2))
     x[1, -(int(length) // 2) :] *= -1
     y[0] = np.abs(y[0])
+    if "wide" in options:
+        for side in (x, y):
+            side *= (2.0 ** rng.integers(-14, 14, (5, -(-int(length) // 16)))).repeat(16, axis=1)[
+                :, : int(length)
+            ]
     if "tiny" in options:
         x = lp.format(name).min_subnormal * rng.integers(-7, 8, x.shape)
     addend = rng.normal(size=(5, 5)).astype(np.float32)
@@ -194,7 +201,7 @@ def products(how, name, length, *options):
         else lp.quantize(side, name, saturation="propagate")
         for place, side in enumerate((x, y.T))
     )
-    engines = [option for option in options if option not in ("finite", "tiny", "tie")] or [None]
+    engines = [option for option in options if option not in ("finite", "wide", "tiny", "tie")] or [None]
     for begin in (None,) if how == "exact" or "nvfp4" in name else (None, addend):
         got, want = (
             np.asarray(lp.matmul(left, right, sums(how), addend=begin, backend=backend))
@@ -325,6 +332,27 @@ def engine(backend, operation, source, target, *options):
             "want": f"{want[at]:#x} flags {want_flags[at]}",
         }
         yield "agrees with the oracle", case
+
+
+def in_doubles(backend, operation, name, *options):
+    """Compare results that an engine gives as binary64 numbers with the oracle's; of codes if by `table`."""
+    import numpy as np
+
+    import lowprec as lp
+
+    rows = numbers(np.random.default_rng(0), (5, 70), False).astype(np.float32)
+    if backend == "table":
+        rows = lp.encode(rows, name).view(lp.dtype(name))
+    results = []
+    for engine in (backend, "oracle"):
+        flags = np.zeros(rows.shape, np.uint8) if "flags" in options else None
+        made = getattr(lp, operation)(rows, rows[::-1], name, dtype=np.float64, flags=flags, backend=engine)
+        results.append((made, made * 0 if flags is None else flags))
+    (got, got_flags), (want, want_flags) = results
+    differ = np.argwhere((bits_of(got) != bits_of(want)) | (bits_of(got_flags) != bits_of(want_flags)))
+    if differ.size:
+        at = tuple(differ[0].tolist())
+        yield "agrees with the oracle", {"at": str(at), "got": str(got[at]), "want": str(want[at])}
 
 
 def statistics(name, count="1001"):

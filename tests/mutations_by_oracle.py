@@ -183,7 +183,7 @@ MUTANTS = (
         "binary64 numbers are read without their leading one",
         "negative, _TOP | pattern << _U(11), _0",
         "negative, pattern << _U(11), _0",
-        ("products:exact binary32 71 finite",),
+        ("products:exact nvfp4 1280 wide finite",),
     ),
     Mutant(
         "window-cut-odd",
@@ -288,7 +288,7 @@ MUTANTS = (
         "flags are looked up in the table of results",
         "for table, results in zip(tables[:2], (out, flags), strict=True):",
         "for table, results in zip(tables[:1] * 2, (out, flags), strict=True):",
-        ("engine:table convert e5m2 e2m1fn nan=max flags",),
+        ("doubles:table add e5m2 flags",),
     ),
     Mutant(
         "table-both",
@@ -626,7 +626,7 @@ MUTANTS = (
         "patterns of binary32 are taken for numbers",
         "out.view(np.float64)[...] = words.view(np.float32)",
         "out.view(np.float64)[...] = words",
-        ("engine:vector convert bfloat16 binary64",),
+        ("doubles:vector remainder bfloat16 flags",),
     ),
     Mutant(
         "parts-flags",
@@ -942,8 +942,8 @@ MUTANTS = (
         "codebook-ties",
         "kernels/lower/codebook.py",
         "a threshold is never passed by itself",
-        "Threshold.HALF_OR_ABOVE: (threshold, True),",
-        "Threshold.HALF_OR_ABOVE: (threshold, False),",
+        "passing = [each in (Threshold.HALF_OR_ABOVE, Threshold.NEVER) for each in taken]",
+        "passing = [each == Threshold.NEVER for each in taken]",
         ("arrays:posit5",),
     ),
     Mutant(
@@ -952,7 +952,7 @@ MUTANTS = (
         "the tail between two values loses its bits",
         "            tail |= _1\n",
         "            tail |= _0\n",
-        ("arrays:posit5",),
+        ("engine:scalar convert binary32 posit5 stochastic(8)",),
     ),
     Mutant(
         "codebook-read",
