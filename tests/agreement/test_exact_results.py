@@ -37,7 +37,11 @@ def numbers(kind, seed):
 
 
 @pytest.mark.parametrize("flagged", [False, True], ids=["plain", "flags"])
-@pytest.mark.parametrize("kind", [np.float32, np.float64, ml_dtypes.bfloat16, np.int32], ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    most_apart([np.float32, np.float64, ml_dtypes.bfloat16, np.int32], [np.float32, np.float64, np.int32]),
+    ids=str,
+)
 @pytest.mark.parametrize(
     "name",
     most_apart(["e4m3fn", "bfloat16", "binary32", "e4m3fnuz", "e2m1fn", "int8"], ["e4m3fn", "binary32"]),
