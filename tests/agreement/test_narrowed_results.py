@@ -103,7 +103,17 @@ def test_a_result_without_a_code_is_refused():
             assert (out == 7).all()
 
 
-@pytest.mark.parametrize("verb", ["encode binary16", "quantize bfloat16", "add", "sqrt", "fma"])
+#: A last operand beside ones that is just above a tie, which the next binary32 number is at or below.
+ABOVE = {
+    "encode binary16": 1 + 2.0**-11 + 2.0**-40,
+    "quantize bfloat16": 1 + 2.0**-8 + 2.0**-40,
+    "add": 2.0**-24 + 2.0**-60,
+    "sqrt": 1 + 2.0**-23 + 2.0**-48 + 2.0**-52,
+    "fma": 2.0**-24 + 2.0**-60,
+}
+
+
+@pytest.mark.parametrize("verb", ABOVE)
 def test_calls_that_are_asked_again(verb):
     """The first call is remembered; the others go to its kernel, and where it gives up to the usual way."""
     name, fmt = verb.split() if " " in verb else (verb, "binary32")
@@ -114,7 +124,9 @@ def test_calls_that_are_asked_again(verb):
         given = [np.array(row[:size], np.float64) for row in numbers]
         for place in (None, 0, size - 1, None):
             if place is not None:
-                given[-1][place] = 1 + 2.0**-24 + 2.0**-40
+                for each in given:
+                    each[place] = 1.0
+                given[-1][place] = ABOVE[verb]
             want = call(*given, fmt, backend="scalar")
             np.testing.assert_array_equal(call(*given, fmt), want)
             out = np.full_like(want, 3)
