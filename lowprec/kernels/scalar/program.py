@@ -23,8 +23,9 @@ from lowprec.kernels.lower.kinds import NAN
 from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
+from lowprec.kernels.general import runs
 from lowprec.kernels.scalar.arith import KNOWN, encode_numbers, operate
-from lowprec.kernels.scalar.convert import convert, convert_twice
+from lowprec.kernels.scalar.convert import convert_to_codebook
 from lowprec.spec.accumulation import Window
 from lowprec.spec.arith import SIGN_ONLY
 from lowprec.spec.codebook import Codebook
@@ -90,16 +91,17 @@ def _readable(codes: Codes, fmt: Format) -> Codes:
 @functools.lru_cache(maxsize=64)
 def _carried(fmt: Codebook, carrier: Format) -> Codes:
     """Return the value of each code in a type that holds them all."""
-    values = np.empty(len(fmt.values), code_dtype(carrier))
-    convert(
-        unlocked(values_of(fmt)),
-        lower_source(DOUBLE),
-        values,
-        lower_target(carrier, DEFAULT),
-        _NO_RANDOM,
-        _NO_FLAGS,
-    )
+    values, target = np.empty(len(fmt.values), code_dtype(carrier)), lower_target(carrier, DEFAULT)
+    runs.convert(unlocked(values_of(fmt)), lower_source(DOUBLE), values, target, _NO_RANDOM, _NO_FLAGS)
     return values
+
+
+def _convert(
+    codes: Codes, read: Any, fmt: Format, out: Codes, words: Any, random: Codes, flags: Codes
+) -> tuple[int, int]:
+    """Write the codes of a format that codes become; return how many are refused, and the place of the first."""
+    by = convert_to_codebook if isinstance(fmt, Codebook) else runs.convert
+    return by(codes, read, out, words, random, flags)
 
 
 class _Program(abc.ABC):
@@ -162,7 +164,7 @@ class Conversion(_Program):
         earlier = np.zeros_like(flags)
         for read, stop, words in self._stops:
             passed = np.empty(codes.size, code_dtype(stop))
-            count, first = convert(codes, read, passed, words, _NO_RANDOM, flags)
+            count, first = _convert(codes, read, stop, passed, words, _NO_RANDOM, flags)
             if count:
                 return Refusal(count, first, stop, DEFAULT)
             codes = _readable(passed, stop)
@@ -183,14 +185,15 @@ class Conversion(_Program):
     def _project(
         self, codes: Codes, out: Codes, words: Codes, random: Codes, flags: Codes
     ) -> tuple[int, int]:
+        if self._values is None and self._carry is None:
+            return _convert(codes, self._read, self.target, out, words, random, flags)
+        made = np.zeros(codes.size, code_dtype(self.target))
+        found = _convert(codes, self._read, self.target, made, words, random, flags)
         if self._values is not None:
-            made = np.zeros(codes.size, code_dtype(self.target))
-            found = convert(codes, self._read, made, words, random, flags)
             out[:] = self._values[made]
-            return found
-        if self._carry is None:
-            return convert(codes, self._read, out, words, random, flags)
-        return convert_twice(codes, self._read, words, self._carry[0], out, self._carry[1], random, flags)
+        elif self._carry is not None:
+            runs.convert(made, self._carry[0], out, self._carry[1], _NO_RANDOM, _NO_FLAGS)
+        return found
 
 
 class Operation(_Program):
@@ -224,6 +227,9 @@ class Operation(_Program):
         reads = [_reader(source, flushes and operation not in SIGN_ONLY) for source in sources]
         self._reads = [*reads, *reads[:1] * (3 - len(reads))]
         self._words, self._codes = lower_target(self._target, self._first), code_dtype(target)
+        self._general, self._wide = runs.serves(
+            operation, [_read_as(source) for source in sources], self._target, self._first
+        )
         self.refuses = may_refuse(self._words) or (self._onward is not None and self._onward.refuses)
 
     def attempt(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Refusal | None:
@@ -250,6 +256,13 @@ class Operation(_Program):
 
     def _operate(self, operands: list[Codes], codes: Codes, raised: Codes, random: Codes) -> Refusal | None:
         count, signaling_first = len(operands), self.rule.nan_payload == "signaling_first"
+        if self._general:
+            read = [(_readable(*pair), words) for *pair, words in zip(operands, self.sources, self._reads, strict=False)]
+            refused, first = runs.operate(
+                self._by, read, codes, self._words, self._first.rounding.downward, signaling_first,
+                self._wide, random, raised,
+            )  # fmt: skip
+            return Refusal(refused, first, self._target, self._first) if refused else None
         for start in range(0, codes.size, _PART):
             part = slice(start, min(start + _PART, codes.size))
             given = [
@@ -298,7 +311,7 @@ class Function(Operation):
         numbers, flushed = [], np.zeros(codes.size, np.uint8)
         for each, source in pairs:
             values, inexact = np.empty(each.size, np.uint64), np.zeros(each.size, np.uint8)
-            convert(
+            runs.convert(
                 _readable(each, source), _reader(source, self._flushes), values,
                 lower_target(DOUBLE, DEFAULT), _NO_RANDOM, inexact,
             )  # fmt: skip

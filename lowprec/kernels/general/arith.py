@@ -1,0 +1,408 @@
+"""Compute the exact results of operations, in 64-bit lanes without a branch; a sticky last bit says what is lost.
+
+Integers, but for quotients and roots, whose first digits the processor finds: an exact rest mends them, so no mode
+of the process changes an answer.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+
+Where an operand is shifted down, it loses bits to the sticky one only if its exponent lies so far below the other's
+that no more than one leading bit can cancel: every bit that decides a result is exact. `runs.serves` says for which
+formats that holds.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowprec.kernels.general.numbers import Lane, normal, pick, read, zeros_above
+from lowprec.kernels.general.rounding import (
+    Target,
+    drawn_limit,
+    limit_of,
+    load_target,
+    project,
+    shifted,
+    split,
+)
+from lowprec.kernels.jit import in_wide_vectors, inlined, jit, load_record
+from lowprec.kernels.lower.records import REFUSED, Source
+from lowprec.spec.arith import OPERANDS, SIGN_ONLY
+from lowprec.spec.projection import Flag
+
+__all__ = ["operator"]
+
+Word = Any
+
+_U = np.uint64
+_I = np.int64
+_0, _1, _32, _63 = _U(0), _U(1), _U(32), _U(63)
+_48, _50, _52 = _U(48), _U(50), _U(52)
+_LOW, _FRACTION = _U((1 << 32) - 1), _U((1 << 52) - 1)
+_REFUSED = _U(REFUSED)
+_INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
+#: The exponent that infinities are compared by, above those of all numbers.
+_FAR = _I(1 << 40)
+#: Beyond this power of two all is too large, or too small, for any format.
+_LARGEST_POWER = _U(1 << 13)
+
+
+class Context(NamedTuple):
+    """What an operation depends on besides its operands."""
+
+    downward: Word  #: whether exact zero sums are negative
+    drawn: Word  #: the limit of a stochastic mode; 0 for others
+    stochastic: Word
+    target: Word
+
+
+class Outcome(NamedTuple):
+    """A result: a number, an infinity, or a NaN if the operation is invalid; and the flags of the operation."""
+
+    made: Word
+    invalid: Word
+    raised: Word
+
+
+@inlined
+def lane(negative: Word, significand: Word, exponent: Word, infinite: Word) -> Lane:
+    """Return a number or an infinity."""
+    return Lane(negative, significand, exponent, infinite, False, False, False)
+
+
+@inlined
+def either(of_first: bool, x: Lane, y: Lane) -> Lane:
+    """Return one of two operands."""
+    return Lane(
+        pick(of_first, x.negative, y.negative),
+        pick(of_first, x.significand, y.significand),
+        pick(of_first, x.exponent, y.exponent),
+        pick(of_first, x.infinite, y.infinite),
+        pick(of_first, x.nan, y.nan),
+        pick(of_first, x.signaling, y.signaling),
+        False,
+    )
+
+
+@inlined
+def signed(negative: bool, x: Lane) -> Lane:
+    """Return an operand, a NaN too, with another sign; nothing of it signals."""
+    return Lane(negative, x.significand, x.exponent, x.infinite, x.nan, False, False)
+
+
+@inlined
+def is_zero(x: Lane) -> bool:
+    """Return whether an operand is a zero, if it is no NaN."""
+    return (x.significand == _0) & (not x.infinite)
+
+
+# -- sums and products -------------------------------------------------------------------------------
+
+
+@inlined
+def add(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the sum of two operands of at most 57 bits."""
+    a, ae = normal(x.significand, x.exponent)
+    b, be = normal(y.significand, y.exponent)
+    swap = (be > ae) | ((be == ae) & (b > a))
+    large, small = pick(swap, b, a), pick(swap, a, b)
+    exponent, lower = pick(swap, be, ae), pick(swap, ae, be)
+    small = shifted(small, exponent - lower)
+    alike = x.negative == y.negative
+    significand = pick(alike, large + small, large - small)
+    zero = pick(context.downward, x.negative | y.negative, x.negative & y.negative)
+    negative = pick(significand == _0, zero, pick(swap, y.negative, x.negative))
+    negative = pick(x.infinite, x.negative, pick(y.infinite, y.negative, negative))
+    infinite = x.infinite | y.infinite
+    return Outcome(lane(negative, significand, exponent, infinite), x.infinite & y.infinite & (not alike), _0)
+
+
+@inlined
+def subtract(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the difference of two operands of at most 57 bits."""
+    return add(x, signed(not y.negative, y), z, context)
+
+
+@inlined
+def multiply(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the product of two operands, which has at most 64 bits."""
+    return product(x, y, x.significand * y.significand, x.exponent + y.exponent)
+
+
+@inlined
+def multiply_long(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the product of two operands of at most 62 bits."""
+    x_word, x_exponent = normal(x.significand, x.exponent)
+    y_word, y_exponent = normal(y.significand, y.exponent)
+    a, b, c, d = x_word >> _32, x_word & _LOW, y_word >> _32, y_word & _LOW
+    lowest, left, right = b * d, a * d, b * c
+    middle = (lowest >> _32) + (left & _LOW) + (right & _LOW)
+    high = a * c + (left >> _32) + (right >> _32) + (middle >> _32)
+    low = middle << _32 | lowest & _LOW
+    return product(x, y, high | _U(low != _0), x_exponent + y_exponent + _I(64))
+
+
+@inlined
+def product(x: Lane, y: Lane, significand: Word, exponent: Word) -> Outcome:
+    """Return a product with its sign, and the results of zeros and infinities."""
+    zero, infinite = is_zero(x) | is_zero(y), x.infinite | y.infinite
+    significand = pick(zero | infinite, _0, significand)
+    return Outcome(lane(x.negative != y.negative, significand, exponent, infinite), zero & infinite, _0)
+
+
+@inlined
+def fma(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return x * y + z, where the product and z have at most 57 bits."""
+    times = multiply(x, y, z, context)
+    total = add(times.made, z, z, context)
+    return Outcome(total.made, times.invalid | total.invalid, _U(times.invalid) * _INVALID)
+
+
+# -- quotients and roots -----------------------------------------------------------------------------
+
+
+@inlined
+def as_53_bits(x: Lane) -> tuple[np.uint64, np.int64]:
+    """Return an operand of at most 53 bits with bit 52 set, and its exponent; for zero any other number."""
+    up = zeros_above(x.significand) - _I(11)
+    return pick(x.significand == _0, _1 << _52, x.significand << (_U(up) & _63)), x.exponent - up
+
+
+@inlined
+def as_double(word: np.uint64, up: np.uint64) -> np.float64:
+    """Return a word with bit 52 as the leading one, times 2**up, as a binary64 number."""
+    return _U((word & _FRACTION) | ((_U(1075) + up) << _52)).view(np.float64)
+
+
+@inlined
+def as_integer(number: np.float64) -> np.uint64:
+    """Return an integer next to a binary64 number, which is not negative and below 2**52."""
+    return np.float64(number + 2.0**52).view(np.uint64) & _FRACTION
+
+
+@inlined
+def divide(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the quotient of two operands of at most 53 bits: 50 digits or more, and whether any follow."""
+    a, a_exponent = as_53_bits(x)
+    b, b_exponent = as_53_bits(y)
+    digits = as_integer(np.divide(as_double(a, _0), as_double(b, _0)) * 2.0**50)
+    rest = (a << _50) - digits * b  # wraps as words do, but is small
+    for _ in range(2):
+        below = rest >> _63 != _0
+        digits, rest = digits - _U(below), rest + pick(below, b, _0)
+    for _ in range(2):
+        above = rest >= b
+        digits, rest = digits + _U(above), rest - pick(above, b, _0)
+    infinite = x.infinite | is_zero(y)
+    significand = pick(is_zero(x) | y.infinite | infinite, _0, digits << _1 | _U(rest != _0))
+    invalid = (x.infinite & y.infinite) | (is_zero(x) & is_zero(y))
+    divided = infinite & (not x.infinite) & (not invalid)
+    made = lane(x.negative != y.negative, significand, a_exponent - b_exponent - _I(51), infinite)
+    return Outcome(made, invalid, _U(divided) * _DIVIDED)
+
+
+@inlined
+def sqrt(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the square root of an operand of at most 53 bits: 50 digits or more, and whether any follow."""
+    a, exponent = as_53_bits(x)
+    uneven = _U(exponent) & _1
+    digits = as_integer(np.sqrt(as_double(a, uneven)) * 2.0**24)
+    rest = (a << (_48 + uneven)) - digits * digits  # wraps as words do, but is small
+    for _ in range(2):
+        below = rest >> _63 != _0
+        rest += pick(below, digits + digits - _1, _0)
+        digits -= _U(below)
+    for _ in range(2):
+        above = rest > digits + digits
+        rest -= pick(above, digits + digits + _1, _0)
+        digits += _U(above)
+    significand = pick(x.significand == _0, _0, digits << _1 | _U(rest != _0))
+    half = (exponent - _I(uneven) - _I(48)) >> _I(1)
+    made = lane(x.negative, significand, half - _I(1), x.infinite)
+    return Outcome(made, x.negative & (not is_zero(x)), _0)
+
+
+# -- other operations --------------------------------------------------------------------------------
+
+
+@inlined
+def is_larger(x: Lane, y: Lane) -> bool:
+    """Return whether the magnitude of an operand is larger than that of another, of at most 62 bits each."""
+    a, ae = normal(x.significand, x.exponent)
+    b, be = normal(y.significand, y.exponent)
+    ae, be = pick(x.infinite, _FAR, ae), pick(y.infinite, _FAR, be)
+    return (ae > be) | ((ae == be) & (pick(x.infinite, _0, a) > pick(y.infinite, _0, b)))
+
+
+@inlined
+def comes_first(x: Lane, y: Lane) -> bool:
+    """Return whether an operand is below another, or the zero that is."""
+    return pick(x.negative != y.negative, x.negative, pick(x.negative, is_larger(x, y), is_larger(y, x)))
+
+
+@inlined
+def minimum(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the smaller of two operands."""
+    return Outcome(either(comes_first(x, y), x, y), False, _0)
+
+
+@inlined
+def maximum(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the larger of two operands."""
+    return Outcome(either(comes_first(x, y), y, x), False, _0)
+
+
+@inlined
+def round_to_integral(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return an operand rounded to an integer."""
+    up = zeros_above(x.significand)
+    exponent = x.exponent - up
+    kept, tail = split(x.significand << _U(up), max(-exponent, _I(1)))
+    limit = limit_of(x.negative, kept & _1, context.target)
+    farther = tail > pick(context.stochastic, context.drawn, limit)
+    whole = (exponent >= _I(0)) | (x.significand == _0) | x.infinite
+    significand = pick(whole, x.significand, kept + _U(farther))
+    made = lane(x.negative, significand, pick(whole, x.exponent, _I(0)), x.infinite)
+    return Outcome(made, False, _U((not whole) & (tail != _0)) * _INEXACT)
+
+
+@inlined
+def scaleb(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return an operand times two to the power of an integer."""
+    up = zeros_above(y.significand)
+    place = y.exponent - up
+    power = (y.significand << _U(up)) >> _U(min(max(-place, _I(0)), _I(63)))
+    power = pick((place > _I(-51)) & (not is_zero(y)), _LARGEST_POWER, power)
+    exponent = x.exponent + pick(y.negative, -_I(power), _I(power))
+    return Outcome(lane(x.negative, x.significand, exponent, x.infinite), False, _0)
+
+
+@inlined
+def logb(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the exponent of an operand's leading bit."""
+    lead = x.exponent - zeros_above(x.significand) + _I(63)
+    zero = is_zero(x)
+    infinite = x.infinite | zero
+    significand = pick(infinite, _0, _U(pick(lead < _I(0), -lead, lead)))
+    made = lane(pick(infinite, zero, lead < _I(0)), significand, _I(0), infinite)
+    return Outcome(made, False, _U(zero) * _DIVIDED)
+
+
+@inlined
+def negative(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return an operand with the other sign."""
+    return Outcome(signed(not x.negative, x), False, _0)
+
+
+@inlined
+def absolute(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return an operand without its sign."""
+    return Outcome(signed(False, x), False, _0)
+
+
+@inlined
+def copysign(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return an operand with the sign of another."""
+    return Outcome(signed(y.negative, x), False, _0)
+
+
+_COMPUTE = {
+    function.__name__: function
+    for function in (
+        *(add, subtract, multiply, multiply_long, fma, divide, sqrt, minimum, maximum),
+        *(round_to_integral, scaleb, logb, negative, absolute, copysign),
+    )
+}
+
+# -- NaNs --------------------------------------------------------------------------------------------
+
+
+@inlined
+def first_nan(x: Lane, y: Lane, z: Lane, signaling_first: bool) -> Lane:
+    """Return the NaN operand that is the result: the first one, or the first signaling one."""
+    first = either(x.nan, x, either(y.nan, y, z))
+    signaling = either(x.signaling, x, either(y.signaling, y, either(z.nan, z, first)))
+    return either(signaling_first, either(z.signaling, z, signaling), first)
+
+
+@inlined
+def with_nans(found: Outcome, x: Lane, y: Lane, z: Lane, fused: bool, signaling_first: bool) -> Outcome:
+    """Return the result with the NaN that an operand, or an invalid operation, makes of it."""
+    signaling = x.signaling | y.signaling | z.signaling
+    nan = x.nan | y.nan | z.nan
+    signals = signaling
+    if fused:  # an invalid product is invalid beside a NaN addend too
+        beside = (found.raised != _0) & (not x.nan) & (not y.nan) & z.nan
+        nan &= not (beside & signaling_first & (not signaling))
+        signals |= beside
+    invalid = found.invalid & (not nan)
+    first = first_nan(x, y, z, signaling_first)
+    made = Lane(
+        pick(nan, first.negative, found.made.negative & (not invalid)),
+        pick(nan, first.significand, found.made.significand),
+        found.made.exponent,
+        found.made.infinite & (not nan) & (not invalid),
+        nan | invalid,
+        nan & signals,
+        False,
+    )
+    return Outcome(made, invalid, pick(nan, _0, found.raised))
+
+
+@inlined
+def of_numbers(found: Outcome, x: Lane, y: Lane, signaling_first: bool) -> Outcome:
+    """Return the result of an operation that a number beside a NaN is the result of."""
+    both = x.nan & y.nan
+    made = either(x.nan, y, either(y.nan, x, found.made))
+    first = either(both, first_nan(x, y, y, signaling_first), made)
+    signaling = x.signaling | y.signaling
+    made = Lane(first.negative, first.significand, first.exponent, first.infinite, both, both & signaling, False)
+    return Outcome(made, False, _U(signaling) * _INVALID)
+
+
+# -- kernels -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def operator(operation: str, wide: bool, stochastic: bool, signals: bool) -> Any:
+    """Return the kernel of an operation.
+
+    It writes codes, and flags where `signals`, in 64-bit words, and returns whether any result has no code.
+    `wide` says that products have more than 64 bits.
+    """
+    number = operation.endswith("_number")
+    name = operation.removesuffix("_number") + ("_long" if wide else "")
+    count, compute, fused = OPERANDS[operation], _COMPUTE[name], operation == "fma"
+    two, three, sign_only = count > 1, count > 2, operation in SIGN_ONLY
+
+    def operate(
+        xs, x_words, ys, y_words, zs, z_words, out, target_words, downward, signaling_first, random, flags
+    ):  # type: ignore[no-untyped-def]
+        in_wide_vectors()
+        x_source, y_source = load_record(Source, x_words, 0), load_record(Source, y_words, 0)
+        z_source, target = load_record(Source, z_words, 0), load_target(target_words)
+        refused = False
+        for i in range(out.size):
+            drawn = drawn_limit(_U(random[i]), target.grid) if stochastic else _0
+            x = read(xs[i], x_source)
+            y = read(ys[i], y_source) if two else lane(False, _0, _I(0), False)
+            z = read(zs[i], z_source) if three else lane(False, _0, _I(0), False)
+            found = compute(x, y, z, Context(downward, drawn, stochastic, target))
+            if number:
+                found = of_numbers(found, x, y, signaling_first)
+            elif not sign_only:
+                found = with_nans(found, x, y, z, fused, signaling_first)
+            made = found.made
+            code, raised = project(made, found.invalid, drawn, target, stochastic, signals)
+            out[i] = code
+            refused |= code == _REFUSED
+            if signals:
+                flushed = (x.flushed | y.flushed | z.flushed) & (not made.nan)
+                raised |= found.raised | (_U(flushed) * _INEXACT)
+                raised = pick(found.raised == _DIVIDED, _DIVIDED, raised)
+                flags[i] = pick(raised & _INVALID != _0, _INVALID, raised)
+        return refused
+
+    return jit(operate, f"general_{operation}_{wide:d}{stochastic:d}{signals:d}")

@@ -1,0 +1,82 @@
+"""Read a code into a number, in 64-bit lanes without a branch.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+
+Notation, beside IEEE 754-2019 clause 3.3:
+
+    number    (-1)**negative * significand * 2**exponent; bit 0 of the significand is sticky: it is set where
+              anything nonzero lies below it
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowprec.kernels.jit import bit_length, inlined
+from lowprec.kernels.lower.records import Source
+
+__all__ = ["Lane", "normal", "pick", "read", "zeros_above"]
+
+Word = Any
+
+_U = np.uint64
+_I = np.int64
+_0, _1, _63 = _U(0), _U(1), _U(63)
+_FAR = _I(1 << 40)
+
+
+class Lane(NamedTuple):
+    """An operand or a result: a number, unless it is infinite or a NaN; of a NaN the significand is the payload."""
+
+    negative: Word
+    significand: Word
+    exponent: Word
+    infinite: Word
+    nan: Word
+    signaling: Word
+    flushed: Word  #: whether a subnormal operand was flushed to the zero that the number is
+
+
+@inlined
+def pick(condition: bool, a: Any, b: Any) -> Any:
+    """Return `a` where the condition holds, else `b`; compiled to a select."""
+    return a if condition else b
+
+
+@inlined
+def zeros_above(word: np.uint64) -> np.int64:
+    """Return how many bits above the leading one are zero; 63 for 0."""
+    return _I(64) - bit_length(word | _1)
+
+
+@inlined
+def read(code: np.uint64, source: Source) -> Lane:
+    """Return the number that a code stands for."""
+    code &= source.mask
+    negative = code & source.sign != _0
+    magnitude = pick(negative & (source.complement != _0), (_0 - code) & source.mask, code & ~source.sign)
+    not_a_zero = negative & (source.not_a_zero != _0) & (magnitude == _0)
+    special = magnitude > source.max_magnitude
+    infinite = special & (magnitude == source.infinity)
+    nan = (special & (magnitude != source.infinity)) | not_a_zero
+    signaling = special & (magnitude != source.infinity) & (magnitude & source.quiet == _0)
+    field = (magnitude >> source.trailing_bits) & source.field_mask
+    trailing = magnitude & source.trailing_mask
+    normal = field >= source.lowest
+    flushed = (source.flush != _0) & (not normal) & (trailing != _0)
+    significand = pick(flushed, _0, trailing | (_U(normal) << source.trailing_bits))
+    payload = (magnitude << _1) << (_63 - source.payload)
+    significand = pick(nan, pick(not_a_zero, _0, payload), significand)
+    negative = pick(nan, negative & (source.keeps_nan_sign != _0) & (not not_a_zero), negative)
+    exponent = source.exponent + _I(max(field, source.lowest))
+    return Lane(negative, significand, exponent, infinite, nan, signaling, flushed)
+
+
+@inlined
+def normal(significand: np.uint64, exponent: np.int64) -> tuple[np.uint64, np.int64]:
+    """Return a number of at most 62 bits with bit 61 set; zero with an exponent below all others."""
+    up = zeros_above(significand) - _I(2)
+    zero = significand == _0
+    return significand << _U(pick(zero, _I(0), up)), pick(zero, -_FAR, exponent - up)
