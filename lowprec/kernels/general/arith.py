@@ -1,13 +1,13 @@
-"""Compute the exact results of operations, in 64-bit lanes without a branch; a sticky last bit says what is lost.
+"""Compute exact results of operations, in 64-bit lanes without a branch; a sticky last bit says what is lost.
 
-Integers, but for quotients and roots, whose first digits the processor finds: an exact rest mends them, so no mode
-of the process changes an answer.
+All is in integers, except that the processor finds the first digits of quotients and roots; the exact rest
+corrects them, so that no mode of the process changes an answer.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
-Where an operand is shifted down, it loses bits to the sticky one only if its exponent lies so far below the other's
-that no more than one leading bit can cancel: every bit that decides a result is exact. `runs.serves` says for which
-formats that holds.
+An operand of a sum that is shifted down loses bits to the sticky one only if its exponent lies so far below
+the other's that at most one leading bit cancels: every bit that decides a result is exact. `runs.serves` says
+for which formats that holds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 
 from lowprec.kernels.general.numbers import Lane, normal, pick, read, zeros_above
 from lowprec.kernels.general.rounding import (
-    Target,
     drawn_limit,
     limit_of,
     load_target,
@@ -59,7 +58,7 @@ class Context(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A result: a number, an infinity, or a NaN if the operation is invalid; and the flags of the operation."""
+    """A result: a number, an infinity, or a NaN if invalid; and the flags of the operation itself."""
 
     made: Word
     invalid: Word
@@ -353,12 +352,14 @@ def with_nans(found: Outcome, x: Lane, y: Lane, z: Lane, fused: bool, signaling_
 
 @inlined
 def of_numbers(found: Outcome, x: Lane, y: Lane, signaling_first: bool) -> Outcome:
-    """Return the result of an operation that a number beside a NaN is the result of."""
+    """Return the result of an operation that ignores a NaN next to a number."""
     both = x.nan & y.nan
     made = either(x.nan, y, either(y.nan, x, found.made))
     first = either(both, first_nan(x, y, y, signaling_first), made)
     signaling = x.signaling | y.signaling
-    made = Lane(first.negative, first.significand, first.exponent, first.infinite, both, both & signaling, False)
+    made = Lane(
+        first.negative, first.significand, first.exponent, first.infinite, both, both & signaling, False
+    )
     return Outcome(made, False, _U(signaling) * _INVALID)
 
 
@@ -378,8 +379,9 @@ def operator(operation: str, wide: bool, stochastic: bool, signals: bool) -> Any
     two, three, sign_only = count > 1, count > 2, operation in SIGN_ONLY
 
     def operate(
-        xs, x_words, ys, y_words, zs, z_words, out, target_words, downward, signaling_first, random, flags
-    ):  # type: ignore[no-untyped-def]
+        xs: Any, x_words: Any, ys: Any, y_words: Any, zs: Any, z_words: Any, out: Any, target_words: Any,
+        downward: bool, signaling_first: bool, random: Any, flags: Any,
+    ) -> bool:  # fmt: skip
         in_wide_vectors()
         x_source, y_source = load_record(Source, x_words, 0), load_record(Source, y_words, 0)
         z_source, target = load_record(Source, z_words, 0), load_target(target_words)

@@ -1,4 +1,7 @@
-"""Convert codes to codes of another format, any to any."""
+"""Convert codes to codes of another format, in 64-bit lanes without a branch: any binary format to any.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from lowprec.kernels.general.rounding import drawn_limit, load_target, project
 from lowprec.kernels.jit import in_wide_vectors, jit, load_record
 from lowprec.kernels.lower.records import REFUSED, Source
 
+__all__ = ["converter"]
+
 _U = np.uint64
 _0 = _U(0)
 _REFUSED = _U(REFUSED)
@@ -19,9 +24,13 @@ _REFUSED = _U(REFUSED)
 
 @functools.cache
 def converter(stochastic: bool, signals: bool) -> Any:
-    """Return the kernel of conversions."""
+    """Return the kernel of conversions.
 
-    def convert(codes, source_words, out, target_words, random, flags):
+    It writes codes, and flags where `signals`, and returns whether any result has no code. Projections that
+    flush results need `signals`.
+    """
+
+    def convert(codes: Any, source_words: Any, out: Any, target_words: Any, random: Any, flags: Any) -> bool:
         in_wide_vectors()
         source, target = load_record(Source, source_words, 0), load_target(target_words)
         refused = False

@@ -28,7 +28,7 @@ _FAR = _I(1 << 40)
 
 
 class Lane(NamedTuple):
-    """An operand or a result: a number, unless it is infinite or a NaN; of a NaN the significand is the payload."""
+    """An operand or a result: a number, an infinity, or a NaN, whose significand is the payload."""
 
     negative: Word
     significand: Word
@@ -40,7 +40,7 @@ class Lane(NamedTuple):
 
 
 @inlined
-def pick(condition: bool, a: Any, b: Any) -> Any:
+def pick(condition: Any, a: Any, b: Any) -> Any:
     """Return `a` where the condition holds, else `b`; compiled to a select."""
     return a if condition else b
 

@@ -93,7 +93,9 @@ def drawn_limit(random: np.uint64, grid: Grid) -> np.uint64:
 
 
 @inlined
-def project(x: Lane, generated: bool, drawn: np.uint64, target: Target, stochastic: bool, signals: bool):
+def project(
+    x: Lane, generated: bool, drawn: np.uint64, target: Target, stochastic: bool, signals: bool
+) -> tuple[np.uint64, np.uint64]:
     """Return the code of a number, and its flags where `signals`.
 
     `generated` says that a NaN comes from no operand; `drawn` is the limit of a stochastic mode.

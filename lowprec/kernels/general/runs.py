@@ -1,7 +1,7 @@
 """Run general kernels over arrays of any unsigned integers, a chunk at a time.
 
-Kernels read and write 64-bit words, so that one compilation serves all formats: a chunk of codes is widened before,
-and results are narrowed after, while both lie in the nearest cache.
+Kernels read and write 64-bit words, so that one compilation serves all formats: a chunk of codes is widened
+before, and results are narrowed after, while both lie in the nearest cache.
 
 Floor 2b. Imports the general kernels.
 """
@@ -34,9 +34,7 @@ _FLUSH = Grid._fields.index("flush")
 _OF_ANY = ("negative", "absolute", "copysign", "round_to_integral", "scaleb", "logb")
 
 
-def serves(
-    operation: str, sources: list[Format], target: Format, rule: Projection
-) -> tuple[bool, bool]:
+def serves(operation: str, sources: list[Format], target: Format, rule: Projection) -> tuple[bool, bool]:
     """Return whether kernels are exact for an operation, and whether its products have more than 64 bits."""
     if isinstance(target, Codebook):
         return False, False
@@ -58,7 +56,7 @@ def serves(
 
 
 class _Chunks:
-    """The chunks of a call: words of operands, places for results and flags, and the count of refused results."""
+    """The chunks of a call, with arrays for results and flags; counts refused results."""
 
     def __init__(self, out: Codes, flags: Codes, target_words: Params) -> None:
         self.signals = bool(flags.size or target_words[_FLUSH])

@@ -17,13 +17,13 @@ import numpy.typing as npt
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans, unlocked, values_of
 from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Refusal, Rows, Tensor
 from lowprec.kernels.functions.tables import columns_of
+from lowprec.kernels.general import runs
 from lowprec.kernels.lower.block import lower_block, lower_tensor
 from lowprec.kernels.lower.dot import bits_of_terms, integer, kind_of, lower_how, lower_stages
 from lowprec.kernels.lower.kinds import NAN
 from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
-from lowprec.kernels.general import runs
 from lowprec.kernels.scalar.arith import KNOWN, encode_numbers, operate
 from lowprec.kernels.scalar.convert import convert_to_codebook
 from lowprec.spec.accumulation import Window
@@ -99,7 +99,7 @@ def _carried(fmt: Codebook, carrier: Format) -> Codes:
 def _convert(
     codes: Codes, read: Any, fmt: Format, out: Codes, words: Any, random: Codes, flags: Codes
 ) -> tuple[int, int]:
-    """Write the codes of a format that codes become; return how many are refused, and the place of the first."""
+    """Convert codes to those of a format; return how many are refused, and the index of the first."""
     by = convert_to_codebook if isinstance(fmt, Codebook) else runs.convert
     return by(codes, read, out, words, random, flags)
 
@@ -257,7 +257,10 @@ class Operation(_Program):
     def _operate(self, operands: list[Codes], codes: Codes, raised: Codes, random: Codes) -> Refusal | None:
         count, signaling_first = len(operands), self.rule.nan_payload == "signaling_first"
         if self._general:
-            read = [(_readable(*pair), words) for *pair, words in zip(operands, self.sources, self._reads, strict=False)]
+            read = [
+                (_readable(given, fmt), words)
+                for given, fmt, words in zip(operands, self.sources, self._reads, strict=False)
+            ]
             refused, first = runs.operate(
                 self._by, read, codes, self._words, self._first.rounding.downward, signaling_first,
                 self._wide, random, raised,
