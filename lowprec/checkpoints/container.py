@@ -10,7 +10,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -76,6 +76,8 @@ TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
 _LONGEST_HEADER, _DIMENSIONS = 100_000_000, 64
 #: Elements from which on NumPy makes no arrays of wide types; axes of 0 count as 1.
 _ELEMENTS = 1 << 56
+#: Bytes of a tensor that are read at a time where all of them are.
+_PART = 1 << 24
 
 
 def tag_of(dtype: npt.DTypeLike) -> str:
@@ -113,8 +115,8 @@ class Entry:
     name: str
     tag: str
     shape: tuple[int, ...]
-    path: Path
-    start: int
+    path: Path = field(repr=False)
+    start: int = field(repr=False)
     nbytes: int
 
     def __post_init__(self) -> None:
@@ -158,6 +160,11 @@ class Entry:
             return whole[start:stop] if self.shape else whole
         data = self._bytes(start * self.row_bits // 8, math.prod(shape) * self.bits // 8)
         return self._codes(data, shape)
+
+    def parts(self) -> Iterator[npt.NDArray[np.uint8]]:
+        """Yield its bytes as the file has them, some at a time."""
+        for offset in range(0, self.nbytes, _PART):
+            yield self._bytes(offset, min(_PART, self.nbytes - offset))
 
     def _bytes(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
         with self.path.open("rb") as file:

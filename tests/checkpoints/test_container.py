@@ -36,7 +36,9 @@ def test_what_is_written_is_read(tmp_path, tag):
     codes &= np.uint8(min((1 << bits) - 1, 255) if tag != "BOOL" else 1)
     values = codes.view(dtype).reshape(4, 6)
     path = tmp_path / "x.safetensors"
-    with SafetensorsWriter(path, [("x", tag, (4, 6)), ("a", "F32", ())], {"made": "here"}) as writer:
+    with SafetensorsWriter(
+        path.open("w+b"), [("x", tag, (4, 6)), ("a", "F32", ())], {"made": "here"}
+    ) as writer:
         writer.write("x", values[:2])
         writer.write("x", values[2:], 2)
         writer.write("a", np.float32(7))
