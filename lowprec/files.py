@@ -115,17 +115,21 @@ def own(path: Path) -> BinaryIO:
     OSError
         It is a link, has a second name, is another user's, or no regular file: somebody else put it there.
     """
+
+    def opened(name: str, _: int) -> int:
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _ITSELF, 0o666)
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and not _is_foreign(found, path):
+            return descriptor
+        os.close(descriptor)
+        raise _denied("it is another user's, has a second name or is no regular file; remove it", path)
+
     try:
-        file = _opened(path, os.O_CREAT, 0o666)
+        return open(path.absolute(), "r+b", opener=opened)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             raise _denied("it is a link, which is not followed; remove it", path) from None
         raise
-    found = os.fstat(file.fileno())
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or _is_foreign(found, path):
-        file.close()
-        raise _denied("it is another user's, has a second name or is no regular file; remove it", path)
-    return file
 
 
 def private(folder: Path) -> bool:
@@ -201,17 +205,12 @@ def _denied(why: str, path: Path) -> PermissionError:
     return PermissionError(errno.EACCES, why, str(path))
 
 
-def _opened(path: Path, flags: int, mode: int) -> BinaryIO:
-    return open(
-        path.absolute(), "r+b", opener=lambda name, _: os.open(name, flags | os.O_RDWR | _ITSELF, mode)
-    )
-
-
 @contextlib.contextmanager
 def _beside(place: Path, mode: int) -> Iterator[BinaryIO]:
     """Open a new file beside a place, and rename it when the body ends well; else it is removed."""
-    beside = place.with_name(f".lowprec-{os.urandom(16).hex()}")
-    with _opened(beside, os.O_CREAT | os.O_EXCL, mode) as file:
+    beside = place.absolute().with_name(f".lowprec-{os.urandom(16).hex()}")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _ITSELF
+    with open(beside, "r+b", opener=lambda name, _: os.open(name, flags, mode)) as file:
         try:
             yield file
             if not file.closed:

@@ -220,12 +220,22 @@ class Header:
     metadata : mapping of str to str
     gaps : int
         Bytes of data that belong to no tensor; the safetensors library refuses files that have some.
+    stamp : tuple of int
+        Tells the file from another one of its name, written since.
     """
 
     path: Path
     entries: Mapping[str, Entry]
     metadata: Mapping[str, str]
     gaps: int
+    stamp: tuple[int, ...]
+
+    def is_current(self) -> bool:
+        """Return whether the file that it was read from is still there, unchanged."""
+        try:
+            return _stamp(self.path.stat()) == self.stamp
+        except OSError:
+            return False
 
 
 def open_file(path: Path) -> Header:
@@ -301,8 +311,13 @@ def _quoted(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def _header(path: Path, file: BinaryIO) -> Header:
-    name, size = f"{str(path)!r}", os.fstat(file.fileno()).st_size
+    stamp = _stamp(os.fstat(file.fileno()))
+    name, size = f"{str(path)!r}", stamp[2]
     prefix = file.read(8)
     if len(prefix) < 8:
         raise CheckpointError(
@@ -333,7 +348,7 @@ def _header(path: Path, file: BinaryIO) -> Header:
             )
         gaps += max(entry.start - end, 0)
         end = max(end, entry.start + entry.nbytes)
-    return Header(path, {entry.name: entry for entry in found}, metadata, gaps + start + room - end)
+    return Header(path, {entry.name: entry for entry in found}, metadata, gaps + start + room - end, stamp)
 
 
 def _entry(path: Path, file: str, name: str, entry: object, start: int, room: int) -> Entry:

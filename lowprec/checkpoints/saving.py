@@ -124,7 +124,21 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Source: [SAFETENSORS]; docs/checkpoints.md.
     """
-    header = open_file(Path(path))
+    while True:
+        header = open_file(Path(path))
+        try:
+            found = _loaded(header, path)
+        except (CheckpointError, OSError):
+            if header.is_current():
+                raise
+        else:
+            if header.is_current():
+                return found
+        # Another file was put there meanwhile, and what was read may be of both.
+
+
+def _loaded(header: Header, path: str | os.PathLike[str]) -> Any:
+    """Return the arrays of a file whose header was read."""
     said, left = saved_in(header.metadata, repr(str(path))), dict.fromkeys(header.entries)
     found: dict[str, Any] = {}
     for name, (fmt, axes) in said.blocks.items():

@@ -65,7 +65,9 @@ def test_the_safetensors_library_reads_what_is_written_and_the_other_way_round(t
         assert theirs.entries[name].array().tobytes() == values.tobytes()
         assert theirs.entries[name].dtype == values.dtype
     with SafetensorsWriter(
-        tmp_path / "ours.safetensors", [(name, tag_of(v.dtype), v.shape) for name, v in numbers.items()], {}
+        (tmp_path / "ours.safetensors").open("w+b"),
+        [(name, tag_of(v.dtype), v.shape) for name, v in numbers.items()],
+        {},
     ) as w:
         for name, values in numbers.items():
             w.write(name, values)

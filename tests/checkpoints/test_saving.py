@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import lowprec as lp
+from lowprec.checkpoints import saving
 from lowprec.checkpoints.container import CheckpointError, open_file, tag_of
 from lowprec.checkpoints.converting import dequantize_checkpoint
 from lowprec.checkpoints.decoding import values_of
@@ -147,6 +148,26 @@ def test_threads_that_save_to_one_path_leave_one_of_their_files(tmp_path):
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(saves, (0, 1))) == [None, None]
     assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_anew(tmp_path, monkeypatch):
+    """The header was one file's, and the data another's."""
+    place, original, left = (
+        tmp_path / "x.safetensors",
+        saving.saved_in,
+        [{"b": VALUES + 1}, {"c": VALUES + 2}],
+    )
+    lp.save(place, {"a": VALUES})
+
+    def replaced(*given):
+        if left:
+            lp.save(place, left.pop(0))
+        return original(*given)
+
+    monkeypatch.setattr(saving, "saved_in", replaced)
+    ((name, found),) = lp.load(place).items()
+    assert name == "c"
+    np.testing.assert_array_equal(found, VALUES + 2)
 
 
 def test_other_software_reads_the_parts(tmp_path):

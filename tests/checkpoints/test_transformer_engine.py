@@ -194,7 +194,9 @@ def test_scales_of_rows_and_of_another_bound_are_read(tmp_path):
         plan = {"w._rowwise_data": ("U8", codes), "w._rowwise_scale_inv": ("F8_E4M3", scales),
                 "w._amax_rowwise": ("F32", over)}  # fmt: skip
         with TorchWriter(
-            tmp_path / "x.pt", [(name, tag, array.shape) for name, (tag, array) in plan.items()], {"w": told}
+            (tmp_path / "x.pt").open("w+b"),
+            [(name, tag, array.shape) for name, (tag, array) in plan.items()],
+            {"w": told},
         ) as writer:
             for name, (_, array) in plan.items():
                 writer.write(name, array.view(np.uint8) if array.dtype.itemsize == 1 else array)

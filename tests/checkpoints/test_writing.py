@@ -275,15 +275,30 @@ def test_files_that_were_changed_since_are_written_anew(tmp_path, monkeypatch, c
 
 
 @posix
-@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
-def test_a_planted_lock_is_not_followed(tmp_path, link):
+@pytest.mark.parametrize("kind", ["link", "second name", "pipe", "another user's"])
+def test_a_planted_lock_is_not_followed(tmp_path, kind):
     """Its target was emptied, and a number written there."""
-    made = source(tmp_path / "s.safetensors")
-    (tmp_path / "precious").write_text("precious")
-    getattr(tmp_path / ".out.safetensors.lock", link)(tmp_path / "precious")
+    made, lock, target_ = (
+        source(tmp_path / "s.safetensors"),
+        tmp_path / ".out.safetensors.lock",
+        tmp_path / "precious",
+    )
+    target_.write_text("precious")
+    if kind == "link":
+        lock.symlink_to(target_)
+    elif kind == "second name":
+        lock.hardlink_to(target_)
+    elif kind == "pipe":
+        os.mkfifo(lock)
+    elif os.geteuid() == 0:
+        lock.write_text("precious")
+        os.chown(lock, 54321, -1)
+    else:
+        pytest.skip("needs root, for two users")
     with pytest.raises(CheckpointError, match=r"cannot make the lock file .*\.lock': it is .*; remove it"):
         quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
-    assert (tmp_path / "precious").read_text() == "precious"
+    assert target_.read_text() == "precious"
+    assert kind == "pipe" or lock.read_text() == "precious"
 
 
 def _planted(room, made):

@@ -510,7 +510,7 @@ def _plant(place, mark):
     space = {"planted": str(mark)}
     exec(EVIL, space)
     for path in place.iterdir():
-        path.write_bytes(_sealed(pickle.dumps(space["Evil"]())))
+        path.write_bytes(_sealed(path.name, pickle.dumps(space["Evil"]())))
 
 
 @posix
