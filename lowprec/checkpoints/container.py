@@ -11,7 +11,7 @@ import math
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,6 +30,7 @@ __all__ = [
     "held_shape",
     "open_file",
     "parse_json",
+    "read_file",
     "tag_of",
 ]
 
@@ -171,9 +172,7 @@ class Entry:
             file.seek(self.start + offset)
             found = np.fromfile(file, np.uint8, count)
         if found.size != count:
-            raise CheckpointError(
-                f"{str(self.path)!r} ends within tensor {self.name!r}: it has been cut since"
-            )
+            raise CheckpointError(_cut(self))
         return found
 
     def _codes(self, data: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> Array:
@@ -220,22 +219,12 @@ class Header:
     metadata : mapping of str to str
     gaps : int
         Bytes of data that belong to no tensor; the safetensors library refuses files that have some.
-    stamp : tuple of int
-        Tells the file from another one of its name, written since.
     """
 
     path: Path
     entries: Mapping[str, Entry]
     metadata: Mapping[str, str]
     gaps: int
-    stamp: tuple[int, ...]
-
-    def is_current(self) -> bool:
-        """Return whether the file that it was read from is still there, unchanged."""
-        try:
-            return _stamp(self.path.stat()) == self.stamp
-        except OSError:
-            return False
 
 
 def open_file(path: Path) -> Header:
@@ -253,6 +242,35 @@ def open_file(path: Path) -> Header:
             return _header(path, file)
     except OSError as error:
         raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+
+
+def read_file(path: Path) -> Header:
+    """Return the tensors of a safetensors file, all in memory.
+
+    The file is opened once, so that another one that takes its place meanwhile is not read.
+
+    Raises CheckpointError: as `open_file`, or a file that was cut since.
+    """
+    try:
+        with path.open("rb") as file:
+            header = _header(path, file)
+            return replace(
+                header, entries={name: _held(entry, file) for name, entry in header.entries.items()}
+            )
+    except OSError as error:
+        raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+
+
+def _held(entry: Entry, file: BinaryIO) -> HeldEntry:
+    file.seek(entry.start)
+    data = np.fromfile(file, np.uint8, entry.nbytes)
+    if data.size != entry.nbytes:
+        raise CheckpointError(_cut(entry))
+    return HeldEntry(entry.name, entry.tag, entry.shape, entry.path, 0, entry.nbytes, data)
+
+
+def _cut(entry: Entry) -> str:
+    return f"{str(entry.path)!r} ends within tensor {entry.name!r}: it has been cut since"
 
 
 def parse_json(text: bytes, what: str) -> dict[str, Any]:
@@ -311,13 +329,8 @@ def _quoted(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _stamp(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
 def _header(path: Path, file: BinaryIO) -> Header:
-    stamp = _stamp(os.fstat(file.fileno()))
-    name, size = f"{str(path)!r}", stamp[2]
+    name, size = f"{str(path)!r}", os.fstat(file.fileno()).st_size
     prefix = file.read(8)
     if len(prefix) < 8:
         raise CheckpointError(
@@ -348,7 +361,7 @@ def _header(path: Path, file: BinaryIO) -> Header:
             )
         gaps += max(entry.start - end, 0)
         end = max(end, entry.start + entry.nbytes)
-    return Header(path, {entry.name: entry for entry in found}, metadata, gaps + start + room - end, stamp)
+    return Header(path, {entry.name: entry for entry in found}, metadata, gaps + start + room - end)
 
 
 def _entry(path: Path, file: str, name: str, entry: object, start: int, room: int) -> Entry:

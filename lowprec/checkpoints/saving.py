@@ -19,7 +19,7 @@ from lowprec import files
 from lowprec.arrays import lazy
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import as_array, code_dtype
-from lowprec.checkpoints.container import TAGS, CheckpointError, Header, open_file, tag_of
+from lowprec.checkpoints.container import TAGS, CheckpointError, Header, read_file, tag_of
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.saved import SCALES, TENSOR, Saved, in_catalog, metadata_of, saved_in
 from lowprec.checkpoints.schemes import FLOATS
@@ -124,21 +124,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Source: [SAFETENSORS]; docs/checkpoints.md.
     """
-    while True:
-        header = open_file(Path(path))
-        try:
-            found = _loaded(header, path)
-        except (CheckpointError, OSError):
-            if header.is_current():
-                raise
-        else:
-            if header.is_current():
-                return found
-        # Another file was put there meanwhile, and what was read may be of both.
-
-
-def _loaded(header: Header, path: str | os.PathLike[str]) -> Any:
-    """Return the arrays of a file whose header was read."""
+    header = read_file(Path(path))
     said, left = saved_in(header.metadata, repr(str(path))), dict.fromkeys(header.entries)
     found: dict[str, Any] = {}
     for name, (fmt, axes) in said.blocks.items():
