@@ -208,7 +208,7 @@ def outcome(kind: str, case: int, whole: list[bytes], beside: list[bytes], room:
         if kind == "journal":
             (room / ".x.partial").mkdir(exist_ok=True)
             (room / ".x.partial" / ".lowprec-journal").write_bytes(data)
-            writing._begun(room / ".x.partial", "x")
+            writing._begun(room / ".x.partial", "x")[0].close()
             shutil.rmtree(room / ".x.partial")
             return "read"
         if kind == "folder":

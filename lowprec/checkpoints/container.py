@@ -10,8 +10,8 @@ import json
 import math
 import os
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,6 +30,7 @@ __all__ = [
     "held_shape",
     "open_file",
     "parse_json",
+    "read_file",
     "tag_of",
 ]
 
@@ -76,6 +77,8 @@ TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
 _LONGEST_HEADER, _DIMENSIONS = 100_000_000, 64
 #: Elements from which on NumPy makes no arrays of wide types; axes of 0 count as 1.
 _ELEMENTS = 1 << 56
+#: Bytes of a tensor that are read at a time where all of them are.
+_PART = 1 << 24
 
 
 def tag_of(dtype: npt.DTypeLike) -> str:
@@ -113,8 +116,8 @@ class Entry:
     name: str
     tag: str
     shape: tuple[int, ...]
-    path: Path
-    start: int
+    path: Path = field(repr=False)
+    start: int = field(repr=False)
     nbytes: int
 
     def __post_init__(self) -> None:
@@ -159,14 +162,17 @@ class Entry:
         data = self._bytes(start * self.row_bits // 8, math.prod(shape) * self.bits // 8)
         return self._codes(data, shape)
 
+    def parts(self) -> Iterator[npt.NDArray[np.uint8]]:
+        """Yield its bytes as the file has them, some at a time."""
+        for offset in range(0, self.nbytes, _PART):
+            yield self._bytes(offset, min(_PART, self.nbytes - offset))
+
     def _bytes(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
         with self.path.open("rb") as file:
             file.seek(self.start + offset)
             found = np.fromfile(file, np.uint8, count)
         if found.size != count:
-            raise CheckpointError(
-                f"{str(self.path)!r} ends within tensor {self.name!r}: it has been cut since"
-            )
+            raise CheckpointError(_cut(self))
         return found
 
     def _codes(self, data: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> Array:
@@ -236,6 +242,35 @@ def open_file(path: Path) -> Header:
             return _header(path, file)
     except OSError as error:
         raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+
+
+def read_file(path: Path) -> Header:
+    """Return the tensors of a safetensors file, all in memory.
+
+    The file is opened once, so that another one that takes its place meanwhile is not read.
+
+    Raises CheckpointError: as `open_file`, or a file that was cut since.
+    """
+    try:
+        with path.open("rb") as file:
+            header = _header(path, file)
+            return replace(
+                header, entries={name: _held(entry, file) for name, entry in header.entries.items()}
+            )
+    except OSError as error:
+        raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+
+
+def _held(entry: Entry, file: BinaryIO) -> HeldEntry:
+    file.seek(entry.start)
+    data = np.fromfile(file, np.uint8, entry.nbytes)
+    if data.size != entry.nbytes:
+        raise CheckpointError(_cut(entry))
+    return HeldEntry(entry.name, entry.tag, entry.shape, entry.path, 0, entry.nbytes, data)
+
+
+def _cut(entry: Entry) -> str:
+    return f"{str(entry.path)!r} ends within tensor {entry.name!r}: it has been cut since"
 
 
 def parse_json(text: bytes, what: str) -> dict[str, Any]:

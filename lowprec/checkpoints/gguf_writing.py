@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
+from lowprec import files
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry
 from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.writer import Writer
@@ -73,7 +74,7 @@ class GgufWriter(Writer):
 
     Parameters
     ----------
-    path : Path
+    file : binary file
     plan : iterable of (str, str, tuple of int)
         Name, type and shape of each tensor; of blocks the shape of their values.
     metadata : mapping of str to str
@@ -84,20 +85,20 @@ class GgufWriter(Writer):
 
     def __init__(
         self,
-        path: Path,
+        file: BinaryIO,
         plan: Iterable[tuple[str, str, tuple[int, ...]]],
         metadata: Mapping[str, str],
         again: bool = False,
         source: Path | None = None,
     ) -> None:
         tensors = list(plan)
-        head, align = _header(path.with_name("header"), tensors, metadata, source)
+        head, align = _header(files.scratch(self) / "header", tensors, metadata, source)
         entries, end = [], len(head)
         for name, tag, shape in tensors:
             kind = Entry if tag in TAGS else GgufBlocks
-            entries.append(kind(name, tag, shape, path, end, _nbytes(tag, shape)))
+            entries.append(kind(name, tag, shape, Path(file.name), end, _nbytes(tag, shape)))
             end += -(-entries[-1].nbytes // align) * align
-        super().__init__(path, entries, [(0, head)], end, again)
+        super().__init__(file, entries, [(0, head)], end, again)
 
 
 def _nbytes(tag: str, shape: tuple[int, ...]) -> int:
@@ -162,5 +163,4 @@ def _header(
     writer.write_ti_data_to_file()
     writer.close()
     content = path.read_bytes()
-    path.unlink()
     return content + bytes(-len(content) % writer.data_alignment), writer.data_alignment

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from lowprec import files
 from lowprec.cli.terminal import say
-from lowprec.verify import files
 
 if TYPE_CHECKING:
     import numpy.typing as npt

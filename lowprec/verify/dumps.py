@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 import re
-import shutil
 import struct
-import tempfile
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from lowprec import files
 from lowprec.arrays.checks import UNSIGNED, code_dtype, typed_codes
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
@@ -359,9 +358,7 @@ class Spool:
     """Numbers that come one after the other, kept in a temporary file."""
 
     def __init__(self, dtype: npt.DTypeLike, name: str) -> None:
-        folder = tempfile.mkdtemp(prefix="lowprec-")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._path, self._dtype, self._name = Path(folder) / "spool", np.dtype(dtype), name
+        self._path, self._dtype, self._name = files.scratch(self) / "spool", np.dtype(dtype), name
         self._held: list[Array] = []
         self._count = self._pending = 0
 
@@ -374,8 +371,9 @@ class Spool:
             self._write()
 
     def _write(self) -> None:
-        with self._path.open("ab") as file:
-            np.concatenate([np.empty(0, self._dtype), *self._held]).tofile(file)
+        with files.own(self._path) as file:
+            file.seek(0, os.SEEK_END)
+            file.write(np.concatenate([np.empty(0, self._dtype), *self._held]).tobytes())
         self._held, self._pending = [], 0
 
     def dump(self) -> Dump:

@@ -36,7 +36,9 @@ def test_what_is_written_is_read(tmp_path, tag):
     codes &= np.uint8(min((1 << bits) - 1, 255) if tag != "BOOL" else 1)
     values = codes.view(dtype).reshape(4, 6)
     path = tmp_path / "x.safetensors"
-    with SafetensorsWriter(path, [("x", tag, (4, 6)), ("a", "F32", ())], {"made": "here"}) as writer:
+    with SafetensorsWriter(
+        path.open("w+b"), [("x", tag, (4, 6)), ("a", "F32", ())], {"made": "here"}
+    ) as writer:
         writer.write("x", values[:2])
         writer.write("x", values[2:], 2)
         writer.write("a", np.float32(7))
@@ -63,7 +65,9 @@ def test_the_safetensors_library_reads_what_is_written_and_the_other_way_round(t
         assert theirs.entries[name].array().tobytes() == values.tobytes()
         assert theirs.entries[name].dtype == values.dtype
     with SafetensorsWriter(
-        tmp_path / "ours.safetensors", [(name, tag_of(v.dtype), v.shape) for name, v in numbers.items()], {}
+        (tmp_path / "ours.safetensors").open("w+b"),
+        [(name, tag_of(v.dtype), v.shape) for name, v in numbers.items()],
+        {},
     ) as w:
         for name, values in numbers.items():
             w.write(name, values)

@@ -26,7 +26,7 @@ from click.testing import CliRunner
 
 import lowprec as lp
 from lowprec.cli.main import main
-from lowprec.verify.capture import script
+from lowprec.verify.capture import asking, script
 from lowprec.verify.capture.questions import CAPTURES
 from lowprec.verify.capture.reading import CapturedQuestion
 from lowprec.verify.capture.writing import chosen, written
@@ -284,6 +284,35 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         script.save(str(out), {}, {"x": np.zeros(3)})
     assert [path.name for path in tmp_path.iterdir()] == ["old.npz"]
     assert out.read_bytes() == b"old"
+
+
+def test_a_planted_temporary_name_of_a_capture_is_not_followed(tmp_path):
+    """It was the file's and the process's number: the target was overwritten, and the result was the link."""
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / f"out.npz.{os.getpid()}.part").symlink_to("precious")
+    script.save(str(tmp_path / "out.npz"), {}, {"x": np.zeros(3)})
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert not (tmp_path / "out.npz").is_symlink()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_a_capture_replaces_regular_files_alone_and_keeps_their_mode(tmp_path, monkeypatch, kind):
+    """What is no regular file is refused before anything is asked."""
+    old, out = tmp_path / "old.npz", tmp_path / "out.npz"
+    old.write_text("old")
+    old.chmod(0o600)
+    script.save(str(old), {}, {"x": np.zeros(3)})
+    assert old.stat().st_mode & 0o777 == 0o600
+    assert old.stat().st_size > 100
+    {"link": lambda: out.symlink_to(old), "pipe": lambda: os.mkfifo(out), "folder": out.mkdir}[kind]()
+    words = re.escape(f"{str(out)!r} is a link or no regular file, and is not replaced; name another --out")
+    before = old.read_bytes()
+    monkeypatch.setattr(sys, "argv", ["capture.py", "--out", str(out)])
+    for write in (lambda: script.save(str(out), {}, {}), asking.main):
+        with pytest.raises(SystemExit, match=words):
+            write()
+    assert (old.read_bytes(), out.is_file()) == (before, kind == "link")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.npz", "out.npz"]
 
 
 def test_the_command_lists_writes_and_refuses(tmp_path):
