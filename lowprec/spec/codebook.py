@@ -431,7 +431,10 @@ def _double(value: object, code: int, owner: str) -> float:
         raise TypeError(
             f"the value of code {code:#x} of {owner} must be a float, an integer or a Fraction, not {value!r}"
         )
-    number = float(value)  # type: ignore[arg-type]  # such as NumPy's float32, which is no float
+    try:
+        number = float(value)  # type: ignore[arg-type]  # such as NumPy's float32, which is no float
+    except OverflowError:
+        raise ValueError(f"the value of code {code:#x} of {owner} is beyond float64's range") from None
     if not isinstance(value, float) and value != number and number == number:
         raise ValueError(
             f"the value of code {code:#x} of {owner}, {value}, is no float64 number, which lowprec carries "
