@@ -79,12 +79,12 @@ class Configured:
         if self._groups is not None:
             setting = self._setting(module)
             return Said(ignored, setting is not None, _of_setting(setting or {}), setting or {})
-        if isinstance(layers, dict) and str(config.get("quant_algo")) == "MIXED_PRECISION":
+        if isinstance(layers, dict) and config.get("quant_algo") == "MIXED_PRECISION":
             layer = layers.get(module)
-            kind = _OF_MODELOPT.get(str(layer.get("quant_algo")), "") if isinstance(layer, dict) else ""
+            kind = _of_modelopt(layer) if isinstance(layer, dict) else ""
             return Said(ignored, isinstance(layer, dict), kind)
         if config.get("quant_method") == "modelopt":
-            return Said(ignored, None, _OF_MODELOPT.get(str(config.get("quant_algo")), ""))
+            return Said(ignored, None, _of_modelopt(config))
         if config.get("quant_method") == "quark":
             return Said(ignored, None, self._of_quark(module))
         return Said(ignored)
@@ -119,7 +119,9 @@ class Configured:
         said = whole.get("weight") if isinstance(whole, dict) else None
         if not isinstance(said, dict):
             return ""
-        name = str(said.get("dtype"))
+        name = said.get("dtype")
+        if not isinstance(name, str):
+            return ""
         if name == "fp4":
             return "mxfp4"
         if name.startswith("fp6"):
@@ -134,6 +136,11 @@ def kind_of(weight: Weight) -> str:
     if weight.element in ("e2m3fn", "e3m2fn"):
         return "mxfp6"
     return "mxfp8" if weight.scale == "e8m0fnu" and weight.sizes[-1:] == (32,) else "fp8"
+
+
+def _of_modelopt(said: Mapping[str, Any]) -> str:
+    algorithm = said.get("quant_algo")
+    return _OF_MODELOPT.get(algorithm, "") if isinstance(algorithm, str) else ""
 
 
 def _of_setting(setting: Mapping[str, Any]) -> str:

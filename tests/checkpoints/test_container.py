@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from safetensors.numpy import save_file
 
+import lowprec
+from lowprec.checkpoints import weights
 from lowprec.checkpoints.container import TAGS, CheckpointError, open_file, parse_json, tag_of
 from lowprec.checkpoints.folder import INDEX, open_checkpoint
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
@@ -253,3 +255,28 @@ def test_a_state_of_bitsandbytes_has_a_shape_that_arrays_have(tmp_path):
     (weight,) = weights_of(open_checkpoint(tmp_path / "x.safetensors"))
     assert weight.problem is not None
     assert "is [0, 4611686018427387904], which no array has" in weight.problem[1]
+
+
+def test_what_lowprec_wrote_and_the_configuration_are_looked_through_once(tmp_path, monkeypatch):
+    """Not once for each tensor, of which a file may have as many as the metadata have entries."""
+    parsed, names = [], [f"m.{number}.weight" for number in range(50)]
+    save_file(
+        {name: np.ones((1, 4), np.uint8) for name in names}, tmp_path / "x.safetensors", {"lowprec": "{}"}
+    )
+    monkeypatch.setattr(weights, "parse_json", lambda text, what: parsed.append(what) or {})
+    assert len(weights_of(open_checkpoint(tmp_path / "x.safetensors"))) == 50
+    assert parsed == ["what lowprec wrote"]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_scale_of_a_tensor_is_one_number(tmp_path, count):
+    lowprec.save(tmp_path / "x.safetensors", {"w": lowprec.encode(np.ones((2, 16), np.float32), "nvfp4")})
+    found = open_file(tmp_path / "x.safetensors")
+    parts = {name: (entry.tag, entry.read()) for name, entry in found.entries.items()}
+    parts["w.tensor_scale"] = ("F32", np.ones(count, np.float32))
+    plan = [(name, tag, array.shape) for name, (tag, array) in parts.items()]
+    with SafetensorsWriter(tmp_path / "y.safetensors", plan, found.metadata) as writer:
+        for name, (_, array) in parts.items():
+            writer.write(name, array)
+    with pytest.raises(CheckpointError, match=r"has the tensor scale \[.*\], which is no number"):
+        lowprec.load(tmp_path / "y.safetensors")
