@@ -229,7 +229,7 @@ def _of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: i
     return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
 
 
-def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: Mapping[str, Any]) -> Weight | None:
+def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: dict[str, Any]) -> Weight | None:
     entries, config = checkpoint.entries, checkpoint.config
     said = ChainMap(_of_comfyui(name.removesuffix(".weight"), entries), whole)
     fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, said)]
@@ -267,7 +267,7 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: Mapping[s
             told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
             said_of = attributes(checkpoint.metadata, found.name) if told else {}
             said_of = checked(said_of) if scheme.family == TRANSFORMER_ENGINE else said_of
-            return _resolved(found, ChainMap(said_of, config))
+            return _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
     return None
 
 
