@@ -431,7 +431,7 @@ def _double(value: object, code: int, owner: str) -> float:
         raise TypeError(
             f"the value of code {code:#x} of {owner} must be a float, an integer or a Fraction, not {value!r}"
         )
-    if isinstance(value, int | Fraction) and abs(value) >= 1 << 1024:
+    if isinstance(value, int | Fraction) and abs(Fraction(value)) >= 1 << 1024:
         raise ValueError(f"the value of code {code:#x} of {owner} is beyond float64's range")
     number = float(value)  # type: ignore[arg-type]  # such as NumPy's float32, which is no float
     if not isinstance(value, float) and value != number and number == number:
