@@ -19,7 +19,7 @@ from lowprec import files
 from lowprec.arrays import lazy
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import as_array, code_dtype
-from lowprec.checkpoints.container import TAGS, CheckpointError, Header, read_file, tag_of
+from lowprec.checkpoints.container import TAGS, CheckpointError, Header, quoted, read_file, tag_of
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.saved import SCALES, TENSOR, Saved, in_catalog, metadata_of, saved_in
 from lowprec.checkpoints.schemes import FLOATS
@@ -176,10 +176,10 @@ def _block(header: Header, name: str, fmt: BlockFormat, axes: tuple[int, ...], w
             raise CheckpointError(f"{where}: {part!r} is {data.dtype}, which are no codes of {of.name!r}")
         parts.append(data.view(kind))
     tensor = header.entries.get(name + TENSOR)
-    scale = None if tensor is None else np.float32(tensor.read().reshape(-1)[0])
-    if scale is not None and not np.isfinite(scale):
-        raise CheckpointError(f"{where} has the tensor scale {scale}, which is no number")
+    scale = None if tensor is None else tensor.read().astype(np.float32).reshape(-1)
+    if scale is not None and (scale.size != 1 or not np.isfinite(scale[0])):
+        raise CheckpointError(f"{where} has the tensor scale {quoted(scale.tolist())}, which is no number")
     try:
-        return BlockArray(parts[0], parts[1], fmt, axes, scale)
+        return BlockArray(parts[0], parts[1], fmt, axes, None if scale is None else scale[0])
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{where} does not hold together: {error}") from None

@@ -431,6 +431,8 @@ def _double(value: object, code: int, owner: str) -> float:
         raise TypeError(
             f"the value of code {code:#x} of {owner} must be a float, an integer or a Fraction, not {value!r}"
         )
+    if isinstance(value, int | Fraction) and abs(Fraction(value)) >= 1 << 1024:
+        raise ValueError(f"the value of code {code:#x} of {owner} is beyond float64's range")
     number = float(value)  # type: ignore[arg-type]  # such as NumPy's float32, which is no float
     if not isinstance(value, float) and value != number and number == number:
         raise ValueError(
@@ -441,9 +443,7 @@ def _double(value: object, code: int, owner: str) -> float:
 
 
 def _finite(value: object, what: str, *of: object) -> Number:
-    if type(value) is Fraction:
-        return _short(value)
-    if not isinstance(value, (float, int)) and hasattr(value, "as_integer_ratio"):  # such as a float32
+    if not isinstance(value, (float, int, Fraction)) and hasattr(value, "as_integer_ratio"):  # a float32
         number = float(value)  # type: ignore[arg-type]
         value = Fraction(*value.as_integer_ratio()) if math.isfinite(number) else number
     if isinstance(value, Fraction):

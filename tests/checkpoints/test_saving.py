@@ -218,6 +218,12 @@ def test_what_cannot_be_written_leaves_the_file_that_is_there(tmp_path):
         (lambda said: said["blocks"]["w"].pop("format"), "has no format that can be read"),
         (lambda said: said["blocks"]["w"].update(format="kind = 'format'"), "has no format that can be read"),
         (lambda said: said["blocks"]["w"].update(axes="x"), "has no format that can be read"),
+        (lambda said: said["blocks"]["w"].update(axes=[float("inf")]), "has no format that can be read"),
+        (
+            lambda said: said["blocks"]["w"].update(format="a" + ".a" * 20_000 + " = 1"),
+            "is nested too deeply",
+        ),
+        (lambda said: said["blocks"]["w"].update(format="a = " + "[" * 3000), "is nested too deeply"),
         (lambda said: said["blocks"]["w"].update(axes=[0]), "does not hold together"),
         (lambda said: said.update(blocks={"v": said["blocks"]["w"]}), "lacks 'v'"),
         (lambda said: said.update(blocks=7), "no BlockArrays"),

@@ -18,6 +18,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -628,6 +629,53 @@ def test_files_that_are_no_whole_captures_are_refused(tmp_path, monkeypatch):
     missing = lowprec("compare", tmp_path / "none.npz")
     assert missing.exit_code == 2
     assert "none.npz': there is no such file" in missing.output
+
+
+def npz(path, manifest, **arrays):
+    """A file of the right schema, or of a manifest that is text, with arrays that are bytes already."""
+    if isinstance(manifest, dict):
+        manifest = {
+            "schema": script.SCHEMA,
+            "machine": {},
+            "script": {},
+            "questions": [],
+            "arrays": {},
+        } | manifest
+        manifest = json.dumps(manifest)
+    held = {
+        script.MANIFEST: manifest.encode(),
+        **{f"{name}.npy": content for name, content in arrays.items()},
+    }
+    path.write_bytes(script.archive(held))
+
+
+HEADER = b"\x93NUMPY\1\0\x80\0{'descr': '<f4', 'fortran_order': False, 'shape': (%d,)}"
+HOSTILE = {
+    "many zeros": ({}, dict.fromkeys("abcd", bytes(1 << 25)), "at most 6"),
+    "a long manifest": ("[" + " " * (1 << 23), {}, "of them in capture.json; at most"),
+    "a deep manifest": ("[" * 100_000, {}, "capture.json is nested too deeply"),
+    "a name twice": ('{"schema": 1, "schema": 2}', {}, "capture.json has the name 'schema' twice"),
+    "a large shape": (
+        {}, {"a": (HEADER % (1 << 40)).ljust(138)}, "'a.npy' has 0 bytes of data, and its header says 4,398,"
+    ),
+    "signs": ({}, {"a": b"\x93NUMPY\1\0\x20\x23" + b"-" * 8992}, ""),
+    "a long header": ({}, {"a": b"\x93NUMPY\2\0\0\0\x20\0" + b"(" * (1 << 21)}, "have at most 10,000"),
+    "objects": ({}, {"a": HEADER.replace(b"<f4", b"|O ") % 0}, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("manifest", "arrays", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_captures_are_refused_before_they_take_memory(tmp_path, manifest, arrays, message):
+    """A file of 3 MB took 3.7 GB."""
+    npz(tmp_path / "x.npz", manifest, **arrays)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"cannot read .*x\.npz'") as found:
+            lp.read_capture(tmp_path / "x.npz")
+        assert message in str(found.value)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
