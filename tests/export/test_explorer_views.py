@@ -222,7 +222,9 @@ def test_the_address_holds_every_choice(open_page):
 @pytest.mark.parametrize("word", ["nonsense", "constructor", "__proto__", "hasOwnProperty"])
 def test_an_address_that_is_damaged_is_left_out(open_page, word):
     """What no choice can be falls back to the first one; names that every object of JavaScript has, too."""
-    others = f"m={word}&l={word}&b={word}&r={word}&t={word}&d=codebook,{word},1 2 3 4&p=codebook,{word},1 2 3 4"
+    others = (
+        f"m={word}&l={word}&b={word}&r={word}&t={word}&d=codebook,{word},1 2 3 4&p=codebook,{word},1 2 3 4"
+    )
     tab = open_page(page(), f"#f={word}&c=zz&z=-1&o=a&s=1.5&{others}")
     assert tab.evaluate("Object.entries(FIRST).filter(([name, said]) => state[name] !== said)") == []
     assert tab.text_content("#address-said") == f"This page has no format {word}; it shows e4m3fn."
@@ -233,7 +235,7 @@ def test_an_address_that_is_damaged_is_left_out(open_page, word):
 
 OTHERS = [
     Format(name="tiny", exponent_bits=3, trailing_bits=2, bias=9, sign=Sign.UNSIGNED, nans=1),
-    Format(name="spent", exponent_bits=2, trailing_bits=1, bias=1, negative_zero=False, nans=1, infinity=True),
+    Format(name="spent", exponent_bits=2, trailing_bits=1, negative_zero=False, nans=1, infinity=True),
     Format(name="fixed", exponent_bits=0, trailing_bits=6, bias=-3, sign=Sign.TWOS_COMPLEMENT),
     Format(name="wide", exponent_bits=8, trailing_bits=23, bias=126, nans=(1 << 23) - 1, infinity=True),
     Format(name="e4m3fn", exponent_bits=3, trailing_bits=4, bias=4, nans=1, subnormals=False),

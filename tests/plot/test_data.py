@@ -75,7 +75,9 @@ def test_sqnr_by_scale_is_that_of_the_report():
         assert lp.error_report(VALUES, "e4m3fn", scale=scale, saturation="finite").sqnr == sqnr
 
 
-@pytest.mark.parametrize("name", ["posit8", "takum8", "takum_linear8", "hif8", "nf4", "e2m1fn", "int8", "binary16"])
+@pytest.mark.parametrize(
+    "name", ["posit8", "takum8", "takum_linear8", "hif8", "nf4", "e2m1fn", "int8", "binary16"]
+)
 @pytest.mark.parametrize("size", [1.0, 2.0**-140, 2.0**120])
 def test_scales_by_default_reach_past_the_best_one(name, size):
     """The best scale that `scale_for` finds is among them, and both ends are worse."""
