@@ -241,9 +241,10 @@ def _row(trial: _Trial, sums: Mapping[str, tuple[float, float]], counts: Mapping
     """Return the candidate with its errors."""
     counted = sum(counts.values())
     if isinstance(trial.format, BlockFormat):
-        bits = trial.format.bits_per_value
+        bits, scaled = trial.format.bits_per_value, trial.format.tensor_scale != "none"
     else:
-        bits = trial.format.width + (32 * len(sums) / counted if trial.scaling == "tensor" else 0)
+        bits, scaled = float(trial.format.width), trial.scaling == "tensor"
+    bits += 32 * len(sums) / counted if scaled else 0
     by_tensor = {name: _ratio(*each, counts[name]) for name, each in sums.items()}
     signal, noise = (sum(each) for each in zip(*sums.values(), strict=True))
     return Candidate(trial.format, trial.scaling, bits, _ratio(signal, noise, counted), by_tensor)

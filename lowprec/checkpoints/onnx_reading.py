@@ -260,7 +260,7 @@ def _from_numbers(data: Array, field_: str, tag: str) -> npt.NDArray[np.uint8]:
         return packed[: -(-data.size * 6 // 8)]
     # Words of 32 and 64 bits hold narrower numbers; of 4 and 2 bits those that share a byte.
     width = max(bits // 8, 1)
-    return np.ascontiguousarray(data.view(np.uint8).reshape(data.size, -1)[:, :width]).reshape(-1)
+    return np.ascontiguousarray(data.view(np.uint8).reshape(data.size, data.itemsize)[:, :width]).reshape(-1)
 
 
 def _external(path: Path, where: str, tensor: Any, entry: Entry) -> Entry:

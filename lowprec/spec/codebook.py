@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from lowprec.spec.fields import choose
+from lowprec.spec.fields import check_line, choose
 from lowprec.spec.format import Format, Sign, holds
 from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, NEAREST_ZERO, Rounding, Threshold
 
@@ -160,11 +160,9 @@ class Codebook(Format):
             object.__setattr__(self, field, value)
 
     def _check(self) -> None:
-        """Refuse names that end a comment or begin a markup; all else is checked where it is read."""
-        if not self.name.isprintable() or any(letter in "*[]\\" for letter in self.name):
-            raise ValueError(
-                f"name={self.name!r} of a codebook must be printable and without * [ ] \\; choose another"
-            )
+        """Refuse texts that are no names and keys; all else is checked where it is read."""
+        for field in ("name", "source"):
+            check_line("a codebook", field, getattr(self, field))
 
     # -- what is given, checked -------------------------------------------------------------------
 

@@ -24,8 +24,9 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import NAMES, accumulation
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.codebook import Codebook, Number
+from lowprec.spec.fields import check_line
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.naming import close_names
+from lowprec.spec.naming import close_names, plain
 from lowprec.spec.number_text import read_number
 from lowprec.spec.order import Split
 from lowprec.spec.profiles import PROFILES, Profile, profile
@@ -193,9 +194,10 @@ def _objects(tables: Mapping[str, Any], name: str, where: str) -> dict[str, Spec
     objects: dict[str, Specification] = {}
     for key, table in tables.items():
         try:
+            check_line("a table", "name", key)
             objects[key] = _object({"name": key, **table}, objects)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{where}[{key}]: {error}") from None
+            raise ValueError(f"{where}[{plain(key)}]: {error}") from None
     return objects
 
 
