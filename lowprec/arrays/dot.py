@@ -236,14 +236,14 @@ def _lazily(
 ) -> Any:
     """The same of lazy arrays, a part of the outputs by a part."""
     sides = lazy_dot.side("x", x), lazy_dot.side("y", y)
-    lazy.refuse(next(given for given in (*sides[0].arrays, *sides[1].arrays, addend) if lazy.is_lazy(given)),
-                out=out, progress=progress)  # fmt: skip
+    lazy.check(addend)
+    lazy.refuse(*sides[0].arrays, *sides[1].arrays, addend, out=out, progress=progress)
     axis = -1 if name == "dot" else max(-2, -len(sides[1].shape))
     check_shapes(name, *sides, axis)
     tail = 1 if name == "dot" else 2
     outer = broadcast_outer(name, *sides, sides[0].shape[:-tail], sides[1].shape[:-tail])
     inner = () if name == "dot" else (*sides[0].shape[-2:-1], *sides[1].shape[-2:][1:])
-    if addend is not None:
+    if addend is not None and not lazy.is_named(addend):
         check_joins("addend", np.shape(addend), (*outer, *inner))
     return lazy_dot.product(verb, sides, outer, tail == 1, addend, None if rng is None else key_of(rng))
 
@@ -302,7 +302,7 @@ def _run(
     if place is None:
         return result if shape else result[()]
     place[...] = result
-    return place
+    return out
 
 
 def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: object, way: _Way) -> Array:

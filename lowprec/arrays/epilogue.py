@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
+from lowprec.arrays.checks import Array, Operand, as_array, code_dtype, output, values_operand
 from lowprec.arrays.dot_shapes import Plain, check_joins, check_shapes
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.progress import reporting
@@ -113,12 +113,12 @@ def scaled_product(
     if place is None:
         return result if shape else result[()]
     place[...] = result
-    return place
+    return out
 
 
 def _joining(steps: _Steps, values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Operand:
     """Numbers for all results."""
-    array = np.asarray(values)
+    array = as_array(values)
     check_joins(name, array.shape, shape)
     return steps.given(array, name)
 
@@ -192,7 +192,7 @@ def _in_blocks(
         raise ValueError("scales of blocks along K join their sums one after the other: leave out split")
     if isinstance(x, BlockArray) or isinstance(y, BlockArray):
         raise ValueError("arrays in blocks have scales along K already; give scales of tensors or rows")
-    left, right, (size,) = np.asarray(x), np.asarray(y), sizes
+    left, right, (size,) = as_array(x), as_array(y), sizes
     columns = verb.__name__ == "matmul" and right.ndim > 1
     v: Operand | None = None
     starts = range(0, left.shape[-1], size)

@@ -13,6 +13,7 @@ import numpy as np
 
 from lowprec.arrays import lazy
 from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import as_array
 from lowprec.arrays.lazy_blocks import grids, number
 from lowprec.arrays.random import Place
 from lowprec.spec.block import BlockFormat
@@ -56,7 +57,7 @@ def side(name: str, factor: Any) -> FactorChunks:
         parts = factor.codes, factor.scales, factor.tensor_scale
         return FactorChunks(name, parts, (factor.format, factor.axes))
     lazy.check(factor)
-    return FactorChunks(name, (factor if lazy.is_lazy(factor) else np.asarray(factor),), None)
+    return FactorChunks(name, (factor if lazy.is_lazy(factor) else as_array(factor),), None)
 
 
 def product(
@@ -73,7 +74,7 @@ def product(
     """
     if any(lazy.is_named(each.arrays[0]) for each in sides):
         return _named(verb, sides, outer, paired, addend, key)
-    addend = lazy.plain(addend)
+    addend = lazy.by_name("addend", addend, None)
     if not any(lazy.is_dask(array) for array in (*sides[0].arrays, *sides[1].arrays, addend)):
         return verb(*(each.at(*each.arrays) for each in sides), addend=addend, rng=key)
     da: Any = importlib.import_module("dask.array")
@@ -97,7 +98,7 @@ def product(
     names = (*front, *rows, *columns)
     along = [chunks.get(name, (1,)) for name in names]
     if addend is not None:
-        added = da.asarray(addend)
+        added = lazy.dask_of(addend)
         own = along[len(names) - added.ndim :]
         own = [(1,) if n == 1 else parts for n, parts in zip(added.shape, own, strict=True)]
         arguments += [added.rechunk(tuple(own)), names[len(names) - added.ndim :]]
@@ -118,7 +119,7 @@ def _with_whole_k(
     """The arrays of a side as Dask arrays, in the chunks of axes with these names; of new names its own."""
     da: Any = importlib.import_module("dask.array")
     k, values = names.index("k"), each.arrays[0]
-    values = values if lazy.is_dask(values) else da.from_array(values, chunks=-1)
+    values = lazy.dask_of(values if lazy.is_dask(values) else da.from_array(values, chunks=-1))
     what = f"sums along axis {k} of {each.name} take all of it"
     values = lazy.aligned(values, {k: int(values.shape[k]) or 1}, what)
     for axis, name in enumerate(names):
@@ -132,7 +133,7 @@ def _with_whole_k(
             f"blocks of {each.name} lie along axes {axes}, but lazy products take blocks along the last two: "
             f"compute {each.name} first"
         )
-    scales = da.asarray(each.arrays[1]).rechunk(grids(values.chunks, fmt, axes))
+    scales = lazy.dask_of(each.arrays[1]).rechunk(grids(values.chunks, fmt, axes))
     return [values, scales, each.arrays[2]]
 
 
@@ -195,7 +196,7 @@ def _named(
         raise ValueError(f"the result would have dimensions {names}, one name twice: rename that of x or y")
     xarray.align(x, y, join="exact", copy=False, exclude=set(rows) & set(columns))
     plain = tuple(each._replace(arrays=tuple(map(lazy.plain, each.arrays))) for each in sides)
-    data = product(verb, plain, outer, paired, lazy.plain(addend), key)  # type: ignore[arg-type]
+    data = product(verb, plain, outer, paired, lazy.by_name("addend", addend, names, x, y), key)  # type: ignore[arg-type]
     coords: dict[Any, Any] = {}
     for each, other in ((y, rows), (x, columns)):
         mine = set(names) - set(other)

@@ -11,6 +11,7 @@ import numpy as np
 
 from lowprec.arrays import calls
 from lowprec.arrays.checks import Array, Operand, code_dtype, codes_operand, values_operand
+from lowprec.arrays.lazy import in_memory
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
@@ -106,7 +107,7 @@ def operand_scales(
 
 def given_scales(given: object, fmt: BlockFormat, grid: tuple[int, ...]) -> Array:
     """Return the codes of a block format's scales that are given as codes or as values."""
-    array, scale = np.asarray(given), fmt.scale
+    array, scale = in_memory("scales", given), fmt.scale
     if array.shape != grid:
         raise ValueError(
             f"scales of shape {array.shape} do not fit: {fmt.name!r} has {grid} for these values"
