@@ -92,8 +92,7 @@ class BlockArray:
     def __post_init__(self) -> None:
         fmt = catalog.block_format(self.format)
         codes, scales = self.codes, self.scales
-        if lazy.is_named(codes):
-            scales = lazy.named_like(codes, "scales", scales)
+        scales = lazy.named_like(codes, "scales", scales)
         tensor = lazy.plain(self.tensor_scale)
         is_lazy = any(map(lazy.is_lazy, (codes, scales, tensor)))
         if not is_lazy:

@@ -255,7 +255,7 @@ def _is_typed(array: Array, fmt: Format) -> bool:
 def output(
     out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str, *, name: str = "out"
 ) -> Array | None:
-    """Return the memory to write to as a plain array, or None; refuse an array that cannot take the results."""
+    """Return the memory to write to as a plain array, or None; refuse what cannot take the results."""
     if out is None:
         return None
     if not isinstance(out, np.ndarray):
@@ -415,7 +415,11 @@ def _common(parts: dict[np.dtype[Any], tuple[Array, Array]]) -> Array:
         dtype = np.dtype(object)
     made = np.empty(next(iter(parts.values()))[0].shape, dtype)
     for kind, (array, known) in parts.items():
-        if kind.kind in "iu" and dtype.kind == "f" and np.abs(array.astype(np.float64)).max(initial=0) >= 1 << 53:
+        if (
+            kind.kind in "iu"
+            and dtype.kind == "f"
+            and np.abs(array.astype(np.float64)).max(initial=0) >= 1 << 53
+        ):
             raise TypeError(
                 f"a frame with columns of {' and '.join(map(str, parts))} would become an array of {dtype}, "
                 f"which rounds integers from 2**53 on; give its columns one by one"

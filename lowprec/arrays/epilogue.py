@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls, lazy
+from lowprec.arrays import calls
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import Array, Operand, as_array, code_dtype, output, values_operand
 from lowprec.arrays.dot_shapes import Plain, check_joins, check_shapes
@@ -74,12 +74,6 @@ def scaled_product(
     progress: Any,
 ) -> Any:
     """The results of `verb`, dot or matmul, with an epilogue."""
-    if scales is not None and (not isinstance(scales, (tuple, list)) or len(scales) != 2):
-        raise TypeError("scales must be a pair: those of x and those of y, or None")
-    if any(map(lazy.is_lazy, (x, y, addend, bias, output_scale, *(scales or ())))):
-        raise ValueError(
-            "scales and epilogues are for NumPy arrays, not for those of Dask or xarray: compute them first"
-        )
     steps, target = _Steps(epilogue, backend), epilogue.output or how.output
     if target[1].rounding.bits:
         raise ValueError("an epilogue's output is not rounded stochastically: use another output")

@@ -90,10 +90,10 @@ def apply(
     flags: Any = None,
     out: Any = None,
 ) -> Any:
-    """Apply an elementwise verb of arrays to operands of any kind; results have that kind.
+    """Apply an elementwise verb of arrays to operands of any kind; return results of that kind.
 
-    `verb` takes as many arrays, and of the keywords those that are present. Arrays of Dask and xarray, also as
-    `random`, give lazy or named results. `fmt` and `rule` say how random integers are shared.
+    `verb` takes as many arrays, and of the keywords those that are present. Arrays of Dask and xarray,
+    also as `random`, give lazy or named results. `fmt` and `rule` say how random integers are shared.
     """
     given = {"random": random, "rng": rng, "flags": flags, "out": out}
     if any(map(lazy.is_lazy, (*operands, random))):
@@ -117,11 +117,14 @@ def _by_type(
     verb: Callable[..., Any], operands: list[list[tuple[Array, Array]]], fmt: Format | None, rule: Projection,
     random: Any, rng: Any, flags: Any, out: Any,
 ) -> Any:  # fmt: skip
-    """Return a verb's results where operands have elements of several types: those of each type by themselves."""
+    """Return a verb's results of operands with elements of several types: of each type by itself."""
     shape, group = np.broadcast_shapes(*(each[0][0].shape for each in operands)), lazy.group_of(rule, fmt)
     empty = [np.empty(0, np.result_type(*(array.dtype for array, _ in each))) for each in operands]
     dtype = out.dtype if isinstance(out, np.ndarray) else lazy.trial(verb, empty, rule, random, rng)
-    place, signals = output(out, dtype, shape, "the results"), output(flags, np.dtype(np.uint8), shape, "flags")
+    place, signals = (
+        output(out, dtype, shape, "the results"),
+        output(flags, np.dtype(np.uint8), shape, "flags"),
+    )
     made, raised = np.empty(shape, dtype), np.zeros(shape, np.uint8)
     words, lane = None, np.broadcast_to(np.arange(shape[-1]) % group, shape)
     if rule.rounding.bits:
@@ -139,7 +142,9 @@ def _by_type(
         try:
             made[where] = verb(*arrays, **options)[own]
         except (TypeError, ValueError) as error:
-            error.add_note(f"places are those among the elements of {' and '.join(str(a.dtype) for a in arrays)}")
+            error.add_note(
+                f"places are those among the elements of {' and '.join(str(a.dtype) for a in arrays)}"
+            )
             raise
         if signals is not None:
             raised[where] = options["flags"][own]

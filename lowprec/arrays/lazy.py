@@ -47,6 +47,11 @@ __all__ = [
     "words",
 ]
 
+_NAMELESS = (
+    "{name} has dimensions {dims}, and the arrays that it goes with have no names: make them DataArrays, or "
+    "give its .data"
+)
+
 
 def is_lazy(values: object) -> bool:
     """Whether values are a Dask array, or an xarray object around one."""
@@ -214,10 +219,10 @@ def apply(
     flags: object = None,
     out: object = None,
 ) -> Any:
-    """Apply an elementwise verb chunk by chunk; `verb(*chunks, random= or rng=)` returns an array of their shape.
+    """Apply an elementwise verb chunk by chunk: `verb(*chunks, random= or rng=)` returns their results.
 
-    Operands and `random` are aligned by the names of their dimensions, if they have any. Operands broadcast, and
-    their chunks are made alike. `fmt` and `rule` say how random integers are shared.
+    Operands and `random` are aligned by the names of their dimensions, if they have any. Operands broadcast,
+    and their chunks are made alike. `fmt` and `rule` say how random integers are shared.
 
     Raises
     ------
@@ -228,7 +233,9 @@ def apply(
     check(*operands, random)
     dims = tuple(dict.fromkeys(name for values in operands if is_named(values) for name in values.dims))
     shared = dims[-1:] if group_of(rule, fmt) > 1 else ()
-    integers = by_name("random", random, dims if any(map(is_named, operands)) else None, *operands, exclude=shared)
+    integers = by_name(
+        "random", random, dims if any(map(is_named, operands)) else None, *operands, exclude=shared
+    )
 
     def of_data(*data: Any) -> Any:
         if any(map(is_dask, (*data, integers))):
@@ -244,7 +251,7 @@ def apply(
 def by_name(
     name: str, array: Any, dims: tuple[Any, ...] | None, *others: Any, exclude: tuple[Any, ...] = ()
 ) -> Any:
-    """Return an array's data, with axes in the order of a result's dimensions; of arrays without names as it is.
+    """Return an array's data in the order of a result's dimensions; an array without names as it is.
 
     Raises
     ------
@@ -256,13 +263,10 @@ def by_name(
     if not is_named(array):
         return array
     if dims is None:
-        raise TypeError(
-            f"{name} has dimensions {array.dims}, and the operands have no names: make these DataArrays, or give "
-            f"{name}.data"
-        )
+        raise TypeError(_NAMELESS.format(name=name, dims=array.dims))
     if any(dim not in dims for dim in array.dims):
         raise ValueError(
-            f"{name} has dimensions {array.dims}, and the result has {dims}: rename or select those that it lacks"
+            f"{name} has dimensions {array.dims}, and the result has {dims}: rename or drop the others"
         )
     named = [each for each in (array, *others) if hasattr(each, "coords")]
     importlib.import_module("xarray").align(*named, join="exact", copy=False, exclude=exclude)
@@ -273,8 +277,12 @@ def named_like(values: Any, name: str, array: Any) -> Any:
     """Return an array with its dimensions in the order of those of values; without names as it is."""
     if not is_named(array):
         return array
-    if sorted(map(str, array.dims)) != sorted(map(str, values.dims)):
-        raise ValueError(f"{name} has dimensions {array.dims}, and not {values.dims} in some order: rename them")
+    if not is_named(values):
+        raise TypeError(_NAMELESS.format(name=name, dims=array.dims))
+    if len(array.dims) != len(values.dims) or set(array.dims) != set(values.dims):
+        raise ValueError(
+            f"{name} has dimensions {array.dims}, and not {values.dims} in some order: rename them"
+        )
     return array.transpose(*values.dims)
 
 
@@ -290,7 +298,9 @@ def dask_of(values: Any) -> Any:
     return values.rechunk(tuple(tuple(n for n in along if n) or (0,) for along in values.chunks))
 
 
-def trial(verb: Callable[..., Any], empty: list[Any], rule: Projection, random: Any, rng: Any) -> np.dtype[Any]:
+def trial(
+    verb: Callable[..., Any], empty: list[Any], rule: Projection, random: Any, rng: Any
+) -> np.dtype[Any]:
     """Return the type of a verb's results, of arrays without elements; arguments are refused here."""
     stochastic = rule.rounding.bits > 0
     if (random is None) == (rng is None) if stochastic else (random is not None or rng is not None):

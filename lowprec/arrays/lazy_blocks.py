@@ -24,7 +24,18 @@ from lowprec.kernels.engine import Backend
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 
-__all__ = ["Asked", "by_name", "computed", "decode", "encode", "grids", "number", "over_chunks", "parts_of", "quantize"]
+__all__ = [
+    "Asked",
+    "by_name",
+    "computed",
+    "decode",
+    "encode",
+    "grids",
+    "number",
+    "over_chunks",
+    "parts_of",
+    "quantize",
+]
 
 Verb = Callable[..., Any]
 
@@ -202,7 +213,9 @@ def computed(blocks: Any, options: dict[str, Any]) -> Any:
 # -- blocks that are given ---------------------------------------------------------------------------
 
 
-def parts_of(codes: Any, scales: Any, tensor: Any, fmt: BlockFormat, axes: tuple[int, ...]) -> tuple[Any, ...]:
+def parts_of(
+    codes: Any, scales: Any, tensor: Any, fmt: BlockFormat, axes: tuple[int, ...]
+) -> tuple[Any, ...]:
     """Return codes and scales as unsigned integers, in chunks that belong together if any part is lazy."""
     lazy.check(codes, scales, tensor)
     parts = [lazy.plain(codes), lazy.plain(scales)]

@@ -146,7 +146,10 @@ def _of_codebook(fmt: Codebook, *values: npt.ArrayLike) -> Any:
     """`nextafter` of two arrays, or `ulp` of one."""
     kind, operands, readers = _numbers(fmt, *values)
     numbers = [
-        read(each.codes.astype(each.codes.dtype.newbyteorder("=")).reshape(-1)).view(kind).reshape(each.codes.shape).astype(np.float64)
+        read(each.codes.astype(each.codes.dtype.newbyteorder("=")).reshape(-1))
+        .view(kind)
+        .reshape(each.codes.shape)
+        .astype(np.float64)
         for each, read in zip(operands, readers, strict=True)
     ]
     given = float_dtype(fmt)[0]

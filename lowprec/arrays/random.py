@@ -19,7 +19,16 @@ from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["Place", "integers_for", "integers_of", "is_plain", "key_of", "random_bits", "words_at", "words_for"]
+__all__ = [
+    "Place",
+    "integers_for",
+    "integers_of",
+    "is_plain",
+    "key_of",
+    "random_bits",
+    "words_at",
+    "words_for",
+]
 
 Words = npt.NDArray[np.uint32]
 
