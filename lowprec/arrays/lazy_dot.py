@@ -116,7 +116,7 @@ def product(
             found = _in_chunks(_scale(each, scale, names.index("k"), joined.block), names, chunks)
             own = tuple(each.name + "k" if name == "k" else name for name in names)
             scales[-1] = np.ones(
-                [n if name == "k" or n == 1 else 0 for n, name in zip(found.shape, names, strict=True)]
+                [n if name == "k" else 0 for n, name in zip(found.shape, names, strict=True)]
             )
             arguments += [found, own]
     others = {name: lazy.dask_of(each) for name, each in joined.others.items() if each is not None}
