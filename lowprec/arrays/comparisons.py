@@ -82,7 +82,7 @@ def equal(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: A
     Parameters
     ----------
     x_codes, y_codes : array_like of integer, shapes that broadcast to (...)
-        As for `decode`. To compare values, compare them: ``x < y``.
+        As for `decode`; objects of xarray go by names. To compare values, compare them: ``x < y``.
     fmt : Format, str or dtype
         Of both.
     flags : array of uint8, shape (...), optional

@@ -76,7 +76,7 @@ def encode(
     values : array_like of float or integer, shape (...)
         Any float of at most 64 bits, integers, and every ml_dtypes type; torch tensors and pandas' frames,
         which give such; JAX arrays; Dask and xarray arrays, lazily. Each value is rounded once, from its
-        own bits. A Python number is what NumPy makes of it: a float64 or an int64.
+        own bits, in a frame too. A Python number is what NumPy makes of it: a float64 or an int64.
     fmt : Format, str or dtype
     rounding : str or Rounding, default "nearest_even"
     saturation : str or Saturation, default "none"
@@ -86,7 +86,8 @@ def encode(
         What a named stack does, instead: a key of `lowprec.profiles`.
     random : array of uint32, shape (...)
         For stochastic rounding, and only then: one integer below 2**bits for each value. Hardware
-        variants take whole words, one for each group of lanes (`lowprec.stochastic`).
+        variants take whole words, one for each group of lanes (`lowprec.stochastic`). May be lazy; of
+        xarray it goes by names.
     rng : int or Generator
         Instead of `random`: the key that `lowprec.random_bits` makes them from.
     flags : array of uint8, shape (...), optional

@@ -77,7 +77,8 @@ def dot(
     ----------
     x, y : array_like of float or integer, or BlockArray, shapes (..., K)
         Those in front of K broadcast. Where the accumulation has `operands`, values of these formats.
-        Blocks lie along K. Dask arrays, lazily, with K in one chunk; xarray objects, both of them.
+        Blocks lie along K. Dask arrays, lazily, with K in one chunk; xarray objects, both of them, with
+        one name for K.
     accumulation : Accumulation, LibraryCall or str
         Such as "hopper_wgmma_e4m3fn_binary32"; `lowprec.accumulations` has all names.
     addend : array_like, shape that broadcasts to (...), optional
@@ -86,6 +87,7 @@ def dot(
         Of x and of y, either may be None: one number; one for each row of x and column of y, or as many axes
         as the operand has, with 1 in the place of K; or K/n there for blocks of n along K.
     bias, output_scale : array_like, shape that broadcasts to the results', optional
+        These, `addend` and `scales` may be Dask arrays, or xarray objects, which go by names.
     epilogue : Epilogue, optional
         What is done with the sums where any of these are given; by default `Epilogue()`.
     rng : int or Generator

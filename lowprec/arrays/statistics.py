@@ -239,7 +239,7 @@ def error_report(
     -------
     report : ErrorReport
         Results of blocks are taken in float64. Sums are NumPy's, of parts of 2**18 values in the order of
-        their places. Of Dask arrays a `dask.delayed` value of one, with the same numbers.
+        their places. Of Dask arrays, or a lazy `scale` or `random`, a `dask.delayed` value of one.
 
     Raises
     ------

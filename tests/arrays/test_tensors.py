@@ -284,7 +284,7 @@ def test_frames_that_no_array_holds_are_refused():
     ):
         with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
             call()
-    with pytest.raises(ValueError, match="^operands are frames with different rows or columns"):
+    with pytest.raises(ValueError, match=r"^operands are frames with different rows or columns"):
         lp.add(frame, frame["f"], "e4m3fn")
     with pytest.raises(ValueError, match="cannot encode NaN values") as told:
         lp.encode(pd.DataFrame({"i": [1, 2], "f": [1.5, np.nan]}), "e2m1fn")
