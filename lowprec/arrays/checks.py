@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -31,6 +31,7 @@ __all__ = [
     "as_array",
     "code_dtype",
     "codes_operand",
+    "common_type",
     "dtype",
     "float_dtype",
     "is_frame",
@@ -405,14 +406,19 @@ def _of_column(column: Any) -> list[tuple[Array, Array]]:
     return [(column.to_numpy(kind, na_value=0), ~missing), (np.full(len(column), np.nan), missing)]
 
 
+def common_type(kinds: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return NumPy's common type of several, object if there is none."""
+    try:
+        return np.result_type(*kinds)
+    except TypeError:  # numbers and times
+        return np.dtype(object)
+
+
 def _common(parts: dict[np.dtype[Any], tuple[Array, Array]]) -> Array:
     """Return the elements of a frame in one type, which must hold them all."""
     if len(parts) == 1:
         return next(iter(parts.values()))[0]
-    try:
-        dtype = np.result_type(*parts)
-    except TypeError:  # of numbers and times
-        dtype = np.dtype(object)
+    dtype = common_type(parts)
     made = np.empty(next(iter(parts.values()))[0].shape, dtype)
     for kind, (array, known) in parts.items():
         if (

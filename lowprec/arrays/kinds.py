@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays import lazy
-from lowprec.arrays.checks import Array, as_array, is_frame, is_tensor, output, typed_parts
+from lowprec.arrays.checks import Array, as_array, common_type, is_frame, is_tensor, output, typed_parts
 from lowprec.arrays.random import words_for
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
@@ -119,12 +119,10 @@ def _by_type(
 ) -> Any:  # fmt: skip
     """Return a verb's results of operands with elements of several types: of each type by itself."""
     shape, group = np.broadcast_shapes(*(each[0][0].shape for each in operands)), lazy.group_of(rule, fmt)
-    empty = [np.empty(0, np.result_type(*(array.dtype for array, _ in each))) for each in operands]
+    empty = [np.empty(0, common_type(array.dtype for array, _ in each)) for each in operands]
     dtype = out.dtype if isinstance(out, np.ndarray) else lazy.trial(verb, empty, rule, random, rng)
-    place, signals = (
-        output(out, dtype, shape, "the results"),
-        output(flags, np.dtype(np.uint8), shape, "flags"),
-    )
+    place = output(out, dtype, shape, "the results")
+    signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
     made, raised = np.empty(shape, dtype), np.zeros(shape, np.uint8)
     words, lane = None, np.broadcast_to(np.arange(shape[-1]) % group, shape)
     if rule.rounding.bits:
@@ -176,7 +174,7 @@ def keeps_kind(count: int, elementwise: bool = False) -> Callable[[Callable[...,
             if elementwise:
                 bound = signature.bind(*values, **options).arguments
                 operands, flags = [bound.pop(name) for name in names], bound.pop("flags", None)
-                return apply(functools.partial(verb, **bound), *operands, flags=flags)
+                return apply(functools.partial(kept, **bound), *operands, flags=flags)
             plain = [_in_memory(each) for each in values]
             named = {key: each if key == "out" else _in_memory(each) for key, each in options.items()}
             return like(verb(*plain, **named), *given, out=options.get("out"))

@@ -291,3 +291,5 @@ def test_frames_that_no_array_holds_are_refused():
     assert told.value.__notes__ == ["places are those among the elements of float64"]
     with pytest.raises(TypeError, match="values must be real numbers"):
         lp.encode(pd.DataFrame({"i": [1, 2], "s": ["x", "y"]}), "e4m3fn")
+    with pytest.raises(TypeError, match="values must be real numbers"):
+        lp.encode(pd.DataFrame({"i": [1, 2], "t": pd.to_datetime(["2020-01-01", "2020-01-02"])}), "e4m3fn")
