@@ -165,7 +165,9 @@ def _finite(data: Any) -> tuple[dict[str, Any], dict[str, int], float]:
     given = dict(data) if isinstance(data, Mapping) else {"values": data}
     tensors, found = {}, []
     for name, each in given.items():
-        values: Any = each if lazy.is_lazy(each) else np.asarray(values_operand(each).array)
+        lazy.check(each)
+        plain = lazy.plain(each)
+        values: Any = lazy.dask_of(plain) if lazy.is_dask(plain) else values_operand(plain).array
         finite = np.isfinite(values)
         known = tensors[str(name)] = np.where(finite, values, 0).astype(values.dtype)
         found += [np.sum(finite), *((np.max(known), np.min(known)) if known.size else (0, 0))]
