@@ -26,7 +26,7 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounded import Rounded, RoundedLike, check_begins, check_rounded, rounded
 from lowprec.spec.rounding import NEAREST_EVEN
 
-__all__ = ["MACHINES", "Accumulation", "Cut", "Groups", "Rounded", "Window", "as_it_is"]
+__all__ = ["MACHINES", "Accumulation", "Cut", "Groups", "Rounded", "Window", "as_it_is", "to_nearest"]
 
 Cut = Literal["toward_zero", "floor", "to_odd"]
 Groups = Literal["consecutive", "alternate_pairs"]
@@ -146,7 +146,7 @@ class Accumulation:
     """How the products of a dot product are summed.
 
     Terms are added to a running sum that begins as the addend, or as +0. Each sum is projected into the
-    accumulator; the last one into the output.
+    accumulator, in pairs that of a single term too; the last one then into the output.
 
     >>> how = Accumulation(product="binary32", accumulator="binary32", output=("bfloat16", "toward_zero"))
     >>> print(*how.output, how.order, sep="; ")
@@ -453,7 +453,7 @@ class Accumulation:
         An exact sum, or one in binary64, is rounded to `exact`. No addend joins it.
         """
         if self.machine:
-            return self
+            return replace(self, output=(BINARY32, Projection()))
         return replace(self, addend="first", output=as_it_is(self.kept) if self.kept else exact)
 
     @property
@@ -483,3 +483,9 @@ def as_it_is(place: Rounded) -> Rounded:
     """
     fmt, rule = place
     return fmt, replace(rule, subnormals="keep", smallest="itself")
+
+
+def to_nearest(place: Rounded) -> Rounded:
+    """Return how numbers that join a sum get to a place: to nearest even, whatever the mode of its sums."""
+    fmt, rule = place
+    return fmt, replace(rule, rounding=NEAREST_EVEN)
