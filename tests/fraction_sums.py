@@ -7,6 +7,7 @@ inf, -inf and nan. Operands are numbers, so a NaN comes from operations alone, a
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -23,8 +24,8 @@ __all__ = ["MODES", "code_of", "dot", "library_dot", "rounded", "value_of"]
 
 Value = Fraction | float
 
-#: Whether a magnitude goes up to the next one, by mode: from its sign, whether its lower neighbour is odd, and
-#: the rest in units of their distance, which is above 0 and below 1.
+#: Whether a magnitude goes up to the next one, by mode: from its sign, whether the one below is odd, and the
+#: rest in units of their distance, which is above 0 and below 1.
 MODES = {
     "nearest_even": lambda negative, odd, rest: 2 * rest > 1 or (2 * rest == 1 and odd),
     "nearest_away": lambda negative, odd, rest: 2 * rest >= 1,
@@ -184,7 +185,7 @@ def _dealt(length: int, split: Split) -> list[list[int]]:
         if split.deal == "contiguous":
             many = [whole + bool(more)] * split.count
         ends = [sum(many[:number]) for number in range(split.count + 1)]
-        found = [tiles[first:end] for first, end in zip(ends, ends[1:], strict=False)]
+        found = [tiles[first:end] for first, end in itertools.pairwise(ends)]
     return [[i for tile in some for i in tile] for some in found]
 
 

@@ -237,7 +237,7 @@ def _sequential(terms: Sequence[Term], start: Exact, into: Rounded, sums: _Sums)
 
 
 def _pairwise(terms: Sequence[Term], into: Rounded, sums: _Sums) -> Exact:
-    """Sum level by level; a term without a partner stays as it is, except that a lone one is a sum."""
+    """Sum level by level; a term without a partner stays as it is, except a lone one."""
     if len(terms) < 2:
         return sums.sum(terms, into) if terms else _ZERO
     return _in_pairs([term.value for term in terms], lambda *pair: sums.sum([*map(Term, pair)], into))

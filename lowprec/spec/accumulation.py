@@ -165,8 +165,8 @@ class Accumulation:
     operand_rounding : Projection, optional
         How factors are projected into `operands` instead of being refused.
     product : (Format, Projection), optional
-        The format of products, and of other terms; by default they are exact, so that every step is a
-        fused multiplication and addition.
+        The format of products, and of other terms; by default, and always of windows, machines and the order
+        "exact", they are exact, so that every step of a sequence is a fused multiplication and addition.
     term : int, default 0
         Products in a term, 1 to 4096: the exact sum of so many consecutive ones, times the scales of their
         blocks if they are in any, is rounded to `product` and added at once. 0: a product is a term,
@@ -317,6 +317,8 @@ class Accumulation:
             raise ValueError(
                 "order 'exact' has no accumulator and no total: its sum is rounded once, to the output"
             )
+        if self.product is not None:
+            raise ValueError("order 'exact' adds exact products; leave out product")
         if self.addend != "first":
             raise ValueError("order 'exact' has its addend in the sum: use addend='first'")
 

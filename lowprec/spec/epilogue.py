@@ -33,10 +33,10 @@ class Epilogue:
     4. v becomes the output, which rounds it a second time.
 
     Scales, bias, addend and output scale are each rounded to `compute` first: to nearest, whatever its mode.
-    So are the sum of order "exact", one in binary64, and one times the scales of tensors in blocks; others are
-    as they are. Of operands with scales for blocks along K, step 1 is done for the sum of each block, and v
-    joins that of the block before: by the fma, or added; a fused bias joins the first block's. The sum of no
-    products is +0 whatever the scales.
+    So are the sum of order "exact", one in binary64, and one times the scales of tensors in blocks; others
+    are as they are. Of operands with scales for blocks along K, step 1 is done for the sum of each block, and
+    v joins that of the block before: by the fma, or added. A fused bias joins that of the first block. The
+    sum of no products is +0 whatever the scales.
 
     >>> Epilogue(output="bfloat16").compute[0].name
     'binary32'

@@ -126,7 +126,7 @@ def sums_with_flags(
 
 
 def _in_pairs(level: list[_Codes], into: Rounded, steps: _Steps) -> _Codes:
-    """Return the sum of terms level by level; one without a partner stays as it is, but a lone one is a sum."""
+    """Return the sum of terms level by level; one without a partner stays as it is, except a lone one."""
     if len(level) == 1:
         return steps("convert", into, level[0])
     while len(level) > 1:

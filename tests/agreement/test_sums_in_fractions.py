@@ -119,7 +119,7 @@ def test_a_fused_bias_joins_by_one_rounding_in_every_order_of_scales():
 @pytest.mark.parametrize("order", ["product", "x_first", "y_first"])
 @pytest.mark.parametrize("fused", [False, True])
 def test_what_joins_agrees_with_fractions(order, fused):
-    """Both scales, one, none, and those of blocks; a bias, an addend and a scale of the output, in two modes."""
+    """Both scales, one, none, and those of blocks; a bias, an addend and a scale of the output."""
     rng = np.random.default_rng(3)
     how = lp.Accumulation(output="binary32", accumulator="binary32")
     for mode, block in itertools.product(("nearest_even", "toward_negative"), (0, 2)):

@@ -113,8 +113,8 @@ def _accumulation(draw: Draw) -> Accumulation:
         fields["accumulator"] = _place(draw, "accumulator", doubles=True)
         if order(fields["order"]).name == "chunked" and draw.chance(0.5):
             fields["total"] = _place(draw, "total", doubles=True)
-    if draw.chance(0.3):
-        fields["product"] = _place(draw, "product")
+        if draw.chance(0.3):
+            fields["product"] = _place(draw, "product")
     if draw.chance(0.4):
         fields["split"] = Split(
             draw.choice((2, 3, 5, 200)),
