@@ -375,7 +375,7 @@ RANDOM = (BINARY16, Projection(rounding="stochastic(8)"))
         (3, {"accumulator": SINGLE, "output": RANDOM}, [3]),
         (5, {"accumulator": RANDOM, "order": "pairwise"}, [0, 1, 2, 3]),
         (3, {"accumulator": RANDOM, "order": "chunked(2)"}, [0, 1, 2, 3, 4]),
-        (3, {"accumulator": RANDOM, "order": "chunked(2, pairwise)"}, [0, 1, 2]),
+        (3, {"accumulator": RANDOM, "order": "chunked(2, pairwise)"}, [0, 1, 2, 3]),
         (3, {"accumulator": RANDOM, "order": "chunked(2)", "total": SINGLE}, [0, 1, 3]),
         (3, {"accumulator": SINGLE, "order": "chunked(2)", "total": RANDOM}, [2, 4]),
         (3, {"order": "exact", "output": RANDOM}, [0]),
