@@ -866,8 +866,8 @@ MUTANTS = (
         "steps-negative-zero",
         "kernels/vector/dot_steps.py",
         "sums of blocks that are -0 become +0",
-        "np.isnan(total) | (minus & (total == 0) if self._blocks else False)",
-        "np.isnan(total)",
+        "np.isnan(made) | (minus & (made == 0) if self._blocks else False)",
+        "np.isnan(made)",
         ("products:toward_zero mxfp4 70",),
     ),
     Mutant(

@@ -39,7 +39,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.library_calls import library_call
-from lowprec.spec.order import EXACT, PAIRWISE
+from lowprec.spec.order import EXACT
 
 __all__ = ["dot", "matmul"]
 
@@ -305,7 +305,8 @@ def _run(
         raise ValueError(
             "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result"
         )
-    size = outputs.size * (1 if how.split is None else how.split.count)
+    runs = [] if how.split is None else how.split.runs(x.codes.shape[1])
+    size = outputs.size * max(1, len({tuple(some) for some in runs}))
     with reporting(progress, size, f"dot products, {how}") as step:
         summed = _codes if how.split is None else _in_splits
         codes = summed(how, x, y, outputs, addend, _Way(rng, key, backend, step))
@@ -326,7 +327,6 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
         and way.backend is None
         and not how.rounds_randomly
         and x.tensor * y.tensor == 1
-        and not _is_one_term(how, x, addend)
     ):
         # The sum, which is kept in a binary format, is made by any engine, and looked up. Times the scales
         # of tensors it is rounded once.
@@ -350,9 +350,12 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
     return codes
 
 
-def _is_one_term(how: Accumulation, x: Rows, addend: object) -> bool:
-    """Whether a sum in pairs is a term alone, which is not added to anything, nor rounded as sums are."""
-    return how.order == PAIRWISE and addend is None and x.codes.shape[1] <= max(x.block, how.term, 1)
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Sum:
+    """The sum of a split, or of several."""
+
+    operand: Operand
+    empty: bool  #: whether it has no products
 
 
 def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: Any, way: _Way) -> Array:
@@ -361,20 +364,31 @@ def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: A
     assert split is not None, "asked for"
     assert split.total is not None, "an accumulation sees to that"
     into, only = split.total, calls.thorough(way.backend)
-    inner = dataclasses.replace(how, split=None).partial(into)
+    inner = dataclasses.replace(how, split=None).partial(split.stored or into)
     unscaled = x._replace(tensor=1.0), y._replace(tensor=1.0)
-    sums = []
-    for runs in split.runs(x.codes.shape[1]):
-        left, right = (along(rows, runs) for rows in unscaled)
+
+    @functools.cache  # splits without products have one sum
+    def summed(*runs: range) -> _Sum:
+        left, right = (along(rows, [*runs]) for rows in unscaled)
         one = coded(_codes(inner, left, right, outputs, None, way).reshape(shape), inner.output[0])
-        if split.stored is not None:
+        if split.stored is not None and inner.kept is not None:
             one = coded(computed(CONVERT, [one], split.stored, only), split.stored[0])
-        sums.append(one)
+        return _Sum(one, not runs)
 
     def add(first: Operand, second: Operand) -> Operand:
         return coded(computed("add", [first, second], into, only), into[0])
 
-    total = combined(sums, split, add)
+    def added(first: _Sum, second: _Sum) -> _Sum:
+        made = add(first.operand, second.operand)
+        same = second.empty and (made.fmt, made.codes.tobytes()) == (
+            first.operand.fmt,
+            first.operand.codes.tobytes(),
+        )
+        return first if same else _Sum(made, first.empty and second.empty)
+
+    known = functools.cache(added)
+    sums = [summed(*runs) for runs in split.runs(x.codes.shape[1])]
+    total = combined(sums, split, lambda *pair: (known if pair[1].empty else added)(*pair)).operand
     if addend is not None:
         check_joins("addend", np.shape(addend), shape)
         total = add(total, coded(rounded_codes(addend, into, only), into[0]))

@@ -34,8 +34,8 @@ LONGEST_SHRINK = 10.0
 #: What a printed program needs.
 HEADER = """import ml_dtypes, numpy as np, lowprec as lp
 from fractions import Fraction
-from lowprec import Accumulation, BlockFormat, Format, Order, Projection, Rounding, \
-ScaleRule, Sign, Threshold, Window
+from lowprec import Accumulation, BlockFormat, Epilogue, Format, Order, Projection, Rounding, \
+ScaleRule, Sign, Split, Threshold, Window
 from lowprec.spec.format import Carrier
 """
 
@@ -58,6 +58,11 @@ OUTPUTS = {
     "same": "out = x0 = x0.copy()",
     "shifted": "memory = np.concatenate([x0, x0[:1]]); x0, out = memory[:-1], memory[1:]",
 }
+
+#: Keywords that a simpler call leaves out.
+_OPTIONAL = (
+    "dtype", "axis", "tensor_scale", "rule", "addend", "bias", "output_scale", "scales", "backend",
+)  # fmt: skip
 
 #: Fields of a codebook behind its name and values.
 _BOOK = ("thresholds", "ties", "overflow")
@@ -428,7 +433,7 @@ def _lessened(
 def _with_simpler(call: Call) -> Iterator[Call]:
     """Calls with one field of one specification less."""
     for name in call.keywords:
-        if name in ("dtype", "axis", "tensor_scale", "rule", "addend"):
+        if name in _OPTIONAL:
             yield dataclasses.replace(
                 call, keywords={key: value for key, value in call.keywords.items() if key != name}
             )

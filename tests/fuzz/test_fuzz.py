@@ -17,7 +17,15 @@ from tests.fuzz.runner import forget, fuzz
 from tests.fuzz.topics import KNOWN, TOPICS
 
 #: Seconds of each topic: much of them goes to kernels that are compiled for the first time.
-SECONDS = {"conversions": 5, "arithmetic": 5, "order": 2, "dots": 3, "blocks": 4, "refusals": 3}
+SECONDS = {
+    "conversions": 5,
+    "arithmetic": 5,
+    "order": 2,
+    "dots": 3,
+    "epilogues": 4,
+    "blocks": 4,
+    "refusals": 3,
+}
 
 
 def test_nothing_is_passed_over():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from tests.fuzz import arithmetic, blocks, conversions, dots, order, refusals
+from tests.fuzz import arithmetic, blocks, conversions, dots, epilogues, order, refusals
 from tests.fuzz.runner import Failure, Topic
 
 TOPICS: Mapping[str, Topic] = MappingProxyType(
@@ -14,6 +14,7 @@ TOPICS: Mapping[str, Topic] = MappingProxyType(
         "arithmetic": arithmetic.TOPIC,
         "order": order.TOPIC,
         "dots": dots.TOPIC,
+        "epilogues": epilogues.TOPIC,
         "blocks": blocks.TOPIC,
         "refusals": refusals.TOPIC,
     }
