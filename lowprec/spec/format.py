@@ -247,7 +247,7 @@ class Format:
 
     @property
     def payload_bits(self) -> int | None:
-        """Bits of a NaN below `quiet_bit`; None where NaNs have no payload: without that bit, or without -0."""
+        """Bits of a NaN below `quiet_bit`; None where NaNs have no payload: without it, or without -0."""
         return self.trailing_bits - 1 if self.quiet_bit is not None and self.negative_zero else None
 
     # -- values ---------------------------------------------------------------------------------

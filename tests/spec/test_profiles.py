@@ -143,7 +143,7 @@ DOCUMENTS = [
     (-INF, "e5m2", {"avx10_2": 0xFC, "avx10_2_sat": 0xFB}),
     (INF, "e4m3fn", {"avx10_2": 0x7F, "avx10_2_sat": 0x7E}),
     (-NAN, "e4m3fn", {"avx10_2": 0xFF, "avx10_2_sat": 0xFF}),
-    # RISC-V: one NaN, 7f, in both formats, of overflow and infinities too; the saturating forms saturate both.
+    # RISC-V: one NaN, 7f, in both formats, of overflow too; the saturating forms saturate infinities too.
     (-NAN, "e5m2", {"riscv_zvfofp8min": 0x7F, "riscv_zvfofp8min_sat": 0x7F}),
     (-NAN, "e4m3fn", {"riscv_zvfofp8min": 0x7F, "riscv_zvfofp8min_sat": 0x7F}),
     (-INF, "e5m2", {"riscv_zvfofp8min": 0xFC, "riscv_zvfofp8min_sat": 0xFB}),
