@@ -175,8 +175,8 @@ MUTANTS = (
         "nan-sign-lost",
         P,
         "negative NaNs become positive",
-        "return [fmt.nan_code, fmt.nan_code | fmt.sign_code if fmt.has_signed_nan else fmt.nan_code]",
-        "return [fmt.nan_code, fmt.nan_code]",
+        'return [code, code | fmt.sign_code if signed and projection.nan_sign != "positive" else code]',
+        "return [code, code]",
         _FLAGGED,
     ),
     Mutant(

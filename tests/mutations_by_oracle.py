@@ -48,6 +48,14 @@ MUTANTS = (
         ("engine:scalar divide e5m2 binary16 via=e4m3fn nan_payload=first nan_code=32257",),
     ),
     Mutant(
+        "nan-sign-of-overflow",
+        "kernels/lower/scalar.py",
+        "a NaN of overflow has a sign where all NaNs are positive",
+        'if signed and projection.nan_sign != "positive" else code]',
+        "if signed else code]",
+        ("engine:scalar convert binary16 e4m3fn nan_sign=positive",),
+    ),
+    Mutant(
         "random-key",
         "kernels/random.py",
         "random integers for arrays miss their key in the second of two rounds",

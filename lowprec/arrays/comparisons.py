@@ -185,6 +185,6 @@ def total_order(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like) -> An
 
     Source
     ------
-    [IEEE754] 5.10.
+    [IEEE754] 5.10. The draft [P3109] 4.12.1 has its NaN first: `lowprec.p3109.TotalOrder`.
     """
     return _compared(x_codes, y_codes, fmt, _TOTAL, True, None)

@@ -92,7 +92,8 @@ def dot(
         What is done with the sums where any of these are given; by default `Epilogue()`.
     rng : int or Generator
         Of stochastic accumulations: the key of the random integers. Rounding s of output i takes
-        `random_bits(..., stream=2 + s)` at i.
+        `random_bits(..., stream=2 + s)` at i. All roundings of sums are counted from 0 in their order,
+        in pairs level by level; that of the output comes last.
     dtype : dtype, optional
         As for `add`: of values, or of the output format's codes.
     out : array of such a type, shape (...), optional

@@ -61,8 +61,8 @@ def dot(
     tensor : Fraction
         The product of the tensors' scales: the factor of the sum before it is rounded to the output.
     random : function, optional
-        Of a stochastic accumulation: from the number of a rounding to its random integer. Roundings of
-        sums are numbered from 0 in the order of the sums; that of the output comes last.
+        Of a stochastic accumulation: from the number of a rounding to its random integer. All roundings of
+        sums are numbered from 0 in their order, in pairs level by level; that of the output comes last.
 
     Raises ValueError: other lengths, operands that are no values of their formats, scales that the
     accumulation does not take or lacks, no random integers, or what `convert.project` refuses.

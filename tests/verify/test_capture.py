@@ -408,7 +408,7 @@ def broken(tmp_path):
 
 def test_a_question_that_hangs_dies_or_raises_costs_its_own_answer(tmp_path, broken):
     """The file says why; questions after it are asked in a new process."""
-    run = broken("--limit", "2")
+    run = broken("--limit", "10")
     output, _ = run.communicate(timeout=100)
     assert run.returncode == 0, output
     capture = lp.read_capture(tmp_path / "capture.npz")
@@ -416,7 +416,7 @@ def test_a_question_that_hangs_dies_or_raises_costs_its_own_answer(tmp_path, bro
         "cast_binary32_binary16": "",
         "cast_binary32_bfloat16": "",
         "cast_binary32_e4m3fn": "RuntimeError: out of luck",
-        "cast_binary32_e5m2": "there was no answer within 2 s",
+        "cast_binary32_e5m2": "there was no answer within 10 s",
         "cast_binary32_e4m3fnuz": f"the process died: signal {signal.SIGABRT.value}",
         "cast_binary32_e5m2fnuz": "torch 1.13.1 has no float8_e5m2fnuz",
         "cast_binary32_e8m0fnu": "torch 1.13.1 has no float8_e8m0fnu",
