@@ -23,7 +23,7 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import Rounding
-from tests.fuzz.drawing import Draw
+from tests.fuzz.drawing import ALIKE, Draw
 from tests.fuzz.operands import bits_of
 
 Array = npt.NDArray[Any]
@@ -125,6 +125,7 @@ class Topic(NamedTuple):
     smaller: Callable[[Call], Iterator[Call]] | None = (
         None  #: calls with fewer elements, where they have no results each
     )
+    alike: int = ALIKE  #: cases that share most of what kernels are compiled for
 
 
 class Failure(NamedTuple):
@@ -540,7 +541,7 @@ def run_case(name: str, topic: Topic, seed: int, number: int) -> tuple[int, int,
     """Calls and elements of one case, and what failed first, as it was found."""
     calls = elements = 0
     before: list[tuple[Call, Way]] = []
-    for call, ways in topic.cases(Draw(seed, name, number)):
+    for call, ways in topic.cases(Draw(seed, name, number, topic.alike)):
         more, compared, failure = check(topic, call, ways)
         calls, elements = calls + more, elements + compared
         if failure is not None:
