@@ -23,6 +23,7 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import Rounding
+from tests.fuzz import subjects
 from tests.fuzz.drawing import ALIKE, Draw
 from tests.fuzz.operands import bits_of
 
@@ -37,6 +38,7 @@ from fractions import Fraction
 from lowprec import Accumulation, BlockFormat, Format, Order, Projection, Rounding, \
 ScaleRule, Sign, Threshold, Window
 from lowprec.spec.format import Carrier
+from tests.fuzz import subjects
 """
 
 #: Layouts of operands in memory, as programs have them.
@@ -62,7 +64,7 @@ OUTPUTS = {
 #: Fields of a codebook behind its name and values.
 _BOOK = ("thresholds", "ties", "overflow")
 
-_NAMES: dict[str, Any] = {"np": np, "lp": lp, "ml_dtypes": ml_dtypes}
+_NAMES: dict[str, Any] = {"np": np, "lp": lp, "ml_dtypes": ml_dtypes, "subjects": subjects}
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Answer(NamedTuple):
     dtype: np.dtype[Any] | None = None  #: of the result
     refused: Array | bool = False  #: for which elements the verb raises a ValueError
     raises: tuple[type[Exception], ...] = (ValueError,)
-    may_refuse: str = ""  #: the beginning of a ValueError's message that is right, too
+    may_refuse: str | None = None  #: the beginning of an error's message that is right, too
 
 
 class Refusal(NamedTuple):
@@ -256,7 +258,8 @@ def _difference(
             return "is refused in the wrong way", tuple(got), f"a {names} with a message", None
         return None
     if isinstance(got, Refusal):
-        if answer.may_refuse and got.kind == "ValueError" and got.message.startswith(answer.may_refuse):
+        allowed = got.kind in {kind.__name__ for kind in answer.raises} and answer.may_refuse is not None
+        if allowed and got.message and got.message.startswith(answer.may_refuse or ""):
             return None
         return "is refused", tuple(got), answer.parts, None
     for name, want in answer.parts.items():
@@ -477,6 +480,8 @@ def spelled(value: object) -> str:
             words, separator=", ", threshold=1 << 30, formatter={"int": hex}, max_line_width=110
         )
         text = f"np.array({listed if value.size else []}, 'u{value.itemsize}').reshape({value.shape})"
+        if not value.dtype.isnative:
+            return f"{text}.byteswap().view({value.dtype.str!r})"
         return text if value.dtype == words.dtype else f"{text}.view({spelled(value.dtype)})"
     if isinstance(value, np.generic):
         return f"{spelled(np.asarray(value))}[()]"

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from tests.fuzz import arithmetic, blocks, conversions, dots, order, refusals
+from tests.fuzz import (
+    arithmetic,
+    blocks,
+    comparisons,
+    conversions,
+    dots,
+    files,
+    frames,
+    labels,
+    order,
+    refusals,
+)
 from tests.fuzz.runner import Failure, Topic
 
 TOPICS: Mapping[str, Topic] = MappingProxyType(
@@ -16,6 +27,10 @@ TOPICS: Mapping[str, Topic] = MappingProxyType(
         "dots": dots.TOPIC,
         "blocks": blocks.TOPIC,
         "refusals": refusals.TOPIC,
+        "comparisons": comparisons.TOPIC,
+        "files": files.TOPIC,
+        "frames": frames.TOPIC,
+        "labels": labels.TOPIC,
     }
 )
 

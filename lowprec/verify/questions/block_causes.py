@@ -251,8 +251,9 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
             if code not in known:
                 clipped = functools.partial(_clipped, code=code)
                 yield Change("shaping", clipped, f"elements past the largest become {code:#x}")
-    words = "elements past the largest wrap around as whole numbers of the smallest element"
-    yield Change("shaping", _over_whole, words)
+    if element.min_subnormal is not None:
+        words = "elements past the largest wrap around as whole numbers of the smallest element"
+        yield Change("shaping", _over_whole, words)
     for zero, words in (
         (False, "elements that round to zero lose their sign"),
         (True, "values that are zero lose their sign"),
