@@ -392,9 +392,9 @@ MUTANTS = (
         "arrays/convert.py",
         "quantize forgets the projection that it is given",
         "how = projection_of(target, rounding, saturation, projection, profile)\n"
-        "    if lazy.is_lazy(values):\n        verb = functools.partial(quantize,",
+        "    if is_outside(values) or is_lazy(random):\n        verb = functools.partial(quantize,",
         "how = projection_of(target, rounding, saturation, None, profile)\n"
-        "    if lazy.is_lazy(values):\n        verb = functools.partial(quantize,",
+        "    if is_outside(values) or is_lazy(random):\n        verb = functools.partial(quantize,",
         ("arrays:e2m1fn:quantize",),
     ),
     Mutant(
@@ -810,8 +810,8 @@ MUTANTS = (
         "widening",
         "arrays/convert.py",
         "casts of narrow formats round toward zero",
-        "rule = projection_of(goal, rounding, saturation, projection, profile)\n    if lazy",
-        'rule = projection_of(goal, "toward_zero", saturation, projection, profile)\n    if lazy',
+        "rule = projection_of(goal, rounding, saturation, projection, profile)\n    if is_outside",
+        'rule = projection_of(goal, "toward_zero", saturation, projection, profile)\n    if is_outside',
         ("arrays:ue5m3:cast",),
     ),
     # -- the fast kernels: these are compiled --------------------------------------------------------

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls, lazy
+from lowprec.arrays import calls
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
+from lowprec.arrays.checks import Array, Operand, as_array, code_dtype, output, values_operand
 from lowprec.arrays.dot_shapes import Plain, check_joins, check_shapes
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.progress import reporting
@@ -74,12 +74,6 @@ def scaled_product(
     progress: Any,
 ) -> Any:
     """The results of `verb`, dot or matmul, with an epilogue."""
-    if scales is not None and (not isinstance(scales, (tuple, list)) or len(scales) != 2):
-        raise TypeError("scales must be a pair: those of x and those of y, or None")
-    if any(map(lazy.is_lazy, (x, y, addend, bias, output_scale, *(scales or ())))):
-        raise ValueError(
-            "scales and epilogues are for NumPy arrays, not for those of Dask or xarray: compute them first"
-        )
     steps, target = _Steps(epilogue, backend), epilogue.output or how.output
     if target[1].rounding.bits:
         raise ValueError("an epilogue's output is not rounded stochastically: use another output")
@@ -113,12 +107,12 @@ def scaled_product(
     if place is None:
         return result if shape else result[()]
     place[...] = result
-    return place
+    return out
 
 
 def _joining(steps: _Steps, values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Operand:
     """Numbers for all results."""
-    array = np.asarray(values)
+    array = as_array(values)
     check_joins(name, array.shape, shape)
     return steps.given(array, name)
 
@@ -192,7 +186,7 @@ def _in_blocks(
         raise ValueError("scales of blocks along K join their sums one after the other: leave out split")
     if isinstance(x, BlockArray) or isinstance(y, BlockArray):
         raise ValueError("arrays in blocks have scales along K already; give scales of tensors or rows")
-    left, right, (size,) = np.asarray(x), np.asarray(y), sizes
+    left, right, (size,) = as_array(x), as_array(y), sizes
     columns = verb.__name__ == "matmul" and right.ndim > 1
     v: Operand | None = None
     starts = range(0, left.shape[-1], size)

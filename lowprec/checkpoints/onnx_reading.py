@@ -5,6 +5,7 @@ Types 1 to 28 but strings and complex numbers, in raw_data, in the fields of num
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -259,7 +260,7 @@ def _from_numbers(data: Array, field_: str, tag: str) -> npt.NDArray[np.uint8]:
         return packed[: -(-data.size * 6 // 8)]
     # Words of 32 and 64 bits hold narrower numbers; of 4 and 2 bits those that share a byte.
     width = max(bits // 8, 1)
-    return np.ascontiguousarray(data.view(np.uint8).reshape(data.size, -1)[:, :width]).reshape(-1)
+    return np.ascontiguousarray(data.view(np.uint8).reshape(data.size, data.itemsize)[:, :width]).reshape(-1)
 
 
 def _external(path: Path, where: str, tensor: Any, entry: Entry) -> Entry:
@@ -299,6 +300,7 @@ def _is(node: Any, kind: str) -> bool:
 
 def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
     made = {output: node for node in graph.node for output in node.output}
+    scales_of = functools.cache(lambda name: _scales(name, made, entries))  # many nodes may share one
     decoded: dict[str, Decoded] = {}
     undecoded: dict[str, str] = {}
     inner: set[str] = set()  # results that are scales themselves
@@ -311,7 +313,7 @@ def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
         inner.update(node.input[1:])
         if codes not in entries:
             continue  # of activations
-        found = _scales(node.input[1], made, entries)
+        found = scales_of(node.input[1])
         if found is None or (zeros and zeros not in entries):
             what, by = ("zero points", zeros) if found else ("scale", node.input[1])
             by = made[by].op_type if by in made else "an input"

@@ -38,7 +38,6 @@ from lowprec.checkpoints.writing import (
     Watch,
     Write,
     copy_of,
-    fingerprint,
     source_of,
     write_checkpoint,
 )
@@ -173,14 +172,10 @@ def quantize_checkpoint(
     if how.scheme.family == "torchao":
         made |= torchao.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
     made |= transformer_engine.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
-    used = None if statistics is None else fingerprint(statistics.checkpoint, {})
-    digest = fingerprint(
-        checkpoint,
-        {**made, "inputs": used, "include": include, "exclude": exclude, "done": done, "to": out.name},
-    )
     others = configs.beside(checkpoint, kept, how) if out.suffix not in SINGLE else None
+    source = source_of(checkpoint, out)
     reports = write_checkpoint(
-        out, tasks, made, digest, others=others, watch=watch, source=source_of(checkpoint, out), spread=spread
+        out, tasks, made, repr(how), others=others, watch=watch, source=source, spread=spread
     )
     return reports, kept
 
@@ -212,7 +207,16 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
         correct = statistics is not None and statistics.correct
         return _written(weight, how, names, write, known, inputs, correct)
 
-    return Task(weight.name, weight.codes.path.name, tuple(plan.values()), math.prod(weight.shape), work)
+    inputs = None if statistics is None else statistics.entry(weight)
+    return Task(
+        weight.name,
+        weight.codes.path.name,
+        tuple(plan.values()),
+        math.prod(weight.shape),
+        work,
+        (*weight.parts, *(() if inputs is None else (inputs,))),
+        repr((weight, inputs)),
+    )
 
 
 def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, ...]]]:

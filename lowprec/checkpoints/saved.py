@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from lowprec.checkpoints.container import CheckpointError, parse_json
+from lowprec.checkpoints.container import CheckpointError, counts, parse_json
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
@@ -59,7 +59,7 @@ def saved_in(metadata: Mapping[str, str], where: str) -> Saved:
 def _block(said: Any, where: str) -> tuple[BlockFormat, tuple[int, ...]]:
     try:
         (fmt,) = (each for each in from_toml(str(said["format"])).values() if isinstance(each, BlockFormat))
-        return fmt, tuple(int(axis) for axis in said["axes"])
+        return fmt, counts(said["axes"], "axes")
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{where} has no format that can be read: {error}") from None
 

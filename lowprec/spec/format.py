@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from lowprec.spec.fields import described
+from lowprec.spec.fields import check_line, described
 
 __all__ = ["Carrier", "Format", "Sign", "exact_float", "holds"]
 
@@ -130,11 +130,8 @@ class Format:
         def refuse(field: str, why: str) -> None:
             raise ValueError(f"{field}={getattr(self, field)!r} of format {self.name!r} {why}")
 
-        if not self.name.isprintable() or any(letter in "*[]\\" for letter in self.name):
-            # Names go into headers, packages and tables, where these would end a comment or begin a markup.
-            raise ValueError(
-                f"name={self.name!r} of a format must be printable and without * [ ] \\; choose another"
-            )
+        for field in ("name", "source"):
+            check_line("a format", field, getattr(self, field))
         for field in ("exponent_bits", "trailing_bits", "nans"):
             if getattr(self, field) < 0:
                 refuse(field, "is negative; it counts bits or codes. Use 0 or more")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import asked as block_asked
 from lowprec.arrays.block_stream import axes_of, grid_of
-from lowprec.arrays.checks import keeps_dtype, projection as projection_of
+from lowprec.arrays.checks import as_array, keeps_dtype, projection as projection_of
 from lowprec.arrays.random import integers_for, is_plain
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
@@ -194,7 +194,7 @@ def compare(
             name: None if each is None else _dump(each, name) for name, each in joins.items()
         }
         options |= {"any_nan": any_nan, "budget": allowed, "scale": _dot_scale(scale), "block": _block(block)}
-        options |= {"random": None if random is None else np.asarray(random)}
+        options |= {"random": None if random is None else as_array(random)}
         return _compare_dots(operation, dumps, formats, got, accumulation, options, limit, why, watch)
     if operation not in OPERATIONS:
         raise ValueError(f"unknown operation {operation!r}; use one of {', '.join((*OPERATIONS, *DOTS))}")
