@@ -265,7 +265,7 @@ def test_a_state_of_bitsandbytes_has_a_shape_that_arrays_have(tmp_path):
 def test_weights_of_float64_have_values(tmp_path):
     """Rounded once where they are read as float32."""
     found = np.array([1 / 3, -0.0, 1e300, np.nan])
-    with SafetensorsWriter(tmp_path / "x.safetensors", [("w", "F64", (4,))], {}) as writer:
+    with SafetensorsWriter((tmp_path / "x.safetensors").open("w+b"), [("w", "F64", (4,))], {}) as writer:
         writer.write("w", found)
     (weight,) = weights_of(open_checkpoint(tmp_path / "x.safetensors"))
     assert values_of(weight, dtype=np.float64).tobytes() == found.tobytes()
@@ -290,7 +290,7 @@ def test_a_scale_of_a_tensor_is_one_number(tmp_path, count):
     parts = {name: (entry.tag, entry.read()) for name, entry in found.entries.items()}
     parts["w.tensor_scale"] = ("F32", np.ones(count, np.float32))
     plan = [(name, tag, array.shape) for name, (tag, array) in parts.items()]
-    with SafetensorsWriter(tmp_path / "y.safetensors", plan, found.metadata) as writer:
+    with SafetensorsWriter((tmp_path / "y.safetensors").open("w+b"), plan, found.metadata) as writer:
         for name, (_, array) in parts.items():
             writer.write(name, array)
     with pytest.raises(CheckpointError, match=r"has the tensor scale \[.*\], which is no number"):

@@ -95,8 +95,8 @@ def _damaging(draw: Draw) -> Call:
         elif how == "set":
             content[place] = draw.choice((0, 9, 32, 34, 44, 91, 93, 123, 125, 255))
         elif how == "digit":
-            digits = np.flatnonzero((content[8:header] >= 48) & (content[8:header] <= 57))
-            content[8 + draw.choice(digits.tolist())] = draw.randint(48, 57)
+            digits = np.flatnonzero((content[8:header] >= 48) & (content[8:header] <= 57)).tolist()
+            content[8 + draw.choice(digits) if digits else place] = draw.randint(48, 57)
         elif draw.chance(0.3):
             content = content[: max(place, 1)]
             header = min(header, content.size)

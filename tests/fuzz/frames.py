@@ -40,8 +40,11 @@ def columns(call: Call) -> Answer:
     made = []
     try:
         for number in range(count):
-            column = verb(*call.operands[number::count], *keywords["given"]).copy()
-            if absent := keywords["absent"][number]:
+            own, absent = [x.copy() for x in call.operands[number::count]], keywords["absent"][number]
+            for x in own:
+                x[list(absent)] = 0  # what is missing is not refused
+            column = verb(*own, *keywords["given"]).copy()
+            if absent:
                 nans = [np.full(1, np.nan, np.float32)] * keywords["sides"]
                 column[list(absent)] = verb(*nans, *keywords["given"])[0]
             made.append(column)

@@ -33,7 +33,9 @@ def aligned(call: Call) -> Answer:
         order = sorted({name for own in dims for name in own})
         plain = [_spread(x, own, order) for x, own in zip(plain, dims, strict=True)]
     elif keywords["named"] and names:
-        plain[-1] = _spread(plain[-1], dims[-1], [name for name in dims[0] + dims[1] if name != "k"])
+        plain[-1] = _spread(
+            plain[-1], dims[-1], [name for name in dict.fromkeys(dims[0] + dims[1]) if name != "k"]
+        )
     count = len(plain) - len(names)
     others = dict(zip(names, plain[count:], strict=True))
     others |= {name: value for name, value in keywords.items() if name == "rounding"}
