@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 import lowprec
 from lowprec.checkpoints import weights
 from lowprec.checkpoints.container import TAGS, CheckpointError, open_file, parse_json, tag_of
+from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import INDEX, open_checkpoint
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.weights import weights_of
@@ -259,6 +260,16 @@ def test_a_state_of_bitsandbytes_has_a_shape_that_arrays_have(tmp_path):
     (weight,) = weights_of(open_checkpoint(tmp_path / "x.safetensors"))
     assert weight.problem is not None
     assert "is [0, 4611686018427387904], which no array has" in weight.problem[1]
+
+
+def test_weights_of_float64_have_values(tmp_path):
+    """Rounded once where they are read as float32."""
+    found = np.array([1 / 3, -0.0, 1e300, np.nan])
+    with SafetensorsWriter((tmp_path / "x.safetensors").open("w+b"), [("w", "F64", (4,))], {}) as writer:
+        writer.write("w", found)
+    (weight,) = weights_of(open_checkpoint(tmp_path / "x.safetensors"))
+    assert values_of(weight, dtype=np.float64).tobytes() == found.tobytes()
+    assert values_of(weight)[:3].tolist() == [np.float32(1 / 3), 0.0, np.inf]
 
 
 def test_what_lowprec_wrote_and_the_configuration_are_looked_through_once(tmp_path, monkeypatch):

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from tests.fuzz import arithmetic, blocks, conversions, dots, epilogues, order, refusals
+from tests.fuzz import (
+    arithmetic,
+    blocks,
+    comparisons,
+    conversions,
+    dots,
+    epilogues,
+    files,
+    frames,
+    labels,
+    order,
+    refusals,
+)
 from tests.fuzz.runner import Failure, Topic
 
 TOPICS: Mapping[str, Topic] = MappingProxyType(
@@ -17,6 +29,10 @@ TOPICS: Mapping[str, Topic] = MappingProxyType(
         "epilogues": epilogues.TOPIC,
         "blocks": blocks.TOPIC,
         "refusals": refusals.TOPIC,
+        "comparisons": comparisons.TOPIC,
+        "files": files.TOPIC,
+        "frames": frames.TOPIC,
+        "labels": labels.TOPIC,
     }
 )
 

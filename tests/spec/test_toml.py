@@ -198,6 +198,27 @@ def test_long_files_and_missing_ones_are_refused(tmp_path):
         lp.load_toml(tmp_path / "none.toml")
 
 
+def test_private_formats_of_one_name_are_told_apart():
+    """Of a block format named as its element and scale, and as a format of the catalog."""
+    names = ("own", "own", "own"), ("own", "e4m3fn", "e4m3fn"), ("private", "private", "private")
+    for name, element, scale in names:
+        fmt = lp.BlockFormat(
+            name=name,
+            element=lp.Format(name=element, exponent_bits=2, trailing_bits=2),
+            scale=lp.Format(name=scale, exponent_bits=5, trailing_bits=1, sign="unsigned"),
+            size=8,
+        )
+        (found,) = (each for each in from_toml(lp.to_toml(fmt)).values() if isinstance(each, lp.BlockFormat))
+        assert repr(found) == repr(fmt)
+
+
+def test_codebooks_without_usual_thresholds_come_back():
+    """The midpoint of the two values would have 161 bits."""
+    book = lp.Codebook("own", [0.0, 2.0**-60, 2.0**100, 2.0**101], thresholds=[2.0**-61, 1.0, 1.5 * 2.0**100])
+    (found,) = from_toml(lp.to_toml(book)).values()
+    assert found == book
+
+
 DOTS, BRACKETS, LONG = (
     "it is nested too deeply: a key has more than 16 dots",
     "it is nested too deeply",
