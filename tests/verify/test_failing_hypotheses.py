@@ -145,3 +145,12 @@ def test_every_test_finds_hypotheses_that_fail(monkeypatch):
     planted(monkeypatch, above=0)
     with pytest.raises(OverflowError):
         lp.compare(X, TRUNCATED, "e4m3fn")
+
+
+@pytest.mark.parametrize(("exponents", "bias"), [(0, -1022), (5, -980)])
+def test_formats_up_to_the_range_of_float64_are_compared(exponents, bias):
+    """Twice as many values would pass it."""
+    fmt = lp.Format(exponent_bits=exponents, trailing_bits=2, bias=bias)
+    x = np.float64([1.0, 2.0**1000, -(2.0**1010), 3e301])
+    right = lp.encode(x, fmt)
+    assert lp.compare(x, right ^ right.dtype.type(1), fmt).mismatches == x.size
