@@ -10,9 +10,10 @@ import fnmatch
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lowprec.checkpoints.weights import Weight
+if TYPE_CHECKING:
+    from lowprec.checkpoints.weights import Weight
 
 __all__ = ["Said", "kind_of", "said_of"]
 

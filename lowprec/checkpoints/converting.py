@@ -37,6 +37,9 @@ __all__ = ["convert_checkpoint", "dequantize_checkpoint"]
 
 Array = npt.NDArray[Any]
 
+#: Weights that cannot be decoded and are named in an error; `lint` lists all.
+_NAMED = 10
+
 
 def convert_checkpoint(
     checkpoint: Checkpoint,
@@ -145,7 +148,7 @@ def dequantize_checkpoint(
         A weight that cannot be decoded, or a tensor that is not read.
     """
     checkpoint.check_whole(exclude)
-    tasks, names = [], []
+    tasks, names, broken = [], [], []
     copied: set[str] = set()
     kept = (
         out.suffix == ".onnx" and source_of(checkpoint, out) is not None
@@ -159,12 +162,20 @@ def dequantize_checkpoint(
         )
         chosen = not include or any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include)
         chosen = chosen and not any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in exclude)
-        if chosen and (weight.is_quantized or narrow):
+        if chosen and weight.problem is not None and (weight.is_quantized or not kept):
+            broken.append(f"weight {weight.name!r} cannot be decoded: {weight.problem[1]}")
+        elif chosen and (weight.is_quantized or narrow):
             names.append(weight.name)
             tasks.append(_values_task(weight, dtype))
         else:
             tasks += [copy_of(part, out) for part in weight.parts if part.name not in copied]
             copied |= {part.name for part in weight.parts}
+    if broken:
+        more = f"; and {len(broken) - _NAMED:,} others" if broken[_NAMED:] else ""
+        raise CheckpointError(
+            f"{'; '.join(broken[:_NAMED])}{more}; nothing is written. Restore what is missing, or copy them as "
+            f"they are stored with --exclude"
+        )
     made = {"format": "pt"}
     made |= transformer_engine.metadata_of(weights_of(checkpoint), names, None, checkpoint.metadata)
     digest = fingerprint(checkpoint, {"made": "dequantize", "dtype": dtype, "names": names, "to": out.name})
