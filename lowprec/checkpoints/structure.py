@@ -11,6 +11,7 @@ from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.configured import kind_of, said_of
 from lowprec.checkpoints.container import CheckpointError, parse_json
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.schemes import NESTED_MAP
 from lowprec.checkpoints.weights import Weight
 
 __all__ = ["Finding", "structure"]
@@ -88,11 +89,14 @@ def _maps(weights: Sequence[Weight]) -> Iterator[Finding]:
     """Yield tables of values that are others than those of the format: bitsandbytes does not look at them."""
     for weight in weights:
         for part in weight.extras if weight.scheme.state else ():
-            if part.name.endswith(".weight.quant_map"):
-                wanted = bitsandbytes.quant_map(weight.element)
-                if part.tag != "F32" or part.shape != (16,) or (part.read() != wanted).any():
-                    evidence = f"{part.tag} of shape {list(part.shape)} is not the table of {weight.element}"
-                    remedy = "values are read by the type's name; quantise again with its table"
+            nested = part.name.endswith(NESTED_MAP)
+            if nested or part.name.endswith(".weight.quant_map"):
+                table = "dynamic8" if nested else weight.element
+                wanted = bitsandbytes.quant_map(table)
+                if part.tag != "F32" or part.shape != wanted.shape or (part.read() != wanted).any():
+                    evidence = f"{part.tag} of shape {list(part.shape)} is not the table of {table}"
+                    how = "scales are read by it" if nested else "values are read by the type's name"
+                    remedy = f"{how}; quantise again with the format's table"
                     yield Finding("quant-map", part.name, evidence, remedy, "warning")
 
 

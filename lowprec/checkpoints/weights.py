@@ -148,7 +148,10 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             found[name] = weight
             taken |= {part.name for part in weight.parts}
     left = {name: entry for name, entry in entries.items() if name not in taken}
-    if checkpoint.path.suffix not in (".onnx", ".gguf"):  # where nodes and types of blocks say what is quantised
+    if checkpoint.path.suffix not in (
+        ".onnx",
+        ".gguf",
+    ):  # where nodes and types of blocks say what is quantised
         for entry, beside, problem in incomplete(left, checkpoint, bool(found)):
             found[entry.name] = Weight(
                 entry.name, PLAIN, entry, extras=beside, shape=entry.shape, problem=problem
@@ -354,8 +357,10 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
         what = f"{weight.tensor.name} is {weight.tensor.tag}, and a tensor's scale is a float"
         return Weight(**fields | {"problem": ("scale-type", what)})
     said_parts = config.get("_tensor_data_names", ())  # of torchao, where the tensor's scale may be left out
-    if weight.scheme.tensor and weight.tensor is None and (
-        weight.scheme.family != "torchao" or "per_tensor_scale" in said_parts
+    if (
+        weight.scheme.tensor
+        and weight.tensor is None
+        and (weight.scheme.family != "torchao" or "per_tensor_scale" in said_parts)
     ):
         what = f"{weight.codes.name} has no {weight.scheme.tensor.lstrip('.')} beside it"
         return Weight(**fields | {"problem": ("missing-tensor-scale", what)})

@@ -71,6 +71,15 @@ def _file(path, family, to, options, change):
     return changed(found, path / "x.safetensors", change or (lambda tensors: None), metadata)
 
 
+def _refusal(checkpoint, out):
+    """Return why a checkpoint is not decoded; empty where it is."""
+    try:
+        dequantize_checkpoint(checkpoint, out)
+    except CheckpointError as error:
+        return str(error)
+    return ""
+
+
 def _values(checkpoint):
     return {weight.name: values_of(weight) for weight in weights_of(checkpoint)}
 
@@ -78,7 +87,7 @@ def _values(checkpoint):
 @pytest.mark.parametrize(
     ("family", "to", "options", "change"), WRITTEN, ids=lambda each: getattr(each, "__name__", str(each))
 )
-def test_a_weight_without_one_of_its_parts_is_named_and_nothing_written(tmp_path, family, to, options, change):
+def test_a_weight_that_lacks_a_part_is_named_and_not_written(tmp_path, family, to, options, change):
     """Or its values are the same without: then the part did not count."""
     whole = _file(tmp_path, family, to, options, change)
     (weight,) = [item for item in weights_of(whole) if item.name.startswith("m.a.")]
@@ -88,11 +97,10 @@ def test_a_weight_without_one_of_its_parts_is_named_and_nothing_written(tmp_path
         if end and part.name.endswith(end):
             continue
         less = changed(whole, tmp_path / "less.safetensors", lambda t, p=part: t.pop(p.name), whole.metadata)
-        try:
-            dequantize_checkpoint(less, out)
-        except CheckpointError as error:
-            assert "'m.a." in str(error)
-            assert "cannot be decoded" in str(error)
+        why = _refusal(less, out)
+        if why:
+            assert "'m.a." in why
+            assert "cannot be decoded" in why
             assert not list(tmp_path.glob("*out*"))
             assert {finding.tensor[:4] for finding in lint(less) if finding.severity == "error"} == {"m.a."}
             refused.append(part)
@@ -166,5 +174,7 @@ def test_a_scale_beside_a_weight_in_floats_is_copied(tmp_path):
 
     tensors = {"m.a.weight": np.ones((4, 4), np.float32), "m.a.weight_scale": np.ones(1, np.float32)}
     save_file(tensors, tmp_path / "x.safetensors")
-    assert dequantize_checkpoint(open_checkpoint(tmp_path / "x.safetensors"), tmp_path / "o.safetensors") == ()
+    assert (
+        dequantize_checkpoint(open_checkpoint(tmp_path / "x.safetensors"), tmp_path / "o.safetensors") == ()
+    )
     assert open_checkpoint(tmp_path / "o.safetensors").entries.keys() == tensors.keys()
