@@ -10,7 +10,8 @@ import json
 import math
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,6 +29,7 @@ __all__ = [
     "HeldEntry",
     "counts",
     "held_shape",
+    "naming",
     "open_file",
     "parse_json",
     "tag_of",
@@ -38,6 +40,20 @@ Array = npt.NDArray[Any]
 
 class CheckpointError(ValueError):
     """A file that is not what it should be, or cannot be what is asked; the command line exits with 2."""
+
+
+@contextmanager
+def naming(weight: str) -> Iterator[None]:
+    """Put the name of a weight before errors in its numbers that lack it; other errors have it as a note."""
+    try:
+        yield
+    except (ValueError, ArithmeticError) as error:
+        if repr(weight) in str(error):
+            raise
+        raise CheckpointError(f"weight {weight!r}: {error}") from error
+    except Exception as error:
+        error.add_note(f"in weight {weight!r}")
+        raise
 
 
 #: Names of types in headers, and how many bits an element takes. F4 and F6 have no gaps between elements.

@@ -20,6 +20,7 @@ from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, stored_s
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
 from lowprec.checkpoints.schemes import FLOATS
+from lowprec.checkpoints.targets import SMALLEST_SCALE
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import (
     SINGLE,
@@ -88,10 +89,11 @@ def _scales(weight: Weight, how: Target) -> Given | None:
         number: Any = np.float32(1) if tensor is None else tensor
         if number.size != 1:
             return None
-        return Given(
-            np.float32(1) / number if weight.scheme.divides else np.float32(number / np.float32(weight.over)),
-            functools.partial(_stored, weight),
-        )
+        with np.errstate(all="ignore"):
+            number = np.float32(1) / number if weight.scheme.divides else number / np.float32(weight.over)
+        if not SMALLEST_SCALE <= number <= 1 / SMALLEST_SCALE:  # which is not kept, or has no inverse
+            return None
+        return Given(np.float32(number), functools.partial(_stored, weight))
     if weight.scale == "e8m0fnu" and weight.sizes[-1] == 32 and how.blocks.name == "nvfp4":
         return _of_powers(weight)
     return None
@@ -110,7 +112,7 @@ def _of_powers(weight: Weight) -> Given:
 
     # Some schemes store its inverse: both are normal float32 numbers.
     best = tensor_scale_for(blocks(start, stop) for start, stop in ranges(weight))
-    tensor = np.clip(best, np.float32(2.0**-126), np.float32(2.0**126))
+    tensor = np.clip(best, SMALLEST_SCALE, 1 / SMALLEST_SCALE)
 
     def scales(start: int, stop: int) -> Array:
         return from_mxfp4(blocks(start, stop), float(tensor)).blocks.scales
@@ -173,8 +175,8 @@ def dequantize_checkpoint(
     if broken:
         more = f"; and {len(broken) - _NAMED:,} others" if broken[_NAMED:] else ""
         raise CheckpointError(
-            f"{'; '.join(broken[:_NAMED])}{more}; nothing is written. Restore what is missing, or copy them as "
-            f"they are stored with --exclude"
+            f"{'; '.join(broken[:_NAMED])}{more}; nothing is written. Restore what is missing, or "
+            f"copy them as they are stored with --exclude"
         )
     made = {"format": "pt"}
     made |= transformer_engine.metadata_of(weights_of(checkpoint), names, None, checkpoint.metadata)

@@ -96,7 +96,7 @@ def _is_narrow(entry: Entry) -> bool:
 
 
 def _is_marked(checkpoint: Checkpoint) -> bool:
-    """Return whether the file says that its weights are scaled: a mark, a configuration, or lowprec's words."""
+    """Return whether a mark, a configuration or lowprec's metadata say that weights are scaled."""
     if checkpoint.config or any(
         name == "scaled_fp8" or name.endswith(".scaled_fp8") for name in checkpoint.entries
     ):

@@ -15,6 +15,7 @@ from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints import bitsandbytes
+from lowprec.checkpoints.container import naming
 from lowprec.checkpoints.decoding import (
     PART,
     WIDE,
@@ -74,18 +75,25 @@ def lint(
             watch(place, len(weights), weight.name)
         if weight.problem is not None or weight.element in WIDE:
             continue
-        if weight.is_quantized:
-            of_weight = _of_weight(weight, checkpoint)
-            # With scales or codes that are no numbers, no remedy that is tried says anything.
-            if weight.name in sources and not any(
-                finding.severity == "error" and finding.rule != "scale-inverted" for finding in of_weight
-            ):
-                of_weight = [finding for finding in of_weight if finding.rule != "scale-inverted"]
-                of_weight += _against(weight, sources[weight.name])
-            found += of_weight
-        else:
-            found += _of_plain(weight)
+        with naming(weight.name):
+            found += _findings(weight, checkpoint, sources.get(weight.name))
     return tuple(found)
+
+
+def _findings(weight: Weight, checkpoint: Checkpoint, source: Weight | None) -> list[Finding]:
+    """Return what the data of a weight show, alone and against its source."""
+    if not weight.is_quantized:
+        return _of_plain(weight)
+    found = _of_weight(weight, checkpoint)
+    # With scales or codes that are no numbers, no remedy that is tried says anything.
+    if source is None or any(
+        finding.severity == "error" and finding.rule != "scale-inverted" for finding in found
+    ):
+        return found
+    return [
+        *(finding for finding in found if finding.rule != "scale-inverted"),
+        *_against(weight, source),
+    ]
 
 
 @usual_arithmetic()

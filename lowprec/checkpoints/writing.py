@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import TAGS, TYPES, CheckpointError, Entry, parse_json
+from lowprec.checkpoints.container import TAGS, TYPES, CheckpointError, Entry, naming, parse_json
 from lowprec.checkpoints.folder import INDEX, Checkpoint
 from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.gguf_writing import GgufWriter
@@ -257,7 +257,8 @@ def _carry_out(
 
 def _perform(task: Task, writer: Writer) -> dict[str, Any] | None:
     """Do a task; what it has written is on the disk then."""
-    report = task.work(writer.write)
+    with naming(task.name):
+        report = task.work(writer.write)
     writer.sync()
     return report
 
