@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -36,6 +37,7 @@ from lowprec.kernels.errors import LONGEST, TOTALS, measure, measure_runs
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.layouts import lanes
 from lowprec.spec.profiles import Profile
@@ -72,7 +74,7 @@ _POWERS = Format(
 def scale_for(
     values: npt.ArrayLike,
     fmt: Format | str | npt.DTypeLike,
-    method: str = "max",
+    method: str | None = None,
     axis: int | Iterable[int] | None = None,
     *,
     percentile: float = 99.9,
@@ -103,8 +105,9 @@ def scale_for(
         dimensions of channels alone.
     fmt : Format, str or dtype
         Integers and fixed point included. Block formats bring scales of their own.
-    method : {"max", "percentile", "mse"}
-        max: the smallest float32 s with amax <= s * fmt.max_finite, in exact arithmetic, so that
+    method : {"max", "percentile", "mse"}, optional
+        By default max; of codebooks that are coarsest at their largest value, as posits, takums and HiF8
+        are, mse. max: the smallest float32 s with amax <= s * fmt.max_finite, in exact arithmetic, so that
         nothing is clipped. percentile: the same of a percentile of the magnitudes instead of amax;
         of amax, where the percentile is 0. mse: the one with the least sum of squared errors; see Notes.
     axis : int or tuple of int, optional
@@ -160,6 +163,7 @@ def scale_for(
         )
     target = catalog.format(fmt)
     how = _trial(target, rounding, saturation, projection, profile)
+    method = _usual_method(target) if method is None else method
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r} of a scale; use one of {', '.join(METHODS)}")
     if not 0 < percentile <= 100:
@@ -316,6 +320,16 @@ def _trial(
         return projection_of(fmt, rounding, saturation, projection, profile)
     how = projection_of(fmt, rounding, Saturation.FINITE if saturation is None else saturation, None, None)
     return dataclasses.replace(how, zero="smallest")
+
+
+@functools.lru_cache(maxsize=256)
+def _usual_method(fmt: Format) -> str:
+    """Return the method that is of use: "mse" where steps are widest at the largest value, else "max"."""
+    if not isinstance(fmt, Codebook):
+        return "max"
+    values = [float(value) for value in sorted(fmt.values) if 0 < value < math.inf]
+    steps = [1 - low / high for low, high in itertools.pairwise(values)]
+    return "mse" if steps and steps[-1] > 2 * min(steps) else "max"
 
 
 def _percentiles(rows: Array, percentile: float) -> Doubles:

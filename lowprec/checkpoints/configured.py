@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lowprec.checkpoints.patterns import Names, Patterns, UnknownError
-from lowprec.checkpoints.weights import Weight
+
+if TYPE_CHECKING:
+    from lowprec.checkpoints.weights import Weight
 
 __all__ = ["Configured", "Said", "kind_of"]
 

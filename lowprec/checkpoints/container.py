@@ -13,6 +13,7 @@ import os
 import stat
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,6 +31,7 @@ __all__ = [
     "HeldEntry",
     "counts",
     "held_shape",
+    "naming",
     "open_file",
     "open_regular",
     "parse_json",
@@ -43,6 +45,20 @@ Array = npt.NDArray[Any]
 
 class CheckpointError(ValueError):
     """A file that is not what it should be, or cannot be what is asked; the command line exits with 2."""
+
+
+@contextmanager
+def naming(weight: str) -> Iterator[None]:
+    """Put the name of a weight before errors in its numbers that lack it; other errors have it as a note."""
+    try:
+        yield
+    except (ValueError, ArithmeticError) as error:
+        if repr(weight) in str(error):
+            raise
+        raise CheckpointError(f"weight {weight!r}: {error}") from error
+    except Exception as error:
+        error.add_note(f"in weight {weight!r}")
+        raise
 
 
 #: Names of types in headers, and how many bits an element takes. F4 and F6 have no gaps between elements.

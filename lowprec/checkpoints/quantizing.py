@@ -29,7 +29,7 @@ from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
 from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, TRANSFORMER_ENGINE, Scheme
-from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, Target, target
+from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import (
     SINGLE,
@@ -52,6 +52,8 @@ Array = npt.NDArray[Any]
 
 #: Endings of files that schemes of one family are written to, and no other.
 _ENDINGS = {".gguf": "gguf", ".onnx": "onnx", ".pt": TRANSFORMER_ENGINE}
+#: Of weights so small that their own scale would be subnormal.
+_RAISED = "a scale would be below 2**-126; that is stored, and the smallest values are coarser or 0"
 #: Columns that are corrected together, where there are no blocks.
 _COLUMNS = 128
 
@@ -296,8 +298,11 @@ def _written(
         return transformer_engine.write_copies(weight, how, names, write, rows, known)
     amax = rows.max(initial=np.float32(0))
     tensor: Any = None
+    raised: Any = False
     if how.blocks is not None and how.blocks.tensor_scale != "none":
-        tensor = _tensor_scale(amax, how.blocks) if given is None else given.tensor
+        exact = _tensor_scale(amax, how.blocks) if given is None else given.tensor
+        assert exact is not None  # of every target whose tensors have scales
+        tensor, raised = usable(exact), exact < SMALLEST_SCALE
         stored = np.float32(1) / tensor if how.scheme.divides else tensor
         write(names["tensor"], np.array(stored, np.float32), 0)
         tensor = np.float32(1) / stored if how.scheme.divides else stored
@@ -318,7 +323,7 @@ def _written(
             how.element,
             axis=0,
         )
-        single = np.asarray(single, np.float32).reshape(-1)
+        raised, single = np.any(single < SMALLEST_SCALE), usable(single).reshape(-1)
         shape = (len(single), *[1] * (len(weight.shape) - 1))
         write(names["scales"], single.reshape(shape) if how.channel else single, 0)
         single = single.reshape(shape)
@@ -357,7 +362,8 @@ def _written(
         units = decode(scales, how.blocks.scale, dtype=np.float64)
         units = units if tensor is None else units * np.float64(tensor)
         errors.add(values, decode(codes, how.element), sizes, units)
-    return errors.report() | ({} if outputs is None else outputs.report())
+    note = {"note": _RAISED} if raised else {}
+    return errors.report() | note | ({} if outputs is None else outputs.report())
 
 
 def _tensor_scale(amax: Any, blocks: BlockFormat) -> Any:

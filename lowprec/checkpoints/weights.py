@@ -11,6 +11,7 @@ from typing import Any
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.incomplete import incomplete
 from lowprec.checkpoints.onnx_reading import Decoded
 from lowprec.checkpoints.saved import in_catalog, saved_in
 from lowprec.checkpoints.schemes import (
@@ -148,11 +149,21 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
         if weight is not None:
             found[name] = weight
             taken |= {part.name for part in weight.parts}
+    left = {name: entry for name, entry in entries.items() if name not in taken}
+    if checkpoint.path.suffix not in (
+        ".onnx",
+        ".gguf",
+    ):  # where nodes and types of blocks say what is quantised
+        for entry, beside, problem in incomplete(left, checkpoint, bool(found)):
+            found[entry.name] = Weight(
+                entry.name, PLAIN, entry, extras=beside, shape=entry.shape, problem=problem
+            )
+            taken |= {part.name for part in found[entry.name].parts}
     for name, entry in entries.items():
         if name not in taken:
             summed, why = checkpoint.graph.summed.get(name, -1), checkpoint.graph.undecoded.get(name)
-            problem = None if why is None else ("not-read", why)
-            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed, problem=problem)
+            unread = None if why is None else ("not-read", why)
+            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed, problem=unread)
     return (*nodes, *(found[name] for name in entries if name in found))
 
 
@@ -175,6 +186,8 @@ def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[
     elif not (in_catalog(fmt.element) and in_catalog(fmt.scale)):
         problem = "private-format", f"{name} is in {fmt.name}, whose formats the catalog has not"
     tensor = entries.get(name + SAVED.tensor)
+    if problem is None and tensor is None and fmt.tensor_scale != "none":
+        problem = "missing-tensor-scale", f"{name} has no tensor_scale beside it"
     return Weight(name, scheme, codes, scales, tensor, (), codes.shape, blocks, problem)
 
 
@@ -345,9 +358,18 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     if weight.tensor is not None and weight.tensor.tag not in FLOATS:
         what = f"{weight.tensor.name} is {weight.tensor.tag}, and a tensor's scale is a float"
         return Weight(**fields | {"problem": ("scale-type", what)})
-    if weight.scheme.tensor and weight.tensor is None and weight.scheme.family != "torchao":
+    said_parts = config.get("_tensor_data_names", ())  # of torchao, where the tensor's scale may be left out
+    if (
+        weight.scheme.tensor
+        and weight.tensor is None
+        and (weight.scheme.family != "torchao" or "per_tensor_scale" in said_parts)
+    ):
         what = f"{weight.codes.name} has no {weight.scheme.tensor.lstrip('.')} beside it"
         return Weight(**fields | {"problem": ("missing-tensor-scale", what)})
+    other = weight.scheme.unless.replace("_data", "_scale_inv")
+    if other and any(part.name.endswith(other) for part in weight.extras):
+        what = f"{weight.name} has {other.lstrip('.')} and no {weight.scheme.unless.lstrip('.')} beside it"
+        return Weight(**fields | {"problem": ("missing-codes", what)})
     sizes = (_tiled if swizzled else _padded if weight.scheme.padded else _sizes)(weight, shape, config)
     if sizes is None:
         return Weight(**fields | {"problem": ("shape", _misfit(weight, shape, config))})

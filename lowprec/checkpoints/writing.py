@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 import lowprec
 from lowprec import files
-from lowprec.checkpoints.container import TAGS, TYPES, CheckpointError, Entry, parse_json
+from lowprec.checkpoints.container import TAGS, TYPES, CheckpointError, Entry, naming, parse_json
 from lowprec.checkpoints.folder import INDEX, Checkpoint
 from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.gguf_writing import GgufWriter
@@ -273,8 +273,9 @@ def _carry_out(
 
 def _perform(task: Task, writer: Writer) -> tuple[str, dict[str, Any] | None]:
     """Do a task; what it has written is on the disk then. Return its content and its report."""
-    content = task.content() if task.reads else ""  # before it is read, lest it changes in between
-    report = task.work(writer.write)
+    with naming(task.name):
+        content = task.content() if task.reads else ""  # before it is read, lest it changes in between
+        report = task.work(writer.write)
     writer.sync()
     return content, report
 

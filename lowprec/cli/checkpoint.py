@@ -253,6 +253,9 @@ def _write(
         numbers = (_db(report["sqnr"]), _db(report["worst_block"]), f"{report['clipped']:.2%}", exact)
         rows.append((name, *numbers, *of))
     _table(rows)
+    for name, report in reports.items():
+        if "note" in report:
+            say(f"note: {name}: {report['note']}")
     say(
         f"\n{len(reports)} weights are now {wanted.scheme.name} in {output}; {len(kept)} tensors "
         f"stay as they were"
