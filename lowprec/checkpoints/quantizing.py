@@ -321,6 +321,7 @@ def _written(
             if how.channel
             else np.array([amax or np.float32(448)]),
             how.element,
+            "max",
             axis=0,
         )
         raised, single = np.any(single < SMALLEST_SCALE), usable(single).reshape(-1)
