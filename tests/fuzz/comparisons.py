@@ -109,7 +109,7 @@ def _values(draw: Draw, fmt: Any, shape: tuple[int, ...]) -> Array:
     if how == "negative":
         x = -np.abs(x)
     if how == "zero":
-        x *= kind.type(0)
+        x = np.copysign(kind.type(0), x)
     if how == "special":
         for value in (np.nan, np.inf, -np.inf, -0.0)[: draw.randint(1, 4)]:
             x.reshape(-1)[: draw.randint(0, count)][-1:] = value
