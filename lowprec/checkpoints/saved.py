@@ -32,10 +32,21 @@ class Saved(NamedTuple):
 
 
 def metadata_of(saved: Saved) -> dict[str, str]:
-    """Return what goes into the header."""
+    """Return what goes into the header.
+
+    Raises CheckpointError: a format that could not be read again, as codebooks of thousands of values.
+    """
     blocks = {
         name: {"format": to_toml(fmt), "axes": list(axes)} for name, (fmt, axes) in saved.blocks.items()
     }
+    for text, name in {said["format"]: name for name, said in blocks.items()}.items():
+        try:
+            from_toml(text)
+        except ValueError as error:
+            raise CheckpointError(
+                f"BlockArray {name!r} cannot be saved, as its format could not be read again: {error}; save "
+                f"its codes and its scales as arrays"
+            ) from None
     return {_KEY: json.dumps({"alone": saved.alone, "blocks": blocks})}
 
 

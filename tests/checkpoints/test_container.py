@@ -279,7 +279,7 @@ def test_a_scale_of_a_tensor_is_one_number(tmp_path, count):
     parts = {name: (entry.tag, entry.read()) for name, entry in found.entries.items()}
     parts["w.tensor_scale"] = ("F32", np.ones(count, np.float32))
     plan = [(name, tag, array.shape) for name, (tag, array) in parts.items()]
-    with SafetensorsWriter(tmp_path / "y.safetensors", plan, found.metadata) as writer:
+    with SafetensorsWriter((tmp_path / "y.safetensors").open("w+b"), plan, found.metadata) as writer:
         for name, (_, array) in parts.items():
             writer.write(name, array)
     with pytest.raises(CheckpointError, match=r"has the tensor scale \[.*\], which is no number"):
