@@ -190,7 +190,7 @@ def _entry(
     gguf = gguf_package()
     tag = gguf.GGMLQuantizationType(raw)
     block, size = gguf.GGML_QUANT_SIZES[tag]
-    if shape and shape[-1] % block:
+    if (shape or (1,))[-1] % block:
         raise ValueError(f"rows of tensor {quoted(name)} are no whole blocks of {block} elements")
     kind = Entry if tag.name in TAGS else GgufBlocks
     return kind(name, tag.name, shape, path, start, math.prod(shape) // block * size, stamp=mark)

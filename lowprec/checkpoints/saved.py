@@ -36,10 +36,8 @@ def metadata_of(saved: Saved) -> dict[str, str]:
 
     Raises CheckpointError: a format that could not be read again, as codebooks of thousands of values.
     """
-    blocks = {
-        name: {"format": to_toml(fmt), "axes": list(axes)} for name, (fmt, axes) in saved.blocks.items()
-    }
-    for text, name in {said["format"]: name for name, said in blocks.items()}.items():
+    texts = {name: to_toml(fmt) for name, (fmt, _) in saved.blocks.items()}
+    for text, name in {text: name for name, text in texts.items()}.items():
         try:
             from_toml(text)
         except ValueError as error:
@@ -47,6 +45,7 @@ def metadata_of(saved: Saved) -> dict[str, str]:
                 f"BlockArray {name!r} cannot be saved, as its format could not be read again: {error}; save "
                 f"its codes and its scales as arrays"
             ) from None
+    blocks = {name: {"format": texts[name], "axes": list(axes)} for name, (_, axes) in saved.blocks.items()}
     return {_KEY: json.dumps({"alone": saved.alone, "blocks": blocks})}
 
 
