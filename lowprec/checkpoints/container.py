@@ -308,7 +308,7 @@ def open_regular(path: Path) -> BinaryIO:
 
     Raises OSError: it cannot be opened, or is no regular file.
     """
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_WAITING))
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_RDONLY | _NO_WAITING))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
