@@ -6,6 +6,7 @@ believed before it has been held against the size of the file.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
@@ -37,6 +38,7 @@ __all__ = [
     "parse_json",
     "quoted",
     "read_file",
+    "stamp",
     "tag_of",
 ]
 
@@ -132,6 +134,8 @@ class Entry:
     path : Path
     start, nbytes : int
         First byte of it in the file, and how many there are.
+    stamp : tuple of int
+        `stamp` of the file when its header was read. No other file is read later.
     """
 
     name: str
@@ -140,6 +144,7 @@ class Entry:
     path: Path = field(repr=False)
     start: int = field(repr=False)
     nbytes: int
+    stamp: tuple[int, ...] = field(default=(), compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Refuse shapes that no array has."""
@@ -170,7 +175,8 @@ class Entry:
         if self.bits < 8 or not self.nbytes:
             return self.read()
         word = np.dtype(f"u{self.dtype.itemsize}") if self.dtype.kind == "V" else self.dtype
-        mapped = np.memmap(self.path, word.newbyteorder("<"), "r", self.start, self.shape or (1,))
+        with self._opened() as file:
+            mapped = np.memmap(file, word.newbyteorder("<"), "r", self.start, self.shape or (1,))
         return np.asarray(mapped).reshape(self.shape).view(self.dtype)
 
     def read(self, start: int = 0, stop: int | None = None) -> Array:
@@ -189,12 +195,20 @@ class Entry:
             yield self._bytes(offset, min(_PART, self.nbytes - offset))
 
     def _bytes(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
-        with self.path.open("rb") as file:
+        with self._opened() as file:
             file.seek(self.start + offset)
             found = np.fromfile(file, np.uint8, count)
-        if found.size != count:
-            raise CheckpointError(_cut(self))
+            if found.size != count:
+                raise CheckpointError(_cut(self))
         return found
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        """Open the file, and refuse what was read if it is not the one of the header, unchanged."""
+        with self.path.open("rb") as file:
+            yield file
+            if self.stamp and stamp(os.fstat(file.fileno())) != self.stamp:
+                raise CheckpointError(_changed(self.path))
 
     def _codes(self, data: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> Array:
         dtype, bits = TYPES[self.tag]
@@ -274,10 +288,12 @@ def read_file(path: Path) -> Header:
     """
     try:
         with open_regular(path) as file:
+            before = stamp(os.fstat(file.fileno()))[:2]  # another file of its name is no matter here
             header = _header(path, file)
-            return replace(
-                header, entries={name: _held(entry, file) for name, entry in header.entries.items()}
-            )
+            held = {name: _held(entry, file) for name, entry in header.entries.items()}
+            if stamp(os.fstat(file.fileno()))[:2] != before:
+                raise CheckpointError(_changed(path))
+            return replace(header, entries=held)
     except OSError as error:
         raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
 
@@ -292,6 +308,15 @@ def _held(entry: Entry, file: BinaryIO) -> HeldEntry:
 
 def _cut(entry: Entry) -> str:
     return f"{str(entry.path)!r} ends within tensor {entry.name!r}: it has been cut since"
+
+
+def _changed(path: Path) -> str:
+    return f"{str(path)!r} was changed or replaced while it was read; start again when it is whole"
+
+
+def stamp(found: os.stat_result) -> tuple[int, ...]:
+    """Return size and times of a file, which change when it is written or another file takes its name."""
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -384,7 +409,8 @@ def _header(path: Path, file: BinaryIO) -> Header:
             f"the __metadata__ of {name} must be an object of strings, not {quoted(metadata)}"
         )
     start, room = 8 + length, size - 8 - length
-    found = [_entry(path, name, tensor, entry, start, room) for tensor, entry in entries.items()]
+    mark = stamp(os.fstat(file.fileno()))
+    found = [_entry(path, name, tensor, entry, start, room, mark) for tensor, entry in entries.items()]
     found.sort(key=lambda entry: (entry.start, entry.nbytes))
     end = start
     gaps = 0
@@ -396,7 +422,9 @@ def _header(path: Path, file: BinaryIO) -> Header:
     return Header(path, {entry.name: entry for entry in found}, metadata, gaps + start + room - end)
 
 
-def _entry(path: Path, file: str, name: str, entry: object, start: int, room: int) -> Entry:
+def _entry(
+    path: Path, file: str, name: str, entry: object, start: int, room: int, mark: tuple[int, ...]
+) -> Entry:
     where = f"tensor {quoted(name)} of {file}"
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
         raise CheckpointError(f"{where} must have dtype, shape and data_offsets, not {quoted(entry)}")
@@ -412,4 +440,4 @@ def _entry(path: Path, file: str, name: str, entry: object, start: int, room: in
             f"{where}: {tag} of shape {quoted(list(shape))} takes {bits / 8:,.10g} bytes, not the "
             f"{offsets[1] - offsets[0]:,} of its data_offsets"
         )
-    return Entry(name, tag, shape, path, start + offsets[0], offsets[1] - offsets[0])
+    return Entry(name, tag, shape, path, start + offsets[0], offsets[1] - offsets[0], stamp=mark)

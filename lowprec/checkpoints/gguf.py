@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, quoted
+from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, quoted, stamp
 
 __all__ = ["GgufBlocks", "GgufHeader", "gguf_package", "open_gguf", "split_blocks"]
 
@@ -59,7 +60,9 @@ class GgufBlocks(Entry):
         stop = self.rows if stop is None else min(stop, self.rows)
         each = self.row_bits // 8
         data = self._bytes(start * each, max(stop - start, 0) * each)
-        return data.reshape(stop - start, *self.shape[1:-1], -1)
+        gguf = gguf_package()
+        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[self.tag]]
+        return data.reshape(stop - start, *self.shape[1:-1], self.shape[-1] // block * size)
 
 
 class GgufHeader(NamedTuple):
@@ -93,7 +96,7 @@ def open_gguf(path: Path) -> GgufHeader:
     gguf_package()
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _header(path, _Cursor(data))
+            return _header(path, _Cursor(data), stamp(os.fstat(file.fileno())))
     except (ValueError, OSError) as error:
         raise CheckpointError(f"cannot read {str(path)!r} as a GGUF file: {error}") from None
 
@@ -143,7 +146,7 @@ class _Cursor:
             raise ValueError(f"at byte {self.at:,} is a value of type {kind}, or arrays nested too deeply")
 
 
-def _header(path: Path, cursor: _Cursor) -> GgufHeader:
+def _header(path: Path, cursor: _Cursor, mark: tuple[int, ...]) -> GgufHeader:
     if cursor.take(4) != b"GGUF":
         raise ValueError("it does not begin with GGUF")
     version = cursor.number("I")
@@ -164,7 +167,7 @@ def _header(path: Path, cursor: _Cursor) -> GgufHeader:
     start = -(-cursor.at // align) * align
     entries: dict[str, Entry] = {}
     for name, shape, raw, offset in infos:
-        entry = _entry(path, name, shape, raw, start + offset)
+        entry = _entry(path, name, shape, raw, start + offset, mark)
         if entry.start + entry.nbytes > len(cursor.data):
             raise ValueError(f"tensor {quoted(name)} ends behind the file")
         if name in entries:
@@ -181,14 +184,16 @@ def _info(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:
     return name, shape, cursor.number("I"), cursor.number()
 
 
-def _entry(path: Path, name: str, shape: tuple[int, ...], raw: int, start: int) -> Entry:
+def _entry(
+    path: Path, name: str, shape: tuple[int, ...], raw: int, start: int, mark: tuple[int, ...]
+) -> Entry:
     gguf = gguf_package()
     tag = gguf.GGMLQuantizationType(raw)
     block, size = gguf.GGML_QUANT_SIZES[tag]
-    if shape and shape[-1] % block:
+    if (shape or (1,))[-1] % block:
         raise ValueError(f"rows of tensor {quoted(name)} are no whole blocks of {block} elements")
     kind = Entry if tag.name in TAGS else GgufBlocks
-    return kind(name, tag.name, shape, path, start, math.prod(shape) // block * size)
+    return kind(name, tag.name, shape, path, start, math.prod(shape) // block * size, stamp=mark)
 
 
 def split_blocks(data: Array, packing: str) -> tuple[Array, Array]:
@@ -214,16 +219,18 @@ def split_blocks(data: Array, packing: str) -> tuple[Array, Array]:
     [GGML] ggml-common.h.
     """
     each = {"gguf_mxfp4": 17, "gguf_nvfp4": 36, "gguf_q8_0": 34, "gguf_iq4_nl": 18}[packing]
-    blocks = data.reshape(*data.shape[:-1], -1, each)
+    *rows, width = data.shape
+    count = width // each
+    blocks = data.reshape(*rows, count, each)
     if packing == "gguf_nvfp4":
-        groups = blocks[..., 4:].reshape(*blocks.shape[:-1], 4, 8)
-        return _halves(groups).reshape(*data.shape[:-1], -1), blocks[..., :4].reshape(*data.shape[:-1], -1)
+        groups = blocks[..., 4:].reshape(*rows, count, 4, 8)
+        return _halves(groups).reshape(*rows, 64 * count), blocks[..., :4].reshape(*rows, 4 * count)
     if packing == "gguf_mxfp4":
         scales, codes = blocks[..., 0], _halves(blocks[..., 1:])
     else:
         scales = np.ascontiguousarray(blocks[..., :2]).view("<u2")[..., 0]
         codes = blocks[..., 2:] if packing == "gguf_q8_0" else _halves(blocks[..., 2:])
-    return codes.reshape(*data.shape[:-1], -1), scales
+    return codes.reshape(*rows, 32 * count), scales
 
 
 def _halves(data: Array) -> Array:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import TYPES, CheckpointError, Entry, HeldEntry, counts
+from lowprec.checkpoints.container import TYPES, CheckpointError, Entry, HeldEntry, counts, stamp
 from lowprec.checkpoints.schemes import FLOATS
 
 __all__ = ["TYPE_TAGS", "Decoded", "Graph", "Model", "initializers", "inlined", "open_onnx"]
@@ -213,9 +213,7 @@ def inlined(path: Path, model: Any, most: int) -> None:
                 f"file: they are of a type that is not read, or more than {most:,} bytes with the others"
             )
         left -= entry.nbytes
-        with entry.path.open("rb") as file:
-            file.seek(entry.start)
-            tensor.raw_data = file.read(entry.nbytes)
+        tensor.raw_data = b"".join(part.tobytes() for part in entry.parts())
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
 
@@ -290,7 +288,7 @@ def _external(path: Path, where: str, tensor: Any, entry: Entry) -> Entry:
             f"{where} is said to lie at {start:,}, {length:,} bytes long, in {place!r} of "
             f"{file.stat().st_size:,} bytes; {entry.tag} of shape {list(entry.shape)} takes {entry.nbytes:,}"
         )
-    return Entry(entry.name, entry.tag, entry.shape, file, start, entry.nbytes)
+    return replace(entry, path=file, start=start, stamp=stamp(file.stat()))
 
 
 def _is(node: Any, kind: str) -> bool:

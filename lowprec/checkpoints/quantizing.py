@@ -43,6 +43,7 @@ from lowprec.checkpoints.writing import (
 )
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.naming import plain
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import NEAREST_EVEN
 
@@ -154,7 +155,7 @@ def quantize_checkpoint(
         mark = ("scaled_fp8", "F8_E4M3", (2,))
         tasks.append(Task("scaled_fp8", checkpoint.files[0].name, (mark,), 2, lambda write: None))
     if not done:
-        some = "; ".join(f"{name}: {why}" for name, why in list(kept.items())[:3])
+        some = "; ".join(f"{plain(name)}: {why}" for name, why in list(kept.items())[:3])
         raise CheckpointError(f"no weight of {str(checkpoint.path)!r} would be quantised ({some})")
     spelled: dict[str, Any] = {
         "scheme": how.scheme.name,

@@ -57,11 +57,12 @@ class Writer:
         self.kept = again and _begins(file, pieces[0][1], size)
         self._file = file
         if not self.kept:
-            self._file.truncate(0)
-            self._file.truncate(size)
-            for place, piece in pieces:
-                self._file.seek(place)
-                self._file.write(piece)
+            with writable(Path(file.name)):
+                self._file.truncate(0)
+                self._file.truncate(size)
+                for place, piece in pieces:
+                    self._file.seek(place)
+                    self._file.write(piece)
 
     def write(self, name: str, values: npt.NDArray[Any], start: int = 0) -> None:
         """Write parts of a tensor, from `start` along its first axis; elements of few bits are packed.
@@ -83,13 +84,15 @@ class Writer:
                 f"{values.dtype} of shape {values.shape} from {start} on does not fit {name!r}, "
                 f"{entry.tag} of shape {entry.shape}"
             )
-        self._file.seek(entry.start + offset // 8)
-        self._file.write(data.view(np.uint8).data)
+        with writable(Path(self._file.name)):
+            self._file.seek(entry.start + offset // 8)
+            self._file.write(data.view(np.uint8).data)
 
     def sync(self) -> None:
         """Return when all that was written is on the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with writable(Path(self._file.name)):
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs to write to the same file."""

@@ -233,10 +233,10 @@ def _write(
                 shutil.rmtree(room)
         reports = {name: entry["report"] for name, entry in done.items()}
         _carry_out(tasks, writers, journal, reports, watch, spread)
-    for name, content in (others or {}).items():
-        files.write(home / name, content)
-    if len(plans) > 1:
-        files.write(home / INDEX, _index(home, plans))
+    beside = dict(others or {}) | ({INDEX: _index(home, plans)} if len(plans) > 1 else {})
+    for name, content in beside.items():
+        with writable(home / name):
+            files.write(home / name, content)
     with writable(place):
         files.publish(home / next(iter(plans)) if single else home, place)
     shutil.rmtree(room)
@@ -366,9 +366,10 @@ def _tell(room: Path, what: str) -> None:
 
 
 def _note(journal: BinaryIO, entry: Mapping[str, Any]) -> None:
-    journal.write(json.dumps(entry).encode() + b"\n")
-    journal.flush()
-    os.fsync(journal.fileno())
+    with writable(Path(journal.name)):
+        journal.write(json.dumps(entry).encode() + b"\n")
+        journal.flush()
+        os.fsync(journal.fileno())
 
 
 def _index(home: Path, plans: Mapping[str, Iterable[tuple[str, str, tuple[int, ...]]]]) -> bytes:

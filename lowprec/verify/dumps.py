@@ -335,9 +335,12 @@ def _text(path: Path, fmt: Format) -> Dump:
                     inside = part == "/*"
                 elif not inside:
                     kept.append(part)
-            words = re.split(r"//|#", " ".join(kept), maxsplit=1)[0].split()
             codes: list[int] = []
-            for word in words:
+            for found in re.finditer(r"\S+", re.split(r"//|#", " ".join(kept), maxsplit=1)[0]):
+                word = found[0]
+                if len(codes) == _SCATTERED:  # a line may be a whole file
+                    spool.append(codes)
+                    count, codes = count + len(codes), []
                 what = "" if _WORD.fullmatch(word.removeprefix("@")) else "no hexadecimal number"
                 if word.startswith("@") and not what:
                     if int(word[1:], 16) == count + len(codes):

@@ -259,6 +259,23 @@ def test_what_is_no_gguf_file_is_refused(tmp_path, content, message):
         open_checkpoint(tmp_path / "x.gguf")
 
 
+@pytest.mark.parametrize("shape", [(0, 32), (3, 0), (2, 0, 32), (0, 2, 32), (2, 3, 0)])
+def test_weights_of_no_elements_are_read(tmp_path, shape):
+    """Reading one of shape (2, 0, 32) ended in "cannot reshape array of size 0"."""
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "test")
+    kind, rows = gguf.GGMLQuantizationType.Q8_0, (*shape[:-1], shape[-1] // 32 * 34)
+    writer.add_tensor("a.weight", np.zeros(rows, np.uint8), raw_shape=rows, raw_dtype=kind)
+    for write in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
+        getattr(writer, write)()
+    made = open_checkpoint(tmp_path / "x.gguf")
+    assert made.entries["a.weight"].read().shape == rows
+    assert values_of(next(iter(weights_of(made)))).shape == shape
+    lint(made)
+    dequantize_checkpoint(made, tmp_path / "out.safetensors")
+    assert open_checkpoint(tmp_path / "out.safetensors").entries["a.weight"].shape == shape
+
+
 def test_long_arrays_of_keys_take_no_memory_and_are_kept(tmp_path):
     """A million bytes, and arrays of arrays, which the gguf package makes flat."""
     pairs = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import lowprec as lp
-from lowprec.checkpoints import saving
+from lowprec.checkpoints import container, saving
 from lowprec.checkpoints.container import CheckpointError, open_file, tag_of
 from lowprec.checkpoints.converting import dequantize_checkpoint
 from lowprec.checkpoints.decoding import values_of
@@ -176,6 +177,35 @@ def test_other_software_reads_the_parts(tmp_path):
     lp.save(tmp_path / "y.safetensors", plain)
     for name, array in load_file(tmp_path / "y.safetensors").items():
         np.testing.assert_array_equal(array, plain[name])
+
+
+def test_a_format_that_could_not_be_read_again_is_not_saved(tmp_path):
+    """The file was written, and `load` refused it: definitions have 64 KiB at most."""
+    numbers = np.random.default_rng(1).standard_normal(4096)
+    book = lp.Codebook("wide", [float(number) for number in numbers])
+    blocks = lp.encode(VALUES, dataclasses.replace(lp.block_formats["mxfp4"], name="mine", element=book))
+    lp.save(tmp_path / "x.safetensors", VALUES)
+    why = "BlockArray 'w' cannot be saved, as its format could not be read again: .* save its codes and its"
+    with pytest.raises(CheckpointError, match=why):
+        lp.save(tmp_path / "x.safetensors", {"w": blocks})
+    np.testing.assert_array_equal(lp.load(tmp_path / "x.safetensors"), VALUES)
+    lp.save(tmp_path / "x.safetensors", {"codes": blocks.codes, "scales": blocks.scales})
+    assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]
+
+
+def test_a_file_that_is_written_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    place, original = tmp_path / "x.safetensors", container._held
+    lp.save(place, {"a": VALUES, "b": VALUES})
+
+    def held(entry, file):
+        found = original(entry, file)
+        place.write_bytes(bytes(place.stat().st_size))
+        os.utime(place, (1, 1))
+        return found
+
+    monkeypatch.setattr(container, "_held", held)
+    with pytest.raises(CheckpointError, match="was changed or replaced while it was read; start again"):
+        lp.load(place)
 
 
 def test_files_of_others_are_arrays(tmp_path):

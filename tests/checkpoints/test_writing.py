@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +26,13 @@ from tests.checkpoints.files import source
 from tests.programs import need_package
 
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="links, pipes and modes are POSIX's")
+#: Family and format of sources, which change while they are read.
+_CHANGING = {
+    "s.safetensors": ("", ""),
+    "s.gguf": ("gguf", "mxfp4"),
+    "s.pt": ("transformer-engine", "mxfp8_e4m3"),
+    "s.onnx": ("onnx", "e4m3fn"),
+}
 OTHERS = {f"m.{name}.weight": np.full((32, 32), 1 + place, np.float32) for place, name in enumerate("abcd")}
 
 
@@ -168,7 +178,7 @@ def _alike(tmp_path, name, **weights):
     (tmp_path / name).mkdir(exist_ok=True)
     made = source(tmp_path / name / "s.safetensors", (64, 32), **weights)
     os.utime(made.path, (1, 1))
-    return made
+    return open_checkpoint(made.path)
 
 
 def _converted(made, out):
@@ -220,6 +230,56 @@ def test_a_run_goes_on_from_no_other_source(tmp_path, monkeypatch, caplog, prepa
     assert once.read_bytes() == again.read_bytes()
     (said,) = (record.getMessage() for record in caplog.records)
     assert f"the earlier run in {str(tmp_path / f'.{name}.partial')!r} read other data for" in said
+
+
+@pytest.mark.parametrize("how", ["replaced", "written", "written of one time"])
+@pytest.mark.parametrize("name", ["s.safetensors", "s.gguf", "s.pt", "s.onnx"])
+def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, name, how):
+    """A checkpoint that is downloaded again, say: weights of both were in one file, without a word."""
+    family, to = _CHANGING[name]
+    if family in ("gguf", "onnx"):
+        need_package(family)
+    path, out = tmp_path / name, tmp_path / "out.safetensors"
+    for each, sign in enumerate((1, -1)):
+        made = source(tmp_path / f"{each}.safetensors", (64, 32), **{k: sign * v for k, v in OTHERS.items()})
+        part = tmp_path / f"{each}{path.suffix}"
+        if family:
+            quantize_checkpoint(made, part, target(family, to))
+        os.utime(part, (1, 1) if how == "written of one time" else (each + 1, each + 1))
+    if name == "s.onnx":
+        import onnx
+
+        model = onnx.load(tmp_path / "0.onnx")
+        onnx.save(model, path, save_as_external_data=True, location="data", size_threshold=0)
+        path = tmp_path / "data"
+        (tmp_path / "1.onnx").write_bytes(bytes(path.stat().st_size))
+    else:
+        (tmp_path / f"0{path.suffix}").rename(path)
+    made, other = open_checkpoint(tmp_path / name), tmp_path / f"1{Path(name).suffix}"
+    original = writing._perform
+
+    def changes(task, writer):
+        done = original(task, writer)
+        if other.exists():
+            time.sleep(0.05)  # longer than the clock of files takes from one time to the next
+            if how != "replaced":
+                path.write_bytes(other.read_bytes())
+                os.utime(path, (1, 1))
+                other.unlink()
+            else:
+                other.rename(path)
+        return done
+
+    monkeypatch.setattr(writing, "_perform", changes)
+    why = f"{str(path)!r} was changed or replaced while it was read; start again when it is whole"
+    with pytest.raises(CheckpointError, match=re.escape(why)):
+        dequantize_checkpoint(made, out)
+    assert not out.exists()
+    monkeypatch.setattr(writing, "_perform", original)
+    if name != "s.onnx":
+        dequantize_checkpoint(open_checkpoint(path), out)
+        found = open_checkpoint(out).entries["m.a.weight"].read()
+        assert (found < 0).all()
 
 
 def test_a_source_that_was_moved_is_still_the_source(tmp_path, monkeypatch):
@@ -373,6 +433,27 @@ def test_a_checkpoint_that_is_replaced_keeps_its_mode_and_its_links(tmp_path):
     assert out.stat().st_mode & 0o777 == 0o600
     assert open_checkpoint(out).entries
     assert [path.name for path in out.parent.iterdir()] == ["q.safetensors"]
+
+
+@pytest.mark.parametrize("room", [100, 3000, 20_000])
+def test_a_full_disk_is_an_error_with_the_file_and_a_second_run_goes_on(tmp_path, room):
+    """The message was "File too large", of no file."""
+    resource = pytest.importorskip("resource", reason="limits of files are POSIX's")
+    made, out = source(tmp_path / "s.safetensors", (64, 32), **OTHERS), tmp_path / "out.safetensors"
+    out.write_bytes(b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        why = f"cannot write {str(tmp_path)!r}"[:-1] + ".*: File too large"
+        with pytest.raises(CheckpointError, match=why):
+            dequantize_checkpoint(made, out) if room > 3000 else quantize_checkpoint(
+                made, out, target("quark", "mxfp4")
+            )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert out.read_bytes() == b"old"
+    quantize_checkpoint(made, out, target("quark", "mxfp4"))
+    assert "m.a.weight" in open_checkpoint(out).entries
 
 
 @posix

@@ -15,6 +15,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from safetensors.numpy import save_file
 
 import lowprec as lp
 from lowprec.arrays import progress
@@ -57,6 +58,7 @@ def refused(*words):
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit)
     assert is_harmless(result.output)
+    assert "Traceback" not in result.output  # which the command catches, and ends with 2 too
     assert len(result.output) < 6000
     assert took < 10
     return result.stderr
@@ -277,6 +279,37 @@ def test_names_of_files_and_tensors_are_shown_escaped(folder):
     assert repr(EVIL)[:60] in refused("compare", "type.safetensors", "codes.npy", "--to", "e4m3fn")
     for words in (["table", "e2m1fn", "-o", f"none/{name}"], ["golden", "--check", "--tables", name + "d"]):
         refused(*words)
+
+
+def test_names_of_tensors_begin_no_line_in_checkpoint_commands(folder):
+    """Tables and findings had the lines that a name holds."""
+    name, zeros = EVIL.replace("\udc80", ""), np.zeros((32, 32), np.float32)
+    save_file(
+        {f"{name}.weight": zeros, "b.weight": zeros, f"{name}.weight_scale": zeros}, "model.safetensors"
+    )
+    commands = [
+        ["inspect", "model.safetensors", "--all"],
+        ["lint", "model.safetensors"],
+        ["lint", "model.safetensors", "--against", "model.safetensors"],
+        ["quantize", "model.safetensors", "--to", "mxfp4", "-o", "out.safetensors"],
+        ["verify", "out.safetensors", "model.safetensors"],
+        ["quantize", "model.safetensors", "--to", "mxfp4", "--exclude", "*", "-o", "none.safetensors"],
+    ]
+    shown = 0
+    for words in commands:
+        result = lowprec("checkpoint", *words)
+        assert isinstance(result.exception, SystemExit | None), words
+        assert is_harmless(result.output), words
+        assert not any(line.startswith("4 results agree") for line in result.output.splitlines()), words
+        shown += plain(name) in result.output
+    assert shown >= 4
+
+
+def test_a_damaged_note_of_lowprec_in_a_file_is_a_message(folder):
+    """`inspect` ended in a traceback."""
+    save_file({"a": np.zeros(4, np.float32)}, "model.safetensors", {"lowprec": "no JSON"})
+    said = refused("checkpoint", "inspect", "model.safetensors")
+    assert "Error: what lowprec wrote into 'model.safetensors' is no JSON" in said
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["agrees", "differs"])
