@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy, lazy_dot
-from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
+from lowprec.arrays.checks import Array, code_dtype, output, values_operand
 from lowprec.arrays.dot_shapes import broadcast_outer, check_joins, check_shapes
 from lowprec.arrays.epilogue import Scales, scaled_product
 from lowprec.arrays.factors import Factors, alike, along, factors, part_of
@@ -26,7 +26,7 @@ from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import Place, key_of
 from lowprec.arrays.result_signatures import Dot as DotSignature, MatMul
 from lowprec.arrays.signatures import Returns
-from lowprec.arrays.sums import as_values, coded, combined, computed, rounded_codes
+from lowprec.arrays.sums import PartialSum, as_values, coded, combined, computed, rounded_codes
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, Rows, check_backend
@@ -351,14 +351,6 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
     return codes
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Sum:
-    """The sum of a split, or of several."""
-
-    operand: Operand
-    empty: bool  #: whether it has no products
-
-
 def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: Any, way: _Way) -> Array:
     """The same where K is dealt to several sums, which are then added."""
     split, shape = how.split, outputs.shape
@@ -369,30 +361,18 @@ def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: A
     unscaled = x._replace(tensor=1.0), y._replace(tensor=1.0)
 
     @functools.cache  # splits without products have one sum
-    def summed(*runs: range) -> _Sum:
+    def summed(*runs: range) -> PartialSum:
         left, right = (along(rows, [*runs]) for rows in unscaled)
         one = coded(_codes(inner, left, right, outputs, None, way).reshape(shape), inner.output[0])
         if split.stored is not None and inner.kept is not None:
             one = coded(computed(CONVERT, [one], split.stored, only), split.stored[0])
-        return _Sum(one, not runs)
+        return PartialSum(one, not runs)
 
-    def add(first: Operand, second: Operand) -> Operand:
-        return coded(computed("add", [first, second], into, only), into[0])
-
-    def added(first: _Sum, second: _Sum) -> _Sum:
-        made = add(first.operand, second.operand)
-        same = second.empty and (made.fmt, made.codes.tobytes()) == (
-            first.operand.fmt,
-            first.operand.codes.tobytes(),
-        )
-        return first if same else _Sum(made, first.empty and second.empty)
-
-    known = functools.cache(added)
-    sums = [summed(*runs) for runs in split.runs(x.codes.shape[1])]
-    total = combined(sums, split, lambda *pair: (known if pair[1].empty else added)(*pair)).operand
+    total = combined([summed(*runs) for runs in split.runs(x.codes.shape[1])], split, only)
     if addend is not None:
         check_joins("addend", np.shape(addend), shape)
-        total = add(total, coded(rounded_codes(addend, into, only), into[0]))
+        added = coded(rounded_codes(addend, into, only), into[0])
+        total = coded(computed("add", [total, added], into, only), into[0])
     tensor = float(Fraction(x.tensor) * Fraction(y.tensor))
     if tensor == 1:
         made = computed(CONVERT, [total], how.output, only)

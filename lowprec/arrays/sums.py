@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from lowprec.spec.order import Split
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounded import Rounded
 
-__all__ = ["as_values", "coded", "combined", "computed", "rounded_codes"]
+__all__ = ["PartialSum", "as_values", "coded", "combined", "computed", "rounded_codes"]
 
 T = TypeVar("T")
 
@@ -61,8 +62,36 @@ def as_values(
     return np.asarray(calls.convert(Operand(made, fmt, made, True), carrier, keeps, given, backend=backend))
 
 
-def combined(sums: list[T], split: Split, add: Callable[[T, T], T]) -> T:
+@dataclass(frozen=True, eq=False)
+class PartialSum:
+    """The sum of a split, or of several."""
+
+    operand: Operand
+    empty: bool  #: whether it has no products
+
+
+def combined(sums: list[PartialSum], split: Split, backend: Backend | None) -> Operand:
     """The total of the sums of splits, in the order that they are added in."""
+    into = split.total
+    assert into is not None, "an accumulation has it"
+
+    def added(first: PartialSum, second: PartialSum) -> PartialSum:
+        x, y = first.operand, second.operand
+        made = coded(computed("add", [x, y], into, backend), into[0])
+        if second.empty and made.fmt == x.fmt and made.codes.tobytes() == x.codes.tobytes():
+            return first
+        return PartialSum(made, first.empty and second.empty)
+
+    known = functools.cache(added)  # of sums without products: there may be thousands
+
+    def add(first: PartialSum, second: PartialSum) -> PartialSum:
+        return known(first, second) if second.empty else added(first, second)
+
+    return _in_order(sums, split, add).operand
+
+
+def _in_order(sums: list[T], split: Split, add: Callable[[T, T], T]) -> T:
+    """Add sums in the order of a split."""
     if split.combine == "sequential":
         return functools.reduce(add, sums)
     if split.combine == "pairwise":
