@@ -320,14 +320,11 @@ class Codebook(Format):
         return first, second
 
     @property
-    def quiet_bit(self) -> None:
-        """No NaN signals."""
+    def payload_bits(self) -> None:
+        """Bits of a NaN's payload: a codebook's NaNs carry none, and none signals."""
         return None
 
-    @property
-    def payload_bits(self) -> None:
-        """Bits of a NaN's payload: a codebook's NaNs carry none."""
-        return None
+    quiet_bit = payload_bits
 
     @property
     def max_finite(self) -> float:
