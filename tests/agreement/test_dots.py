@@ -261,7 +261,7 @@ def test_scales_multiply_the_sums_of_blocks_in_exact_sums_too(scale):
 @pytest.mark.parametrize("order", [SEQUENTIAL, PAIRWISE, chunked(2)])
 @pytest.mark.parametrize("backend", [None, "oracle"])
 def test_an_addend_is_projected_once(order, backend):
-    """One that overflows to a negative NaN stays one; a lone term in pairs is rounded as a sum is, and loses it."""
+    """One that overflows to a negative NaN stays one, except a lone term in pairs, rounded as sums are."""
     fmt = Format(name="m", exponent_bits=4, trailing_bits=3, bias=7, nans=1)
     how = Accumulation(name="m", order=order, accumulator=(fmt, Projection(nan_sign="drop")), output=SINGLE)
     made = lp.dot(
