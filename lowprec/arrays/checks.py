@@ -344,7 +344,8 @@ def as_array(values: object) -> Array:
         raise TypeError(
             "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
         )
-    if type(values).__module__.partition(".")[0] == "pandas" and not is_frame(values):
+    outside = type(values).__module__.partition(".")[0] == "pandas" and not is_frame(values)
+    if outside and getattr(values, "nlevels", 1) == 1:
         values = sys.modules["pandas"].Series(values)  # its arrays and indexes round as they become NumPy's
     if is_frame(values):
         return _common(typed_parts(values))
