@@ -22,7 +22,6 @@ from lowprec.arrays.checks import (
     FLOATS,
     Array,
     as_array,
-    codes_operand,
     output,
     values_operand,
 )
@@ -96,7 +95,7 @@ class BlockArray:
         tensor = lazy.plain(self.tensor_scale)
         is_lazy = any(map(lazy.is_lazy, (codes, scales, tensor)))
         if not is_lazy:
-            codes, scales = codes_operand(codes, fmt.element).codes, codes_operand(scales, fmt.scale).codes
+            codes, scales = lazy_blocks.codes_of(codes, fmt.element), lazy_blocks.codes_of(scales, fmt.scale)
         axes = axes_of(fmt, self.axes if self.axes != () else None, np.ndim(codes))
         wanted = grid_of(codes.shape, axes, fmt.sizes)
         if scales.shape != wanted:

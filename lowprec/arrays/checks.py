@@ -340,19 +340,29 @@ def refuse_results(
 
 def as_array(values: object) -> Array:
     """Return array-likes as an array, in their type: torch tensors by their bits, frames in a common type."""
-    kinds = set(map(type, values)) if isinstance(values, (list, tuple)) else (type(values),)
-    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
+    if _is_masked(values):
         raise TypeError(
             "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
         )
-    if is_tensor(values):
-        values = _from_torch(values)
+    outside = type(values).__module__.partition(".")[0] == "pandas" and not is_frame(values)
+    if outside and getattr(values, "nlevels", 1) == 1:
+        values = sys.modules["pandas"].Series(values)  # its arrays and indexes round as they become NumPy's
     if is_frame(values):
         return _common(typed_parts(values))
     try:
-        return np.asarray(values)
-    except (ValueError, TypeError) as error:  # ragged lists, objects that do not convert
+        return np.asarray(_from_torch(values) if is_tensor(values) else values)
+    except (ValueError, TypeError, RuntimeError) as error:  # ragged lists, tensors that are not dense
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
+
+
+def _is_masked(values: object) -> bool:
+    """Return whether values are a masked array, or lists with one at any depth."""
+    if not isinstance(values, (list, tuple)):
+        return isinstance(values, np.ma.MaskedArray)
+    kinds = set(map(type, values))
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
+        return True
+    return any(issubclass(kind, (list, tuple)) for kind in kinds) and any(map(_is_masked, values))
 
 
 def is_tensor(values: object) -> bool:
@@ -364,7 +374,7 @@ def is_tensor(values: object) -> bool:
 def _from_torch(tensor: Any) -> Any:
     """A torch tensor as NumPy can take it: the types that only ml_dtypes has go by their bits."""
     torch = sys.modules["torch"]
-    tensor = tensor.detach().cpu()
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     name = str(tensor.dtype).removeprefix("torch.")
     if not hasattr(ml_dtypes, name):
         return tensor
@@ -398,6 +408,11 @@ def typed_parts(frame: Any) -> dict[np.dtype[Any], tuple[Array, Array]]:
 
 def _of_column(column: Any) -> list[tuple[Array, Array]]:
     """Return the elements of a Series by type, each with the mask of its own elements."""
+    if hasattr(column, "cat") and column.cat.categories.dtype.kind in "iu":
+        categories = column.cat.categories.astype(
+            "UInt64" if column.cat.categories.dtype.kind == "u" else "Int64"
+        )
+        column = type(column)(categories.array.take(column.cat.codes.to_numpy(), allow_fill=True))
     kind, missing = getattr(column.dtype, "numpy_dtype", None), column.isna().to_numpy()
     if not isinstance(kind, np.dtype) or kind.kind not in "biuf":
         return [(np.asarray(column), np.ones(len(column), np.bool_))]

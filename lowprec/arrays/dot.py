@@ -48,7 +48,7 @@ _TOGETHER = 4096
 
 
 @Returns[DotSignature]()
-@keeps_kind(2)
+@keeps_kind(2, along=-1)
 @usual_arithmetic()
 def dot(
     x: Factors,
@@ -143,7 +143,7 @@ def dot(
 
 
 @Returns[MatMul]()
-@keeps_kind(2)
+@keeps_kind(2, along=0)
 @usual_arithmetic()
 def matmul(
     x: Factors,

@@ -72,7 +72,8 @@ def like(made: Any, *given: Any, out: object = None) -> Any:
     if frame is None:
         return made
     if frame.ndim == 1:
-        return type(frame)(made, index=frame.index, name=frame.name)
+        same = all(other.name == frame.name for other in frames)
+        return type(frame)(made, index=frame.index, name=frame.name if same else None)
     return type(frame)(made, index=frame.index, columns=frame.columns)
 
 
@@ -154,10 +155,13 @@ def _by_type(
     return out
 
 
-def keeps_kind(count: int, elementwise: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def keeps_kind(
+    count: int, elementwise: bool = False, along: int | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a function whose results have the kind of its first `count` operands; see `apply`.
 
-    A function that is not elementwise takes lazy arrays itself.
+    A function that is not elementwise takes lazy arrays itself. Products have their second factor's axis K
+    at `along`, the first one's is the last; names of frames must be equal there, and results have none.
     """
 
     def decorate(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -177,7 +181,16 @@ def keeps_kind(count: int, elementwise: bool = False) -> Callable[[Callable[...,
                 return apply(functools.partial(kept, **bound), *operands, flags=flags)
             plain = [_in_memory(each) for each in values]
             named = {key: each if key == "out" else _in_memory(each) for key, each in options.items()}
-            return like(verb(*plain, **named), *given, out=options.get("out"))
+            if along is not None:
+                frames = [each for each in given if is_frame(each)]
+                if len(frames) == 2 and not _equal(frames[0].axes[-1], frames[1].axes[along]):
+                    raise ValueError(
+                        "factors are frames with different names along K, which are not aligned here; give "
+                        ".reindex(...) of one, or .to_numpy() of both"
+                    )
+                given = [each for each in given if not is_frame(each)]
+            made = verb(*plain, **named)
+            return like(made, *given, out=options.get("out"))
 
         return kept
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import as_array, is_frame
 from lowprec.arrays.random import Place, key_of
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
@@ -244,6 +244,11 @@ def apply(
 
     if not any(map(is_named, operands)):
         return of_data(*operands)
+    if any(map(is_frame, operands)):
+        raise TypeError(
+            "a frame of pandas and an xarray object name their axes in other ways; give .to_numpy() of the "
+            "frame, or make it a DataArray"
+        )
     xarray: Any = importlib.import_module("xarray")
     return xarray.apply_ufunc(of_data, *operands, dask="allowed", keep_attrs=True)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from lowprec.arrays import lazy
 from lowprec.arrays.block_stream import largest_finite, tensor_of
-from lowprec.arrays.checks import Array, codes_operand, values_operand
+from lowprec.arrays.checks import Array, code_dtype, codes_operand, values_operand
 from lowprec.arrays.random import key_of
 from lowprec.kernels.engine import Backend
 from lowprec.spec.block import BlockFormat
@@ -27,6 +27,7 @@ from lowprec.spec.format import Format
 __all__ = [
     "Asked",
     "by_name",
+    "codes_of",
     "computed",
     "decode",
     "encode",
@@ -233,13 +234,14 @@ def parts_of(
 def _checked(array: Any, fmt: Format) -> Any:
     """Codes of a format, refused now by their type, and by their numbers when they are computed."""
     if not lazy.is_dask(array):
-        return _codes_of(array, fmt)
-    empty = _codes_of(lazy.empty_of(array), fmt)
-    return array.map_blocks(_codes_of, fmt=fmt, dtype=empty.dtype, meta=empty)
+        return codes_of(array, fmt)
+    empty = codes_of(lazy.empty_of(array), fmt)
+    return array.map_blocks(codes_of, fmt=fmt, dtype=empty.dtype, meta=empty)
 
 
-def _codes_of(codes: Array, fmt: Format) -> Array:
-    return codes_operand(codes, fmt).codes
+def codes_of(codes: Any, fmt: Format) -> Array:
+    """Return codes of a format in the type that its codes have, which layouts go by."""
+    return codes_operand(codes, fmt).codes.astype(code_dtype(fmt), copy=False)
 
 
 def _named_scales(values: Any, scales: Any, axes: tuple[int, ...]) -> Any:

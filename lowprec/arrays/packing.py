@@ -45,7 +45,7 @@ def pack(codes: Array, fmt: Format, axis: int = -1) -> Array:
         return codes
     moved = np.moveaxis(codes, axis, -1)
     length = moved.shape[-1]
-    whole = np.ascontiguousarray(moved)
+    whole = np.ascontiguousarray(moved, np.uint8)
     if missing := -length % group:
         whole = np.concatenate([whole, np.zeros((*moved.shape[:-1], missing), np.uint8)], axis=-1)
     if taken == 1:
