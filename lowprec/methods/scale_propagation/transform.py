@@ -19,7 +19,7 @@ import numpy.typing as npt
 from lowprec.arrays.arith import divide
 from lowprec.arrays.checks import Array
 from lowprec.arrays.convert import quantize
-from lowprec.methods.scale_propagation.checks import check_zero, finite_scale, number
+from lowprec.methods.scale_propagation.checks import finite_scale, number
 from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
 from lowprec.methods.scale_propagation.pow2 import pow2_round, pow2_sqrt
 from lowprec.methods.scale_propagation.registry import answer, mark
@@ -69,21 +69,22 @@ def set_scaling(x: Any, scale: Any) -> Any:
         A plain array is returned as it is, except within functions that `scalify` runs: there it becomes a
         ScaledArray.
     scale : float or ScaledArray of a single number
-        0 is for arrays of zeros.
+        0 says that the array is zero: its data become so.
 
     Returns
     -------
     scaled : ScaledArray or array, shape of x
 
     Raises ValueError: a scale that is negative or not finite, or that the format of the scales of x does
-    not have; 0 for values that are not. TypeError: a scale that is no single number.
+    not have. TypeError: a scale that is no single number.
 
     Source: [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
-        return as_scaled(x, number("scale", scale)) if scales_everything() else x
+        if not scales_everything():
+            return x
+        return as_scaled(x if number("scale", scale) else np.zeros_like(x), number("scale", scale))
     given, _ = finite_scale(number("scale", scale), x.scale_format)
-    check_zero(given, x.data if x.scale else 0)
     if given == 0:
         return with_data(x, np.zeros(x.shape, x.dtype), given)
     return with_data(x, project(over(x, float(given)), x.format), given)
