@@ -1,9 +1,10 @@
 """Cliffs: every verb, operation, block format and accumulation beside the plain encode, or beside np.matmul.
 
-`python -m benchmarks.cliffs`, in a checkout. A cell is a call on one combination of operation, type, format,
-mode, data and layout. Cells vary a few of these at a time, from what is usual; each is timed in turn with
-its yardstick, and is a ratio: 0.05 is a twentieth of the yardstick's speed. Times are the processor's time of
-this one thread: what else the machine does meanwhile counts only by what it takes of the caches.
+`python -m benchmarks.cliffs`, in a checkout. A cell is a call on one combination of operation, type,
+format, mode, data and layout. The listed cells vary a few of these at a time, from what is usual; `--drawn
+N --seed S` draws N from the whole product instead. Each cell is timed in turn with its yardstick on as many
+elements, and is a ratio: 0.05 is a twentieth of the yardstick's speed. Times are the processor's time of
+this one thread: other work on the machine counts only by what it takes of the caches.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import ml_dtypes
@@ -23,16 +24,18 @@ from rich.table import Table
 from threadpoolctl import ThreadpoolController
 
 import lowprec as lp
+from benchmarks.cells import Cell
 from benchmarks.data import values
+from benchmarks.drawn import drawn
 from benchmarks.report import processor
 from benchmarks.timing import Contender, interleave
 from lowprec.export import cards
+from lowprec.files import write
 from lowprec.spec.arith import OPERANDS, SIGN_ONLY, operands_of
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from lowprec.verify.files import write
 
-__all__ = ["Cell", "cells", "main", "measure"]
+__all__ = ["cells", "main", "measure"]
 
 Array = npt.NDArray[Any]
 Named = tuple[str, Callable[[], object]]
@@ -55,16 +58,7 @@ ACCUMULATIONS = (
 )
 
 #: Ratios that the report counts cells below.
-_BORDERS = (1.0, 0.2, 0.05, 0.01, 0.005)
-
-
-class Cell(NamedTuple):
-    """A call, and how many elements, or multiplications and additions, it does."""
-
-    group: str  #: "elements" or "dots": what it stands beside
-    name: str
-    work: int
-    call: Callable[[], object]
+_BORDERS = (1.0, 0.2, 0.05, 0.025, 0.01, 0.005)
 
 
 def cells(size: int, rows: int) -> Iterator[Cell]:
@@ -183,31 +177,37 @@ def _dots(rows: int) -> Iterator[Named]:
                 yield f"{accumulation} of {kind}", partial(lp.matmul, left, right, accumulation)
 
 
-def measure(chosen: Iterator[Cell], size: int, rows: int, budget: float) -> dict[str, dict[str, Any]]:
+def measure(chosen: Iterator[Cell], budget: float) -> dict[str, dict[str, Any]]:
     """Return of each cell its group, its speed in millions a second and the ratio to its yardstick's."""
-    x, square = values("normal", lp.format("e4m3fn"), size), np.ones((rows, rows), np.float32)
-    yardsticks: dict[str, tuple[int, Callable[[], object]]] = {
-        "elements": (size, partial(lp.encode, x, "e4m3fn")),
-        "dots": (rows**3, partial(np.matmul, square, square)),
-    }
     found = {}
     for cell in chosen:
-        work, plain = yardsticks[cell.group]
+        plain = _yardstick(cell.group, cell.work)
         cell.call()
         contenders = [
             Contender(name, role, False, call)
             for name, role, call in ((cell.name, "ours", cell.call), (cell.group, "yardstick", plain))
         ]
         ours, yardstick = interleave(contenders, budget, least=3, clock=time.thread_time)
-        ratio = (cell.work / ours.median) / (work / yardstick.median)
-        found[cell.name] = {"group": cell.group, "speed": cell.work / ours.median / 1e6, "ratio": ratio}
+        speed, ratio = cell.work / ours.median / 1e6, yardstick.median / ours.median
+        found[cell.name] = {"group": cell.group, "speed": speed, "ratio": ratio}
     return found
+
+
+@cache
+def _yardstick(group: str, work: int) -> Callable[[], object]:
+    """Return the plain encode of as many elements, or np.matmul of matrices of as many rows."""
+    if group == "elements":
+        return partial(lp.encode, values("normal", lp.format("e4m3fn"), work), "e4m3fn")
+    square = np.ones((round(work ** (1 / 3)),) * 2, np.float32)
+    return partial(np.matmul, square, square)
 
 
 @click.command()
 @click.option("--size", default=1 << 20, show_default=True, metavar="N", help="Time arrays of N elements.")
 @click.option("--rows", default=256, show_default=True, metavar="N", help="Time matrices of N rows.")
 @click.option("--budget", default=0.1, show_default=True, metavar="SECONDS", help="Spend this on each cell.")
+@click.option("--drawn", "count", metavar="N", type=int, help="Time N cells drawn at random instead.")
+@click.option("--seed", default=0, show_default=True, metavar="S", help="Draw cells by this seed.")
 @click.option("--only", default="", metavar="WORDS", help="Time cells whose name holds these words.")
 @click.option("--slowest", default=50, show_default=True, metavar="N", help="Show the N slowest cells.")
 @click.option("--json", "path", metavar="FILE", help="Write all cells to a file.")
@@ -218,19 +218,28 @@ def measure(chosen: Iterator[Cell], size: int, rows: int, budget: float) -> dict
     help="Show the cells that changed most since such a file.",
 )
 def main(
-    size: int, rows: int, budget: float, only: str, slowest: int, path: str | None, against: str | None
+    size: int,
+    rows: int,
+    budget: float,
+    count: int | None,
+    seed: int,
+    only: str,
+    slowest: int,
+    path: str | None,
+    against: str | None,
 ) -> None:
     """Time everything beside the plain encode or np.matmul, one thread, and show what is slowest."""
     lp.set_threads(1)
-    chosen = (cell for cell in cells(size, rows) if only in cell.name)
+    listed = cells(size, rows) if count is None else drawn(count, seed)
     with ThreadpoolController().limit(limits=1):
-        found = measure(chosen, size, rows, budget)
+        found = measure((cell for cell in listed if only in cell.name), budget)
     if path is not None:
         kept = {
             name: {**cell, **{key: float(f"{cell[key]:.4g}") for key in ("speed", "ratio")}}
             for name, cell in found.items()
         }
-        report = {"schema": "lowprec.cliffs/1", "size": size, "rows": rows, "processor": processor()}
+        how = {"size": size, "rows": rows} if count is None else {"drawn": count, "seed": seed}
+        report = {"schema": "lowprec.cliffs/1", **how, "processor": processor()}
         write(Path(path), (json.dumps({**report, "cells": kept}, indent=1) + "\n").encode())
     for group in ("elements", "dots"):
         some = {name: cell for name, cell in found.items() if cell["group"] == group}

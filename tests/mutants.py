@@ -9,6 +9,7 @@ It is no part of CI. `--laws` runs none, and writes the list of laws into docs/t
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import pathlib
@@ -48,13 +49,41 @@ class Fate(NamedTuple):
 def controls(mutants: list[Mutant]) -> list[Mutant]:
     """Mutants that change nothing, one for all that is tried on any: no law may find them."""
     items = dict.fromkeys((item, mutant.compiled) for mutant in mutants for item in mutant.tried)
-    return [Mutant("control", "", "nothing", "", "", (item,), compiled) for item, compiled in items]
+    return [Mutant("control", "", "", "nothing", "", "", (item,), compiled) for item, compiled in items]
 
 
 def planted(mutant: Mutant, text: str) -> str:
-    """A file's text with the mutant in it."""
-    assert text.count(mutant.old) == 1, f"{mutant.name}: {text.count(mutant.old)} places in {mutant.file}"
-    return text.replace(mutant.old, mutant.new)
+    """Return the text of a file with the mutant in it; comments and blank lines of the file are lost."""
+    tree = ast.parse(text)
+    old, new = (ast.parse(code).body[0] for code in (mutant.old, mutant.new))
+    if isinstance(old, ast.Expr) and isinstance(new, ast.Expr):
+        old, new = old.value, new.value
+    planter = _Planter(old, new)
+    planter.visit(_definition(tree, mutant))
+    assert planter.count == 1, f"{mutant.name}: {planter.count} places in {mutant.place}"
+    return ast.unparse(tree)
+
+
+def _definition(tree: ast.AST, mutant: Mutant) -> ast.AST:
+    """Return the function or class that the mutant names, or the whole module."""
+    for name in filter(None, mutant.function.split(".")):
+        found = [node for node in ast.walk(tree) if getattr(node, "name", None) == name and node is not tree]
+        assert found, f"{mutant.name}: {mutant.place} is no function or class"
+        tree = found[0]
+    return tree
+
+
+class _Planter(ast.NodeTransformer):
+    """Replaces every node equal to one, and counts them."""
+
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self._kind, self._old, self._new, self.count = type(old), ast.dump(old), new, 0
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if not isinstance(node, self._kind) or ast.dump(node) != self._old:
+            return super().generic_visit(node)
+        self.count += 1
+        return self._new
 
 
 def run(mutant: Mutant, source: pathlib.Path) -> Fate:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -31,8 +31,10 @@ __all__ = [
     "as_array",
     "code_dtype",
     "codes_operand",
+    "common_type",
     "dtype",
     "float_dtype",
+    "is_frame",
     "is_tensor",
     "keeps_dtype",
     "nans",
@@ -45,6 +47,7 @@ __all__ = [
     "share_memory",
     "signaling_nans",
     "typed_codes",
+    "typed_parts",
     "values_depend",
     "values_operand",
 ]
@@ -253,11 +256,13 @@ def _is_typed(array: Array, fmt: Format) -> bool:
 def output(
     out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str, *, name: str = "out"
 ) -> Array | None:
-    """The array given to write to, checked, or None."""
+    """Return the memory to write to as a plain array, or None; refuse what cannot take the results."""
     if out is None:
         return None
     if not isinstance(out, np.ndarray):
         raise TypeError(f"{name} must be a NumPy array of {wanted}, not {type(out).__name__}")
+    if isinstance(out, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask results do not have; give {name}.data")
     if out.dtype != wanted:
         viewable = out.dtype.itemsize == wanted.itemsize and out.dtype.isnative
         hint = f"; give {name}.view({wanted.name!r})" if viewable else ""
@@ -268,7 +273,7 @@ def output(
         )
     if not out.flags.writeable:
         raise ValueError(f"{name} is read-only; give an array that can be written")
-    return out
+    return out if type(out) is np.ndarray else out.view(np.ndarray)
 
 
 def share_memory(written: Array, read: Sequence[Array]) -> bool:
@@ -334,13 +339,16 @@ def refuse_results(
 
 
 def as_array(values: object) -> Array:
-    """Return what stands for an array as one, in its type; torch tensors by their bits."""
-    if isinstance(values, np.ma.MaskedArray):
+    """Return array-likes as an array, in their type: torch tensors by their bits, frames in a common type."""
+    kinds = set(map(type, values)) if isinstance(values, (list, tuple)) else (type(values),)
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
         raise TypeError(
             "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
         )
     if is_tensor(values):
         values = _from_torch(values)
+    if is_frame(values):
+        return _common(typed_parts(values))
     try:
         return np.asarray(values)
     except (ValueError, TypeError) as error:  # ragged lists, objects that do not convert
@@ -362,6 +370,68 @@ def _from_torch(tensor: Any) -> Any:
         return tensor
     bits = tensor.contiguous().view(torch.uint8 if tensor.itemsize == 1 else torch.int16)
     return bits.numpy().view(getattr(ml_dtypes, name))
+
+
+def is_frame(values: object) -> bool:
+    """Return whether values are a Series or a DataFrame of pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(values, (pandas.Series, pandas.DataFrame))
+
+
+def typed_parts(frame: Any) -> dict[np.dtype[Any], tuple[Array, Array]]:
+    """Return the elements of a frame by type: arrays of its shape, each with the mask of its own elements.
+
+    Missing integers and booleans are NaNs of float64.
+    """
+    kinds = {frame.dtype} if frame.ndim == 1 else set(frame.dtypes)
+    if len(kinds) == 1 and isinstance(next(iter(kinds)), np.dtype):
+        return {next(iter(kinds)): (np.asarray(frame), np.broadcast_to(np.True_, frame.shape))}
+    found: dict[np.dtype[Any], tuple[Array, Array]] = {}
+    for place in range(frame.shape[-1] if frame.ndim > 1 else 1):
+        column, at = (frame, ...) if frame.ndim == 1 else (frame.iloc[:, place], (slice(None), place))
+        for numbers, known in _of_column(column):
+            if numbers.dtype not in found:
+                found[numbers.dtype] = np.zeros(frame.shape, numbers.dtype), np.zeros(frame.shape, np.bool_)
+            found[numbers.dtype][0][at], found[numbers.dtype][1][at] = numbers, known
+    return found or {np.dtype(np.float64): (np.zeros(frame.shape), np.ones(frame.shape, np.bool_))}
+
+
+def _of_column(column: Any) -> list[tuple[Array, Array]]:
+    """Return the elements of a Series by type, each with the mask of its own elements."""
+    kind, missing = getattr(column.dtype, "numpy_dtype", None), column.isna().to_numpy()
+    if not isinstance(kind, np.dtype) or kind.kind not in "biuf":
+        return [(np.asarray(column), np.ones(len(column), np.bool_))]
+    if kind.kind == "f" or not missing.any():
+        return [(column.to_numpy(kind, na_value=np.nan), np.ones(len(column), np.bool_))]
+    return [(column.to_numpy(kind, na_value=0), ~missing), (np.full(len(column), np.nan), missing)]
+
+
+def common_type(kinds: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return NumPy's common type of several, object if there is none."""
+    try:
+        return np.result_type(*kinds)
+    except TypeError:  # numbers and times
+        return np.dtype(object)
+
+
+def _common(parts: dict[np.dtype[Any], tuple[Array, Array]]) -> Array:
+    """Return the elements of a frame in one type, which must hold them all."""
+    if len(parts) == 1:
+        return next(iter(parts.values()))[0]
+    dtype = common_type(parts)
+    made = np.empty(next(iter(parts.values()))[0].shape, dtype)
+    for kind, (array, known) in parts.items():
+        if (
+            kind.kind in "iu"
+            and dtype.kind == "f"
+            and np.abs(array.astype(np.float64)).max(initial=0) >= 1 << 53
+        ):
+            raise TypeError(
+                f"a frame with columns of {' and '.join(map(str, parts))} would become an array of {dtype}, "
+                f"which rounds integers from 2**53 on; give its columns one by one"
+            )
+        made[known] = array[known]
+    return made
 
 
 def typed_codes(array: Array, fmt: Format) -> Array:

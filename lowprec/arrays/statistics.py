@@ -243,14 +243,15 @@ def error_report(
     -------
     report : ErrorReport
         Results of blocks are taken in float64. Sums are NumPy's, of parts of 2**18 values in the order of
-        their places. Of Dask arrays a `dask.delayed` value of one, with the same numbers.
+        their places. Of Dask arrays, or a lazy `scale` or `random`, a `dask.delayed` value of one.
 
     Raises
     ------
     ValueError
         Keywords that the format does not take, and what `lowprec.encode` refuses.
     """
-    lazy.check(values)
+    lazy.check(values, scale, random, tensor_scale)
+    is_lazy = any(map(lazy.is_lazy, (values, scale, random, tensor_scale)))
     array: Any = values if lazy.is_lazy(values) else values_operand(values).array
     if catalog.is_block(fmt):
         if scale is not None:
@@ -264,7 +265,7 @@ def error_report(
         units[-1] = math.lcm(units[-1], _together(whole.elements, whole.element))
         tile = tile_of(array.shape, tuple(units), _PART)
         measure = functools.partial(_of_blocks, fmt=whole, axes=axes, tile=tile)
-        if lazy.is_lazy(values):
+        if is_lazy:
             asked = lazy_statistics.Asked(whole, axes, tensor_scale, random, rng, None)
             finish = functools.partial(report_of, whole.name)
             return lazy_statistics.of_blocks(measure, finish, array, asked, tile)  # type: ignore[no-any-return]
@@ -281,11 +282,9 @@ def error_report(
     group = _together(how, target)
     tile = tile_of(array.shape, (1,) * (array.ndim - 1) + (group,) * (array.ndim > 0), _PART)
     measure = functools.partial(_of_singles, fmt=target, how=how, tile=tile)
-    if lazy.is_lazy(values):
-        divisors: Any = scale
-        if not lazy.is_named(scale):
-            divisors = np.broadcast_to(1.0, divisors.shape) if lazy.is_dask(scale) else scale
-            _given_scales(divisors, array.shape)
+    if is_lazy:
+        array, scale, random = lazy_statistics.by_name(array, scale, random, group)
+        _given_scales(np.ones(scale.shape) if lazy.is_dask(scale) else scale, array.shape)  # type: ignore[union-attr]
         finish = functools.partial(report_of, target.name)
         return lazy_statistics.of_singles(measure, finish, array, scale, random, rng, tile, group)  # type: ignore[no-any-return]
     return report_of(target.name, measure(array, scale, random, rng).parts)
@@ -412,7 +411,7 @@ def _given_scales(scale: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array 
     """Scales as float32, one for each value; a view."""
     if scale is None:
         return None
-    scales = np.asarray(scale, np.float32)
+    scales = values_operand(scale, "scale").array.astype(np.float32)
     if not (np.isfinite(scales) & (scales > 0)).all():
         raise ValueError("scales must be positive numbers that float32 holds; lowprec.scale_for gives such")
     try:

@@ -5,7 +5,6 @@ Floor 3.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -17,11 +16,11 @@ from lowprec.arrays import calls
 from lowprec.arrays.checks import Array, Operand, code_dtype, values_operand
 from lowprec.kernels.engine import Backend
 from lowprec.kernels.request import CONVERT
+from lowprec.spec.accumulation import to_nearest
 from lowprec.spec.format import Format
 from lowprec.spec.order import Split
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounded import Rounded
-from lowprec.spec.rounding import NEAREST_EVEN
 
 __all__ = ["as_values", "coded", "combined", "computed", "rounded_codes"]
 
@@ -47,9 +46,7 @@ def rounded_codes(
     values: npt.ArrayLike, into: Rounded, backend: Backend | None, name: str = "addend"
 ) -> Array:
     """The codes of values, rounded to nearest as every number that is added to sums is."""
-    fmt, rule = into
-    nearest = fmt, dataclasses.replace(rule, rounding=NEAREST_EVEN)
-    return computed(CONVERT, [values_operand(values, name)], nearest, backend)
+    return computed(CONVERT, [values_operand(values, name)], to_nearest(into), backend)
 
 
 def as_values(

@@ -22,16 +22,7 @@ from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
 from lowprec.checkpoints.schemes import FLOATS
 from lowprec.checkpoints.targets import SMALLEST_SCALE
 from lowprec.checkpoints.weights import Weight, weights_of
-from lowprec.checkpoints.writing import (
-    SINGLE,
-    Task,
-    Watch,
-    Write,
-    copy_of,
-    fingerprint,
-    source_of,
-    write_checkpoint,
-)
+from lowprec.checkpoints.writing import SINGLE, Task, Watch, Write, copy_of, source_of, write_checkpoint
 from lowprec.spec import catalog
 
 __all__ = ["convert_checkpoint", "dequantize_checkpoint"]
@@ -180,9 +171,9 @@ def dequantize_checkpoint(
         )
     made = {"format": "pt"}
     made |= transformer_engine.metadata_of(weights_of(checkpoint), names, None, checkpoint.metadata)
-    digest = fingerprint(checkpoint, {"made": "dequantize", "dtype": dtype, "names": names, "to": out.name})
     others = configs.beside(checkpoint, {}) if out.suffix not in SINGLE else None
-    write_checkpoint(out, tasks, made, digest, others=others, watch=watch, source=source_of(checkpoint, out))
+    source = source_of(checkpoint, out)
+    write_checkpoint(out, tasks, made, "dequantize", others=others, watch=watch, source=source)
     return tuple(names)
 
 
@@ -197,4 +188,5 @@ def _values_task(weight: Weight, dtype: str) -> Task:
             write(weight.name, values, start)
 
     size = int(np.prod(weight.shape, dtype=np.int64))
-    return Task(weight.name, weight.codes.path.name, ((weight.name, dtype, weight.value_shape),), size, work)
+    plan = ((weight.name, dtype, weight.value_shape),)
+    return Task(weight.name, weight.codes.path.name, plan, size, work, weight.parts, repr(weight))

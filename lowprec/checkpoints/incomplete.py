@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from lowprec.checkpoints.configured import said_of
+from lowprec.checkpoints.configured import Configured
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.saved import SCALES, TENSOR, saved_in
@@ -49,7 +49,7 @@ def incomplete(left: Mapping[str, Entry], checkpoint: Checkpoint, scaled: bool) 
         Whether other weights of the checkpoint have scales.
     """
     taken: set[str] = set()
-    scaled = scaled or _is_marked(checkpoint)
+    scaled, configured = scaled or _is_marked(checkpoint), Configured(checkpoint.config, len(left))
     for name, entry in left.items():
         end = next((end for end in _CODES if name.endswith(end)), None)
         if end is None or len(entry.shape) < 2:
@@ -61,7 +61,7 @@ def incomplete(left: Mapping[str, Entry], checkpoint: Checkpoint, scaled: bool) 
             scales = [part.name for part in beside if any(part.name.endswith(each) for each in _SCALES)]
             what = f"with {', '.join(scales)} alone" if scales else "without scales"
             problem = "missing-scale", f"{of}, {what}"
-        elif _is_narrow(entry) and (beside or scaled and _needs_scale(checkpoint, stem)):
+        elif _is_narrow(entry) and (beside or scaled and _needs_scale(configured, stem)):
             problem = "fp8-without-scale", f"{of} without a scale, among weights that are scaled"
         else:
             continue
@@ -70,7 +70,7 @@ def incomplete(left: Mapping[str, Entry], checkpoint: Checkpoint, scaled: bool) 
     yield from _orphans({name: entry for name, entry in left.items() if name not in taken}, checkpoint)
 
 
-def _orphans(left: Mapping[str, Entry], checkpoint: Checkpoint) -> Iterator[Incomplete]:
+def _orphans(left: dict[str, Entry], checkpoint: Checkpoint) -> Iterator[Incomplete]:
     """Yield scales without codes; those beside a weight of wide floats are not needed for its values."""
     found: dict[str, list[Entry]] = {}
     for name in saved_in(checkpoint.metadata, repr(str(checkpoint.path))).blocks:
@@ -105,9 +105,10 @@ def _is_marked(checkpoint: Checkpoint) -> bool:
         said = parse_json(checkpoint.metadata.get("lowprec", "{}").encode(), "what lowprec wrote")
     except CheckpointError:
         return False
-    return said.get("scheme", PLAIN.name) != PLAIN.name
+    return bool(said.get("scheme", PLAIN.name) != PLAIN.name)
 
 
-def _needs_scale(checkpoint: Checkpoint, module: str) -> bool:
-    said = said_of(checkpoint.config, module)
-    return not said.ignored and said.targeted is not False
+def _needs_scale(configured: Configured, module: str) -> bool:
+    """Return whether a configuration lets a module have scales; one that is not understood does."""
+    said = configured.said_of(module)
+    return said is None or (not said.ignored and said.targeted is not False)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lowprec.checkpoints import bitsandbytes
-from lowprec.checkpoints.configured import kind_of, said_of
-from lowprec.checkpoints.container import CheckpointError, parse_json
+from lowprec.checkpoints.configured import Configured, kind_of
+from lowprec.checkpoints.container import CheckpointError, parse_json, quoted
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.schemes import NESTED_MAP
 from lowprec.checkpoints.weights import Weight
@@ -111,9 +111,12 @@ def _configured(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterato
     if not config:
         return
     format_said = config.get("format")
+    configured = Configured(config, len(weights))
     for weight in weights:
         module = weight.name.removesuffix(".weight")
-        said = said_of(config, module)
+        said = configured.said_of(module)
+        if said is None:
+            continue
         if not weight.is_quantized:
             if not said.ignored and said.targeted and _is_linear(weight):
                 evidence = f"{weight.codes.tag} as it is, and the configuration quantises {module}"
@@ -136,6 +139,10 @@ def _configured(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterato
                 remedy = "correct format in quantization_config"
                 yield Finding("format-disagrees", weight.name, evidence, remedy)
             yield from _strategy(weight, said.setting)
+    for pattern, why in configured.unread.items():
+        evidence = f"the configuration has {quoted(pattern)}, which is not understood: {why}"
+        remedy = "modules that may match it are not held against the configuration: name them"
+        yield Finding("not-read", "config.json", evidence, remedy, "note")
 
 
 def _strategy(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:

@@ -94,7 +94,8 @@ class Target:
     def misfit(self, shape: tuple[int, ...], summed: int = -1) -> str:
         """Return why a weight of this shape cannot be written so; empty if it can.
 
-        Products sum over its axis `summed`, along which blocks lie.
+        Products sum over its axis `summed`. ONNX has blocks along it; other schemes have them along the last
+        axis, those of bitsandbytes and Transformer Engine whatever products sum over.
         """
         if not math.prod(shape):
             return "it has no elements"
@@ -103,6 +104,12 @@ class Target:
         needed = 3 if self.scheme.packing == "groups" else 2
         if len(shape) < needed:
             return f"{len(shape)} axes, {needed} needed"
+        of_axis = self.scheme.block and self.scheme.block[0] == 1 and self.scheme.family != "onnx"
+        if summed != -1 and of_axis and not (self.scheme.state or self.scheme.padded):
+            return (
+                f"products sum over its axis {summed}, and blocks of {self.scheme.name} lie along the last; "
+                f"use --scheme onnx"
+            )
         if self.scheme.swizzled:
             unit = 16 if self.scheme.tensor else 32
             fits = len(shape) == 2 and not any(length % unit for length in shape)
@@ -113,7 +120,7 @@ class Target:
             return "" if fits else f"two axes in multiples of {unit} needed"
         if self.scheme.block == (128, 128):
             return "" if len(shape) == 2 else "tiles need exactly two axes"
-        along = shape[-2] if self.scheme.transposed else shape[summed]
+        along = shape[-2] if self.scheme.transposed else shape[-1 if of_axis else summed]
         size = self.scheme.block[1] if self.scheme.block else 1
         size = 64 if self.scheme.packing == "gguf_nvfp4" else size
         return "" if along % size == 0 else f"{along} elements are no multiple of {size}"

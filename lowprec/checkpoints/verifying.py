@@ -190,7 +190,7 @@ def _rules_of(weight: Weight, highest: list[Array]) -> list[str]:
     stored, fmt = scale_values(weight).reshape(-1), catalog.format(weight.element)
     high = high.reshape(-1)
     known = {
-        "max": usable(scale_for(high.reshape(-1, 1), fmt, axis=0).reshape(-1)),
+        "max": usable(scale_for(high.reshape(-1, 1), fmt, "max", axis=0).reshape(-1)),
         "divide": divide(high, fmt.max_finite, "binary32"),
     }
     return [name for name, scales in known.items() if ((scales == stored) | (high == 0)).all()]

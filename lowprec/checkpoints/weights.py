@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -142,8 +143,9 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             found[name] = _saved(name, fmt, axes, entries)
     nodes = [_decoded(name, said, checkpoint) for name, said in checkpoint.graph.decoded.items()]
     taken = {part.name for weight in (*found.values(), *nodes) for part in weight.parts}
+    said = _said(checkpoint)
     for name, entry in entries.items():
-        weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint)
+        weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint, said)
         if weight is not None:
             found[name] = weight
             taken |= {part.name for part in weight.parts}
@@ -160,8 +162,8 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
     for name, entry in entries.items():
         if name not in taken:
             summed, why = checkpoint.graph.summed.get(name, -1), checkpoint.graph.undecoded.get(name)
-            problem = None if why is None else ("not-read", why)
-            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed, problem=problem)
+            unread = None if why is None else ("not-read", why)
+            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed, problem=unread)
     return (*nodes, *(found[name] for name in entries if name in found))
 
 
@@ -240,9 +242,9 @@ def _of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: i
     return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
 
 
-def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None:
+def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: dict[str, Any]) -> Weight | None:
     entries, config = checkpoint.entries, checkpoint.config
-    said = _said(checkpoint) | _of_comfyui(name.removesuffix(".weight"), entries)
+    said = ChainMap(_of_comfyui(name.removesuffix(".weight"), entries), whole)
     fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, said)]
     for exact in (True, False):
         for scheme in fitting:
@@ -278,7 +280,7 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
             told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
             said_of = attributes(checkpoint.metadata, found.name) if told else {}
             said_of = checked(said_of) if scheme.family == TRANSFORMER_ENGINE else said_of
-            return _resolved(found, {**config, **said_of})
+            return _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
     return None
 
 
@@ -324,7 +326,7 @@ def _is_six(codes: Entry, scales: Entry | None) -> bool:
 
 
 def _is_marked(scheme: Scheme, config: Mapping[str, Any]) -> bool:
-    return all(str(config.get(key)) == value for key, value in scheme.marks.items())
+    return all(config.get(key) == value for key, value in scheme.marks.items())
 
 
 def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from benchmarks import timing
 from benchmarks.cliffs import cells, main
+from benchmarks.drawn import drawn
 
 pytestmark = pytest.mark.apart
 
@@ -40,3 +41,22 @@ def test_a_report_can_be_compared_with_an_earlier_one(tmp_path):
     second = CliRunner().invoke(main, [*options, "--against", str(file)])
     assert second.exit_code == 0, second.output
     assert "what changed most" in second.output
+
+
+def test_drawn_cells_are_those_of_their_seed_and_are_timed(tmp_path):
+    """Another seed draws others; the report says which seed drew them."""
+    file = tmp_path / "cells.json"
+    first, again, others = ([cell.name for cell in drawn(4, seed)] for seed in (5, 5, 6))
+    assert first == again != others
+    options = ["--drawn", "2", "--seed", "5", "--budget", "0", "--json", str(file)]
+    result = CliRunner().invoke(main, options)
+    assert result.exit_code == 0, result.output
+    report = json.loads(file.read_text())
+    assert (report["drawn"], report["seed"], list(report["cells"])) == (2, 5, first[:2])
+
+
+def test_drawn_cells_cross_verbs_formats_modes_layouts_and_blocks():
+    """What a list would leave out is drawn: by words that some names hold."""
+    names = " ".join(cell.name for cell in drawn(24, 1))
+    for words in ("lp.", "encode", "matmul", "projection=", "flags", "axis", "float64", "stochastic"):
+        assert words in names

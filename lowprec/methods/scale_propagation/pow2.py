@@ -199,7 +199,7 @@ def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) ->
     array = np.asarray(values)
     if isinstance(target, Codebook):  # which may have values closest anywhere
         return np.float32(np.clip(scale_for(array, target, "mse", power_of_two=True), 2.0**-127, 2.0**127))
-    scale = float(np.clip(scale_for(array, target, power_of_two=True), 2.0**-127, 2.0**127))
+    scale = float(np.clip(scale_for(array, target, "max", power_of_two=True), 2.0**-127, 2.0**127))
     finite = np.abs(array[np.isfinite(array)].astype(np.float64))
     amax, most = float(finite.max(initial=0.0)), max(target.max_finite, -target.min_finite)
     best, least = scale, math.inf
