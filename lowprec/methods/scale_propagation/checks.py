@@ -66,7 +66,7 @@ def check_zero(scale: Any, values: Any) -> None:
     if scale == 0 and (lost := np.count_nonzero(values)):
         raise ValueError(
             f"scale=0.0 would make zeros of {lost:,} values that are none: 0 is the scale of an array of "
-            f"zeros. Give a positive scale, or none"
+            f"zeros. Give a positive scale, or none; set_scaling(x, 0) makes an array zero"
         )
 
 
