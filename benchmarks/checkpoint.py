@@ -68,7 +68,7 @@ def measure(to: str, megabytes: int, rounds: int, folder: Path) -> dict[str, flo
 def _write_source(path: Path, weights: int) -> None:
     values = np.random.default_rng(0).standard_normal(_SHAPE, np.float32) * np.float32(0.02)
     plan = [(f"model.layers.{place}.weight", "BF16", _SHAPE) for place in range(weights)]
-    with SafetensorsWriter(path, plan, {}) as writer:
+    with SafetensorsWriter(path.open("w+b"), plan, {}) as writer:
         for place, (name, _, _) in enumerate(plan):
             writer.write(name, np.roll(values, place).astype(ml_dtypes.bfloat16))
         writer.sync()

@@ -30,10 +30,10 @@ from benchmarks.drawn import drawn
 from benchmarks.report import processor
 from benchmarks.timing import Contender, interleave
 from lowprec.export import cards
+from lowprec.files import write
 from lowprec.spec.arith import OPERANDS, SIGN_ONLY, operands_of
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from lowprec.verify.files import write
 
 __all__ = ["cells", "main", "measure"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from benchmarks.cliffs import BLOCKS, FORMATS
+from lowprec.files import write
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.rounding import MODES
-from lowprec.verify.files import write
 
 __all__ = ["PAGES", "main", "section", "written"]
 

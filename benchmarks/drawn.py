@@ -1,7 +1,7 @@
 """Draw cells for `benchmarks.cliffs` from the whole product of what callers may combine.
 
-A list of cells finds what it lists. A drawn cell is a case of the fuzzer (its verb, formats, projection, types,
-values and layout), with as many elements as a benchmark needs.
+A list of cells finds what it lists. A drawn cell is a case of the fuzzer (its verb, formats, projection,
+types, values and layout), with as many elements as a benchmark needs.
 """
 
 from __future__ import annotations

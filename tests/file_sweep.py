@@ -1,4 +1,4 @@
-"""Damaged files of checkpoints: each is read, or refused in one line.
+"""Damaged files of checkpoints, definitions and captures: each is read, or refused in one line.
 
 `python -m tests.sweep files` runs it. A case is a function of its kind and number: a whole small file that is
 changed in its bytes, or whose JSON is changed, and then goes through everything that reads files.
@@ -7,12 +7,17 @@ changed in its bytes, or whose JSON is changed, and then goes through everything
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import random
+import re
 import resource
 import shutil
 import struct
 import tempfile
+import time
+import zipfile
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,23 +33,37 @@ from lowprec.checkpoints.inspecting import inspect
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
+from lowprec.verify.capture import script
 from lowprec.verify.dumps import DumpError, open_dump
 from tests.checkpoints.files import ENDINGS
 
 #: Kinds of files, and how many cases of each the sweep has.
 KINDS = {
     "header": 45_000, "bytes": 25_000, "folder": 12_000, "journal": 12_000, "gguf": 6_000, "onnx": 6_000,
-    "torch": 8_000,
+    "torch": 8_000, "toml": 8_000, "capture": 2_000,
 }  # fmt: skip
 #: Containers of their own, by the families whose files they are.
 CONTAINERS = {"gguf": "gguf", "onnx": "onnx", "transformer-engine": "torch"}
-#: Cases of a task, and bytes that a process may grow by in one of them.
-PART, GROWTH = 1_000, 400 << 20
+#: Cases of a task, and bytes and seconds of the processor that one of them may take.
+PART, GROWTH, SECONDS = 1_000, 400 << 20, 20
+
+CAPTURE = Path(__file__).parents[1] / "docs" / "examples" / "capture.npz"
 
 _HOSTILE: tuple[Any, ...] = (
     None, True, -1, 0, 1, 3, 64, 127, 1 << 31, 1 << 53, 1 << 62, 1 << 63, 1 << 70, 0.5, -0.0, 1e308, "", "F4",
     "F6_E2M3", "F8_E8M0", "F32", "U8", "BOOL", "C64", "F3", "weight", "__metadata__", "\ud800", "../x", [],
-    {}, [0], [-1, 4], [1 << 62, 1 << 62], [0] * 65, {"a": []},
+    {}, [0], [-1, 4], [1 << 62, 1 << 62], [0] * 65, {"a": []}, 10**400, float("inf"), "n" * 300,
+    ["re:(a+)+$", "re:(.*.*)*z", "*m*q*"], "a" + ".a" * 20_000 + " = 1", "a = " + "[" * 3_000,
+)  # fmt: skip
+#: Values in TOML that others are replaced by.
+_VALUES = (
+    b'"1e99999999"', b'"3*2^-9"', b"3", b"0.5", b"-1", b"9" * 400, b'"nearest_even"', b'"e4m3fn"', b"true",
+    b'"x"',
+)  # fmt: skip
+#: Bytes that are put into others.
+_PUT = (
+    b"[" * 2000, b"\xff" * 8, b'"', b"}", b"\0", b"e99999999", b".a" * 20_000, b"\n[a.b]\n",
+    b"\x09\0\0\0\0\0\0\0" + struct.pack("<Q", 1 << 40),
 )  # fmt: skip
 
 
@@ -61,7 +80,7 @@ def tasks(share: int = 1) -> list[Task]:
 
 
 def seeds() -> dict[str, list[bytes]]:
-    """Whole files: every scheme, blocks of `lp.save`, an index, configurations, journals, GGUF, ONNX, torch.
+    """Whole files: every scheme, blocks of `lp.save`, an index, journals, TOML, a capture and the others.
 
     Without the onnx package there are none of ONNX.
     """
@@ -109,11 +128,20 @@ def seeds() -> dict[str, list[bytes]]:
         "metadata": {"total_size": 3},
         "weight_map": {"m.q.weight": "a.safetensors", "x": "b.safetensors"},
     }
+    book = lp.Codebook("mine", [0, 1, 2, 3.5], thresholds=[Fraction(3, 2**1080), 1.25, 2.5])
+    specs = (book, lp.BlockFormat(name="b", element=book, scale="e8m0fnu", size=32))
+    specs += (
+        lp.block_formats["nvfp4"],
+        lp.accumulations["ada_mma_binary16_binary16"],
+        lp.profiles["torch<2.13"],
+    )
     lines = [{"digest": "x"}, *({"done": name, "report": {"sqnr": 3.0}} for name in "abc")]
     return {
         "header": headers,
         "bytes": headers,
         "folder": [json.dumps(part).encode() for part in (config, index)],
+        "toml": [lp.to_toml(spec).encode() for spec in specs],
+        "capture": [CAPTURE.read_bytes()],
         "journal": ["".join(json.dumps(line) + "\n" for line in lines).encode()],
         **others,
     }
@@ -149,6 +177,16 @@ def damaged(kind: str, case: int, whole: list[bytes]) -> tuple[bytes, int]:
         chosen = rng.randrange(len(lines))
         lines[chosen] = json.dumps(_changed(json.loads(lines[chosen]), rng)).encode("utf-8", "surrogatepass")
         return b"\n".join(lines), place
+    if kind == "toml" and rng.random() < 0.7:
+        values = [*re.finditer(rb'[-\d][\w.+-]*|"[^"]*"', data)]
+        start, stop = rng.choice(values).span()
+        return data[:start] + rng.choice([*_VALUES, data[start:stop]]) + data[stop:], place
+    if kind == "capture" and rng.random() < 0.7:
+        with zipfile.ZipFile(io.BytesIO(data)) as held:
+            members = {name: held.read(name) for name in held.namelist()}
+        said = _changed(json.loads(members[script.MANIFEST]), rng)
+        members[script.MANIFEST] = json.dumps(said).encode("utf-8", "surrogatepass")
+        return script.archive(members), place
     return _flipped(data, rng), place
 
 
@@ -165,7 +203,7 @@ def _flipped(data: bytes, rng: random.Random) -> bytes:
             case 2:
                 del found[at : at + rng.choice([1, 8, 100])]
             case 3:
-                found[at:at] = rng.choice([b"[" * 2000, b"\xff" * 8, b'"', b"}", b"\0", found[at : at + 40]])
+                found[at:at] = rng.choice([*_PUT, found[at : at + 40]])
             case _:
                 del found[rng.randrange(len(found) + 1) :]
     return bytes(found)
@@ -208,8 +246,13 @@ def outcome(kind: str, case: int, whole: list[bytes], beside: list[bytes], room:
         if kind == "journal":
             (room / ".x.partial").mkdir(exist_ok=True)
             (room / ".x.partial" / ".lowprec-journal").write_bytes(data)
-            writing._begun(room / ".x.partial", "x")
+            writing._begun(room / ".x.partial", "x")[0].close()
             shutil.rmtree(room / ".x.partial")
+            return "read"
+        if kind in ("toml", "capture"):
+            path = room / f"x.{'toml' if kind == 'toml' else 'npz'}"
+            path.write_bytes(data)
+            (lp.load_toml if kind == "toml" else lp.read_capture)(path)
             return "read"
         if kind == "folder":
             (room / "a.safetensors").write_bytes(beside[case % len(beside)])
@@ -222,6 +265,10 @@ def outcome(kind: str, case: int, whole: list[bytes], beside: list[bytes], room:
         _read(path, load=kind in ("header", "bytes"))
         return "read"
     except (CheckpointError, DumpError):
+        return "refused"
+    except ValueError:
+        if kind != "toml":
+            raise
         return "refused"
     finally:
         for left in ("config.json", INDEX, "a.safetensors", "x.safetensors"):
@@ -251,7 +298,7 @@ def run(task: Task) -> tuple[Task, dict[str, int], list[str]]:
     counts, wrong = {"read": 0, "refused": 0}, []
     with tempfile.TemporaryDirectory() as name:
         for case in range(task.first, task.first + PART):
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
             try:
                 counts[outcome(task.kind, case, whole[task.kind], whole["header"], Path(name))] += 1
             except BaseException as error:
@@ -260,4 +307,6 @@ def run(task: Task) -> tuple[Task, dict[str, int], list[str]]:
                 wrong.append(f"{task.kind} {case}: {type(error).__name__}: {str(error)[:200]}")
             if (grown := resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 > GROWTH:
                 wrong.append(f"{task.kind} {case}: {grown >> 10} MiB")
+            if (took := time.process_time() - began) > SECONDS:
+                wrong.append(f"{task.kind} {case}: {took:.0f} s")
     return task, counts, wrong

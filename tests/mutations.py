@@ -202,8 +202,8 @@ MUTANTS = (
         P,
         "_nan_results",
         "negative NaNs become positive",
-        "fmt.nan_code | fmt.sign_code if fmt.has_signed_nan else fmt.nan_code",
-        "fmt.nan_code",
+        "code | fmt.sign_code if signed and projection.nan_sign != 'positive' else code",
+        "code",
         _FLAGGED,
     ),
     Mutant(

@@ -51,6 +51,15 @@ MUTANTS = (
         ("engine:scalar divide e5m2 binary16 via=e4m3fn nan_payload=first nan_code=32257",),
     ),
     Mutant(
+        "nan-sign-of-overflow",
+        "kernels/lower/scalar.py",
+        "_nan_results",
+        "a NaN of overflow has a sign where all NaNs are positive",
+        "signed and projection.nan_sign != 'positive'",
+        "signed",
+        ("engine:scalar convert binary16 e4m3fn nan_sign=positive",),
+    ),
+    Mutant(
         "random-key",
         "kernels/random.py",
         "twice",
@@ -192,8 +201,8 @@ MUTANTS = (
         "kernels/scalar/dot.py",
         "by_sums",
         "the scales of tensors are left out",
-        "how[How.TENSOR] != 1",
-        "False",
+        "if how[How.TENSOR] != 1:\n    made = stretched(made, how)",
+        "if False:\n    made = stretched(made, how)",
         ("products:fp32_fma nvfp4 64 scalar",),
     ),
     Mutant(
@@ -975,8 +984,8 @@ MUTANTS = (
         "kernels/vector/dot_steps.py",
         "Sums.of",
         "sums of blocks that are -0 become +0",
-        "np.isnan(total) | (minus & (total == 0) if self._blocks else False)",
-        "np.isnan(total)",
+        "np.isnan(made) | (minus & (made == 0) if self._blocks else False)",
+        "np.isnan(made)",
         ("products:toward_zero mxfp4 70",),
     ),
     Mutant(

@@ -30,9 +30,9 @@ of all pairs of six formats, into the format itself, in the eight modes. MPFR ag
 binary16 and bfloat16 of the functions that it has, in the five modes that it has. Printed too: how many
 values need more than 100 bits. The digests are those of `function_sweep.run`.
 
-**files**: 10**5 damaged files of checkpoints, indexes, configurations and journals, of fixed seeds. Each
-must be read or refused in one line, and no process may grow by 400 MiB in a case. What is written is how many
-of each kind are read, which depends on the version of the gguf package too.
+**files**: 10**5 damaged files of checkpoints, indexes, configurations, journals, definitions, captures. Each
+must be read or refused in one line, and no case may take 400 MiB or 20 s of the processor. What is written is
+how many of each kind are read, which depends on the version of the gguf package too.
 
 **p3109**: operations of the P3109 draft on all operands; its digests are in tables/p3109, see `p3109_sweep`.
 """

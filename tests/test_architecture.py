@@ -230,6 +230,105 @@ def test_files_are_short_enough_to_be_read():
     assert {name: count for name, count in lines.items() if count > 500} == {}
 
 
+# -- files that are written -------------------------------------------------------------------------
+
+#: What opens files for writing: one module, and a script that runs on machines without the package.
+OPENERS = {"lowprec/files.py", "lowprec/verify/capture/asking.py", "lowprec/verify/capture/script.py"}
+OPENING = {"open", "fdopen", "memmap", "open_memmap", "ZipFile", "TarFile", "GzipFile", "FileIO"}
+WRITING = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to", "tofile"}
+#: These write to their first argument, which may be a buffer in memory.
+DUMPING = {"save", "savez", "savez_compressed", "savetxt", "savefig", "dump", "ZipFile"}
+MOVING = {
+    *("os.replace", "os.rename", "os.renames", "os.link", "os.symlink", "os.truncate", "os.mkfifo"),
+    *("shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.copytree", "shutil.move"),
+}
+
+
+def _file_writes(tree):
+    """Every expression that opens a file for writing, moves one, or uses temporary files."""
+    buffers = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and ast.unparse(node.value) in ("io.BytesIO()", "io.StringIO()")
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", "")]
+            if "tempfile" in names or getattr(node, "module", "") in ("os", "shutil"):
+                yield ast.unparse(node)
+        if not isinstance(node, ast.Call):
+            continue
+        whole = ast.unparse(node.func)
+        name = whole.rpartition(".")[2]
+        given = [*node.args, *(word.value for word in node.keywords)]
+        texts = [each.value for each in given if isinstance(each, ast.Constant)]
+        modes = [text for text in texts if isinstance(text, str) and re.fullmatch(r"[rwaxbt+]{1,4}", text)]
+        if whole == "os.open":
+            said = ast.unparse(node)
+            wrong = "O_RDONLY" not in said or re.search("O_(WRONLY|RDWR|CREAT|TRUNC|APPEND)", said)
+            wrong = wrong and "os.devnull" not in said
+        elif whole in ("open", "io.open") and len(node.args) > 1 and not modes:
+            wrong = True  # a mode that only a run knows
+        else:
+            into = node.args[0].id if node.args and isinstance(node.args[0], ast.Name) else ""
+            wrong = whole in MOVING or name in WRITING
+            wrong = wrong or (name in OPENING and into not in buffers and set("wax+") & set("".join(modes)))
+            wrong = wrong or (
+                name in DUMPING - OPENING and "." in whole and node.args and into not in buffers
+            )
+        if wrong:
+            yield ast.unparse(node)
+
+
+def test_one_module_opens_what_the_package_writes():
+    """Elsewhere a planted link would be followed, and a mode, an owner or half a file be lost."""
+    found = {_name(path): [*_file_writes(_tree(path))] for path in MODULES if _name(path) not in OPENERS}
+    assert {name: writes for name, writes in found.items() if writes} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "open(path, 'w')",
+            "open(path, mode='ab')",
+            "open(path, mode)",
+            "path.open('x')",
+            "path.open('r+b')",
+        ),
+        *("path.write_text(text)", "path.write_bytes(data)", "os.open(path, os.O_WRONLY | os.O_CREAT)"),
+        *(
+            "os.open(path, flags)",
+            "os.fdopen(number, 'wb')",
+            "import tempfile",
+            "from tempfile import mkdtemp",
+        ),
+        *("np.save(path, array)", "np.savez(path, array)", "json.dump(found, file)", "figure.savefig(path)"),
+        *("zipfile.ZipFile(path, 'w')", "np.memmap(path, kind, 'w+')", "array.tofile(path)", "path.touch()"),
+        *("os.replace(path, other)", "shutil.copyfile(path, other)", "from os import open as begin"),
+    ],
+)
+def test_a_file_that_is_written_elsewhere_would_be_seen(line):
+    assert [*_file_writes(ast.parse(line))] == [line]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("open(path)", "open(path, 'rb')", "path.open('rb')", "os.open(path, os.O_RDONLY | more)"),
+        *(
+            "buffer = io.BytesIO(); np.save(buffer, array)",
+            "text.replace('w', 'x')",
+            "np.memmap(path, kind, 'r')",
+        ),
+    ],
+)
+def test_a_file_that_is_read_is_no_file_that_is_written(line):
+    assert [*_file_writes(ast.parse(line))] == []
+
+
 # -- sources ----------------------------------------------------------------------------------------
 
 REFERENCES = {

@@ -21,6 +21,7 @@ from lowprec.arrays.block_stream import axes_of, encode_blocks, grid_of, tensor_
 from lowprec.arrays.checks import (
     Array,
     Operand,
+    as_array,
     code_dtype,
     narrowed,
     output,
@@ -56,8 +57,8 @@ def encode(
     scales: object = None,
 ) -> BlockArray:
     """Values in blocks: `lowprec.encode` with a block format comes here."""
-    if lazy.is_lazy(values):
-        lazy.refuse(values, scales=scales)
+    if any(map(lazy.is_lazy, (values, random, tensor_scale))):
+        lazy.refuse(values, random, tensor_scale, scales=scales)
         return _lazily(encode, values, fmt, axis, tensor_scale, random, rng, backend)  # type: ignore[no-any-return]
     return _encode(values_operand(values), fmt, axis, tensor_scale, random, rng, backend, scales)
 
@@ -105,8 +106,8 @@ def quantize(
     backend: Backend | None = None,
 ) -> Array:
     """Values rounded to those of blocks: `lowprec.quantize` with a block format comes here."""
-    if lazy.is_lazy(values):
-        lazy.refuse(values, out=out)
+    if any(map(lazy.is_lazy, (values, random, tensor_scale))):
+        lazy.refuse(values, random, tensor_scale, out=out)
         return _lazily(quantize, values, fmt, axis, tensor_scale, random, rng, backend)  # type: ignore[no-any-return]
     operand = values_operand(values)
     kept = np.dtype(np.float64 if operand.fmt == catalog.BINARY64 and brings_dtype(values) else np.float32)
@@ -119,7 +120,8 @@ def _lazily(
     rng: Any, backend: Backend | None,
 ) -> Any:  # fmt: skip
     """The same of a lazy array, chunk by chunk."""
-    lazy.check(values)
+    lazy.check(values, random, tensor_scale)
+    values = values if lazy.is_lazy(values) else as_array(values)
     axes = axes_of(fmt, axis, values.ndim)
     part = functools.partial(verb, fmt=fmt, axis=axes, backend=backend)
     over = lazy_blocks.encode if verb is encode else lazy_blocks.quantize

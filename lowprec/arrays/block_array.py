@@ -21,7 +21,7 @@ from lowprec.arrays.calls import convert
 from lowprec.arrays.checks import (
     FLOATS,
     Array,
-    codes_operand,
+    as_array,
     output,
     values_operand,
 )
@@ -91,9 +91,11 @@ class BlockArray:
     def __post_init__(self) -> None:
         fmt = catalog.block_format(self.format)
         codes, scales = self.codes, self.scales
-        is_lazy = lazy.is_lazy(codes) or lazy.is_lazy(scales)
+        scales = lazy.named_like(codes, "scales", scales)
+        tensor = lazy.plain(self.tensor_scale)
+        is_lazy = any(map(lazy.is_lazy, (codes, scales, tensor)))
         if not is_lazy:
-            codes, scales = codes_operand(codes, fmt.element).codes, codes_operand(scales, fmt.scale).codes
+            codes, scales = lazy_blocks.codes_of(codes, fmt.element), lazy_blocks.codes_of(scales, fmt.scale)
         axes = axes_of(fmt, self.axes if self.axes != () else None, np.ndim(codes))
         wanted = grid_of(codes.shape, axes, fmt.sizes)
         if scales.shape != wanted:
@@ -102,10 +104,10 @@ class BlockArray:
                 f"blocks of {_spelled_sizes(fmt)} along {_spelled_axes(axes)} need {wanted}"
             )
         if is_lazy:
-            codes, scales = lazy_blocks.parts_of(codes, scales, fmt, axes)
+            codes, scales = lazy_blocks.parts_of(codes, scales, tensor, fmt, axes)
         for name, value in (("format", fmt), ("codes", codes), ("scales", scales), ("axes", axes)):
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "tensor_scale", tensor_scale_of(fmt, self.tensor_scale))
+        object.__setattr__(self, "tensor_scale", tensor_scale_of(fmt, tensor))
 
     def compute(self, **options: Any) -> BlockArray:
         """The same blocks in memory, where codes and scales are Dask arrays; itself, where they are not.
@@ -308,7 +310,7 @@ class BlockArray:
             How many codes there are along the last axis of the blocks; as many as fit by default.
         tensor_scale : float, optional
         """
-        fmt, array = catalog.block_format(format), np.asarray(packed)
+        fmt, array = catalog.block_format(format), lazy.in_memory("packed", packed)
         axes = axes_of(fmt, axes, array.ndim)
         codes = unpack_codes(array, fmt.element, axis=axes[-1], size=size)
         return cls(codes, scales, fmt, axes, tensor_scale)  # type: ignore[arg-type]
@@ -327,7 +329,7 @@ class BlockArray:
     @staticmethod
     def unswizzle(swizzled: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
         """The scales of that shape whose `swizzled` layout this is."""
-        return unswizzle(swizzled, shape)
+        return unswizzle(lazy.in_memory("swizzled", swizzled), shape)
 
     def __repr__(self) -> str:
         count = self.scales.size
@@ -376,10 +378,11 @@ def decode(
     decode_blocks(
         blocks.codes, blocks.scales, fmt, blocks.axes, blocks.tensor_scale, result, carrier, backend
     )
-    if place is None or direct:
+    if place is None:
         return result
-    place[...] = result
-    return place
+    if not direct:
+        place[...] = result
+    return out  # type: ignore[return-value]
 
 
 def _spelled_sizes(fmt: BlockFormat) -> str:
@@ -406,7 +409,7 @@ def tensor_scale_of(fmt: BlockFormat, given: object, computed: bool = False) -> 
         raise ValueError(
             f"{fmt.name!r} has a scale of the whole tensor; give tensor_scale=, 1.0 if there is none"
         )
-    array = np.asarray(given)
+    array = as_array(given)
     if array.ndim or array.dtype.kind not in "iuf":
         raise TypeError(f"tensor_scale must be a number, not {given!r}")
     # By its bits: the process may take subnormals for zeros.

@@ -9,6 +9,8 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
+
 __all__ = ["indexed", "reshaped"]
 
 Shape = tuple[int, ...]
@@ -27,8 +29,8 @@ def indexed(
     keys, ndim = key if isinstance(key, tuple) else (key,), len(shape)
     if sum(item is Ellipsis for item in keys) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
-    if Ellipsis in keys:
-        place = keys.index(Ellipsis)
+    if any(item is Ellipsis for item in keys):
+        place = [item is Ellipsis for item in keys].index(True)
         keys = (*keys[:place], *[slice(None)] * (ndim - len(keys) + 1), *keys[place + 1 :])
     if len(keys) > ndim:
         raise IndexError(f"too many indices: a BlockArray of shape {shape} has {ndim} axes")
@@ -36,7 +38,8 @@ def indexed(
     along = dict(zip(axes, sizes, strict=True))
     blocks = []
     for axis, item in enumerate(keys):
-        if not isinstance(item, slice) and (isinstance(item, bool) or not hasattr(item, "__index__")):
+        one = hasattr(item, "__index__") and not np.ndim(item) and not isinstance(item, (bool, np.bool_))
+        if not isinstance(item, slice) and not one:
             raise TypeError(
                 f"a BlockArray is indexed by integers and slices, not by {item!r}; use .values()[...]"
             )

@@ -309,7 +309,7 @@ def elementwise(
         return results if shape else results[()]
     if place is not results:
         place[...] = results
-    return place
+    return out
 
 
 def _is_known(operand: Operand, operation: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -31,8 +31,10 @@ __all__ = [
     "as_array",
     "code_dtype",
     "codes_operand",
+    "common_type",
     "dtype",
     "float_dtype",
+    "is_frame",
     "is_tensor",
     "keeps_dtype",
     "nans",
@@ -45,6 +47,7 @@ __all__ = [
     "share_memory",
     "signaling_nans",
     "typed_codes",
+    "typed_parts",
     "values_depend",
     "values_operand",
 ]
@@ -253,11 +256,13 @@ def _is_typed(array: Array, fmt: Format) -> bool:
 def output(
     out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str, *, name: str = "out"
 ) -> Array | None:
-    """The array given to write to, checked, or None."""
+    """Return the memory to write to as a plain array, or None; refuse what cannot take the results."""
     if out is None:
         return None
     if not isinstance(out, np.ndarray):
         raise TypeError(f"{name} must be a NumPy array of {wanted}, not {type(out).__name__}")
+    if isinstance(out, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask results do not have; give {name}.data")
     if out.dtype != wanted:
         viewable = out.dtype.itemsize == wanted.itemsize and out.dtype.isnative
         hint = f"; give {name}.view({wanted.name!r})" if viewable else ""
@@ -268,7 +273,7 @@ def output(
         )
     if not out.flags.writeable:
         raise ValueError(f"{name} is read-only; give an array that can be written")
-    return out
+    return out if type(out) is np.ndarray else out.view(np.ndarray)
 
 
 def share_memory(written: Array, read: Sequence[Array]) -> bool:
@@ -334,17 +339,30 @@ def refuse_results(
 
 
 def as_array(values: object) -> Array:
-    """Return what stands for an array as one, in its type; torch tensors by their bits."""
-    if isinstance(values, np.ma.MaskedArray):
+    """Return array-likes as an array, in their type: torch tensors by their bits, frames in a common type."""
+    if _is_masked(values):
         raise TypeError(
             "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
         )
-    if is_tensor(values):
-        values = _from_torch(values)
+    outside = type(values).__module__.partition(".")[0] == "pandas" and not is_frame(values)
+    if outside and getattr(values, "nlevels", 1) == 1:
+        values = sys.modules["pandas"].Series(values)  # its arrays and indexes round as they become NumPy's
+    if is_frame(values):
+        return _common(typed_parts(values))
     try:
-        return np.asarray(values)
-    except (ValueError, TypeError) as error:  # ragged lists, objects that do not convert
+        return np.asarray(_from_torch(values) if is_tensor(values) else values)
+    except (ValueError, TypeError, RuntimeError) as error:  # ragged lists, tensors that are not dense
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
+
+
+def _is_masked(values: object) -> bool:
+    """Return whether values are a masked array, or lists with one at any depth."""
+    if not isinstance(values, (list, tuple)):
+        return isinstance(values, np.ma.MaskedArray)
+    kinds = set(map(type, values))
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
+        return True
+    return any(issubclass(kind, (list, tuple)) for kind in kinds) and any(map(_is_masked, values))
 
 
 def is_tensor(values: object) -> bool:
@@ -356,12 +374,79 @@ def is_tensor(values: object) -> bool:
 def _from_torch(tensor: Any) -> Any:
     """A torch tensor as NumPy can take it: the types that only ml_dtypes has go by their bits."""
     torch = sys.modules["torch"]
-    tensor = tensor.detach().cpu()
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     name = str(tensor.dtype).removeprefix("torch.")
     if not hasattr(ml_dtypes, name):
         return tensor
     bits = tensor.contiguous().view(torch.uint8 if tensor.itemsize == 1 else torch.int16)
     return bits.numpy().view(getattr(ml_dtypes, name))
+
+
+def is_frame(values: object) -> bool:
+    """Return whether values are a Series or a DataFrame of pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(values, (pandas.Series, pandas.DataFrame))
+
+
+def typed_parts(frame: Any) -> dict[np.dtype[Any], tuple[Array, Array]]:
+    """Return the elements of a frame by type: arrays of its shape, each with the mask of its own elements.
+
+    Missing integers and booleans are NaNs of float64.
+    """
+    kinds = {frame.dtype} if frame.ndim == 1 else set(frame.dtypes)
+    if len(kinds) == 1 and isinstance(next(iter(kinds)), np.dtype):
+        return {next(iter(kinds)): (np.asarray(frame), np.broadcast_to(np.True_, frame.shape))}
+    found: dict[np.dtype[Any], tuple[Array, Array]] = {}
+    for place in range(frame.shape[-1] if frame.ndim > 1 else 1):
+        column, at = (frame, ...) if frame.ndim == 1 else (frame.iloc[:, place], (slice(None), place))
+        for numbers, known in _of_column(column):
+            if numbers.dtype not in found:
+                found[numbers.dtype] = np.zeros(frame.shape, numbers.dtype), np.zeros(frame.shape, np.bool_)
+            found[numbers.dtype][0][at], found[numbers.dtype][1][at] = numbers, known
+    return found or {np.dtype(np.float64): (np.zeros(frame.shape), np.ones(frame.shape, np.bool_))}
+
+
+def _of_column(column: Any) -> list[tuple[Array, Array]]:
+    """Return the elements of a Series by type, each with the mask of its own elements."""
+    if hasattr(column, "cat") and column.cat.categories.dtype.kind in "iu":
+        categories = column.cat.categories.astype(
+            "UInt64" if column.cat.categories.dtype.kind == "u" else "Int64"
+        )
+        column = type(column)(categories.array.take(column.cat.codes.to_numpy(), allow_fill=True))
+    kind, missing = getattr(column.dtype, "numpy_dtype", None), column.isna().to_numpy()
+    if not isinstance(kind, np.dtype) or kind.kind not in "biuf":
+        return [(np.asarray(column), np.ones(len(column), np.bool_))]
+    if kind.kind == "f" or not missing.any():
+        return [(column.to_numpy(kind, na_value=np.nan), np.ones(len(column), np.bool_))]
+    return [(column.to_numpy(kind, na_value=0), ~missing), (np.full(len(column), np.nan), missing)]
+
+
+def common_type(kinds: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return NumPy's common type of several, object if there is none."""
+    try:
+        return np.result_type(*kinds)
+    except TypeError:  # numbers and times
+        return np.dtype(object)
+
+
+def _common(parts: dict[np.dtype[Any], tuple[Array, Array]]) -> Array:
+    """Return the elements of a frame in one type, which must hold them all."""
+    if len(parts) == 1:
+        return next(iter(parts.values()))[0]
+    dtype = common_type(parts)
+    made = np.empty(next(iter(parts.values()))[0].shape, dtype)
+    for kind, (array, known) in parts.items():
+        if (
+            kind.kind in "iu"
+            and dtype.kind == "f"
+            and np.abs(array.astype(np.float64)).max(initial=0) >= 1 << 53
+        ):
+            raise TypeError(
+                f"a frame with columns of {' and '.join(map(str, parts))} would become an array of {dtype}, "
+                f"which rounds integers from 2**53 on; give its columns one by one"
+            )
+        made[known] = array[known]
+    return made
 
 
 def typed_codes(array: Array, fmt: Format) -> Array:

@@ -72,7 +72,7 @@ def _compared(
 
 
 @Returns[Compare]()
-@keeps_kind(2)
+@keeps_kind(2, elementwise=True)
 def equal(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether two codes stand for the same number: -0 equals +0, NaN nothing.
 
@@ -82,7 +82,7 @@ def equal(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: A
     Parameters
     ----------
     x_codes, y_codes : array_like of integer, shapes that broadcast to (...)
-        As for `decode`. To compare values, compare them: ``x < y``.
+        As for `decode`; objects of xarray go by names. To compare values, compare them: ``x < y``.
     fmt : Format, str or dtype
         Of both.
     flags : array of uint8, shape (...), optional
@@ -101,7 +101,7 @@ def equal(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: A
 
 
 @Returns[Compare]()
-@keeps_kind(2)
+@keeps_kind(2, elementwise=True)
 def not_equal(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
@@ -114,7 +114,7 @@ def not_equal(
 
 
 @Returns[Compare]()
-@keeps_kind(2)
+@keeps_kind(2, elementwise=True)
 def less(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether the number of one code is below that of the other; see `equal`.
 
@@ -125,7 +125,7 @@ def less(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Ar
 
 
 @Returns[Compare]()
-@keeps_kind(2)
+@keeps_kind(2, elementwise=True)
 def less_equal(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
@@ -134,14 +134,14 @@ def less_equal(
 
 
 @Returns[Compare]()
-@keeps_kind(2)
+@keeps_kind(2, elementwise=True)
 def greater(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether the number of one code is above that of the other; see `equal`."""
     return _compared(y_codes, x_codes, fmt, _LESS, False, flags)
 
 
 @Returns[Compare]()
-@keeps_kind(2)
+@keeps_kind(2, elementwise=True)
 def greater_equal(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
@@ -150,7 +150,7 @@ def greater_equal(
 
 
 @Returns[Compare]()
-@keeps_kind(2)
+@keeps_kind(2, elementwise=True)
 def unordered(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
@@ -163,7 +163,7 @@ def unordered(
 
 
 @Returns[TotalOrder]()
-@keeps_kind(2)
+@keeps_kind(2, elementwise=True)
 def total_order(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like) -> Any:
     """Whether a code equals another or precedes it in the total order: -NaN, -Inf, ... -0, +0 ... +Inf, +NaN.
 
@@ -185,6 +185,6 @@ def total_order(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like) -> An
 
     Source
     ------
-    [IEEE754] 5.10.
+    [IEEE754] 5.10. The draft [P3109] 4.12.1 has its NaN first: `lowprec.p3109.TotalOrder`.
     """
     return _compared(x_codes, y_codes, fmt, _TOTAL, True, None)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import block, calls, lazy
+from lowprec.arrays import block, calls
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import (
     Array,
@@ -22,7 +22,8 @@ from lowprec.arrays.checks import (
     projection as projection_of,
     values_operand,
 )
-from lowprec.arrays.kinds import brings_dtype, like
+from lowprec.arrays.kinds import apply, brings_dtype, is_outside, like
+from lowprec.arrays.lazy import is_lazy
 from lowprec.arrays.signatures import Cast, Decode, Encode, Quantize, Returns
 from lowprec.kernels.engine import Backend, check_backend
 from lowprec.spec import catalog
@@ -75,7 +76,7 @@ def encode(
     values : array_like of float or integer, shape (...)
         Any float of at most 64 bits, integers, and every ml_dtypes type; torch tensors and pandas' frames,
         which give such; JAX arrays; Dask and xarray arrays, lazily. Each value is rounded once, from its
-        own bits. A Python number is what NumPy makes of it: a float64 or an int64.
+        own bits, in a frame too. A Python number is what NumPy makes of it: a float64 or an int64.
     fmt : Format, str or dtype
     rounding : str or Rounding, default "nearest_even"
     saturation : str or Saturation, default "none"
@@ -85,7 +86,8 @@ def encode(
         What a named stack does, instead: a key of `lowprec.profiles`.
     random : array of uint32, shape (...)
         For stochastic rounding, and only then: one integer below 2**bits for each value. Hardware
-        variants take whole words, one for each group of lanes (`lowprec.stochastic`).
+        variants take whole words, one for each group of lanes (`lowprec.stochastic`). May be lazy; of
+        xarray it goes by names.
     rng : int or Generator
         Instead of `random`: the key that `lowprec.random_bits` makes them from.
     flags : array of uint8, shape (...), optional
@@ -140,14 +142,13 @@ def encode(
     _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
     how = projection_of(target, rounding, saturation, projection, profile)
-    if lazy.is_lazy(values):
+    if is_outside(values) or is_lazy(random):
         verb = functools.partial(encode, fmt=target, projection=how, backend=backend)
-        return lazy.apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
-    made = calls.convert(
+        return apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
+    return calls.convert(
         values_operand(values), target, how, code_dtype(target), random=random, rng=rng, flags=flags, out=out,
         backend=backend, key=key,
     )  # fmt: skip
-    return like(made, values, out=out)
 
 
 @Returns[Decode]()
@@ -219,17 +220,14 @@ def decode(
         return done
     check_backend(backend)
     source = catalog.format(fmt)
-    if lazy.is_lazy(codes):
-        return lazy.apply(
-            lambda chunk, **_: decode(chunk, source, dtype=dtype, backend=backend),
-            codes, fmt=source, rule=DEFAULT, random=None, rng=None, flags=flags, out=out,
-        )  # fmt: skip
+    if is_outside(codes):
+        verb = functools.partial(decode, fmt=source, dtype=dtype, backend=backend)
+        return apply(verb, codes, flags=flags, out=out)
     operand = codes_operand(codes, source)
     if dtype is None and isinstance(out, np.ndarray):
         dtype = out.dtype
     given, carrier = float_dtype(source, dtype)
-    made = calls.convert(operand, carrier, DEFAULT, given, flags=flags, out=out, backend=backend, key=key)
-    return like(made, codes, out=out)
+    return calls.convert(operand, carrier, DEFAULT, given, flags=flags, out=out, backend=backend, key=key)
 
 
 @Returns[Quantize]()
@@ -307,9 +305,9 @@ def quantize(
     _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
     how = projection_of(target, rounding, saturation, projection, profile)
-    if lazy.is_lazy(values):
+    if is_outside(values) or is_lazy(random):
         verb = functools.partial(quantize, fmt=target, projection=how, backend=backend)
-        return lazy.apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
+        return apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
     operand = values_operand(values)
     if isinstance(out, np.ndarray):
         wanted: object = out.dtype
@@ -317,11 +315,10 @@ def quantize(
         kept = brings_dtype(values) and keeps_dtype(operand.array, target)
         wanted = operand.array.dtype.newbyteorder("=") if kept else None
     given, carrier = float_dtype(target, wanted)
-    made = calls.convert(
+    return calls.convert(
         operand, target, how, given, carrier, random=random, rng=rng, flags=flags, out=out, backend=backend,
         key=key,
     )  # fmt: skip
-    return like(made, values, out=out)
 
 
 @Returns[Cast]()
@@ -373,14 +370,13 @@ def cast(
     check_backend(backend)
     origin, goal = catalog.format(source), catalog.format(target)
     rule = projection_of(goal, rounding, saturation, projection, profile)
-    if lazy.is_lazy(codes):
+    if is_outside(codes) or is_lazy(random):
         verb = functools.partial(cast, source=origin, target=goal, projection=rule, backend=backend)
-        return lazy.apply(verb, codes, fmt=goal, rule=rule, random=random, rng=rng, flags=flags, out=out)
-    made = calls.convert(
+        return apply(verb, codes, fmt=goal, rule=rule, random=random, rng=rng, flags=flags, out=out)
+    return calls.convert(
         codes_operand(codes, origin), goal, rule, code_dtype(goal), random=random, rng=rng, flags=flags,
         out=out, backend=backend, key=key,
     )  # fmt: skip
-    return like(made, codes, out=out)
 
 
 def _only_blocks(fmt: BlockFormat, flags: object, out: object) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy, lazy_dot
-from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
+from lowprec.arrays.checks import Array, code_dtype, output, values_operand
 from lowprec.arrays.dot_shapes import broadcast_outer, check_joins, check_shapes
 from lowprec.arrays.epilogue import Scales, scaled_product
 from lowprec.arrays.factors import Factors, alike, along, factors, part_of
@@ -26,7 +26,7 @@ from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import Place, key_of
 from lowprec.arrays.result_signatures import Dot as DotSignature, MatMul
 from lowprec.arrays.signatures import Returns
-from lowprec.arrays.sums import as_values, coded, combined, computed, rounded_codes
+from lowprec.arrays.sums import PartialSum, as_values, coded, combined, computed, rounded_codes
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, Rows, check_backend
@@ -39,7 +39,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.library_calls import library_call
-from lowprec.spec.order import EXACT, PAIRWISE
+from lowprec.spec.order import EXACT
 
 __all__ = ["dot", "matmul"]
 
@@ -48,7 +48,7 @@ _TOGETHER = 4096
 
 
 @Returns[DotSignature]()
-@keeps_kind(2)
+@keeps_kind(2, along=-1)
 @usual_arithmetic()
 def dot(
     x: Factors,
@@ -77,7 +77,8 @@ def dot(
     ----------
     x, y : array_like of float or integer, or BlockArray, shapes (..., K)
         Those in front of K broadcast. Where the accumulation has `operands`, values of these formats.
-        Blocks lie along K. Dask arrays, lazily, with K in one chunk; xarray objects, both of them.
+        Blocks lie along K. Dask arrays, lazily, with K in one chunk; xarray objects, both of them, with
+        one name for K.
     accumulation : Accumulation, LibraryCall or str
         Such as "hopper_wgmma_e4m3fn_binary32"; `lowprec.accumulations` has all names.
     addend : array_like, shape that broadcasts to (...), optional
@@ -86,11 +87,13 @@ def dot(
         Of x and of y, either may be None: one number; one for each row of x and column of y, or as many axes
         as the operand has, with 1 in the place of K; or K/n there for blocks of n along K.
     bias, output_scale : array_like, shape that broadcasts to the results', optional
+        These, `addend` and `scales` may be Dask arrays, or xarray objects, which go by names.
     epilogue : Epilogue, optional
         What is done with the sums where any of these are given; by default `Epilogue()`.
     rng : int or Generator
         Of stochastic accumulations: the key of the random integers. Rounding s of output i takes
-        `random_bits(..., stream=2 + s)` at i.
+        `random_bits(..., stream=2 + s)` at i. All roundings of sums are counted from 0 in their order,
+        in pairs level by level; that of the output comes last.
     dtype : dtype, optional
         As for `add`: of values, or of the output format's codes.
     out : array of such a type, shape (...), optional
@@ -123,13 +126,14 @@ def dot(
     """
     check_backend(backend)
     how, after = _call(accumulation, epilogue, scales, bias, output_scale)
+    joins = {"addend": addend, "bias": bias, "output_scale": output_scale}
+    if any(map(lazy_dot.is_lazy, (x, y, *joins.values(), *(scales or ())))):
+        verb = functools.partial(dot, accumulation=how, epilogue=after, dtype=dtype, backend=backend)
+        return _lazily("dot", verb, x, y, scales, joins, after.block if after else 0, rng, out, progress)
     if after is not None:
         return scaled_product(dot, x, y, how, after, scales=scales, addend=addend, bias=bias,
                               output_scale=output_scale, rng=rng, dtype=dtype, out=out, backend=backend,
                               progress=progress)  # fmt: skip
-    if any(map(lazy_dot.is_lazy, (x, y, addend))):
-        verb = functools.partial(dot, accumulation=how, dtype=dtype, backend=backend)
-        return _lazily("dot", verb, x, y, addend, rng, out, progress)
     left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -1, backend)
     check_shapes("dot", left, right, -1)
     shape = broadcast_outer("dot", left, right, left.shape[:-1], right.shape[:-1])
@@ -139,7 +143,7 @@ def dot(
 
 
 @Returns[MatMul]()
-@keeps_kind(2)
+@keeps_kind(2, along=0)
 @usual_arithmetic()
 def matmul(
     x: Factors,
@@ -187,13 +191,14 @@ def matmul(
     """
     check_backend(backend)
     how, after = _call(accumulation, epilogue, scales, bias, output_scale)
+    joins = {"addend": addend, "bias": bias, "output_scale": output_scale}
+    if any(map(lazy_dot.is_lazy, (x, y, *joins.values(), *(scales or ())))):
+        verb = functools.partial(matmul, accumulation=how, epilogue=after, dtype=dtype, backend=backend)
+        return _lazily("matmul", verb, x, y, scales, joins, after.block if after else 0, rng, out, progress)
     if after is not None:
         return scaled_product(matmul, x, y, how, after, scales=scales, addend=addend, bias=bias,
                               output_scale=output_scale, rng=rng, dtype=dtype, out=out, backend=backend,
                               progress=progress)  # fmt: skip
-    if any(map(lazy_dot.is_lazy, (x, y, addend))):
-        verb = functools.partial(matmul, accumulation=how, dtype=dtype, backend=backend)
-        return _lazily("matmul", verb, x, y, addend, rng, out, progress)
     left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -2, backend)
     check_shapes("matmul", left, right, max(-2, -len(right.shape)))
     row, column = len(left.shape) == 1, len(right.shape) == 1
@@ -210,11 +215,13 @@ def matmul(
 
 
 def _call(
-    given: Accumulation | LibraryCall | str, epilogue: Epilogue | None, *parts: object
+    given: Accumulation | LibraryCall | str, epilogue: Epilogue | None, scales: object, *parts: object
 ) -> tuple[Accumulation, Epilogue | None]:
     """The accumulation, and what comes after it, if anything does."""
     if epilogue is not None and not isinstance(epilogue, Epilogue):
         raise TypeError(f"epilogue must be an Epilogue, not {epilogue!r}")
+    if scales is not None and (not isinstance(scales, (tuple, list)) or len(scales) != 2):
+        raise TypeError("scales must be a pair: those of x and those of y, or None")
     if isinstance(given, str):
         given = library_call(given) or given
     if callable(given):
@@ -226,26 +233,31 @@ def _call(
                 f"dataclasses.replace(call, epilogue=...)"
             )
         return given.accumulation, given.epilogue
-    if epilogue is None and any(part is not None for part in parts):
+    if epilogue is None and any(part is not None for part in (scales, *parts)):
         epilogue = Epilogue()
     return accumulation_of(given), epilogue
 
 
 def _lazily(
-    name: str, verb: Callable[..., Any], x: Any, y: Any, addend: Any, rng: Any, out: object, progress: object
-) -> Any:
-    """The same of lazy arrays, a part of the outputs by a part."""
+    name: str, verb: Callable[..., Any], x: Any, y: Any, scales: Scales | None, joins: dict[str, Any],
+    block: int, rng: Any, out: object, progress: object,
+) -> Any:  # fmt: skip
+    """Return the products of lazy arrays, to be computed chunk by chunk."""
     sides = lazy_dot.side("x", x), lazy_dot.side("y", y)
-    lazy.refuse(next(given for given in (*sides[0].arrays, *sides[1].arrays, addend) if lazy.is_lazy(given)),
-                out=out, progress=progress)  # fmt: skip
+    given = [*sides[0].arrays, *sides[1].arrays, *joins.values(), *(scales or ())]
+    lazy.check(*given)
+    lazy.refuse(*given, out=out, progress=progress)
+    lazy_dot.check_k(sides, name == "dot")
     axis = -1 if name == "dot" else max(-2, -len(sides[1].shape))
     check_shapes(name, *sides, axis)
     tail = 1 if name == "dot" else 2
     outer = broadcast_outer(name, *sides, sides[0].shape[:-tail], sides[1].shape[:-tail])
     inner = () if name == "dot" else (*sides[0].shape[-2:-1], *sides[1].shape[-2:][1:])
-    if addend is not None:
-        check_joins("addend", np.shape(addend), (*outer, *inner))
-    return lazy_dot.product(verb, sides, outer, tail == 1, addend, None if rng is None else key_of(rng))
+    for key, each in joins.items():
+        if each is not None and not lazy.is_named(each):
+            check_joins(key, np.shape(each), (*outer, *inner))
+    parts = lazy_dot.Joined(tuple(scales or (None, None)), joins, block)
+    return lazy_dot.product(verb, sides, outer, tail == 1, parts, None if rng is None else key_of(rng))
 
 
 # -- the run ----------------------------------------------------------------------------------------
@@ -294,7 +306,8 @@ def _run(
         raise ValueError(
             "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result"
         )
-    size = outputs.size * (1 if how.split is None else how.split.count)
+    runs = [] if how.split is None else how.split.runs(x.codes.shape[1])
+    size = outputs.size * max(1, len({tuple(some) for some in runs}))
     with reporting(progress, size, f"dot products, {how}") as step:
         summed = _codes if how.split is None else _in_splits
         codes = summed(how, x, y, outputs, addend, _Way(rng, key, backend, step))
@@ -302,7 +315,7 @@ def _run(
     if place is None:
         return result if shape else result[()]
     place[...] = result
-    return place
+    return out
 
 
 def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: object, way: _Way) -> Array:
@@ -315,7 +328,6 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
         and way.backend is None
         and not how.rounds_randomly
         and x.tensor * y.tensor == 1
-        and not _is_one_term(how, x, addend)
     ):
         # The sum, which is kept in a binary format, is made by any engine, and looked up. Times the scales
         # of tensors it is rounded once.
@@ -339,34 +351,28 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
     return codes
 
 
-def _is_one_term(how: Accumulation, x: Rows, addend: object) -> bool:
-    """Whether a sum in pairs is a term alone, which is not added to anything, nor rounded as sums are."""
-    return how.order == PAIRWISE and addend is None and x.codes.shape[1] <= max(x.block, how.term, 1)
-
-
 def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: Any, way: _Way) -> Array:
     """The same where K is dealt to several sums, which are then added."""
     split, shape = how.split, outputs.shape
     assert split is not None, "asked for"
     assert split.total is not None, "an accumulation sees to that"
     into, only = split.total, calls.thorough(way.backend)
-    inner = dataclasses.replace(how, split=None).partial(into)
+    inner = dataclasses.replace(how, split=None).partial(split.stored or into)
     unscaled = x._replace(tensor=1.0), y._replace(tensor=1.0)
-    sums = []
-    for runs in split.runs(x.codes.shape[1]):
-        left, right = (along(rows, runs) for rows in unscaled)
+
+    @functools.cache  # splits without products have one sum
+    def summed(*runs: range) -> PartialSum:
+        left, right = (along(rows, [*runs]) for rows in unscaled)
         one = coded(_codes(inner, left, right, outputs, None, way).reshape(shape), inner.output[0])
-        if split.stored is not None:
+        if split.stored is not None and inner.kept is not None:
             one = coded(computed(CONVERT, [one], split.stored, only), split.stored[0])
-        sums.append(one)
+        return PartialSum(one, not runs)
 
-    def add(first: Operand, second: Operand) -> Operand:
-        return coded(computed("add", [first, second], into, only), into[0])
-
-    total = combined(sums, split, add)
+    total = combined([summed(*runs) for runs in split.runs(x.codes.shape[1])], split, only)
     if addend is not None:
         check_joins("addend", np.shape(addend), shape)
-        total = add(total, coded(rounded_codes(addend, into, only), into[0]))
+        added = coded(rounded_codes(addend, into, only), into[0])
+        total = coded(computed("add", [total, added], into, only), into[0])
     tensor = float(Fraction(x.tensor) * Fraction(y.tensor))
     if tensor == 1:
         made = computed(CONVERT, [total], how.output, only)

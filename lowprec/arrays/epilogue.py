@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls, lazy
+from lowprec.arrays import calls
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
+from lowprec.arrays.checks import Array, Operand, as_array, code_dtype, output, values_operand
 from lowprec.arrays.dot_shapes import Plain, check_joins, check_shapes
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.progress import reporting
@@ -21,7 +21,7 @@ from lowprec.arrays.scaling import ScaledBlocks, operand_scales
 from lowprec.arrays.sums import as_values, coded, computed, rounded_codes
 from lowprec.kernels.engine import Backend
 from lowprec.kernels.request import CONVERT
-from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulation import Accumulation, to_nearest
 from lowprec.spec.epilogue import Epilogue
 
 __all__ = ["check_blocks", "scaled_product"]
@@ -42,18 +42,24 @@ class _Steps:
         """Numbers that join, rounded to nearest."""
         return coded(rounded_codes(values, self.into, self.backend, name), self.into[0])
 
-    def scaled(self, sums: Operand, scales: list[Operand | None], addend: Operand | None) -> Operand:
-        """Step 1, with the scales of x and of y."""
+    def scaled(
+        self, sums: Operand, scales: list[Operand | None], addend: Operand | None, fused: bool
+    ) -> Operand:
+        """Step 1, with the scales of x and of y; the addend joins the last multiplication if it is fused."""
         factors = [scale for scale in scales if scale is not None]
         if self.epilogue.scales == "product":
             if len(factors) == 2:
                 factors = [self("multiply", *factors)]
-            factor = factors[0] if factors else self.given(1.0, "scale")
-            return self("fma", sums, factor, self.given(0.0, "addend") if addend is None else addend)
+            fused, addend = True, self.given(0.0, "addend") if addend is None else addend
+        if self.epilogue.scales == "y_first":
+            factors = factors[::-1]
         v = sums
-        for scale in factors if self.epilogue.scales == "x_first" else reversed(factors):
+        last = (factors.pop() if factors else self.given(1.0, "scale")) if fused else None
+        for scale in factors:
             v = self("multiply", v, scale)
-        return v if addend is None else self("add", v, addend)
+        if addend is None:
+            return v
+        return self("add", v, addend) if last is None else self("fma", v, last, addend)
 
 
 def scaled_product(
@@ -74,35 +80,30 @@ def scaled_product(
     progress: Any,
 ) -> Any:
     """The results of `verb`, dot or matmul, with an epilogue."""
-    if scales is not None and (not isinstance(scales, (tuple, list)) or len(scales) != 2):
-        raise TypeError("scales must be a pair: those of x and those of y, or None")
-    if any(map(lazy.is_lazy, (x, y, addend, bias, output_scale, *(scales or ())))):
-        raise ValueError(
-            "scales and epilogues are for NumPy arrays, not for those of Dask or xarray: compute them first"
-        )
     steps, target = _Steps(epilogue, backend), epilogue.output or how.output
     if target[1].rounding.bits:
         raise ValueError("an epilogue's output is not rounded stochastically: use another output")
     if epilogue.fused_bias and bias is not None and addend is not None:
         raise ValueError("an epilogue with fused_bias adds the bias in the addend's place: give one of them")
     length = _length(verb.__name__, x, y)
-    # What scales of tensors multiply is rounded to nearest, as every step is.
+    exact = to_nearest(epilogue.compute)
     tensors = any(isinstance(side, BlockArray) and side.tensor_scale is not None for side in (x, y))
-    inner = dataclasses.replace(how, output=epilogue.compute) if tensors else how.partial(epilogue.compute)
+    inner = dataclasses.replace(how, output=exact, addend="first") if tensors else how.partial(exact)
     options: dict[str, Any] = {"rng": rng, "backend": backend, "dtype": code_dtype(inner.output[0])}
     sides = _sides(verb.__name__, x, y, scales if length else None, epilogue.block)
-    fused = addend if bias is None or not epilogue.fused_bias else bias
+    fused = epilogue.fused_bias and bias is not None
+    joins = bias if fused else addend
     if any(blocks is not None for _, blocks in sides):
         if how.rounds_randomly:
             raise ValueError(f"{how} rounds stochastically, and scales of blocks along K are for others only")
-        shape, v = _in_blocks(verb, x, y, inner, steps, sides, fused, options, progress)
+        shape, v = _in_blocks(verb, x, y, inner, steps, sides, joins, fused, options, progress)
     else:
         made = np.asarray(verb(x, y, inner, progress=progress, **options))
         shape = made.shape
-        joins = None if fused is None else _joining(steps, fused, "addend", shape)
+        added = None if joins is None else _joining(steps, joins, "addend", shape)
         factors = [None if rows is None else steps.given(rows, "scale") for rows, _ in sides]
-        v = steps.scaled(coded(made, inner.output[0]), factors, joins)
-    if bias is not None and not epilogue.fused_bias:
+        v = steps.scaled(coded(made, inner.output[0]), factors, added, fused)
+    if bias is not None and not fused:
         v = steps("add", v, _joining(steps, bias, "bias", shape))
     if output_scale is not None:
         v = steps("multiply", v, _joining(steps, output_scale, "output_scale", shape))
@@ -113,12 +114,12 @@ def scaled_product(
     if place is None:
         return result if shape else result[()]
     place[...] = result
-    return place
+    return out
 
 
 def _joining(steps: _Steps, values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Operand:
     """Numbers for all results."""
-    array = np.asarray(values)
+    array = as_array(values)
     check_joins(name, array.shape, shape)
     return steps.given(array, name)
 
@@ -181,6 +182,7 @@ def _in_blocks(
     steps: _Steps,
     sides: list[tuple[Array | None, ScaledBlocks | None]],
     addend: npt.ArrayLike | None,
+    fused: bool,
     options: dict[str, Any],
     progress: Any,
 ) -> tuple[tuple[int, ...], Operand]:
@@ -192,7 +194,7 @@ def _in_blocks(
         raise ValueError("scales of blocks along K join their sums one after the other: leave out split")
     if isinstance(x, BlockArray) or isinstance(y, BlockArray):
         raise ValueError("arrays in blocks have scales along K already; give scales of tensors or rows")
-    left, right, (size,) = np.asarray(x), np.asarray(y), sizes
+    left, right, (size,) = as_array(x), as_array(y), sizes
     columns = verb.__name__ == "matmul" and right.ndim > 1
     v: Operand | None = None
     starts = range(0, left.shape[-1], size)
@@ -210,7 +212,7 @@ def _in_blocks(
                     rows = blocks.scales.take([number], axis)
                     rows = rows if verb.__name__ == "matmul" and blocks.scales.ndim > 1 else rows[..., 0]
                 factors.append(None if rows is None else steps.given(rows, "scale"))
-            v = steps.scaled(coded(made, how.output[0]), factors, v)
+            v = steps.scaled(coded(made, how.output[0]), factors, v, fused and number == 0)
             shape = made.shape
             if step:
                 step(1)

@@ -29,7 +29,7 @@ class Candidate:
     scaling : {"bias", "tensor", "blocks"}
         Whether values are encoded as they are, under one float32 scale for each tensor, or in blocks.
     bits : float
-        For each value: its code, and its share of a scale; blocks count as full.
+        For each value: its code, and its shares of the scales of its block and tensor; blocks count as full.
     sqnr : float
         Signal to quantisation noise in decibels, of all tensors together; -inf where a result is not finite.
     by_tensor : mapping of str to float

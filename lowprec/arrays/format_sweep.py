@@ -165,7 +165,9 @@ def _finite(data: Any) -> tuple[dict[str, Any], dict[str, int], float]:
     given = dict(data) if isinstance(data, Mapping) else {"values": data}
     tensors, found = {}, []
     for name, each in given.items():
-        values: Any = each if lazy.is_lazy(each) else np.asarray(values_operand(each).array)
+        lazy.check(each)
+        plain = lazy.plain(each)
+        values: Any = lazy.dask_of(plain) if lazy.is_dask(plain) else values_operand(plain).array
         finite = np.isfinite(values)
         known = tensors[str(name)] = np.where(finite, values, 0).astype(values.dtype)
         found += [np.sum(finite), *((np.max(known), np.min(known)) if known.size else (0, 0))]
@@ -241,9 +243,10 @@ def _row(trial: _Trial, sums: Mapping[str, tuple[float, float]], counts: Mapping
     """Return the candidate with its errors."""
     counted = sum(counts.values())
     if isinstance(trial.format, BlockFormat):
-        bits = trial.format.bits_per_value
+        bits, scaled = trial.format.bits_per_value, trial.format.tensor_scale != "none"
     else:
-        bits = trial.format.width + (32 * len(sums) / counted if trial.scaling == "tensor" else 0)
+        bits, scaled = float(trial.format.width), trial.scaling == "tensor"
+    bits += 32 * len(sums) / counted if scaled else 0
     by_tensor = {name: _ratio(*each, counts[name]) for name, each in sums.items()}
     signal, noise = (sum(each) for each in zip(*sums.values(), strict=True))
     return Candidate(trial.format, trial.scaling, bits, _ratio(signal, noise, counted), by_tensor)

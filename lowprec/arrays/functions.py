@@ -118,7 +118,7 @@ def _called(
     """Return the results, in parts if somebody watches: a refusal is then worded for the whole."""
     if progress is None or progress is False:
         return operate(name, values, fmt, **options)
-    if any(lazy.is_lazy(each) for each in values):
+    if any(map(lazy.is_lazy, (*values, options.get("random")))):
         raise TypeError(f"progress= of {name} is for arrays in memory, not for lazy ones; leave it out")
     try:
         return like(_in_parts(name, values, fmt, progress, options), *values, out=options.get("out"))

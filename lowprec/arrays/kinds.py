@@ -1,7 +1,7 @@
-"""Results of the kind that was given: torch tensors for torch tensors, frames for frames of pandas.
+"""Operands of all kinds, and results of the kind of their operands.
 
-A tensor is read by its bits, without its gradient; its result lies on the same device. Frames keep their
-index.
+A torch tensor is read by its bits, without its gradient; its result lies on the same device. Frames of pandas
+keep their index, and each of their elements counts in its own type. Arrays of Dask and xarray are `lazy`'s.
 
 Floor 3.
 """
@@ -10,31 +10,32 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.checks import Array, as_array, is_tensor
+from lowprec.arrays import lazy
+from lowprec.arrays.checks import Array, as_array, common_type, is_frame, is_tensor, output, typed_parts
+from lowprec.arrays.random import words_for
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["brings_dtype", "is_outside", "keeps_kind", "like", "tensor_of"]
-
-
-def _is_frame(values: object) -> bool:
-    """Whether values are a Series or a DataFrame of pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(values, (pandas.Series, pandas.DataFrame))
+__all__ = ["apply", "brings_dtype", "is_outside", "keeps_kind", "like", "tensor_of"]
 
 
 def is_outside(values: object) -> bool:
-    """Whether values are of a kind that results keep: a tensor or a frame."""
-    return type(values) is not np.ndarray and (is_tensor(values) or _is_frame(values))
+    """Return whether values are no array in memory: lazy or named, a tensor or a frame."""
+    if type(values) is np.ndarray or values is None:
+        return False
+    return is_tensor(values) or is_frame(values) or lazy.is_lazy(values)
 
 
 def brings_dtype(values: object) -> bool:
     """Whether values had a type before they became an array: no list, and no Python number."""
-    return hasattr(values, "dtype") or _is_frame(values)
+    return hasattr(values, "dtype") or is_frame(values)
 
 
 def tensor_of(array: Array, device: Any = "cpu") -> Any:
@@ -55,14 +56,14 @@ def like(made: Any, *given: Any, out: object = None) -> Any:
     ValueError
         Frames whose rows or columns have other names, or another order.
     """
-    if out is not None or not any(map(is_outside, given)):
+    if out is not None or lazy.is_lazy(made):
         return made
     for each in given:
         if is_tensor(each):
             return tensor_of(np.asarray(made), each.device)
-    frames = [each for each in given if _is_frame(each)]
+    frames = [each for each in given if is_frame(each)]
     for other in frames[1:]:
-        if not all(first.equals(second) for first, second in zip(frames[0].axes, other.axes, strict=False)):
+        if frames[0].ndim != other.ndim or not all(map(_equal, frames[0].axes, other.axes)):
             raise ValueError(
                 "operands are frames with different rows or columns, which are not aligned here; give "
                 "first.align(second), or .to_numpy() of one"
@@ -71,15 +72,101 @@ def like(made: Any, *given: Any, out: object = None) -> Any:
     if frame is None:
         return made
     if frame.ndim == 1:
-        return type(frame)(made, index=frame.index, name=frame.name)
+        same = all(other.name == frame.name for other in frames)
+        return type(frame)(made, index=frame.index, name=frame.name if same else None)
     return type(frame)(made, index=frame.index, columns=frame.columns)
 
 
-def keeps_kind(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a function whose results have the kind of its first operands, so many of them."""
+def _equal(first: Any, second: Any) -> bool:
+    return bool(first.equals(second))
+
+
+def apply(
+    verb: Callable[..., Any],
+    *operands: Any,
+    fmt: Format | None = None,
+    rule: Projection = DEFAULT,
+    random: Any = None,
+    rng: Any = None,
+    flags: Any = None,
+    out: Any = None,
+) -> Any:
+    """Apply an elementwise verb of arrays to operands of any kind; return results of that kind.
+
+    `verb` takes as many arrays, and of the keywords those that are present. Arrays of Dask and xarray,
+    also as `random`, give lazy or named results. `fmt` and `rule` say how random integers are shared.
+    """
+    given = {"random": random, "rng": rng, "flags": flags, "out": out}
+    if any(map(lazy.is_lazy, (*operands, random))):
+        return lazy.apply(verb, *operands, fmt=fmt, rule=rule, **given)
+    parts = [_parts(each) for each in operands]
+    if all(len(each) == 1 for each in parts):
+        made = verb(*(each[0][0] for each in parts), **lazy.present(**given))
+    else:
+        made = _by_type(verb, parts, fmt, rule, **given)
+    return like(made, *operands, out=out)
+
+
+def _parts(values: Any) -> list[tuple[Array, Array]]:
+    """Return values by their types: arrays of their shape, each with the mask of its own elements."""
+    if is_frame(values):
+        return list(typed_parts(values).values())
+    return [(as_array(values), np.ones((), np.bool_))]
+
+
+def _by_type(
+    verb: Callable[..., Any], operands: list[list[tuple[Array, Array]]], fmt: Format | None, rule: Projection,
+    random: Any, rng: Any, flags: Any, out: Any,
+) -> Any:  # fmt: skip
+    """Return a verb's results of operands with elements of several types: of each type by itself."""
+    shape, group = np.broadcast_shapes(*(each[0][0].shape for each in operands)), lazy.group_of(rule, fmt)
+    empty = [np.empty(0, common_type(array.dtype for array, _ in each)) for each in operands]
+    dtype = out.dtype if isinstance(out, np.ndarray) else lazy.trial(verb, empty, rule, random, rng)
+    place = output(out, dtype, shape, "the results")
+    signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
+    made, raised = np.empty(shape, dtype), np.zeros(shape, np.uint8)
+    words, lane = None, np.broadcast_to(np.arange(shape[-1]) % group, shape)
+    if rule.rounding.bits:
+        words = words_for(rule.rounding, group, shape, random, rng).repeat(group, axis=-1)[..., : shape[-1]]
+    for some in itertools.product(*operands):
+        where = np.logical_and.reduce([np.broadcast_to(known, shape) for _, known in some])
+        if not where.any():
+            continue
+        # A word goes with as many elements as share it: of copies each has the bits of another lane.
+        arrays = [np.broadcast_to(array, shape)[where].repeat(group) for array, _ in some]
+        own = np.arange(arrays[0].size // group) * group + lane[where]
+        options = lazy.present(random=None if words is None else words[where])
+        options |= {} if signals is None else {"flags": np.zeros(arrays[0].shape, np.uint8)}
+        options |= {} if place is None else {"out": np.empty(arrays[0].shape, dtype)}
+        try:
+            made[where] = verb(*arrays, **options)[own]
+        except (TypeError, ValueError) as error:
+            error.add_note(
+                f"places are those among the elements of {' and '.join(str(a.dtype) for a in arrays)}"
+            )
+            raise
+        if signals is not None:
+            raised[where] = options["flags"][own]
+    if signals is not None:
+        signals[...] = raised
+    if place is None:
+        return made
+    place[...] = made
+    return out
+
+
+def keeps_kind(
+    count: int, elementwise: bool = False, along: int | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a function whose results have the kind of its first `count` operands; see `apply`.
+
+    A function that is not elementwise takes lazy arrays itself. Products have their second factor's axis K
+    at `along`, the first one's is the last; names of frames must be equal there, and results have none.
+    """
 
     def decorate(verb: Callable[..., Any]) -> Callable[..., Any]:
-        names = [*inspect.signature(verb).parameters][:count]
+        signature = inspect.signature(verb)
+        names = [*signature.parameters][:count]
 
         @functools.wraps(verb)
         def kept(*values: Any, **options: Any) -> Any:
@@ -88,10 +175,27 @@ def keeps_kind(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]
             given = [*values[:count], *(options[name] for name in names if name in options)]
             if not any(map(is_outside, given)):
                 return verb(*values, **options)
-            plain = [as_array(each) if is_outside(each) else each for each in values]
-            named = {key: as_array(each) if is_outside(each) else each for key, each in options.items()}
-            return like(verb(*plain, **named), *given, out=options.get("out"))
+            if elementwise:
+                bound = signature.bind(*values, **options).arguments
+                operands, flags = [bound.pop(name) for name in names], bound.pop("flags", None)
+                return apply(functools.partial(kept, **bound), *operands, flags=flags)
+            plain = [_in_memory(each) for each in values]
+            named = {key: each if key == "out" else _in_memory(each) for key, each in options.items()}
+            if along is not None:
+                frames = [each for each in given if is_frame(each)]
+                if len(frames) == 2 and not _equal(frames[0].axes[-1], frames[1].axes[along]):
+                    raise ValueError(
+                        "factors are frames with different names along K, which are not aligned here; give "
+                        ".reindex(...) of one, or .to_numpy() of both"
+                    )
+                given = [each for each in given if not is_frame(each)]
+            made = verb(*plain, **named)
+            return like(made, *given, out=options.get("out"))
 
         return kept
 
     return decorate
+
+
+def _in_memory(values: Any) -> Any:
+    return as_array(values) if is_tensor(values) or is_frame(values) else values

@@ -18,26 +18,39 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.arrays.checks import as_array, is_frame
 from lowprec.arrays.random import Place, key_of
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = [
     "plain",
     "check_sizes",
     "aligned",
     "apply",
+    "by_name",
     "check",
     "computed",
+    "dask_of",
     "empty_of",
+    "group_of",
+    "in_memory",
     "is_dask",
     "is_lazy",
     "is_named",
+    "named_like",
     "place_of",
+    "present",
     "refuse",
+    "trial",
     "words",
 ]
+
+_NAMELESS = (
+    "{name} has dimensions {dims}, and the arrays that it goes with have no names: make them DataArrays, or "
+    "give its .data"
+)
 
 
 def is_lazy(values: object) -> bool:
@@ -67,13 +80,24 @@ def _package(values: object) -> str:
 # -- arguments ---------------------------------------------------------------------------------------
 
 
-def refuse(values: object, **given: object) -> None:
-    """Refuse arrays to write to, which a lazy result has no place for."""
+def refuse(*operands: object, **given: object) -> None:
+    """Refuse keywords that results of lazy operands have no place for, such as arrays to write to."""
+    package = next(_package(values) for values in operands if is_lazy(values))
     for name, array in given.items():
         if array is not None:
             raise ValueError(
-                f"{name}= is for NumPy arrays; a {_package(values)} array is converted lazily: leave it out"
+                f"{name}= is for NumPy arrays; a {package} array is converted lazily: leave it out"
             )
+
+
+def in_memory(name: str, values: object) -> Any:
+    """Return an array; refuse lazy ones and those with names where neither would be kept."""
+    if is_lazy(values):
+        raise TypeError(
+            f"{name} must be an array in memory without names, not a {type(values).__name__} of "
+            f"{_package(values)}: give .compute() of Dask arrays, .to_numpy() of xarray objects"
+        )
+    return as_array(values)
 
 
 def check(*operands: Any) -> None:
@@ -160,6 +184,11 @@ def _outside() -> int:
     return level
 
 
+def group_of(rule: Projection, fmt: Format | None) -> int:
+    """Return how many elements along the last axis share a random word."""
+    return lanes(rule.rounding, fmt) if fmt is not None and rule.rounding.bits else 1
+
+
 def place_of(block_info: Any, key: int, whole: tuple[int, ...]) -> Place:
     """Where a chunk lies, as `map_blocks` tells of its first array."""
     return Place(key, tuple(int(start) for start, _ in block_info[0]["array-location"]), whole)
@@ -167,8 +196,7 @@ def place_of(block_info: Any, key: int, whole: tuple[int, ...]) -> Place:
 
 def words(random: Any, values: Any, group: int) -> Any:
     """Random integers in the chunks of the values: one for each `group` along the last axis."""
-    da: Any = importlib.import_module("dask.array")
-    given = da.asarray(random)
+    given = dask_of(random)
     chunks, shape = values.chunks, values.shape
     if group > 1:
         chunks = (*chunks[:-1], tuple(-(-n // group) for n in chunks[-1]))
@@ -184,65 +212,133 @@ def words(random: Any, values: Any, group: int) -> Any:
 def apply(
     verb: Callable[..., Any],
     *operands: Any,
-    fmt: Format,
-    rule: Projection,
-    random: Any,
-    rng: Any,
-    flags: object,
-    out: object,
+    fmt: Format | None = None,
+    rule: Projection = DEFAULT,
+    random: Any = None,
+    rng: Any = None,
+    flags: object = None,
+    out: object = None,
 ) -> Any:
-    """A verb over every chunk: `verb(*chunks, random=integers or None)` must give an array of their shape.
+    """Apply an elementwise verb chunk by chunk: `verb(*chunks, random= or rng=)` returns their results.
 
-    Several operands broadcast; their chunks are made alike.
+    Operands and `random` are aligned by the names of their dimensions, if they have any. Operands broadcast,
+    and their chunks are made alike. `fmt` and `rule` say how random integers are shared.
 
     Raises
     ------
     ValueError
         `out=` or `flags=`, which a lazy result has no place for.
     """
-    package = next(_package(values) for values in operands if is_lazy(values))
-    refuse(next(values for values in operands if is_lazy(values)), out=out, flags=flags)
-    check(*operands)
-    options = {"random": getattr(random, "data", random) if package == "xarray" else random, "rng": rng}
-    if any(is_named(values) for values in operands):
-        if len(operands) > 1 and is_named(random):
-            raise TypeError(
-                "random must be an array in the order of the result's dimensions, without names: give .data"
-            )
+    refuse(*operands, random, out=out, flags=flags)
+    check(*operands, random)
+    dims = tuple(dict.fromkeys(name for values in operands if is_named(values) for name in values.dims))
+    shared = dims[-1:] if group_of(rule, fmt) > 1 else ()
+    integers = by_name(
+        "random", random, dims if any(map(is_named, operands)) else None, *operands, exclude=shared
+    )
 
-        def of_data(*data: Any) -> Any:
-            if any(is_lazy(part) for part in data):
-                return apply(verb, *data, fmt=fmt, rule=rule, flags=None, out=None, **options)
-            return verb(*data, **options)
+    def of_data(*data: Any) -> Any:
+        if any(map(is_dask, (*data, integers))):
+            return _apply_dask(verb, data, fmt, rule, integers, rng)
+        return verb(*map(as_array, data), **present(random=integers, rng=rng))
 
-        if len(operands) == 1:
-            return operands[0].copy(data=of_data(operands[0].data))
-        xarray: Any = importlib.import_module("xarray")
-        return xarray.apply_ufunc(of_data, *operands, dask="allowed", keep_attrs=True)
-    return _apply_dask(verb, operands, fmt, rule, random, rng)
+    if not any(map(is_named, operands)):
+        return of_data(*operands)
+    if any(map(is_frame, operands)):
+        raise TypeError(
+            "a frame of pandas and an xarray object name their axes in other ways; give .to_numpy() of the "
+            "frame, or make it a DataArray"
+        )
+    xarray: Any = importlib.import_module("xarray")
+    return xarray.apply_ufunc(of_data, *operands, dask="allowed", keep_attrs=True)
 
 
-def _apply_dask(
-    verb: Callable[..., Any], operands: tuple[Any, ...], fmt: Format, rule: Projection, random: Any, rng: Any
+def by_name(
+    name: str, array: Any, dims: tuple[Any, ...] | None, *others: Any, exclude: tuple[Any, ...] = ()
 ) -> Any:
+    """Return an array's data in the order of a result's dimensions; an array without names as it is.
+
+    Raises
+    ------
+    TypeError
+        An array with names beside operands without any, whose `dims` are None.
+    ValueError
+        A dimension that the result does not have, or coordinates that differ from those of `others`.
+    """
+    if not is_named(array):
+        return array
+    if dims is None:
+        raise TypeError(_NAMELESS.format(name=name, dims=array.dims))
+    if any(dim not in dims for dim in array.dims):
+        raise ValueError(
+            f"{name} has dimensions {array.dims}, and the result has {dims}: rename or drop the others"
+        )
+    named = [each for each in (array, *others) if hasattr(each, "coords")]
+    importlib.import_module("xarray").align(*named, join="exact", copy=False, exclude=exclude)
+    return getattr(array, "variable", array).set_dims(dims).data
+
+
+def named_like(values: Any, name: str, array: Any) -> Any:
+    """Return an array with its dimensions in the order of those of values; without names as it is."""
+    if not is_named(array):
+        return array
+    if not is_named(values):
+        raise TypeError(_NAMELESS.format(name=name, dims=array.dims))
+    if len(array.dims) != len(values.dims) or set(array.dims) != set(values.dims):
+        raise ValueError(
+            f"{name} has dimensions {array.dims}, and not {values.dims} in some order: rename them"
+        )
+    return array.transpose(*values.dims)
+
+
+def dask_of(values: Any) -> Any:
+    """Return values as a Dask array without chunks of no elements, which reductions and joins cannot take."""
     da: Any = importlib.import_module("dask.array")
-    if len(operands) > 1:
-        check_sizes("operands are made alike chunk by chunk", *operands)
-        operands = da.broadcast_arrays(*(da.asarray(values) for values in operands))
-        operands = tuple(values.rechunk(operands[0].chunks) for values in operands)
-    empty = [empty_of(each) for each in operands]
+    if not is_dask(values):
+        return da.asarray(as_array(values))
+    if isinstance(values._meta, np.ma.MaskedArray):
+        as_array(values._meta)  # says why not
+    if not any(0 in along and len(along) > 1 for along in values.chunks):
+        return values
+    return values.rechunk(tuple(tuple(n for n in along if n) or (0,) for along in values.chunks))
+
+
+def trial(
+    verb: Callable[..., Any], empty: list[Any], rule: Projection, random: Any, rng: Any
+) -> np.dtype[Any]:
+    """Return the type of a verb's results, of arrays without elements; arguments are refused here."""
     stochastic = rule.rounding.bits > 0
     if (random is None) == (rng is None) if stochastic else (random is not None or rng is not None):
         verb(*empty, random=random, rng=rng)  # says why not
-    dtype = verb(*empty, random=np.zeros(empty[0].shape, np.uint32) if stochastic else None).dtype
+    words = np.zeros(np.broadcast_shapes(*map(np.shape, empty)), np.uint32) if stochastic else None
+    made: np.dtype[Any] = verb(*empty, **present(random=words)).dtype
+    return made
+
+
+def present(**options: Any) -> dict[str, Any]:
+    """Return the keywords that are not None."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _apply_dask(
+    verb: Callable[..., Any], operands: Any, fmt: Format | None, rule: Projection, random: Any, rng: Any
+) -> Any:
+    da: Any = importlib.import_module("dask.array")
+    operands = [dask_of(values) for values in operands]
+    if len(operands) > 1:
+        check_sizes("operands are made alike chunk by chunk", *operands)
+        operands = da.broadcast_arrays(*operands)
+        operands = [values.rechunk(operands[0].chunks) for values in operands]
+    empty = [empty_of(each) for each in operands]
+    dtype = trial(verb, empty, rule, random, rng)
     options = {"dtype": dtype, "meta": np.empty(empty[0].shape, dtype)}
-    if not stochastic:
-        return da.map_blocks(lambda *chunks: verb(*chunks, random=None), *operands, **options)
-    group = lanes(rule.rounding, fmt)
+    if not rule.rounding.bits:
+        return da.map_blocks(verb, *operands, **options)
+    group = group_of(rule, fmt)
     if group > 1 and operands[0].ndim:
         what = f"{group} elements share a random word of {rule.rounding}"
         first = aligned(operands[0], {operands[0].ndim - 1: group}, what)
-        operands = tuple(values.rechunk(first.chunks) for values in operands)
+        operands = [values.rechunk(first.chunks) for values in operands]
     values = operands[0]
     if random is not None:
         given = words(random, values, group)

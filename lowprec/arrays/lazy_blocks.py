@@ -18,14 +18,25 @@ import numpy as np
 
 from lowprec.arrays import lazy
 from lowprec.arrays.block_stream import largest_finite, tensor_of
-from lowprec.arrays.checks import Array, codes_operand, values_operand
+from lowprec.arrays.checks import Array, code_dtype, codes_operand, values_operand
 from lowprec.arrays.random import key_of
 from lowprec.kernels.engine import Backend
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
-from lowprec.spec.layouts import lanes
 
-__all__ = ["Asked", "computed", "decode", "encode", "grids", "number", "over_chunks", "parts_of", "quantize"]
+__all__ = [
+    "Asked",
+    "by_name",
+    "codes_of",
+    "computed",
+    "decode",
+    "encode",
+    "grids",
+    "number",
+    "over_chunks",
+    "parts_of",
+    "quantize",
+]
 
 Verb = Callable[..., Any]
 
@@ -46,7 +57,7 @@ class Asked(NamedTuple):
 
 def encode(verb: Verb, values: Any, asked: Asked) -> Any:
     """The BlockArray of lazy values: `verb(chunk, tensor_scale=, random=, rng=)` encodes a chunk."""
-    fmt, axes = asked.fmt, asked.axes
+    fmt, axes, asked = asked.fmt, asked.axes, by_name(values, asked)
     if lazy.is_named(values):
         made = _of_data(encode, verb, values, asked)
         scales = _named_scales(values, made.scales, axes)
@@ -61,6 +72,7 @@ def encode(verb: Verb, values: Any, asked: Asked) -> Any:
 
 def quantize(verb: Verb, values: Any, asked: Asked) -> Any:
     """Lazy values rounded to those of blocks, by `verb` as by `encode`."""
+    asked = by_name(values, asked)
     if lazy.is_named(values):
         return values.copy(data=_of_data(quantize, verb, values, asked))
     mapped, _, empty, _ = over_chunks(verb, values, asked)
@@ -69,33 +81,41 @@ def quantize(verb: Verb, values: Any, asked: Asked) -> Any:
 
 def _of_data(function: Verb, verb: Verb, values: Any, asked: Asked) -> Any:
     """What a function gives for the array in an xarray object, or the verb where that is in memory."""
-    lazy.check(values)
-    random = asked.random.data if lazy.is_named(asked.random) else asked.random
-    if lazy.is_dask(values.data):
-        return function(verb, values.data, asked._replace(random=random))
-    return verb(values.data, tensor_scale=asked.tensor_scale, random=random, rng=asked.rng)
+    if any(map(lazy.is_dask, (values.data, asked.random, asked.tensor_scale))):
+        return function(verb, values.data, asked)
+    return verb(values.data, tensor_scale=asked.tensor_scale, random=asked.random, rng=asked.rng)
+
+
+def by_name(values: Any, asked: Asked) -> Asked:
+    """Return the request with the data of arrays that have names, in the order of the values' dimensions."""
+    dims, elements = values.dims if lazy.is_named(values) else None, asked.fmt.elements
+    shared = dims[-1:] if dims and lazy.group_of(elements, asked.fmt.element) > 1 else ()
+    random = lazy.by_name("random", asked.random, dims, values, exclude=shared)
+    return asked._replace(random=random, tensor_scale=lazy.plain(asked.tensor_scale))
 
 
 def over_chunks(verb: Verb, values: Any, asked: Asked) -> tuple[Verb, Any, Any, Any]:
     """A verb over chunks that end where blocks do, these, what it gives of none, and a lazy tensor scale."""
     da: Any = importlib.import_module("dask.array")
-    lazy.check(values)
+    values, scale = lazy.dask_of(values), asked.tensor_scale
     fmt, rounding = asked.fmt, asked.fmt.elements.rounding
+    tensor = lazy.dask_of(scale) if lazy.is_dask(scale) else None
+    if tensor is not None and tensor.ndim:
+        raise TypeError(f"tensor_scale must be a number, not an array of shape {tensor.shape}")
     key = None if asked.rng is None else key_of(asked.rng)
     # So arguments are refused now, not when the first chunk is computed.
     none = None if asked.random is None else np.zeros((0,) * values.ndim, np.uint32)
-    empty = verb(lazy.empty_of(values), tensor_scale=asked.tensor_scale, random=none, rng=key)
+    empty = verb(lazy.empty_of(values), tensor_scale=scale if tensor is None else 1.0, random=none, rng=key)
     units = dict(zip(asked.axes, fmt.sizes, strict=True))
     values = lazy.aligned(values, units, f"blocks of {fmt.name!r} must not be cut")
-    group, last = lanes(rounding, fmt.element) if rounding.bits else 1, values.ndim - 1
+    group, last = lazy.group_of(fmt.elements, fmt.element), values.ndim - 1
     if group > 1:
         unit = math.lcm(group, units.get(last, 1))
         values = lazy.aligned(values, {last: unit}, f"{group} elements share a random word of {rounding}")
-    tensor = None
-    if fmt.tensor_scale != "none" and asked.tensor_scale is None:
+    if fmt.tensor_scale != "none" and scale is None:
         tensor = _tensor_scale(values, fmt, asked.backend)
     random = None if asked.random is None else lazy.words(asked.random, values, group)
-    options = {"scale": asked.tensor_scale, "key": key, "whole": tuple(map(int, values.shape))}
+    options = {"scale": scale, "key": key, "whole": tuple(map(int, values.shape))}
     mapped = functools.partial(
         da.map_blocks,
         _on_chunk,
@@ -194,15 +214,16 @@ def computed(blocks: Any, options: dict[str, Any]) -> Any:
 # -- blocks that are given ---------------------------------------------------------------------------
 
 
-def parts_of(codes: Any, scales: Any, fmt: BlockFormat, axes: tuple[int, ...]) -> tuple[Any, ...]:
-    """Codes and scales, one of them lazy, as unsigned integers, in chunks that belong together."""
-    lazy.check(codes, scales)
+def parts_of(
+    codes: Any, scales: Any, tensor: Any, fmt: BlockFormat, axes: tuple[int, ...]
+) -> tuple[Any, ...]:
+    """Return codes and scales as unsigned integers, in chunks that belong together if any part is lazy."""
+    lazy.check(codes, scales, tensor)
     parts = [lazy.plain(codes), lazy.plain(scales)]
-    if any(map(lazy.is_dask, parts)):
-        da: Any = importlib.import_module("dask.array")
+    if any(map(lazy.is_dask, (*parts, tensor))):
         units = dict(zip(axes, fmt.sizes, strict=True))
-        parts[0] = lazy.aligned(da.asarray(parts[0]), units, f"blocks of {fmt.name!r} must not be cut")
-        parts[1] = da.asarray(parts[1]).rechunk(grids(parts[0].chunks, fmt, axes))
+        parts[0] = lazy.aligned(lazy.dask_of(parts[0]), units, f"blocks of {fmt.name!r} must not be cut")
+        parts[1] = lazy.dask_of(parts[1]).rechunk(grids(parts[0].chunks, fmt, axes))
     found = [_checked(part, kind) for part, kind in zip(parts, (fmt.element, fmt.scale), strict=True)]
     return tuple(
         given.copy(data=part) if lazy.is_named(given) else part
@@ -213,13 +234,14 @@ def parts_of(codes: Any, scales: Any, fmt: BlockFormat, axes: tuple[int, ...]) -
 def _checked(array: Any, fmt: Format) -> Any:
     """Codes of a format, refused now by their type, and by their numbers when they are computed."""
     if not lazy.is_dask(array):
-        return _codes_of(array, fmt)
-    empty = _codes_of(lazy.empty_of(array), fmt)
-    return array.map_blocks(_codes_of, fmt=fmt, dtype=empty.dtype, meta=empty)
+        return codes_of(array, fmt)
+    empty = codes_of(lazy.empty_of(array), fmt)
+    return array.map_blocks(codes_of, fmt=fmt, dtype=empty.dtype, meta=empty)
 
 
-def _codes_of(codes: Array, fmt: Format) -> Array:
-    return codes_operand(codes, fmt).codes
+def codes_of(codes: Any, fmt: Format) -> Array:
+    """Return codes of a format in the type that its codes have, which layouts go by."""
+    return codes_operand(codes, fmt).codes.astype(code_dtype(fmt), copy=False)
 
 
 def _named_scales(values: Any, scales: Any, axes: tuple[int, ...]) -> Any:

@@ -13,11 +13,14 @@ import numpy as np
 
 from lowprec.arrays import lazy
 from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import as_array, values_operand
+from lowprec.arrays.epilogue import check_blocks
 from lowprec.arrays.lazy_blocks import grids, number
 from lowprec.arrays.random import Place
+from lowprec.arrays.scaling import spread_scales
 from lowprec.spec.block import BlockFormat
 
-__all__ = ["FactorChunks", "is_lazy", "product", "side"]
+__all__ = ["FactorChunks", "Joined", "check_k", "is_lazy", "product", "side"]
 
 
 class FactorChunks(NamedTuple):
@@ -56,7 +59,20 @@ def side(name: str, factor: Any) -> FactorChunks:
         parts = factor.codes, factor.scales, factor.tensor_scale
         return FactorChunks(name, parts, (factor.format, factor.axes))
     lazy.check(factor)
-    return FactorChunks(name, (factor if lazy.is_lazy(factor) else np.asarray(factor),), None)
+    return FactorChunks(name, (factor if lazy.is_lazy(factor) else as_array(factor),), None)
+
+
+class Joined(NamedTuple):
+    """What joins a product: scales of its factors, and an addend, a bias or the like of its results."""
+
+    scales: tuple[Any, ...]
+    others: dict[str, Any]  #: by their keywords
+    block: int = 0  #: elements along K that share a scale, if it is said
+
+    def keywords(self) -> dict[str, Any]:
+        """Return what is present, as keywords of a verb."""
+        scales = None if all(each is None for each in self.scales) else self.scales
+        return lazy.present(scales=scales, **self.others)
 
 
 def product(
@@ -64,18 +80,20 @@ def product(
     sides: tuple[FactorChunks, FactorChunks],
     outer: tuple[int, ...],
     paired: bool,
-    addend: Any,
+    joined: Joined,
     key: int | None,
 ) -> Any:
-    """The products of two sides: `verb(x, y, addend=, rng=)` gives those of chunks.
+    """The products of two sides: `verb(x, y, rng=, **joined.keywords())` gives those of chunks.
 
     `outer` is the shape of the axes in front of the matrices, or of all outputs where they are `paired`.
     """
     if any(lazy.is_named(each.arrays[0]) for each in sides):
-        return _named(verb, sides, outer, paired, addend, key)
-    addend = lazy.plain(addend)
-    if not any(lazy.is_dask(array) for array in (*sides[0].arrays, *sides[1].arrays, addend)):
-        return verb(*(each.at(*each.arrays) for each in sides), addend=addend, rng=key)
+        return _named(verb, sides, outer, paired, joined, key)
+    joined = _by_name(joined, None, (), ())
+    if not any(
+        map(lazy.is_dask, (*sides[0].arrays, *sides[1].arrays, *joined.scales, *joined.others.values()))
+    ):
+        return verb(*(each.at(*each.arrays) for each in sides), rng=key, **joined.keywords())
     da: Any = importlib.import_module("dask.array")
     # Axes have names, as in einsum: numbers in front, then the rows of x, the columns of y, and K.
     front = [str(axis) for axis in range(len(outer))]
@@ -85,31 +103,55 @@ def product(
     inner = (*rows, "k"), ("k", *columns)
     chunks: dict[Any, tuple[int, ...]] = {}
     arguments: list[Any] = []
-    empty = []
-    for each, last in zip(sides, inner, strict=True):
+    empty, scales = [], []
+    for each, last, scale in zip(sides, inner, joined.scales, strict=True):
         first = len(front) + len(last) - len(each.shape)
         names = (*front[first:], *last)
         arrays = _with_whole_k(each, names, chunks)
         empty.append(each.at(*(_without_rows(array, names) for array in arrays)))
         for array in arrays:
             arguments += [array, (names if np.ndim(array) else ()) if lazy.is_dask(array) else None]
-    made = np.asarray(verb(*empty, rng=key))  # so arguments are refused now
+        scales.append(scale)
+        if scale is not None:
+            found = _in_chunks(_scale(each, scale, names.index("k"), joined.block), names, chunks)
+            own = tuple(each.name + "k" if name == "k" else name for name in names)
+            scales[-1] = np.ones(
+                [n if name == "k" else 0 for n, name in zip(found.shape, names, strict=True)]
+            )
+            arguments += [found, own]
+    others = {name: lazy.dask_of(each) for name, each in joined.others.items() if each is not None}
+    tried = Joined(tuple(scales), {name: np.zeros((), each.dtype) for name, each in others.items()})
+    made = np.asarray(verb(*empty, rng=key, **tried.keywords()))  # so arguments are refused now
     names = (*front, *rows, *columns)
     along = [chunks.get(name, (1,)) for name in names]
-    if addend is not None:
-        added = da.asarray(addend)
-        own = along[len(names) - added.ndim :]
-        own = [(1,) if n == 1 else parts for n, parts in zip(added.shape, own, strict=True)]
-        arguments += [added.rechunk(tuple(own)), names[len(names) - added.ndim :]]
+    for added in others.values():
+        own = names[len(names) - added.ndim :]
+        arguments += [_in_chunks(added, own, dict(zip(names, along, strict=True))), own]
     if key is not None:  # the places of the outputs
         for name, parts in zip(names, along, strict=True):
             arguments += [da.arange(sum(parts), chunks=(parts,)), (name,)]
     return da.blockwise(
         _of_chunks, names, *arguments, verb=verb, sides=tuple(each._replace(arrays=()) for each in sides),
-        added=addend is not None, key=key, whole=tuple(map(sum, along)), dtype=made.dtype, concatenate=True,
-        align_arrays=False, adjust_chunks=dict(zip(names, along, strict=True)),
-        meta=np.empty((0,) * len(names), made.dtype),
+        scaled=tuple(each is not None for each in scales), others=tuple(others), key=key,
+        whole=tuple(map(sum, along)), dtype=made.dtype, concatenate=True, align_arrays=False,
+        adjust_chunks=dict(zip(names, along, strict=True)), meta=np.empty((0,) * len(names), made.dtype),
     )  # fmt: skip
+
+
+def _in_chunks(array: Any, names: tuple[Any, ...], chunks: dict[Any, tuple[int, ...]]) -> Any:
+    """Return a Dask array in the chunks of axes with these names; axes of length 1, and others, in one."""
+    own = [chunks.get(name, (n,)) if n != 1 else (1,) for n, name in zip(array.shape, names, strict=True)]
+    return array.rechunk(tuple(own))
+
+
+def _scale(each: FactorChunks, scale: Any, k: int, block: int) -> Any:
+    """Return the scales of a factor as a Dask array with its axes, in K's place those of blocks."""
+    da: Any = importlib.import_module("dask.array")
+    scale = scale if lazy.is_dask(scale) else values_operand(scale, f"scale of {each.name}").array
+    scale = scale if scale.dtype.kind == "f" else scale.astype(np.float64)
+    if scale.ndim == len(each.shape) and scale.size > 1:
+        check_blocks(each.name, scale.shape, each.shape, k, block)
+    return lazy.dask_of(da.asarray(spread_scales(each.name, scale, each.shape, k, block)[0]))
 
 
 def _with_whole_k(
@@ -118,7 +160,7 @@ def _with_whole_k(
     """The arrays of a side as Dask arrays, in the chunks of axes with these names; of new names its own."""
     da: Any = importlib.import_module("dask.array")
     k, values = names.index("k"), each.arrays[0]
-    values = values if lazy.is_dask(values) else da.from_array(values, chunks=-1)
+    values = lazy.dask_of(values if lazy.is_dask(values) else da.from_array(values, chunks=-1))
     what = f"sums along axis {k} of {each.name} take all of it"
     values = lazy.aligned(values, {k: int(values.shape[k]) or 1}, what)
     for axis, name in enumerate(names):
@@ -132,7 +174,7 @@ def _with_whole_k(
             f"blocks of {each.name} lie along axes {axes}, but lazy products take blocks along the last two: "
             f"compute {each.name} first"
         )
-    scales = da.asarray(each.arrays[1]).rechunk(grids(values.chunks, fmt, axes))
+    scales = lazy.dask_of(each.arrays[1]).rechunk(grids(values.chunks, fmt, axes))
     return [values, scales, each.arrays[2]]
 
 
@@ -149,15 +191,19 @@ def _of_chunks(
     *chunks: Any,
     verb: Callable[..., Any],
     sides: tuple[FactorChunks, ...],
-    added: bool,
+    scaled: tuple[bool, ...],
+    others: tuple[str, ...],
     key: int | None,
     whole: tuple[int, ...],
 ) -> Any:
     left = iter(chunks)
-    factors = [each.at(*(next(left) for _ in range(1 if each.blocks is None else 3))) for each in sides]
-    addend = next(left) if added else None
+    factors, scales = [], []
+    for each, has in zip(sides, scaled, strict=True):
+        factors.append(each.at(*(next(left) for _ in range(1 if each.blocks is None else 3))))
+        scales.append(next(left) if has else None)
+    joined = Joined(tuple(scales), {name: next(left) for name in others})
     rng = None if key is None else Place(key, tuple(int(places[0]) for places in left), whole)
-    return np.asarray(verb(*factors, addend=addend, rng=rng))
+    return np.asarray(verb(*factors, rng=rng, **joined.keywords()))
 
 
 # -- names -------------------------------------------------------------------------------------------
@@ -168,7 +214,7 @@ def _named(
     sides: tuple[FactorChunks, FactorChunks],
     outer: tuple[int, ...],
     paired: bool,
-    addend: Any,
+    joined: Joined,
     key: int | None,
 ) -> Any:
     """The products with names: those in front, that of x's rows, and that of y's columns."""
@@ -195,9 +241,33 @@ def _named(
         raise ValueError(f"the result would have dimensions {names}, one name twice: rename that of x or y")
     xarray.align(x, y, join="exact", copy=False, exclude=set(rows) & set(columns))
     plain = tuple(each._replace(arrays=tuple(map(lazy.plain, each.arrays))) for each in sides)
-    data = product(verb, plain, outer, paired, lazy.plain(addend), key)  # type: ignore[arg-type]
+    data = product(verb, plain, outer, paired, _by_name(joined, names, (x, y), x.dims[-1:]), key)  # type: ignore[arg-type]
     coords: dict[Any, Any] = {}
     for each, other in ((y, rows), (x, columns)):
         mine = set(names) - set(other)
         coords |= {name: at for name, at in each.coords.items() if set(at.dims) <= mine & set(each.dims)}
     return xarray.DataArray(data, dims=names, coords=coords).rename(None)
+
+
+def _by_name(
+    joined: Joined, names: tuple[Any, ...] | None, sides: tuple[Any, ...], k: tuple[Any, ...]
+) -> Joined:
+    """Return what joins a product without names: in the order of its dimensions, or of a factor's."""
+    others = {name: lazy.by_name(name, each, names, *sides) for name, each in joined.others.items()}
+    scales = [
+        lazy.by_name(f"scale of {name}", scale, None if names is None else side.dims, side, exclude=k)
+        for name, scale, side in zip("xy", joined.scales, sides or (None, None), strict=True)
+    ]
+    return joined._replace(scales=tuple(scales), others=others)
+
+
+def check_k(sides: tuple[FactorChunks, FactorChunks], paired: bool) -> None:
+    """Refuse factors whose axes K have other names."""
+    x, y = (each.arrays[0] for each in sides)
+    if not (lazy.is_named(x) and lazy.is_named(y) and x.ndim and y.ndim):
+        return
+    first, second = x.dims[-1], y.dims[-1 if paired or y.ndim == 1 else -2]
+    if first != second:
+        raise ValueError(
+            f"K is dimension {first!r} of x, and {second!r} of y: transpose one of them, or rename it"
+        )

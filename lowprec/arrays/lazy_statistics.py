@@ -20,11 +20,11 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from lowprec.arrays import lazy
 from lowprec.arrays.checks import Array
-from lowprec.arrays.lazy_blocks import Asked, over_chunks
+from lowprec.arrays.lazy_blocks import Asked, by_name as by_name_of_blocks, over_chunks
 from lowprec.arrays.random import key_of
 from lowprec.kernels.modes import usual_arithmetic
 
-__all__ = ["Asked", "of_blocks", "of_singles", "scale_for"]
+__all__ = ["Asked", "by_name", "of_blocks", "of_singles", "scale_for"]
 
 Verb = Callable[..., Any]
 
@@ -32,25 +32,32 @@ Verb = Callable[..., Any]
 # -- error reports -----------------------------------------------------------------------------------
 
 
+def by_name(values: Any, scale: Any, random: Any, group: int) -> tuple[Any, Any, Any]:
+    """Return the data of values, scale and random integers, by the names of dimensions, if they have any.
+
+    As many elements as `group` share a random word.
+    """
+    dims = values.dims if lazy.is_named(values) else None
+    shared = dims[-1:] if dims and group > 1 else ()
+    scale = lazy.by_name("scale", scale, dims, values)
+    return lazy.plain(values), scale, lazy.by_name("random", random, dims, values, exclude=shared)
+
+
 def of_singles(
     measure: Verb, finish: Verb, values: Any, scale: Any, random: Any, rng: Any, tile: tuple[int, ...],
     group: int,
 ) -> Any:  # fmt: skip
     """The report on lazy values: `measure(chunk, scales, random, rng)` gives the sums of parts of a chunk."""
-    lazy.check(values)
-    if lazy.is_named(scale):
-        scale = scale.broadcast_like(values).transpose(*values.dims)
-    values, scale, random = map(lazy.plain, (values, scale, random))
-    if not lazy.is_dask(values):
+    if not any(map(lazy.is_dask, (values, scale, random))):
         return finish(measure(values, scale, random, rng).parts)
     da: Any = importlib.import_module("dask.array")
-    key = None if rng is None else key_of(rng)
+    values, key = lazy.dask_of(values), None if rng is None else key_of(rng)
     none = None if random is None else np.zeros((0,) * values.ndim, np.uint32)
     measure(lazy.empty_of(values), None, none, key)  # so arguments are refused now
     values = _in_parts(values, tile)
     arrays = [values, None, None]
     if scale is not None:
-        given = da.asarray(scale)
+        given = lazy.dask_of(scale)
         own = [
             (1,) if n == 1 else along
             for n, along in zip(given.shape, values.chunks[values.ndim - given.ndim :], strict=True)
@@ -83,13 +90,11 @@ def _measured(
 
 def of_blocks(measure: Verb, finish: Verb, values: Any, asked: Asked, tile: tuple[int, ...]) -> Any:
     """The report on lazy values in blocks: `measure(chunk, tensor_scale=, random=, rng=)` as above."""
-    lazy.check(values)
-    asked = asked._replace(random=lazy.plain(asked.random))
-    values = lazy.plain(values)
-    if not lazy.is_dask(values):
+    asked, values = by_name_of_blocks(values, asked), lazy.plain(values)
+    if not any(map(lazy.is_dask, (values, asked.random, asked.tensor_scale))):
         sums = measure(values, tensor_scale=asked.tensor_scale, random=asked.random, rng=asked.rng)
         return finish(sums.parts, sums.by_block, sums.clipped)
-    values = _in_parts(values, tile)
+    values = _in_parts(lazy.dask_of(values), tile)
     mapped, values, _, _ = over_chunks(measure, values, asked)
     made = mapped(dtype=object, meta=np.empty((0,) * values.ndim, object))
     return _finished(finish, made, values.chunks, tile)
@@ -149,6 +154,7 @@ def scale_for(
     `finite(chunk)` gives values, with 0 for those that are not finite, and which are.
     """
     lazy.check(values)
+    values = lazy.dask_of(values) if lazy.is_dask(values) else values
     kept = tuple(sorted(normalize_axis_tuple(() if axis is None else axis, values.ndim)))
     if lazy.is_named(values):  # without the dimensions that have one scale, so that it divides the values
         if lazy.is_dask(values.data):
@@ -167,6 +173,7 @@ def scale_for(
     else:
         lazy.check_sizes("scales need the sizes of chunks", values)
         length = math.prod(int(values.shape[place]) for place in gone)
+        method = method if length else "max"  # of no values both are 1
         da: Any = importlib.import_module("dask.array")
         first = functools.partial(_largest, verb=verb, finite=finite)
         more: dict[str, Any] = {"combine": _most, "aggregate": functools.partial(_scale_of_most, verb=last)}
@@ -210,7 +217,7 @@ def _magnitudes(chunk: Array, axis: Any, keepdims: bool, *, verb: Verb, finite: 
         verb(chunk)
     kept = [place for place in range(chunk.ndim) if place not in axis]
     rows = np.where(known, np.abs(part), part.dtype.type(-1)).transpose(*kept, *axis)
-    rows = rows.reshape(*rows.shape[: len(kept)], -1)
+    rows = rows.reshape(*rows.shape[: len(kept)], math.prod(chunk.shape[place] for place in axis))
     return known.sum(axis=axis, keepdims=True), tops(rows)
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls, lazy
+from lowprec.arrays import calls
 from lowprec.arrays.checks import (
     Array,
     Operand,
@@ -21,7 +21,8 @@ from lowprec.arrays.checks import (
     refuse_codes,
     values_operand,
 )
-from lowprec.arrays.kinds import like
+from lowprec.arrays.kinds import apply, is_outside
+from lowprec.arrays.lazy import is_lazy
 from lowprec.kernels.engine import Backend, check_backend
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
@@ -84,11 +85,11 @@ def operate(
     check_backend(backend)
     target = catalog.format(fmt)
     how = projection_of(target, rounding, saturation, projection, profile)
-    if any(lazy.is_lazy(given) for given in values):
+    if is_lazy(random) or any(map(is_outside, values)):
         verb = functools.partial(
             _operate_on, operation, fmt=target, projection=how, dtype=dtype, backend=backend
         )
-        return lazy.apply(verb, *values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
+        return apply(verb, *values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
     operands = [values_operand(given) for given in values]
     for name, operand in zip("xyz"[: 1 if operation == "scaleb" else 3], operands, strict=False):
         refuse_codes(name, operand.array, target, operation)
@@ -97,8 +98,7 @@ def operate(
             f"scaleb takes integers as powers of two, not {operands[1].array.dtype}; use .astype('int32')"
         )
     given, carrier = result_type(target, into if dtype is None else np.dtype(dtype))
-    made = codes_of(operation, operands, target, how, given, carrier, random, rng, flags, out, backend, key)
-    return like(made, *values, out=out)
+    return codes_of(operation, operands, target, how, given, carrier, random, rng, flags, out, backend, key)
 
 
 def _operate_on(operation: str, *values: Any, **keywords: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls, codebook_order, lazy
+from lowprec.arrays import calls, codebook_order
 from lowprec.arrays.checks import (
     FLOATS,
     Array,
@@ -49,7 +49,7 @@ Like = Format | str | npt.DTypeLike
 
 
 @Returns[Classify]()
-@keeps_kind(1)
+@keeps_kind(1, elementwise=True)
 def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
     """What kind of number each code is, as one of `lowprec.Class`.
 
@@ -85,7 +85,7 @@ def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
 
 
 @Returns[NextAfter]()
-@keeps_kind(2)
+@keeps_kind(2, elementwise=True)
 def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     """The value of a format next to x in the direction of y.
 
@@ -146,7 +146,10 @@ def _of_codebook(fmt: Codebook, *values: npt.ArrayLike) -> Any:
     """`nextafter` of two arrays, or `ulp` of one."""
     kind, operands, readers = _numbers(fmt, *values)
     numbers = [
-        read(each.codes.reshape(-1)).view(kind).reshape(each.codes.shape).astype(np.float64)
+        read(each.codes.astype(each.codes.dtype.newbyteorder("=")).reshape(-1))
+        .view(kind)
+        .reshape(each.codes.shape)
+        .astype(np.float64)
         for each, read in zip(operands, readers, strict=True)
     ]
     given = float_dtype(fmt)[0]
@@ -182,7 +185,7 @@ def _extremes(fmt: Format) -> tuple[int, int]:
 
 
 @Returns[Ulp]()
-@keeps_kind(1)
+@keeps_kind(1, elementwise=True)
 def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
     """The gap between values of a format at x: from the magnitude at or below it to the next.
 
@@ -231,12 +234,6 @@ def _numbers(
 
     That is float32 if it holds the values and the format, else float64, which must hold them.
     """
-    for each in values:
-        if lazy.is_lazy(each):
-            raise TypeError(
-                f"neighbours are found of NumPy arrays: compute the {type(each).__name__} first, or use its "
-                "map_blocks"
-            )
     operands = [values_operand(each) for each in values]
     for name, operand in zip("xy", operands, strict=False):
         refuse_codes(name, operand.array, fmt, "nextafter" if len(values) > 1 else "ulp")

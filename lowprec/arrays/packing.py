@@ -45,7 +45,7 @@ def pack(codes: Array, fmt: Format, axis: int = -1) -> Array:
         return codes
     moved = np.moveaxis(codes, axis, -1)
     length = moved.shape[-1]
-    whole = np.ascontiguousarray(moved)
+    whole = np.ascontiguousarray(moved, np.uint8)
     if missing := -length % group:
         whole = np.concatenate([whole, np.zeros((*moved.shape[:-1], missing), np.uint8)], axis=-1)
     if taken == 1:
@@ -62,7 +62,7 @@ def pack(codes: Array, fmt: Format, axis: int = -1) -> Array:
             b >> np.uint8(2) | c << np.uint8(4),
             c >> np.uint8(4) | d << np.uint8(2),
         )
-        packed = np.stack(trio, axis=-1).reshape(*moved.shape[:-1], -1)
+        packed = np.stack(trio, axis=-1).reshape(*moved.shape[:-1], whole.shape[-1] // group * taken)
     return np.ascontiguousarray(np.moveaxis(packed, -1, axis))
 
 
@@ -123,7 +123,7 @@ def unpack(packed: npt.ArrayLike, fmt: Format, axis: int = -1, size: int | None 
         shifts = (np.arange(group) * fmt.width).astype(np.uint8)
         codes = moved[..., None] >> shifts & mask
     else:
-        a, b, c = (moved.reshape(*moved.shape[:-1], -1, 3)[..., place] for place in range(3))
+        a, b, c = (moved[..., place::3] for place in range(3))
         fields = (
             a,
             a >> np.uint8(6) | b << np.uint8(2),

@@ -73,10 +73,12 @@ def bar() -> Iterator[Callable[[int, int | None, str], None]]:
     from rich.markup import escape
     from rich.progress import Progress as Bar
 
+    from lowprec.spec.naming import plain
+
     with Bar(console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task("", total=None)
 
         def watch(done: int, total: int | None, what: str) -> None:
-            shown.update(task, completed=done, total=total, description=escape(what))
+            shown.update(task, completed=done, total=total, description=escape(plain(what)))
 
         yield watch

@@ -13,12 +13,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import as_array
 from lowprec.kernels.random import philox_runs
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["Place", "integers_for", "integers_of", "is_plain", "key_of", "random_bits", "words_at"]
+__all__ = [
+    "Place",
+    "integers_for",
+    "integers_of",
+    "is_plain",
+    "key_of",
+    "random_bits",
+    "words_at",
+    "words_for",
+]
 
 Words = npt.NDArray[np.uint32]
 
@@ -175,17 +185,22 @@ def integers_for(
                     f"{name}= is for stochastic rounding, and rounding {rounding} is not; leave it out"
                 )
         return np.empty(0, np.uint32)
+    group = lanes(rounding, fmt)
+    return _cut(words_for(rounding, group, shape, random, rng), rounding, group, shape).reshape(-1)
+
+
+def words_for(
+    rounding: Rounding, group: int, shape: tuple[int, ...], random: object, rng: object
+) -> npt.NDArray[np.uint32]:
+    """Return the random words of an array, as given or drawn: one for each `group` elements of a row."""
     if (random is None) == (rng is None):
         how = "both" if random is not None else "neither"
         raise ValueError(f"rounding {rounding} needs random= or rng=, and was given {how}; give one of them")
-    group = lanes(rounding, fmt)
     words_shape = shape if group == 1 or not shape else (*shape[:-1], -(-shape[-1] // group))
     word_bits = rounding.bits if is_plain(rounding) else 32
     if random is None:
-        words = words_at(words_shape, rng, word_bits, (group,) if shape else ())
-    else:
-        words = _given(random, words_shape, word_bits, group)
-    return _cut(words, rounding, group, shape).reshape(-1)
+        return words_at(words_shape, rng, word_bits, (group,) if shape else ())
+    return _given(random, words_shape, word_bits, group)
 
 
 def integers_of(
@@ -198,7 +213,7 @@ def integers_of(
     if rng is not None:
         place = rng if isinstance(rng, Place) else Place(key_of(rng), (0,) * len(shape), shape)
         return lambda box: {"rng": place.at(box)}
-    group, words = lanes(rounding, fmt), np.asarray(random)
+    group, words = lanes(rounding, fmt), as_array(random)
     if group == 1 or not shape:
         return lambda box: {"random": words[box]}
     return lambda box: {
@@ -207,7 +222,7 @@ def integers_of(
 
 
 def _given(random: object, shape: tuple[int, ...], bits: int, group: int) -> Words:
-    words = np.asarray(random)
+    words = as_array(random)
     if words.dtype.kind not in "iu":
         raise TypeError(
             f"random must be an array of integers, not of {words.dtype}; lowprec.random_bits makes them"

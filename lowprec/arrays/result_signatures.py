@@ -440,25 +440,26 @@ class ScaleFor(Verb, Protocol):
 
     @overload
     def __call__(
-        self, values: Kind, fmt: Like, method: str = ..., axis: Iterable[int] | int | None = ...,
+        self, values: Kind, fmt: Like, method: str | None = ..., axis: Iterable[int] | int | None = ...,
         **how: Unpack[_Scaled],
     ) -> Kind: ...  # fmt: skip
     @overload
     def __call__(
-        self, values: npt.ArrayLike, fmt: Like, method: str = ..., axis: None = ..., **how: Unpack[_Scaled]
-    ) -> np.float32: ...
+        self, values: npt.ArrayLike, fmt: Like, method: str | None = ..., axis: None = ...,
+        **how: Unpack[_Scaled],
+    ) -> np.float32: ...  # fmt: skip
     @overload
     def __call__(
-        self, values: npt.ArrayLike, fmt: Like, method: str = ..., *, axis: Iterable[int] | int,
+        self, values: npt.ArrayLike, fmt: Like, method: str | None = ..., *, axis: Iterable[int] | int,
         **how: Unpack[_Scaled],
     ) -> npt.NDArray[np.float32]: ...  # fmt: skip
     @overload
     def __call__(
-        self, values: npt.ArrayLike, fmt: Like, method: str, axis: Iterable[int] | int,
+        self, values: npt.ArrayLike, fmt: Like, method: str | None, axis: Iterable[int] | int,
         **how: Unpack[_Scaled],
     ) -> npt.NDArray[np.float32]: ...  # fmt: skip
     @overload
     def __call__(
-        self, values: npt.ArrayLike, fmt: Like, method: str = ..., axis: Iterable[int] | int | None = ...,
-        **how: Unpack[_Scaled],
+        self, values: npt.ArrayLike, fmt: Like, method: str | None = ...,
+        axis: Iterable[int] | int | None = ..., **how: Unpack[_Scaled],
     ) -> Any: ...  # fmt: skip

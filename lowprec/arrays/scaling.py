@@ -11,12 +11,13 @@ import numpy as np
 
 from lowprec.arrays import calls
 from lowprec.arrays.checks import Array, Operand, code_dtype, codes_operand, values_operand
+from lowprec.arrays.lazy import in_memory
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["ScaledBlocks", "given_scales", "operand_scales", "sizes_of"]
+__all__ = ["ScaledBlocks", "given_scales", "operand_scales", "sizes_of", "spread_scales"]
 
 
 class ScaledBlocks(NamedTuple):
@@ -86,10 +87,10 @@ def sizes_of(
     )
 
 
-def operand_scales(
+def spread_scales(
     name: str, values: Array, shape: tuple[int, ...], k: int, block: int = 0
-) -> tuple[Array, ScaledBlocks | None]:
-    """Return the scales of an operand's rows, K left out, and those of its blocks along K.
+) -> tuple[Array, int]:
+    """Return scales with as many axes as the operand, one for each row; and how many along K share one.
 
     Scales of one dimension belong to the last axis that is not K. `block` is as of `sizes_of`.
     """
@@ -98,15 +99,23 @@ def operand_scales(
     values, sizes = sizes_of(f"scale of {name}", values, shape, along, block)
     for axis, size in enumerate(sizes):
         if axis != k % len(shape) and values.shape[axis] > 1:
-            values = np.repeat(values, size, axis=axis).take(range(shape[axis]), axis=axis)
+            values = np.repeat(values, size, axis=axis)[(*[slice(None)] * axis, slice(shape[axis]))]
+    return values, sizes[k]
+
+
+def operand_scales(
+    name: str, values: Array, shape: tuple[int, ...], k: int, block: int = 0
+) -> tuple[Array, ScaledBlocks | None]:
+    """Return the scales of an operand's rows, K left out, and those of its blocks along K."""
+    values, size = spread_scales(name, values, shape, k, block)
     if values.shape[k] == 1:
         return values.squeeze(k), None
-    return np.ones((), values.dtype), ScaledBlocks(values, sizes[k])
+    return np.ones((), values.dtype), ScaledBlocks(values, size)
 
 
 def given_scales(given: object, fmt: BlockFormat, grid: tuple[int, ...]) -> Array:
     """Return the codes of a block format's scales that are given as codes or as values."""
-    array, scale = np.asarray(given), fmt.scale
+    array, scale = in_memory("scales", given), fmt.scale
     if array.shape != grid:
         raise ValueError(
             f"scales of shape {array.shape} do not fit: {fmt.name!r} has {grid} for these values"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -36,6 +37,7 @@ from lowprec.kernels.errors import LONGEST, TOTALS, measure, measure_runs
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.layouts import lanes
 from lowprec.spec.profiles import Profile
@@ -72,7 +74,7 @@ _POWERS = Format(
 def scale_for(
     values: npt.ArrayLike,
     fmt: Format | str | npt.DTypeLike,
-    method: str = "max",
+    method: str | None = None,
     axis: int | Iterable[int] | None = None,
     *,
     percentile: float = 99.9,
@@ -103,8 +105,9 @@ def scale_for(
         dimensions of channels alone.
     fmt : Format, str or dtype
         Integers and fixed point included. Block formats bring scales of their own.
-    method : {"max", "percentile", "mse"}
-        max: the smallest float32 s with amax <= s * fmt.max_finite, in exact arithmetic, so that
+    method : {"max", "percentile", "mse"}, optional
+        By default max; of codebooks that are coarsest at their largest value, as posits, takums and HiF8
+        are, mse. max: the smallest float32 s with amax <= s * fmt.max_finite, in exact arithmetic, so that
         nothing is clipped. percentile: the same of a percentile of the magnitudes instead of amax;
         of amax, where the percentile is 0. mse: the one with the least sum of squared errors; see Notes.
     axis : int or tuple of int, optional
@@ -160,6 +163,7 @@ def scale_for(
         )
     target = catalog.format(fmt)
     how = _trial(target, rounding, saturation, projection, profile)
+    method = _usual_method(target) if method is None else method
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r} of a scale; use one of {', '.join(METHODS)}")
     if not 0 < percentile <= 100:
@@ -239,14 +243,15 @@ def error_report(
     -------
     report : ErrorReport
         Results of blocks are taken in float64. Sums are NumPy's, of parts of 2**18 values in the order of
-        their places. Of Dask arrays a `dask.delayed` value of one, with the same numbers.
+        their places. Of Dask arrays, or a lazy `scale` or `random`, a `dask.delayed` value of one.
 
     Raises
     ------
     ValueError
         Keywords that the format does not take, and what `lowprec.encode` refuses.
     """
-    lazy.check(values)
+    lazy.check(values, scale, random, tensor_scale)
+    is_lazy = any(map(lazy.is_lazy, (values, scale, random, tensor_scale)))
     array: Any = values if lazy.is_lazy(values) else values_operand(values).array
     if catalog.is_block(fmt):
         if scale is not None:
@@ -260,7 +265,7 @@ def error_report(
         units[-1] = math.lcm(units[-1], _together(whole.elements, whole.element))
         tile = tile_of(array.shape, tuple(units), _PART)
         measure = functools.partial(_of_blocks, fmt=whole, axes=axes, tile=tile)
-        if lazy.is_lazy(values):
+        if is_lazy:
             asked = lazy_statistics.Asked(whole, axes, tensor_scale, random, rng, None)
             finish = functools.partial(report_of, whole.name)
             return lazy_statistics.of_blocks(measure, finish, array, asked, tile)  # type: ignore[no-any-return]
@@ -277,11 +282,9 @@ def error_report(
     group = _together(how, target)
     tile = tile_of(array.shape, (1,) * (array.ndim - 1) + (group,) * (array.ndim > 0), _PART)
     measure = functools.partial(_of_singles, fmt=target, how=how, tile=tile)
-    if lazy.is_lazy(values):
-        divisors: Any = scale
-        if not lazy.is_named(scale):
-            divisors = np.broadcast_to(1.0, divisors.shape) if lazy.is_dask(scale) else scale
-            _given_scales(divisors, array.shape)
+    if is_lazy:
+        array, scale, random = lazy_statistics.by_name(array, scale, random, group)
+        _given_scales(np.ones(scale.shape) if lazy.is_dask(scale) else scale, array.shape)  # type: ignore[union-attr]
         finish = functools.partial(report_of, target.name)
         return lazy_statistics.of_singles(measure, finish, array, scale, random, rng, tile, group)  # type: ignore[no-any-return]
     return report_of(target.name, measure(array, scale, random, rng).parts)
@@ -317,6 +320,16 @@ def _trial(
         return projection_of(fmt, rounding, saturation, projection, profile)
     how = projection_of(fmt, rounding, Saturation.FINITE if saturation is None else saturation, None, None)
     return dataclasses.replace(how, zero="smallest")
+
+
+@functools.lru_cache(maxsize=256)
+def _usual_method(fmt: Format) -> str:
+    """Return the method that is of use: "mse" where steps are widest at the largest value, else "max"."""
+    if not isinstance(fmt, Codebook):
+        return "max"
+    values = [float(value) for value in sorted(fmt.values) if 0 < value < math.inf]
+    steps = [1 - low / high for low, high in itertools.pairwise(values)]
+    return "mse" if steps and steps[-1] > 2 * min(steps) else "max"
 
 
 def _percentiles(rows: Array, percentile: float) -> Doubles:
@@ -398,7 +411,7 @@ def _given_scales(scale: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array 
     """Scales as float32, one for each value; a view."""
     if scale is None:
         return None
-    scales = np.asarray(scale, np.float32)
+    scales = values_operand(scale, "scale").array.astype(np.float32)
     if not (np.isfinite(scales) & (scales > 0)).all():
         raise ValueError("scales must be positive numbers that float32 holds; lowprec.scale_for gives such")
     try:

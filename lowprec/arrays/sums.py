@@ -5,9 +5,9 @@ Floor 3.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,13 +17,13 @@ from lowprec.arrays import calls
 from lowprec.arrays.checks import Array, Operand, code_dtype, values_operand
 from lowprec.kernels.engine import Backend
 from lowprec.kernels.request import CONVERT
+from lowprec.spec.accumulation import to_nearest
 from lowprec.spec.format import Format
 from lowprec.spec.order import Split
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounded import Rounded
-from lowprec.spec.rounding import NEAREST_EVEN
 
-__all__ = ["as_values", "coded", "combined", "computed", "rounded_codes"]
+__all__ = ["PartialSum", "as_values", "coded", "combined", "computed", "rounded_codes"]
 
 T = TypeVar("T")
 
@@ -47,9 +47,7 @@ def rounded_codes(
     values: npt.ArrayLike, into: Rounded, backend: Backend | None, name: str = "addend"
 ) -> Array:
     """The codes of values, rounded to nearest as every number that is added to sums is."""
-    fmt, rule = into
-    nearest = fmt, dataclasses.replace(rule, rounding=NEAREST_EVEN)
-    return computed(CONVERT, [values_operand(values, name)], nearest, backend)
+    return computed(CONVERT, [values_operand(values, name)], to_nearest(into), backend)
 
 
 def as_values(
@@ -64,8 +62,36 @@ def as_values(
     return np.asarray(calls.convert(Operand(made, fmt, made, True), carrier, keeps, given, backend=backend))
 
 
-def combined(sums: list[T], split: Split, add: Callable[[T, T], T]) -> T:
+@dataclass(frozen=True, eq=False)
+class PartialSum:
+    """The sum of a split, or of several."""
+
+    operand: Operand
+    empty: bool  #: whether it has no products
+
+
+def combined(sums: list[PartialSum], split: Split, backend: Backend | None) -> Operand:
     """The total of the sums of splits, in the order that they are added in."""
+    into = split.total
+    assert into is not None, "an accumulation has it"
+
+    def added(first: PartialSum, second: PartialSum) -> PartialSum:
+        x, y = first.operand, second.operand
+        made = coded(computed("add", [x, y], into, backend), into[0])
+        if second.empty and made.fmt == x.fmt and made.codes.tobytes() == x.codes.tobytes():
+            return first
+        return PartialSum(made, first.empty and second.empty)
+
+    known = functools.cache(added)  # of sums without products: there may be thousands
+
+    def add(first: PartialSum, second: PartialSum) -> PartialSum:
+        return known(first, second) if second.empty else added(first, second)
+
+    return _in_order(sums, split, add).operand
+
+
+def _in_order(sums: list[T], split: Split, add: Callable[[T, T], T]) -> T:
+    """Add sums in the order of a split."""
     if split.combine == "sequential":
         return functools.reduce(add, sums)
     if split.combine == "pairwise":

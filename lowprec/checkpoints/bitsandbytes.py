@@ -25,7 +25,17 @@ from lowprec.spec import catalog
 if TYPE_CHECKING:
     from lowprec.checkpoints.weights import Weight
 
-__all__ = ["NESTED", "State", "is_nested", "nested_values", "padded", "resolved", "state_of", "state_text"]
+__all__ = [
+    "NESTED",
+    "State",
+    "is_nested",
+    "nested_values",
+    "padded",
+    "resolved",
+    "state_of",
+    "state_text",
+    "zero_code",
+]
 
 Array = npt.NDArray[Any]
 
@@ -147,6 +157,11 @@ def quant_map(name: str) -> npt.NDArray[np.float32]:
     fmt = catalog.format(name)
     values = decode(np.arange(1 << fmt.width, dtype=np.uint8), fmt)
     return np.asarray(values, np.float32) + np.float32(0)  # which has no sign there
+
+
+def zero_code() -> int:
+    """Return the code of a nested scale that is the mean itself."""
+    return int(np.flatnonzero(quant_map("dynamic8") == 0)[0])
 
 
 def _part(weight: Weight, end: str) -> Entry:

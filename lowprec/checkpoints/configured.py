@@ -6,15 +6,16 @@ and patterns of Quark.
 
 from __future__ import annotations
 
-import fnmatch
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lowprec.checkpoints.weights import Weight
+from lowprec.checkpoints.patterns import Names, Patterns, UnknownError
 
-__all__ = ["Said", "kind_of", "said_of"]
+if TYPE_CHECKING:
+    from lowprec.checkpoints.weights import Weight
+
+__all__ = ["Configured", "Said", "kind_of"]
 
 _IGNORE_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "exclude")
 _OF_MODELOPT = {"NVFP4": "nvfp4", "FP8": "fp8", "MXFP8": "mxfp8", "MXFP4": "mxfp4"}
@@ -42,22 +43,92 @@ class Said:
     setting: Mapping[str, Any] = field(default_factory=dict)
 
 
-def said_of(config: Mapping[str, Any], module: str) -> Said:
-    """Return what a configuration says of a module."""
-    ignored = any(_matches(pattern, module) for pattern in _ignored(config))
-    groups, layers = config.get("config_groups"), config.get("quantized_layers")
-    if isinstance(groups, dict):
-        setting = _setting(groups, module)
-        return Said(ignored, setting is not None, _of_setting(setting or {}), setting or {})
-    if isinstance(layers, dict) and str(config.get("quant_algo")) == "MIXED_PRECISION":
-        layer = layers.get(module)
-        kind = _OF_MODELOPT.get(str(layer.get("quant_algo")), "") if isinstance(layer, dict) else ""
-        return Said(ignored, isinstance(layer, dict), kind)
-    if config.get("quant_method") == "modelopt":
-        return Said(ignored, None, _OF_MODELOPT.get(str(config.get("quant_algo")), ""))
-    if config.get("quant_method") == "quark":
-        return Said(ignored, None, _of_quark(config, module))
-    return Said(ignored)
+class Configured:
+    """A configuration, and what it says of modules.
+
+    Parameters
+    ----------
+    config : mapping
+    count : int
+        Of the modules that there are; see `Patterns`.
+
+    Attributes
+    ----------
+    unread : dict of str to str
+        Why patterns of the configuration are not understood.
+    """
+
+    def __init__(self, config: Mapping[str, Any], count: int) -> None:
+        self._config, self._patterns = config, Patterns(count)
+        self.unread = self._patterns.unread
+        self._ignored = [Names(config.get(key), self._patterns) for key in _IGNORE_KEYS]
+        groups = config.get("config_groups")
+        self._groups = None if not isinstance(groups, dict) else [*map(self._group, groups.values())]
+
+    def said_of(self, module: str) -> Said | None:
+        """Return what is said of a module; None where that takes a pattern which is not understood."""
+        try:
+            return self._said_of(module)
+        except UnknownError as error:
+            if not self.unread:
+                self.unread["config_groups"] = str(error)
+            return None
+
+    def _said_of(self, module: str) -> Said:
+        config = self._config
+        ignored = any(module in names for names in self._ignored)
+        layers = config.get("quantized_layers")
+        if self._groups is not None:
+            setting = self._setting(module)
+            return Said(ignored, setting is not None, _of_setting(setting or {}), setting or {})
+        if isinstance(layers, dict) and config.get("quant_algo") == "MIXED_PRECISION":
+            layer = layers.get(module)
+            kind = _of_modelopt(layer) if isinstance(layer, dict) else ""
+            return Said(ignored, isinstance(layer, dict), kind)
+        if config.get("quant_method") == "modelopt":
+            return Said(ignored, None, _of_modelopt(config))
+        if config.get("quant_method") == "quark":
+            return Said(ignored, None, self._of_quark(module))
+        return Said(ignored)
+
+    def _group(self, group: Any) -> tuple[Names, bool, Mapping[str, Any]]:
+        """Return a group's targets, whether classes are among them, and its `weights`."""
+        targets = group.get("targets") if isinstance(group, dict) else None
+        setting = group.get("weights") if isinstance(group, dict) else None
+        classes = any(
+            isinstance(name, str) and name.isidentifier() and name[0].isupper()
+            for name in (targets if isinstance(targets, list) else ())
+        )
+        return Names(targets, self._patterns), classes, setting if isinstance(setting, dict) else {}
+
+    def _setting(self, module: str) -> Mapping[str, Any] | None:
+        """Return `weights` of the group that targets a module: by its name, or else by its class."""
+        by_class: Mapping[str, Any] | None = None
+        for targets, classes, setting in self._groups or ():
+            self._patterns.spend(1)
+            if module in targets:
+                return setting
+            if classes and by_class is None:
+                by_class = setting
+        return by_class
+
+    def _of_quark(self, module: str) -> str:
+        layers, whole = self._config.get("layer_quant_config"), self._config.get("global_quant_config")
+        for pattern, own in layers.items() if isinstance(layers, dict) else ():
+            if self._patterns.matches(pattern, module):
+                whole = own
+                break
+        said = whole.get("weight") if isinstance(whole, dict) else None
+        if not isinstance(said, dict):
+            return ""
+        name = said.get("dtype")
+        if not isinstance(name, str):
+            return ""
+        if name == "fp4":
+            return "mxfp4"
+        if name.startswith("fp6"):
+            return "mxfp6"
+        return ("mxfp8" if said.get("qscheme") == "per_group" else "fp8") if name.startswith("fp8") else ""
 
 
 def kind_of(weight: Weight) -> str:
@@ -69,26 +140,9 @@ def kind_of(weight: Weight) -> str:
     return "mxfp8" if weight.scale == "e8m0fnu" and weight.sizes[-1:] == (32,) else "fp8"
 
 
-def _ignored(config: Mapping[str, Any]) -> Iterator[str]:
-    for key in _IGNORE_KEYS:
-        names = config.get(key)
-        yield from (name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
-
-
-def _setting(groups: Mapping[str, Any], module: str) -> Mapping[str, Any] | None:
-    """Return `weights` of the group that targets a module: by its name, or else by its class."""
-    by_class: Mapping[str, Any] | None = None
-    for group in groups.values():
-        targets, setting = (
-            (group.get("targets"), group.get("weights")) if isinstance(group, dict) else ([], {})
-        )
-        setting = setting if isinstance(setting, dict) else {}
-        for name in targets if isinstance(targets, list) else ():
-            if isinstance(name, str) and _matches(name, module):
-                return setting
-            if isinstance(name, str) and name.isidentifier() and name[0].isupper() and by_class is None:
-                by_class = setting
-    return by_class
+def _of_modelopt(said: Mapping[str, Any]) -> str:
+    algorithm = said.get("quant_algo")
+    return _OF_MODELOPT.get(algorithm, "") if isinstance(algorithm, str) else ""
 
 
 def _of_setting(setting: Mapping[str, Any]) -> str:
@@ -100,29 +154,3 @@ def _of_setting(setting: Mapping[str, Any]) -> str:
     if bits == 6:
         return "mxfp6"
     return "" if bits != 8 else "mxfp8" if strategy == "group" else "fp8"
-
-
-def _of_quark(config: Mapping[str, Any], module: str) -> str:
-    layers, whole = config.get("layer_quant_config"), config.get("global_quant_config")
-    for pattern, own in layers.items() if isinstance(layers, dict) else ():
-        if fnmatch.fnmatchcase(module, pattern):
-            whole = own
-            break
-    said = whole.get("weight") if isinstance(whole, dict) else None
-    if not isinstance(said, dict):
-        return ""
-    name = str(said.get("dtype"))
-    if name == "fp4":
-        return "mxfp4"
-    if name.startswith("fp6"):
-        return "mxfp6"
-    return ("mxfp8" if said.get("qscheme") == "per_group" else "fp8") if name.startswith("fp8") else ""
-
-
-def _matches(pattern: str, module: str) -> bool:
-    if pattern.startswith("re:"):
-        try:
-            return re.match(pattern[3:], module) is not None
-        except re.error:
-            return False
-    return pattern == module or fnmatch.fnmatchcase(module, pattern)

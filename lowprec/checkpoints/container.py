@@ -6,12 +6,16 @@ believed before it has been held against the size of the file.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import math
 import os
+import stat
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,8 +32,13 @@ __all__ = [
     "HeldEntry",
     "counts",
     "held_shape",
+    "naming",
     "open_file",
+    "open_regular",
     "parse_json",
+    "quoted",
+    "read_file",
+    "stamp",
     "tag_of",
 ]
 
@@ -38,6 +47,20 @@ Array = npt.NDArray[Any]
 
 class CheckpointError(ValueError):
     """A file that is not what it should be, or cannot be what is asked; the command line exits with 2."""
+
+
+@contextmanager
+def naming(weight: str) -> Iterator[None]:
+    """Put the name of a weight before errors in its numbers that lack it; other errors have it as a note."""
+    try:
+        yield
+    except (ValueError, ArithmeticError) as error:
+        if repr(weight) in str(error):
+            raise
+        raise CheckpointError(f"weight {weight!r}: {error}") from error
+    except Exception as error:
+        error.add_note(f"in weight {weight!r}")
+        raise
 
 
 #: Names of types in headers, and how many bits an element takes. F4 and F6 have no gaps between elements.
@@ -74,8 +97,11 @@ TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
 
 #: What the safetensors library takes at most, in bytes; and the dimensions that NumPy's arrays have at most.
 _LONGEST_HEADER, _DIMENSIONS = 100_000_000, 64
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 #: Elements from which on NumPy makes no arrays of wide types; axes of 0 count as 1.
 _ELEMENTS = 1 << 56
+#: Bytes of a tensor that are read at a time where all of them are.
+_PART = 1 << 24
 
 
 def tag_of(dtype: npt.DTypeLike) -> str:
@@ -108,18 +134,21 @@ class Entry:
     path : Path
     start, nbytes : int
         First byte of it in the file, and how many there are.
+    stamp : tuple of int
+        `stamp` of the file when its header was read. No other file is read later.
     """
 
     name: str
     tag: str
     shape: tuple[int, ...]
-    path: Path
-    start: int
+    path: Path = field(repr=False)
+    start: int = field(repr=False)
     nbytes: int
+    stamp: tuple[int, ...] = field(default=(), compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Refuse shapes that no array has."""
-        held_shape(self.shape, f"the shape of tensor {_quoted(self.name)} of {str(self.path)!r}")
+        held_shape(self.shape, f"the shape of tensor {quoted(self.name)} of {str(self.path)!r}")
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -146,7 +175,8 @@ class Entry:
         if self.bits < 8 or not self.nbytes:
             return self.read()
         word = np.dtype(f"u{self.dtype.itemsize}") if self.dtype.kind == "V" else self.dtype
-        mapped = np.memmap(self.path, word.newbyteorder("<"), "r", self.start, self.shape or (1,))
+        with self._opened() as file:
+            mapped = np.memmap(file, word.newbyteorder("<"), "r", self.start, self.shape or (1,))
         return np.asarray(mapped).reshape(self.shape).view(self.dtype)
 
     def read(self, start: int = 0, stop: int | None = None) -> Array:
@@ -159,15 +189,26 @@ class Entry:
         data = self._bytes(start * self.row_bits // 8, math.prod(shape) * self.bits // 8)
         return self._codes(data, shape)
 
+    def parts(self) -> Iterator[npt.NDArray[np.uint8]]:
+        """Yield its bytes as the file has them, some at a time."""
+        for offset in range(0, self.nbytes, _PART):
+            yield self._bytes(offset, min(_PART, self.nbytes - offset))
+
     def _bytes(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
-        with self.path.open("rb") as file:
+        with self._opened() as file:
             file.seek(self.start + offset)
             found = np.fromfile(file, np.uint8, count)
-        if found.size != count:
-            raise CheckpointError(
-                f"{str(self.path)!r} ends within tensor {self.name!r}: it has been cut since"
-            )
+            if found.size != count:
+                raise CheckpointError(_cut(self))
         return found
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        """Open the file, and refuse what was read if it is not the one of the header, unchanged."""
+        with self.path.open("rb") as file:
+            yield file
+            if self.stamp and stamp(os.fstat(file.fileno())) != self.stamp:
+                raise CheckpointError(_changed(self.path))
 
     def _codes(self, data: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> Array:
         dtype, bits = TYPES[self.tag]
@@ -232,10 +273,62 @@ def open_file(path: Path) -> Header:
         shape take.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return _header(path, file)
     except OSError as error:
         raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+
+
+def read_file(path: Path) -> Header:
+    """Return the tensors of a safetensors file, all in memory.
+
+    The file is opened once, so that another one that takes its place meanwhile is not read.
+
+    Raises CheckpointError: as `open_file`, or a file that was cut since.
+    """
+    try:
+        with open_regular(path) as file:
+            before = stamp(os.fstat(file.fileno()))[:2]  # another file of its name is no matter here
+            header = _header(path, file)
+            held = {name: _held(entry, file) for name, entry in header.entries.items()}
+            if stamp(os.fstat(file.fileno()))[:2] != before:
+                raise CheckpointError(_changed(path))
+            return replace(header, entries=held)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+
+
+def _held(entry: Entry, file: BinaryIO) -> HeldEntry:
+    file.seek(entry.start)
+    data = np.fromfile(file, np.uint8, entry.nbytes)
+    if data.size != entry.nbytes:
+        raise CheckpointError(_cut(entry))
+    return HeldEntry(entry.name, entry.tag, entry.shape, entry.path, 0, entry.nbytes, data)
+
+
+def _cut(entry: Entry) -> str:
+    return f"{str(entry.path)!r} ends within tensor {entry.name!r}: it has been cut since"
+
+
+def _changed(path: Path) -> str:
+    return f"{str(path)!r} was changed or replaced while it was read; start again when it is whole"
+
+
+def stamp(found: os.stat_result) -> tuple[int, ...]:
+    """Return size and times of a file, which change when it is written or another file takes its name."""
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file of a folder that need not be trusted; a pipe or a device would be waited for.
+
+    Raises OSError: it cannot be opened, or is no regular file.
+    """
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, os.O_RDONLY | flags | _NO_WAITING))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return file
 
 
 def parse_json(text: bytes, what: str) -> dict[str, Any]:
@@ -255,7 +348,7 @@ def parse_json(text: bytes, what: str) -> dict[str, Any]:
     except ValueError as error:
         raise CheckpointError(f"{what} is no JSON: {error}") from None
     if not isinstance(found, dict):
-        raise CheckpointError(f"{what} is no JSON object, but {_quoted(found)}")
+        raise CheckpointError(f"{what} is no JSON object, but {quoted(found)}")
     return found
 
 
@@ -264,7 +357,7 @@ def counts(numbers: object, what: str) -> tuple[int, ...]:
     if not isinstance(numbers, list | tuple) or not all(
         type(part) is int and 0 <= part < 1 << 63 for part in numbers
     ):
-        raise CheckpointError(f"{what} must be numbers from 0 to 2**63 - 1, not {_quoted(numbers)}")
+        raise CheckpointError(f"{what} must be numbers from 0 to 2**63 - 1, not {quoted(numbers)}")
     if len(numbers) > _DIMENSIONS:
         raise CheckpointError(f"{what} has {len(numbers):,} dimensions, and arrays at most {_DIMENSIONS}")
     return tuple(numbers)
@@ -276,20 +369,21 @@ def held_shape(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
     Raises CheckpointError: 2**56 elements and more, where axes of 0 count as 1.
     """
     if math.prod(max(length, 1) for length in shape) >= _ELEMENTS:
-        raise CheckpointError(f"{what} is {_quoted(list(shape))}, which no array has")
+        raise CheckpointError(f"{what} is {quoted(list(shape))}, which no array has")
     return shape
 
 
 def _once(pairs: list[tuple[str, Any]], what: str) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise CheckpointError(f"{what} has the name {_quoted(twice)} twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise CheckpointError(f"{what} has the name {quoted(name)} twice")
+        found[name] = value
     return found
 
 
-def _quoted(value: object) -> str:
+def quoted(value: object) -> str:
+    """Return the `repr` of a value, cut to 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -312,37 +406,38 @@ def _header(path: Path, file: BinaryIO) -> Header:
     metadata = entries.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise CheckpointError(
-            f"the __metadata__ of {name} must be an object of strings, not {_quoted(metadata)}"
+            f"the __metadata__ of {name} must be an object of strings, not {quoted(metadata)}"
         )
     start, room = 8 + length, size - 8 - length
-    found = [_entry(path, name, tensor, entry, start, room) for tensor, entry in entries.items()]
+    mark = stamp(os.fstat(file.fileno()))
+    found = [_entry(path, name, tensor, entry, start, room, mark) for tensor, entry in entries.items()]
     found.sort(key=lambda entry: (entry.start, entry.nbytes))
     end = start
     gaps = 0
     for before, entry in zip([None, *found], found, strict=False):
         if entry.start < end and before is not None and entry.nbytes:
-            raise CheckpointError(
-                f"tensors {_quoted(before.name)} and {_quoted(entry.name)} of {name} overlap"
-            )
+            raise CheckpointError(f"tensors {quoted(before.name)} and {quoted(entry.name)} of {name} overlap")
         gaps += max(entry.start - end, 0)
         end = max(end, entry.start + entry.nbytes)
     return Header(path, {entry.name: entry for entry in found}, metadata, gaps + start + room - end)
 
 
-def _entry(path: Path, file: str, name: str, entry: object, start: int, room: int) -> Entry:
-    where = f"tensor {_quoted(name)} of {file}"
+def _entry(
+    path: Path, file: str, name: str, entry: object, start: int, room: int, mark: tuple[int, ...]
+) -> Entry:
+    where = f"tensor {quoted(name)} of {file}"
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
-        raise CheckpointError(f"{where} must have dtype, shape and data_offsets, not {_quoted(entry)}")
+        raise CheckpointError(f"{where} must have dtype, shape and data_offsets, not {quoted(entry)}")
     tag, shape = entry["dtype"], counts(entry["shape"], f"the shape of {where}")
     if not isinstance(tag, str) or tag not in TAGS:
-        raise CheckpointError(f"{where} has type {_quoted(tag)}; known are {', '.join(TAGS)}")
+        raise CheckpointError(f"{where} has type {quoted(tag)}; known are {', '.join(TAGS)}")
     offsets = counts(entry["data_offsets"], f"the data_offsets of {where}")
     if len(offsets) != 2 or not offsets[0] <= offsets[1] <= room:
-        raise CheckpointError(f"{where} is said to lie at {_quoted(list(offsets))} of {room:,} bytes of data")
+        raise CheckpointError(f"{where} is said to lie at {quoted(list(offsets))} of {room:,} bytes of data")
     bits = math.prod(shape) * TAGS[tag][1]
     if bits != 8 * (offsets[1] - offsets[0]):
         raise CheckpointError(
-            f"{where}: {tag} of shape {_quoted(list(shape))} takes {bits / 8:,.10g} bytes, not the "
+            f"{where}: {tag} of shape {quoted(list(shape))} takes {bits / 8:,.10g} bytes, not the "
             f"{offsets[1] - offsets[0]:,} of its data_offsets"
         )
-    return Entry(name, tag, shape, path, start + offsets[0], offsets[1] - offsets[0])
+    return Entry(name, tag, shape, path, start + offsets[0], offsets[1] - offsets[0], stamp=mark)

@@ -20,22 +20,17 @@ from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, stored_s
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
 from lowprec.checkpoints.schemes import FLOATS
+from lowprec.checkpoints.targets import SMALLEST_SCALE
 from lowprec.checkpoints.weights import Weight, weights_of
-from lowprec.checkpoints.writing import (
-    SINGLE,
-    Task,
-    Watch,
-    Write,
-    copy_of,
-    fingerprint,
-    source_of,
-    write_checkpoint,
-)
+from lowprec.checkpoints.writing import SINGLE, Task, Watch, Write, copy_of, source_of, write_checkpoint
 from lowprec.spec import catalog
 
 __all__ = ["convert_checkpoint", "dequantize_checkpoint"]
 
 Array = npt.NDArray[Any]
+
+#: Weights that cannot be decoded and are named in an error; `lint` lists all.
+_NAMED = 10
 
 
 def convert_checkpoint(
@@ -85,10 +80,11 @@ def _scales(weight: Weight, how: Target) -> Given | None:
         number: Any = np.float32(1) if tensor is None else tensor
         if number.size != 1:
             return None
-        return Given(
-            np.float32(1) / number if weight.scheme.divides else np.float32(number / np.float32(weight.over)),
-            functools.partial(_stored, weight),
-        )
+        with np.errstate(all="ignore"):
+            number = np.float32(1) / number if weight.scheme.divides else number / np.float32(weight.over)
+        if not SMALLEST_SCALE <= number <= 1 / SMALLEST_SCALE:  # which is not kept, or has no inverse
+            return None
+        return Given(np.float32(number), functools.partial(_stored, weight))
     if weight.scale == "e8m0fnu" and weight.sizes[-1] == 32 and how.blocks.name == "nvfp4":
         return _of_powers(weight)
     return None
@@ -107,7 +103,7 @@ def _of_powers(weight: Weight) -> Given:
 
     # Some schemes store its inverse: both are normal float32 numbers.
     best = tensor_scale_for(blocks(start, stop) for start, stop in ranges(weight))
-    tensor = np.clip(best, np.float32(2.0**-126), np.float32(2.0**126))
+    tensor = np.clip(best, SMALLEST_SCALE, 1 / SMALLEST_SCALE)
 
     def scales(start: int, stop: int) -> Array:
         return from_mxfp4(blocks(start, stop), float(tensor)).blocks.scales
@@ -145,7 +141,7 @@ def dequantize_checkpoint(
         A weight that cannot be decoded, or a tensor that is not read.
     """
     checkpoint.check_whole(exclude)
-    tasks, names = [], []
+    tasks, names, broken = [], [], []
     copied: set[str] = set()
     kept = (
         out.suffix == ".onnx" and source_of(checkpoint, out) is not None
@@ -159,17 +155,25 @@ def dequantize_checkpoint(
         )
         chosen = not include or any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include)
         chosen = chosen and not any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in exclude)
-        if chosen and (weight.is_quantized or narrow):
+        if chosen and weight.problem is not None and (weight.is_quantized or not kept):
+            broken.append(f"weight {weight.name!r} cannot be decoded: {weight.problem[1]}")
+        elif chosen and (weight.is_quantized or narrow):
             names.append(weight.name)
             tasks.append(_values_task(weight, dtype))
         else:
             tasks += [copy_of(part, out) for part in weight.parts if part.name not in copied]
             copied |= {part.name for part in weight.parts}
+    if broken:
+        more = f"; and {len(broken) - _NAMED:,} others" if broken[_NAMED:] else ""
+        raise CheckpointError(
+            f"{'; '.join(broken[:_NAMED])}{more}; nothing is written. Restore what is missing, or "
+            f"copy them as they are stored with --exclude"
+        )
     made = {"format": "pt"}
     made |= transformer_engine.metadata_of(weights_of(checkpoint), names, None, checkpoint.metadata)
-    digest = fingerprint(checkpoint, {"made": "dequantize", "dtype": dtype, "names": names, "to": out.name})
     others = configs.beside(checkpoint, {}) if out.suffix not in SINGLE else None
-    write_checkpoint(out, tasks, made, digest, others=others, watch=watch, source=source_of(checkpoint, out))
+    source = source_of(checkpoint, out)
+    write_checkpoint(out, tasks, made, "dequantize", others=others, watch=watch, source=source)
     return tuple(names)
 
 
@@ -184,4 +188,5 @@ def _values_task(weight: Weight, dtype: str) -> Task:
             write(weight.name, values, start)
 
     size = int(np.prod(weight.shape, dtype=np.int64))
-    return Task(weight.name, weight.codes.path.name, ((weight.name, dtype, weight.value_shape),), size, work)
+    plan = ((weight.name, dtype, weight.value_shape),)
+    return Task(weight.name, weight.codes.path.name, plan, size, work, weight.parts, repr(weight))

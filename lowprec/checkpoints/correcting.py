@@ -86,14 +86,18 @@ class Statistics:
     checkpoint: Checkpoint
     correct: bool = False
 
+    def entry(self, weight: Weight) -> Entry | None:
+        """Return the inputs that the file has for a weight, if any."""
+        entries = self.checkpoint.entries
+        return entries.get(weight.name) or entries.get(weight.name.removesuffix(".weight"))
+
     def of(self, weight: Weight) -> Inputs | None:
         """Return what the file says of a weight; None where it has nothing.
 
         Raises CheckpointError: inputs of another length than the weight's rows, NaNs, infinities, or a weight
         that has not two axes.
         """
-        entries = self.checkpoint.entries
-        entry = entries.get(weight.name) or entries.get(weight.name.removesuffix(".weight"))
+        entry = self.entry(weight)
         return None if entry is None else _inputs(entry, weight)
 
 

@@ -286,6 +286,9 @@ def _elements(weight: Weight, codes: Array, kind: np.dtype[Any]) -> Array:
     """Return what codes mean, of the widest integers too."""
     if weight.element in WIDE:
         return codes.view(weight.element).astype(kind)
+    if weight.element == "binary64":
+        with np.errstate(all="ignore"):  # past binary32's largest number, and signaling NaNs
+            return codes.view(np.float64).astype(kind)
     return np.asarray(decode(codes, weight.element, dtype=kind))
 
 

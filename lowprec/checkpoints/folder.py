@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,7 +89,7 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         Nothing there, files that are no checkpoint, or an index that names a file outside of its folder.
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         index = path / INDEX
         if index.is_file():
             return _indexed(path, index)
@@ -96,12 +97,12 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         if not files:
             raise CheckpointError(f"{str(path)!r} has no .safetensors file and no {INDEX}")
         return _joined(path, files, _config(path), ())
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise CheckpointError(f"there is no file or folder {str(path)!r}")
     if path.suffix == ".gguf":
         from lowprec.checkpoints.gguf import open_gguf
 
-        return Checkpoint(path, open_gguf(path), files=(Path(path.name),))
+        return Checkpoint(path, open_gguf(path).entries, files=(Path(path.name),))
     if path.suffix == ".onnx":
         entries, graph, metadata, notes, _ = open_onnx(path)
         return Checkpoint(path, entries, metadata, {}, _files_of(path, entries), notes, graph)
@@ -130,16 +131,18 @@ def _indexed(named: Path, index: Path) -> Checkpoint:
                 f"{str(index)!r} names the file {name!r}; only .safetensors files in the folder "
                 f"itself are read"
             )
-    files = [folder / name for name in sorted(set(weights.values()))]
+    listed = sorted(set(weights.values()))
+    files = [folder / name for name in listed if os.path.exists(folder / name)]
+    there = {file.name for file in files}
     notes = [
-        ("missing-file", f"{file.name} is in the index and not in the folder")
-        for file in files
-        if not file.is_file()
+        ("missing-file", f"{name} is in the index and not in the folder")
+        for name in listed
+        if name not in there
     ]
-    found = _joined(named, [file for file in files if file.is_file()], _config(folder), ())
+    found = _joined(named, files, _config(folder), ())
     for tensor, name in weights.items():
         entry = found.entries.get(tensor)
-        if entry is None and (folder / name).is_file():
+        if entry is None and name in there:
             notes.append(("missing-tensor", f"{tensor} is in the index and not in {name}"))
         elif entry is not None and entry.path.name != name:
             notes.append(("index-disagrees", f"{tensor} is in {entry.path.name}, and the index says {name}"))

@@ -1,4 +1,4 @@
-"""GGUF files, by the `gguf` package: floats, and blocks of MXFP4, NVFP4, Q8_0 and IQ4_NL.
+"""GGUF files: floats, and blocks of MXFP4, NVFP4, Q8_0 and IQ4_NL; sizes are those of the `gguf` package.
 
 Of other block types the bytes are known and not their meaning: `inspect` shows them, `dequantize` refuses
 them.
@@ -6,18 +6,30 @@ them.
 
 from __future__ import annotations
 
+import math
+import mmap
+import os
+import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Entry
+from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, quoted, stamp
 
-__all__ = ["GgufBlocks", "open_gguf", "split_blocks"]
+__all__ = ["GgufBlocks", "GgufHeader", "gguf_package", "open_gguf", "split_blocks"]
 
 Array = npt.NDArray[Any]
+
+#: Bytes of values by the numbers of their types, and the types that are as long as they say.
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_STRING, _ARRAY = 8, 9
+_UINT32 = struct.pack("<I", 4)
+_ALIGNMENT = "general.alignment"
+#: Bytes of a header and arrays in arrays, at most.
+_LONGEST_HEADER, _DEEPEST = 100_000_000, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +60,140 @@ class GgufBlocks(Entry):
         stop = self.rows if stop is None else min(stop, self.rows)
         each = self.row_bits // 8
         data = self._bytes(start * each, max(stop - start, 0) * each)
-        return data.reshape(stop - start, *self.shape[1:-1], -1)
+        gguf = gguf_package()
+        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[self.tag]]
+        return data.reshape(stop - start, *self.shape[1:-1], self.shape[-1] // block * size)
 
 
-def open_gguf(path: Path) -> dict[str, Entry]:
-    """Return the tensors of a GGUF file by their names.
+class GgufHeader(NamedTuple):
+    """The header of a GGUF file: keys with their values, and tensors."""
 
-    Raises CheckpointError: a file that is none, that is cut, or the `gguf` package is missing.
-    """
+    pairs: dict[str, bytes]  #: type and value of each key, as in the file
+    align: int  #: bytes that tensors start at multiples of
+    entries: dict[str, Entry]
+
+
+def gguf_package() -> Any:
+    """Return the `gguf` package, which knows the sizes of blocks."""
     try:
         import gguf
     except ImportError:
         raise CheckpointError(
             "GGUF files need the gguf package: pip install 'lowprec[checkpoints]'"
         ) from None
-    size = path.stat().st_size
+    return gguf
+
+
+def open_gguf(path: Path) -> GgufHeader:
+    """Return the header of a GGUF file; of the tensors' data nothing is read.
+
+    Raises CheckpointError: a file that is none, that is cut, or the `gguf` package is missing.
+
+    Source
+    ------
+    [GGML] docs/gguf.md.
+    """
+    gguf_package()
     try:
-        reader = gguf.GGUFReader(path)
-        tensors = list(reader.tensors)
-    except Exception as error:  # of files that are cut or hostile NumPy and the package raise anything
-        why = str(error) or type(error).__name__
-        raise CheckpointError(f"cannot read {str(path)!r} as a GGUF file: {why}") from None
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _header(path, _Cursor(data), stamp(os.fstat(file.fileno())))
+    except (ValueError, OSError) as error:
+        raise CheckpointError(f"cannot read {str(path)!r} as a GGUF file: {error}") from None
+
+
+class _Cursor:
+    """A place in a header, which moves over what is read; each length is held against the file's size."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, count: int) -> bytes:
+        """Return so many bytes."""
+        start = self.at
+        self.skip(count)
+        return self.data[start : self.at]
+
+    def skip(self, count: int) -> None:
+        """Move over so many bytes."""
+        left = min(len(self.data), _LONGEST_HEADER) - self.at
+        if count > left:
+            raise ValueError(f"{count:,} bytes are said to follow at byte {self.at:,}, and {left:,} do")
+        self.at += count
+
+    def number(self, kind: str = "Q") -> int:
+        """Return an unsigned integer: "I" of 32 bits, "Q" of 64."""
+        found: int = struct.unpack(f"<{kind}", self.take(struct.calcsize(kind)))[0]
+        return found
+
+    def text(self) -> str:
+        """Return a string."""
+        return self.take(self.number()).decode()
+
+    def value(self, kind: int, depth: int = 0) -> None:
+        """Move over a value of a type."""
+        if kind in _SIZES:
+            self.skip(_SIZES[kind])
+        elif kind == _STRING:
+            self.skip(self.number())
+        elif kind == _ARRAY and depth < _DEEPEST:
+            inner, count = self.number("I"), self.number()
+            if inner in _SIZES:
+                self.skip(count * _SIZES[inner])
+            else:
+                for _ in range(count):
+                    self.value(inner, depth + 1)
+        else:
+            raise ValueError(f"at byte {self.at:,} is a value of type {kind}, or arrays nested too deeply")
+
+
+def _header(path: Path, cursor: _Cursor, mark: tuple[int, ...]) -> GgufHeader:
+    if cursor.take(4) != b"GGUF":
+        raise ValueError("it does not begin with GGUF")
+    version = cursor.number("I")
+    if version not in (2, 3):
+        raise ValueError(f"its version is {version}, and little-endian files of versions 2 and 3 are read")
+    count, pairs_count = cursor.number(), cursor.number()
+    pairs: dict[str, bytes] = {}
+    for _ in range(pairs_count):
+        key, start = cursor.text(), cursor.at
+        cursor.value(cursor.number("I"))
+        if key in pairs:
+            raise ValueError(f"it has the key {quoted(key)} twice")
+        pairs[key] = cursor.data[start : cursor.at]
+    align = int.from_bytes(pairs[_ALIGNMENT][4:], "little") if _ALIGNMENT in pairs else 32
+    if pairs.get(_ALIGNMENT, _UINT32)[:4] != _UINT32 or align == 0 or align & (align - 1):
+        raise ValueError(f"its {_ALIGNMENT} is no power of two in 32 bits")
+    infos = [_info(cursor) for _ in range(count)]
+    start = -(-cursor.at // align) * align
     entries: dict[str, Entry] = {}
-    for tensor in tensors:
-        tag, shape = tensor.tensor_type.name, tuple(int(length) for length in reversed(tensor.shape))
-        start, nbytes = int(tensor.data_offset), int(tensor.n_bytes)
-        if start + nbytes > size:
-            raise CheckpointError(f"tensor {tensor.name!r} of {str(path)!r} ends behind the file")
-        kind = Entry if tag in TAGS else GgufBlocks
-        entries[tensor.name] = kind(tensor.name, tag, shape, path, start, nbytes)
-    return entries
+    for name, shape, raw, offset in infos:
+        entry = _entry(path, name, shape, raw, start + offset, mark)
+        if entry.start + entry.nbytes > len(cursor.data):
+            raise ValueError(f"tensor {quoted(name)} ends behind the file")
+        if name in entries:
+            raise ValueError(f"it has two tensors {quoted(name)}")
+        entries[name] = entry
+    return GgufHeader(pairs, align, entries)
+
+
+def _info(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:
+    """Return a tensor's name, shape, type and offset."""
+    name, axes = cursor.text(), cursor.number("I")
+    lengths = struct.unpack(f"<{axes}Q", cursor.take(8 * axes)) if axes <= 64 else (0,) * 65
+    shape = counts(lengths[::-1], f"the shape of tensor {quoted(name)}")
+    return name, shape, cursor.number("I"), cursor.number()
+
+
+def _entry(
+    path: Path, name: str, shape: tuple[int, ...], raw: int, start: int, mark: tuple[int, ...]
+) -> Entry:
+    gguf = gguf_package()
+    tag = gguf.GGMLQuantizationType(raw)
+    block, size = gguf.GGML_QUANT_SIZES[tag]
+    if (shape or (1,))[-1] % block:
+        raise ValueError(f"rows of tensor {quoted(name)} are no whole blocks of {block} elements")
+    kind = Entry if tag.name in TAGS else GgufBlocks
+    return kind(name, tag.name, shape, path, start, math.prod(shape) // block * size, stamp=mark)
 
 
 def split_blocks(data: Array, packing: str) -> tuple[Array, Array]:
@@ -103,16 +219,18 @@ def split_blocks(data: Array, packing: str) -> tuple[Array, Array]:
     [GGML] ggml-common.h.
     """
     each = {"gguf_mxfp4": 17, "gguf_nvfp4": 36, "gguf_q8_0": 34, "gguf_iq4_nl": 18}[packing]
-    blocks = data.reshape(*data.shape[:-1], -1, each)
+    *rows, width = data.shape
+    count = width // each
+    blocks = data.reshape(*rows, count, each)
     if packing == "gguf_nvfp4":
-        groups = blocks[..., 4:].reshape(*blocks.shape[:-1], 4, 8)
-        return _halves(groups).reshape(*data.shape[:-1], -1), blocks[..., :4].reshape(*data.shape[:-1], -1)
+        groups = blocks[..., 4:].reshape(*rows, count, 4, 8)
+        return _halves(groups).reshape(*rows, 64 * count), blocks[..., :4].reshape(*rows, 4 * count)
     if packing == "gguf_mxfp4":
         scales, codes = blocks[..., 0], _halves(blocks[..., 1:])
     else:
         scales = np.ascontiguousarray(blocks[..., :2]).view("<u2")[..., 0]
         codes = blocks[..., 2:] if packing == "gguf_q8_0" else _halves(blocks[..., 2:])
-    return codes.reshape(*data.shape[:-1], -1), scales
+    return codes.reshape(*rows, 32 * count), scales
 
 
 def _halves(data: Array) -> Array:

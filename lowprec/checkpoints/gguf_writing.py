@@ -1,4 +1,4 @@
-"""GGUF files written in parts: the header by the `gguf` package, tensors at their places.
+"""GGUF files written in parts: the header, then tensors at their places.
 
 Tensors keep the names of the source. Keys and values of a GGUF source are kept; of others there is the
 architecture alone, so llama.cpp loads what was made of a GGUF file.
@@ -7,22 +7,22 @@ architecture alone, so llama.cpp loads what was made of a GGUF file.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry
-from lowprec.checkpoints.gguf import GgufBlocks
+from lowprec.checkpoints.gguf import GgufBlocks, GgufHeader, gguf_package, open_gguf
 from lowprec.checkpoints.writer import Writer
 
 __all__ = ["GgufWriter", "join_blocks"]
 
 Array = npt.NDArray[Any]
 
-_NEEDED = "writing GGUF files needs the gguf package: pip install 'lowprec[checkpoints]'"
 #: Of `general.file_type`, by the blocks that most weights are in.
 _FILE_TYPES = {"Q8_0": 7, "IQ4_NL": 25, "MXFP4": 38, "NVFP4": 39}
 #: Axes that ggml has, and bytes that names have there.
@@ -73,7 +73,7 @@ class GgufWriter(Writer):
 
     Parameters
     ----------
-    path : Path
+    file : binary file
     plan : iterable of (str, str, tuple of int)
         Name, type and shape of each tensor; of blocks the shape of their values.
     metadata : mapping of str to str
@@ -84,34 +84,26 @@ class GgufWriter(Writer):
 
     def __init__(
         self,
-        path: Path,
+        file: BinaryIO,
         plan: Iterable[tuple[str, str, tuple[int, ...]]],
         metadata: Mapping[str, str],
         again: bool = False,
         source: Path | None = None,
     ) -> None:
         tensors = list(plan)
-        head, align = _header(path.with_name("header"), tensors, metadata, source)
+        head, align = _header(tensors, metadata, source)
         entries, end = [], len(head)
         for name, tag, shape in tensors:
             kind = Entry if tag in TAGS else GgufBlocks
-            entries.append(kind(name, tag, shape, path, end, _nbytes(tag, shape)))
+            entries.append(kind(name, tag, shape, Path(file.name), end, _nbytes(tag, shape)))
             end += -(-entries[-1].nbytes // align) * align
-        super().__init__(path, entries, [(0, head)], end, again)
+        super().__init__(file, entries, [(0, head)], end, again)
 
 
 def _nbytes(tag: str, shape: tuple[int, ...]) -> int:
-    gguf = _package()
+    gguf = gguf_package()
     size, each = gguf.GGML_QUANT_SIZES[_type(gguf, tag, "")]
     return int(math.prod(shape) // size * each)
-
-
-def _package() -> Any:
-    try:
-        import gguf
-    except ImportError:
-        raise CheckpointError(_NEEDED) from None
-    return gguf
 
 
 def _type(gguf: Any, tag: str, name: str) -> Any:
@@ -125,42 +117,45 @@ def _type(gguf: Any, tag: str, name: str) -> Any:
 
 
 def _header(
-    path: Path, plan: list[tuple[str, str, tuple[int, ...]]], metadata: Mapping[str, str], source: Path | None
+    plan: list[tuple[str, str, tuple[int, ...]]], metadata: Mapping[str, str], source: Path | None
 ) -> tuple[bytes, int]:
     """Return all bytes before the first tensor, and how tensors are aligned."""
-    gguf = _package()
-    fields = {} if source is None else gguf.GGUFReader(source).fields
-    named = fields.get("general.architecture")
-    writer = gguf.GGUFWriter(path, "unknown" if named is None else named.contents())
-    for key, field in fields.items():
-        if key != "general.architecture" and not key.startswith("GGUF."):
-            kind = field.types[0]
-            inner = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-            writer.kv_data[0][key] = gguf.GGUFValue(value=field.contents(), type=kind, sub_type=inner)
+    gguf = gguf_package()
+    old = GgufHeader({}, gguf.GGUF_DEFAULT_ALIGNMENT, {}) if source is None else open_gguf(source)
+    pairs = {"general.architecture": _string("unknown"), **old.pairs}
     for key in ("general.file_type", "general.quantization_version"):
-        writer.kv_data[0].pop(key, None)
+        pairs.pop(key, None)
     blocks = [tag for _, tag, _ in plan if tag in _FILE_TYPES]
     if blocks:
-        writer.add_file_type(_FILE_TYPES[max(set(blocks), key=blocks.count)])
-        writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+        kind = _FILE_TYPES[max(set(blocks), key=blocks.count)]
+        pairs["general.file_type"] = struct.pack("<II", 4, kind)
+        pairs["general.quantization_version"] = struct.pack("<II", 4, gguf.GGML_QUANT_VERSION)
     for key, text in sorted(metadata.items()):
         if key != "format":
-            writer.kv_data[0].pop(key, None)
-            writer.add_string(key, text)
-    align = fields.get("general.alignment")
-    writer.data_alignment = gguf.GGUF_DEFAULT_ALIGNMENT if align is None else int(align.contents())
+            pairs.pop(key, None)
+            pairs[key] = _string(text)
+    parts = [struct.pack("<4sIQQ", b"GGUF", 3, len(plan), len(pairs))]
+    parts += [_text(key) + value for key, value in pairs.items()]
+    end = 0
     for name, tag, shape in plan:
         if not 1 <= len(shape) <= _AXES or len(name.encode()) > _NAME:
             raise CheckpointError(
                 f"tensor {name!r} of shape {list(shape)} does not fit GGUF, which has 1 to {_AXES} axes and "
                 f"names of at most {_NAME} bytes; leave it out, or rename it"
             )
-        kind = _type(gguf, tag, name)
-        writer.add_tensor_info(name, list(shape), np.dtype(np.float32), _nbytes(tag, shape), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    writer.close()
-    content = path.read_bytes()
-    path.unlink()
-    return content + bytes(-len(content) % writer.data_alignment), writer.data_alignment
+        axes = struct.pack(f"<I{len(shape)}Q", len(shape), *shape[::-1])
+        parts.append(_text(name) + axes + struct.pack("<IQ", _type(gguf, tag, name), end))
+        end += -(-_nbytes(tag, shape) // old.align) * old.align
+    content = b"".join(parts)
+    return content + bytes(-len(content) % old.align), old.align
+
+
+def _text(text: str) -> bytes:
+    """Return a string with its length."""
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def _string(text: str) -> bytes:
+    """Return the type and value of a key whose value is a string."""
+    return struct.pack("<I", 8) + _text(text)

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import swizzle, unswizzle
+from lowprec.checkpoints import bitsandbytes
+from lowprec.checkpoints.container import naming
 from lowprec.checkpoints.decoding import (
     PART,
     WIDE,
@@ -27,7 +29,7 @@ from lowprec.checkpoints.decoding import (
     zero_values,
 )
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.schemes import FLOATS
+from lowprec.checkpoints.schemes import FLOATS, NESTED_ABSMAX
 from lowprec.checkpoints.structure import Finding, structure
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import Watch
@@ -44,6 +46,7 @@ _LARGEST_WEIGHT = 1e4
 _ENOUGH = 64
 #: Scales that are E8M0 bytes lie around 127, the code of 1.
 _BYTES_FROM, _BYTES_TO = 64, 160
+_UNCOMPUTED = "it was never computed; export again, or compute it from the source's largest weight"
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 
 
@@ -72,18 +75,30 @@ def lint(
             watch(place, len(weights), weight.name)
         if weight.problem is not None or weight.element in WIDE:
             continue
-        if weight.is_quantized:
-            found += _of_weight(weight, checkpoint)
-            if weight.name in sources:
-                found += _against(weight, sources[weight.name])
-        else:
-            found += _of_plain(weight)
+        with naming(weight.name):
+            found += _findings(weight, checkpoint, sources.get(weight.name))
     return tuple(found)
+
+
+def _findings(weight: Weight, checkpoint: Checkpoint, source: Weight | None) -> list[Finding]:
+    """Return what the data of a weight show, alone and against its source."""
+    if not weight.is_quantized:
+        return _of_plain(weight)
+    found = _of_weight(weight, checkpoint)
+    # With scales or codes that are no numbers, no remedy that is tried says anything.
+    if source is None or any(
+        finding.severity == "error" and finding.rule != "scale-inverted" for finding in found
+    ):
+        return found
+    return [
+        *(finding for finding in found if finding.rule != "scale-inverted"),
+        *_against(weight, source),
+    ]
 
 
 @usual_arithmetic()
 def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
-    found = [*_of_tensor_scale(weight), *_of_inputs(weight)]
+    found = [*_of_tensor_scale(weight), *_of_inputs(weight), *_of_nested(weight)]
     if any(finding.severity == "error" for finding in found):
         return found
     totals = dict.fromkeys(
@@ -100,7 +115,8 @@ def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
         totals["nan"] += int(np.count_nonzero(np.isnan(units)))
         totals["infinite"] += int(np.count_nonzero(np.isinf(units)))
         totals["zero"] += int(np.count_nonzero((units == 0) & (high > least)))
-        totals["negative"] += int(np.count_nonzero(np.signbit(units) & ~np.isnan(units)))
+        signed = np.signbit(units) & np.isfinite(units) & (weight.element != "iq4_nl")  # which have signs
+        totals["negative"] += int(np.count_nonzero(signed))
         small = (np.abs(units) < _SMALLEST_NORMAL) & (units != 0)
         totals["subnormal"] += int(np.count_nonzero(small)) if weight.scale in ("binary32", "bfloat16") else 0
         totals["codes"] += int(np.count_nonzero(np.isnan(high)))
@@ -110,6 +126,9 @@ def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
         whole = whole and bool(bytes_like.all())
         lost = max(lost, float(np.nanmax(np.abs(units) * high, initial=0)))
         top = max(top, float(np.nanmax(np.abs(units), initial=0)))
+    if weight.over != 1 and weight.tensor is not None and lost and not weight.tensor.read().all():
+        evidence = "the largest magnitude is 0, and there are codes of other numbers"
+        return [*found, Finding("tensor-scale-invalid", weight.tensor.name, evidence, _UNCOMPUTED)]
     where = weight.scales.name if weight.scales is not None else weight.codes.name
     of = f"of {totals['scales']:,} scales"
     if whole and weight.scale not in ("e8m0fnu", "ue4m3") and top > 1:
@@ -189,8 +208,7 @@ def _of_tensor_scale(weight: Weight) -> list[Finding]:
     bad = [float(number) for number in numbers if not (math.isfinite(number) and number > low) or number < 0]
     if bad:
         evidence = f"the tensor's scale is {bad[0]:g}"
-        remedy = "it was never computed; export again, or compute it from the source's largest weight"
-        return [Finding("tensor-scale-invalid", weight.tensor.name, evidence, remedy)]
+        return [Finding("tensor-scale-invalid", weight.tensor.name, evidence, _UNCOMPUTED)]
     if ((numbers < float(_SMALLEST_NORMAL)) & (numbers > 0)).any():
         evidence = f"the tensor's scale is {numbers.min():g}, a subnormal float32 number"
         return [
@@ -213,6 +231,29 @@ def _of_inputs(weight: Weight) -> list[Finding]:
                     Finding("input-scale-invalid", entry.name, f"a scale of activations is {wrong:g}", remedy)
                 )
     return found
+
+
+def _of_nested(weight: Weight) -> list[Finding]:
+    """Return which scales of scales are no positive numbers; 0 is one where all scales are their mean."""
+    if not bitsandbytes.is_nested(weight.scheme):
+        return []
+    (entry,) = (part for part in weight.extras if part.name.endswith(NESTED_ABSMAX))
+    numbers, state = entry.read().reshape(-1), bitsandbytes.state_of(weight)
+    codes = stored_scales(weight).reshape(-1) != bitsandbytes.zero_code()
+    used = np.logical_or.reduceat(codes, np.arange(0, codes.size, state.nested)) if codes.size else codes
+    remedy = "scales that share it are wrong; export again"
+    for rule, wrong, verb in (
+        ("scale-nan", np.isnan(numbers), "nan"),
+        ("scale-infinite", np.isinf(numbers), "infinite"),
+        ("scale-negative", numbers < 0, "negative"),
+        ("scale-zero", (numbers == 0) & used, "zero"),
+    ):
+        if wrong.any():
+            evidence = f"{np.count_nonzero(wrong):,} of {numbers.size:,} scales of scales {_verb(verb)}"
+            return [Finding(rule, entry.name, evidence, remedy)]
+    if not math.isfinite(state.offset):
+        return [Finding("scale-nan", weight.name, f"the mean of scales is {state.offset}", remedy)]
+    return []
 
 
 def _of_codes(weight: Weight) -> list[Finding]:
@@ -340,6 +381,9 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
     wanted = values_of(source, 0, stop, np.float64)
     if weight.scheme.transposed:
         wanted = wanted.swapaxes(-1, -2)
+    if wrong := int(np.count_nonzero(~np.isfinite(wanted))):
+        evidence, remedy = f"{wrong:,} values of the source are NaN or infinite", "name a source without"
+        return [Finding("source-nan", weight.name, evidence, remedy)]
     as_is = _distance(_values(weight, 0, stop), wanted)
     if as_is < 0.1:
         return []

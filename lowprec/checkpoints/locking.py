@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from lowprec import files
 from lowprec.checkpoints.container import CheckpointError
 
 __all__ = ["alone"]
@@ -28,26 +29,27 @@ def alone(lock: Path) -> Iterator[None]:
         return
     while True:
         try:
-            held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+            held = files.own(lock)
         except OSError as error:
             raise CheckpointError(f"cannot make the lock file {str(lock)!r}: {error.strerror}") from None
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            by = os.read(held, 20).decode("ascii", "replace").strip()
-            os.close(held)
+            by = held.read(20).decode("ascii", "replace").strip()
+            held.close()
             raise CheckpointError(
                 f"another process{f' ({by})' if by else ''} writes there and holds {str(lock)!r}; wait for "
                 f"it, or name another output"
             ) from None
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(held), os.stat(lock)):
+            if os.path.samestat(os.fstat(held.fileno()), os.stat(lock)):
                 break
-        os.close(held)  # the one that had it before has just removed it
+        held.close()  # the one that had it before has just removed it
     try:
-        os.ftruncate(held, 0)
-        os.write(held, str(os.getpid()).encode())
+        held.truncate(0)
+        held.write(str(os.getpid()).encode())
+        held.flush()
         yield
     finally:
         lock.unlink(missing_ok=True)  # while it is held: nobody else's can be under this name
-        os.close(held)
+        held.close()

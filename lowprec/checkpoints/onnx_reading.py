@@ -5,16 +5,17 @@ Types 1 to 28 but strings and complex numbers, in raw_data, in the fields of num
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import TYPES, CheckpointError, Entry, HeldEntry, counts
+from lowprec.checkpoints.container import TYPES, CheckpointError, Entry, HeldEntry, counts, stamp
 from lowprec.checkpoints.schemes import FLOATS
 
 __all__ = ["TYPE_TAGS", "Decoded", "Graph", "Model", "initializers", "inlined", "open_onnx"]
@@ -212,9 +213,7 @@ def inlined(path: Path, model: Any, most: int) -> None:
                 f"file: they are of a type that is not read, or more than {most:,} bytes with the others"
             )
         left -= entry.nbytes
-        with entry.path.open("rb") as file:
-            file.seek(entry.start)
-            tensor.raw_data = file.read(entry.nbytes)
+        tensor.raw_data = b"".join(part.tobytes() for part in entry.parts())
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
 
@@ -259,7 +258,7 @@ def _from_numbers(data: Array, field_: str, tag: str) -> npt.NDArray[np.uint8]:
         return packed[: -(-data.size * 6 // 8)]
     # Words of 32 and 64 bits hold narrower numbers; of 4 and 2 bits those that share a byte.
     width = max(bits // 8, 1)
-    return np.ascontiguousarray(data.view(np.uint8).reshape(data.size, -1)[:, :width]).reshape(-1)
+    return np.ascontiguousarray(data.view(np.uint8).reshape(data.size, data.itemsize)[:, :width]).reshape(-1)
 
 
 def _external(path: Path, where: str, tensor: Any, entry: Entry) -> Entry:
@@ -289,7 +288,7 @@ def _external(path: Path, where: str, tensor: Any, entry: Entry) -> Entry:
             f"{where} is said to lie at {start:,}, {length:,} bytes long, in {place!r} of "
             f"{file.stat().st_size:,} bytes; {entry.tag} of shape {list(entry.shape)} takes {entry.nbytes:,}"
         )
-    return Entry(entry.name, entry.tag, entry.shape, file, start, entry.nbytes)
+    return replace(entry, path=file, start=start, stamp=stamp(file.stat()))
 
 
 def _is(node: Any, kind: str) -> bool:
@@ -299,6 +298,7 @@ def _is(node: Any, kind: str) -> bool:
 
 def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
     made = {output: node for node in graph.node for output in node.output}
+    scales_of = functools.cache(lambda name: _scales(name, made, entries))  # many nodes may share one
     decoded: dict[str, Decoded] = {}
     undecoded: dict[str, str] = {}
     inner: set[str] = set()  # results that are scales themselves
@@ -311,7 +311,7 @@ def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
         inner.update(node.input[1:])
         if codes not in entries:
             continue  # of activations
-        found = _scales(node.input[1], made, entries)
+        found = scales_of(node.input[1])
         if found is None or (zeros and zeros not in entries):
             what, by = ("zero points", zeros) if found else ("scale", node.input[1])
             by = made[by].op_type if by in made else "an input"

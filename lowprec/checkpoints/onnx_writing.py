@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy.typing as npt
 
@@ -37,7 +37,7 @@ class OnnxWriter(Writer):
 
     Parameters
     ----------
-    path : Path
+    file : binary file
     plan : iterable of (str, str, tuple of int)
         Name, type and shape of each initializer.
     metadata : mapping of str to str
@@ -56,7 +56,7 @@ class OnnxWriter(Writer):
 
     def __init__(
         self,
-        path: Path,
+        file: BinaryIO,
         plan: Iterable[tuple[str, str, tuple[int, ...]]],
         metadata: Mapping[str, str],
         again: bool = False,
@@ -75,14 +75,14 @@ class OnnxWriter(Writer):
         for name, (tag, shape) in parts.items():
             pieces.append((end, heads[name]))
             end += len(heads[name])
-            entries.append(Entry(name, tag, shape, path, end, _nbytes(tag, shape)))
+            entries.append(Entry(name, tag, shape, Path(file.name), end, _nbytes(tag, shape)))
             end += entries[-1].nbytes
         if end > _LARGEST:
             raise CheckpointError(
                 f"the model would have {end:,} bytes, and an ONNX file has at most {_LARGEST:,}; leave "
                 f"weights out, take fewer bits, or write a .safetensors file"
             )
-        super().__init__(path, entries, pieces, end, again)
+        super().__init__(file, entries, pieces, end, again)
 
 
 # -- bytes --------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class Call:
 
 
 class Unnamed:
-    """In place of a key that is neither a text nor an integer."""
+    """In place of a key that is neither a text nor an integer of 64 bits."""
 
 
 _MARK = object()
@@ -51,6 +51,8 @@ _NUMBERS = "INT LONG BININT BININT1 BININT2 LONG1 LONG4 FLOAT BINFLOAT".split()
 _TEXTS = "STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8".split()
 _BYTES = "BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8".split()
 _IGNORED = ("PROTO", "FRAME")
+#: Bits of an integer that is a key, at most.
+_BITS = 64
 #: Opcodes that are carried out at most: what one makes takes more memory than its bytes in the pickle.
 _MOST = 6_000_000
 
@@ -58,7 +60,7 @@ _MOST = 6_000_000
 def read_pickle(data: bytes, what: str) -> Any:
     """Return what a pickle holds: numbers, texts, lists, dicts and tuples of these, and calls.
 
-    A key of a dict that is neither a text nor an integer becomes an `Unnamed`.
+    A key of a dict that is neither a text nor an integer of 64 bits becomes an `Unnamed`.
 
     >>> import pickle, fractions
     >>> read_pickle(pickle.dumps(fractions.Fraction(1, 2)), "this").function
@@ -188,8 +190,12 @@ class _Machine:
         pairs = list(zip(found[::2], found[1::2], strict=True))
         if isinstance(into, Call):
             into.items += pairs
-        else:  # tuples of tuples would take for ever to be hashed
-            into.update((key if isinstance(key, str | int) else Unnamed(), value) for key, value in pairs)
+        else:  # tuples of tuples would take for ever to be hashed, and long integers have no text
+            into.update((key if _is_name(key) else Unnamed(), value) for key, value in pairs)
+
+
+def _is_name(key: Any) -> bool:
+    return isinstance(key, str) or (isinstance(key, int) and key.bit_length() <= _BITS)
 
 
 def write_pickle(value: Any) -> bytes:

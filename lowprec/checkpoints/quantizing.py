@@ -29,7 +29,7 @@ from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
 from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, TRANSFORMER_ENGINE, Scheme
-from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, Target, target
+from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import (
     SINGLE,
@@ -38,12 +38,12 @@ from lowprec.checkpoints.writing import (
     Watch,
     Write,
     copy_of,
-    fingerprint,
     source_of,
     write_checkpoint,
 )
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.naming import plain
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import NEAREST_EVEN
 
@@ -53,6 +53,8 @@ Array = npt.NDArray[Any]
 
 #: Endings of files that schemes of one family are written to, and no other.
 _ENDINGS = {".gguf": "gguf", ".onnx": "onnx", ".pt": TRANSFORMER_ENGINE}
+#: Of weights so small that their own scale would be subnormal.
+_RAISED = "a scale would be below 2**-126; that is stored, and the smallest values are coarser or 0"
 #: Columns that are corrected together, where there are no blocks.
 _COLUMNS = 128
 
@@ -153,7 +155,7 @@ def quantize_checkpoint(
         mark = ("scaled_fp8", "F8_E4M3", (2,))
         tasks.append(Task("scaled_fp8", checkpoint.files[0].name, (mark,), 2, lambda write: None))
     if not done:
-        some = "; ".join(f"{name}: {why}" for name, why in list(kept.items())[:3])
+        some = "; ".join(f"{plain(name)}: {why}" for name, why in list(kept.items())[:3])
         raise CheckpointError(f"no weight of {str(checkpoint.path)!r} would be quantised ({some})")
     spelled: dict[str, Any] = {
         "scheme": how.scheme.name,
@@ -173,14 +175,10 @@ def quantize_checkpoint(
     if how.scheme.family == "torchao":
         made |= torchao.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
     made |= transformer_engine.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
-    used = None if statistics is None else fingerprint(statistics.checkpoint, {})
-    digest = fingerprint(
-        checkpoint,
-        {**made, "inputs": used, "include": include, "exclude": exclude, "done": done, "to": out.name},
-    )
     others = configs.beside(checkpoint, kept, how) if out.suffix not in SINGLE else None
+    source = source_of(checkpoint, out)
     reports = write_checkpoint(
-        out, tasks, made, digest, others=others, watch=watch, source=source_of(checkpoint, out), spread=spread
+        out, tasks, made, repr(how), others=others, watch=watch, source=source, spread=spread
     )
     return reports, kept
 
@@ -212,7 +210,16 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
         correct = statistics is not None and statistics.correct
         return _written(weight, how, names, write, known, inputs, correct)
 
-    return Task(weight.name, weight.codes.path.name, tuple(plan.values()), math.prod(weight.shape), work)
+    inputs = None if statistics is None else statistics.entry(weight)
+    return Task(
+        weight.name,
+        weight.codes.path.name,
+        tuple(plan.values()),
+        math.prod(weight.shape),
+        work,
+        (*weight.parts, *(() if inputs is None else (inputs,))),
+        repr((weight, inputs)),
+    )
 
 
 def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, ...]]]:
@@ -292,8 +299,11 @@ def _written(
         return transformer_engine.write_copies(weight, how, names, write, rows, known)
     amax = rows.max(initial=np.float32(0))
     tensor: Any = None
+    raised: Any = False
     if how.blocks is not None and how.blocks.tensor_scale != "none":
-        tensor = _tensor_scale(amax, how.blocks) if given is None else given.tensor
+        exact = _tensor_scale(amax, how.blocks) if given is None else given.tensor
+        assert exact is not None  # of every target whose tensors have scales
+        tensor, raised = usable(exact), exact < SMALLEST_SCALE
         stored = np.float32(1) / tensor if how.scheme.divides else tensor
         write(names["tensor"], np.array(stored, np.float32), 0)
         tensor = np.float32(1) / stored if how.scheme.divides else stored
@@ -312,9 +322,10 @@ def _written(
             if how.channel
             else np.array([amax or np.float32(448)]),
             how.element,
+            "max",
             axis=0,
         )
-        single = np.asarray(single, np.float32).reshape(-1)
+        raised, single = np.any(single < SMALLEST_SCALE), usable(single).reshape(-1)
         shape = (len(single), *[1] * (len(weight.shape) - 1))
         write(names["scales"], single.reshape(shape) if how.channel else single, 0)
         single = single.reshape(shape)
@@ -353,7 +364,8 @@ def _written(
         units = decode(scales, how.blocks.scale, dtype=np.float64)
         units = units if tensor is None else units * np.float64(tensor)
         errors.add(values, decode(codes, how.element), sizes, units)
-    return errors.report() | ({} if outputs is None else outputs.report())
+    note = {"note": _RAISED} if raised else {}
+    return errors.report() | note | ({} if outputs is None else outputs.report())
 
 
 def _tensor_scale(amax: Any, blocks: BlockFormat) -> Any:

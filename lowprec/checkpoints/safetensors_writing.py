@@ -7,7 +7,7 @@ import math
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry
 from lowprec.checkpoints.writer import Writer
@@ -20,7 +20,7 @@ class SafetensorsWriter(Writer):
 
     Parameters
     ----------
-    path : Path
+    file : binary file
     plan : iterable of (str, str, tuple of int)
         Name, type and shape of each tensor.
     metadata : mapping of str to str
@@ -29,7 +29,7 @@ class SafetensorsWriter(Writer):
 
     def __init__(
         self,
-        path: Path,
+        file: BinaryIO,
         plan: Iterable[tuple[str, str, tuple[int, ...]]],
         metadata: Mapping[str, str],
         again: bool = False,
@@ -52,5 +52,5 @@ class SafetensorsWriter(Writer):
         entries = []
         for name, tag, shape in tensors:
             first, last = header[name]["data_offsets"]
-            entries.append(Entry(name, tag, shape, path, len(head) + first, last - first))
-        super().__init__(path, entries, [(0, head)], len(head) + end, again)
+            entries.append(Entry(name, tag, shape, Path(file.name), len(head) + first, last - first))
+        super().__init__(file, entries, [(0, head)], len(head) + end, again)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from lowprec.checkpoints.container import CheckpointError, parse_json
+from lowprec.checkpoints.container import CheckpointError, counts, parse_json
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
@@ -32,10 +32,20 @@ class Saved(NamedTuple):
 
 
 def metadata_of(saved: Saved) -> dict[str, str]:
-    """Return what goes into the header."""
-    blocks = {
-        name: {"format": to_toml(fmt), "axes": list(axes)} for name, (fmt, axes) in saved.blocks.items()
-    }
+    """Return what goes into the header.
+
+    Raises CheckpointError: a format that could not be read again, as codebooks of thousands of values.
+    """
+    texts = {name: to_toml(fmt) for name, (fmt, _) in saved.blocks.items()}
+    for text, name in {text: name for name, text in texts.items()}.items():
+        try:
+            from_toml(text)
+        except ValueError as error:
+            raise CheckpointError(
+                f"BlockArray {name!r} cannot be saved, as its format could not be read again: {error}; save "
+                f"its codes and its scales as arrays"
+            ) from None
+    blocks = {name: {"format": texts[name], "axes": list(axes)} for name, (_, axes) in saved.blocks.items()}
     return {_KEY: json.dumps({"alone": saved.alone, "blocks": blocks})}
 
 
@@ -59,7 +69,7 @@ def saved_in(metadata: Mapping[str, str], where: str) -> Saved:
 def _block(said: Any, where: str) -> tuple[BlockFormat, tuple[int, ...]]:
     try:
         (fmt,) = (each for each in from_toml(str(said["format"])).values() if isinstance(each, BlockFormat))
-        return fmt, tuple(int(axis) for axis in said["axes"])
+        return fmt, counts(said["axes"], "axes")
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{where} has no format that can be read: {error}") from None
 

@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec import files
 from lowprec.arrays import lazy
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import as_array, code_dtype
-from lowprec.checkpoints.container import TAGS, CheckpointError, Header, open_file, tag_of
+from lowprec.checkpoints.container import TAGS, CheckpointError, Header, quoted, read_file, tag_of
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.saved import SCALES, TENSOR, Saved, in_catalog, metadata_of, saved_in
 from lowprec.checkpoints.schemes import FLOATS
+from lowprec.checkpoints.writer import writable
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 
@@ -42,7 +44,8 @@ class _Part(NamedTuple):
 def save(path: str | os.PathLike[str], arrays: Given | Mapping[str, Given]) -> None:
     """Write an array, a `BlockArray` or a mapping of them to a safetensors file.
 
-    Other software reads the codes and scales as tensors. The file is written beside and renamed when whole.
+    Other software reads the codes and scales as tensors. The file is written beside and renamed when whole;
+    one that is replaced keeps its mode and owner, and links are followed.
 
     >>> import tempfile, lowprec as lp
     >>> blocks = lp.encode([[1.0, -0.5, 6.0, 0.0]], "mxfp4")
@@ -62,8 +65,9 @@ def save(path: str | os.PathLike[str], arrays: Given | Mapping[str, Given]) -> N
     Raises
     ------
     CheckpointError
-        Another ending, no folder to write to, a type that safetensors lacks, a name that a part of a
-        `BlockArray` takes too, or arrays of Dask, which are to be computed first.
+        Another ending, no folder to write to, a place that cannot be written or is a pipe or device, a type
+        that safetensors lacks, a name that a part of a `BlockArray` takes too, or arrays of Dask, which are
+        to be computed first.
 
     Source: [SAFETENSORS]; docs/checkpoints.md.
     """
@@ -87,17 +91,11 @@ def save(path: str | os.PathLike[str], arrays: Given | Mapping[str, Given]) -> N
             parts[part] = found
         if isinstance(value, BlockArray):
             said.blocks[name] = value.format, value.axes
-    metadata = metadata_of(said)
-    beside = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
-        plan = [(name, tensor.tag, tensor.shape) for name, tensor in parts.items()]
-        with SafetensorsWriter(beside, plan, metadata) as file:
-            for name, tensor in parts.items():
-                file.write(name, tensor.data)
-            file.sync()
-        os.replace(beside, place)
-    finally:
-        beside.unlink(missing_ok=True)
+    plan = [(name, tensor.tag, tensor.shape) for name, tensor in parts.items()]
+    with writable(place), files.replacing(place) as file:
+        writer = SafetensorsWriter(file, plan, metadata_of(said))
+        for name, tensor in parts.items():
+            writer.write(name, tensor.data)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -126,7 +124,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Source: [SAFETENSORS]; docs/checkpoints.md.
     """
-    header = open_file(Path(path))
+    header = read_file(Path(path))
     said, left = saved_in(header.metadata, repr(str(path))), dict.fromkeys(header.entries)
     found: dict[str, Any] = {}
     for name, (fmt, axes) in said.blocks.items():
@@ -151,19 +149,19 @@ def _parts(name: str, value: Given) -> dict[str, _Part]:
         raise CheckpointError(f"array {name!r} is of Dask; save what its compute() returns")
     array = as_array(value)
     try:
-        tag = tag_of(array.dtype)
-        return {name: _Part(tag, array.shape, array.astype(array.dtype.newbyteorder("="), copy=False))}
+        return {name: _Part(tag_of(array.dtype), array.shape, array)}
     except CheckpointError as error:
         raise CheckpointError(f"array {name!r} cannot be saved: {error}") from None
 
 
 def _codes(codes: Array, fmt: Format) -> _Part:
     """Return codes under the type of their format, if the header has it and they fill whole bytes."""
+    codes = np.asarray(codes, codes.dtype.newbyteorder("="))  # a view takes numbers for native ones
     for tag, name in FLOATS.items():
         dtype, bits = TAGS[tag]
         if name == fmt.name and in_catalog(fmt) and codes.size * bits % 8 == 0:
-            return _Part(tag, codes.shape, np.ascontiguousarray(codes).view(dtype))
-    return _Part(tag_of(codes.dtype), codes.shape, np.ascontiguousarray(codes))
+            return _Part(tag, codes.shape, codes.view(dtype))
+    return _Part(tag_of(codes.dtype), codes.shape, codes)
 
 
 def _block(header: Header, name: str, fmt: BlockFormat, axes: tuple[int, ...], where: str) -> BlockArray:
@@ -178,10 +176,10 @@ def _block(header: Header, name: str, fmt: BlockFormat, axes: tuple[int, ...], w
             raise CheckpointError(f"{where}: {part!r} is {data.dtype}, which are no codes of {of.name!r}")
         parts.append(data.view(kind))
     tensor = header.entries.get(name + TENSOR)
-    scale = None if tensor is None else np.float32(tensor.read().reshape(-1)[0])
-    if scale is not None and not np.isfinite(scale):
-        raise CheckpointError(f"{where} has the tensor scale {scale}, which is no number")
+    scale = None if tensor is None else tensor.read().astype(np.float32).reshape(-1)
+    if scale is not None and (scale.size != 1 or not np.isfinite(scale[0])):
+        raise CheckpointError(f"{where} has the tensor scale {quoted(scale.tolist())}, which is no number")
     try:
-        return BlockArray(parts[0], parts[1], fmt, axes, scale)
+        return BlockArray(parts[0], parts[1], fmt, axes, None if scale is None else scale[0])
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{where} does not hold together: {error}") from None

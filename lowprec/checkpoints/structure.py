@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lowprec.checkpoints import bitsandbytes
-from lowprec.checkpoints.configured import kind_of, said_of
-from lowprec.checkpoints.container import CheckpointError, parse_json
+from lowprec.checkpoints.configured import Configured, kind_of
+from lowprec.checkpoints.container import CheckpointError, parse_json, quoted
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.schemes import NESTED_MAP
 from lowprec.checkpoints.weights import Weight
 
 __all__ = ["Finding", "structure"]
@@ -41,6 +42,9 @@ class Finding:
 _PROBLEMS = {
     "private-format": "lowprec.load reads it",
     "missing-scale": "export again with its scales, or name the shard that has them",
+    "missing-codes": "export again with both copies whole",
+    "orphan-scale": "its codes are missing, have another name or a type that no scheme has",
+    "fp8-without-scale": "its scale is missing; read as it is, it is wrong by that factor",
     "missing-tensor-scale": "block scales alone are wrong by a factor; export again with the tensor's scale",
     "not-read": "give DequantizeLinear an initializer as its scale, or one of few bits with a scale in FLOAT",
     "scale-type": "write scales in a type of the scheme; a byte of E8M0 is no number",
@@ -85,40 +89,35 @@ def _maps(weights: Sequence[Weight]) -> Iterator[Finding]:
     """Yield tables of values that are others than those of the format: bitsandbytes does not look at them."""
     for weight in weights:
         for part in weight.extras if weight.scheme.state else ():
-            if part.name.endswith(".weight.quant_map"):
-                wanted = bitsandbytes.quant_map(weight.element)
-                if part.tag != "F32" or part.shape != (16,) or (part.read() != wanted).any():
-                    evidence = f"{part.tag} of shape {list(part.shape)} is not the table of {weight.element}"
-                    remedy = "values are read by the type's name; quantise again with its table"
+            nested = part.name.endswith(NESTED_MAP)
+            if nested or part.name.endswith(".weight.quant_map"):
+                table = "dynamic8" if nested else weight.element
+                wanted = bitsandbytes.quant_map(table)
+                if part.tag != "F32" or part.shape != wanted.shape or (part.read() != wanted).any():
+                    evidence = f"{part.tag} of shape {list(part.shape)} is not the table of {table}"
+                    how = "scales are read by it" if nested else "values are read by the type's name"
+                    remedy = f"{how}; quantise again with the format's table"
                     yield Finding("quant-map", part.name, evidence, remedy, "warning")
 
 
 def _lost(weights: Sequence[Weight]) -> Iterator[Finding]:
     for weight in weights:
-        if weight.is_quantized:
-            continue
-        if _LOST.search(weight.name):
+        if not weight.is_quantized and weight.problem is None and _LOST.search(weight.name):
             evidence = f"no weight uses it: {weight.codes.tag} of shape {list(weight.shape)}"
-            remedy = "its codes are missing, have another name or a type that no scheme has"
-            yield Finding("orphan-scale", weight.name, evidence, remedy, "warning")
-        elif weight.name.endswith(".weight") and weight.codes.tag in ("U8", "I8") and len(weight.shape) >= 2:
-            evidence = f"{weight.codes.tag} of shape {list(weight.shape)}, without scales"
-            yield Finding("missing-scale", weight.name, evidence, _PROBLEMS["missing-scale"])
+            yield Finding("orphan-scale", weight.name, evidence, _PROBLEMS["orphan-scale"], "warning")
 
 
 def _configured(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterator[Finding]:
     if not config:
         return
     format_said = config.get("format")
-    scaled = [weight for weight in weights if weight.is_quantized]
+    configured = Configured(config, len(weights))
     for weight in weights:
         module = weight.name.removesuffix(".weight")
-        said = said_of(config, module)
+        said = configured.said_of(module)
+        if said is None:
+            continue
         if not weight.is_quantized:
-            if not said.ignored and scaled and _is_fp8_matrix(weight):
-                evidence = f"{weight.codes.tag} without a scale, among weights that are scaled"
-                remedy = "its scale is missing; read as it is, it is wrong by that factor"
-                yield Finding("fp8-without-scale", weight.name, evidence, remedy)
             if not said.ignored and said.targeted and _is_linear(weight):
                 evidence = f"{weight.codes.tag} as it is, and the configuration quantises {module}"
                 remedy = "add it to the ignore list, or quantise it"
@@ -140,6 +139,10 @@ def _configured(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterato
                 remedy = "correct format in quantization_config"
                 yield Finding("format-disagrees", weight.name, evidence, remedy)
             yield from _strategy(weight, said.setting)
+    for pattern, why in configured.unread.items():
+        evidence = f"the configuration has {quoted(pattern)}, which is not understood: {why}"
+        remedy = "modules that may match it are not held against the configuration: name them"
+        yield Finding("not-read", "config.json", evidence, remedy, "note")
 
 
 def _strategy(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
@@ -159,12 +162,6 @@ def _strategy(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
             f"the configuration says groups of {size}, and scales belong to {weight.sizes[-1]} elements"
         )
         yield Finding("scale-strategy", weight.scales.name, evidence, f"set group_size to {weight.sizes[-1]}")
-
-
-def _is_fp8_matrix(weight: Weight) -> bool:
-    return (
-        weight.codes.tag.startswith("F8_E4M3") and len(weight.shape) >= 2 and weight.name.endswith("weight")
-    )
 
 
 def _is_linear(weight: Weight) -> bool:
@@ -187,10 +184,6 @@ def _comfyui(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Find
             "without the mark scales are ignored; add it",
             "warning",
         )
-    for weight in weights:
-        if is_marked and not weight.is_quantized and _is_fp8_matrix(weight):
-            evidence = "the file is marked scaled_fp8, and this weight has no scale_weight"
-            yield Finding("fp8-without-scale", weight.name, evidence, "add its scale_weight")
     for name, entry in checkpoint.entries.items():
         if name.endswith(".comfy_quant"):
             try:

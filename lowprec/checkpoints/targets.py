@@ -6,6 +6,9 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from lowprec.arrays.random import is_plain
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import OTHER_BLOCKS, engine_format
@@ -15,8 +18,10 @@ from lowprec.spec.block import BlockFormat, rule as rule_of
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import NEAREST_EVEN, Rounding, rounding as rounding_of
 
-__all__ = ["EXCLUDED", "FAMILIES", "Target", "target"]
+__all__ = ["EXCLUDED", "FAMILIES", "SMALLEST_SCALE", "Target", "target", "usable"]
 
+#: The smallest scale of a tensor or a channel: devices flush subnormals, and its inverse is a number.
+SMALLEST_SCALE = np.finfo(np.float32).smallest_normal
 #: What `--scheme` and `--to` together mean: the scheme that is written.
 FAMILIES: dict[str, dict[str, str]] = {
     "compressed-tensors": {
@@ -89,13 +94,22 @@ class Target:
     def misfit(self, shape: tuple[int, ...], summed: int = -1) -> str:
         """Return why a weight of this shape cannot be written so; empty if it can.
 
-        Products sum over its axis `summed`, along which blocks lie.
+        Products sum over its axis `summed`. ONNX has blocks along it; other schemes have them along the last
+        axis, those of bitsandbytes and Transformer Engine whatever products sum over.
         """
+        if not math.prod(shape):
+            return "it has no elements"
         if self.scheme == PLAIN:
             return ""
         needed = 3 if self.scheme.packing == "groups" else 2
-        if len(shape) < needed or not math.prod(shape):
-            return f"{len(shape)} axes, {needed} needed" if len(shape) < needed else "it has no elements"
+        if len(shape) < needed:
+            return f"{len(shape)} axes, {needed} needed"
+        of_axis = self.scheme.block and self.scheme.block[0] == 1 and self.scheme.family != "onnx"
+        if summed != -1 and of_axis and not (self.scheme.state or self.scheme.padded):
+            return (
+                f"products sum over its axis {summed}, and blocks of {self.scheme.name} lie along the last; "
+                f"use --scheme onnx"
+            )
         if self.scheme.swizzled:
             unit = 16 if self.scheme.tensor else 32
             fits = len(shape) == 2 and not any(length % unit for length in shape)
@@ -106,10 +120,19 @@ class Target:
             return "" if fits else f"two axes in multiples of {unit} needed"
         if self.scheme.block == (128, 128):
             return "" if len(shape) == 2 else "tiles need exactly two axes"
-        along = shape[-2] if self.scheme.transposed else shape[summed]
+        along = shape[-2] if self.scheme.transposed else shape[-1 if of_axis else summed]
         size = self.scheme.block[1] if self.scheme.block else 1
         size = 64 if self.scheme.packing == "gguf_nvfp4" else size
         return "" if along % size == 0 else f"{along} elements are no multiple of {size}"
+
+
+def usable(scales: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """Return scales of tensors or channels, those below the smallest normal float32 raised to it.
+
+    >>> usable([1.0, 1e-40])
+    array([1.0000000e+00, 1.1754944e-38], dtype=float32)
+    """
+    return np.maximum(np.asarray(scales, np.float32), SMALLEST_SCALE)
 
 
 def target(

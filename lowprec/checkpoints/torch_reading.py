@@ -10,11 +10,11 @@ import math
 import struct
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, parse_json
+from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, parse_json, stamp
 from lowprec.checkpoints.pickles import Call, Global, Stored, read_pickle
 
 __all__ = ["DTYPES", "ELEMENTS", "MADE", "RECORD", "STORAGES", "checked", "open_torch"]
@@ -69,6 +69,7 @@ class _UnreadError(CheckpointError):
 @dataclass
 class _File:
     path: Path
+    stamp: tuple[int, ...]
     records: dict[str, tuple[int, int]]  #: first byte and length by name
     entries: dict[str, Entry]
     metadata: dict[str, str]
@@ -95,7 +96,8 @@ def open_torch(path: Path) -> tuple[dict[str, Entry], dict[str, str], dict[str, 
         A file that is no archive of torch.save, that is cut or damaged, of another byte order, or a tensor
         that ends behind its storage.
     """
-    file = _File(path, _records(path), {}, {}, {})
+    mark = stamp(path.stat())
+    file = _File(path, mark, _records(path), {}, {}, {})
     if _text(file, "byteorder", b"little") != b"little":
         raise CheckpointError(f"{str(path)!r} was saved on a big-endian machine; save it on another")
     whole = read_pickle(_text(file, "data.pkl"), f"the pickle of {str(path)!r}")
@@ -263,7 +265,7 @@ def _made(file: _File, name: str, kind: str, given: dict[str, Any]) -> None:
             entry = _tensor(file, f"{name}._{part}", value)
             tag = next((tag for end, tag in tags.items() if part.endswith(end)), entry.tag)
             if TAGS[tag][1] == TAGS[entry.tag][1]:
-                entry = Entry(entry.name, tag, entry.shape, entry.path, entry.start, entry.nbytes)
+                entry = replace(entry, tag=tag)
             found.append(entry)
     for entry in found:
         _put(file, entry)
@@ -334,7 +336,7 @@ def _tensor(file: _File, name: str, call: Any) -> Entry:
     nbytes = math.prod(shape) * width
     if len(strides) != len(shape) or offset * width + nbytes > record[1]:
         raise CheckpointError(f"{where}: {tag} of shape {list(shape)} ends behind its {record[1]:,} bytes")
-    return Entry(name, tag, shape, file.path, record[0] + offset * width, nbytes)
+    return Entry(name, tag, shape, file.path, record[0] + offset * width, nbytes, stamp=file.stamp)
 
 
 def _counts(given: Any, what: str) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy.typing as npt
 
@@ -39,7 +39,7 @@ class TorchWriter(Writer):
 
     Parameters
     ----------
-    path : Path
+    file : binary file
     plan : iterable of (str, str, tuple of int)
         Name, type and shape of each tensor.
     metadata : mapping of str to str
@@ -49,7 +49,7 @@ class TorchWriter(Writer):
 
     def __init__(
         self,
-        path: Path,
+        file: BinaryIO,
         plan: Iterable[tuple[str, str, tuple[int, ...]]],
         metadata: Mapping[str, str],
         again: bool = False,
@@ -69,10 +69,10 @@ class TorchWriter(Writer):
         self._sizes = [size for _, size, _ in records]
         pieces, size = self._laid(records)
         entries = [
-            Entry(name, tag, shape, path, self._places[len(texts) + place][2], sizes[place])
+            Entry(name, tag, shape, Path(file.name), self._places[len(texts) + place][2], sizes[place])
             for place, (name, (tag, shape)) in enumerate(parts.items())
         ]
-        super().__init__(path, entries, pieces, size, again)
+        super().__init__(file, entries, pieces, size, again)
 
     def _laid(self, records: list[tuple[str, int, bytes]]) -> tuple[list[tuple[int, bytes]], int]:
         """Return all bytes but those of tensors, each with its place, and how many there are in all."""

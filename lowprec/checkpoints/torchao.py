@@ -22,16 +22,23 @@ __all__ = ["attributes", "described", "metadata_of"]
 
 #: torch's names of the types of sources; what was quantised before counts as bfloat16.
 _TYPES = {"F32": "float32", "F16": "float16"}
+#: Of JSON in the header: which parts a weight has.
+_PARTS = "_tensor_data_names"
 _CODES = {"e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1fn": "float4_e2m1fn_x2"}
 
 
 def attributes(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
-    """Return what the header says of a weight: its class's attributes; nothing where it says nothing."""
+    """Return what the header says of a weight: its class's attributes, and `_tensor_data_names`, its parts.
+
+    Nothing where it says nothing.
+    """
     try:
-        said = parse_json(metadata.get(name, "{}").encode("utf-8", "surrogatepass"), name).get("_data")
+        said = parse_json(metadata.get(name, "{}").encode("utf-8", "surrogatepass"), name)
     except CheckpointError:
         return {}
-    return said if isinstance(said, dict) else {}
+    data, parts = said.get("_data"), said.get(_PARTS)
+    found = data if isinstance(data, dict) else {}
+    return {**found, _PARTS: parts} if isinstance(parts, list) else found
 
 
 def described(weight: Weight, how: Target) -> str:
@@ -55,7 +62,7 @@ def described(weight: Weight, how: Target) -> str:
     if block is not None:
         data["orig_dtype"] = kind
     parts = ["qdata", "scale", *(["per_tensor_scale"] if how.scheme.tensor else [])]
-    return json.dumps({"_type": name, "_data": data, "_tensor_data_names": parts})
+    return json.dumps({"_type": name, "_data": data, _PARTS: parts})
 
 
 def metadata_of(

@@ -34,6 +34,7 @@ __all__ = ["encoded", "metadata_of", "parts", "write_copies"]
 
 Array = npt.NDArray[Any]
 
+_LOST = "the package's scale is no float32 for so small a weight, and its values come back smaller or as 0"
 #: Of a block of NVFP4, and columns whose codes are transposed at a time.
 _SIDE, _COLUMNS = 16, 256
 
@@ -122,7 +123,8 @@ def write_copies(
         for role in ("tensor", "amax"):
             write(names[role], np.array([amax], np.float32), 0)
         _turned(np.concatenate(held), np.concatenate(tiles), names, write)
-    return errors.report()
+    lost = how.scheme.tensor and 0 < float(amax) < OVER / np.finfo(np.float32).max
+    return errors.report() | ({"note": _LOST} if lost else {})
 
 
 def _turned(

@@ -16,7 +16,7 @@ from lowprec.arrays.statistics import scale_for
 from lowprec.checkpoints import transformer_engine
 from lowprec.checkpoints.bitsandbytes import is_nested
 from lowprec.checkpoints.bitsandbytes_writing import nested_differ
-from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.container import CheckpointError, naming
 from lowprec.checkpoints.decoding import (
     WIDE,
     axes_of,
@@ -32,6 +32,7 @@ from lowprec.checkpoints.decoding import (
 )
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.targets import usable
 from lowprec.checkpoints.weights import OVER, Weight, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
@@ -101,7 +102,8 @@ def verify_checkpoint(checkpoint: Checkpoint, source: Checkpoint, watch: Watch =
                 f"{weight.name!r} has shape {list(weight.value_shape)}, and "
                 f"{list(other.value_shape)} in the source"
             )
-        found.append(_verdict(weight, other))
+        with naming(weight.name):
+            found.append(_verdict(weight, other))
     return tuple(found)
 
 
@@ -188,7 +190,7 @@ def _rules_of(weight: Weight, highest: list[Array]) -> list[str]:
     stored, fmt = scale_values(weight).reshape(-1), catalog.format(weight.element)
     high = high.reshape(-1)
     known = {
-        "max": scale_for(high.reshape(-1, 1), fmt, axis=0).reshape(-1),
+        "max": usable(scale_for(high.reshape(-1, 1), fmt, "max", axis=0).reshape(-1)),
         "divide": divide(high, fmt.max_finite, "binary32"),
     }
     return [name for name, scales in known.items() if ((scales == stored) | (high == 0)).all()]

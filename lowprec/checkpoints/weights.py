@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.incomplete import incomplete
 from lowprec.checkpoints.onnx_reading import Decoded
 from lowprec.checkpoints.saved import in_catalog, saved_in
 from lowprec.checkpoints.schemes import (
@@ -141,16 +143,27 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             found[name] = _saved(name, fmt, axes, entries)
     nodes = [_decoded(name, said, checkpoint) for name, said in checkpoint.graph.decoded.items()]
     taken = {part.name for weight in (*found.values(), *nodes) for part in weight.parts}
+    said = _said(checkpoint)
     for name, entry in entries.items():
-        weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint)
+        weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint, said)
         if weight is not None:
             found[name] = weight
             taken |= {part.name for part in weight.parts}
+    left = {name: entry for name, entry in entries.items() if name not in taken}
+    if checkpoint.path.suffix not in (
+        ".onnx",
+        ".gguf",
+    ):  # where nodes and types of blocks say what is quantised
+        for entry, beside, problem in incomplete(left, checkpoint, bool(found)):
+            found[entry.name] = Weight(
+                entry.name, PLAIN, entry, extras=beside, shape=entry.shape, problem=problem
+            )
+            taken |= {part.name for part in found[entry.name].parts}
     for name, entry in entries.items():
         if name not in taken:
             summed, why = checkpoint.graph.summed.get(name, -1), checkpoint.graph.undecoded.get(name)
-            problem = None if why is None else ("not-read", why)
-            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed, problem=problem)
+            unread = None if why is None else ("not-read", why)
+            found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed, problem=unread)
     return (*nodes, *(found[name] for name in entries if name in found))
 
 
@@ -173,6 +186,8 @@ def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[
     elif not (in_catalog(fmt.element) and in_catalog(fmt.scale)):
         problem = "private-format", f"{name} is in {fmt.name}, whose formats the catalog has not"
     tensor = entries.get(name + SAVED.tensor)
+    if problem is None and tensor is None and fmt.tensor_scale != "none":
+        problem = "missing-tensor-scale", f"{name} has no tensor_scale beside it"
     return Weight(name, scheme, codes, scales, tensor, (), codes.shape, blocks, problem)
 
 
@@ -227,9 +242,9 @@ def _of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: i
     return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
 
 
-def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None:
+def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: dict[str, Any]) -> Weight | None:
     entries, config = checkpoint.entries, checkpoint.config
-    said = _said(checkpoint) | _of_comfyui(name.removesuffix(".weight"), entries)
+    said = ChainMap(_of_comfyui(name.removesuffix(".weight"), entries), whole)
     fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, said)]
     for exact in (True, False):
         for scheme in fitting:
@@ -265,7 +280,7 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
             told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
             said_of = attributes(checkpoint.metadata, found.name) if told else {}
             said_of = checked(said_of) if scheme.family == TRANSFORMER_ENGINE else said_of
-            return _resolved(found, {**config, **said_of})
+            return _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
     return None
 
 
@@ -311,7 +326,7 @@ def _is_six(codes: Entry, scales: Entry | None) -> bool:
 
 
 def _is_marked(scheme: Scheme, config: Mapping[str, Any]) -> bool:
-    return all(str(config.get(key)) == value for key, value in scheme.marks.items())
+    return all(config.get(key) == value for key, value in scheme.marks.items())
 
 
 def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
@@ -343,9 +358,18 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     if weight.tensor is not None and weight.tensor.tag not in FLOATS:
         what = f"{weight.tensor.name} is {weight.tensor.tag}, and a tensor's scale is a float"
         return Weight(**fields | {"problem": ("scale-type", what)})
-    if weight.scheme.tensor and weight.tensor is None and weight.scheme.family != "torchao":
+    said_parts = config.get("_tensor_data_names", ())  # of torchao, where the tensor's scale may be left out
+    if (
+        weight.scheme.tensor
+        and weight.tensor is None
+        and (weight.scheme.family != "torchao" or "per_tensor_scale" in said_parts)
+    ):
         what = f"{weight.codes.name} has no {weight.scheme.tensor.lstrip('.')} beside it"
         return Weight(**fields | {"problem": ("missing-tensor-scale", what)})
+    other = weight.scheme.unless.replace("_data", "_scale_inv")
+    if other and any(part.name.endswith(other) for part in weight.extras):
+        what = f"{weight.name} has {other.lstrip('.')} and no {weight.scheme.unless.lstrip('.')} beside it"
+        return Weight(**fields | {"problem": ("missing-codes", what)})
     sizes = (_tiled if swizzled else _padded if weight.scheme.padded else _sizes)(weight, shape, config)
     if sizes is None:
         return Weight(**fields | {"problem": ("shape", _misfit(weight, shape, config))})

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
+from lowprec import files
 from lowprec.checkpoints.container import CheckpointError, Entry
 
-__all__ = ["Writer"]
+__all__ = ["Writer", "writable"]
+
+
+@contextlib.contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Say of an OSError in the body that a path cannot be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"cannot write {str(path)!r}: {error.strerror}") from None
 
 
 class Writer:
@@ -22,8 +33,8 @@ class Writer:
 
     Parameters
     ----------
-    path : Path
-        A file that nobody else reads yet: whoever asked for it renames it when it is whole.
+    file : binary file
+        Open to read and write, and read by nobody else yet: the caller renames it when it is whole.
     entries : iterable of Entry
         The tensors.
     pieces : sequence of (int, bytes)
@@ -31,30 +42,35 @@ class Writer:
     size : int
         Of the whole file, in bytes.
     again : bool
-        Whether the file may be there already, with the same first piece, and keeps what it has.
+        Whether the file may have the same first piece and size already, and keeps what it has.
     """
 
     def __init__(
         self,
-        path: Path,
+        file: BinaryIO,
         entries: Iterable[Entry],
         pieces: Sequence[tuple[int, bytes]],
         size: int,
         again: bool,
     ) -> None:
         self.entries = {entry.name: entry for entry in entries}
-        self.kept = again and path.is_file() and _begins(path, pieces[0][1], size)
-        self._file = path.absolute().open("r+b" if self.kept else "w+b")
+        self.kept = again and _begins(file, pieces[0][1], size)
+        self._file = file
         if not self.kept:
-            self._file.truncate(size)
-            for place, piece in pieces:
-                self._file.seek(place)
-                self._file.write(piece)
+            with writable(Path(file.name)):
+                self._file.truncate(0)
+                self._file.truncate(size)
+                for place, piece in pieces:
+                    self._file.seek(place)
+                    self._file.write(piece)
 
     def write(self, name: str, values: npt.NDArray[Any], start: int = 0) -> None:
-        """Write parts of a tensor, from `start` along its first axis; elements of few bits are packed."""
+        """Write parts of a tensor, from `start` along its first axis; elements of few bits are packed.
+
+        Bytes are those of little-endian numbers, whatever the order that `values` has.
+        """
         entry = self.entries[name]
-        data = np.ascontiguousarray(values).reshape(-1)
+        data = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).reshape(-1)
         offset = start * entry.row_bits
         if entry.bits < 8:
             from lowprec.arrays.packing import pack
@@ -68,13 +84,15 @@ class Writer:
                 f"{values.dtype} of shape {values.shape} from {start} on does not fit {name!r}, "
                 f"{entry.tag} of shape {entry.shape}"
             )
-        self._file.seek(entry.start + offset // 8)
-        self._file.write(data.view(np.uint8).data)
+        with writable(Path(self._file.name)):
+            self._file.seek(entry.start + offset // 8)
+            self._file.write(data.view(np.uint8).data)
 
     def sync(self) -> None:
         """Return when all that was written is on the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with writable(Path(self._file.name)):
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs to write to the same file."""
@@ -82,7 +100,7 @@ class Writer:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.entries, self.kept = state["entries"], True
-        self._file = Path(state["path"]).open("r+b")
+        self._file = files.own(Path(state["path"]))
         weakref.finalize(self, self._file.close)
 
     def __enter__(self) -> Writer:
@@ -94,7 +112,7 @@ class Writer:
         self._file.close()
 
 
-def _begins(path: Path, first: bytes, size: int) -> bool:
+def _begins(file: BinaryIO, first: bytes, size: int) -> bool:
     """Return whether a file has that size and begins so."""
-    with path.open("rb") as file:
-        return path.stat().st_size == size and file.read(len(first)) == first
+    file.seek(0)
+    return os.fstat(file.fileno()).st_size == size and file.read(len(first)) == first

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import logging
 import math
 import os
 import shutil
@@ -12,11 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import TAGS, TYPES, CheckpointError, Entry, parse_json
+import lowprec
+from lowprec import files
+from lowprec.checkpoints.container import TAGS, TYPES, CheckpointError, Entry, naming, parse_json
 from lowprec.checkpoints.folder import INDEX, Checkpoint
 from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.gguf_writing import GgufWriter
@@ -24,9 +27,9 @@ from lowprec.checkpoints.locking import alone
 from lowprec.checkpoints.onnx_writing import OnnxWriter
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.torch_writing import TorchWriter
-from lowprec.checkpoints.writer import Writer
+from lowprec.checkpoints.writer import Writer, writable
 
-__all__ = ["SINGLE", "Spread", "Task", "copy_of", "fingerprint", "source_of", "write_checkpoint"]
+__all__ = ["SINGLE", "Spread", "Task", "copy_of", "source_of", "write_checkpoint"]
 
 Array = npt.NDArray[Any]
 #: Writes rows of a tensor: its name, the rows, and the first of them.
@@ -61,6 +64,10 @@ class Task:
         Elements, for the progress bar.
     work : callable
         Writes the tensors by the function that it is given, and returns what shall be reported, for JSON.
+    reads : tuple of Entry
+        Tensors that the result depends on. Without any, as of copies, no interrupted run is continued.
+    said : str
+        What else of the source the result depends on.
     """
 
     name: str
@@ -68,6 +75,16 @@ class Task:
     plan: tuple[tuple[str, str, tuple[int, ...]], ...]
     size: int
     work: Callable[[Write], dict[str, Any] | None]
+    reads: tuple[Entry, ...] = ()
+    said: str = ""
+
+    def content(self) -> str:
+        """Return a digest of all bytes of the source that the result depends on."""
+        found = hashlib.sha256(self.said.encode())
+        for entry in self.reads:
+            for part in entry.parts():
+                found.update(part.data)
+        return found.hexdigest()
 
     @property
     def is_split(self) -> bool:
@@ -99,22 +116,11 @@ def source_of(checkpoint: Checkpoint, out: Path) -> Path | None:
     return checkpoint.path if checkpoint.path.suffix == out.suffix != ".safetensors" else None
 
 
-def fingerprint(checkpoint: Checkpoint, how: Mapping[str, Any]) -> str:
-    """Return a digest of what is read and how it is converted: a run goes on only where it is the same."""
-    folder = checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent
-    stats = [
-        (str(file), (folder / file).stat().st_size, (folder / file).stat().st_mtime_ns)
-        for file in checkpoint.files
-    ]
-    said = json.dumps([stats, dict(checkpoint.config), dict(how)], sort_keys=True, default=str)
-    return hashlib.sha256(said.encode()).hexdigest()
-
-
 def write_checkpoint(
     out: Path,
     tasks: Sequence[Task],
     metadata: Mapping[str, str],
-    digest: str,
+    how: str,
     *,
     others: Mapping[str, bytes] | None = None,
     watch: Watch = None,
@@ -124,7 +130,8 @@ def write_checkpoint(
     """Write a checkpoint, and return what its tasks report, by name.
 
     Everything is written to a hidden folder beside `out`, with a journal of the weights that are done. When
-    the process is killed, `out` is as it was; the next call with the same digest goes on from there.
+    the process is killed, `out` is as it was; the next call goes on from there. It keeps weights that were
+    written by the same version, options and names from the same bytes, wherever these lie now.
 
     Parameters
     ----------
@@ -133,8 +140,8 @@ def write_checkpoint(
     tasks : sequence of Task
     metadata : mapping of str to str
         Of the headers.
-    digest : str
-        Of everything that the result depends on.
+    how : str
+        What the results depend on besides the metadata and the tasks.
     others : mapping of str to bytes, optional
         Files to write beside, into a folder.
     watch : callable, optional
@@ -147,98 +154,106 @@ def write_checkpoint(
     Raises
     ------
     CheckpointError
-        A folder that is there, two tensors of one name, or another process that writes to `out`.
+        A folder that is there, two tensors of one name, another process that writes to `out`, a pipe or
+        device, or a hidden folder that somebody else may have put there.
     """
     single = out.suffix in SINGLE
     if out.suffix in (".pth", ".bin"):
         raise CheckpointError(f"{out.suffix} files are not written; name a .pt file instead of {out.name!r}")
-    if not single and out.exists():
-        finished = _noted(out / _JOURNAL, digest)
-        if finished is None:
-            raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
-        (out / _JOURNAL).unlink()  # killed between its last two steps
-        return {name: report for name, report in finished.items() if report is not None}
-    if out.is_dir():
+    if single and out.is_dir():
         raise CheckpointError(f"{str(out)!r} is a folder; name a .safetensors file")
+    _check_new(out)
     if not out.parent.is_dir():
         raise CheckpointError(f"there is no folder {str(out.parent)!r} to write {out.name!r} to")
-    files: dict[str, list[tuple[str, str, tuple[int, ...]]]] = {}
+    with writable(out):
+        place, _ = files.target(out)
+    plans: dict[str, list[tuple[str, str, tuple[int, ...]]]] = {}
     names: set[str] = set()
     for task in tasks:
         for name, tag, shape in task.plan:
             if name in names:
                 raise CheckpointError(f"two tensors would be called {name!r}")
             names.add(name)
-            files.setdefault(_SINGLE + out.suffix if single else _named(task.file), []).append(
+            plans.setdefault(_SINGLE + out.suffix if single else _named(task.file), []).append(
                 (name, tag, shape)
             )
-    if not files:
+    if not plans:
         raise CheckpointError("there is no tensor to write")
-    with alone(out.with_name(f".{out.name}.lock")):
-        if not single and out.exists():  # made while the lock was not held
-            raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
-        done = _write(out, tasks, files, metadata, digest, others, watch, source, spread)
+    with alone(place.with_name(f".{place.name}.lock")):
+        _check_new(out)  # again, now that the lock is held
+        done = _write(place, single, tasks, plans, metadata, how, others, watch, source, spread)
     return {name: report for name, report in done.items() if report is not None}
 
 
+def _check_new(out: Path) -> None:
+    """Refuse to replace a folder, or to make one where a file is."""
+    if out.suffix not in SINGLE and out.exists():
+        raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
+
+
 def _write(
-    out: Path,
+    place: Path,
+    single: bool,
     tasks: Sequence[Task],
-    files: Mapping[str, Sequence[tuple[str, str, tuple[int, ...]]]],
+    plans: Mapping[str, Sequence[tuple[str, str, tuple[int, ...]]]],
     metadata: Mapping[str, str],
-    digest: str,
+    how: str,
     others: Mapping[str, bytes] | None,
     watch: Watch,
     source: Path | None,
     spread: Spread | None,
 ) -> dict[str, Any]:
     """Write everything to the hidden folder, rename, and return the reports of all tasks."""
-    single = out.suffix in SINGLE
-    whole = _SINGLE + out.suffix
-    room = out.with_name(f".{out.name}.partial")
-    done = _begun(room, digest)
+    room = place.with_name(f".{place.name}.partial")
+    home = room if single else room / _SINGLE
+    said = [lowprec.__version__, how, dict(metadata), [(task.name, task.file, task.plan) for task in tasks]]
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     split = [task.name for task in tasks if task.is_split]
     with ExitStack() as stack:
+        with writable(room):
+            journal, done = _begun(room, digest)
+            stack.enter_context(journal)
+            home.mkdir(exist_ok=True)
+        done = _still(tasks, done, room)
         writers: dict[str, Writer] = {}
         try:
-            for file, plan in files.items():
-                writers[file] = _writer(room / file, plan, metadata, bool(done), source, split)
-                stack.push(writers[file])
-        except CheckpointError:
-            stack.close()
-            if not done:  # refused, and nothing lost
+            for name, plan in plans.items():
+                with writable(home / name):
+                    file = stack.enter_context(files.own(home / name))
+                writers[name] = _writer(file, plan, metadata, bool(done), source, split)
+                stack.push(writers[name])
+        finally:
+            if done and not all(writer.kept for writer in writers.values()):
+                _tell(room, "left files that were changed since, so this one starts anew")
+                done = {}
+            for entry in done.values():
+                _note(journal, entry)
+            if len(writers) < len(plans) and not done:  # refused, and nothing lost
+                stack.close()
                 shutil.rmtree(room)
-            raise
-        if not all(writer.kept for writer in writers.values()):
-            done = {}
-        journal = stack.enter_context((room / _JOURNAL).open("a" if done else "w"))
-        if done:
-            journal.write("\n")  # after a last line that may have been cut
-        else:
-            _note(journal, {"digest": digest})
-        _carry_out(tasks, writers, journal, done, watch, whole if single else "", spread)
-    if single:
-        os.replace(room / whole, out)
-        shutil.rmtree(room)
-    else:
-        for name, content in (others or {}).items():
-            (room / name).write_bytes(content)
-        _index(room, files)
-        os.rename(room, out)
-        (out / _JOURNAL).unlink()
-    return done
+        reports = {name: entry["report"] for name, entry in done.items()}
+        _carry_out(tasks, writers, journal, reports, watch, spread)
+    beside = dict(others or {}) | ({INDEX: _index(home, plans)} if len(plans) > 1 else {})
+    for name, content in beside.items():
+        with writable(home / name):
+            files.write(home / name, content)
+    with writable(place):
+        files.publish(home / next(iter(plans)) if single else home, place)
+    shutil.rmtree(room)
+    return reports
 
 
 def _carry_out(
     tasks: Sequence[Task],
     writers: Mapping[str, Writer],
-    journal: Any,
+    journal: BinaryIO,
     done: dict[str, Any],
     watch: Watch,
-    whole: str,
     spread: Spread | None,
 ) -> None:
-    left = [(task, writers[whole or _named(task.file)]) for task in tasks if task.name not in done]
+    """Do the tasks that are not done, note each in the journal, and add its report to `done`."""
+    only = next(iter(writers.values())) if len(writers) == 1 else None
+    left = [(task, only or writers[_named(task.file)]) for task in tasks if task.name not in done]
     total = sum(task.size for task in tasks)
     ready = total - sum(task.size for task, _ in left)
     for writer in writers.values():
@@ -247,19 +262,22 @@ def _carry_out(
     if watch is not None and left:
         watch(ready, total, left[0][0].name)
     results = (spread or itertools.starmap)(_perform, left)
-    for (task, _), following, report in zip(left, names, results, strict=False):
+    for (task, _), following, (content, report) in zip(left, names, results, strict=False):
         done[task.name] = report
-        _note(journal, {"done": task.name, "report": report})
+        if content:
+            _note(journal, {"done": task.name, "source": content, "report": report})
         ready += task.size
         if watch is not None:
             watch(ready, total, following)
 
 
-def _perform(task: Task, writer: Writer) -> dict[str, Any] | None:
-    """Do a task; what it has written is on the disk then."""
-    report = task.work(writer.write)
+def _perform(task: Task, writer: Writer) -> tuple[str, dict[str, Any] | None]:
+    """Do a task; what it has written is on the disk then. Return its content and its report."""
+    with naming(task.name):
+        content = task.content() if task.reads else ""  # before it is read, lest it changes in between
+        report = task.work(writer.write)
     writer.sync()
-    return report
+    return content, report
 
 
 def _named(file: str) -> str:
@@ -267,42 +285,53 @@ def _named(file: str) -> str:
 
 
 def _writer(
-    path: Path,
+    file: BinaryIO,
     plan: Sequence[tuple[str, str, tuple[int, ...]]],
     metadata: Mapping[str, str],
     again: bool,
     source: Path | None,
     split: Sequence[str],
 ) -> Writer:
-    if path.suffix == ".gguf":
-        return GgufWriter(path, plan, metadata, again, source)
-    if path.suffix == ".onnx":
-        return OnnxWriter(path, plan, metadata, again, source, split)
-    if path.suffix == ".pt":
-        return TorchWriter(path, plan, metadata, again)
-    return SafetensorsWriter(path, plan, metadata, again)
+    suffix = Path(file.name).suffix
+    if suffix == ".gguf":
+        return GgufWriter(file, plan, metadata, again, source)
+    if suffix == ".onnx":
+        return OnnxWriter(file, plan, metadata, again, source, split)
+    if suffix == ".pt":
+        return TorchWriter(file, plan, metadata, again)
+    return SafetensorsWriter(file, plan, metadata, again)
 
 
-def _begun(room: Path, digest: str) -> dict[str, Any]:
-    """Return what an earlier run has done, of the same work; of other work nothing is kept."""
-    journal = room / _JOURNAL
-    if room.exists() and not journal.exists() and any(room.iterdir()):
+def _begun(room: Path, digest: str) -> tuple[BinaryIO, dict[str, dict[str, Any]]]:
+    """Return the journal, open and without lines, and those that an earlier run of the same work left in it.
+
+    Of other work nothing is kept, and that is said.
+    """
+    path = room / _JOURNAL
+    if files.private(room) and not path.exists() and any(room.iterdir()):
         raise CheckpointError(f"{str(room)!r} is in the way, and not of an earlier run; move it elsewhere")
-    kept = _noted(journal, digest)
-    if kept is None:
-        shutil.rmtree(room, ignore_errors=True)
-    done = kept or {}
-    room.mkdir(exist_ok=True)
-    if not done:  # before anything else: a folder without a journal is nobody's to remove
-        journal.write_text(json.dumps({"digest": digest}) + "\n")
-    return done
+    journal = files.own(path)
+    first, *lines = journal.read().splitlines() or [b""]
+    done = {}
+    if first == json.dumps({"digest": digest}).encode():
+        done = _noted(lines)
+    elif first:
+        _tell(
+            room, "was of other tensors or options, or by another version of lowprec, so this one starts anew"
+        )
+    journal.seek(0)
+    journal.truncate()  # before any file changes
+    _note(journal, {"digest": digest})
+    for left in room.iterdir() if not done else ():
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        elif left != path:
+            left.unlink()
+    return journal, done
 
 
-def _noted(journal: Path, digest: str) -> dict[str, Any] | None:
-    """Return the reports of a journal; None if it is of other work, or not there."""
-    first, *lines = (journal.read_bytes().splitlines() if journal.exists() else []) or [b""]
-    if first != json.dumps({"digest": digest}).encode():
-        return None
+def _noted(lines: Iterable[bytes]) -> dict[str, dict[str, Any]]:
+    """Return the lines of weights that are done, by their names."""
     done = {}
     for line in lines:
         try:
@@ -311,20 +340,40 @@ def _noted(journal: Path, digest: str) -> dict[str, Any] | None:
             continue
         name, report = entry.get("done"), entry.get("report", False)
         if isinstance(name, str) and (report is None or isinstance(report, dict)):
-            done[name] = report
+            done[name] = entry
     return done
 
 
-def _note(journal: Any, entry: Mapping[str, Any]) -> None:
-    journal.write(json.dumps(entry) + "\n")
-    journal.flush()
-    os.fsync(journal.fileno())
+def _still(
+    tasks: Iterable[Task], done: Mapping[str, dict[str, Any]], room: Path
+) -> dict[str, dict[str, Any]]:
+    """Return the lines of weights whose source is the same, byte for byte; say how many others there are."""
+    kept = {
+        task.name: done[task.name]
+        for task in tasks
+        if task.name in done and task.reads and done[task.name].get("source") == task.content()
+    }
+    if len(kept) < len(done):
+        _tell(
+            room,
+            f"read other data for {len(done) - len(kept):,} of {len(done):,} weights, which are done again",
+        )
+    return kept
 
 
-def _index(room: Path, files: Mapping[str, Iterable[tuple[str, str, tuple[int, ...]]]]) -> None:
-    if len(files) == 1:
-        return
-    weights = {name: file for file, plan in files.items() for name, _, _ in plan}
-    size = sum((room / file).stat().st_size for file in files)
+def _tell(room: Path, what: str) -> None:
+    logging.getLogger("lowprec").warning("the earlier run in %r %s", str(room), what)
+
+
+def _note(journal: BinaryIO, entry: Mapping[str, Any]) -> None:
+    with writable(Path(journal.name)):
+        journal.write(json.dumps(entry).encode() + b"\n")
+        journal.flush()
+        os.fsync(journal.fileno())
+
+
+def _index(home: Path, plans: Mapping[str, Iterable[tuple[str, str, tuple[int, ...]]]]) -> bytes:
+    weights = {name: file for file, plan in plans.items() for name, _, _ in plan}
+    size = sum((home / file).stat().st_size for file in plans)
     whole = {"metadata": {"total_size": size}, "weight_map": dict(sorted(weights.items()))}
-    (room / INDEX).write_text(json.dumps(whole, indent=1))
+    return json.dumps(whole, indent=1).encode()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from lowprec import files
 from lowprec.cli.terminal import say
-from lowprec.verify import files
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -327,21 +327,15 @@ def frameworks_named(names: tuple[str, ...]) -> list[Framework]:
 
 def load(path: Path) -> npt.NDArray[Any]:
     """Return values from an .npy file of one of the source types."""
-    import numpy as np
-
+    from lowprec.verify.dumps import open_npy
     from lowprec.verify.inputs.conversions import SOURCES
 
-    try:
-        with path.open("rb") as file:
-            values = np.load(file, allow_pickle=False)
-    except Exception as error:  # of hostile headers NumPy raises much more than ValueError
-        why = str(error) or type(error).__name__
-        raise click.UsageError(f"cannot read {str(path)!r} as an .npy file: {why}") from None
-    if not isinstance(values, np.ndarray):
-        raise click.UsageError(f"{str(path)!r} holds several arrays; save one with np.save")
-    if values.dtype.newbyteorder("=") not in SOURCES.values():
+    with usage_errors():
+        held = open_npy(path)
+        values = held.read(0, held.size).reshape(held.shape)
+    if held.unnamed or values.dtype not in SOURCES.values():
         raise click.UsageError(
             f"{str(path)!r} holds {values.dtype}; own data must be one of {', '.join(SOURCES)} "
             f"(np.save loses ml_dtypes types: save bfloat16 as float32)"
         )
-    return values.astype(values.dtype.newbyteorder("="))
+    return values

@@ -151,8 +151,8 @@ def _show(held: Capture, reports: dict[str, Comparison | str], wanted: int, diff
     from rich.markup import escape
 
     from lowprec.export import cards
+    from lowprec.spec.naming import plain
     from lowprec.verify.capture.reading import shortened
-    from lowprec.verify.shown import plain
 
     names = ("question", "expected", "rows", "differ", "cause")
     table = cards.columns(*names, right=names[2:4], fold=(names[1], names[4]))

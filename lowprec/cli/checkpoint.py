@@ -14,6 +14,7 @@ import click
 from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, usage_errors
 from lowprec.cli.options import scheduler_option, seed_option
 from lowprec.cli.terminal import say
+from lowprec.spec.naming import plain
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.folder import Checkpoint
@@ -62,7 +63,8 @@ def inspect(path: Path, show_all: bool, as_json: bool) -> None:
     from lowprec.checkpoints.inspecting import bytes_of, inspect as look
 
     found = _open(path)
-    summary = look(found)
+    with usage_errors():
+        summary = look(found)
     if as_json:
         deliver(json.dumps(summary.as_json(), indent=1) + "\n")
         return
@@ -72,9 +74,9 @@ def inspect(path: Path, show_all: bool, as_json: bool) -> None:
             kind = weight.scheme.name if weight.is_quantized else weight.codes.tag
             of = f"  {weight.element}, {weight.scale} per {weight.blocks}" if weight.is_quantized else ""
             shape = "x".join(map(str, weight.value_shape)) or "scalar"
-            say(f"{weight.name}  {shape}  {kind}{of}  {bits:.2f} bits")
+            _line(f"{weight.name}  {shape}  {kind}{of}  {bits:.2f} bits")
             if weight.problem is not None:
-                say(f"    {weight.problem[1]}")
+                _line(f"    {weight.problem[1]}")
         say("")
     rows = [("scheme", "weights", "parameters", "bytes", "bits each")]
     for name, (count, parameters, size) in summary.schemes().items():
@@ -109,9 +111,9 @@ def lint(path: Path, against: Path | None, as_json: bool) -> None:
         deliver(json.dumps({"schema": "lowprec.checkpoint.lint/1", "findings": listed}, indent=1) + "\n")
     else:
         for finding in findings:
-            say(f"{finding.severity}: {finding.tensor}: {finding.rule}")
-            say(f"    {finding.evidence}")
-            say(f"    remedy: {finding.remedy}")
+            _line(f"{finding.severity}: {finding.tensor}: {finding.rule}")
+            _line(f"    {finding.evidence}")
+            _line(f"    remedy: {finding.remedy}")
         count = sum(finding.severity != "note" for finding in findings)
         say(f"{count or 'no'} finding{'' if count == 1 else 's'}")
     sys.exit(DIFFER if any(finding.severity != "note" for finding in findings) else AGREE)
@@ -253,6 +255,9 @@ def _write(
         numbers = (_db(report["sqnr"]), _db(report["worst_block"]), f"{report['clipped']:.2%}", exact)
         rows.append((name, *numbers, *of))
     _table(rows)
+    for name, report in reports.items():
+        if "note" in report:
+            say(f"note: {name}: {report['note']}")
     say(
         f"\n{len(reports)} weights are now {wanted.scheme.name} in {output}; {len(kept)} tensors "
         f"stay as they were"
@@ -302,7 +307,13 @@ def _db(number: float | None) -> str:
     return "-" if number is None else f"{number:.2f} dB"
 
 
+def _line(text: str) -> None:
+    """Print one line: a line end in a tensor's name begins no other."""
+    say(plain(text))
+
+
 def _table(rows: Sequence[tuple[str, ...]]) -> None:
+    rows = [tuple(map(plain, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         first, *others = row

@@ -11,7 +11,6 @@ import importlib.metadata
 import os
 import platform
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import lowprec as lp
+from lowprec import files
 from lowprec.arrays import threads
 from lowprec.cli import warming
 from lowprec.kernels import cache
@@ -302,8 +302,8 @@ def _usable(folder: Path | None) -> tuple[str, str]:
             return "unusable", f"{str(above)!r} is no folder"
         if cache.private(above) is None and (above == path or not _sticky(above)):
             return "unusable", f"others than you and root may change {str(above)!r} (chmod go-w)"
-        with tempfile.TemporaryFile(dir=above):
-            return "usable", ""
+        files.probe(above)
+        return "usable", ""
     except OSError as error:
         return "unusable", f"{error.strerror or error}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lowprec.verify.shown import plain_lines
+from lowprec.spec.naming import plain_lines
 
 __all__ = ["say"]
 

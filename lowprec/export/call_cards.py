@@ -35,7 +35,9 @@ def epilogue_words(epilogue: Epilogue) -> Iterator[str]:
     Each of these is rounded to binary32, nearest_even.
     """
     yield _SCALED[epilogue.scales]
-    bias = "A bias takes the place of c" if epilogue.fused_bias else "A bias is added"
+    bias = "A bias is added"
+    if epilogue.fused_bias:
+        bias = "A bias joins the last multiplication, which is an fma"
     yield f"{bias}, and the result is multiplied by the scale of the output, where there are such."
     yield f"Each of these is rounded to {epilogue.compute[0].name}, {epilogue.compute[1].rounding}."
 

@@ -22,9 +22,10 @@ from lowprec.spec import catalog, codebooks
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.naming import plain
 from lowprec.spec.profiles import PROFILES, Profile
 from lowprec.spec.projection import Projection
-from lowprec.verify.shown import hex_code, hex_of, number, plain
+from lowprec.verify.shown import hex_code, hex_of, number
 
 __all__ = [
     "card",
@@ -109,7 +110,8 @@ def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
         projection = profile.projection(target)
         codes = [_projected(operand, target, projection) for operand in _telling(target)]
         table.add_row(target.name, *codes, differences(projection))
-    return Group(f"[bold]{profile.name}[/bold]  {profile.versions}; source {profile.source}", "", table)
+    said = escape(f"{profile.versions}; source {profile.source}")
+    return Group(f"[bold]{profile.name}[/bold]  {said}", "", table)
 
 
 def profile_listing(profiles: Iterable[Profile] | None = None) -> RenderableType:

@@ -11,9 +11,9 @@ import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from lowprec.spec.naming import plain, plain_lines
 from lowprec.verify.conformance import Finding, Row
 from lowprec.verify.pages import junit
-from lowprec.verify.shown import plain, plain_lines
 
 __all__ = ["as_junit", "as_text", "command_of"]
 

@@ -67,7 +67,8 @@ def page_data(others: Iterable[Format] = ()) -> dict[str, Any]:
     Left out are projections of profiles that round stochastically: they need random integers.
     """
     books = [named(name) for name, entry in ENTRIES.items() if entry.width <= _WIDEST]
-    formats = {fmt.name: fmt for fmt in (*FORMATS.values(), *books, *others) if fmt is not None}
+    known = {fmt.name: fmt for fmt in (*FORMATS.values(), *books) if fmt is not None}
+    formats = known | {fmt.name: fmt for fmt in others}
     stops = {
         stop.name: stop
         for profile in PROFILES.values()
@@ -82,6 +83,7 @@ def page_data(others: Iterable[Format] = ()) -> dict[str, Any]:
         "single": BINARY32.name,
         "double": _format(BINARY64),
         "own": _own_name(formats),
+        "private": [name for name, fmt in formats.items() if known.get(name) != fmt],
         "signs": [each.value for each in Sign],
         "ties": {name: _mode(mode) for name, mode in TIES.items()},
         "block_parts": {name: _format(fmt) for name, fmt in parts.items()},

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec import files
 from lowprec.arrays.convert import decode, encode
 from lowprec.export import cards
 from lowprec.export.accumulation_cards import accumulation_tables
@@ -32,7 +33,6 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
-from lowprec.verify import files
 from lowprec.verify.inputs import conversions
 from lowprec.verify.shown import number
 

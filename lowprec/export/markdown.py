@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lowprec.spec.naming import plain
+
 __all__ = ["head", "row"]
 
 
 def row(*cells: object) -> str:
-    """Return a row of a table.
+    r"""Return a row of a table; cells cannot end it.
 
-    >>> row("a", 1)
-    '| a | 1 |'
+    >>> print(row("a|b", 1))
+    | a\|b | 1 |
     """
-    return f"| {' | '.join(map(str, cells))} |"
+    shown = (plain(str(cell)).replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(shown)} |"
 
 
 def head(*titles: str, right: tuple[str, ...] = ()) -> Iterator[str]:

@@ -13,9 +13,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lowprec import __version__
+from lowprec import __version__, files
 from lowprec.export.golden import Refused, read_digests
-from lowprec.verify import files
 
 __all__ = ["answers", "changed", "freeze", "name_of"]
 

@@ -14,6 +14,7 @@ from lowprec.oracle.exact import Special, to_float
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
+from lowprec.spec.naming import plain
 from lowprec.spec.projection import Projection
 from lowprec.verify.shown import hex_float
 
@@ -34,8 +35,13 @@ VECTOR_KINDS = ("text", "csv", "jsonl", "mem", "npy")
 
 
 def provenance(command: str) -> str:
-    """Return where a generated file comes from."""
-    return f"lowprec {__version__}: {command}" if command else f"lowprec {__version__}"
+    """Return where a generated file comes from, as one line that does not end a comment.
+
+    >>> provenance("table my*/e4m3.toml").split(": ")[1]
+    'table my* /e4m3.toml'
+    """
+    said = plain(command).replace("*/", "* /")
+    return f"lowprec {__version__}: {said}" if command else f"lowprec {__version__}"
 
 
 def classify(code: int, fmt: Format) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.spec.naming import plain
+
 __all__ = ["Column", "VectorFile"]
 
 Array = npt.NDArray[Any]
@@ -112,7 +114,7 @@ class VectorFile:
             if packed and any(c.lanes > 1 for c in self.columns)
             else []
         )
-        return "".join(f"{mark} {line}\n" for line in [*self.header, *more])
+        return "".join(f"{mark} {plain(line)}\n" for line in [*self.header, *more])
 
     def _text(self, packed: bool) -> str:
         head = self._head("#", packed)

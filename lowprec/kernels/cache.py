@@ -3,7 +3,8 @@
 numba's own cache looks at the file of the compiled function alone: after an edit of a helper in
 another file it gives the old machine code, and so the old answers. Here the name of a file is a
 digest of every source that could matter and of everything that the machine code depends on; what
-it holds is checked against its own digest; and whatever goes wrong, the kernel is compiled.
+it holds, and its name, are checked against the digest that it begins with; and whatever goes wrong,
+the kernel is compiled.
 
 What is loaded is executed. So files are only loaded that nobody but this user and root can have put
 there: `private` asks who may change the folder and those above it, and `_read` who may change the file.
@@ -22,7 +23,6 @@ import pathlib
 import pickle
 import platform
 import stat
-import tempfile
 from typing import Any
 
 import llvmlite
@@ -32,6 +32,8 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
+
+from lowprec import files
 
 __all__ = ["DiskCache", "directory", "private"]
 
@@ -141,6 +143,11 @@ def _read(path: pathlib.Path) -> bytes | None:
         return file.read()
 
 
+def _seal(path: pathlib.Path, data: bytes) -> bytes:
+    """Return the digest that a file begins with: of its name too, as another kernel's file may be copied."""
+    return hashlib.sha256(path.name.encode() + data).digest()
+
+
 def sources() -> bytes:
     """A digest of all code that a kernel may be made of, and of what compiles it."""
     package = pathlib.Path(__file__).parents[1]
@@ -189,7 +196,7 @@ class DiskCache(_Cache):  # type: ignore[misc]
             rtsys.initialize(target)
             path = self._path(signature, target.codegen())
             stored = None if path is None else _read(path)
-            if stored is not None and hashlib.sha256(stored[32:]).digest() == stored[:32]:
+            if path is not None and stored is not None and _seal(path, stored[32:]) == stored[:32]:
                 return CompileResult._rebuild(target, *pickle.loads(stored[32:]))
         return None
 
@@ -200,14 +207,7 @@ class DiskCache(_Cache):  # type: ignore[misc]
             if path is None or compiled.lifted or compiled.library.has_dynamic_globals:
                 return
             data = dumps(compiled._reduce())
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                beside = pathlib.Path(file.name)
-                try:
-                    file.write(hashlib.sha256(data).digest() + data)
-                    file.close()
-                    beside.replace(path)
-                finally:
-                    beside.unlink(missing_ok=True)
+            files.keep(path, _seal(path, data) + data)
 
     def _path(self, signature: Any, codegen: Any, *, make: bool = False) -> pathlib.Path | None:
         chosen = directory()

@@ -52,11 +52,10 @@ def nans(codes: Codes, fmt: Format) -> Truth:
 
 
 def signaling_nans(codes: Codes, fmt: Format) -> Truth:
-    """Say which codes are signaling NaNs, which only formats with the NaNs of IEEE 754 have."""
-    t = 0 if isinstance(fmt, Codebook) else fmt.trailing_bits
-    if not (t and fmt.infinity and fmt.nans == (1 << t) - 1):
+    """Say which codes are signaling NaNs."""
+    if fmt.quiet_bit is None:
         return np.zeros(codes.shape, bool)
-    return np.asarray(nans(codes, fmt) & (codes != fmt.sign_code) & (codes & (1 << (t - 1)) == 0))
+    return np.asarray(nans(codes, fmt) & (codes != fmt.sign_code) & (codes & fmt.quiet_bit == 0))
 
 
 #: Vector kernels are given words of 32 and 64 bits as the floats that most are: for two types they would be

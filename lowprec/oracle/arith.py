@@ -270,7 +270,8 @@ def operate(
 ) -> tuple[int, Flag]:
     """Return the code of a result in `target`, and the flags of the operation and its projection.
 
-    Invalid is raised alone, and so is the division of a number by zero.
+    Invalid is raised alone, and so is the division of a number by zero. An operand that is flushed raises
+    inexact, but not beside these two, nor where the result is the NaN of an operand.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> operate("add", (0x38, 0x3A), (E4M3FN, E4M3FN), E4M3FN)  # 1 + 1.25

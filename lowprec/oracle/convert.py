@@ -300,6 +300,7 @@ def _zero(negative: bool, fmt: Format, projection: Projection) -> int:
 
 def _nan_code(negative: bool, own: int, fmt: Format, projection: Projection) -> int:
     """Return the code of a NaN result: the format's own or the projection's, with a sign as any code."""
+    negative = negative and projection.nan_sign != "positive"
     if projection.nan_code is not None:
         takes_sign = fmt.sign is Sign.MAGNITUDE and (projection.nan_code > 0 or fmt.negative_zero)
         return projection.nan_code | (fmt.sign_code if negative and takes_sign else 0)

@@ -16,11 +16,11 @@ from lowprec.oracle import machines, window
 from lowprec.oracle.convert import decode, project
 from lowprec.oracle.exact import Exact, Special
 from lowprec.oracle.terms import Term, product, scaled, total
-from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT, InnerOrder, Split
 from lowprec.spec.projection import DEFAULT, Projection
-from lowprec.spec.rounding import NEAREST_EVEN, Rounding
+from lowprec.spec.rounding import Rounding
 
 __all__ = ["dot"]
 
@@ -61,8 +61,8 @@ def dot(
     tensor : Fraction
         The product of the tensors' scales: the factor of the sum before it is rounded to the output.
     random : function, optional
-        Of a stochastic accumulation: from the number of a rounding to its random integer. Roundings of
-        sums are numbered from 0 in the order of the sums; that of the output comes last.
+        Of a stochastic accumulation: from the number of a rounding to its random integer. All roundings of
+        sums are numbered from 0 in their order, in pairs level by level; that of the output comes last.
 
     Raises ValueError: other lengths, operands that are no values of their formats, scales that the
     accumulation does not take or lacks, no random integers, or what `convert.project` refuses.
@@ -129,8 +129,7 @@ def _mode(into: Rounded) -> Rounding:
 
 def _nearest(value: Exact | None, into: Rounded) -> Exact:
     """Round the addend to where it is added, to nearest and otherwise as sums are."""
-    fmt, how = into
-    return _ZERO if value is None else decode(project(value, fmt, replace(how, rounding=NEAREST_EVEN)), fmt)
+    return _ZERO if value is None else decode(project(value, *to_nearest(into)), into[0])
 
 
 # -- operands ---------------------------------------------------------------------------------------
@@ -238,11 +237,17 @@ def _sequential(terms: Sequence[Term], start: Exact, into: Rounded, sums: _Sums)
 
 
 def _pairwise(terms: Sequence[Term], into: Rounded, sums: _Sums) -> Exact:
-    """Sum level by level; a term without a partner stays as it is."""
-    level = [term.value for term in terms] or [_ZERO]
+    """Sum level by level; a term without a partner stays as it is, except a lone one."""
+    if len(terms) < 2:
+        return sums.sum(terms, into) if terms else _ZERO
+    return _in_pairs([term.value for term in terms], lambda *pair: sums.sum([*map(Term, pair)], into))
+
+
+def _in_pairs(level: list[Exact], add: Callable[[Exact, Exact], Exact]) -> Exact:
+    """Add neighbours, then neighbours of their sums."""
     while len(level) > 1:
-        pairs = [[Term(value) for value in level[first : first + 2]] for first in range(0, len(level), 2)]
-        level = [sums.sum(pair, into) if len(pair) == 2 else pair[0].value for pair in pairs]
+        pairs = [level[first : first + 2] for first in range(0, len(level), 2)]
+        level = [add(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
     return level[0]
 
 
@@ -295,7 +300,7 @@ def _by_window(
         )
         if first:
             return sums.result(running, output)
-        return sums.code(total([Term(running), Term(start)], _mode(output)).value, output)
+        return sums.result(total([Term(running), Term(start)], _mode(output)).value, output)
     start = _nearest(addend, into)
     running = start if first else _ZERO
     for chunk in range(0, len(x), order.size):
@@ -319,19 +324,23 @@ def _by_splits(
     """Sum each split by itself, and add the sums."""
     into = split.total
     assert into is not None, "an accumulation has it"
-    inner = replace(accumulation, split=None).partial(into)
-    sums, parts = _Sums(None, tensor), []
-    for places in _dealt(len(x), split):
+    inner = replace(accumulation, split=None).partial(split.stored or into)
+    sums = _Sums(None, tensor)
+
+    @functools.cache  # splits without products have one sum, and many sums of them are the same
+    def part(places: tuple[int, ...]) -> Exact:
         of_split = _scales_at(places, len(x), scales)
         code = dot([x[i] for i in places], [y[i] for i in places], inner, scales=of_split)
-        part = decode(code, inner.output[0])
-        parts.append(part if split.stored is None else sums.value(part, split.stored))
+        value = decode(code, inner.output[0])
+        return value if split.stored is None or inner.kept is None else sums.value(value, split.stored)
 
+    @functools.cache
     def add(first: Exact, second: Exact) -> Exact:
         return sums.sum([Term(first), Term(second)], into)
 
+    parts = [part(places) for places in _dealt(len(x), split)]
     if split.combine == "pairwise":
-        found = _pairwise([Term(part) for part in parts], into, sums)
+        found = _in_pairs(parts, add)
     elif split.combine == "sequential":
         found = functools.reduce(add, parts)
     else:
@@ -343,7 +352,7 @@ def _by_splits(
     return sums.result(found, accumulation.output)
 
 
-def _dealt(length: int, split: Split) -> list[list[int]]:
+def _dealt(length: int, split: Split) -> list[tuple[int, ...]]:
     """Return the products of each split, in order."""
     tiles = -(-length // split.tile)
     owners = [tile % split.count for tile in range(tiles)]
@@ -351,7 +360,10 @@ def _dealt(length: int, split: Split) -> list[list[int]]:
         owners = [tile // -(-tiles // split.count) for tile in range(tiles)]
     elif split.deal == "balanced":  # as many to each, in order: one of each turn
         owners.sort()
-    return [[i for i in range(length) if owners[i // split.tile] == one] for one in range(split.count)]
+    dealt: list[list[int]] = [[] for _ in range(split.count)]
+    for i in range(length):
+        dealt[owners[i // split.tile]].append(i)
+    return [tuple(places) for places in dealt]
 
 
 def _scales_at(places: Sequence[int], length: int, scales: Scales | None) -> Scales | None:

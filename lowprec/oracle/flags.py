@@ -27,7 +27,7 @@ __all__ = ["flags", "is_signaling"]
 
 
 def is_signaling(code: int, fmt: Format) -> bool:
-    """Return whether a code is a signaling NaN: quiet bit clear, in a format with IEEE 754's NaNs.
+    """Return whether a code is a signaling NaN: quiet bit clear, in a format that has that bit.
 
     >>> from lowprec.spec.catalog import BINARY16, E4M3FN
     >>> is_signaling(0x7C01, BINARY16), is_signaling(0x7E00, BINARY16), is_signaling(0x7F, E4M3FN)
@@ -35,17 +35,12 @@ def is_signaling(code: int, fmt: Format) -> bool:
 
     Source: [IEEE754] 6.2.1.
     """
-    if (
-        isinstance(fmt, Codebook)
-        or not fmt.infinity
-        or fmt.trailing_bits < 1
-        or fmt.nans != (1 << fmt.trailing_bits) - 1
-    ):
+    if fmt.quiet_bit is None:
         return False
     if code == fmt.sign_code and not fmt.negative_zero:  # the NaN in the place of -0 is quiet
         return False
     is_nan = decode(code, fmt) in (Special.NAN, Special.NEGATIVE_NAN)
-    return is_nan and not code >> (fmt.trailing_bits - 1) & 1
+    return is_nan and not code & fmt.quiet_bit
 
 
 def flags(
@@ -67,7 +62,8 @@ def flags(
     overflow  a finite operand that, rounded with an unbounded exponent, exceeds the extreme finite value,
               for every result
     invalid   a signaling NaN, and an operand that the format has no counterpart for: a NaN, an infinity,
-              a zero, or a negative number that does not round to zero; it is signalled alone
+              a zero, or a negative number that does not round to zero; it is signalled alone, but for
+              the inexact of an operand that is flushed
     ========= ==========================================================================================
 
     An operand that is flushed signals inexact, and what its zero signals. With `Projection.via`,

@@ -14,13 +14,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.kinds import apply, is_outside
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.p3109.parameters import SATURATIONS, Specified, bits_of, format_of, name_of, specified
+from lowprec.p3109.parameters import (
+    SATURATIONS,
+    Specified,
+    bits_of,
+    format_of,
+    name_of,
+    projection,
+    specified,
+)
 from lowprec.p3109.projecting import block_projected, check_bits, projected
 from lowprec.p3109.queries import COMPARISONS, NEIGHBOURS, OF_FORMATS, OF_SPECIFICATIONS, PREDICATES
 from lowprec.p3109.values import VALUES, Numbers, decoded, multiplied, product, summed
 from lowprec.spec.format import Format
 from lowprec.spec.naming import close_names
+from lowprec.spec.projection import DEFAULT
 
 __all__ = ["OPERATIONS", "Operation", "Specialization", "specialization"]
 
@@ -162,7 +172,7 @@ class Specialization:
         return (*((self.parameter("fs"),) if pair else ()), self.parameter("fr"))
 
     def __call__(self, *operands: Any, random: Random = None, random_scale: Random = None) -> Any:
-        """Return the results for operands, arrays of codes that broadcast.
+        """Return the results for operands, arrays of codes of any kind that broadcast; blocks in memory.
 
         `random` has the integers of stochastic rounding, one for each element of the result; `random_scale`
         those of a scale that is rounded so.
@@ -175,6 +185,22 @@ class Specialization:
             )
         self._check_random("ρ", random, "random")
         self._check_random("ρs", random_scale, "random_scale")
+        given = [each for part in operands for each in (part if isinstance(part, tuple) else (part,))]
+        if any(map(is_outside, (*given, random, random_scale))):
+            if (
+                len(given) > len(operands)
+                or self.operation.results.startswith("(")
+                or "B" in self.operation.parameters
+            ):
+                raise TypeError(
+                    f"{self} takes blocks as arrays of NumPy; give .to_numpy(), or compute() lazy ones first"
+                )
+            rounds = "ρ" in self.operation.parameters
+            rule = projection(self.parameter("fr"), self.parameter("ρ")) if rounds else DEFAULT
+            return apply(self._run, *operands, rule=rule, random=random)
+        return self._run(*operands, random=random, random_scale=random_scale)
+
+    def _run(self, *operands: Any, random: Random = None, random_scale: Random = None) -> Any:
         with usual_arithmetic():
             return _RUN[self.operation.name](self, *operands, random=random, random_scale=random_scale)
 

@@ -35,7 +35,8 @@ def sqnr_by_scale(
     values : array_like of float
     fmt : Format, str or dtype
     scales : array_like of float32, shape (n,), optional
-        By default 33 from 2**-6 to 2**2 times the one that `lowprec.scale_for` gives.
+        By default 33 from 2**-6 to 2**2 times the one of `lowprec.scale_for` by "mse", fewer where
+        float32 ends.
     ax : matplotlib.axes.Axes, optional
         By default one of a new figure.
 

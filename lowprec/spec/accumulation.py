@@ -26,7 +26,7 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounded import Rounded, RoundedLike, check_begins, check_rounded, rounded
 from lowprec.spec.rounding import NEAREST_EVEN
 
-__all__ = ["MACHINES", "Accumulation", "Cut", "Groups", "Rounded", "Window", "as_it_is"]
+__all__ = ["MACHINES", "Accumulation", "Cut", "Groups", "Rounded", "Window", "as_it_is", "to_nearest"]
 
 Cut = Literal["toward_zero", "floor", "to_odd"]
 Groups = Literal["consecutive", "alternate_pairs"]
@@ -146,7 +146,7 @@ class Accumulation:
     """How the products of a dot product are summed.
 
     Terms are added to a running sum that begins as the addend, or as +0. Each sum is projected into the
-    accumulator; the last one into the output.
+    accumulator, in pairs that of a single term too; the last one then into the output.
 
     >>> how = Accumulation(product="binary32", accumulator="binary32", output=("bfloat16", "toward_zero"))
     >>> print(*how.output, how.order, sep="; ")
@@ -165,8 +165,8 @@ class Accumulation:
     operand_rounding : Projection, optional
         How factors are projected into `operands` instead of being refused.
     product : (Format, Projection), optional
-        The format of products, and of other terms; by default they are exact, so that every step is a
-        fused multiplication and addition.
+        The format of products, and of other terms; by default, and always of windows, machines and the order
+        "exact", they are exact, so that every step of a sequence is a fused multiplication and addition.
     term : int, default 0
         Products in a term, 1 to 4096: the exact sum of so many consecutive ones, times the scales of their
         blocks if they are in any, is rounded to `product` and added at once. 0: a product is a term,
@@ -317,6 +317,8 @@ class Accumulation:
             raise ValueError(
                 "order 'exact' has no accumulator and no total: its sum is rounded once, to the output"
             )
+        if self.product is not None:
+            raise ValueError("order 'exact' adds exact products; leave out product")
         if self.addend != "first":
             raise ValueError("order 'exact' has its addend in the sum: use addend='first'")
 
@@ -453,7 +455,7 @@ class Accumulation:
         An exact sum, or one in binary64, is rounded to `exact`. No addend joins it.
         """
         if self.machine:
-            return self
+            return replace(self, output=(BINARY32, Projection()))
         return replace(self, addend="first", output=as_it_is(self.kept) if self.kept else exact)
 
     @property
@@ -483,3 +485,9 @@ def as_it_is(place: Rounded) -> Rounded:
     """
     fmt, rule = place
     return fmt, replace(rule, subnormals="keep", smallest="itself")
+
+
+def to_nearest(place: Rounded) -> Rounded:
+    """Return how numbers that join a sum get to a place: to nearest even, whatever the mode of its sums."""
+    fmt, rule = place
+    return fmt, replace(rule, rounding=NEAREST_EVEN)

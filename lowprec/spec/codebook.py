@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from lowprec.spec.fields import choose
+from lowprec.spec.fields import check_line, choose
 from lowprec.spec.format import Format, Sign, holds
 from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, NEAREST_ZERO, Rounding, Threshold
 
@@ -160,11 +160,9 @@ class Codebook(Format):
             object.__setattr__(self, field, value)
 
     def _check(self) -> None:
-        """Refuse names that end a comment or begin a markup; all else is checked where it is read."""
-        if not self.name.isprintable() or any(letter in "*[]\\" for letter in self.name):
-            raise ValueError(
-                f"name={self.name!r} of a codebook must be printable and without * [ ] \\; choose another"
-            )
+        """Refuse texts that are no names and keys; all else is checked where it is read."""
+        for field in ("name", "source"):
+            check_line("a codebook", field, getattr(self, field))
 
     # -- what is given, checked -------------------------------------------------------------------
 
@@ -323,8 +321,10 @@ class Codebook(Format):
 
     @property
     def payload_bits(self) -> None:
-        """Bits of a NaN's payload: a codebook's NaNs carry none."""
+        """Bits of a NaN's payload: a codebook's NaNs carry none, and none signals."""
         return None
+
+    quiet_bit = payload_bits
 
     @property
     def max_finite(self) -> float:
@@ -431,6 +431,8 @@ def _double(value: object, code: int, owner: str) -> float:
         raise TypeError(
             f"the value of code {code:#x} of {owner} must be a float, an integer or a Fraction, not {value!r}"
         )
+    if isinstance(value, int | Fraction) and abs(Fraction(value)) >= 1 << 1024:
+        raise ValueError(f"the value of code {code:#x} of {owner} is beyond float64's range")
     number = float(value)  # type: ignore[arg-type]  # such as NumPy's float32, which is no float
     if not isinstance(value, float) and value != number and number == number:
         raise ValueError(
@@ -441,9 +443,7 @@ def _double(value: object, code: int, owner: str) -> float:
 
 
 def _finite(value: object, what: str, *of: object) -> Number:
-    if type(value) is Fraction:
-        return _short(value)
-    if not isinstance(value, (float, int)) and hasattr(value, "as_integer_ratio"):  # such as a float32
+    if not isinstance(value, (float, int, Fraction)) and hasattr(value, "as_integer_ratio"):  # a float32
         number = float(value)  # type: ignore[arg-type]
         value = Fraction(*value.as_integer_ratio()) if math.isfinite(number) else number
     if isinstance(value, Fraction):

@@ -27,14 +27,16 @@ class Epilogue:
     1. With scales="product", α is the product of both scales, and v = fma(sum, α, addend), where the
        addend is +0 if none is given. Else v is the sum times one scale, then times the other, plus the
        addend if one is given.
-    2. v = v + bias, where one is given. With `fused_bias` it is the addend of step 1, which has no other.
+    2. v = v + bias, where one is given. With `fused_bias` it joins step 1, which has no addend then: the last
+       multiplication is an fma with it, by 1 where there are no scales.
     3. v = v · output scale, where one is given.
     4. v becomes the output, which rounds it a second time.
 
-    Scales, bias, addend and output scale are each rounded to `compute` first, to nearest. So are the sum of
-    order "exact", one in binary64, and one times the scales of tensors in blocks; others are as they are.
-    Of operands with scales for blocks along K, steps 1 are done for the sum of each block, and each v joins
-    that of the block before: by the fma, or added. The sum of no products is +0 whatever the scales.
+    Scales, bias, addend and output scale are each rounded to `compute` first: to nearest, whatever its mode.
+    So are the sum of order "exact", one in binary64, and one times the scales of tensors in blocks; others
+    are as they are. Of operands with scales for blocks along K, step 1 is done for the sum of each block, and
+    v joins that of the block before: by the fma, or added. A fused bias joins that of the first block. The
+    sum of no products is +0 whatever the scales.
 
     >>> Epilogue(output="bfloat16").compute[0].name
     'binary32'
@@ -44,16 +46,16 @@ class Epilogue:
     output : (Format, Projection), optional
         By default that of the accumulation.
     compute : (Format, Projection), default binary32, to nearest
-        What α and the steps are rounded to. The sums are as their accumulator has them.
+        What α and the steps are rounded to, in this mode. The sums are as their accumulator has them.
     scales : {"product", "x_first", "y_first"}
     block : int, default 0
         Elements along K that share a scale, and rows or columns where scales have tiles, 1 to 2**32; needed
         for such scales, since shapes do not tell 3 blocks of 100 from 2 of 128 and one that is shorter.
     fused_bias : bool
-        Whether the bias joins the multiplication by an fma. There is no addend then.
+        Whether the bias joins the last multiplication by an fma. There is no addend then.
 
     Source: [CUBLAS] for D = scale_d (α scale_a scale_b A B + β C + bias); [TORCH] for scales one
-    after the other.
+    after the other; [VLLM] for the scale of y, and then an fma of that of x and the bias.
     """
 
     output: Rounded | None = None

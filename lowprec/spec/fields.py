@@ -13,7 +13,10 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["LARGEST_SIZE", "Table", "choose", "described", "integer", "text", "truth"]
+__all__ = ["LARGEST_SIZE", "Table", "check_line", "choose", "described", "integer", "text", "truth"]
+
+#: Letters that a name lacks, as they end a comment or a cell of a table, or begin markup.
+_MARKUP = "*[]\\|`"
 
 #: The most elements of a block, and terms of a chunk or a step: kernels count in 64 bits.
 LARGEST_SIZE = 1 << 32
@@ -60,12 +63,31 @@ def truth(spec: object, owner: str, *names: str) -> None:
 
 
 def text(spec: object, owner: str, *names: str) -> None:
-    """Convert fields to plain strings."""
+    """Convert fields to plain strings of one line."""
     for name in names:
         value = getattr(spec, name)
         if not isinstance(value, str):
             raise TypeError(f"{name} of {owner} must be a string, not {value!r}")
+        check_line(owner, name, value)
         _set(spec, name, str.__str__(value))
+
+
+def check_line(owner: str, name: str, value: str) -> None:
+    r"""Refuse text that is more than one line of printable letters, and names with markup.
+
+    Names go into vectors, headers, packages, tables and terminals.
+
+    >>> check_line("a format", "name", "mine\n00 : 3f")
+    Traceback (most recent call last):
+        ...
+    ValueError: name='mine\n00 : 3f' of a format must be printable and without * [ ] \ | `; choose another
+
+    Raises ValueError: other text.
+    """
+    is_name = name == "name"
+    if not value.isprintable() or (is_name and any(letter in _MARKUP for letter in value)):
+        rule = f"printable and without {' '.join(_MARKUP)}" if is_name else "printable"
+        raise ValueError(f"{name}={value!r} of {owner} must be {rule}; choose another")
 
 
 def _set(spec: object, name: str, value: Any) -> None:

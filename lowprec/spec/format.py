@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from lowprec.spec.fields import described
+from lowprec.spec.fields import check_line, described
 
 __all__ = ["Carrier", "Format", "Sign", "exact_float", "holds"]
 
@@ -67,7 +67,7 @@ class Format:
     infinity : bool
         The next code down is an infinity.
     negative_zero : bool
-        For Sign.MAGNITUDE only: where False, the code of -0 is the NaN.
+        For Sign.MAGNITUDE only: where False, the code of -0 is the NaN of results; no NaN then has a sign.
     subnormals : bool
         Exponent field 0 means 0.xxx, so that zero exists.
     source : str
@@ -130,11 +130,8 @@ class Format:
         def refuse(field: str, why: str) -> None:
             raise ValueError(f"{field}={getattr(self, field)!r} of format {self.name!r} {why}")
 
-        if not self.name.isprintable() or any(letter in "*[]\\" for letter in self.name):
-            # Names go into headers, packages and tables, where these would end a comment or begin a markup.
-            raise ValueError(
-                f"name={self.name!r} of a format must be printable and without * [ ] \\; choose another"
-            )
+        for field in ("name", "source"):
+            check_line("a format", field, getattr(self, field))
         for field in ("exponent_bits", "trailing_bits", "nans"):
             if getattr(self, field) < 0:
                 refuse(field, "is negative; it counts bits or codes. Use 0 or more")
@@ -227,15 +224,28 @@ class Format:
             return self.sign_code
         if self.nans == 0:
             return None
-        if self.infinity and self.trailing_bits and self.nans == (1 << self.trailing_bits) - 1:
+        if self.quiet_bit is not None:
             return self.max_magnitude + 1 + (1 << (self.trailing_bits - 1))
         return self.max_magnitude + self.infinity + self.nans
 
     @property
-    def payload_bits(self) -> int | None:
-        """Bits of a NaN below the one that makes it quiet; None where NaNs are not those of IEEE 754, 3.4."""
+    def quiet_bit(self) -> int | None:
+        """The bit of a NaN's code that is clear in signaling ones; None where no NaN signals.
+
+        Formats have it whose NaNs are those of IEEE 754, 3.4: each code above an infinity that has the
+        largest exponent field. The NaN in the place of -0, if there is one, is quiet all the same.
+
+        >>> ieee = Format(exponent_bits=2, trailing_bits=3, nans=7, infinity=True)
+        >>> ieee.quiet_bit, Format(exponent_bits=2, trailing_bits=3, nans=1).quiet_bit
+        (4, None)
+        """
         ieee = self.infinity and self.trailing_bits > 0 and self.nans == (1 << self.trailing_bits) - 1
-        return self.trailing_bits - 1 if ieee and self.negative_zero else None
+        return 1 << (self.trailing_bits - 1) if ieee else None
+
+    @property
+    def payload_bits(self) -> int | None:
+        """Bits of a NaN below `quiet_bit`; None where NaNs have no payload: without it, or without -0."""
+        return self.trailing_bits - 1 if self.quiet_bit is not None and self.negative_zero else None
 
     # -- values ---------------------------------------------------------------------------------
 

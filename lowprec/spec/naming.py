@@ -1,4 +1,4 @@
-"""Names in catalogs: mappings that print as tables, and the names close to one that there is none of.
+"""Names: catalogs that print as tables, the names close to an unknown one, and names of files made harmless.
 
 Floor 1. Imports the standard library only.
 """
@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["Catalog", "UnknownName", "by_name", "close_names"]
+__all__ = ["Catalog", "UnknownName", "by_name", "close_names", "plain", "plain_lines"]
 
 _Item = TypeVar("_Item")
 
@@ -132,3 +132,23 @@ def close_names(name: str, names: Iterable[str], most: int = 3) -> list[str]:
     if near or len(name) < _LEAST:
         return near
     return sorted((each for each in names if name in each), key=lambda each: not each.startswith(name))[:most]
+
+
+def plain(text: str) -> str:
+    r"""Replace what is not printable by backslash escapes: controls, directions, line ends, lone surrogates.
+
+    What is left is also what XML 1.0 and any UTF-8 stream can hold.
+
+    >>> print(plain("layer\x1b[31m.weight\n"))
+    layer\x1b[31m.weight\n
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
+    )
+
+
+def plain_lines(text: str) -> str:
+    """Apply `plain` to each line."""
+    return "\n".join(map(plain, text.split("\n")))

@@ -36,7 +36,8 @@ class Order:
     name          the sum
     ============= =============================================================================
     `sequential`  ((t0 + t1) + t2) + ...
-    `pairwise`    neighbours, then neighbours of their sums, and so on; an odd one goes up as it is
+    `pairwise`    neighbours, then neighbours of their sums, and so on; an odd one goes up as it is, and a
+                  lone term is rounded as a sum is
     `chunked`     each `size` consecutive terms by `inner` order, and the sums one after the other
     `exact`       all at once, infinitely precise
     ============= =============================================================================
@@ -144,7 +145,7 @@ class Split:
     combine : {"sequential", "pairwise", "halves", "slots(n)"}
     stored : (Format, Projection), optional
         What the sum of a split is rounded to before it is added; by default it is as its accumulator has it.
-        A machine's is in binary32, and one of order "exact" is rounded to `total`.
+        A machine's is in binary32. One of order "exact" is rounded once: to `stored`, or else to `total`.
     total : (Format, Projection), optional
         In which they are added; by default binary32, to nearest.
 

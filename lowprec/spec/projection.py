@@ -84,7 +84,7 @@ class Flag(enum.IntFlag):
 
 NanPolicy = Literal["error", "zero", "max", "negative_zero"]
 PayloadPolicy = Literal["drop", "first", "signaling_first"]
-SignPolicy = Literal["keep", "drop"]
+SignPolicy = Literal["keep", "drop", "positive"]
 NegativePolicy = Literal["nan", "zero", "error", "drop_sign"]
 ZeroPolicy = Literal["nan", "smallest"]
 SmallestPolicy = Literal["itself", "zero"]
@@ -133,8 +133,9 @@ class Projection:
         754's NaNs; `nan_code` is then for those that no operand brings. Payloads are aligned at
         their highest bit. Of several NaN operands the first one counts; or the first signaling one,
         if any is, and of `fma` the addend before the factors, as on Arm.
-    nan_sign : {"keep", "drop"}
-        Whether the sign of a NaN operand is kept where the result has a sign.
+    nan_sign : {"keep", "drop", "positive"}
+        Which NaN results have a sign, where the format's NaNs have one: all keep that of the operand; all
+        except those of NaN operands, so that a negative number that overflows to NaN keeps it; or none.
     negative : {"nan", "zero", "error", "drop_sign"}
         What a negative result becomes in an unsigned format; "nan" gives 0 where there is none.
     zero : {"nan", "smallest"}

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -22,8 +24,10 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import NAMES, accumulation
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.codebook import Codebook, Number
+from lowprec.spec.fields import check_line
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.naming import close_names
+from lowprec.spec.naming import close_names, plain
+from lowprec.spec.number_text import read_number
 from lowprec.spec.order import Split
 from lowprec.spec.profiles import PROFILES, Profile, profile
 from lowprec.spec.projection import Projection
@@ -59,8 +63,18 @@ class _Codebook:
 #: What is written for None, which TOML lacks, where it is not "none".
 NOTHING = {"fraction_bits": "all"}
 
-#: Bytes of a file. Time grows with the square of what a hostile one has.
-_MOST = 1 << 15
+#: Bytes of a text, at most. Two codebooks of 256 values, each with thresholds, fit.
+_MOST = 1 << 16
+#: Comments and strings, the last of which may lack its end.
+_QUOTED = re.compile(
+    r"""#[^\n]*|'{3}.*?(?:'{3}|\Z)|'[^'\n]*'?|"{3}(?:\\.|[^\\])*?(?:"{3}|\Z)|"(?:\\.|[^"\\\n])*"?""",
+    re.DOTALL,
+)
+#: Dots of a key, at most: the parser's time and memory grow with their square.
+_DOTS = 16
+_LONG_KEY = re.compile(rf"(?:\.[^.,=\n]*){{{_DOTS + 1}}}")
+
+_LARGEST = int(sys.float_info.max)
 
 _OWNERS: dict[type, str] = {
     **{cls: f"{'an' if kind[0] == 'a' else 'a'} {kind}" for kind, cls in KINDS.items()},
@@ -87,7 +101,7 @@ def load_toml(path: str | os.PathLike[str]) -> dict[str, Specification]:
     Parameters
     ----------
     path : str or path
-        A file of at most 32 KiB. Where it holds one object that has no `name`, the file's is the object's.
+        A file of at most 64 KiB. Where it holds one object that has no `name`, the file's is the object's.
 
     Returns
     -------
@@ -103,11 +117,7 @@ def load_toml(path: str | os.PathLike[str]) -> dict[str, Specification]:
     try:
         with place.open("rb") as file:
             data = file.read(_MOST + 1)
-        if len(data) > _MOST:
-            raise ValueError(f"hardware is described in a few lines, and this has more than {_MOST:,} bytes")
-        tables = tomllib.loads(data.decode())
-    except RecursionError:
-        raise ValueError(f"cannot read {str(path)!r} as TOML: it is nested too deeply") from None
+        tables = _tables(data)
     except (ValueError, OSError) as error:
         raise ValueError(f"cannot read {str(path)!r} as TOML: {error}") from None
     return _objects(tables, place.stem, f"{str(path)!r}: ")
@@ -121,7 +131,7 @@ def from_toml(text: str, name: str = "private") -> dict[str, Specification]:
 
     Raises ValueError: as `load_toml`.
     """
-    return _objects(tomllib.loads(text), name, "")
+    return _objects(_tables(text.encode()), name, "")
 
 
 def kind_of(spec: Specification) -> str:
@@ -152,6 +162,22 @@ def is_optional(field: dataclasses.Field[Any]) -> bool:
 # -- objects ----------------------------------------------------------------------------------------
 
 
+def _tables(data: bytes) -> dict[str, Any]:
+    """Parse TOML, which need not be trusted.
+
+    Raises ValueError: no TOML, more than 64 KiB of it, or nested too deeply.
+    """
+    if len(data) > _MOST:
+        raise ValueError(f"hardware is described in a few lines, and this has more than {_MOST:,} bytes")
+    text = data.decode()
+    if _LONG_KEY.search(_QUOTED.sub("_", text)):
+        raise ValueError(f"it is nested too deeply: a key has more than {_DOTS} dots")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def _objects(tables: Mapping[str, Any], name: str, where: str) -> dict[str, Specification]:
     """Return the objects of a file: one in each table, unless the tables are all of one object's fields."""
     if not tables:
@@ -168,9 +194,10 @@ def _objects(tables: Mapping[str, Any], name: str, where: str) -> dict[str, Spec
     objects: dict[str, Specification] = {}
     for key, table in tables.items():
         try:
+            check_line("a table", "name", key)
             objects[key] = _object({"name": key, **table}, objects)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{where}[{key}]: {error}") from None
+            raise ValueError(f"{where}[{plain(key)}]: {error}") from None
     return objects
 
 
@@ -280,6 +307,11 @@ def _made(cls: Any, table: Mapping[str, Any], base: Any, local: Local) -> Any:
 def _value(cls: type, field: dataclasses.Field[Any], value: Any, begun: Any, local: Local) -> Any:
     """Return what a field is given: of a name what it stands for, of a table what it describes."""
     kind, name = str(field.type), field.name
+    if any(
+        isinstance(each, int) and abs(each) > _LARGEST
+        for each in (value if isinstance(value, list) else [value])
+    ):
+        raise ValueError(f"{name} is an integer beyond float64's range")
     if "Number" in kind:
         if isinstance(value, list):
             return [_number(name, each) for each in value]
@@ -398,18 +430,15 @@ def _member(of: Any, name: str, value: Any) -> Any:
 
 
 def _number(name: str, value: Any) -> Any:
-    """Return what stands for a number: of text such as "3*2^-140" or "4/3" a fraction."""
-    if not isinstance(value, str) or value in ("gap", "never"):
-        return value
-    significand, _, exponent = value.partition("*2^")
-    try:
-        return Fraction(significand) * Fraction(2) ** int(exponent or "0") if len(exponent) < 6 else value
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f'{name}={value!r} must be a number, or one in text such as "3*2^-140"') from None
+    """Return a number of a codebook; from text such as "3*2^-140" a fraction."""
+    return _fraction(name, value) if isinstance(value, str) and value not in ("gap", "never") else value
 
 
 def _fraction(name: str, value: Any) -> Fraction:
+    """Return a number of any size, exactly; most are in text."""
     try:
-        return Fraction(value)
-    except (ValueError, TypeError, ZeroDivisionError):
+        return read_number(value) if isinstance(value, str) else Fraction(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    except (TypeError, OverflowError):
         raise ValueError(f'{name}={value!r} must be a fraction such as "4/3"') from None

@@ -5,6 +5,8 @@ Floor 1. Imports the standard library only.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -71,14 +73,16 @@ def to_toml(spec: Specification) -> str:
             f"codebook {spec.name!r} has {len(spec.values):,} values; files hold codebooks of at most "
             f"{_MOST:,}"
         )
-    private: dict[str, Format] = {}
+    private: dict[str, Specification] = {spec.name: spec}  # by the keys of their tables
     fields = {"kind": json.dumps(kind_of(spec)), **_written(spec, None, private)}
+    del private[spec.name]
     if not private:
         return "".join(_section(fields, ""))
-    parts = [
-        _section({"kind": json.dumps(kind_of(fmt)), **_written(fmt, None, {})}, _key(name))
-        for name, fmt in private.items()
-    ]
+    parts = []
+    for key, fmt in private.items():
+        named = {} if key == fmt.name else {"name": json.dumps(fmt.name)}
+        table = {"kind": json.dumps(kind_of(fmt)), **named, **_written(fmt, None, {})}
+        parts.append(_section(table, _key(key)))
     return "\n".join("".join(part) for part in [*parts, _section(fields, _key(spec.name))])
 
 
@@ -93,7 +97,7 @@ def _section(fields: Mapping[str, Any], prefix: str) -> Iterator[str]:
             yield from _section(value, f"{prefix}.{key}" if prefix else key)
 
 
-def _written(spec: Any, base: Any, private: dict[str, Format]) -> dict[str, Any]:
+def _written(spec: Any, base: Any, private: dict[str, Specification]) -> dict[str, Any]:
     """Return the fields that differ from those of `base`, or from their defaults, as TOML."""
     if isinstance(spec, Codebook):
         return _codebook(spec)
@@ -111,9 +115,11 @@ def _written(spec: Any, base: Any, private: dict[str, Format]) -> dict[str, Any]
 
 def _codebook(book: Codebook) -> dict[str, str]:
     """Return a codebook's fields as TOML, without those that are the defaults."""
-    plain = Codebook(book.name, book.values, ties=book.ties, overflow=book.overflow)
+    plain = None
+    with contextlib.suppress(ValueError):  # of values whose midpoints are no thresholds
+        plain = Codebook(book.name, book.values, ties=book.ties, overflow=book.overflow)
     fields: dict[str, Any] = {"name": book.name, "source": book.source, "values": book.values}
-    fields["thresholds"] = () if book.thresholds == plain.thresholds else book.thresholds
+    fields["thresholds"] = () if plain and book.thresholds == plain.thresholds else book.thresholds
     fields["ties"] = book.ties if book.ties != "even" else ""
     fields["overflow"] = book.overflow if book.overflow != "gap" else ""
     made = {}
@@ -134,7 +140,7 @@ def _number(number: Number) -> str:
     return f'"{number / Fraction(2) ** shift}*2^{shift}"'
 
 
-def _text(name: str, value: Any, begun: Any, private: dict[str, Format]) -> Any:
+def _text(name: str, value: Any, begun: Any, private: dict[str, Specification]) -> Any:
     """Return a value as TOML: text, or a table of such."""
     if value is None:
         return json.dumps(NOTHING.get(name, "none"))
@@ -166,7 +172,7 @@ def _text(name: str, value: Any, begun: Any, private: dict[str, Format]) -> Any:
     return json.dumps(str(value) if isinstance(value, Fraction) else value)
 
 
-def _table(name: str, items: Mapping[Any, Any], private: dict[str, Format]) -> dict[str, Any]:
+def _table(name: str, items: Mapping[Any, Any], private: dict[str, Specification]) -> dict[str, Any]:
     if isinstance(items, OnDemand):
         raise ValueError("a profile whose formats are made on demand cannot be written: they are too many")
     if name == "formats":
@@ -181,15 +187,20 @@ def _inline(fields: Mapping[str, str]) -> str:
     return f"{{ {', '.join(f'{key} = {value}' for key, value in fields.items())} }}" if fields else "{}"
 
 
-def _name_of(fmt: Format, private: dict[str, Format]) -> str:
-    """Return the name that stands for a format; put a format that has none among the private ones."""
+def _name_of(fmt: Format, private: dict[str, Specification]) -> str:
+    """Return the name that stands for a format; put a format that has none among the private ones.
+
+    A format whose name another one has stands under a name with a number.
+    """
     try:
         known = catalog.carrier(fmt.name) or catalog.format(fmt.name)
     except ValueError:
         known = None
-    if known != fmt:
-        private[fmt.name] = fmt
-    return fmt.name
+    if known == fmt:
+        return fmt.name
+    numbered = (f"{fmt.name}_{number}" for number in itertools.count(2))
+    names = itertools.chain([fmt.name] if known is None else [], numbered)
+    return next(name for name in names if private.setdefault(name, fmt) == fmt)
 
 
 def _key(name: str) -> str:

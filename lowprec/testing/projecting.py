@@ -82,6 +82,8 @@ def _in_book(numbers: Sequence[Fraction], fmt: Codebook, projection: Projection)
 
 def is_plain(projection: Projection) -> bool:
     """Return whether a projection does no more than round and saturate numbers, zeros aside."""
-    others = {"nan": "error", "nan_payload": "drop", "nan_sign": "keep", "zero": "nan"}
+    others = {"nan": "error", "nan_payload": "drop", "zero": "nan"}
+    if projection.nan_sign != "positive":  # which numbers that overflow to NaN feel
+        others["nan_sign"] = "keep"
     numbers = {"rounding": DEFAULT.rounding, "saturation": DEFAULT.saturation, "symmetric": False}
     return projection.rounding in MODES and dataclasses.replace(projection, **others, **numbers) == DEFAULT  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ import numpy as np
 from lowprec.arrays.block import asked as block_asked
 from lowprec.arrays.checks import code_dtype, projection as projection_of
 from lowprec.arrays.convert import decode
+from lowprec.files import write
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -27,7 +28,6 @@ from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.compare import compare
 from lowprec.verify.comparison import Comparison
-from lowprec.verify.files import write
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.operations import OPERATIONS, check_operands, operand_format
 

@@ -22,7 +22,7 @@ from lowprec.spec.accumulation import Accumulation, Cut, Window
 from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.projection import OverflowTest, Projection, Saturation, Tininess
+from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPolicy, Tininess
 from lowprec.spec.rounding import MODES, stochastic
 from lowprec.testing.grid import grid_of
 from lowprec.verify.codebooks import marks as book_marks
@@ -297,7 +297,7 @@ def projections(*, random: bool = False, others: bool = True) -> Strategy[Projec
     if others:
         fields |= {
             "nan": st.sampled_from(("error", "max", "zero")),
-            "nan_sign": st.sampled_from(("keep", "drop")),
+            "nan_sign": st.sampled_from(get_args(SignPolicy)),
             "negative": st.sampled_from(("nan", "zero", "drop_sign")),
             "zero": st.sampled_from(("nan", "smallest")),
             "subnormals": st.sampled_from(("keep", "flush_results", "flush_operands", "flush_both")),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import asked as block_asked
 from lowprec.arrays.block_stream import axes_of, grid_of
-from lowprec.arrays.checks import keeps_dtype, projection as projection_of
+from lowprec.arrays.checks import as_array, keeps_dtype, projection as projection_of
 from lowprec.arrays.random import integers_for, is_plain
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
@@ -34,6 +34,7 @@ from lowprec.verify.questions.dots import DotQuestion, could_be
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.flags import FlagQuestion
 from lowprec.verify.questions.scaled import ScaledQuestion, Scaling
+from lowprec.verify.trying import Failures, trying
 from lowprec.verify.weight_dumps import WeightDump
 
 __all__ = ["DOTS", "compare", "drawn_integers"]
@@ -193,7 +194,7 @@ def compare(
             name: None if each is None else _dump(each, name) for name, each in joins.items()
         }
         options |= {"any_nan": any_nan, "budget": allowed, "scale": _dot_scale(scale), "block": _block(block)}
-        options |= {"random": None if random is None else np.asarray(random)}
+        options |= {"random": None if random is None else as_array(random)}
         return _compare_dots(operation, dumps, formats, got, accumulation, options, limit, why, watch)
     if operation not in OPERATIONS:
         raise ValueError(f"unknown operation {operation!r}; use one of {', '.join((*OPERATIONS, *DOTS))}")
@@ -215,7 +216,7 @@ def compare(
         "axis": axis,
         "tensor_scale": tensor_scale,
     }
-    ranking: list[Ranked] = []
+    ranking, failed = list[Ranked](), Failures()
     if isinstance(scale, tuple) or (scale is not None and operation != "convert"):
         raise ValueError(
             f"scale= is one number or array for a conversion, and may be a pair for dot and matmul; operands "
@@ -226,7 +227,7 @@ def compare(
     if to is None:
         if operation != "convert":
             raise ValueError(f"say which format the results of {operation} are in: to=")
-        ranking = _rank_formats(dumps[0], read[0], got, by)
+        ranking = _rank_formats(dumps[0], read[0], got, by, failed)
         to = ranking[0].name
     question: Question
     beside: FlagQuestion | None = None
@@ -290,6 +291,7 @@ def compare(
         with cluster(scheduler) as workers:
             report, *others_found = (judge(each, **telling, each=each_on(workers, each)) for each in asked)
     report.flags = others_found[0] if others_found else None
+    report.failed |= failed
     report.ranking, report.names, report.read = ranking, (*(dump.name for dump in dumps), got.name), read_as
     return report
 
@@ -381,7 +383,9 @@ def _source(dump: Dump, fmt: Format | None) -> Format:
 # -- what is it? -------------------------------------------------------------------------------------
 
 
-def _rank_formats(values: Dump, source: Format, got: Dump, by: Scaling | None) -> list[Ranked]:
+def _rank_formats(
+    values: Dump, source: Format, got: Dump, by: Scaling | None, failed: Failures
+) -> list[Ranked]:
     """Rank formats by the share of results that they give, with or without saturation."""
     places = (
         np.unique(np.random.default_rng(0).integers(0, got.size, _RANKED_ON))
@@ -408,30 +412,26 @@ def _rank_formats(values: Dump, source: Format, got: Dump, by: Scaling | None) -
         shares = []
         for policy in ("none", "finite"):
             rule = Projection(saturation=policy)
-            try:
+            with trying(f"{fmt.name} of saturation {policy}", failed, (ValueError,)):  # it may lack values
                 question = ElementQuestion(operation, parts, (*sources, fmt), rule, results, any_nan=True)
                 shares.append(_share(question))
-            except ValueError:  # such as values that the type of the results does not hold
-                continue
         if shares:
             found.append(Ranked(fmt.name, max(shares), places.size))
-    if values.shape == got.shape and got.dtype.kind not in "iu" and by is None:
-        found += _rank_blocks(values, got)
+    if got.size and values.shape == got.shape and got.dtype.kind not in "iu" and by is None:
+        found += _rank_blocks(values, got, failed)
     if not found:
         raise ValueError(f"{got} holds {got.dtype}, which is neither codes nor values of a format")
     return sorted(found, key=lambda ranked: -ranked.share)[:_TOLD]
 
 
-def _rank_blocks(values: Dump, got: Dump) -> list[Ranked]:
+def _rank_blocks(values: Dump, got: Dump, failed: Failures) -> list[Ranked]:
     found = []
     for fmt in catalog.BLOCK_FORMATS.values():
-        try:
+        with trying(fmt.name, failed, (ValueError,)):
             question = BlockQuestion(values, fmt, got)
             batch = next(question.batches())
             share = float(np.mean(~differ(question, batch.got, question.answer(batch))))
-        except (ValueError, StopIteration):
-            continue
-        found.append(Ranked(fmt.name, share, batch.got.size))
+            found.append(Ranked(fmt.name, share, batch.got.size))
     return found
 
 
@@ -466,18 +466,19 @@ def _compare_dots(
             verb, dumps[0], dumps[1], how, results, formats=pair, **(options | {"budget": allowed})
         )
 
-    ranking: list[Ranked] = []
+    ranking, failed = list[Ranked](), Failures()
     if named is None:
-        ranking = _rank_accumulations(question_of, got)
+        ranking = _rank_accumulations(question_of, got, failed)
         named = ranking[0].name
     call = library_call(named) if isinstance(named, str) else named
     how = call if isinstance(call, LibraryCall) else accumulation_of(named)  # type: ignore[arg-type]
     report = judge(question_of(how, options["budget"]), limit=limit, why=why, watch=watch)
     report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
+    report.failed |= failed
     return report
 
 
-def _rank_accumulations(question_of: Any, got: Dump) -> list[Ranked]:
+def _rank_accumulations(question_of: Any, got: Dump, failed: Failures) -> list[Ranked]:
     found = catalog.carrier(got.dtype)
     target = catalog.BINARY32 if found is None else found
     first: DotQuestion = question_of(ACCUMULATIONS["exact"])
@@ -487,12 +488,10 @@ def _rank_accumulations(question_of: Any, got: Dump) -> list[Ranked]:
     batch: Batch = first.sample(places, places[:0])
     ranking = []
     for name in could_be(first.x, first.y, target):
-        try:
+        with trying(name, failed, (ValueError,)):  # it may refuse factors
             question: DotQuestion = question_of(ACCUMULATIONS[name])
             share = float(np.mean(~differ(question, batch.got, question.answer(batch))))
-        except ValueError:  # such as factors that it refuses
-            continue
-        ranking.append(Ranked(name, share, batch.got.size))
+            ranking.append(Ranked(name, share, batch.got.size))
     if not ranking:
         raise ValueError(
             f"no named accumulation takes such factors and gives {target.name!r}; name one, or make one"

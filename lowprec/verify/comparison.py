@@ -13,6 +13,7 @@ from lowprec.verify.diagnosis import Cause, Diagnosis
 from lowprec.verify.difference import Difference
 from lowprec.verify.question import Budget
 from lowprec.verify.tally import Tally, binned, by_binade
+from lowprec.verify.trying import Failures
 
 __all__ = ["SCHEMA", "Comparison", "Farthest", "Ranked", "Spent"]
 
@@ -91,6 +92,8 @@ class Comparison:
         Formats or accumulations, the best first, where none was named.
     read : tuple of str
         How dumps were read that are weights of checkpoints, with their scales.
+    failed : dict of str to str
+        Hypotheses that could not be tried because of an error in lowprec, and the error of each.
     """
 
     question: str
@@ -109,6 +112,7 @@ class Comparison:
     budget: Budget | None = None
     spent: Spent = field(default_factory=Spent)
     flags: Comparison | None = None
+    failed: Failures = field(default_factory=dict)
 
     @property
     def agrees(self) -> bool:
@@ -149,6 +153,7 @@ class Comparison:
             parts += [f"... and {self.mismatches - len(told):,} more"] if told else []
             counts = self._counts()
             parts += ["", *counts] if counts else []
+        parts += [f"left out, please report it: {words} ({error})" for words, error in self.failed.items()]
         if self.flags is not None:
             parts += ["", "flags:", self.flags.as_text(shown)]
         return "\n".join(parts)
@@ -296,6 +301,11 @@ class Comparison:
             "binades": {str(key): count for key, count in by_binade(self.tally.binades)},
             "first": [detail.data for detail in self.details],
             "diagnosis": None if self.diagnosis is None else self._diagnosed(self.diagnosis),
+            **(
+                {"failed": [{"hypothesis": w, "error": e} for w, e in self.failed.items()]}
+                if self.failed
+                else {}
+            ),
             "flags": None if self.flags is None else self.flags.as_dict(),
         }
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from lowprec.verify.chance import random_bits_of
 from lowprec.verify.pieces import Each
-from lowprec.verify.question import Array, Batch, Changes, Question, differ, excluded, judged
+from lowprec.verify.question import Array, Batch, Change, Changes, Question, differ, excluded, judged
+from lowprec.verify.trying import Failures, trying
 
 __all__ = ["Cause", "Diagnosis", "Sample", "diagnose"]
 
@@ -34,6 +35,7 @@ _FINALISTS, _MOST = 8, 32
 _MANY = 8
 #: Causes that are told, where none explains everything.
 _TOLD = 3
+_STOCHASTIC = "stochastic rounding"
 #: A cause explains at least this share of the mismatches, net.
 _LEAST = 0.1
 
@@ -137,26 +139,33 @@ class _Drawn:
         self.held, self.keys = self.held[low], self.keys[low]
 
 
-def diagnose(question: Question, sample: Sample, mismatches: int, each: Each) -> Diagnosis:
-    """Return the hypotheses that explain the mismatches of a question, from a sample, then from all of it."""
-    trial = _Trial(question, question.sample(*sample.places()))
+def diagnose(
+    question: Question, sample: Sample, mismatches: int, each: Each, failures: Failures
+) -> Diagnosis:
+    """Return the hypotheses that explain the mismatches of a question, from a sample, then from all of it.
+
+    Hypotheses that fail are noted in `failures`, and explain nothing.
+    """
+    trial = _Trial(question, question.sample(*sample.places()), failures)
     finalists = [_Finalist(changes) for changes in trial.finalists()]
-    chance = chances(question)
+    chance = None
+    with trying(_STOCHASTIC, failures, (ValueError,)):
+        chance = chances(question)
     tried: list[_Finalist] = [*finalists, *([] if chance is None else [_Chance(chance)])]
     if tried:
-        _on_everything(tried, each)
+        _on_everything(tried, each, failures)
     causes = _ranked([one.cause for one in finalists], mismatches)
     if chance is not None and chance.net > max(0, causes[0].net if causes else 0):
         causes = [chance, *causes]
     if causes and causes[0].changes and 0 < causes[0].net < mismatches:
-        causes = _completed(question, causes, each)
+        causes = _completed(question, causes, each, failures)
     # Beside one that explains everything the others are worth nothing.
     causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
     left = mismatches - (causes[0].explained if causes else 0)
     return Diagnosis(causes, left, trial.left(causes[0].changes) if causes and left else {})
 
 
-def _completed(question: Question, causes: list[Cause], each: Each) -> list[Cause]:
+def _completed(question: Question, causes: list[Cause], each: Each, failures: Failures) -> list[Cause]:
     """Return the causes; in front, if found, the first with a change that explains what it leaves over.
 
     What is left may be too rare to be in the sample: it is collected from all of the results.
@@ -164,10 +173,10 @@ def _completed(question: Question, causes: list[Cause], each: Each) -> list[Caus
     first, rest = causes[0], Sample()
     for some in each(_left_over, first.changes, rest.below):
         rest.join(some)
-    trial = _Trial(question, question.sample(*rest.places()))
+    trial = _Trial(question, question.sample(*rest.places()), failures)
     trial.wrong &= ~trial.agrees(first.changes)
     settled, best = excluded(first.changes), (0, first.changes)
-    for change in question.changes():
+    for change in trial.changes:
         if change.field not in settled:
             changes = (*first.changes, change)
             best = max(best, (trial.net(changes), changes), key=lambda pair: pair[0])
@@ -175,26 +184,31 @@ def _completed(question: Question, causes: list[Cause], each: Each) -> list[Caus
     if best[0] < left and (left < _MANY or 2 * best[0] < left):
         return causes
     finalist = _Finalist(best[1])
-    _on_everything([finalist], each)
+    _on_everything([finalist], each, failures)
     return [finalist.cause, *causes] if finalist.cause.net > first.net else causes
 
 
 class _Trial:
     """Hypotheses on a sample."""
 
-    def __init__(self, question: Question, batch: Batch) -> None:
+    def __init__(self, question: Question, batch: Batch, failures: Failures) -> None:
         self.question, self.batch, found = question, batch, judged(question, batch)
         self.want, self.wrong, self.right = found.want, found.wrong, found.right
+        self.failures = failures
+        self.changes: list[Change] = []
         self._screens: dict[Changes, _Screen] = {}
+        with trying("the list of hypotheses", failures):
+            for change in question.changes():
+                self.changes.append(change)
 
     def agrees(self, changes: Changes) -> npt.NDArray[np.bool_]:
         """Return where results are what a hypothesis gives."""
-        return _agrees(self.question, self.batch, changes)
+        return _agrees(self.question, self.batch, changes, self.failures)
 
     def net(self, changes: Changes) -> int:
         """Return what is explained less what is contradicted; 0 where the last change mends nothing, net."""
         screen = self._screen(changes[:-1])
-        if screen is not None and not screen.hopeful(self.question, changes):
+        if screen is not None and not screen.hopeful(self.question, changes, self.failures):
             return 0
         agree = self.agrees(changes)
         return int(np.count_nonzero(agree & self.wrong)) - int(np.count_nonzero(~agree & self.right))
@@ -229,7 +243,7 @@ class _Trial:
 
     def search(self) -> tuple[list[Changes], dict[Changes, int]]:
         """Return the hypotheses that explain something, the best first, and what each explains, net."""
-        singles: list[Changes] = [(change,) for change in self.question.changes()]
+        singles: list[Changes] = [(change,) for change in self.changes]
         scores: dict[Changes, int] = {changes: self.net(changes) for changes in singles}
         all_wrong, best = int(np.count_nonzero(self.wrong)), 0
         beam = singles
@@ -276,9 +290,9 @@ class _Screen:
     held: Array  #: which it gives
     sizes: list[int]  #: how many there are in all: of the others, and of these
 
-    def hopeful(self, question: Question, changes: Changes) -> bool:
+    def hopeful(self, question: Question, changes: Changes, failures: Failures) -> bool:
         """Return whether a hypothesis of one change more may explain more than it contradicts."""
-        agree = _agrees(question, self.batch, changes)
+        agree = _agrees(question, self.batch, changes, failures)
         found, lost = np.count_nonzero(agree & ~self.held), np.count_nonzero(~agree & self.held)
         if not found:
             return False
@@ -309,30 +323,36 @@ def chances(question: Question) -> Cause | None:
     if bits is None:
         return None
     which = f" with {bits} random bit{'s' * (bits > 1)}" if bits else ""
-    return Cause(f"stochastic rounding{which}: each result is a neighbour, taken as often as it is near")
+    return Cause(f"{_STOCHASTIC}{which}: each result is a neighbour, taken as often as it is near")
 
 
 def _rank(changes: Changes, scores: dict[Changes, int]) -> tuple[int, int]:
     return -scores[changes], sum(change.cost for change in changes)
 
 
-def _agrees(question: Question, batch: Batch, changes: Changes) -> npt.NDArray[np.bool_]:
-    try:
-        made = question.answer(batch, changes)
-    except ValueError:  # such as a profile that refuses an operand
-        return np.zeros(batch.got.size, bool)
-    return ~differ(question, batch.got, made)
+def _agrees(question: Question, batch: Batch, changes: Changes, failures: Failures) -> npt.NDArray[np.bool_]:
+    """Return where results are what a hypothesis gives: nowhere if it refuses an operand, or fails."""
+    agree = np.zeros(batch.got.size, bool)
+    with trying(_words(changes), failures, (ValueError,)):
+        agree = ~differ(question, batch.got, question.answer(batch, changes))
+    return agree
+
+
+def _words(changes: Changes) -> str:
+    return "; and ".join(change.words for change in changes)
 
 
 class _Finalist:
     """A hypothesis tried on everything."""
 
     def __init__(self, changes: Changes) -> None:
-        self.cause = Cause("; and ".join(change.words for change in changes), changes=changes)
+        self.cause = Cause(_words(changes), changes=changes)
 
-    def count(self, question: Question, batch: Batch, wrong: Array, right: Array) -> tuple[int, int]:
+    def count(
+        self, question: Question, batch: Batch, wrong: Array, right: Array, failures: Failures
+    ) -> tuple[int, int]:
         """Return what the hypothesis explains and contradicts in a piece."""
-        agree = _agrees(question, batch, self.cause.changes)
+        agree = _agrees(question, batch, self.cause.changes, failures)
         return int(np.count_nonzero(agree & wrong)), int(np.count_nonzero(~agree & right))
 
 
@@ -342,34 +362,45 @@ class _Chance(_Finalist):
     def __init__(self, cause: Cause) -> None:
         self.cause = cause
 
-    def count(self, question: Question, batch: Batch, wrong: Array, right: Array) -> tuple[int, int]:
+    def count(
+        self, question: Question, batch: Batch, wrong: Array, right: Array, failures: Failures
+    ) -> tuple[int, int]:
         """Return what the hypothesis explains in a piece; it contradicts nothing."""
-        sides = question.random(batch)
-        assert sides is not None
-        agree = ~differ(question, batch.got, sides[0]) | ~differ(question, batch.got, sides[1])
+        agree = np.zeros(wrong.size, bool)
+        with trying(self.cause.words, failures, (ValueError,)):
+            sides = question.random(batch)
+            assert sides is not None
+            agree = ~differ(question, batch.got, sides[0]) | ~differ(question, batch.got, sides[1])
         return int(np.count_nonzero(agree & wrong)), 0
 
 
 def _left_over(question: Question, batch: Batch, changes: Changes, below: Sequence[float]) -> Sample:
     """Return a sample of what a hypothesis does not explain."""
     found = judged(question, batch)
-    agree = ~differ(question, batch.got, question.answer(batch, changes))
+    agree = _agrees(question, batch, changes, {})  # it has not failed so far
     sample, first = Sample(below), batch.index.start  # type: ignore[union-attr]
     sample.add(first, found.wrong, (found.wrong | found.right) & ~(found.wrong & agree))
     return sample
 
 
-def _counted(question: Question, batch: Batch, hypotheses: list[_Finalist]) -> list[tuple[int, int]]:
-    """Return what each hypothesis explains and contradicts in a piece."""
-    found = judged(question, batch)
-    return [hypothesis.count(question, batch, found.wrong, found.right) for hypothesis in hypotheses]
+def _counted(
+    question: Question, batch: Batch, hypotheses: list[_Finalist]
+) -> tuple[list[tuple[int, int]], Failures]:
+    """Return what each hypothesis explains and contradicts in a piece, and those that fail there."""
+    found, failures = judged(question, batch), Failures()
+    counts = [each.count(question, batch, found.wrong, found.right, failures) for each in hypotheses]
+    return counts, failures
 
 
-def _on_everything(hypotheses: list[_Finalist], each: Each) -> None:
-    for counts in each(_counted, hypotheses):
+def _on_everything(hypotheses: list[_Finalist], each: Each, failures: Failures) -> None:
+    for counts, failed in each(_counted, hypotheses):
+        failures |= failed
         for hypothesis, (explained, contradicted) in zip(hypotheses, counts, strict=True):
             hypothesis.cause.explained += explained
             hypothesis.cause.contradicted += contradicted
+    for hypothesis in hypotheses:
+        if hypothesis.cause.words in failures:
+            hypothesis.cause.explained = hypothesis.cause.contradicted = 0
 
 
 def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:

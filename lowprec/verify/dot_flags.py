@@ -126,7 +126,9 @@ def sums_with_flags(
 
 
 def _in_pairs(level: list[_Codes], into: Rounded, steps: _Steps) -> _Codes:
-    """Return the sum of terms level by level; one without a partner stays as it is."""
+    """Return the sum of terms level by level; one without a partner stays as it is, except a lone one."""
+    if len(level) == 1:
+        return steps("convert", into, level[0])
     while len(level) > 1:
         pairs = [level[first : first + 2] for first in range(0, len(level), 2)]
         level = [steps("add", into, *each) if len(each) == 2 else each[0] for each in pairs]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array
-from lowprec.verify.shown import plain
+from lowprec.spec.naming import plain
 
 __all__ = ["Dump", "DumpError", "Held"]
 

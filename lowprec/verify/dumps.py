@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 import re
-import shutil
 import struct
-import tempfile
-import weakref
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from lowprec import files
 from lowprec.arrays.checks import UNSIGNED, code_dtype, typed_codes
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
@@ -31,7 +30,7 @@ from lowprec.verify.dump import Dump, DumpError, Held
 from lowprec.verify.shown import quoted
 from lowprec.verify.weight_dumps import WeightDump
 
-__all__ = ["Dump", "DumpError", "Held", "Spool", "Values", "open_dump"]
+__all__ = ["Dump", "DumpError", "Held", "Spool", "Values", "npy_header", "open_dump", "open_npy"]
 
 Array = npt.NDArray[Any]
 
@@ -170,7 +169,7 @@ def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | 
     """
     path, *words = _split(spelled)
     if path.suffix == ".npy":
-        dump: Dump = _npy(path)
+        dump: Dump = open_npy(path)
     elif path.suffix in _CHECKPOINTS or path.is_dir():
         dump, words = _tensor(path, ":".join(words)), []
     elif path.suffix in _TEXT:
@@ -251,40 +250,39 @@ def _type(name: str) -> np.dtype[Any]:
         ) from None
 
 
-def _npy(path: Path) -> Dump:
+def npy_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+    """Read the header of an .npy file: type, shape, and whether the order is Fortran's.
+
+    Raises ValueError: no header, or one that takes more than a number's header can.
+    """
+    version = np.lib.format.read_magic(file)
+    try:
+        kind = "<H" if version == (1, 0) else "<I"
+        (length,) = struct.unpack(kind, file.read(struct.calcsize(kind)))
+        if length > _NPY_HEADER:
+            raise ValueError(
+                f"its header is said to have {length:,} bytes, and NumPy's have at most {_NPY_HEADER:,}"
+            )
+        header = ast.literal_eval(file.read(length).decode("latin1"))
+        descr, shape = header["descr"], counts(header["shape"], "its shape")
+        if not isinstance(descr, str):
+            raise ValueError(f"it holds {len(descr)} fields, and only plain numbers are compared")
+        dtype = np.dtype("V1" if descr[1:] == "f1" else descr)  # of older versions of ml_dtypes
+        return dtype, shape, bool(header["fortran_order"])
+    except (SyntaxError, KeyError, TypeError, struct.error, RecursionError, MemoryError) as error:
+        raise ValueError(str(error) or type(error).__name__) from None
+
+
+def open_npy(path: Path) -> Dump:
     """Open an .npy file; types of ml_dtypes, which NumPy saves without their name, are read as codes."""
     with path.open("rb") as file:
         try:
-            version = np.lib.format.read_magic(file)
-            (length,) = (
-                struct.unpack("<H", file.read(2)) if version == (1, 0) else struct.unpack("<I", file.read(4))
-            )
-            if length > _NPY_HEADER:
-                raise ValueError(
-                    f"its header is said to have {length:,} bytes, and NumPy's have at most {_NPY_HEADER:,}"
-                )
-            header = ast.literal_eval(file.read(length).decode("latin1"))
-            descr, shape, fortran = (
-                header["descr"],
-                counts(header["shape"], "its shape"),
-                bool(header["fortran_order"]),
-            )
-            if not isinstance(descr, str):
-                raise ValueError(f"it holds {len(descr)} fields, and only plain numbers are compared")
-            unnamed = bool(re.fullmatch(r"[<|>=](V[1248]|f1)", descr))
-            dtype = np.dtype(f"u{descr[2:]}") if unnamed else np.dtype(descr)
-        except (
-            ValueError,
-            SyntaxError,
-            KeyError,
-            TypeError,
-            struct.error,
-            RecursionError,
-            MemoryError,
-        ) as error:
-            why = str(error) or type(error).__name__
-            raise DumpError(f"cannot read {str(path)!r} as an .npy file: {why}") from None
+            dtype, shape, fortran = npy_header(file)
+        except ValueError as error:
+            raise DumpError(f"cannot read {str(path)!r} as an .npy file: {error}") from None
         offset = file.tell()
+    unnamed = dtype.kind == "V" and dtype.itemsize in UNSIGNED
+    dtype = UNSIGNED[dtype.itemsize] if unnamed else dtype
     if dtype.kind not in "iuf" or dtype.itemsize not in UNSIGNED:
         raise DumpError(f"{str(path)!r} holds {dtype}; only numbers of at most 64 bits are compared")
     dump: Dump = _Filed(path, str(path), dtype, shape, offset)
@@ -337,9 +335,12 @@ def _text(path: Path, fmt: Format) -> Dump:
                     inside = part == "/*"
                 elif not inside:
                     kept.append(part)
-            words = re.split(r"//|#", " ".join(kept), maxsplit=1)[0].split()
             codes: list[int] = []
-            for word in words:
+            for found in re.finditer(r"\S+", re.split(r"//|#", " ".join(kept), maxsplit=1)[0]):
+                word = found[0]
+                if len(codes) == _SCATTERED:  # a line may be a whole file
+                    spool.append(codes)
+                    count, codes = count + len(codes), []
                 what = "" if _WORD.fullmatch(word.removeprefix("@")) else "no hexadecimal number"
                 if word.startswith("@") and not what:
                     if int(word[1:], 16) == count + len(codes):
@@ -359,9 +360,7 @@ class Spool:
     """Numbers that come one after the other, kept in a temporary file."""
 
     def __init__(self, dtype: npt.DTypeLike, name: str) -> None:
-        folder = tempfile.mkdtemp(prefix="lowprec-")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._path, self._dtype, self._name = Path(folder) / "spool", np.dtype(dtype), name
+        self._path, self._dtype, self._name = files.scratch(self) / "spool", np.dtype(dtype), name
         self._held: list[Array] = []
         self._count = self._pending = 0
 
@@ -374,8 +373,9 @@ class Spool:
             self._write()
 
     def _write(self) -> None:
-        with self._path.open("ab") as file:
-            np.concatenate([np.empty(0, self._dtype), *self._held]).tofile(file)
+        with files.own(self._path) as file:
+            file.seek(0, os.SEEK_END)
+            file.write(np.concatenate([np.empty(0, self._dtype), *self._held]).tobytes())
         self._held, self._pending = [], 0
 
     def dump(self) -> Dump:

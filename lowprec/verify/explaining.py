@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -18,6 +17,7 @@ from lowprec.oracle.exact import Exact, Special, is_negative
 from lowprec.spec.catalog import BINARY64
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.number_text import read_number
 from lowprec.spec.profiles import PROFILES, Profile
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.verify.questions.causes import in_words, projections
@@ -167,25 +167,11 @@ def parse(text: str) -> Exact:
     special = _SPECIALS.get(word.removeprefix("+"))
     if special is not None:
         return special
-    way = "write it as 464, 1.5e-3, 1/3, 0x1.8p+3, inf or nan"
-    digits, _, exponent = word.partition("p" if "0x" in word else "e")
-    if len(exponent.lstrip("+-").lstrip("0")) > 4 or len(digits) > 2000:
-        raise ValueError(f"{text[:60]!r} is too long a number; {way}")
     try:
-        value = _hexadecimal(word) if "0x" in word else Fraction(word)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{text!r} is no number; {way}") from None
+        value = read_number(word)
+    except ValueError as error:
+        raise ValueError(f"{error}; inf and nan are read too") from None
     return Special.NEGATIVE_ZERO if not value and word.startswith("-") else value
-
-
-def _hexadecimal(word: str) -> Fraction:
-    """Return the value of a number such as -0x1.8p+3, exactly, whatever its exponent."""
-    match = re.fullmatch(r"([+-]?)0x([0-9a-f]*)\.?([0-9a-f]*)(?:p([+-]?\d+))?", word)
-    if match is None:
-        raise ValueError(word)
-    sign, whole, rest, exponent = match.groups()
-    significand = Fraction(int(f"{sign}{whole}{rest}", 16), 16 ** len(rest))
-    return significand * Fraction(2) ** int(exponent or "0")
 
 
 def explain(

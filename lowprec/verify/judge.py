@@ -77,7 +77,7 @@ def judge(
     if why and report.mismatches:
         if watch is not None:
             watch(done, question.size, "looking for the reason")
-        report.diagnosis = diagnose(question, sample, report.mismatches, each)
+        report.diagnosis = diagnose(question, sample, report.mismatches, each, report.failed)
     return report
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lowprec import __version__
-from lowprec.verify.shown import plain, plain_lines
+from lowprec.spec.naming import plain, plain_lines
 from lowprec.verify.tally import binned, by_binade
 
 if TYPE_CHECKING:

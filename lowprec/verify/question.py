@@ -46,22 +46,21 @@ class Change:
 
 Changes = tuple[Change, ...]
 
-#: What a change settles altogether, so that nothing of it is changed besides.
+#: Fields that a change settles besides its own: none of them is changed together with it.
 _WHOLE = {
     "profile": (
         *("rounding", "saturation", "subnormals", "via", "nan", "overflow_test"),
         *("rule", "element", "zero", "infinity", "flush_subnormals"),
-    )
+    ),
+    "shaping": ("element",),  # codes are changed by the bits of the element's format
 }
 
 
 def excluded(changes: Iterable[Change]) -> set[str]:
     """Return the fields that these changes settle."""
     fields = {change.field for change in changes}
-    for field in list(fields):
-        fields.update(_WHOLE.get(field, ()))
-    fields.update(whole for whole, parts in _WHOLE.items() if fields & set(parts))
-    return fields
+    parts = {part for field in fields for part in _WHOLE.get(field, ())}
+    return fields | parts | {whole for whole, parts in _WHOLE.items() if fields & set(parts)}
 
 
 def budget(ulps: int | str | None, operation: str, dots: tuple[str, ...] = ()) -> Budget | None:

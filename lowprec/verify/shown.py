@@ -11,6 +11,7 @@ from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import Exact, Special, to_float
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
+from lowprec.spec.naming import plain
 
 __all__ = [
     "decimal",
@@ -19,8 +20,6 @@ __all__ = [
     "hex_digits",
     "hex_float",
     "hex_of",
-    "plain",
-    "plain_lines",
     "quoted",
     "shown_code",
     "shown_float",
@@ -113,26 +112,6 @@ def shown_code(code: int, fmt: Format) -> str:
 
 #: Characters of a word of a file that a message shows.
 _MOST = 100
-
-
-def plain(text: str) -> str:
-    r"""Replace what is not printable by backslash escapes: controls, directions, line ends, lone surrogates.
-
-    What is left is also what XML 1.0 and any UTF-8 stream can hold.
-
-    >>> print(plain("layer\x1b[31m.weight\n"))
-    layer\x1b[31m.weight\n
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
-    )
-
-
-def plain_lines(text: str) -> str:
-    """Apply `plain` to each line."""
-    return "\n".join(map(plain, text.split("\n")))
 
 
 def quoted(value: object) -> str:

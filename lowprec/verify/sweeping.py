@@ -24,9 +24,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lowprec import files
 from lowprec.arrays.checks import code_dtype
 from lowprec.kernels.cache import directory, private
-from lowprec.verify import files
 from lowprec.verify.exhaustive import RANGES, SOURCES, Found, Steps, Sweep, Swept, steps_of, sweep_range
 
 __all__ = ["Cluster", "Here", "Keeper", "Processes", "SweepError", "Workers", "run", "state_folder", "team"]

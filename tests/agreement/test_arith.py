@@ -305,7 +305,7 @@ def drawn_projection(rng):
         zero=rng.choice(["nan", "smallest"]),
         subnormals=rng.choice(["keep", "keep", "flush_both", "flush_operands", "flush_results"]),
         nan_payload=rng.choice(["drop", "first", "signaling_first"]),
-        nan_sign=rng.choice(["keep", "drop"]),
+        nan_sign=rng.choice(["keep", "drop", "positive"]),
         overflow_test=rng.choice(["after", "after", "before", "exponent"]),
         tininess=rng.choice(["after", "before"]),
         via=via,

@@ -145,7 +145,7 @@ POLICY_FORMATS = (
 
 @pytest.mark.parametrize("fmt", most_apart(POLICY_FORMATS, POLICY_FORMATS[::2]), ids=str)
 def test_every_combination_of_policies_agrees_with_the_oracle(fmt):
-    """Policies decide zeros, NaNs, infinities, overflow, negatives: these operands, all 768 combinations."""
+    """Policies decide zeros, NaNs, infinities, overflow, negatives: these operands, all 1152 combinations."""
     lowest, largest = fmt.scaled(0)[1], fmt.max_finite
     small = [2.0 ** (lowest - 1), 2.0**lowest, 1.5 * 2.0**lowest, 2.0 ** (lowest - 40)]
     magnitudes = np.array([0.0, *small, 1.0, largest, largest * 1.01, largest * 4, math.inf, math.nan])
@@ -153,7 +153,7 @@ def test_every_combination_of_policies_agrees_with_the_oracle(fmt):
     exact = [from_float(float(value)) for value in values]
     for nan, nan_sign, negative, zero, symmetric, saturation, mode in itertools.product(
         ("error", "zero", "max", "negative_zero"),
-        ("keep", "drop"),
+        ("keep", "drop", "positive"),
         ("nan", "zero", "error", "drop_sign"),
         ("nan", "smallest"),
         (False, True),

@@ -273,6 +273,29 @@ def test_hip_rounds_stochastically_as_published(name, hip):
     assert_same_codes(codes, hip[f"{name}_sat_sr"], fmt, values, projection)
 
 
+@pytest.mark.parametrize("saturation", ["sat", "nosat"])
+@pytest.mark.parametrize("name", ["e4m3", "e5m2"])
+@pytest.mark.parametrize("source", ["f32", "bf16"])
+def test_zvfofp8min_converts_and_signals_as_spike(source, name, saturation):
+    """In the five modes of frm. Infinities into E4M3 signal nothing there; see docs/decisions/0069."""
+    fmt, of = catalog.format(HIP_FORMATS[name]), {"f32": "binary32", "bf16": "bfloat16"}[source]
+    profile = PROFILES["riscv_zvfofp8min" + "_sat" * (saturation == "sat")]
+    with np.load(PUBLISHED / "spike_fp8_conversions.npz") as arrays:
+        spike = dict(arrays)
+    operands = spike[f"{source}.in"]
+    lone = np.isinf(lp.decode(operands, of)) & (name == "e4m3")
+    for mode in ("nearest_even", "nearest_away", "toward_zero", "toward_positive", "toward_negative"):
+        rule, flags = (
+            dataclasses.replace(profile.projection(fmt), rounding=mode),
+            np.zeros(operands.size, np.uint8),
+        )
+        codes = lp.cast(operands, of, fmt, projection=rule, flags=flags)
+        published = {part: spike[f"{source}.{name}.{mode}.{saturation}.{part}"] for part in ("code", "flags")}
+        assert_same_codes(codes, published["code"], fmt, operands, rule)
+        assert np.array_equal(flags, np.where(lone, lp.Flag.INVALID, published["flags"]))
+        assert not published["flags"][lone].any()
+
+
 # -- simulations --------------------------------------------------------------------------------------
 
 

@@ -55,7 +55,9 @@ def projections(fmt, rng):
             tininess=tininess,
         )  # fmt: skip
     codes = [code for code in (0, 3, 7, 1 << (fmt.width - 1)) if code < 1 << fmt.width]
-    for code, sign, negative in itertools.product(codes, ("keep", "drop"), ("nan", "zero", "drop_sign")):
+    for code, sign, negative in itertools.product(
+        codes, ("keep", "drop", "positive"), ("nan", "zero", "drop_sign")
+    ):
         zero = ("nan", "smallest")[rng.integers(2)]
         smallest = ("itself", "zero")[rng.integers(1 if fmt.trailing_bits else 2)]
         saturation = SATURATIONS[rng.integers(3)]

@@ -213,7 +213,7 @@ def _drawn_projection(draw, fmt):
             saturation=draw.choice(["none", "finite", "propagate"]),
             nan=draw.choice(["error", "zero", "max", "negative_zero"]),
             nan_code=draw.choice([None, None, None, draw.randrange(1 << fmt.width)]),
-            nan_sign=draw.choice(["keep", "drop"]),
+            nan_sign=draw.choice(["keep", "drop", "positive"]),
             negative=draw.choice(["nan", "zero", "drop_sign"]),
             zero=draw.choice(["nan", "smallest"]),
             symmetric=draw.random() < 0.3,

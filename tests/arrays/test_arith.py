@@ -368,6 +368,46 @@ def test_lazy_arrays_take_no_out():
 
 # -- flags and intermediate formats -----------------------------------------------------------------
 
+TINY, BIG, INF, NAN = np.float16([2.0**-24, 65504, np.inf, np.nan])
+SIGNALING = np.uint16([0x7C01]).view(np.float16)[0]
+
+#: Operation, operands in binary16, result and flags where subnormal operands are flushed.
+FLUSHED = [
+    ("add", (1, TINY), 1, Flag.INEXACT),
+    ("multiply", (1, -TINY), -0.0, Flag.INEXACT),
+    ("multiply", (BIG, BIG), INF, Flag.INEXACT | Flag.OVERFLOW),
+    ("fma", (BIG, BIG, TINY), INF, Flag.INEXACT | Flag.OVERFLOW),
+    ("sqrt", (TINY,), 0, Flag.INEXACT),
+    ("divide", (INF, TINY), INF, Flag.INEXACT),  # an infinity by a zero is no division by zero
+    ("minimum_number", (TINY, NAN), 0, Flag.INEXACT),
+    # alone:
+    ("divide", (1, TINY), INF, Flag.DIVIDE_BY_ZERO),
+    ("logb", (TINY,), -INF, Flag.DIVIDE_BY_ZERO),
+    ("rsqrt", (TINY,), INF, Flag.DIVIDE_BY_ZERO),
+    ("divide", (TINY, TINY), NAN, Flag.INVALID),
+    ("multiply", (INF, TINY), NAN, Flag.INVALID),
+    ("remainder", (1, TINY), NAN, Flag.INVALID),
+    ("fma", (INF, TINY, NAN), NAN, Flag.INVALID),
+    ("add", (SIGNALING, TINY), NAN, Flag.INVALID),
+    # no flag: the NaN of an operand, and operations of the sign, which flush nothing
+    ("add", (NAN, TINY), NAN, 0),
+    ("absolute", (-TINY,), TINY, 0),
+]
+
+
+@pytest.mark.parametrize("backend", [None, "scalar", "oracle"])
+@pytest.mark.parametrize(("operation", "operands", "result", "signals"), FLUSHED, ids=str)
+def test_flags_beside_flushed_operands_are_those_written_down(operation, operands, result, signals, backend):
+    """By decision 6: inexact, but not beside invalid, a division by zero or the NaN of an operand."""
+    if operation == "rsqrt" and backend == "oracle":
+        backend = None
+    flags, how = np.full((), 32, np.uint8), Projection(subnormals="flush_operands")
+    got = getattr(lp, operation)(
+        *map(np.float16, operands), "binary16", projection=how, flags=flags, backend=backend
+    )
+    same(np.float16(got), np.float16(result))
+    assert Flag(int(flags)) == signals
+
 
 def test_flags_say_what_happened():
     """One operation each; an invalid one and a division by zero are signaled alone."""

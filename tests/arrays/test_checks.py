@@ -6,6 +6,7 @@ import dataclasses
 import re
 from fractions import Fraction
 
+import dask.array
 import ml_dtypes
 import numpy as np
 import pytest
@@ -476,7 +477,72 @@ def test_masked_arrays_are_refused():
     message = (
         "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
     )
-    refused(TypeError, message, lambda: lp.encode(np.ma.masked_array([1.0, 2.0], [True, False]), "e4m3fn"))
+    masked, eye = np.ma.masked_array([1.0, 2.0], [True, False]), np.eye(2)
+    wide = np.ma.masked_array(np.ones((2, 2)), np.eye(2))
+    blocks = {"scales": (np.ones((2, 2)), None), "epilogue": lp.Epilogue(block=1)}
+    for call in (
+        lambda: lp.encode(masked, "e4m3fn"),
+        lambda: lp.encode([masked, masked], "e4m3fn"),
+        lambda: lp.encode([1.0, np.ma.masked], "e4m3fn"),
+        lambda: lp.encode(dask.array.from_array(masked), "e4m3fn"),
+        lambda: lp.encode(dask.array.ones(2), "e4m3fn", rounding=lp.stochastic(1), random=masked.astype(int)),
+        lambda: lp.matmul(wide, eye, "fp32_fma", **blocks),
+        lambda: lp.matmul(eye, dask.array.from_array(wide), "fp32_fma"),
+        lambda: lp.matmul(eye, dask.array.from_array(eye), "fp32_fma", bias=masked),
+        lambda: lp.scale_for(dask.array.from_array(masked), "e4m3fn"),
+        lambda: lp.add(dask.array.ones(2), masked, "e4m3fn"),
+    ):
+        refused(TypeError, message, call)
+
+
+@pytest.mark.parametrize("kind", [np.matrix, np.memmap])
+def test_subclasses_of_arrays_may_be_written(kind, tmp_path):
+    """By every verb that writes; what comes back is the object itself. Masked arrays may not."""
+    values, codes = np.ones((2, 32), np.float32), np.full((2, 32), 0x38, np.uint8)
+    blocks, eye = lp.encode(values, "mxfp4"), np.eye(32, dtype=np.float32)
+
+    def room(dtype):
+        if kind is np.matrix:
+            return np.zeros((2, 32), dtype).view(np.matrix)
+        return np.memmap(tmp_path / "room", dtype, "w+", shape=(2, 32))
+
+    calls = {
+        "encode": (np.uint8, codes, lambda **given: lp.encode(values, "e4m3fn", **given)),
+        "decode": (np.float32, values, lambda **given: lp.decode(codes, "e4m3fn", **given)),
+        "blocks": (np.float32, values, lambda **given: lp.decode(blocks, **given)),
+        "quantize": (np.float32, values, lambda **given: lp.quantize(values, "e4m3fn", **given)),
+        "cast": (np.uint8, codes + 4, lambda **given: lp.cast(codes, "e4m3fn", "e5m2", **given)),
+        "add": (np.float32, values, lambda **given: lp.add(values, 0.0, "e4m3fn", **given)),
+        "exp": (np.float32, values, lambda **given: lp.exp(values * 0, "e4m3fn", **given)),
+        "watched": (
+            np.float32,
+            values,
+            lambda **given: lp.exp(values * 0, "e4m3fn", progress=print, **given),
+        ),
+        "matmul": (np.float32, values, lambda **given: lp.matmul(values, eye, "fp32_fma", **given)),
+        "scaled": (np.float32, values, lambda **given: lp.matmul(values, eye, "fp32_fma", bias=0.0, **given)),
+    }
+    for name, (dtype, want, call) in calls.items():
+        out = room(dtype)
+        assert call(out=out) is out, name
+        assert type(out) is kind
+        assert np.array_equal(out, want), name
+        with pytest.raises(
+            TypeError, match=r"^out is a masked array, whose mask results do not have; give out\.data$"
+        ):
+            call(out=np.ma.zeros((2, 32), dtype))
+    flags = room(np.uint8)
+    for call in (
+        lambda flags: lp.encode(values * 0.3, "e4m3fn", flags=flags),
+        lambda flags: lp.equal(np.full((2, 32), 0x7D, np.uint8), codes, "e5m2", flags=flags),
+    ):
+        plain = np.zeros((2, 32), np.uint8)
+        call(plain)
+        call(flags)
+        assert plain.all()
+        assert np.array_equal(flags, plain)
+        with pytest.raises(TypeError, match=r"^flags is a masked array"):
+            call(np.ma.zeros((2, 32), np.uint8))
 
 
 def test_out_of_the_other_byte_order_is_refused_without_a_wrong_hint():

@@ -352,6 +352,49 @@ def test_random_integers_are_those_of_steps_and_places():
     assert any((lp.matmul(x, y, how, rng=key) != want).any() for key in range(5))
 
 
+def test_random_integers_of_pairs_are_numbered_level_by_level():
+    """Of five terms: 0 and 1 of the first level, 2, 3 of the last one; the fifth term waits for that."""
+    how = dataclasses.replace(stochastic(catalog.BFLOAT16, 16), order="pairwise")
+    terms = np.float64([1 + 2.0**-7, 2, 0.5 + 2.0**-8, 1, 2.0**-7])  # half a gap is rounded in each sum
+
+    def rounded(total, number):
+        words = lp.random_bits((64,), 5, 16, stream=2 + number)
+        mode = how.output[1].rounding
+        return lp.quantize(np.broadcast_to(total, 64), "bfloat16", rounding=mode, random=words)
+
+    def in_pairs(numbers):
+        left, right = (
+            rounded(terms[0] + terms[1], numbers[0]),
+            rounded(terms[2] + terms[3], numbers[1]),
+        )
+        return rounded(rounded(left + right, numbers[2]) + terms[4], numbers[3]).astype(np.float32)
+
+    got = lp.dot(np.tile(terms, (64, 1)), np.ones(5), how, rng=5)
+    same(got, in_pairs((0, 1, 2, 3)))
+    for others in ((1, 0, 2, 3), (0, 1, 3, 4), (0, 1, 2, 4)):
+        assert (got != in_pairs(others)).any()
+
+
+def test_sums_that_are_not_drawn_are_counted_too():
+    """Three sums in binary32 to nearest: the output is rounding 3."""
+    drawn = stochastic(catalog.BFLOAT16, 16).output
+    how = Accumulation(name="late", accumulator=(catalog.BINARY32, Projection()), output=drawn)
+    terms, total = np.float64([1.01, 2.03, 0.507]), np.float32(0)
+    terms = terms.astype(np.float32)
+    for term in terms:
+        total += term
+    want = [
+        lp.quantize(
+            np.full(64, total), "bfloat16", rounding=drawn[1].rounding,
+            random=lp.random_bits((64,), 5, 16, stream=2 + number),
+        )
+        for number in range(5)
+    ]  # fmt: skip
+    got = lp.dot(np.tile(terms, (64, 1)), np.ones(3, np.float32), how, rng=5)
+    same(got, want[3])
+    assert all((got != other).any() for number, other in enumerate(want) if number != 3)
+
+
 def test_a_key_gives_the_same_every_time():
     """A generator is drawn from once, batches and outer axes count as places."""
     how = stochastic(catalog.E5M2)

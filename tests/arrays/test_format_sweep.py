@@ -35,7 +35,8 @@ def test_blocks_have_the_error_of_their_report(found):
     for row in rows[::24]:
         report = lp.error_report(VALUES, row.format, axis=-1)
         assert row.sqnr == pytest.approx(report.sqnr, rel=1e-12)
-        assert row.bits == row.format.bits_per_value
+        of_tensor = 32 / VALUES.size if row.format.tensor_scale != "none" else 0
+        assert row.bits == row.format.bits_per_value + of_tensor
 
 
 def test_biases_have_the_error_of_quantize_as_it_is(found):
@@ -88,6 +89,20 @@ def test_elements_are_all_splits_and_what_is_known():
         assert splits <= set(elements_of(width))
         assert all(fmt.width == width for fmt in elements_of(width))
     assert {"e4m3fn", "e5m2", "hif8", "takum8", "posit8"} <= {fmt.name for fmt in elements_of(8)}
+
+
+def test_a_tensors_scale_above_blocks_costs_its_bits():
+    """By hand: NF4 on 64 values with a binary32 scale of the tensor, with and without scales of blocks."""
+    values = VALUES.ravel()[:64]
+    tried = lp.sweep_formats(values, elements=["nf4", "nvfp4"], sizes=[64], scales=["ue4m3", "bfloat16"])
+    bits = {str(row): row.bits for row in tried.rows}
+    assert bits["nf4, one scale"] == 4.5
+    assert bits["nf4 in blocks of 64, scales bfloat16 by divide"] == 4.25
+    assert bits["nf4 in blocks of 64, scales ue4m3 by divide, and of the tensor"] == 4.625
+    assert bits["nvfp4"] == 5
+    halves = {"a": values[:32], "b": values[32:]}
+    tried = lp.sweep_formats(halves, elements=["nvfp4", "mxfp4"])
+    assert {str(row): row.bits for row in tried.rows} == {"nvfp4": 5.5, "mxfp4": 4.25}
 
 
 def test_several_tensors_have_one_format_each():
@@ -161,7 +176,7 @@ def test_the_example_prints_the_front(tmp_path):
     done = CliRunner().invoke(main, ["--quick", "--plot", str(tmp_path / "p.png")], catch_exceptions=False)
     assert done.exit_code == 0
     assert "nf4, one scale" in done.stdout
-    assert re.search(r"^ +4\.5000 +\d\d\.\d\d  nvfp4$", done.stdout, re.M)
+    assert re.search(r"^ +4\.5016 +\d\d\.\d\d  nvfp4$", done.stdout, re.M)
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 

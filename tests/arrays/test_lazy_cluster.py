@@ -63,6 +63,9 @@ def test_processes_give_the_bits_of_numpy(client):
         lp.scale_for(lazy, "int8", axis=0),
         lp.scale_for(lazy, "int8", "percentile"),
         lp.encode(xr.DataArray(lazy, dims=("a", "b")), "mxfp4").codes.data,
+        lp.less(lp.encode(lazy, "e5m2"), 0x40, "e5m2"),
+        lp.nextafter(lazy, 0.0, "bfloat16"),
+        lp.matmul(lazy, other, "fp32_fma", scales=(0.5, None), bias=other[0]),
     ]
     held = lp.encode(x, "nvfp4", **how)
     want = [
@@ -77,6 +80,9 @@ def test_processes_give_the_bits_of_numpy(client):
         lp.scale_for(x, "int8", axis=0),
         lp.scale_for(x, "int8", "percentile"),
         lp.encode(x, "mxfp4").codes,
+        lp.less(lp.encode(x, "e5m2"), 0x40, "e5m2"),
+        lp.nextafter(x, 0.0, "bfloat16"),
+        lp.matmul(x, y, "fp32_fma", scales=(0.5, None), bias=y[0]),
     ]
     assert [digest(each) for each in dask.compute(*lazily)] == [digest(each) for each in want]
     assert lp.error_report(lazy, "nvfp4", **how).compute() == lp.error_report(x, "nvfp4", **how)

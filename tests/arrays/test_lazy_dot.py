@@ -128,6 +128,46 @@ def test_rows_and_columns_stay_in_chunks():
     assert made.chunks == ((3, 3, 1), (4, 4, 1))
 
 
+def _scales(kind):
+    """Scales of X[0] and of Y, and the size of blocks along K."""
+    rng = np.random.default_rng(3)
+    shapes = {
+        "one": ((), ()), "rows": ((7, 1), (9,)), "of one side": ((7,), None), "blocks": ((7, 2), (2, 9)),
+        "tiles": ((1, 2), (2, 1)),
+    }[kind]  # fmt: skip
+    made = tuple(None if shape is None else np.float32(rng.integers(1, 9, shape) / 4) for shape in shapes)
+    return made, 40 if kind in ("blocks", "tiles") else 0
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("kind", ["one", "rows", "of one side", "blocks", "tiles"])
+def test_chunks_change_no_epilogue(kind, number):
+    """Its scales, addend, bias and output scale in memory, or lazy as well."""
+    scales, block = _scales(kind)
+    x, y = X[0], Y
+    joins = {"addend": np.float32(np.arange(9)), "bias": np.float32(np.ones((7, 1))), "output_scale": 0.5}
+    how = {"epilogue": lp.Epilogue(block=block)}
+    want = lp.matmul(x, y, "fp32_fma", scales=scales, **joins, **how)
+    same(lp.matmul(cut(x, number), cut(y, number), "fp32_fma", scales=scales, **joins, **how), want)
+    lazily = {name: da.asarray(each) for name, each in joins.items()}
+    others = tuple(each if each is None else da.from_array(each, chunks=3) for each in scales)
+    same(lp.matmul(x, cut(y, number), "fp32_fma", scales=others, **lazily, **how), want)
+    same(lp.matmul(x, y, "fp32_fma", scales=scales, **(joins | {"bias": lazily["bias"]}), **how), want)
+
+
+def test_chunks_without_elements_change_no_product():
+    """Along an axis of one element, along K, along rows and columns."""
+    for x, y in ((X[0, :1], Y), (X[0], Y[:, :1]), (X[0], Y), (X[:1], Y2)):
+        empty = [da.from_array(each, chunks=tuple((0, n) for n in each.shape)) for each in (x, y)]
+        want = lp.matmul(x, y, "fp32_fma")
+        for left, right in ((empty[0], y), (x, empty[1]), empty):
+            same(lp.matmul(left, right, "fp32_fma"), want)
+    same(
+        lp.dot(da.from_array(X, chunks=((0, 2), (7,), (0, 70))), Y[:, 0], "fp32_fma"),
+        lp.dot(X, Y[:, 0], "fp32_fma"),
+    )
+
+
 # -- xarray -----------------------------------------------------------------------------------------
 
 LEFT = xr.DataArray(X, dims=("head", "token", "k"), coords={"token": np.arange(7) * 2})
@@ -155,6 +195,37 @@ def test_names_are_kept(lazy):
     assert np.array_equal(sums.values, lp.dot(X, X, "fp32_fma", addend=1.0))
     assert lp.matmul(left[0, 0], right, "fp32_fma").dims == ("out",)
     assert lp.matmul(left, right[:, 0].drop_vars("out"), "fp32_fma").dims == ("head", "token")
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_what_joins_goes_by_names(lazy):
+    """An addend, scales, a bias and an output scale, in any order of dimensions."""
+    rng = np.random.default_rng(6)
+    left, right = LEFT[0], RIGHT
+    addend = xr.DataArray(np.float32(rng.integers(0, 9, (9, 7))), dims=("out", "token"))
+    addend = addend.assign_coords(left.coords | right.coords)
+    bias, factor = xr.DataArray(np.float32(rng.integers(0, 9, 9)), dims="out"), addend[0] + 1
+    rows = xr.DataArray(np.float32(rng.integers(1, 9, 7)), dims="token")
+    if lazy:
+        left, addend, bias, rows = (
+            left.chunk(token=3, k=20),
+            addend.chunk(out=4),
+            bias.chunk(),
+            rows.chunk(token=2),
+        )
+    made = lp.matmul(left, right, "fp32_fma", addend=addend)
+    assert np.array_equal(made, lp.matmul(X[0], Y, "fp32_fma", addend=addend.values.T))
+    assert isinstance(made.data, da.Array if lazy else np.ndarray)
+    made = lp.matmul(
+        left, right, "fp32_fma", scales=(rows, None), addend=addend, bias=bias, output_scale=factor
+    )
+    want = lp.matmul(
+        X[0], Y, "fp32_fma", scales=(rows.values, None), addend=addend.values.T, bias=bias.values,
+        output_scale=factor.values[:, None],
+    )  # fmt: skip
+    assert made.dims == ("token", "out")
+    assert np.array_equal(made, want)
+    assert isinstance(made.data, da.Array if lazy else np.ndarray)
 
 
 # -- what is said -----------------------------------------------------------------------------------
@@ -212,6 +283,19 @@ REFUSED = [
      ".data"),
     (ValueError, lambda: lp.matmul(LEFT[0], LEFT[0].T, "fp32_fma"),
      "the result would have dimensions ('token', 'token'), one name twice: rename that of x or y"),
+    (ValueError, lambda: lp.matmul(LEFT[0], RIGHT.rename(k="c"), "fp32_fma"),
+     "K is dimension 'k' of x, and 'c' of y: transpose one of them, or rename it"),
+    (ValueError, lambda: lp.matmul(LEFT[0], RIGHT, "fp32_fma", bias=xr.DataArray(np.ones(9), dims="c")),
+     "bias has dimensions ('c',), and the result has ('token', 'out'): rename or drop the others"),
+    (TypeError, lambda: lp.matmul(LAZY, Y, "fp32_fma", scales=(xr.DataArray(np.ones(7), dims="c"), None)),
+     "scale of x has dimensions ('c',), and the arrays that it goes with have no names: make them "
+     "DataArrays, or give its .data"),
+    (ValueError, lambda: lp.matmul(LAZY, Y, "fp32_fma", scales=(np.ones((7, 2)), None)),
+     "scale of x has 2 numbers along K of 70: say how many elements share one, such as "
+     "epilogue=Epilogue(block=128); those of rows or columns have 1 in the place of K"),
+    (ValueError, lambda: lp.matmul(LAZY, Y, "fp32_fma", bias=np.ones(8)),
+     "bias of shape (8,) does not broadcast to the result's shape (7, 9); give one number, or one for each "
+     "result"),
     (ValueError, lambda: lp.dot(LEFT, LEFT.rename(head="b"), "fp32_fma"),
      "the dimensions in front, ('head', 'token') of x and ('b', 'token') of y, are of other names: transpose "
      "or rename them"),

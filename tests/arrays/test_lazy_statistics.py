@@ -85,7 +85,7 @@ def test_scales_may_be_lazy():
     scales = lp.scale_for(lazy, "int8", axis=0)
     want = lp.error_report(VALUES, "int8", scale=lp.scale_for(VALUES, "int8", axis=0), saturation="finite")
     same_report(lp.error_report(lazy, "int8", scale=scales, saturation="finite"), want)
-    assert lp.error_report(VALUES, "int8", scale=scales, saturation="finite") == want
+    same_report(lp.error_report(VALUES, "int8", scale=scales, saturation="finite"), want)
     with pytest.raises(ValueError, match=re.escape("scale of shape (60, 1) does not broadcast to")):
         lp.error_report(lazy[:9], "int8", scale=scales)
 
@@ -152,6 +152,19 @@ def test_percentiles_are_those_of_numpy(length, share):
             lambda array, axis: array, lambda chunk: (chunk, chunk == chunk), lazy, "percentile", None, share
         )
         assert found.compute() == np.percentile(values, share)
+
+
+@pytest.mark.parametrize("method", ["max", "percentile", "mse"])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_chunks_without_elements_change_no_scale(method, axis):
+    """Along any axis; of arrays without elements too."""
+    few = VALUES[:7, :9]
+    cut = da.from_array(few, chunks=((0, 3, 0, 4), (9, 0)))
+    scales = lp.scale_for(cut, "int8", method, axis).compute()
+    assert np.array_equal(scales, lp.scale_for(few, "int8", method, axis))
+    none = da.from_array(few[:0], chunks=((0, 0), (4, 5)))
+    scales = lp.scale_for(none, "int8", method, axis).compute()
+    assert np.array_equal(scales, lp.scale_for(few[:0], "int8", method, axis))
 
 
 # -- xarray -----------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ import re
 import subprocess
 import sys
 
+import dask.array
 import numpy as np
 import pytest
+import xarray
 
 import lowprec as lp
 from lowprec import p3109
@@ -406,3 +408,27 @@ def test_importing_it_needs_no_functions():
     program += f"print(p3109.Add[{E!r}, {E!r}, {E!r}, {HOW!r}](0x40, 0x40))"
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert made.stdout.strip() == "72"
+
+
+def test_operands_of_the_draft_are_aligned_by_name_and_stay_lazy():
+    """As in every verb: xarray by names, Dask by chunks; blocks are arrays in memory."""
+    codes = (np.arange(9, dtype=np.uint8) * 7).reshape(3, 3)
+    named, turned = xarray.DataArray(codes, dims=("i", "j")), xarray.DataArray(codes.T, dims=("j", "i"))
+    lazy = dask.array.from_array(codes, chunks=(2, 1))
+    eight = "Binary8p3se"
+    add = p3109.Add[eight, eight, eight, ("NearestTiesToEven", "SatNone")]
+    below, is_nan = p3109.CompareLess[eight, eight], p3109.IsNaN[eight]
+    for call, operands in ((add, (codes, codes)), (below, (codes, codes[::-1])), (is_nan, (codes,))):
+        want = call(*operands)
+        made = call(*(dask.array.from_array(each, chunks=(2, 1)) for each in operands))
+        assert isinstance(made, dask.array.Array)
+        assert made.dtype == want.dtype
+        np.testing.assert_array_equal(made.compute(), want)
+    np.testing.assert_array_equal(add(named, turned).transpose("i", "j"), add(codes, codes))
+    drawn = p3109.Add[eight, eight, eight, ("StochasticA[4]", "SatNone")]
+    words = np.arange(9).reshape(3, 3)
+    made = drawn(lazy, lazy, random=dask.array.from_array(words, chunks=2))
+    np.testing.assert_array_equal(made.compute(), drawn(codes, codes, random=words))
+    blocks = p3109.BlockAbs[3, eight, eight, eight, eight, ("NearestTiesToEven", "SatNone")]
+    with pytest.raises(TypeError, match=r"takes blocks as arrays of NumPy; give"):
+        blocks((codes[:, 0], named), codes[:, 0])

@@ -221,6 +221,17 @@ def test_a_block_array_is_packed_along_its_blocks(fmt, axis):
         assert np.array_equal(again.scales, blocks.scales)
 
 
+@pytest.mark.parametrize("shape", [(0, 32), (3, 0), (2, 0, 8), (0,)])
+@pytest.mark.parametrize("fmt", ["bfp2", "mxfp4", "mxfp6_e2m3", "mxfp8_e4m3"])
+def test_arrays_without_elements_are_packed_and_unpacked(fmt, shape):
+    blocks = lp.encode(np.zeros(shape, np.float32), fmt)
+    packed = blocks.packed()
+    assert packed.shape == (*shape[:-1], shape[-1] * blocks.format.element.width // 8)
+    again = lp.BlockArray.unpack(packed, blocks.scales, fmt, size=shape[-1])
+    assert again.codes.shape == shape
+    assert np.array_equal(lp.BlockArray.unswizzle(blocks.swizzled(), blocks.scales.shape), blocks.scales)
+
+
 def test_blocks_of_two_axes_are_packed_along_the_last_of_them():
     """With the scale of the tensor, which unpacking needs too."""
     values = np.random.default_rng(3).standard_normal((20, 34)).astype(np.float32)

@@ -198,6 +198,39 @@ def test_bad_numbers_of_bits_are_refused(arguments, message):
         lp.random_bits(*arguments)
 
 
+def test_named_words_go_to_the_places_of_their_names():
+    """Lazily too; dimensions that values do not have, and values without names, are refused."""
+    words = lp.random_bits(VALUES.shape, 99, 16)
+    array, random = xr.DataArray(VALUES, dims=("a", "b")), xr.DataArray(words.T, dims=("b", "a"))
+    for values, integers in ((array, random), (array.chunk(a=5), random), (array, random.chunk(b=7))):
+        codes = lp.encode(values, "e4m3fn", rounding=MODE, random=integers)
+        assert codes.dims == ("a", "b")
+        assert (codes.values == want()).all()
+        doubled = lp.add(values, values, "e4m3fn", rounding=MODE, random=integers)
+        assert (doubled.values == lp.add(VALUES, VALUES, "e4m3fn", rounding=MODE, random=words)).all()
+    with pytest.raises(
+        TypeError, match=r"^random has dimensions \('b', 'a'\), and the arrays that it goes with"
+    ):
+        lp.encode(VALUES, "e4m3fn", rounding=MODE, random=random)
+    with pytest.raises(
+        ValueError, match=r"^random has dimensions \('c', 'a'\), and the result has \('a', 'b'\)"
+    ):
+        lp.encode(array, "e4m3fn", rounding=MODE, random=random.rename(b="c"))
+    with pytest.raises(ValueError, match="align"):
+        lp.encode(
+            array.assign_coords(a=np.arange(37)), "e4m3fn", rounding=MODE,
+            random=random.assign_coords(a=np.arange(37)[::-1]),
+        )  # fmt: skip
+
+
+def test_lazy_words_give_lazy_codes():
+    """Of values in memory."""
+    words = lp.random_bits(VALUES.shape, 99, 16)
+    codes = lp.encode(VALUES, "e4m3fn", rounding=MODE, random=da.from_array(words, chunks=(37, 20)))
+    assert isinstance(codes, da.Array)
+    assert (codes.compute() == want()).all()
+
+
 def test_boxes_must_lie_in_the_array():
     """Or nobody else would get the same words."""
     with pytest.raises(

@@ -17,6 +17,7 @@ import lowprec as lp
 from lowprec.arrays import statistics
 from lowprec.arrays.statistics import ErrorReport, error_report, scale_for
 from lowprec.spec import catalog
+from lowprec.spec.codebooks import CODEBOOKS
 from lowprec.spec.families import fixed
 
 RNG = np.random.default_rng(7)
@@ -609,3 +610,29 @@ def test_reports_say_what_they_refuse(fmt, keywords, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
         error_report([1.0, 2.0], fmt, **keywords)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name", [*catalog.FORMATS, *CODEBOOKS])
+def test_the_default_method_is_never_far_from_the_best(name):
+    """Within 4 dB of the least error of all, where a format has more than two bits."""
+    fmt = catalog.format(name)
+    values = np.random.default_rng(4).standard_normal(1000).astype(np.float32)
+    values = np.abs(values) if fmt.min_finite >= 0 else values
+    usual, best = (
+        error_report(values, fmt, scale=scale_for(values, fmt, *method), saturation="finite").sqnr
+        for method in ((), ("mse",))
+    )
+    assert usual >= best - (8 if fmt.width == 2 else 4)
+
+
+def test_the_default_is_the_largest_value_except_where_steps_are_widest_there():
+    values = np.random.default_rng(4).standard_normal(100)
+    tapered = [
+        name
+        for name in (*catalog.FORMATS, *CODEBOOKS)
+        if catalog.format(name).min_finite < 0 and scale_for(values, name) != scale_for(values, name, "max")
+    ]
+    posits, takums = ["posit8", "posit16"], ["takum8", "takum16", "takum_linear8", "takum_linear16"]
+    assert tapered == [*posits, *takums, "hif8"]
+    for name in tapered:
+        assert scale_for(values, name) == scale_for(values, name, "mse")

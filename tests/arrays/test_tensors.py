@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import re
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -199,3 +201,95 @@ def test_frames_keep_their_names():
     assert type(lp.matmul(frame, np.ones((2, 1)), "fp32_fma")) is np.ndarray
     with pytest.raises(ValueError, match=r"^operands are frames with different rows or columns"):
         lp.add(frame, frame.iloc[::-1], "e4m3fn")
+
+
+def _nearest_single(number):
+    """An integer rounded to 24 significant bits, ties to even, by fractions."""
+    unit = 1 << max(0, abs(number).bit_length() - 24)
+    return round(Fraction(number, unit)) * unit
+
+
+INTEGERS = [2**62 + 2**38 + 1, 2**53 + 1, -(2**60) - 2**36 - 1, 3]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "Int64", "UInt64"])
+def test_integers_in_frames_are_rounded_once(dtype):
+    """Beside floats, beside integers of the other sign and beside missing ones."""
+    pd = pytest.importorskip("pandas")
+    given = [abs(each) for each in INTEGERS] if dtype.lower().startswith("u") else INTEGERS
+    want = [float(_nearest_single(each)) for each in given]
+    column = pd.Series(given, dtype=dtype)
+    frames = [
+        pd.DataFrame({"i": column, "f": np.float32([1, 2, 3, 4])}),
+        pd.DataFrame({"f": [0.1] * 4, "i": column, "j": np.int8([1, 2, 3, 4])}),
+        pd.DataFrame({"i": column, "n": pd.array([1, None, 3, 4], dtype="Int64")}),
+    ]
+    for frame in frames:
+        assert lp.quantize(frame, "binary32")["i"].tolist() == want
+        assert lp.decode(lp.encode(frame, "binary32"), "binary32")["i"].tolist() == want
+        assert lp.add(frame, 0, "binary32")["i"].tolist() == want
+        assert lp.add(np.zeros(frame.shape), frame, "binary32")["i"].tolist() == want
+        assert lp.negative(frame, "binary32")["i"].tolist() == [-each for each in want]
+        assert lp.quantize(frame, "binary32").dtypes.nunique() == 1
+    if dtype[0] in "IU":
+        column[1] = pd.NA
+        for values in (column, pd.DataFrame({"i": column})):
+            found = np.ravel(lp.quantize(values, "binary32"))
+            assert np.isnan(found[1])
+            assert found[[0, 2, 3]].tolist() == [want[0], *want[2:]]
+
+
+def test_mixed_frames_have_the_bits_of_arrays():
+    """Where an array holds them all: codes, results at random, what is signaled and what is written."""
+    pd = pytest.importorskip("pandas")
+    whole = np.array([[1.0, 3.5, 500, -7], [2.0, 0.1, 17, 9], [5.0, 1e-9, 1, -0.3]])
+    frame = pd.DataFrame(whole, columns=list("abcd")).astype({"a": "int64", "c": "int16"})
+    lanes = lp.stochastic(16, variant="ptx_rs")
+    words = np.arange(3, dtype=np.uint32)[:, None] << 28
+    for how in (
+        {},
+        {"rounding": lp.stochastic(8), "rng": 5},
+        {"rounding": lanes, "rng": 5},
+        {"rounding": lanes, "random": words},
+    ):
+        want, raised = lp.encode(whole, "e5m2", **how), np.zeros((3, 4), np.uint8)
+        lp.encode(whole, "e5m2", flags=raised, **how)
+        flags, out = np.full((3, 4), 255, np.uint8), np.zeros((3, 4), np.uint8)
+        assert (lp.encode(frame, "e5m2", **how).to_numpy() == want).all()
+        assert lp.encode(frame, "e5m2", flags=flags, out=out, **how) is out
+        assert (out == want).all()
+        assert (flags == raised).all()
+        sums = lp.add(frame, frame, "e5m2", **how)
+        assert sums.to_numpy().tobytes() == lp.add(whole, whole, "e5m2", **how).tobytes()
+    other = lp.add(frame, np.float32([1, 2, 3, 4]), "e5m2")
+    assert other.to_numpy().tobytes() == lp.add(whole, np.float32([1, 2, 3, 4]), "e5m2").tobytes()
+    few = frame[["a", "c"]].clip(0, 126)
+    assert lp.less(few, 3, "e4m3fn").to_numpy().tolist() == lp.less(few.to_numpy(), 3, "e4m3fn").tolist()
+    assert lp.ulp(frame, "e5m2").to_numpy().tolist() == lp.ulp(whole, "e5m2").tolist()
+    assert (lp.encode(frame, "mxfp4").codes == lp.encode(whole, "mxfp4").codes).all()
+
+
+def test_frames_that_no_array_holds_are_refused():
+    """By what needs all elements in one type; and a Series beside a frame, which pandas aligns otherwise."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"i": [2**53 + 1, 1], "f": [0.5, 1.5]})
+    message = (
+        "a frame with columns of int64 and float64 would become an array of float64, which rounds integers "
+        "from 2**53 on; give its columns one by one"
+    )
+    for call in (
+        lambda: lp.encode(frame, "mxfp4"),
+        lambda: lp.matmul(frame, np.ones((2, 1)), "fp32_fma"),
+        lambda: lp.scale_for(frame, "e4m3fn"),
+    ):
+        with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+            call()
+    with pytest.raises(ValueError, match=r"^operands are frames with different rows or columns"):
+        lp.add(frame, frame["f"], "e4m3fn")
+    with pytest.raises(ValueError, match="cannot encode NaN values") as told:
+        lp.encode(pd.DataFrame({"i": [1, 2], "f": [1.5, np.nan]}), "e2m1fn")
+    assert told.value.__notes__ == ["places are those among the elements of float64"]
+    with pytest.raises(TypeError, match="values must be real numbers"):
+        lp.encode(pd.DataFrame({"i": [1, 2], "s": ["x", "y"]}), "e4m3fn")
+    with pytest.raises(TypeError, match="values must be real numbers"):
+        lp.encode(pd.DataFrame({"i": [1, 2], "t": pd.to_datetime(["2020-01-01", "2020-01-02"])}), "e4m3fn")

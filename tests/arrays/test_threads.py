@@ -455,7 +455,7 @@ for number in range(5):
     if not child:
         compile_one(f"child_{number}")
         os._exit(0)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 55
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > until:
             os.kill(child, 9)

@@ -40,7 +40,7 @@ def changed(checkpoint, path, change, metadata=None):
     tensors = {name: (entry.tag, entry.read()) for name, entry in checkpoint.entries.items()}
     change(tensors)
     with SafetensorsWriter(
-        path, [(name, tag, array.shape) for name, (tag, array) in tensors.items()], metadata or {}
+        path.open("w+b"), [(name, tag, array.shape) for name, (tag, array) in tensors.items()], metadata or {}
     ) as writer:
         for name, (_, array) in tensors.items():
             writer.write(name, array)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
+import time
 import tracemalloc
 
 import ml_dtypes
@@ -12,7 +14,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from safetensors.numpy import save_file
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, open_file, tag_of
+import lowprec
+from lowprec.checkpoints import weights
+from lowprec.checkpoints.container import TAGS, CheckpointError, open_file, parse_json, tag_of
+from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import INDEX, open_checkpoint
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.weights import weights_of
@@ -36,7 +41,9 @@ def test_what_is_written_is_read(tmp_path, tag):
     codes &= np.uint8(min((1 << bits) - 1, 255) if tag != "BOOL" else 1)
     values = codes.view(dtype).reshape(4, 6)
     path = tmp_path / "x.safetensors"
-    with SafetensorsWriter(path, [("x", tag, (4, 6)), ("a", "F32", ())], {"made": "here"}) as writer:
+    with SafetensorsWriter(
+        path.open("w+b"), [("x", tag, (4, 6)), ("a", "F32", ())], {"made": "here"}
+    ) as writer:
         writer.write("x", values[:2])
         writer.write("x", values[2:], 2)
         writer.write("a", np.float32(7))
@@ -63,7 +70,9 @@ def test_the_safetensors_library_reads_what_is_written_and_the_other_way_round(t
         assert theirs.entries[name].array().tobytes() == values.tobytes()
         assert theirs.entries[name].dtype == values.dtype
     with SafetensorsWriter(
-        tmp_path / "ours.safetensors", [(name, tag_of(v.dtype), v.shape) for name, v in numbers.items()], {}
+        (tmp_path / "ours.safetensors").open("w+b"),
+        [(name, tag_of(v.dtype), v.shape) for name, v in numbers.items()],
+        {},
     ) as w:
         for name, values in numbers.items():
             w.write(name, values)
@@ -197,6 +206,33 @@ def test_an_index_names_no_file_outside_of_its_folder(tmp_path, name):
         open_checkpoint(tmp_path)
 
 
+def test_a_name_twice_is_found_without_a_search_for_each_name():
+    """A search took 23 s of 429 kB, in processor time."""
+    pairs = b",".join(b'"%d":0' % number for number in range(40_000))
+    before = time.process_time()
+    with pytest.raises(CheckpointError, match="it has the name '39999' twice"):
+        parse_json(b"{" + pairs + b',"39999":0}', "it")
+    assert time.process_time() - before < 5
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(tmp_path):
+    """By its name, with and without an index."""
+    os.mkfifo(tmp_path / "x.safetensors")
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=r"cannot read '.*x\.safetensors': it is no regular file"):
+            open_checkpoint(tmp_path)
+        (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"a": "x.safetensors"}}))
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "\ud800", "a\0"])
+def test_an_index_may_name_what_no_folder_can_hold(tmp_path, name):
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"x": f"{name}.safetensors"}}))
+    assert [rule for rule, _ in open_checkpoint(tmp_path).notes] == ["missing-file"]
+    with pytest.raises(CheckpointError, match="there is no file or folder"):
+        open_checkpoint(f"{tmp_path}/{name}")
+
+
 def test_shards_are_one_checkpoint_and_what_the_index_gets_wrong_is_noted(tmp_path):
     save_file({"a": np.ones(2, np.float32)}, tmp_path / "1.safetensors")
     save_file({"b": np.zeros(3, np.float32), "c": np.zeros(1, np.float32)}, tmp_path / "2.safetensors")
@@ -224,3 +260,39 @@ def test_a_state_of_bitsandbytes_has_a_shape_that_arrays_have(tmp_path):
     (weight,) = weights_of(open_checkpoint(tmp_path / "x.safetensors"))
     assert weight.problem is not None
     assert "is [0, 4611686018427387904], which no array has" in weight.problem[1]
+
+
+def test_weights_of_float64_have_values(tmp_path):
+    """Rounded once where they are read as float32."""
+    found = np.array([1 / 3, -0.0, 1e300, np.nan])
+    with SafetensorsWriter((tmp_path / "x.safetensors").open("w+b"), [("w", "F64", (4,))], {}) as writer:
+        writer.write("w", found)
+    (weight,) = weights_of(open_checkpoint(tmp_path / "x.safetensors"))
+    assert values_of(weight, dtype=np.float64).tobytes() == found.tobytes()
+    assert values_of(weight)[:3].tolist() == [np.float32(1 / 3), 0.0, np.inf]
+
+
+def test_what_lowprec_wrote_and_the_configuration_are_looked_through_once(tmp_path, monkeypatch):
+    """Not once for each tensor, of which a file may have as many as the metadata have entries."""
+    parsed, names = [], [f"m.{number}.weight" for number in range(50)]
+    save_file(
+        {name: np.ones((1, 4), np.uint8) for name in names}, tmp_path / "x.safetensors", {"lowprec": "{}"}
+    )
+    monkeypatch.setattr(weights, "parse_json", lambda text, what: parsed.append(what) or {})
+    assert len(weights_of(open_checkpoint(tmp_path / "x.safetensors"))) == 50
+    assert parsed == ["what lowprec wrote"]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_scale_of_a_tensor_is_one_number(tmp_path, count):
+    lowprec.save(tmp_path / "x.safetensors", {"w": lowprec.encode(np.ones((2, 16), np.float32), "nvfp4")})
+    found = open_file(tmp_path / "x.safetensors")
+    parts = {name: (entry.tag, entry.read()) for name, entry in found.entries.items()}
+    parts["w.tensor_scale"] = ("F32", np.ones(count, np.float32))
+    plan = [(name, tag, array.shape) for name, (tag, array) in parts.items()]
+    file = (tmp_path / "y.safetensors").open("w+b")
+    with file, SafetensorsWriter(file, plan, found.metadata) as writer:
+        for name, (_, array) in parts.items():
+            writer.write(name, array)
+    with pytest.raises(CheckpointError, match=r"has the tensor scale \[.*\], which is no number"):
+        lowprec.load(tmp_path / "y.safetensors")

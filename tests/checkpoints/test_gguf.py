@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -176,3 +179,116 @@ def test_scheme_and_file_go_together(tmp_path):
         CheckpointError, match=r"quark mxfp4 is not written to \.gguf files; use --scheme gguf"
     ):
         quantize_checkpoint(made, tmp_path / "out.gguf", target("quark", "mxfp4"))
+
+
+def _text(text):
+    return struct.pack("<Q", len(text)) + text
+
+
+def _file(path, pairs=(), tensors=(), *, version=3, counts=None, data=bytes(64)):
+    """Write a GGUF file of keys and tensors that are bytes already."""
+    head = struct.pack("<4sIQQ", b"GGUF", version, *(counts or (len(tensors), len(pairs))))
+    path.write_bytes(head + b"".join(pairs) + b"".join(tensors) + data)
+    return path
+
+
+def _array(kind, count, content=b""):
+    return _text(b"key") + struct.pack("<IIQ", 9, kind, count) + content
+
+
+def _tensor(name=b"x", shape=(4,), kind=0, offset=0):
+    return _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
+
+
+_ALIGNED = _text(b"general.alignment")
+HOSTILE = {
+    "a long array": (
+        [_array(0, 1 << 40)],
+        (),
+        "1,099,511,627,776 bytes are said to follow at byte 51, and 64 do",
+    ),
+    "an array of 2**64 bytes": ([_array(12, (1 << 64) - 1)], (), "bytes are said to follow"),
+    "an array of many strings": ([_array(8, 1 << 40)], (), "8 bytes are said to follow"),
+    "an array of many arrays": ([_array(9, 1 << 40)], (), "bytes are said to follow"),
+    "arrays nested deeply": ([_array(9, 1, struct.pack("<IQ", 9, 1) * 2000)], (), "arrays nested too deeply"),
+    "an array of no type": ([_array(13, 1)], (), "a value of type 13"),
+    "a long string": ([_text(b"key") + struct.pack("<IQ", 8, 1 << 62)], (), "bytes are said to follow"),
+    "a long key": ([struct.pack("<Q", 1 << 62)], (), "bytes are said to follow"),
+    "a key twice": ([_text(b"a") + bytes(5)] * 2, (), "has the key 'a' twice"),
+    "an alignment of no power of two": ([_ALIGNED + struct.pack("<II", 4, 48)], (), "is no power of two"),
+    "an alignment in 64 bits": ([_ALIGNED + struct.pack("<IQ", 10, 32)], (), "is no power of two"),
+    "many axes": ((), [_text(b"x") + struct.pack("<I", 1 << 31)], "65 dimensions"),
+    "a large shape": ((), [_tensor(shape=(1 << 62, 1 << 62))], "which no array has"),
+    "a product that wraps around": ((), [_tensor(shape=(1 << 40, 1 << 24))], "which no array has"),
+    "a tensor behind the file": ((), [_tensor(shape=(1 << 30,))], "tensor 'x' ends behind the file"),
+    "an offset behind the file": ((), [_tensor(offset=1 << 62)], "tensor 'x' ends behind the file"),
+    "parts of blocks": ((), [_tensor(shape=(33,), kind=8)], "no whole blocks of 32 elements"),
+    "an unknown type": ((), [_tensor(kind=999)], "999 is not a valid"),
+    "a tensor twice": ((), [_tensor(), _tensor()], "two tensors 'x'"),
+}
+
+
+@pytest.mark.parametrize(("pairs", "tensors", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_header_is_refused_before_it_takes_memory(tmp_path, pairs, tensors, message):
+    """Whatever lengths it names."""
+    path = _file(tmp_path / "x.gguf", pairs, tensors)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match="as a GGUF file: ") as found:
+            open_checkpoint(path)
+        assert message in str(found.value)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty file"),
+        (b"GGML" + bytes(60), "it does not begin with GGUF"),
+        (struct.pack(">4sIQQ", b"GGUF", 3, 0, 0), "its version is 50331648, and little-endian files"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 1 << 60, 0) + bytes(99), "bytes are said to follow"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 60) + bytes(99), "has the key '' twice"),
+        (struct.pack("<4sIQ", b"GGUF", 3, 0), "8 bytes are said to follow at byte 16, and 0 do"),
+    ],
+)
+def test_what_is_no_gguf_file_is_refused(tmp_path, content, message):
+    (tmp_path / "x.gguf").write_bytes(content)
+    with pytest.raises(CheckpointError, match=message):
+        open_checkpoint(tmp_path / "x.gguf")
+
+
+@pytest.mark.parametrize("shape", [(0, 32), (3, 0), (2, 0, 32), (0, 2, 32), (2, 3, 0)])
+def test_weights_of_no_elements_are_read(tmp_path, shape):
+    """Reading one of shape (2, 0, 32) ended in "cannot reshape array of size 0"."""
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "test")
+    kind, rows = gguf.GGMLQuantizationType.Q8_0, (*shape[:-1], shape[-1] // 32 * 34)
+    writer.add_tensor("a.weight", np.zeros(rows, np.uint8), raw_shape=rows, raw_dtype=kind)
+    for write in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
+        getattr(writer, write)()
+    made = open_checkpoint(tmp_path / "x.gguf")
+    assert made.entries["a.weight"].read().shape == rows
+    assert values_of(next(iter(weights_of(made)))).shape == shape
+    lint(made)
+    dequantize_checkpoint(made, tmp_path / "out.safetensors")
+    assert open_checkpoint(tmp_path / "out.safetensors").entries["a.weight"].shape == shape
+
+
+def test_long_arrays_of_keys_take_no_memory_and_are_kept(tmp_path):
+    """A million bytes, and arrays of arrays, which the gguf package makes flat."""
+    pairs = [
+        _array(0, 1 << 20, bytes(1 << 20)),
+        _text(b"deep") + struct.pack("<IIQIQ2H", 9, 9, 1, 2, 2, 7, 8),
+    ]
+    path = _file(tmp_path / "x.gguf", pairs, [_tensor(b"m.weight", (64, 32))], data=bytes(32 + 8192))
+    tracemalloc.start()
+    try:
+        found = open_checkpoint(path)
+        assert tracemalloc.get_traced_memory()[1] < 3 << 20
+    finally:
+        tracemalloc.stop()
+    assert found.entries["m.weight"].shape == (32, 64)
+    quantize_checkpoint(found, tmp_path / "out.gguf", target("gguf", "q8_0"))
+    assert all(pair in (tmp_path / "out.gguf").read_bytes() for pair in pairs)

@@ -14,6 +14,7 @@ from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
+from lowprec.checkpoints.schemes import NESTED_ABSMAX
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import changed, quantized, source
 
@@ -194,6 +195,86 @@ def test_a_defect_is_named(tmp_path, rule, family, to, change):
         assert "q" in finding.tensor
         assert finding.evidence
         assert finding.remedy
+
+
+#: Bytes of scales that are no positive numbers, by type and by rule; U8 are bytes of E8M0.
+WRONG = {
+    "F32": {"nan": np.nan, "infinite": np.inf, "zero": 0.0, "negative": -1.0},
+    "F8_E4M3": {"nan": 0x7F, "zero": 0x00, "negative": 0xB8},
+    "F8_E8M0": {"nan": 0xFF},
+    "U8": {"nan": 0xFF},
+}
+
+
+def _planted(path, family, to, options):
+    """Yield checkpoints with one wrong scale each, with the rule that names it, and the source."""
+    found, made = quantized(path, family, to, (2, 64, 96) if family == "gpt-oss" else (256, 256), **options)
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    nested = [part for part in weight.extras if part.name.endswith(NESTED_ABSMAX)]
+    for part in (weight.scales, weight.tensor, *nested):
+        for kind, value in WRONG[part.tag].items() if part is not None else ():
+            if nested and part is weight.scales:
+                continue  # codes of a table, all of which are numbers
+
+            def plant(tensors, name=part.name, value=value):
+                tag, array = tensors[name]
+                array = array.copy()
+                array.reshape(-1).view(np.float32 if tag == "F32" else np.uint8)[0] = value
+                tensors[name] = tag, array
+
+            rule = "tensor-scale-invalid" if part is weight.tensor else f"scale-{kind}"
+            yield rule, changed(found, path / "wrong.safetensors", plant, found.metadata), made
+
+
+@pytest.mark.parametrize(
+    ("family", "to", "options"),
+    [(*pair, {}) for pair in PAIRS if pair[0] not in ("plain", "gguf", "onnx")]
+    + [("bitsandbytes", to, {"nested": True}) for to in ("nf4", "fp4")],
+)
+def test_scales_that_are_no_positive_numbers_are_named_as_what_they_are(tmp_path, family, to, options):
+    """With the source and without: no other rule explains them."""
+    count = 0
+    for rule, wrong, made in _planted(tmp_path, family, to, options):
+        assert (_rules(wrong), _rules(wrong, made)) == ([rule], [rule])
+        count += 1
+    assert count
+
+
+@pytest.mark.parametrize(
+    ("to", "scale", "rules"),
+    [
+        ("mxfp4", b"\xff", ["scale-nan"]),
+        ("q8_0", b"\x00\x7e", ["scale-nan"]),
+        ("q8_0", b"\x00\x7c", ["scale-infinite"]),
+        ("q8_0", b"\x00\x00", ["scale-zero"]),
+        ("q8_0", b"\x00\xbc", ["scale-negative"]),
+        ("iq4_nl", b"\x00\x7e", ["scale-nan"]),
+        # llama.cpp takes the sign of the largest value; the source tells that this one is another
+        ("iq4_nl", b"\x00\xbc", []),
+    ],
+)
+def test_scales_inside_of_blocks_are_named_as_what_they_are(tmp_path, to, scale, rules):
+    found, made = quantized(tmp_path, "gguf", to)
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    data = bytearray(found.path.read_bytes())
+    data[weight.codes.start : weight.codes.start + len(scale)] = scale
+    found.path.write_bytes(data)
+    assert _rules(open_checkpoint(found.path)) == rules
+    assert _rules(open_checkpoint(found.path), made) == (rules or ["far-from-source"])
+
+
+@pytest.mark.parametrize(
+    ("family", "to"), [("modelopt", "nvfp4"), ("deepseek", "e4m3fn"), ("quark", "mxfp4")]
+)
+def test_large_weights_are_right_where_the_source_has_them(tmp_path, family, to):
+    """Alone they look as with an inverted scale; a source that is no number is named itself."""
+    large = np.full((256, 256), 1e30, np.float32)
+    made = source(tmp_path / "s.safetensors", **{"m.q.weight": large})
+    quantize_checkpoint(made, tmp_path / "x.safetensors", target(family, to))
+    found = open_checkpoint(tmp_path / "x.safetensors")
+    assert (_rules(found), _rules(found, made)) == (["scale-inverted"], [])
+    large[0, 0] = np.nan
+    assert _rules(found, source(tmp_path / "s.safetensors", **{"m.q.weight": large})) == ["source-nan"]
 
 
 def test_evidence_says_what_shapes_look_like(tmp_path):

@@ -13,8 +13,10 @@ from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import as_blocks, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.inspecting import inspect
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
+from lowprec.checkpoints.schemes import find
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.dumps import open_dump
@@ -404,6 +406,76 @@ def test_onnx_runtime_reads_the_same_values(tmp_path):
         session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         weight = next(item for item in weights_of(found) if item.is_quantized)
         assert np.array_equal(session.run(None, {})[0], values_of(weight)), to
+
+
+def test_initializers_without_elements_are_read(tmp_path):
+    """Of every type, in the field of numbers and as bytes: Resize has such `scales`."""
+    kinds = [*FP8, *FEW, *WHOLE, "FLOAT", "DOUBLE", "INT64", "UINT64", "FLOAT8E8M0", "FLOAT16", "BFLOAT16"]
+    tensors = [TensorProto(name=kind, data_type=getattr(TensorProto, kind), dims=[0]) for kind in kinds]
+    tensors += [numpy_helper.from_array(np.zeros((3, 0), np.float32), "raw")]
+    tensors += [numpy_helper.from_array(np.ones((32, 32), np.float32), "a.weight")]
+    onnx.save(_model([], tensors, []), tmp_path / "x.onnx")
+    found = open_checkpoint(tmp_path / "x.onnx")
+    assert {name: entry.shape for name, entry in found.entries.items()} == {
+        **dict.fromkeys(kinds, (0,)), "raw": (3, 0), "a.weight": (32, 32),
+    }  # fmt: skip
+    assert all(found.entries[kind].read().size == 0 for kind in kinds)
+    assert inspect(found).parameters == 1024
+    assert lint(found) == ()
+    quantize_checkpoint(found, tmp_path / "o.onnx", target("onnx", "int8"))
+    dequantize_checkpoint(open_checkpoint(tmp_path / "o.onnx"), tmp_path / "d.onnx")
+    assert {item.name: item.dims for item in onnx.load(tmp_path / "d.onnx").graph.initializer}["FLOAT"] == [0]
+
+
+#: Schemes whose blocks lie along the last axis alone; those of gpt-oss are of weights of three axes.
+BLOCKS_ALONG_THE_LAST = [
+    (family, to)
+    for family, made in FAMILIES.items()
+    for to, name in made.items()
+    if (find(name).block or (2,))[0] == 1
+    if family not in ("onnx", "bitsandbytes", "transformer-engine", "gpt-oss")
+]
+
+
+@pytest.mark.parametrize(("family", "to"), BLOCKS_ALONG_THE_LAST)
+def test_blocks_lie_along_the_axis_that_products_sum_over(tmp_path, family, to):
+    """Where a layout has them along the last axis alone, weights that MatMul reads are left as they are."""
+    rng = np.random.default_rng(2)
+    values = {name: rng.standard_normal((128, 128)).astype(np.float32) for name in ("a.weight", "b.weight")}
+    tensors = [numpy_helper.from_array(array, name) for name, array in values.items()]
+    nodes = [
+        helper.make_node("MatMul", ["x", "a.weight"], ["y"]),
+        helper.make_node("Gemm", ["y", "b.weight"], ["z"], transB=1),
+    ]
+    onnx.save(_model(nodes, tensors, []), tmp_path / "x.onnx")
+    out = tmp_path / f"o.{'gguf' if family == 'gguf' else 'safetensors'}"
+    how = target(family, to)
+    reports, kept = quantize_checkpoint(open_checkpoint(tmp_path / "x.onnx"), out, how)
+    assert list(reports) == ["b.weight"]
+    assert kept == {
+        "a.weight": f"products sum over its axis -2, and blocks of {how.scheme.name} lie along the last; "
+        "use --scheme onnx"
+    }
+    for weight in weights_of(open_checkpoint(out)):
+        error = np.sum((values_of(weight) - values[weight.name]) ** 2) / np.sum(values[weight.name] ** 2)
+        assert error < 0.02
+        assert weight.is_quantized == (weight.name == "b.weight")
+
+
+@pytest.mark.parametrize("shape", [(64, 48), (48, 64)])
+def test_blocks_without_an_axis_need_whole_rows(tmp_path, shape):
+    """Those of bitsandbytes are runs of the flat weight, whichever axis products sum over."""
+    values = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    node = helper.make_node("MatMul", ["x", "a.weight"], ["y"])
+    model = _model([node], [numpy_helper.from_array(values, "a.weight")], [])
+    onnx.save(model, tmp_path / "x.onnx")
+    found, how = open_checkpoint(tmp_path / "x.onnx"), target("bitsandbytes", "nf4")
+    if shape[1] % 64:
+        with pytest.raises(CheckpointError, match=r"a\.weight: 48 elements are no multiple of 64"):
+            quantize_checkpoint(found, tmp_path / "o.safetensors", how)
+        return
+    reports, _ = quantize_checkpoint(found, tmp_path / "o.safetensors", how)
+    assert reports["a.weight"]["sqnr"] > 19
 
 
 def test_types_that_safetensors_lacks_are_named(tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from lowprec.checkpoints import onnx_reading
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import values_of
@@ -448,3 +449,16 @@ def test_what_no_node_can_make_is_refused_and_leaves_nothing(tmp_path, case):
     with pytest.raises(CheckpointError, match=message):
         quantize_checkpoint(open_checkpoint(tmp_path / "x.onnx"), tmp_path / "q.onnx", MXFP4)
     assert [item.name for item in tmp_path.iterdir()] == ["x.onnx"]
+
+
+def test_a_scale_that_many_nodes_share_is_followed_once(tmp_path, monkeypatch):
+    """A node with many attributes, looked at for each of many others, took time that grows with both."""
+    followed, original = [], onnx_reading._scales
+    monkeypatch.setattr(
+        onnx_reading, "_scales", lambda name, *rest: followed.append(name) or original(name, *rest)
+    )
+    nodes = [_node("DequantizeLinear", f"w{number} s", f"y{number}") for number in range(9)]
+    arrays = {f"w{number}": np.ones(4, np.int8) for number in range(9)} | {"s": np.float32(1)}
+    _saved(tmp_path / "x.onnx", nodes, arrays)
+    assert len(open_checkpoint(tmp_path / "x.onnx").graph.decoded) == 9
+    assert followed == ["s"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -11,11 +15,13 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import lowprec as lp
-from lowprec.checkpoints.container import CheckpointError, open_file
+from lowprec.checkpoints import container, saving
+from lowprec.checkpoints.container import CheckpointError, open_file, tag_of
 from lowprec.checkpoints.converting import dequantize_checkpoint
 from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.weights import weights_of
 from lowprec.spec import catalog
 from tests.checkpoints.files import changed
@@ -72,6 +78,94 @@ def test_arrays_of_every_type_come_back(tmp_path, dtype, shape):
     assert found.tobytes() == saved.astype(found.dtype).tobytes()
 
 
+@pytest.mark.parametrize("name", ["nvfp4", "bnb_nf4", "fp8_block_128x128", "mine"])
+def test_blocks_of_big_endian_numbers_come_back(tmp_path, name):
+    """Their bytes were taken for little-endian ones."""
+    wide = lp.BlockFormat(name="mine", element="binary16", scale="bfloat16", size=32, rule="divide")
+    plain = lp.encode(VALUES, wide if name == "mine" else name, axis=None if "128x" in name else -1)
+    codes, scales = (part.astype(part.dtype.newbyteorder(">")) for part in (plain.codes, plain.scales))
+    lp.save(
+        tmp_path / "x.safetensors", lp.BlockArray(codes, scales, plain.format, plain.axes, plain.tensor_scale)
+    )
+    assert_same(lp.load(tmp_path / "x.safetensors"), plain)
+
+
+@pytest.mark.parametrize("dtype", [">u2", ">i4", ">f8", ">c8", ">f2"])
+def test_big_endian_tensors_are_written_as_little_endian_ones(tmp_path, dtype):
+    """By whichever writer."""
+    values = np.arange(1, 7).astype(dtype)
+    with SafetensorsWriter(
+        (tmp_path / "x.safetensors").open("w+b"), [("x", tag_of(dtype), (6,))], {}
+    ) as file:
+        file.write("x", values)
+    np.testing.assert_array_equal(load_file(tmp_path / "x.safetensors")["x"], values)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="links, pipes and modes are POSIX's")
+def test_modes_links_and_kinds_of_files_are_kept(tmp_path):
+    """A private file stays private, a link is followed, and a pipe or socket is refused."""
+    place, link = tmp_path / "x.safetensors", tmp_path / "link.safetensors"
+    lp.save(place, VALUES)
+    place.chmod(0o600)
+    link.symlink_to("x.safetensors")
+    lp.save(link, VALUES[0])
+    assert link.is_symlink()
+    assert place.stat().st_mode & 0o777 == 0o600
+    np.testing.assert_array_equal(lp.load(place), VALUES[0])
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    (tmp_path / "folder.safetensors").mkdir()
+    (tmp_path / "stream.safetensors").symlink_to("/dev/stdout")
+    for name in ("pipe", "folder", "stream"):
+        path = tmp_path / f"{name}.safetensors"
+        words = "it is a pipe, device or folder, and this file is written at many places; name a regular file"
+        with pytest.raises(CheckpointError, match=re.escape(f"cannot write {str(path)!r}: {words}")):
+            lp.save(path, VALUES)
+    assert (tmp_path / "pipe.safetensors").is_fifo()
+    assert (tmp_path / "stream.safetensors").is_symlink()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="links are POSIX's")
+def test_a_planted_temporary_name_is_not_followed(tmp_path):
+    """The name was the file's and the process's number: the target was overwritten, the result the link."""
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / f".x.safetensors.{os.getpid()}").symlink_to("precious")
+    lp.save(tmp_path / "x.safetensors", VALUES)
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert not (tmp_path / "x.safetensors").is_symlink()
+
+
+def test_threads_that_save_to_one_path_leave_one_of_their_files(tmp_path):
+    """One's header stood over the other's data, and names were gone that were to be renamed."""
+    place = tmp_path / "x.safetensors"
+    arrays = [np.full((200, 300), number, np.float32) for number in (1, 2)]
+    arrays = [{"a": arrays[0]}, {"b": arrays[1]}]
+
+    def saves(which):
+        for _ in range(40):
+            lp.save(place, arrays[which])
+            ((name, found),) = lp.load(place).items()
+            assert (found == {"a": 1, "b": 2}[name]).all()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(saves, (0, 1))) == [None, None]
+    assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_one_of_both(tmp_path, monkeypatch):
+    """The header was one file's, and the data another's."""
+    place, original = tmp_path / "x.safetensors", saving.saved_in
+    lp.save(place, {"a": VALUES, "b": lp.encode(VALUES, "mxfp4")})
+
+    def replaced(*given):
+        lp.save(place, {"a": VALUES + 1, "b": lp.encode(VALUES + 1, "mxfp4")})
+        return original(*given)
+
+    monkeypatch.setattr(saving, "saved_in", replaced)
+    found = lp.load(place)
+    np.testing.assert_array_equal(found["a"], VALUES)
+    assert_same(found["b"], lp.encode(VALUES, "mxfp4"))
+
+
 def test_other_software_reads_the_parts(tmp_path):
     blocks = lp.encode(VALUES, "mxfp8_e4m3")
     lp.save(tmp_path / "x.safetensors", {"w": blocks, "b": VALUES[0]})
@@ -83,6 +177,35 @@ def test_other_software_reads_the_parts(tmp_path):
     lp.save(tmp_path / "y.safetensors", plain)
     for name, array in load_file(tmp_path / "y.safetensors").items():
         np.testing.assert_array_equal(array, plain[name])
+
+
+def test_a_format_that_could_not_be_read_again_is_not_saved(tmp_path):
+    """The file was written, and `load` refused it: definitions have 64 KiB at most."""
+    numbers = np.random.default_rng(1).standard_normal(4096)
+    book = lp.Codebook("wide", [float(number) for number in numbers])
+    blocks = lp.encode(VALUES, dataclasses.replace(lp.block_formats["mxfp4"], name="mine", element=book))
+    lp.save(tmp_path / "x.safetensors", VALUES)
+    why = "BlockArray 'w' cannot be saved, as its format could not be read again: .* save its codes and its"
+    with pytest.raises(CheckpointError, match=why):
+        lp.save(tmp_path / "x.safetensors", {"w": blocks})
+    np.testing.assert_array_equal(lp.load(tmp_path / "x.safetensors"), VALUES)
+    lp.save(tmp_path / "x.safetensors", {"codes": blocks.codes, "scales": blocks.scales})
+    assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]
+
+
+def test_a_file_that_is_written_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    place, original = tmp_path / "x.safetensors", container._held
+    lp.save(place, {"a": VALUES, "b": VALUES})
+
+    def held(entry, file):
+        found = original(entry, file)
+        place.write_bytes(bytes(place.stat().st_size))
+        os.utime(place, (1, 1))
+        return found
+
+    monkeypatch.setattr(container, "_held", held)
+    with pytest.raises(CheckpointError, match="was changed or replaced while it was read; start again"):
+        lp.load(place)
 
 
 def test_files_of_others_are_arrays(tmp_path):
@@ -125,6 +248,12 @@ def test_what_cannot_be_written_leaves_the_file_that_is_there(tmp_path):
         (lambda said: said["blocks"]["w"].pop("format"), "has no format that can be read"),
         (lambda said: said["blocks"]["w"].update(format="kind = 'format'"), "has no format that can be read"),
         (lambda said: said["blocks"]["w"].update(axes="x"), "has no format that can be read"),
+        (lambda said: said["blocks"]["w"].update(axes=[float("inf")]), "has no format that can be read"),
+        (
+            lambda said: said["blocks"]["w"].update(format="a" + ".a" * 20_000 + " = 1"),
+            "is nested too deeply",
+        ),
+        (lambda said: said["blocks"]["w"].update(format="a = " + "[" * 3000), "is nested too deeply"),
         (lambda said: said["blocks"]["w"].update(axes=[0]), "does not hold together"),
         (lambda said: said.update(blocks={"v": said["blocks"]["w"]}), "lacks 'v'"),
         (lambda said: said.update(blocks=7), "no BlockArrays"),

@@ -22,6 +22,7 @@ from lowprec.checkpoints.schemes import SCHEMES
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import ENDINGS, changed, quantized, source
+from tests.programs import need_package
 
 #: The sixteen values of E2M1, by code.
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
@@ -389,3 +390,119 @@ def test_the_page_names_every_scheme_that_is_written():
         family = cells[0] or family
         found |= {(family, to.strip()) for to in cells[1].split(",")}
     assert found == {(family, to) for family, formats in FAMILIES.items() for to in formats}
+
+
+#: Weights at the ends of float32's range, as functions of a shape.
+EXTREMES = {
+    "zeros": lambda shape: np.zeros(shape),
+    "tiny": lambda shape: np.full(shape, 1e-40),
+    "small": lambda shape: np.random.default_rng(3).standard_normal(shape) * 1e-37,
+    "huge": lambda shape: np.full(shape, 3e38),
+}
+#: Schemes whose scales and elements together do not reach from 1e-37 to 3e38.
+SHORT = ("gguf-q8_0", "gguf-iq4_nl", "plain-e4m3fn", "plain-e5m2", "plain-binary16")
+#: Schemes that store the scale of a tensor or of a channel.
+RAISED = ("nvfp4", "e4m3fn", "int8")
+ALL = [
+    (family, to, options)
+    for family, formats in FAMILIES.items()
+    for to in formats
+    for options in (
+        [{}, {"nested": True}]
+        if family == "bitsandbytes"
+        else [{}, {"channel": True}]
+        if (family, to) in {("compressed-tensors", "e4m3fn"), ("torchao", "e4m3fn")}
+        else [{}]
+    )
+]
+
+
+def _at_the_ends(path, family, to, options, weight):
+    """Quantise a weight beside another one; return the file, the report, and why the weight was kept."""
+    if family in ("gguf", "onnx"):
+        need_package(family)
+    usual = np.random.default_rng(2).standard_normal(_shape(family)).astype(np.float32)
+    save_file({"m.b.weight": usual, "m.q.weight": weight}, path / "s.safetensors")
+    out = path / f"out{ENDINGS.get(family, '.safetensors')}"
+    made = open_checkpoint(path / "s.safetensors")
+    reports, kept = quantize_checkpoint(made, out, target(family, to, **options))
+    assert "m.b.weight" in reports
+    return open_checkpoint(out), reports.get("m.q.weight"), kept.get("m.q.weight", "")
+
+
+def _shape(family):
+    return (2, 64, 128) if family == "gpt-oss" else (128, 128)
+
+
+@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize(("family", "to", "options"), ALL)
+def test_weights_at_the_ends_of_the_range_go_through_every_scheme(tmp_path, family, to, options, extreme):
+    """The scale of a tensor or channel is normal, which the report says where it is not that of the rule."""
+    weight = EXTREMES[extreme](_shape(family)).astype(np.float32)
+    found, report, _ = _at_the_ends(tmp_path, family, to, options, weight)
+    (held,) = [item for item in weights_of(found) if item.name == "m.q.weight"]
+    values, exact = values_of(held, dtype=np.float64), weight.astype(np.float64)
+    short = f"{family}-{to}" in SHORT
+    if extreme in ("zeros", "tiny"):
+        assert (np.abs(values) <= 2 * exact).all()
+    elif extreme == "small" and (family, to) == ("transformer-engine", "nvfp4"):
+        assert report["sqnr"] < 1  # which the note says
+    elif not short:
+        # A block's smallest values may be 0: a quarter of its largest is kept.
+        assert (np.abs(values - exact) <= 0.25 * np.abs(exact).max()).all()
+    elif extreme == "huge":
+        assert np.isfinite(values).all()
+        assert report["clipped"] == 1
+    noted = to in RAISED and family not in ("plain", "deepseek", "deepseek-v4")
+    assert ("note" in report) == (noted and extreme in ("tiny", "small"))
+    single = noted and family != "transformer-engine"
+    stored = [
+        part for part in (held.tensor, held.scales) if single and part is not None and part.tag == "F32"
+    ]
+    assert all((part.read() >= np.float32(2.0**-126)).all() for part in stored)
+    assert stored or not single
+
+
+@pytest.mark.parametrize(("family", "to", "options"), ALL)
+def test_weights_without_rows_stay_as_they_are(tmp_path, family, to, options):
+    empty = np.zeros((*_shape(family)[:-2], 0, 128), np.float32)
+    found, report, why = _at_the_ends(tmp_path, family, to, options, empty)
+    assert (report, why) == (None, "it has no elements")
+    assert found.entries["m.q.weight"].shape == empty.shape
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(("family", "to", "options"), ALL)
+def test_one_element_that_is_no_number_is_refused_by_name(tmp_path, family, to, options, value):
+    weight = np.ones(_shape(family), np.float32)
+    weight[1, 3] = value
+    with pytest.raises(CheckpointError, match=r"'m.q.weight' holds .* NaN or infinite values"):
+        _at_the_ends(tmp_path, family, to, options, weight)
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_any_other_error_within_a_weight_names_it(tmp_path, monkeypatch):
+    def broken(*args, **options):
+        raise ValueError("something is odd")
+
+    monkeypatch.setattr("lowprec.checkpoints.quantizing.encode", broken)
+    with pytest.raises(CheckpointError, match=r"weight 'm.q.weight': something is odd"):
+        quantized(tmp_path, "modelopt", "nvfp4")
+
+
+def test_a_scale_that_another_scheme_cannot_invert_is_found_anew(tmp_path):
+    """Of ModelOpt's tensor scales 1e-41 has no inverse, which compressed-tensors stores."""
+    found, _ = quantized(tmp_path, "modelopt", "nvfp4")
+    tiny = changed(
+        found,
+        tmp_path / "t.safetensors",
+        lambda t: t.update({"m.q.weight_scale_2": ("F32", np.float32(1e-41))}),
+    )
+    reports, _ = convert_checkpoint(tiny, tmp_path / "c.safetensors", target("compressed-tensors", "nvfp4"))
+    (before,), (after,) = (
+        [item for item in weights_of(each) if item.is_quantized]
+        for each in (tiny, open_checkpoint(tmp_path / "c.safetensors"))
+    )
+    assert "note" in reports["m.q.weight"]
+    one, two = (values_of(item, dtype=np.float64) for item in (before, after))
+    assert (np.abs(one - two) <= 0.25 * np.abs(one).max()).all()

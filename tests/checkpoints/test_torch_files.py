@@ -287,6 +287,14 @@ def test_hostile_pickles_are_refused(tmp_path, data, message):
         open_checkpoint(_archive(tmp_path / "x.pt", data))
 
 
+def test_long_integers_as_keys_are_no_names(tmp_path):
+    """They have no text; a list under one held the file up with a ValueError of Python."""
+    found = open_checkpoint(
+        _archive(tmp_path / "x.pt", b"\x80\x02}" + _LONG + write_pickle(_FLOAT)[2:-1] + b"s.")
+    )
+    assert [*found.unread] == ["?"]
+
+
 def test_parameters_within_parameters_are_not_followed(tmp_path):
     within = b"ctorch._utils\n_rebuild_parameter\n" * 3000 + write_pickle(_FLOAT)[2:-1] + b"\x85R" * 3000
     found = open_checkpoint(_archive(tmp_path / "x.pt", b"\x80\x02}X\x01\0\0\0w" + within + b"s."))

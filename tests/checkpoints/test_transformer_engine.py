@@ -194,7 +194,9 @@ def test_scales_of_rows_and_of_another_bound_are_read(tmp_path):
         plan = {"w._rowwise_data": ("U8", codes), "w._rowwise_scale_inv": ("F8_E4M3", scales),
                 "w._amax_rowwise": ("F32", over)}  # fmt: skip
         with TorchWriter(
-            tmp_path / "x.pt", [(name, tag, array.shape) for name, (tag, array) in plan.items()], {"w": told}
+            (tmp_path / "x.pt").open("w+b"),
+            [(name, tag, array.shape) for name, (tag, array) in plan.items()],
+            {"w": told},
         ) as writer:
             for name, (_, array) in plan.items():
                 writer.write(name, array.view(np.uint8) if array.dtype.itemsize == 1 else array)
@@ -233,7 +235,7 @@ def test_what_metadata_say_is_not_believed(tmp_path, said):
         "m.weight": ("F32", np.ones((32, 32), np.float32)),
     }  # fmt: skip
     plan = [(name, tag, array.shape) for name, (tag, array) in tensors.items()]
-    with SafetensorsWriter(made, plan, {} if said is None else {"w": json.dumps(said)}) as writer:
+    with SafetensorsWriter(made.open("w+b"), plan, {} if said is None else {"w": json.dumps(said)}) as writer:
         for name, (_, array) in tensors.items():
             writer.write(name, array)
     how = target("transformer-engine", "mxfp8_e4m3")
@@ -262,7 +264,7 @@ def test_what_cannot_be_decoded_is_kept_as_it_is(tmp_path):
         "v._amax_rowwise": ("F8_E5M2", np.ones(1, ml_dtypes.float8_e5m2)),
     }  # fmt: skip
     plan = [(name, tag, array.shape) for name, (tag, array) in tensors.items()]
-    with SafetensorsWriter(tmp_path / "s.safetensors", plan, {"w": said, "v": said}) as writer:
+    with SafetensorsWriter((tmp_path / "s.safetensors").open("w+b"), plan, {"w": said, "v": said}) as writer:
         for name, (_, array) in tensors.items():
             writer.write(name, array)
     made = open_checkpoint(tmp_path / "s.safetensors")

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import re
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
+import lowprec
+from lowprec import files
 from lowprec.checkpoints import quantizing, writing
 from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
+from lowprec.checkpoints.correcting import statistics_in
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.writing import Task, write_checkpoint
 from tests.checkpoints.files import source
 from tests.programs import need_package
 
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="links, pipes and modes are POSIX's")
+#: Family and format of sources, which change while they are read.
+_CHANGING = {
+    "s.safetensors": ("", ""),
+    "s.gguf": ("gguf", "mxfp4"),
+    "s.pt": ("transformer-engine", "mxfp8_e4m3"),
+    "s.onnx": ("onnx", "e4m3fn"),
+}
 OTHERS = {f"m.{name}.weight": np.full((32, 32), 1 + place, np.float32) for place, name in enumerate("abcd")}
 
 
@@ -89,32 +107,18 @@ def test_other_work_does_not_go_on_where_this_stopped(tmp_path, monkeypatch):
     assert "m.a.weight_scale_2" in open_checkpoint(tmp_path / "out.safetensors").entries
 
 
+def _begun(room, digest):
+    journal, done = writing._begun(room, digest)
+    journal.close()
+    return list(done)
+
+
 def test_a_journal_whose_last_line_was_cut_keeps_the_lines_before(tmp_path):
     room = tmp_path / ".out.partial"
     room.mkdir()
     (room / ".lowprec-journal").write_text('{"digest": "x"}\n{"done": "a", "report": null}\n{"done": "b')
-    assert writing._begun(room, "x") == {"a": None}
-    assert writing._begun(room, "y") == {}
-
-
-def test_a_folder_that_was_renamed_and_keeps_its_journal_is_whole(tmp_path, monkeypatch):
-    """Killed between the last two steps: the same command ends well, another is refused."""
-    made = source(tmp_path / "s.safetensors", (64, 32), **OTHERS)
-
-    def stops(old, new):
-        rename(old, new)
-        raise _Killed
-
-    rename = writing.os.rename
-    monkeypatch.setattr(writing.os, "rename", stops)
-    with pytest.raises(_Killed):
-        quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
-    monkeypatch.setattr(writing.os, "rename", rename)
-    with pytest.raises(CheckpointError, match="is there already"):
-        quantize_checkpoint(made, tmp_path / "out", target("quark", "e4m3fn"))
-    reports, _ = quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
-    assert len(reports) == 5
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "s.safetensors"]
+    assert _begun(room, "x") == ["a"]
+    assert _begun(room, "y") == []
 
 
 def test_lines_after_a_cut_one_count(tmp_path):
@@ -122,7 +126,347 @@ def test_lines_after_a_cut_one_count(tmp_path):
     room.mkdir()
     lines = '{"digest": "x"}\n{"done": "a", "report": null}\n{"done": "b\n{"done": "c", "report": null}\n'
     (room / ".lowprec-journal").write_text(lines)
-    assert list(writing._begun(room, "x")) == ["a", "c"]
+    assert _begun(room, "x") == ["a", "c"]
+
+
+def test_a_folder_that_was_renamed_is_whole_and_holds_nothing_else(tmp_path, monkeypatch):
+    """Killed just after the last step; what is left beside it hinders no other run."""
+    made = source(tmp_path / "s.safetensors", (64, 32), **OTHERS)
+
+    def stops(old, new):
+        replace(old, new)
+        if new == tmp_path / "out":
+            raise _Killed
+
+    replace = files.os.replace
+    monkeypatch.setattr(files.os, "replace", stops)
+    with pytest.raises(_Killed):
+        quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
+    monkeypatch.setattr(files.os, "replace", replace)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "s.safetensors"]
+    with pytest.raises(CheckpointError, match="is there already"):
+        quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
+    (tmp_path / "out").rename(tmp_path / "first")
+    quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
+    first, again = (tmp_path / name / "s.safetensors" for name in ("first", "out"))
+    assert first.read_bytes() == again.read_bytes()
+    assert not (tmp_path / ".out.partial").exists()
+
+
+# -- an earlier run of something else -----------------------------------------------------------------
+
+
+def _stopped(monkeypatch, run, after):
+    """Let `run` be killed when it writes for the `after`-th time."""
+    original, count = writing.Writer.write, 0
+
+    def killed(self, *arguments):
+        nonlocal count
+        count += 1
+        if count > after:
+            raise _Killed
+        original(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writing.Writer, "write", killed)
+        with pytest.raises(_Killed):
+            run()
+
+
+def _alike(tmp_path, name, **weights):
+    """Write a source whose size and time tell nothing."""
+    (tmp_path / name).mkdir(exist_ok=True)
+    made = source(tmp_path / name / "s.safetensors", (64, 32), **weights)
+    os.utime(made.path, (1, 1))
+    return open_checkpoint(made.path)
+
+
+def _converted(made, out):
+    return convert_checkpoint(made, out, target("modelopt", "nvfp4"))
+
+
+def _statistics(made, out):
+    inputs = made.path.with_name("inputs.safetensors")
+    numbers = np.random.default_rng(int(made.entries["m.a.weight"].read()[0, 0] > 0)).standard_normal(
+        (64, 32)
+    )
+    save_file({name: numbers.astype(np.float32) for name in OTHERS}, inputs)
+    whole = open_checkpoint(made.path.parents[1] / "weights.safetensors")
+    return quantize_checkpoint(whole, out, target("quark", "mxfp4"), statistics=statistics_in(inputs, "gptq"))
+
+
+@pytest.mark.parametrize("name", ["out", "out.safetensors"])
+@pytest.mark.parametrize(
+    ("prepare", "run"),
+    [
+        (None, lambda made, out: quantize_checkpoint(made, out, target("quark", "mxfp4"))),
+        ("quark", _converted),
+        ("quark", lambda made, out: dequantize_checkpoint(made, out)),
+        (None, _statistics),
+    ],
+    ids=["quantize", "convert", "dequantize", "statistics"],
+)
+def test_a_run_goes_on_from_no_other_source(tmp_path, monkeypatch, caplog, prepare, run, name):
+    """Files of the same names, sizes and times: 20 of 80 tensors were another model's."""
+    noise = np.random.default_rng(2)
+    others = {key: noise.standard_normal((32, 32)).astype(np.float32) for key in OTHERS}
+    source(tmp_path / "weights.safetensors", (64, 32), **others)
+    made = [_alike(tmp_path, "a", **others), _alike(tmp_path, "b", **{k: -v for k, v in others.items()})]
+    if prepare:
+        for each, folder in enumerate("cd"):
+            (tmp_path / folder).mkdir()
+            path = tmp_path / folder / "s.safetensors"
+            quantize_checkpoint(made[each], path, target(prepare, "mxfp4"))
+            os.utime(path, (1, 1))
+            made[each] = open_checkpoint(path)
+    (tmp_path / "once").mkdir()
+    run(made[1], tmp_path / "once" / name)
+    _stopped(monkeypatch, lambda: run(made[0], tmp_path / name), 4)
+    run(made[1], tmp_path / name)
+    once, again = (tmp_path / "once" / name, tmp_path / name)
+    once, again = (
+        path / next(iter(path.glob("*.safetensors"))) if name == "out" else path for path in (once, again)
+    )
+    assert once.read_bytes() == again.read_bytes()
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert f"the earlier run in {str(tmp_path / f'.{name}.partial')!r} read other data for" in said
+
+
+@pytest.mark.parametrize("how", ["replaced", "written", "written of one time"])
+@pytest.mark.parametrize("name", ["s.safetensors", "s.gguf", "s.pt", "s.onnx"])
+def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, name, how):
+    """A checkpoint that is downloaded again, say: weights of both were in one file, without a word."""
+    family, to = _CHANGING[name]
+    if family in ("gguf", "onnx"):
+        need_package(family)
+    path, out = tmp_path / name, tmp_path / "out.safetensors"
+    for each, sign in enumerate((1, -1)):
+        made = source(tmp_path / f"{each}.safetensors", (64, 32), **{k: sign * v for k, v in OTHERS.items()})
+        part = tmp_path / f"{each}{path.suffix}"
+        if family:
+            quantize_checkpoint(made, part, target(family, to))
+        os.utime(part, (1, 1) if how == "written of one time" else (each + 1, each + 1))
+    if name == "s.onnx":
+        import onnx
+
+        model = onnx.load(tmp_path / "0.onnx")
+        onnx.save(model, path, save_as_external_data=True, location="data", size_threshold=0)
+        path = tmp_path / "data"
+        (tmp_path / "1.onnx").write_bytes(bytes(path.stat().st_size))
+    else:
+        (tmp_path / f"0{path.suffix}").rename(path)
+    made, other = open_checkpoint(tmp_path / name), tmp_path / f"1{Path(name).suffix}"
+    original = writing._perform
+
+    def changes(task, writer):
+        done = original(task, writer)
+        if other.exists():
+            time.sleep(0.05)  # longer than the clock of files takes from one time to the next
+            if how != "replaced":
+                path.write_bytes(other.read_bytes())
+                os.utime(path, (1, 1))
+                other.unlink()
+            else:
+                other.rename(path)
+        return done
+
+    monkeypatch.setattr(writing, "_perform", changes)
+    why = f"{str(path)!r} was changed or replaced while it was read; start again when it is whole"
+    with pytest.raises(CheckpointError, match=re.escape(why)):
+        dequantize_checkpoint(made, out)
+    assert not out.exists()
+    monkeypatch.setattr(writing, "_perform", original)
+    if name != "s.onnx":
+        dequantize_checkpoint(open_checkpoint(path), out)
+        found = open_checkpoint(out).entries["m.a.weight"].read()
+        assert (found < 0).all()
+
+
+def test_a_source_that_was_moved_is_still_the_source(tmp_path, monkeypatch):
+    """Its content counts, and neither its folder nor its time."""
+    how, tried, original = target("quark", "mxfp4"), [], quantizing.largest
+    _stopped(
+        monkeypatch,
+        lambda: quantize_checkpoint(_alike(tmp_path, "a", **OTHERS), tmp_path / "out.safetensors", how),
+        5,
+    )
+    (tmp_path / "a").rename(tmp_path / "b")
+    os.utime(tmp_path / "b" / "s.safetensors", (7, 7))
+    monkeypatch.setattr(
+        quantizing, "largest", lambda weight: (tried.append(weight.name), original(weight))[1]
+    )
+    quantize_checkpoint(open_checkpoint(tmp_path / "b"), tmp_path / "out.safetensors", how)
+    assert 0 < len(tried) < 5
+
+
+@pytest.mark.parametrize("change", ["version", "options"])
+def test_other_versions_and_options_start_anew_with_a_word(tmp_path, monkeypatch, caplog, change):
+    """Those of dequantize lacked the version."""
+    path = tmp_path / "q.safetensors"
+    quantize_checkpoint(_alike(tmp_path, "a", **OTHERS), path, target("quark", "mxfp4"))
+    made, out = open_checkpoint(path), tmp_path / "out.safetensors"
+    _stopped(monkeypatch, lambda: dequantize_checkpoint(made, out), 3)
+    journal = tmp_path / ".out.safetensors.partial" / ".lowprec-journal"
+    assert len(journal.read_text().splitlines()) == 3
+    if change == "version":
+        monkeypatch.setattr(lowprec, "__version__", "0.0")
+    _stopped(
+        monkeypatch, lambda: dequantize_checkpoint(made, out, "F32" if change == "version" else "F16"), 0
+    )
+    assert len(journal.read_text().splitlines()) == 1
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert said == (
+        f"the earlier run in {str(journal.parent)!r} was of other tensors or options, or by another version "
+        f"of lowprec, so this one starts anew"
+    )
+
+
+def test_files_that_were_changed_since_are_written_anew(tmp_path, monkeypatch, caplog):
+    made, out, how = _alike(tmp_path, "a", **OTHERS), tmp_path / "out.safetensors", target("quark", "mxfp4")
+    quantize_checkpoint(made, tmp_path / "once.safetensors", how)
+    _stopped(monkeypatch, lambda: quantize_checkpoint(made, out, how), 5)
+    (tmp_path / ".out.safetensors.partial" / "model.safetensors").write_bytes(b"cut")
+    quantize_checkpoint(made, out, how)
+    assert out.read_bytes() == (tmp_path / "once.safetensors").read_bytes()
+    assert "left files that were changed since, so this one starts anew" in caplog.text
+
+
+# -- what others may have put there -------------------------------------------------------------------
+
+
+@posix
+@pytest.mark.parametrize("kind", ["link", "second name", "pipe", "another user's"])
+def test_a_planted_lock_is_not_followed(tmp_path, kind):
+    """Its target was emptied, and a number written there."""
+    made, lock, target_ = (
+        source(tmp_path / "s.safetensors"),
+        tmp_path / ".out.safetensors.lock",
+        tmp_path / "precious",
+    )
+    target_.write_text("precious")
+    if kind == "link":
+        lock.symlink_to(target_)
+    elif kind == "second name":
+        lock.hardlink_to(target_)
+    elif kind == "pipe":
+        os.mkfifo(lock)
+    elif os.geteuid() == 0:
+        lock.write_text("precious")
+        os.chown(lock, 54321, -1)
+    else:
+        pytest.skip("needs root, for two users")
+    with pytest.raises(CheckpointError, match=r"cannot make the lock file .*\.lock': it is .*; remove it"):
+        quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
+    assert target_.read_text() == "precious"
+    assert kind == "pipe" or lock.read_text() == "precious"
+
+
+def _planted(room, made):
+    """Put a folder there whose journal says that all is done."""
+    quantize_checkpoint(made, room.parent / "whole.safetensors", target("quark", "mxfp4"))
+    with pytest.MonkeyPatch.context() as patched:
+        _stopped(
+            patched,
+            lambda: quantize_checkpoint(made, room.parent / "out.safetensors", target("quark", "mxfp4")),
+            5,
+        )
+    assert room.is_dir()
+
+
+@posix
+@pytest.mark.parametrize("how", ["link", "mode", "owner"])
+def test_a_hidden_folder_that_others_may_have_put_there_is_refused(tmp_path, how):
+    """A journal there that says "done" would be believed, and the model beside it published."""
+    made, room = source(tmp_path / "s.safetensors", (64, 32), **OTHERS), tmp_path / ".out.safetensors.partial"
+    _planted(room, made)
+    if how == "link":
+        room.rename(tmp_path / "elsewhere")
+        room.symlink_to("elsewhere")
+    elif how == "mode":
+        room.chmod(0o770)
+    elif os.geteuid() == 0:
+        os.chown(room, 54321, -1)
+    else:
+        pytest.skip("needs root, for two users")
+    before = {path.name: path.read_bytes() for path in room.iterdir()}
+    why = {
+        "link": "it is a link or no folder",
+        "mode": r"others may write it \(mode 0770\)",
+        "owner": "it is a folder of user 54321",
+    }[how]
+    with pytest.raises(
+        CheckpointError, match=rf"cannot write .*partial': {why}, so what it holds .*; remove it"
+    ):
+        quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
+    assert before == {path.name: path.read_bytes() for path in room.iterdir()}
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+@posix
+def test_an_unfinished_run_is_for_its_user_alone(tmp_path, monkeypatch):
+    """And what it publishes has the mode that the umask leaves."""
+    made, before = source(tmp_path / "s.safetensors", (64, 32), **OTHERS), os.umask(0o002)
+    try:
+        for name in ("out", "out.safetensors"):
+            run = functools.partial(quantize_checkpoint, made, tmp_path / name, target("quark", "mxfp4"))
+            _stopped(monkeypatch, run, 5)
+            assert (tmp_path / f".{name}.partial").stat().st_mode & 0o777 == 0o700
+            run()
+    finally:
+        os.umask(before)
+    modes = {
+        path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out", *(tmp_path / "out").iterdir())
+    }
+    assert modes == {"out": 0o775, "s.safetensors": 0o664, "config.json": 0o664}
+    assert (tmp_path / "out.safetensors").stat().st_mode & 0o777 == 0o664
+
+
+@posix
+def test_a_checkpoint_that_is_replaced_keeps_its_mode_and_its_links(tmp_path):
+    made, out = source(tmp_path / "s.safetensors"), tmp_path / "folder" / "q.safetensors"
+    out.parent.mkdir()
+    out.write_text("old")
+    out.chmod(0o600)
+    (tmp_path / "link.safetensors").symlink_to("folder/q.safetensors")
+    quantize_checkpoint(made, tmp_path / "link.safetensors", target("quark", "mxfp4"))
+    assert (tmp_path / "link.safetensors").is_symlink()
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert open_checkpoint(out).entries
+    assert [path.name for path in out.parent.iterdir()] == ["q.safetensors"]
+
+
+@pytest.mark.parametrize("room", [100, 3000, 20_000])
+def test_a_full_disk_is_an_error_with_the_file_and_a_second_run_goes_on(tmp_path, room):
+    """The message was "File too large", of no file."""
+    resource = pytest.importorskip("resource", reason="limits of files are POSIX's")
+    made, out = source(tmp_path / "s.safetensors", (64, 32), **OTHERS), tmp_path / "out.safetensors"
+    out.write_bytes(b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        why = f"cannot write {str(tmp_path)!r}"[:-1] + ".*: File too large"
+        with pytest.raises(CheckpointError, match=why):
+            dequantize_checkpoint(made, out) if room > 3000 else quantize_checkpoint(
+                made, out, target("quark", "mxfp4")
+            )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert out.read_bytes() == b"old"
+    quantize_checkpoint(made, out, target("quark", "mxfp4"))
+    assert "m.a.weight" in open_checkpoint(out).entries
+
+
+@posix
+@pytest.mark.parametrize("name", ["out.safetensors", "out"])
+def test_a_pipe_is_refused_before_anything_is_done(tmp_path, name):
+    """It was replaced."""
+    made = source(tmp_path / "s.safetensors")
+    os.mkfifo(tmp_path / name)
+    words = "it is a pipe, device or folder, and .* at many places; name a regular file|is there already"
+    with pytest.raises(CheckpointError, match=words):
+        quantize_checkpoint(made, tmp_path / name, target("quark", "mxfp4"))
+    assert (tmp_path / name).is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name, "s.safetensors"]
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):

@@ -297,7 +297,7 @@ def test_a_folder_that_cannot_be_written_is_broken(tmp_path, monkeypatch):
     def full(dir):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(examining.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(examining.files.tempfile, "TemporaryFile", full)
     monkeypatch.setenv("LOWPREC_CACHE_DIR", str(tmp_path / "kernels"))
     code, report = doctor()
     assert code == 1

@@ -17,8 +17,8 @@ import threading
 import pytest
 from click.testing import CliRunner
 
+from lowprec import files
 from lowprec.cli.main import main
-from lowprec.verify import files
 from tests.support import most_apart
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="links, pipes and modes are POSIX's")

@@ -82,7 +82,7 @@ def test_a_codebook_in_a_file_begins_with_another_or_is_an_element_of_blocks():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('values = [0, 1, 2, "x"]', "values='x' must be a number, or one in text such as \"3*2^-140\""),
+        ('values = [0, 1, 2, "x"]', "values: 'x' is no number; write it as"),
         ("values = [0, 1, 2]", "values of codebook 'mine' are 3; give one for each code"),
         ("values = 3", "values=3 of a codebook must be a list of numbers"),
         ('kind = "codebook"', "a codebook needs values"),

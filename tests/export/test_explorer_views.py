@@ -219,10 +219,93 @@ def test_the_address_holds_every_choice(open_page):
     assert first.evaluate("Object.entries(FIRST).filter(([name, said]) => state[name] === said)") == []
 
 
-def test_an_address_that_is_damaged_is_left_out(open_page):
-    """What no choice can be falls back to the first one."""
-    tab = open_page(page(), "#f=nonsense&c=zz&m=up&l=x&z=-1&o=a&s=1.5&b=q&r=q&t=q&d=binary,99")
+@pytest.mark.parametrize("word", ["nonsense", "constructor", "__proto__", "hasOwnProperty"])
+def test_an_address_that_is_damaged_is_left_out(open_page, word):
+    """What no choice can be falls back to the first one; names that every object of JavaScript has, too."""
+    others = (
+        f"m={word}&l={word}&b={word}&r={word}&t={word}&d=codebook,{word},1 2 3 4&p=codebook,{word},1 2 3 4"
+    )
+    tab = open_page(page(), f"#f={word}&c=zz&z=-1&o=a&s=1.5&{others}")
     assert tab.evaluate("Object.entries(FIRST).filter(([name, said]) => state[name] !== said)") == []
+    assert tab.text_content("#address-said") == f"This page has no format {word}; it shows e4m3fn."
+    assert tab.inner_text("#codes tbody").split()[:3] == ["0x00", "00000000", "0"]
+    tab.fill("#hex", "0x38")
+    assert tab.text_content("#address-said") == ""
+
+
+OTHERS = [
+    Format(name="tiny", exponent_bits=3, trailing_bits=2, bias=9, sign=Sign.UNSIGNED, nans=1),
+    Format(name="spent", exponent_bits=2, trailing_bits=1, negative_zero=False, nans=1, infinity=True),
+    Format(name="fixed", exponent_bits=0, trailing_bits=6, bias=-3, sign=Sign.TWOS_COMPLEMENT),
+    Format(name="wide", exponent_bits=8, trailing_bits=23, bias=126, nans=(1 << 23) - 1, infinity=True),
+    Format(name="e4m3fn", exponent_bits=3, trailing_bits=4, bias=4, nans=1, subnormals=False),
+    Format(name="mine", exponent_bits=2, trailing_bits=2, bias=0),
+    Codebook("book", [0.0, -0.0, 0.1, -0.3, 2.0**-40, float("nan"), float("inf"), -2.0], ties="even"),
+    Codebook("away", [float(2**70 + 2**20), 3.0, 10.0, -11.0], ties="away"),
+]  # fmt: skip
+SHOWN_VALUES = """([...Array(256).keys()].map(code => BigInt(code) * 31n)
+  .map(code => fractionText(decode(code & ((1n << currentFormat().width) - 1n), currentFormat()))))"""
+
+
+@pytest.mark.parametrize("fmt", OTHERS, ids=str)
+def test_an_address_carries_a_format_that_other_pages_lack(open_page, fmt):
+    """Defined there by its parameters, whatever format of that name the other page has; kept on its own."""
+    own = open_page(page([fmt], fmt.name))
+    own.fill("#hex", "0x1")
+    address = own.evaluate("location.hash")
+    other = open_page(page(), address)
+    assert other.evaluate("state.format") == "mine"
+    assert other.evaluate(SHOWN_VALUES) == own.evaluate(SHOWN_VALUES)
+    assert other.evaluate("state.code.toString()") == "1"
+    assert other.text_content("#address-said") == (
+        "" if fmt.name == "mine" else f"The address defines {fmt.name}, which is mine on this page."
+    )
+    again = open_page(page([fmt]), address)
+    assert again.evaluate("[state.format, state.definition]") == [fmt.name, ""]
+    assert again.text_content("#address-said") == ""
+    back = open_page(page([OTHERS[5]]), other.evaluate("location.hash"))
+    assert back.evaluate(SHOWN_VALUES) == own.evaluate(SHOWN_VALUES)
+
+
+def test_a_format_that_an_address_cannot_carry_is_named(open_page):
+    """A codebook with thresholds of its own: the other page says what it lacks."""
+    book = Codebook("odd", [0.0, 1.0, 2.0, 4.0], thresholds=[0.25, 1.5, 3.0])
+    own = open_page(page([book], "odd"))
+    other = open_page(page(), own.evaluate("location.hash"))
+    assert other.text_content("#address-said") == "This page has no format odd; it shows e4m3fn."
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "value", "below", "above"),
+    [
+        ("binary32", "40490fdb", "≈3.1415927", "≈3.1415925", "≈3.141593"),
+        ("binary32", "7f7fffff", "≈3.4028235e+38", "≈3.4028233e+38", "Inf"),
+        ("binary32", "1", "≈1.4013e−45", "0", "≈2.8026e−45"),
+        ("e4m3fn", "3c", "1.5", "1.375", "1.625"),
+    ],
+)
+def test_neighbours_are_told_apart(open_page, name, code, value, below, above):
+    tab = open_page(page(), f"#f={name}&c={code}")
+    assert tab.text_content("#value") == value
+    said = [tab.text_content(f"dd[data-fact='next {side}']").split("  ")[0] for side in ("below", "above")]
+    assert said == [below, above]
+
+
+@pytest.mark.parametrize("code", ["3f8ccccd", "40490fdb", "7f7ffff0", "123", "00800000", "c0490fdb"])
+def test_rows_results_and_intervals_are_told_apart(open_page, code):
+    """Of binary32: values of the table, results of modes, and both ends of what is rounded to a code."""
+    start = int(code, 16) & ~63
+    tab = open_page(page(), f"#f=binary32&c={code}&x=1.1&s={start}")
+    values = tab.eval_on_selector_all("#codes tbody tr", "rows => rows.map(row => row.cells[2].innerText)")
+    assert len(set(values)) == 64
+    for text, row in zip(values, range(start, start + 64), strict=True):
+        number = Fraction(text.replace("≈", "").replace("−", "-"))
+        assert project(number, FORMATS["binary32"], DEFAULT) == row
+    results = tab.eval_on_selector_all("#rounded b", "each => [...new Set(each.map(one => one.innerText))]")
+    assert sorted(results) == ["≈1.0999999", "≈1.1"]
+    low, high = tab.text_content("dd[data-fact='numbers rounded to it']")[1:-1].split(", ")
+    assert low != high
+    assert tab.text_content("#value") not in (low, high)
 
 
 def test_the_page_is_used_by_keyboard(open_page):

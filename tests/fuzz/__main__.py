@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import faulthandler
+import os
 import sys
 import time
 
@@ -60,4 +61,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     faulthandler.enable()
+    os.environ["LOWPREC_RAISE"] = "hypotheses"
     sys.exit(main())

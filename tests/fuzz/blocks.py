@@ -199,7 +199,7 @@ def _encoding(draw: Draw, fmt: BlockFormat) -> tuple[Call, list[Way]]:
         keywords["random"] = words_for(draw, fmt.elements.rounding, fmt.element, x.shape)
     layouts = [each for each in LAYOUTS if x.dtype.isbuiltin == 1 or "newbyteorder" not in each]
     named = fmt.name if catalog.BLOCK_FORMATS.get(fmt.name) == fmt else fmt
-    verb = draw.choice(("lp.encode", "lp.encode", "lp.quantize"))
+    verb = draw.alike.choice(("lp.encode", "lp.encode", "lp.quantize"))
     call = Call(verb, (x,), (named,), keywords, counted="rng" in keywords)
     found = [Way(), Way(), Way(layout=draw.choice(layouts)), *[Way(strict=True)] * draw.chance(0.2)]
     return call, [*found, *[Way(out=draw.choice(tuple(OUTPUTS)))] * (verb == "lp.quantize")]
@@ -218,7 +218,7 @@ def _decoding(draw: Draw, fmt: BlockFormat) -> tuple[Call, list[Way]]:
     if fmt.tensor_scale != "none":
         tensor = np.float32(draw.choice((1.0, 0.3, 2.0**-149, 2.0**-126, 3e38, draw.random() + 1e-9)))
     array = lp.BlockArray(some(fmt.element, shape), some(fmt.scale, grid), fmt, axes, tensor)
-    kind = draw.choice(FLOATS)[0]
+    kind = draw.alike.choice(FLOATS)[0]
     call = Call("lp.decode", (array,), (), {"dtype": kind})  # type: ignore[arg-type]
     return call, [Way(), Way(), Way(out="new")]
 
@@ -232,4 +232,4 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     yield _decoding(draw, fmt)
 
 
-TOPIC = Topic(cases, {"lp.encode": encode, "lp.decode": decode, "lp.quantize": quantize})
+TOPIC = Topic(cases, {"lp.encode": encode, "lp.decode": decode, "lp.quantize": quantize}, alike=48)

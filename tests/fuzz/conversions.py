@@ -129,9 +129,9 @@ def _answer(
     return Answer(parts, kind, refused, may_refuse=unserved(target, rule))
 
 
-def unserved(fmt: Format, rule: Projection) -> str:
+def unserved(fmt: Format, rule: Projection) -> str | None:
     """How the message begins that refuses tails of a codebook's widest gaps."""
-    return "stochastic rounding to " if isinstance(fmt, Codebook) and rule.rounding.bits else ""
+    return "stochastic rounding to " if isinstance(fmt, Codebook) and rule.rounding.bits else None
 
 
 def _source(x: Array) -> Format:

@@ -136,7 +136,7 @@ def products(call: Call) -> Answer:
     else:
         keeps = Projection() if how.output[1].nan_code is None else Projection(nan_payload="first")
         result = carried(made, fmt, kind, carrier, keeps)
-    tails = next((words for place in _places(how) if (words := unserved(*place))), "")
+    tails = next((words for place in _places(how) if (words := unserved(*place))), None)
     grouped = isinstance(how.accumulator, Window) and how.accumulator.scales == "groups"
     return Answer({"result": result.reshape(shape)}, kind, may_refuse="sums of " if grouped else tails)
 

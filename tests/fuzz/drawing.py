@@ -15,10 +15,10 @@ ALIKE = 12
 class Draw(random.Random):
     """The random choices of one case. `alike` makes those that cases with neighbouring numbers share."""
 
-    def __init__(self, seed: int, topic: str, number: int) -> None:
+    def __init__(self, seed: int, topic: str, number: int, alike: int = ALIKE) -> None:
         super().__init__(f"{seed} {topic} {number}")
-        self.alike = random.Random(f"{seed} {topic} {number // ALIKE}")
-        self.few = f"{seed} {topic} {number // ALIKE}"
+        self.few = f"{seed} {topic} {number // alike}"
+        self.alike = random.Random(self.few)
 
     def chance(self, share: float) -> bool:
         """True in this share of cases."""

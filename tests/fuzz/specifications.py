@@ -215,12 +215,18 @@ SCALES = (catalog.E8M0FNU, catalog.E8M0FNU, catalog.UE4M3, catalog.BINARY32, cat
 
 def any_block_format(draw: Draw) -> BlockFormat:
     """Any element with any scale, rule and policies."""
-    if draw.chance(0.2):
-        return draw.choice(tuple(catalog.BLOCK_FORMATS.values()))
+    if draw.alike.random() < 0.2:
+        return draw.one_of_few("block format", tuple(catalog.BLOCK_FORMATS.values()))
+
+    # Kernels are compiled for the types and the arithmetic: cases that are alike share them.
+    widest = draw.alike.choice((4, 8, 8, 16, 32))
+    usual, few = draw.alike.random() < 0.7, draw.alike.choice(SCALES)
+    arithmetic = draw.alike.choice(("exact", "exact", "product", "reciprocal", "reciprocals"))
+    tensor_scale = draw.alike.choice(("none", "none", "divide", "reciprocal"))
 
     def make() -> BlockFormat:
-        element = any_format(draw, widest=draw.alike.choice((4, 8, 8, 16, 32)), books=0.15)
-        scale = draw.choice(SCALES) if draw.chance(0.7) else any_format(draw, books=0.5)
+        element = any_format(draw, widest=widest, books=0.15)
+        scale = few if usual else any_format(draw, books=0.5)
         thresholds = tuple(
             ScaleRule("drawn", "one", "nearest", Fraction(draw.randint(65, 127), 64)) for _ in range(2)
         )
@@ -230,10 +236,10 @@ def any_block_format(draw: Draw) -> BlockFormat:
             scale=scale,
             size=draw.choice((1, 2, 3, 8, 16, 32, draw.randint(1, 40), (2, 3), (1, 16))),
             rule=draw.choice((*RULES, *thresholds)),
-            tensor_scale=draw.choice(("none", "none", "divide", "reciprocal")),
+            tensor_scale=tensor_scale,
             elements=any_projection(draw, element, via=()),
             scales=any_projection(draw, scale, via=()),
-            arithmetic=draw.choice(("exact", "exact", "product", "reciprocal", "reciprocals")),
+            arithmetic=arithmetic,
             min_scale=draw.often(0.0, (2.0**-9, 2.0**-6, 2.0**-126, 1.5)),
             smallest_divides_as=draw.often(None, (1.0, 2.0**-126)),
             zero=draw.choice(("smallest", "one", "rule")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pytest
 
 import lowprec as lp
@@ -11,13 +12,18 @@ from lowprec.kernels.lower import scalar as params
 from lowprec.oracle import convert
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.rounding import Threshold
-from tests.fuzz import runner
+from lowprec.verify import diagnosis
+from tests.fuzz import frames, labels, runner
 from tests.fuzz.__main__ import main
 from tests.fuzz.runner import forget, fuzz
 from tests.fuzz.topics import KNOWN, TOPICS
 
 #: Seconds of each topic: much of them goes to kernels that are compiled for the first time.
 SECONDS = {"conversions": 5, "arithmetic": 5, "order": 2, "dots": 3, "blocks": 4, "refusals": 3}
+SECONDS |= {"comparisons": 4, "files": 3, "frames": 3, "labels": 3, "epilogues": 4}
+
+#: What topics need besides the package.
+NEEDS = {"frames": ("pandas",), "labels": ("dask", "xarray")}
 
 
 def test_nothing_is_passed_over():
@@ -29,6 +35,8 @@ def test_nothing_is_passed_over():
 @pytest.mark.parametrize("name", TOPICS)
 def test_kernels_agree_with_the_oracle_on_what_is_drawn(name):
     """For some seconds; `python -m tests.fuzz` goes on."""
+    for needed in NEEDS.get(name, ()):
+        pytest.importorskip(needed)
     told = []
     count = fuzz(name, TOPICS[name], 1, SECONDS[name], told=told.append)
     assert count.failures == (), "\n".join(told)
@@ -119,6 +127,80 @@ def test_a_wrong_last_bit_is_found(planted, topic, verbs):
         planted.setattr(lp, verb, spoiled(verb))
     failure, _ = found(topic)
     assert failure.call.verb.removeprefix("lp.") in verbs
+
+
+@pytest.mark.apart
+def test_a_hypothesis_that_fails_is_found(planted):
+    """Whichever it is."""
+
+    def wrong(*_):
+        raise OverflowError("planted")
+
+    planted.setattr(diagnosis, "differ", wrong)
+    failure, _ = found("comparisons")
+    assert failure.got == ("OverflowError", "planted")
+
+
+@pytest.mark.apart
+def test_a_file_that_is_read_wrongly_is_found(planted):
+    """In the last bit of an array."""
+    right = lp.load
+
+    def wrong(path):
+        arrays = right(path)
+        for each in arrays.values():
+            codes = each.codes if isinstance(each, lp.BlockArray) else each
+            if codes.size:
+                codes.reshape(-1).view("u1")[-1:] ^= 1
+        return arrays
+
+    planted.setattr(lp, "load", wrong)
+    failure, _ = found("files")
+    assert failure.call.verb == "subjects.saved"
+
+
+@pytest.mark.apart
+def test_columns_that_are_made_of_one_type_are_found(planted):
+    """Integers of 64 bits are rounded twice so."""
+    pandas = pytest.importorskip("pandas")
+
+    def of_one_type(verb):
+        right = getattr(lp, verb)
+
+        def wrong(*given):
+            return right(
+                *(each.astype(np.float32) if isinstance(each, pandas.DataFrame) else each for each in given)
+            )
+
+        return wrong
+
+    for verb in frames.OF_VALUES:
+        planted.setattr(lp, verb, of_one_type(verb))
+    failure, _ = found("frames")
+    assert failure.call.verb == "subjects.framed"
+
+
+@pytest.mark.apart
+def test_names_that_are_taken_by_place_are_found(planted):
+    """In any verb of two arrays."""
+    xarray = pytest.importorskip("xarray")
+
+    def by_place(verb):
+        right = getattr(lp, verb)
+
+        def wrong(*given, **keywords):
+            named = [each for each in given if isinstance(each, xarray.DataArray)]
+            if not named:
+                return right(*given, **keywords)
+            plain = [np.asarray(each) if isinstance(each, xarray.DataArray) else each for each in given]
+            return xarray.DataArray(right(*plain, **keywords), dims=max((x.dims for x in named), key=len))
+
+        return wrong
+
+    for verb in labels.OF_CODES | labels.OF_VALUES:
+        planted.setattr(lp, verb, by_place(verb))
+    failure, _ = found("labels")
+    assert failure.call.verb == "subjects.labelled"
 
 
 @pytest.mark.apart

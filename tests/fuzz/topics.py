@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from tests.fuzz import arithmetic, blocks, conversions, dots, order, refusals
+from tests.fuzz import (
+    arithmetic,
+    blocks,
+    comparisons,
+    conversions,
+    dots,
+    epilogues,
+    files,
+    frames,
+    labels,
+    order,
+    refusals,
+)
 from tests.fuzz.runner import Failure, Topic
 
 TOPICS: Mapping[str, Topic] = MappingProxyType(
@@ -14,8 +26,13 @@ TOPICS: Mapping[str, Topic] = MappingProxyType(
         "arithmetic": arithmetic.TOPIC,
         "order": order.TOPIC,
         "dots": dots.TOPIC,
+        "epilogues": epilogues.TOPIC,
         "blocks": blocks.TOPIC,
         "refusals": refusals.TOPIC,
+        "comparisons": comparisons.TOPIC,
+        "files": files.TOPIC,
+        "frames": frames.TOPIC,
+        "labels": labels.TOPIC,
     }
 )
 

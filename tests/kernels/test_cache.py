@@ -179,9 +179,7 @@ def _content(folder):
 def _is_whole(path):
     """Whether a file is named by a digest and holds what it says it holds."""
     stored = path.read_bytes()
-    return (
-        bool(re.fullmatch("[0-9a-f]{64}", path.name)) and hashlib.sha256(stored[32:]).digest() == stored[:32]
-    )
+    return bool(re.fullmatch("[0-9a-f]{64}", path.name)) and _sealed(path.name, stored[32:]) == stored
 
 
 def _edit(path, before, after):
@@ -371,26 +369,28 @@ def _flipped(data):
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
 
-def _sealed(data):
-    """Under the digest that it needs to be believed."""
-    return hashlib.sha256(data).digest() + data
+def _sealed(name, data):
+    """Under the digest that a file of this name needs to be believed."""
+    return hashlib.sha256(name.encode() + data).digest() + data
 
 
 DAMAGES = {
-    "empty": lambda data: b"",
-    "half of it": lambda data: data[: len(data) // 2],
-    "another bit in it": _flipped,
-    "its first byte alone": lambda data: data[:1],
-    "its digest alone": lambda data: data[:32],
-    "one byte less": lambda data: data[:-1],
-    "one byte more": lambda data: data + b"\0",
-    "another digest": lambda data: bytes([data[0] ^ 128]) + data[1:],
-    "nothing, sealed": lambda data: _sealed(b""),
-    "noise, sealed": lambda data: _sealed(bytes(range(256))),
-    "something else, sealed": lambda data: _sealed(pickle.dumps({"kernel": 7})),
-    "a kernel with parts missing, sealed": lambda data: _sealed(pickle.dumps(pickle.loads(data[32:])[:3])),
-    "a kernel without machine code, sealed": lambda data: _sealed(
-        pickle.dumps((("", "object", (b"", b"")), *pickle.loads(data[32:])[1:]))
+    "empty": lambda name, data: b"",
+    "half of it": lambda name, data: data[: len(data) // 2],
+    "another bit in it": lambda name, data: _flipped(data),
+    "its first byte alone": lambda name, data: data[:1],
+    "its digest alone": lambda name, data: data[:32],
+    "one byte less": lambda name, data: data[:-1],
+    "one byte more": lambda name, data: data + b"\0",
+    "another digest": lambda name, data: bytes([data[0] ^ 128]) + data[1:],
+    "nothing, sealed": lambda name, data: _sealed(name, b""),
+    "noise, sealed": lambda name, data: _sealed(name, bytes(range(256))),
+    "something else, sealed": lambda name, data: _sealed(name, pickle.dumps({"kernel": 7})),
+    "a kernel with parts missing, sealed": lambda name, data: _sealed(
+        name, pickle.dumps(pickle.loads(data[32:])[:3])
+    ),
+    "a kernel without machine code, sealed": lambda name, data: _sealed(
+        name, pickle.dumps((("", "object", (b"", b"")), *pickle.loads(data[32:])[1:]))
     ),
 }
 
@@ -402,7 +402,7 @@ def test_damaged_files_are_noticed_and_repaired(package, tmp_path):
     assert Process(package, COUNT, *places).result() == {"right": True, "loaded": [0] * len(places)}
     paths = sorted(place.iterdir())
     for path, damage in zip(paths[:-1], DAMAGES.values(), strict=True):
-        path.write_bytes(damage(path.read_bytes()))
+        path.write_bytes(damage(path.name, path.read_bytes()))
     paths[-1].unlink()
     paths[-1].mkdir()
     assert Process(package, COUNT, *places).result() == {"right": True, "loaded": [0] * len(places)}
@@ -411,6 +411,18 @@ def test_damaged_files_are_noticed_and_repaired(package, tmp_path):
     assert list(paths[-1].iterdir()) == []
     again = Process(package, COUNT, *places).result()
     assert (again["right"], sum(again["loaded"])) == (True, len(DAMAGES))
+
+
+def test_a_file_under_another_kernels_name_is_not_run(package, tmp_path):
+    """It was whole, so it was run: 100 + 1 was 100."""
+    place = tmp_path / "kernels"
+    assert Process(package, COUNT, place, place).result() == {"right": True, "loaded": [0, 0]}
+    first, second = place.iterdir()
+    first.rename(tmp_path / "first")
+    second.rename(first)
+    (tmp_path / "first").rename(second)
+    assert Process(package, COUNT, place, place).result() == {"right": True, "loaded": [0, 0]}
+    assert Process(package, COUNT, place, place).result() == {"right": True, "loaded": [1, 1]}
 
 
 # -- no place to write ------------------------------------------------------------------------------
@@ -498,7 +510,7 @@ def _plant(place, mark):
     space = {"planted": str(mark)}
     exec(EVIL, space)
     for path in place.iterdir():
-        path.write_bytes(_sealed(pickle.dumps(space["Evil"]())))
+        path.write_bytes(_sealed(path.name, pickle.dumps(space["Evil"]())))
 
 
 @posix

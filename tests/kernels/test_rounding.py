@@ -93,6 +93,7 @@ EXACT = {
     "vector/doubles.py:exponent_of": "an exponent field",
     "vector/doubles.py:joined": "digits, which are all kept or known not to be zero; halves of an integer",
     "vector/window_steps.py:_side": "binary32 numbers as wider ones",
+    "vector/window_steps.py:_steps": "places of products",
     "vector/window_steps.py:by_windows": "codes of addends",
     "vector/dot_steps.py:by_steps": "binary32 numbers as wider ones, and codes",
     "vector/dot.py:to_half": "calls the rounding module",

@@ -9,6 +9,8 @@ import pytest
 
 import lowprec as lp
 from lowprec.methods import fp8, layers, mx, nvfp4
+from lowprec.spec import catalog
+from lowprec.spec.codebooks import CODEBOOKS
 
 RNG = np.random.default_rng(7)
 X, W, B, G = (
@@ -60,3 +62,47 @@ def test_torch_is_asked_for_by_name(monkeypatch):
         layers.apply(X, W)
     with pytest.raises(ImportError, match=r'pip install "lowprec\[torch\]"'):
         layers.use_recipe(None)
+
+
+REFUSED = [
+    "int8",
+    "int8f6",
+    "int4",
+    "uint8",
+    "e2m1fn",
+    "e3m2fn",
+    "e3m4",
+    "nf4",
+    "iq4_nl",
+    "dynamic8",
+    "ue4m3",
+]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_format_that_needs_scales_is_no_recipe(name):
+    """Nothing scales single values, so that weights would all be 0, or inputs be clipped to 1."""
+    for start in (lambda: layers.linear(np.ones((2, 16)), np.ones((16, 16)), recipe=name),
+                  lambda: layers.Linear(np.ones((16, 16)), recipe=lp.format(name))):  # fmt: skip
+        with pytest.raises(ValueError, match=f"recipe='{name}': nothing scales .* use a block format"):
+            start()
+
+
+def test_every_format_that_is_a_recipe_keeps_a_layer():
+    """10 dB and more, of inputs about 1 and weights about 1/32."""
+    rng = np.random.default_rng(5)
+    x, w = rng.standard_normal((8, 1024)), rng.uniform(-1 / 32, 1 / 32, (8, 1024))
+    exact, taken = x @ w.T, 0
+    for name in (*catalog.FORMATS, *CODEBOOKS):
+        try:
+            y, _ = layers.linear(x.astype(np.float32), w.astype(np.float32), recipe=name)
+        except ValueError:
+            continue
+        taken += 1
+        assert np.square(y - exact).sum() < 0.1 * np.square(exact).sum(), name
+    assert taken == 19
+
+
+def test_a_format_for_values_that_are_scaled_already_is_taken_as_roles():
+    y, _ = layers.linear(np.full((2, 16), 3.0), np.full((4, 16), 2.0), recipe=mx.Roles(x="int8"))
+    assert (y == 96).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pathlib
 import re
 import warnings
@@ -86,6 +87,27 @@ def test_only_what_needs_a_gradient_gets_one():
     assert w.grad is not None
 
 
+@pytest.mark.parametrize("method", ["mx", "nvfp4", "fp8", "unit_scaling", "Linear"])
+def test_layers_on_arrays_take_parameters_that_require_gradients(method):
+    """Without their history, forward and backward; they have the bits of arrays."""
+    from lowprec.methods import mx, unit_scaling
+
+    call = {
+        "mx": lambda x, w, b: mx.linear(x, w, b),
+        "nvfp4": lambda x, w, b: nvfp4.linear(x, w, b, rng=1),
+        "fp8": lambda x, w, b: fp8.linear(x, w, b),
+        "unit_scaling": lambda x, w, b: unit_scaling.linear(x, w.T, b),
+        "Linear": lambda x, w, b: layers.Linear(w, b, "mxfp4")(x),
+    }[method]
+    (y, back), (want, gradients) = call(*tensors()), call(X, W, B)
+    assert np.array_equal(np.asarray(torch.as_tensor(y).detach()), want)
+    grad = torch.tensor(G).requires_grad_()
+    assert all(
+        np.array_equal(np.asarray(torch.as_tensor(one).detach()), two)
+        for one, two in zip(back(grad), gradients(G), strict=True)
+    )
+
+
 def model():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
@@ -136,6 +158,47 @@ def test_an_encoder_layer_computes_the_same_in_evaluation():
         evaluated, trained = net.eval()(x), net.train()(x)
         assert (evaluated - trained).abs().max() < 0.1 * (evaluated - plain).abs().max()
     assert layers.use_recipe(net, "float32", keep=["linear1"]) == ["linear2"]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, where it compiles
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("recipe", ["mxfp4", "fp8", "nvfp4"])
+def test_a_compiled_model_computes_and_learns_by_the_recipe(backend, recipe):
+    """Bits of outputs and of all gradients; the layers stand between graphs, and change recipes there too."""
+    torch.compiler.reset()
+    found = []
+    for compile in (lambda net: net, lambda net: torch.compile(net, backend=backend)):
+        net, x = model(), torch.tensor(X[0]).requires_grad_()
+        layers.use_recipe(net, recipe, rng=5)
+        run = compile(net)
+        y = run(x)
+        (y * torch.tensor(G[0][:, :4])).sum().backward()
+        layers.use_recipe(net, "float32")
+        found.append([y.detach(), run(x).detach(), x.grad, *(each.grad for each in net.parameters())])
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch looks at it
+def test_a_compiled_function_applies_a_layer_between_graphs():
+    torch.compiler.reset()
+    x, w, b = tensors()
+
+    def layer(x):
+        return 2 * layers.apply(x, w, b, "mxfp4").square()
+
+    y = torch.compile(layer, backend="eager")(x)
+    assert torch.equal(y, layer(x))
+    y.sum().backward()
+    assert w.grad is not None
+
+
+def test_a_model_with_a_recipe_is_pickled_and_copied(tmp_path):
+    net, x = model(), torch.tensor(X[0])
+    layers.use_recipe(net, "mxfp4")
+    torch.save(net, tmp_path / "model.pt")
+    for other in (torch.load(tmp_path / "model.pt", weights_only=False), copy.deepcopy(net)):
+        assert torch.equal(other(x), net(x))
 
 
 def test_what_is_refused_leaves_the_model_as_it_was():

@@ -788,3 +788,17 @@ def test_the_best_scale_is_that_of_all_e8m0_scales(fmt):
     assert fmt != "e2m1fn" or sp.best_pow2_scale([8.0] + [0.5] * 16, fmt) == 2
     assert sp.best_pow2_scale(np.zeros(3), fmt) == sp.best_pow2_scale([], fmt) == 1
     assert sp.best_pow2_scale([np.nan, np.inf, 1.0], fmt) == sp.best_pow2_scale([1.0], fmt)
+
+
+def test_a_scale_of_zero_is_for_zeros_alone():
+    with pytest.raises(ValueError, match=r"scale=0.0 would make zeros of 2 values.*Give a positive scale"):
+        sp.as_scaled([1.0, 2.0, 0.0], 0.0)
+    zeros = sp.as_scaled([0.0, 0.0], 0.0)
+    assert zeros.scale == 0
+    assert not zeros.data.any()
+
+
+def test_the_best_power_of_two_of_a_posit_is_near_the_best_scale():
+    values = np.random.default_rng(4).standard_normal(1000)
+    scale = sp.best_pow2_scale(values, "posit8")
+    assert lp.error_report(values, "posit8", scale=scale).sqnr > 31

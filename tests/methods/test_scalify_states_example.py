@@ -75,7 +75,7 @@ def test_a_diverged_run_takes_no_longer(name, example, ways):
             run = example.characters.train(hooks, step, 10, parameters=optimizer.weights, batch=8)
         assert np.isnan(run.losses).all() == bad
         times[bad] = np.diff(ends)[2:].min()
-    assert times[True] < 1.05 * times[False]
+    assert times[True] < 1.5 * times[False]
 
 
 def test_the_page_shows_the_headline(example):

@@ -190,6 +190,12 @@ def test_signaling_nans_are_those_with_a_clear_quiet_bit(name, signaling):
     assert {code for code in range(1 << fmt.width) if is_signaling(code, fmt)} == signaling
 
 
+def test_nans_signal_without_negative_zero_too():
+    """Those of both halves with a clear quiet bit; the NaN in the place of -0 is quiet."""
+    fmt = Format(exponent_bits=2, trailing_bits=2, nans=3, infinity=True, negative_zero=False)
+    assert {code for code in range(1 << fmt.width) if is_signaling(code, fmt)} == {0x0D, 0x1D}
+
+
 def test_one_trailing_bit_leaves_no_signaling_nan():
     """The only NaN is the quiet one."""
     fmt = Format(name="e3m1", exponent_bits=3, trailing_bits=1, bias=3, nans=1, infinity=True)

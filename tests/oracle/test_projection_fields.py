@@ -32,7 +32,16 @@ BY_HAND = [
     ("e5m2", NEG_NAN, 0xFE, {"nan_code": 0xFE}),
     ("e5m2", NEG_NAN, 0xFE, {"nan_code": 0xFE, "nan_sign": "drop"}),
     ("e4m3fn", -1000, 0xFA, {"nan_code": 0x7A}),  # a NaN of overflow has the operand's sign ...
-    ("e4m3fn", -1000, 0xFA, {"nan_code": 0x7A, "nan_sign": "drop"}),  # ... which nan_sign says nothing about
+    ("e4m3fn", -1000, 0xFA, {"nan_code": 0x7A, "nan_sign": "drop"}),  # ... which "drop" says nothing about
+    ("e4m3fn", -1000, 0x7A, {"nan_code": 0x7A, "nan_sign": "positive"}),
+    ("e4m3fn", -1000, 0x7F, {"nan_sign": "positive"}),
+    ("e4m3fn", NEG_INF, 0x7F, {"nan_sign": "positive"}),
+    ("e4m3fn", NEG_NAN, 0x7F, {"nan_sign": "positive"}),
+    ("e4m3fn", -1000, 0xFE, {"nan_sign": "positive", "saturation": "finite"}),
+    ("e4m3fn", NEG_INF, 0x7F, {"nan_sign": "positive", "saturation": "propagate"}),
+    ("e4m3fn", -1000, 0xFA, {"nan_code": 0xFA, "nan_sign": "positive"}),  # the code itself
+    ("e5m2", NEG_INF, 0xFC, {"nan_sign": "positive"}),  # an infinity is no NaN
+    ("e5m2", NEG_NAN, 0x7E, {"nan_sign": "positive"}),
     ("e4m3fn", 1000, 0x7A, {"nan_code": 0x7A}),
     ("e4m3fn", NEG_INF, 0xFA, {"nan_code": 0x7A, "saturation": "propagate"}),
     ("e4m3fn", -1000, 0xFE, {"nan_code": 0x7A, "saturation": "propagate"}),
@@ -41,6 +50,8 @@ BY_HAND = [
     ("e4m3fnuz", -1000, 0xFF, {"nan_code": 0x7F}),
     ("e4m3fnuz", NEG_NAN, 0x7F, {"nan_code": 0x7F, "nan_sign": "drop"}),
     ("e4m3fnuz", NEG_NAN, 0x80, {}),
+    ("e4m3fnuz", -1000, 0x80, {"nan_sign": "positive"}),  # no NaN has a sign
+    ("e4m3fnuz", -1000, 0x7F, {"nan_code": 0x7F, "nan_sign": "positive"}),
     ("ue4m3", NEG_NAN, 0x00, {"nan_code": 0x00}),  # no sign, so none joins
     ("ue4m3", -1, 0x55, {"nan_code": 0x55}),
     ("ue4m3", -1, 0x00, {"nan_code": 0x55, "negative": "zero"}),

@@ -75,6 +75,24 @@ def test_sqnr_by_scale_is_that_of_the_report():
         assert lp.error_report(VALUES, "e4m3fn", scale=scale, saturation="finite").sqnr == sqnr
 
 
+@pytest.mark.parametrize(
+    "name", ["posit8", "takum8", "takum_linear8", "hif8", "nf4", "e2m1fn", "int8", "binary16"]
+)
+@pytest.mark.parametrize("size", [1.0, 2.0**-140, 2.0**120])
+def test_scales_by_default_reach_past_the_best_one(name, size):
+    """The best scale that `scale_for` finds is among them, and both ends are worse."""
+    values = VALUES * np.float32(size)
+    found = data.sqnr_by_scale(values, name)
+    best = lp.scale_for(values, name, "mse")
+    assert best in found.scales
+    assert found.sqnr.max() >= lp.error_report(values, name, scale=best, saturation="finite").sqnr
+    assert (np.diff(found.scales) > 0).all()
+    if size == 1:
+        assert found.scales.size == 33
+        assert 0 < found.sqnr.argmax() < 32
+        assert found.sqnr.max() > found.sqnr[[0, -1]].max()
+
+
 def test_errors_by_binade_against_fractions():
     results = np.asarray(lp.quantize(VALUES, "e2m1fn", saturation="finite"))
     given = np.append(VALUES.ravel(), np.float32([0, np.inf, np.nan]))

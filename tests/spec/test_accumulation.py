@@ -285,6 +285,7 @@ def test_a_result_is_a_format_and_a_projection():
             )
             for more in ({"accumulator": SINGLE}, {"total": SINGLE})
         ),
+        ({"order": "exact", "product": SINGLE}, "order 'exact' adds exact products; leave out product"),
         ({"order": "exact", "addend": "last"}, "order 'exact' has its addend in the sum: use addend='first'"),
         ({}, "order 'sequential' needs an accumulator"),
         ({"order": "chunked(4, pairwise)"}, "order 'chunked(4, pairwise)' needs an accumulator"),

@@ -593,6 +593,29 @@ def test_a_carrier_is_a_format_whose_limits_are_waived():
     }
 
 
+# -- NaNs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "quiet_bit", "payload_bits"),
+    [
+        ({"nans": 7, "infinity": True}, 4, 2),  # IEEE 754's: 3 trailing bits, of which the first is the bit
+        ({"nans": 7, "infinity": True, "sign": Sign.UNSIGNED}, 4, 2),
+        ({"nans": 7, "infinity": True, "negative_zero": False}, 4, None),  # no NaN has a sign to keep either
+        ({"nans": 6, "infinity": True}, None, None),  # one code more is finite
+        ({"nans": 8}, None, None),  # no infinity
+        ({"nans": 1, "infinity": True, "trailing_bits": 1}, 1, 0),  # the only NaN is quiet
+        ({"nans": 0, "infinity": True, "trailing_bits": 0}, None, None),
+        ({"negative_zero": False}, None, None),
+    ],
+    ids=str,
+)
+def test_quiet_bits_and_payloads_follow_from_the_nans(fields, quiet_bit, payload_bits):
+    """Worked out by hand from IEEE 754, 3.4 and 6.2.1."""
+    fmt = Format(**{"exponent_bits": 3, "trailing_bits": 3, **fields})
+    assert (fmt.quiet_bit, fmt.payload_bits) == (quiet_bit, payload_bits)
+
+
 # -- exact floats -----------------------------------------------------------------------------------
 
 

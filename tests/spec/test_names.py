@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib
 import inspect
+import pkgutil
 import re
 
 import pytest
 
 import lowprec as lp
+from lowprec import spec
 from lowprec.spec import catalog
+from lowprec.spec.block import ScaleRule
+from lowprec.spec.format import Carrier
+from lowprec.spec.order import Order
 from lowprec.spec.profiles import profile
-from lowprec.spec.rounding import TOWARD_ZERO
+from lowprec.spec.rounding import NEAREST_EVEN, TOWARD_ZERO
 
 HALF, SINGLE = (catalog.BINARY16, lp.Projection()), (catalog.BINARY32, lp.Projection(rounding=TOWARD_ZERO))
 
@@ -84,6 +90,61 @@ def test_unknown_names_are_refused_with_their_place(make, message):
     """And with close names."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         make()
+
+
+CARD = "mine\n0000 0000 : 3f80"
+#: Specifications with a text in place of one of their fields, by what a message calls them.
+NAMED = {
+    "a format": lambda **of: lp.Format(exponent_bits=2, trailing_bits=1, **of),
+    "a codebook": lambda **of: lp.Codebook(**{"name": "mine", "values": [0.0, 1.0, 2.0, 3.0]} | of),
+    "a block format": lambda **of: lp.BlockFormat(
+        **{"name": "mine", "element": "e2m1fn", "scale": "e8m0", "size": 32} | of
+    ),
+    "a scale rule": lambda **of: ScaleRule(**{"name": "mine", "divisor": "one", "powers": "none"} | of),
+    "a rounding mode": lambda **of: dataclasses.replace(NEAREST_EVEN, **of),
+    "an accumulation": lambda **of: lp.Accumulation(output="binary32", accumulator="binary32", **of),
+    "a profile": lambda **of: lp.Profile(**{"name": "mine", "versions": "1", "formats": {}} | of),
+    "a library call": lambda **of: lp.LibraryCall(
+        accumulation=lp.accumulations["fp32_fma"], epilogue=lp.Epilogue(compute="binary32"), **of
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_names_are_one_line_of_text_without_markup(kind):
+    """Of everything that has a name: they go into vectors, headers, packages, tables and terminals."""
+    for name in (CARD, "\x1b[31m", "a\u202eb", "\udc80", "a\rb", "a*/b", "[bold]", "a\\b", "a|b", "a`b"):
+        message = f"name={name!r} of {kind} must be printable and without * [ ] \\ | `; choose another"
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            NAMED[kind](name=name)
+    for name in ("mine", "NF4, one scale", "größer 字", "<!--", "a/b"):
+        assert NAMED[kind](name=name).name == name
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        *((kind, "source") for kind in ("a format", "a codebook", "a block format", "an accumulation")),
+        *(("a profile", "source"), ("a profile", "versions"), ("a library call", "evidence")),
+    ],
+)
+def test_other_texts_are_one_line(kind, field):
+    message = f"{field}={CARD!r} of {kind} must be printable; choose another"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        NAMED[kind](**{field: CARD})
+    assert getattr(NAMED[kind](**{field: "[X] 3.1 *"}), field) == "[X] 3.1 *"
+
+
+def test_every_specification_with_a_name_is_tried():
+    found = {
+        cls
+        for module in pkgutil.walk_packages(spec.__path__, "lowprec.spec.")
+        for cls in vars(importlib.import_module(module.name)).values()
+        if inspect.isclass(cls) and dataclasses.is_dataclass(cls) and not cls.__name__.startswith("_")
+        if any(field.name == "name" for field in dataclasses.fields(cls))
+    }
+    made = {type(make()) for kind, make in NAMED.items() if kind != "a rounding mode"} | {type(NEAREST_EVEN)}
+    assert found - {Carrier, Order} == made  # the former are the package's own, the latter's are a list
 
 
 @pytest.mark.parametrize("cls", [lp.Window, lp.Accumulation, lp.BlockFormat, lp.Projection, lp.Profile])

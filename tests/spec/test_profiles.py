@@ -143,11 +143,13 @@ DOCUMENTS = [
     (-INF, "e5m2", {"avx10_2": 0xFC, "avx10_2_sat": 0xFB}),
     (INF, "e4m3fn", {"avx10_2": 0x7F, "avx10_2_sat": 0x7E}),
     (-NAN, "e4m3fn", {"avx10_2": 0xFF, "avx10_2_sat": 0xFF}),
-    # RISC-V: one NaN, 7f, in both formats; the saturating forms saturate infinities too.
+    # RISC-V: one NaN, 7f, in both formats, of overflow too; the saturating forms saturate infinities too.
     (-NAN, "e5m2", {"riscv_zvfofp8min": 0x7F, "riscv_zvfofp8min_sat": 0x7F}),
     (-NAN, "e4m3fn", {"riscv_zvfofp8min": 0x7F, "riscv_zvfofp8min_sat": 0x7F}),
     (-INF, "e5m2", {"riscv_zvfofp8min": 0xFC, "riscv_zvfofp8min_sat": 0xFB}),
     (465.0, "e4m3fn", {"riscv_zvfofp8min": 0x7F, "riscv_zvfofp8min_sat": 0x7E}),
+    (-465.0, "e4m3fn", {"riscv_zvfofp8min": 0x7F, "riscv_zvfofp8min_sat": 0xFE}),
+    (-INF, "e4m3fn", {"riscv_zvfofp8min": 0x7F, "riscv_zvfofp8min_sat": 0xFE}),
     (-6.0, "e4m3fn", {"riscv_zvfofp4min": 0xCC}),
     # RDNA4: one code for all NaNs; FP16_OVFL saturates what is finite alone.
     (NAN, "e4m3fn", {"rdna4": 0xFF, "rdna4_ovfl": 0xFF}),

@@ -87,7 +87,7 @@ def test_a_mode_of_ones_own_has_a_repr_too():
 
 CHOICES = {
     "nan": ("error", "zero", "max", "negative_zero"),
-    "nan_sign": ("keep", "drop"),
+    "nan_sign": ("keep", "drop", "positive"),
     "negative": ("nan", "zero", "error", "drop_sign"),
     "zero": ("nan", "smallest"),
     "smallest": ("itself", "zero"),

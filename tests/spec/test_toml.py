@@ -170,7 +170,7 @@ BLOCK = 'element = "e2m1fn"\nscale = "e8m0fnu"\n'
         (BLOCK + 'size = 32\nmin_scale = "tiny"', "min_scale of a block format must be a float, not 'tiny'"),
         (
             BLOCK + 'size = 32\nrule = { divisor = "one", powers = "nearest", threshold = "4/0" }',
-            "threshold='4/0' must be a fraction such as \"4/3\"",
+            "threshold: '4/0' is no number; write it as 464, 1.5e-3, 1/3, 0x1.8p+3 or 3*2^-140",
         ),
         ('[formats]\ne4m3fn = "finite"', "formats of a profile must be a table with a table for each format"),
         ('[unit]\noutput = "binary32"', "[unit]: order 'sequential' needs an accumulator"),
@@ -191,8 +191,79 @@ def test_what_cannot_be_is_refused_by_its_field(tmp_path, text, message):
 def test_long_files_and_missing_ones_are_refused(tmp_path):
     """A hostile file is not parsed."""
     path = tmp_path / "long.toml"
-    path.write_text("#" * 40_000)
+    path.write_text("#" * 70_000)
     with pytest.raises(ValueError, match="as TOML: hardware is described in a few lines, and this has more"):
         lp.load_toml(path)
     with pytest.raises(ValueError, match=r"cannot read .*none\.toml' as TOML: .*No such file"):
         lp.load_toml(tmp_path / "none.toml")
+
+
+def test_private_formats_of_one_name_are_told_apart():
+    """Of a block format named as its element and scale, and as a format of the catalog."""
+    names = ("own", "own", "own"), ("own", "e4m3fn", "e4m3fn"), ("private", "private", "private")
+    for name, element, scale in names:
+        fmt = lp.BlockFormat(
+            name=name,
+            element=lp.Format(name=element, exponent_bits=2, trailing_bits=2),
+            scale=lp.Format(name=scale, exponent_bits=5, trailing_bits=1, sign="unsigned"),
+            size=8,
+        )
+        (found,) = (each for each in from_toml(lp.to_toml(fmt)).values() if isinstance(each, lp.BlockFormat))
+        assert repr(found) == repr(fmt)
+
+
+def test_codebooks_without_usual_thresholds_come_back():
+    """The midpoint of the two values would have 161 bits."""
+    book = lp.Codebook("own", [0.0, 2.0**-60, 2.0**100, 2.0**101], thresholds=[2.0**-61, 1.0, 1.5 * 2.0**100])
+    (found,) = from_toml(lp.to_toml(book)).values()
+    assert found == book
+
+
+DOTS, BRACKETS, LONG = (
+    "it is nested too deeply: a key has more than 16 dots",
+    "it is nested too deeply",
+    "hardware is described in a few lines",
+)
+RULE = BLOCK + 'size = 32\nrule = {{ divisor = "one", powers = "nearest", threshold = "{}" }}'
+BOOK = 'kind = "codebook"\nvalues = [0, 1, 2, {}]'
+HOSTILE = {
+    "dots": ("a" + ".a" * 20_000 + " = 1", DOTS),
+    "dots with blanks": ("a" + " . a" * 10_000 + " = 1", DOTS),
+    "dots between quoted parts": ('"=".' * 10_000 + "a = 1", DOTS),
+    "dots behind a string": ('t = {s = """ "\' """, a' + ".a" * 10_000 + " = 1, u = 'x'}", DOTS),
+    "dots of a table": ("[a" + ".a" * 10_000 + "]\n" + "b = 1\n" * 1000, DOTS),
+    "lists": ("a = " + "[" * 3000, BRACKETS),
+    "tables": ("a = " + "{a=" * 3000, BRACKETS),
+    "strings without an end": ("a = " + '"""\\' * 16_000, "in a string (at end of document)"),
+    "letters of two bytes": ("#" + "\u00e9" * 40_000, LONG),
+    "a threshold": (RULE.format("1e99999999"), "threshold: '1e99999999' is too long a number; write it as"),
+    "a small threshold": (RULE.format("1e-99999999"), "threshold: '1e-99999999' is too long a number"),
+    "a value": (BOOK.format('"1e99999999"'), "values: '1e99999999' is too long a number"),
+    "a power of two": (BOOK.format('"1*2^99999999"'), "values: '1*2^99999999' is too long a number"),
+    "two powers": (BOOK.format('"1e99999999*2^3"'), "values: '1e99999999*2^3' is too long a number"),
+    "a value beyond float64": (BOOK.format('"3*2^9000"'), "the value of code 0x3 of codebook"),
+    "a long integer": (BOOK.format("9" * 400), "values is an integer beyond float64's range"),
+    "a long hexadecimal integer": (
+        f"exponent_bits = 0x{'f' * 9000}\ntrailing_bits = 3",
+        "exponent_bits is an integer beyond float64's range",
+    ),
+    "a float that is none": (BLOCK + f"size = 32\nmin_scale = {'9' * 400}", "min_scale is an integer beyond"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_texts_are_refused_before_they_take_time(tmp_path, text, message):
+    """In a file, and where a checkpoint's header holds them."""
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(message)) as found:
+        lp.load_toml(path)
+    assert len(str(found.value)) < 1000
+    with pytest.raises(ValueError, match=re.escape(message)):
+        from_toml(text)
+
+
+def test_dots_in_strings_comments_and_lists_are_no_nesting():
+    """Sources are sentences, and values have dots."""
+    text = f"# {'...' * 99}\nsource = \"{'A. ' * 99}\"\nkind = 'codebook'\nvalues = [0.5, 1.5, 2.5, 3.5]"
+    assert from_toml(text)["private"].source == "A. " * 99

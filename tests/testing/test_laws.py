@@ -30,6 +30,21 @@ def test_every_format_of_the_catalog_keeps_all_laws(fmt):
     assert report.tried > 10_000
 
 
+#: NaNs both in the place of -0 and on top, of either half: one, more, those of IEEE 754, and of fixed point.
+LONE_AND_TOP = [
+    lp.Format(exponent_bits=1, trailing_bits=1, negative_zero=False, nans=1),
+    lp.Format(exponent_bits=2, trailing_bits=1, negative_zero=False, nans=2),
+    lp.Format(exponent_bits=2, trailing_bits=2, negative_zero=False, nans=3, infinity=True),
+    lp.Format(exponent_bits=0, trailing_bits=3, negative_zero=False, nans=1, infinity=True),
+]
+
+
+@pytest.mark.parametrize("fmt", LONE_AND_TOP, ids=repr)
+def test_formats_with_nans_in_two_places_keep_all_laws(fmt):
+    """No catalog has them. None of their NaNs has a sign."""
+    assert check_format(fmt, samples=0).broken == ()
+
+
 @pytest.mark.apart
 @pytest.mark.parametrize("name", catalog.BLOCK_FORMATS)
 def test_every_block_format_of_the_catalog_keeps_all_laws(name):

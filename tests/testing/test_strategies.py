@@ -27,6 +27,9 @@ from lowprec.testing import (
 )
 from lowprec.testing.grid import grid_of
 
+#: Kinds that no catalog has, or few of its formats.
+BESIDE = ("NaNs beside that of -0", "payloads")
+
 #: A check takes a second: what fails is told as it is drawn, and not made smaller.
 SLOW = {"suppress_health_check": list(HealthCheck), "phases": (Phase.explicit, Phase.reuse, Phase.generate)}
 
@@ -81,11 +84,17 @@ def test_formats_of_every_kind_are_drawn():
         )
         seen.update([("nans", min(fmt.nans, 2)), ("fixed", fmt.exponent_bits == 0), ("width", fmt.width)])
         seen.add(("far", not -64 <= fmt.bias <= 64))
+        seen.add(("NaNs beside that of -0", not fmt.negative_zero and fmt.nans > 0))
+        seen.add(("payloads", fmt.payload_bits is not None))
 
     collect()
     wanted = {
         *lp.Sign,
-        *((name, kind) for name in ("infinity", "zero", "-0", "fixed", "far") for kind in (True, False)),
+        *(
+            (name, kind)
+            for name in ("infinity", "zero", "-0", "fixed", "far", *BESIDE)
+            for kind in (True, False)
+        ),
     }
     assert (
         wanted | {("nans", count) for count in range(3)} | {("width", width) for width in range(2, 9)} <= seen

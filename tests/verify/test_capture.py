@@ -18,6 +18,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -26,7 +27,7 @@ from click.testing import CliRunner
 
 import lowprec as lp
 from lowprec.cli.main import main
-from lowprec.verify.capture import script
+from lowprec.verify.capture import asking, script
 from lowprec.verify.capture.questions import CAPTURES
 from lowprec.verify.capture.reading import CapturedQuestion
 from lowprec.verify.capture.writing import chosen, written
@@ -286,6 +287,35 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert out.read_bytes() == b"old"
 
 
+def test_a_planted_temporary_name_of_a_capture_is_not_followed(tmp_path):
+    """It was the file's and the process's number: the target was overwritten, and the result was the link."""
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / f"out.npz.{os.getpid()}.part").symlink_to("precious")
+    script.save(str(tmp_path / "out.npz"), {}, {"x": np.zeros(3)})
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert not (tmp_path / "out.npz").is_symlink()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_a_capture_replaces_regular_files_alone_and_keeps_their_mode(tmp_path, monkeypatch, kind):
+    """What is no regular file is refused before anything is asked."""
+    old, out = tmp_path / "old.npz", tmp_path / "out.npz"
+    old.write_text("old")
+    old.chmod(0o600)
+    script.save(str(old), {}, {"x": np.zeros(3)})
+    assert old.stat().st_mode & 0o777 == 0o600
+    assert old.stat().st_size > 100
+    {"link": lambda: out.symlink_to(old), "pipe": lambda: os.mkfifo(out), "folder": out.mkdir}[kind]()
+    words = re.escape(f"{str(out)!r} is a link or no regular file, and is not replaced; name another --out")
+    before = old.read_bytes()
+    monkeypatch.setattr(sys, "argv", ["capture.py", "--out", str(out)])
+    for write in (lambda: script.save(str(out), {}, {}), asking.main):
+        with pytest.raises(SystemExit, match=words):
+            write()
+    assert (old.read_bytes(), out.is_file()) == (before, kind == "link")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.npz", "out.npz"]
+
+
 def test_the_command_lists_writes_and_refuses(tmp_path):
     """--list, --only with patterns, -o."""
     listed = lowprec(
@@ -378,7 +408,7 @@ def broken(tmp_path):
 
 def test_a_question_that_hangs_dies_or_raises_costs_its_own_answer(tmp_path, broken):
     """The file says why; questions after it are asked in a new process."""
-    run = broken("--limit", "2")
+    run = broken("--limit", "10")
     output, _ = run.communicate(timeout=100)
     assert run.returncode == 0, output
     capture = lp.read_capture(tmp_path / "capture.npz")
@@ -386,7 +416,7 @@ def test_a_question_that_hangs_dies_or_raises_costs_its_own_answer(tmp_path, bro
         "cast_binary32_binary16": "",
         "cast_binary32_bfloat16": "",
         "cast_binary32_e4m3fn": "RuntimeError: out of luck",
-        "cast_binary32_e5m2": "there was no answer within 2 s",
+        "cast_binary32_e5m2": "there was no answer within 10 s",
         "cast_binary32_e4m3fnuz": f"the process died: signal {signal.SIGABRT.value}",
         "cast_binary32_e5m2fnuz": "torch 1.13.1 has no float8_e5m2fnuz",
         "cast_binary32_e8m0fnu": "torch 1.13.1 has no float8_e8m0fnu",
@@ -599,6 +629,53 @@ def test_files_that_are_no_whole_captures_are_refused(tmp_path, monkeypatch):
     missing = lowprec("compare", tmp_path / "none.npz")
     assert missing.exit_code == 2
     assert "none.npz': there is no such file" in missing.output
+
+
+def npz(path, manifest, **arrays):
+    """A file of the right schema, or of a manifest that is text, with arrays that are bytes already."""
+    if isinstance(manifest, dict):
+        manifest = {
+            "schema": script.SCHEMA,
+            "machine": {},
+            "script": {},
+            "questions": [],
+            "arrays": {},
+        } | manifest
+        manifest = json.dumps(manifest)
+    held = {
+        script.MANIFEST: manifest.encode(),
+        **{f"{name}.npy": content for name, content in arrays.items()},
+    }
+    path.write_bytes(script.archive(held))
+
+
+HEADER = b"\x93NUMPY\1\0\x80\0{'descr': '<f4', 'fortran_order': False, 'shape': (%d,)}"
+HOSTILE = {
+    "many zeros": ({}, dict.fromkeys("abcd", bytes(1 << 25)), "at most 6"),
+    "a long manifest": ("[" + " " * (1 << 23), {}, "of them in capture.json; at most"),
+    "a deep manifest": ("[" * 100_000, {}, "capture.json is nested too deeply"),
+    "a name twice": ('{"schema": 1, "schema": 2}', {}, "capture.json has the name 'schema' twice"),
+    "a large shape": (
+        {}, {"a": (HEADER % (1 << 40)).ljust(138)}, "'a.npy' has 0 bytes of data, and its header says 4,398,"
+    ),
+    "signs": ({}, {"a": b"\x93NUMPY\1\0\x20\x23" + b"-" * 8992}, ""),
+    "a long header": ({}, {"a": b"\x93NUMPY\2\0\0\0\x20\0" + b"(" * (1 << 21)}, "have at most 10,000"),
+    "objects": ({}, {"a": HEADER.replace(b"<f4", b"|O ") % 0}, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("manifest", "arrays", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_captures_are_refused_before_they_take_memory(tmp_path, manifest, arrays, message):
+    """A file of 3 MB took 3.7 GB."""
+    npz(tmp_path / "x.npz", manifest, **arrays)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"cannot read .*x\.npz'") as found:
+            lp.read_capture(tmp_path / "x.npz")
+        assert message in str(found.value)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import math
 import pathlib
 import re
+import tracemalloc
 
 import jsonschema
 import ml_dtypes
@@ -137,6 +138,20 @@ def test_hexadecimal_text_is_read_with_its_comments(tmp_path):
     path = tmp_path / "codes.mem"
     path.write_text("// head\n0x7f 00 1_0 # three\n\nfF\n")
     check(open_dump(str(path), E4M3FN), np.array([0x7F, 0, 0x10, 0xFF], np.uint8))
+
+
+def test_a_line_that_is_a_whole_file_takes_little_memory(tmp_path):
+    """Its words took 25 times the memory of the file."""
+    codes = np.random.default_rng(1).integers(0, 256, 100_000, np.uint8)
+    (tmp_path / "a.hex").write_text(codes.tobytes().hex(" "))
+    tracemalloc.start()
+    try:
+        found = open_dump(str(tmp_path / "a.hex"), E4M3FN)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * (tmp_path / "a.hex").stat().st_size
+    np.testing.assert_array_equal(found.read(0, found.size), codes)
 
 
 def test_spools_give_back_what_they_were_given():

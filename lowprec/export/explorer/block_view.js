@@ -58,9 +58,9 @@ function showBlocks(rows, block) {
       const got = decodedElement(codes[place], shared, block, tensor);
       const error = isFraction(got) && isFraction(value) ? shortText(subtract(got, value)) : "";
       const where = rows.length > 1 ? `${places[place].row + 1}, ${places[place].column + 1}` : `${places[place].column + 1}`;
-      lines.push([where, shortText(value), hexCode(codes[place], block.element), shortText(got), error, `${number + 1}`]);
+      lines.push([where, shortText(value, [got]), hexCode(codes[place], block.element), shortText(got, [value]), error, `${number + 1}`]);
     });
-    return `block ${number + 1}: scale ${shortText(shared)} (${hexCode(scale, block.scale)})`;
+    return `block ${number + 1}: scale ${codeText(scale, block.scale)} (${hexCode(scale, block.scale)})`;
   });
   const whole = block.tensor_scale === "none" ? "" : `Scale of the tensor ${shortText(tensor.value)}; `;
   byId("scale").textContent = whole + scales.join(", ");

@@ -53,17 +53,17 @@ function summaryOf(fmt) {
   return parts.join(" · ");
 }
 
-function intervalText(interval) {
+function intervalText(interval, value) {
   if (interval === null) return "none";
-  const { low, high } = interval;
-  const left = low === null ? "(−∞" : (low.closed ? "[" : "(") + shortText(low.at);
-  const right = high === null ? "∞)" : shortText(high.at) + (high.closed ? "]" : ")");
+  const { low, high } = interval, near = [value, low?.at, high?.at].filter(Boolean);
+  const left = low === null ? "(−∞" : (low.closed ? "[" : "(") + shortText(low.at, near);
+  const right = high === null ? "∞)" : shortText(high.at, near) + (high.closed ? "]" : ")");
   return `${left}, ${right}`;
 }
 
 function stepButton(code, fmt) {
   if (code === null) return element("span", "none");
-  const button = element("button", `${shortText(decode(code, fmt))}  ${hexCode(code, fmt)}`, { type: "button", class: "jump" });
+  const button = element("button", `${codeText(code, fmt)}  ${hexCode(code, fmt)}`, { type: "button", class: "jump" });
   button.onclick = () => update({ code });
   return button;
 }
@@ -76,14 +76,14 @@ function showCode() {
   showBits(fmt);
   if (document.activeElement !== byId("hex")) setField("hex", hexCode(state.code, fmt));
   if (document.activeElement !== byId("integer")) setField("integer", state.code.toString());
-  byId("value").textContent = shortText(value);
+  byId("value").textContent = codeText(state.code, fmt);
   const facts = [
     ["class", classOf(state.code, fmt)], ["decimal", decimalText(value)], ["hexadecimal", hexText(value)],
     ["fraction", fractionText(value)],
     ["next below", stepButton(neighbour(state.code, fmt, -1), fmt)],
     ["next above", stepButton(neighbour(state.code, fmt, 1), fmt)],
     ["ulp", ulp === null ? "none" : `${shortText(ulp)}  ${hexText(ulp)}`],
-    ["numbers rounded to it", intervalText(intervalOf(state.code, fmt, MODES[state.mode]))],
+    ["numbers rounded to it", intervalText(intervalOf(state.code, fmt, MODES[state.mode]), value)],
   ];
   const held = document.activeElement?.closest?.("dd")?.dataset.fact;
   byId("facts").replaceChildren(...facts.flatMap(([name, content]) => {

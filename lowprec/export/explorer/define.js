@@ -11,9 +11,22 @@ function definedFormat(text) {
   throw new Refused("a definition begins with binary or codebook");
 }
 
+// The definition of a format; null where there is none, as of codebooks with thresholds of their own.
+function definitionOf(fmt) {
+  if (fmt.kind === "binary") {
+    const marks = { infinity: fmt.infinity, no_negative_zero: !fmt.negative_zero, no_subnormals: !fmt.subnormals };
+    const fields = [fmt.e, fmt.t, fmt.biased, fmt.sign, fmt.nanCount];
+    return ["binary", ...fields, ...Object.keys(marks).filter((mark) => marks[mark])].join(",");
+  }
+  const ties = Object.keys(DATA.ties).find((name) => DATA.ties[name].name === fmt.tie_mode.name);
+  const text = `codebook,${ties},${fmt.values.map(hexText).join(" ")}`;
+  const rays = ({ rays }) => JSON.stringify(rays, (_, each) => (typeof each === "bigint" ? each.toString() : each));
+  return isAccepted(text) && rays(definedFormat(text)) === rays(fmt) ? text : null;
+}
+
 function definedBinary([e, t, bias, sign, nans, ...marks]) {
   const integer = (name, said) => {
-    if (!/^-?\d{1,5}$/.test(said ?? "")) throw new Refused(`${name} must be an integer`);
+    if (!/^-?\d{1,10}$/.test(said ?? "")) throw new Refused(`${name} must be an integer`);
     return Number(said);
   };
   const data = {
@@ -53,7 +66,7 @@ function checkBinary(data) {
 function definedCodebook(ties, text) {
   const words = text.split(/[\s,;]+/).filter(Boolean);
   const count = words.length;
-  if (!(ties in DATA.ties)) throw new Refused(`ties must be one of ${Object.keys(DATA.ties).join(", ")}`);
+  if (!has(DATA.ties, ties)) throw new Refused(`ties must be one of ${Object.keys(DATA.ties).join(", ")}`);
   if (count < 4 || count > 256 || count & (count - 1)) {
     throw new Refused(`${count} values; give one for each code: 4, 8, 16, 32, 64, 128 or 256 of them. Unused codes can be nan`);
   }
@@ -111,5 +124,5 @@ function rayOf(finite, values, negative, minusZero) {
   const last = sizes[sizes.length - 1];
   const gap = sizes.length > 1 ? subtract(last, sizes[sizes.length - 2]) : magnitude(last);
   const beyond = add(last, gap), all = [...sizes, beyond];
-  return { sizes, codes, beyond, thresholds: sizes.map((size, place) => middle(size, all[place + 1])) };
+  return { sizes, codes, thresholds: sizes.map((size, place) => middle(size, all[place + 1])), beyond };
 }

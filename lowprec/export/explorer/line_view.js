@@ -59,8 +59,8 @@ function showLine() {
     return element("line", "", { x1: left, x2: left, y1: 44, y2: 68, class: classOf(code, fmt), "data-code": hexCode(code, fmt) });
   }), ...labels(drawn, fmt, (place) => x(at(place)), width));
   const typed = parse(state.number), value = decode(state.code, fmt);
-  if (typed !== null && isFraction(typed)) shapes.push(...mark(x(axis(typed)), width, "typed", 12, `typed ${shortText(typed)}`));
-  if (isFraction(value) || value === "-0") shapes.push(...mark(x(axis(value)), width, "chosen", 28, shortText(value)));
+  if (typed !== null && isFraction(typed)) shapes.push(...mark(x(axis(typed)), width, "typed", 12, `typed ${shortText(typed, [value])}`));
+  if (isFraction(value) || value === "-0") shapes.push(...mark(x(axis(value)), width, "chosen", 28, codeText(state.code, fmt)));
   const drawing = byId("drawing");
   drawing.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
   drawing.replaceChildren(...shapes);
@@ -96,7 +96,7 @@ function labels(drawn, fmt, x, width) {
   const made = [];
   let free = 0;
   for (const place of drawn) {
-    const text = shortText(decode(codeAt(place, fmt), fmt)).replace("≈", ""), half = text.length * 4 + 6, left = x(place);
+    const text = codeText(codeAt(place, fmt), fmt).replace("≈", ""), half = text.length * 4 + 6, left = x(place);
     if (left - half < free || left + half > width) continue;
     made.push(element("text", text, { x: left, y: 86, class: "label", "text-anchor": "middle" }));
     free = left + half;

@@ -120,7 +120,7 @@ function hexText(value) {
   return `${value.n < 0n ? "-" : ""}0x1${tail ? "." + tail : ""}p${exponent < 0n ? "" : "+"}${exponent}`;
 }
 
-// For drawing and for short labels alone: about seven digits. No answer depends on it.
+// For drawing and for short labels alone: the nearest float64, or one beside it. No answer depends on it.
 function approximate(value) {
   if (!isFraction(value)) return { "-0": -0, "+Inf": Infinity, "-Inf": -Infinity }[value] ?? NaN;
   if (value.n === 0n) return 0;
@@ -129,11 +129,15 @@ function approximate(value) {
   return Number(top.n / top.d) * 2 ** -60 * 2 ** Number(k);
 }
 
-// At most about six digits; with a sign of approximation where that is not the whole number.
-function shortText(value) {
+// About six digits, more where others would read the same; with a sign of approximation where that is not
+// the whole number.
+function shortText(value, others = []) {
   if (!isFraction(value)) return value.replace("-", "−").replace("+", "");
   const full = decimalText(value);
   if (full.length <= 12 && !full.includes("/")) return full.replace("-", "−");
-  const size = approximate(value);
-  return "≈" + size.toPrecision(6).replace(/(\.\d*?)0+(e|$)/, "$1$2").replace(/\.(e|$)/, "$1").replaceAll("-", "−");
+  const rounded = (each, digits) => approximate(each).toPrecision(digits);
+  const near = others.filter((each) => isFraction(each) && compare(each, value) !== 0);
+  let digits = 6;
+  while (digits < 17 && near.some((each) => rounded(each, digits) === rounded(value, digits))) digits++;
+  return "≈" + rounded(value, digits).replace(/(\.\d*?)0+(e|$)/, "$1$2").replace(/\.(e|$)/, "$1").replaceAll("-", "−");
 }

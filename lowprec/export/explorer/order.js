@@ -63,6 +63,12 @@ function neighbour(code, fmt, step) {
   return fmt.kind === "codebook" ? BigInt(fmt.values.indexOf("-0")) : fmt.signCode;
 }
 
+// A code's value, told apart from those of its neighbours.
+function codeText(code, fmt) {
+  const near = [-1, 1].map((step) => neighbour(code, fmt, step)).filter((each) => each !== null);
+  return shortText(decode(code, fmt), near.map((each) => decode(each, fmt)));
+}
+
 // The gap from a value to the next one farther from zero; null of infinities and NaNs.
 function ulpOf(code, fmt) {
   const value = decode(code, fmt);

@@ -5,7 +5,7 @@ function answer(value, fmt, how) {
   try {
     const code = project(value, fmt, how);
     const button = element("button", "", { type: "button", class: "answer" });
-    button.append(element("b", shortText(decode(code, fmt))), element("span", ` ${hexCode(code, fmt)}`));
+    button.append(element("b", codeText(code, fmt)), element("span", ` ${hexCode(code, fmt)}`));
     button.onclick = () => update({ code });
     return button;
   } catch (error) {
@@ -43,7 +43,7 @@ function showRounded() {
 function showProfiles(typed, fmt) {
   const groups = new Map();
   for (const [name, of] of Object.entries(DATA.profiles)) {
-    if (!(state.format in of.formats)) continue;
+    if (!has(of.formats, state.format)) continue;
     const how = makeProjection(of.formats[state.format]), result = resultOf(typed, fmt, how);
     if (!groups.has(result)) groups.set(result, { how, names: [] });
     groups.get(result).names.push({ name, versions: of.versions });

@@ -97,7 +97,8 @@ function zeroResult(negative, fmt, how) {
   return nanCode(negative, fmt.nanCode, fmt, how);
 }
 
-function nanCode(negative, own, fmt, how) {
+function nanCode(given, own, fmt, how) {
+  const negative = given && how.nan_sign !== "positive";
   if (how.nan_code !== null) {
     const takesSign = fmt.sign === "magnitude" && (how.nan_code > 0n || fmt.negative_zero);
     return how.nan_code | (negative && takesSign ? fmt.signCode : 0n);

@@ -15,19 +15,21 @@ const DEFAULT = makeProjection(DATA.default);
 const MODES = Object.fromEntries(DATA.modes.map((mode) => [mode.name, mode]));
 const VIEWS = [];
 
+const has = Object.hasOwn;
+
 // Each choice: its letters in the address, its first value, and what an address may say.
 const CHOICES = {
   definition: ["d", "", (said) => isAccepted(said)],
-  format: ["f", DATA.first, (said) => said in FORMATS],
+  format: ["f", DATA.first, (said) => has(FORMATS, said)],
   code: ["c", 0n, (said) => /^[0-9a-f]{1,8}$/i.test(said)],
   number: ["x", "0.1", (said) => said.length <= 2000],
-  mode: ["m", DATA.default.rounding.name, (said) => said in MODES],
+  mode: ["m", DATA.default.rounding.name, (said) => has(MODES, said)],
   scale: ["l", "linear", (said) => ["linear", "logarithmic"].includes(said)],
   zoom: ["z", "0", (said) => /^\d{1,2}$/.test(said)],
   center: ["o", "", (said) => said === "" || Number.isFinite(Number(said))],
   search: ["q", "", (said) => said.length <= 200],
   start: ["s", "0", (said) => /^\d{1,10}$/.test(said)],
-  block: ["b", Object.keys(DATA.blocks)[0], (said) => said in DATA.blocks],
+  block: ["b", Object.keys(DATA.blocks)[0], (said) => has(DATA.blocks, said)],
   rule: ["r", DATA.rules[0].name, (said) => DATA.rules.some(({ name }) => name === said)],
   values: ["v", "0.3 1 -2.5 7", (said) => said.length <= 20000],
   theme: ["t", "system", (said) => ["system", "light", "dark"].includes(said)],
@@ -86,17 +88,20 @@ function defineAs(text) {
   byId("format").replaceChildren(...names.map((name) => element("option", name, { value: name })));
 }
 
-function update(changes) {
+// Of formats that other pages may lack, the address has the parameters too, as p.
+function update(changes, told = "") {
   if ("definition" in changes) defineAs(changes.definition);
   if ("format" in changes || "definition" in changes) Object.assign(state, { zoom: "0", center: "", start: "0" });
   Object.assign(state, changes);
-  if (!(state.format in FORMATS)) state.format = DATA.first;
+  if (!has(FORMATS, state.format)) state.format = DATA.first;
   state.code &= (1n << currentFormat().width) - 1n;
-  const said = new URLSearchParams();
+  const said = new URLSearchParams(), own = DATA.private.includes(state.format) && definitionOf(currentFormat());
   for (const [name, [letter, first]] of Object.entries(CHOICES)) {
     const text = name === "code" ? state.code.toString(16) : state[name];
     if (state[name] !== first || ["format", "code", "number"].includes(name)) said.set(letter, text);
   }
+  if (own || state.format === DATA.own) said.set("p", own || state.definition);
+  byId("address-said").textContent = told;
   history.replaceState(null, "", "#" + said);
   for (const show of VIEWS) show();
 }
@@ -108,5 +113,13 @@ function restore() {
     if (name === "format" && text === DATA.own && changes.definition) changes.format = text;
     else if (text !== null && accepts(text)) changes[name] = name === "code" ? BigInt("0x" + text) : text;
   }
-  update(changes);
+  const [wanted, shared] = [said.get("f"), said.get("p")];
+  let told = "";
+  if (shared && isAccepted(shared) && !(DATA.private.includes(wanted) && definitionOf(FORMATS[wanted]) === shared)) {
+    Object.assign(changes, { format: DATA.own, definition: shared });
+    if (wanted !== DATA.own) told = `The address defines ${wanted}, which is ${DATA.own} on this page.`;
+  } else if (wanted !== null && wanted !== changes.format) {
+    told = `This page has no format ${wanted}; it shows ${changes.format}.`;
+  }
+  update(changes, told);
 }

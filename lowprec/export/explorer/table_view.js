@@ -46,7 +46,7 @@ function showTable() {
   const rows = [];
   for (let place = first; place < last; place++) {
     const code = at(place), [hex, bits, value, ...cells] = rowText(code, fmt);
-    const shown = value.length > 24 ? shortText(decode(code, fmt)) : value;
+    const shown = value.length > 24 ? codeText(code, fmt) : value;
     const button = element("button", hex, {
       type: "button", class: "jump", "data-row": place, tabindex: place === first ? 0 : -1,
       ...(code === state.code ? { "aria-current": "true" } : {}),

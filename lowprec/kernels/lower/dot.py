@@ -5,7 +5,6 @@ Floor 2b. Imports spec and NumPy.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 from fractions import Fraction
@@ -19,12 +18,11 @@ from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.scalar import Grid, Params, Side, Source, lower_source, lower_target
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import Dot
-from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL
 from lowprec.spec.projection import DEFAULT
-from lowprec.spec.rounding import NEAREST_EVEN
 
 __all__ = [
     "DOWNWARD",
@@ -121,13 +119,8 @@ _MACHINES = {
 def begins_in(accumulation: Accumulation) -> Rounded:
     """Where the running sum begins, and how the addend gets there: to nearest."""
     accumulator = accumulation.accumulator
-    if accumulation.total is not None:
-        fmt, how = accumulation.total
-    elif isinstance(accumulator, tuple):
-        fmt, how = accumulator
-    else:
-        fmt, how = accumulation.output
-    return fmt, dataclasses.replace(how, rounding=NEAREST_EVEN)
+    place = accumulation.total or (accumulator if isinstance(accumulator, tuple) else accumulation.output)
+    return to_nearest(place)
 
 
 def kept_as(fmt: Format) -> Format:

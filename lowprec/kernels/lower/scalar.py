@@ -61,7 +61,7 @@ def lower_source(fmt: Format, flush: bool = False) -> Params:
             max_magnitude=fmt.max_magnitude + (fmt.sign is Sign.TWOS_COMPLEMENT),
             infinity=ONES if fmt.infinity_code is None else fmt.infinity_code,
             keeps_nan_sign=fmt.has_signed_nan,
-            quiet=1 << (t - 1) if t and fmt.infinity and fmt.nans == (1 << t) - 1 else ONES,
+            quiet=ONES if fmt.quiet_bit is None else fmt.quiet_bit,
             trailing_bits=t if fields else 0,
             trailing_mask=(1 << t) - 1 if fields else ONES,
             field_mask=ONES if fields else 0,
@@ -179,18 +179,19 @@ def _signs(fmt: Format, projection: Projection) -> tuple[list[int], list[int]]:
 
 def _nan_results(fmt: Format, projection: Projection) -> list[int] | None:
     """The NaNs that results become, for + and for -; None where there are none."""
-    override = projection.nan_code
-    if override is not None:
-        if override >= 1 << fmt.width:
+    code, signed = projection.nan_code, fmt.has_signed_nan
+    if code is not None:
+        if code >= 1 << fmt.width:
             raise ValueError(
-                f"nan_code={override:#x} of a projection is no code of {fmt.name!r}; use 0 to "
+                f"nan_code={code:#x} of a projection is no code of {fmt.name!r}; use 0 to "
                 f"{(1 << fmt.width) - 1:#x}"
             )
-        signed = fmt.sign is Sign.MAGNITUDE and (override != 0 or fmt.negative_zero)
-        return [override, override | fmt.sign_code if signed else override]
-    if fmt.nan_code is None:
+        signed = fmt.sign is Sign.MAGNITUDE and (code != 0 or fmt.negative_zero)
+    elif fmt.nan_code is None:
         return None
-    return [fmt.nan_code, fmt.nan_code | fmt.sign_code if fmt.has_signed_nan else fmt.nan_code]
+    else:
+        code = fmt.nan_code
+    return [code, code | fmt.sign_code if signed and projection.nan_sign != "positive" else code]
 
 
 def _result_nans(fmt: Format, projection: Projection) -> list[int] | None:

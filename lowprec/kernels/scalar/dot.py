@@ -92,9 +92,12 @@ def by_sequence(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint
 def by_sums(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
     """In an accumulator, or in windows."""
     how, stages, output = dot.how, dot.stages, dot.stages[Stages.OUTPUT]
-    last = how[How.ADDEND_LAST] != 0
+    last, late = how[How.ADDEND_LAST] != 0, how[How.WINDOW] != 0 and how[How.CHUNK] == 0
     made = in_order(given and not last, addend, dot, terms)
-    if last:
+    if last and late and how[How.TENSOR] != 1:  # the addend is +0
+        if made.kind == FINITE and made.high == _0:
+            made = Number(FINITE, made.negative and output[DOWNWARD] != _0, _0, _0, _I(0))
+    elif last:
         end = (
             stages[Stages.TOTAL]
             if how[How.CHUNK] != 0
@@ -104,7 +107,7 @@ def by_sums(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
         )
         number = number_of(begun(given, addend, dot), stages[Stages.BEGIN])
         code = summed(made, number, drawn(end, dot.element, dot.work), end)
-        if how[How.WINDOW] != 0 and how[How.CHUNK] == 0:
+        if late:
             return code
         made = number_of(code, end)
     if how[How.TENSOR] != 1:

@@ -287,6 +287,8 @@ def in_pairs(count: int, dot: Dot) -> Number:
     if count == 0:
         return _ZERO
     work, leaves, stage = dot.work, dot.work.leaves, dot.stages[Stages.SUM]
+    if count == 1:
+        return number_of(placed(leaf(leaves, 0), drawn(stage, dot.element, work), stage), stage)
     while count > 1:
         for i in range(count // 2):
             code = summed(

@@ -138,16 +138,14 @@ class Sums:
         if self._order.name != "chunked":
             made = self._some(terms, 0, count, begin, minus)
         else:
-            made = [begin if begin.size else np.zeros(size)]
+            made = begin if begin.size else np.zeros(size)
             for start in range(0, count, self._order.size):
                 stop = min(start + self._order.size, count)
-                some = self._some(terms, start, stop, np.zeros(0), minus)
-                made = [self._total.rounded(*made, *some)]
-        (total,) = made  # terms of two numbers are never alone: see `by_steps`
-        return total, np.isnan(total) | (minus & (total == 0) if self._blocks else False)
+                made = self._total.rounded(made, self._some(terms, start, stop, np.zeros(0), minus))
+        return made, np.isnan(made) | (minus & (made == 0) if self._blocks else False)
 
-    def _some(self, terms: Terms, start: int, stop: int, begin: Numbers, minus: Numbers) -> list[Numbers]:
-        """Return the sum of the terms from `start` to `stop`, which is a term if there is only one."""
+    def _some(self, terms: Terms, start: int, stop: int, begin: Numbers, minus: Numbers) -> Numbers:
+        """Return the sum of the terms from `start` to `stop`."""
         if self._order == PAIRWISE or self._order.inner == "pairwise":
             minus[:] = True
             return self._in_pairs([[begin]] if begin.size else [], terms, start, stop)
@@ -157,9 +155,9 @@ class Sums:
             if self._blocks:
                 minus |= np.signbit(total) & (total == 0)
             total = self._sum.rounded(total, *term)
-        return [total]
+        return total
 
-    def _in_pairs(self, waiting: list[list[Numbers]], terms: Terms, start: int, stop: int) -> list[Numbers]:
+    def _in_pairs(self, waiting: list[list[Numbers]], terms: Terms, start: int, stop: int) -> Numbers:
         """Return the sum in pairs, after what waits: the sums of 2**i terms that have no partner yet."""
         count = len(waiting)
         for place in range(start, stop):
@@ -169,7 +167,7 @@ class Sums:
                 self._join(waiting)
         while len(waiting) > 1:
             self._join(waiting)
-        return waiting[0]
+        return self._sum.rounded(*waiting[0]) if count == 1 else waiting[0][0]
 
     def _join(self, waiting: list[list[Numbers]]) -> None:
         second, first = waiting.pop(), waiting.pop()

@@ -97,11 +97,10 @@ def kind_of(fmt: Format, nans: bool = False) -> tuple[int, bool]:
 @functools.lru_cache(maxsize=256)
 def signaling_order_of(fmt: Format) -> Words | None:
     """Return the record in which NaNs are the signaling ones alone; None where there are none."""
-    t = fmt.trailing_bits
-    if t < 2 or not fmt.infinity or fmt.nans != (1 << t) - 1:
+    if fmt.quiet_bit is None or fmt.quiet_bit == 1:  # the only NaN of one trailing bit is quiet
         return None
     record = Order(*order_of(fmt).view(np.int64).tolist())
-    return _lowered(record._replace(last=fmt.max_magnitude + (1 << (t - 1)), lone=0))
+    return _lowered(record._replace(last=fmt.max_magnitude + fmt.quiet_bit, lone=0))
 
 
 def _lowered(record: Order) -> Words:

@@ -24,7 +24,7 @@ from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import Dot
 from lowprec.kernels.vector.convert import UNSUITED, keeps_subnormals, rounds_to_nearest
-from lowprec.kernels.vector.dot_operands import converted, finite, places_of
+from lowprec.kernels.vector.dot_operands import converted, finite
 from lowprec.kernels.vector.dot_specials import loses_nans
 from lowprec.kernels.vector.dot_steps import Place, Unsuited
 from lowprec.kernels.vector.doubles import exponent_of, power
@@ -163,14 +163,13 @@ class _Windows:
         return running
 
     def _steps(self, start: int, stop: int) -> Iterator[Array]:
-        """The places of the products of each step."""
-        length, window = stop - start, self._window
-        places = places_of(length, window)
-        for first in range(0, places.size, window.step):
-            some = places[first : first + window.step]
-            some = some[some < length]
-            if some.size:
-                yield some + start
+        """The places of the products of each step; none is empty."""
+        pairs = self._window.groups == "alternate_pairs"
+        both = self._window.step << pairs
+        for first in range(start, stop, both):
+            places = np.arange(first, min(first + both, stop))
+            later = (places - first & 2 != 0) if pairs else np.zeros(places.size, bool)
+            yield from (some for some in (places[~later], places[later]) if some.size)
 
 
 @inlined

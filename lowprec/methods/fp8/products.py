@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
+from lowprec.arrays.checks import as_array
 from lowprec.methods.fp8.codes import ScaledCodes, decode, encode
 from lowprec.methods.fp8.scaling import Recipe, Role, Scaling
 from lowprec.spec import catalog
@@ -143,7 +144,7 @@ def linear(
         across = _matrix(coded(grad, "grad", how))
         grad_x = matmul(across, weights, accumulation=backward, output=output)
         grad_w = matmul(across.T, rows, accumulation=backward, output=output)
-        given = decode(across, np.float64) if isinstance(grad, ScaledCodes) else np.asarray(grad)
+        given = decode(across, np.float64) if isinstance(grad, ScaledCodes) else as_array(grad)
         return grad_x.reshape(left.shape), grad_w, total(given.reshape(across.shape), output)
 
     return y.reshape(*left.shape[:-1], weights.shape[0]), gradients

@@ -139,5 +139,5 @@ class Scaling:
         return codes
 
     def _scale_for(self, values: npt.ArrayLike, fmt: Format) -> Any:
-        scale = np.asarray(statistics.scale_for(values, fmt))
+        scale = np.asarray(statistics.scale_for(values, fmt, "max"))
         return np.ldexp(scale, self.recipe.margin)[()]

@@ -17,6 +17,7 @@ from lowprec.arrays.random import key_of
 from lowprec.methods import fp8, mx, nvfp4
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 
 __all__ = ["RECIPES", "Gradients", "Linear", "LinearRecipe", "linear", "started"]
@@ -24,6 +25,8 @@ __all__ = ["RECIPES", "Gradients", "Linear", "LinearRecipe", "linear", "started"
 Array = npt.NDArray[Any]
 LinearRecipe = nvfp4.Recipe | fp8.Recipe | fp8.Scaling | mx.Roles | BlockFormat | Format | str
 
+#: Values that a format must hold, about, for a layer as it is: weights are far below 1, inputs above.
+_LEAST, _MOST = 2.0**-7, 2.0
 #: From the gradient of the output to those of x, w and the bias, arrays or tensors as x was.
 Gradients = Callable[[Any], tuple[Any, Any, Any]]
 
@@ -69,7 +72,8 @@ def linear(
     w : array_like or torch.Tensor, shape (out, in)
     bias : array_like or torch.Tensor, shape (out,), optional
     recipe : str, Format, BlockFormat, mx.Roles, nvfp4.Recipe, fp8.Recipe or fp8.Scaling
-        A key of `RECIPES`, or any format, for all operands of `lowprec.methods.mx.linear`. Delayed scaling
+        A key of `RECIPES`, or a format, for all operands of `lowprec.methods.mx.linear`; one of single values
+        must have values below 1/128 and above 2, as nothing scales. Delayed scaling
         remembers: give ``fp8.Recipe(scaling="delayed").start()``, one for each layer, or use `Linear`.
     rng : int or Generator
         As for `lowprec.methods.nvfp4.linear`; other recipes draw nothing.
@@ -144,8 +148,8 @@ class Linear:
         rng: int | np.random.Generator = 0,
         accumulation: str = "fp32_fma",
     ) -> None:
-        self.weight = np.array(weight, np.float32)
-        self.bias = None if bias is None else np.array(bias, np.float32)
+        self.weight = np.array(as_array(weight), np.float32)
+        self.bias = None if bias is None else np.array(as_array(bias), np.float32)
         self.recipe = recipe
         self._keys = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
         self._accumulation = accumulation
@@ -174,7 +178,7 @@ class Linear:
 def started(recipe: LinearRecipe) -> fp8.Scaling | nvfp4.Recipe | mx.Roles:
     """Return what one layer computes by: a recipe's object, with a memory of its own where it needs one.
 
-    Raises ValueError: a name that is neither a recipe's nor a format's.
+    Raises ValueError: a name that is neither a recipe's nor a format's, or a format that needs scales.
     """
     if isinstance(recipe, str) and recipe in ("fp8", "nvfp4"):
         recipe = fp8.Recipe() if recipe == "fp8" else nvfp4.Recipe()
@@ -184,11 +188,28 @@ def started(recipe: LinearRecipe) -> fp8.Scaling | nvfp4.Recipe | mx.Roles:
         return recipe
     name = RECIPES.get(recipe, recipe) if isinstance(recipe, str) else recipe
     try:
-        return mx.Roles(x=name)
+        roles = mx.Roles(x=name)
     except ValueError as error:
         raise ValueError(
             f"recipe={recipe!r} is unknown: use one of {', '.join(RECIPES)}, or a format ({error})"
         ) from None
+    if isinstance(roles.x, Format):
+        _check_range(roles.x)
+    return roles
+
+
+def _check_range(fmt: Format) -> None:
+    """Refuse a format that holds no layer's weights or inputs as they are, as no recipe scales them."""
+    positive = (value for value in fmt.values if value > 0) if isinstance(fmt, Codebook) else ()
+    least = min(positive, default=fmt.min_subnormal or fmt.min_normal or 1.0)
+    if fmt.min_finite < 0 and least <= _LEAST and fmt.max_finite >= _MOST:
+        return
+    raise ValueError(
+        f"recipe={fmt.name!r}: nothing scales the values of a layer before they are rounded, and this format "
+        f"has no value between 0 and {least:g}, none above {fmt.max_finite:g}, and none below "
+        f"{fmt.min_finite:g}; use a block format such as 'mxint8', 'mxfp4' or 'nvfp4', or 'fp8', which "
+        f"scales tensors. For values that are scaled already give lowprec.methods.mx.Roles(x={fmt.name!r})"
+    )
 
 
 def _layer(wanted: Any, rng: Any, accumulation: str, output: str) -> Callable[..., Any]:

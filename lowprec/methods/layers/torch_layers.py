@@ -18,6 +18,9 @@ from lowprec.methods.layers.recipes import LinearRecipe, linear, started
 
 __all__ = ["apply", "use_recipe"]
 
+#: Functions that torch.compile leaves as they are, by name; filled once torch is imported.
+_OUTSIDE: dict[str, Any] = {}
+
 
 def apply(
     x: Any,
@@ -42,9 +45,15 @@ def apply(
     -------
     y : torch.Tensor
 
+    Within `torch.compile` it stands between two graphs, and gives the same bits.
+
     Raises ImportError: without torch. ValueError: as `linear` does.
     """
-    return _function().apply(x, w, bias, recipe, rng, accumulation)
+    return _outside_graphs("apply")(x, w, bias, recipe, rng, accumulation)
+
+
+def _apply(*args: Any) -> Any:
+    return _function().apply(*args)
 
 
 def use_recipe(
@@ -58,7 +67,8 @@ def use_recipe(
     """Let all linear layers of a torch model compute by a recipe, in training and after.
 
     Parameters are the same objects as before, so optimizers, checkpoints and the rest of a program stay as
-    they are. Called again it changes the recipe: "float32" gives back exact products in binary32.
+    they are. Called again it changes the recipe: "float32" gives back exact products in binary32. In a model
+    that `torch.compile` takes, these layers stand between graphs, with the same bits.
 
     Parameters
     ----------
@@ -105,13 +115,32 @@ def use_recipe(
             continue
         if "forward" not in vars(module):
             module.register_forward_pre_hook(_nothing)
-        module.forward = functools.partial(_forward, module, started(recipe), keys, accumulation)
+        forward = _outside_graphs("forward")
+        module.forward = functools.partial(forward, module, started(recipe), keys, accumulation)
         changed.append(name)
     return changed
 
 
 def _forward(module: Any, recipe: LinearRecipe, keys: Any, accumulation: str, x: Any) -> Any:
-    return apply(x, module.weight, module.bias, recipe, rng=key_of(keys), accumulation=accumulation)
+    return _apply(x, module.weight, module.bias, recipe, key_of(keys), accumulation)
+
+
+def _outside_graphs(name: str) -> Any:
+    """Return a function of this module for torch.compile to call as it is, between graphs.
+
+    Pickles of models find it by its name.
+    """
+    if name not in _OUTSIDE:
+        found = _torch().compiler.disable(globals()[f"_{name}"])
+        found.__qualname__ = found.__name__ = name
+        _OUTSIDE[name] = found
+    return _OUTSIDE[name]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "forward":
+        return _outside_graphs(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _nothing(module: Any, args: Any) -> None:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
 from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import as_array
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Rounded
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -185,12 +186,13 @@ def linear(
     grad_x      grad and w        out-features           1 and 0
     ==========  ================  =====================  ============
 
-    Axes in front of the last of x are one batch.
+    Axes in front of the last of x are one batch. Tensors are taken as arrays, without their history, which
+    `lowprec.methods.layers.apply` keeps.
 
     Source: [MX] compute flow, figure 2.
     """
     known: Any = roles if isinstance(roles, Roles) else Roles(x=roles)
-    values, weights = np.asarray(x), np.asarray(w)
+    values, weights = as_array(x), as_array(w)
     rows = values.reshape(-1, values.shape[-1])
     backward = accumulation if backward_accumulation is None else backward_accumulation
     y = matmul(rows, weights.T, known.x, known.w, accumulation=accumulation, output=output, profile=profile)
@@ -199,7 +201,7 @@ def linear(
         y = np.asarray(arith.add(y, bias, fmt, projection=projection))
 
     def gradients(grad: npt.ArrayLike) -> tuple[Array, Array, Array]:
-        across = np.asarray(grad).reshape(-1, weights.shape[0])
+        across = as_array(grad).reshape(-1, weights.shape[0])
         options: Any = {"accumulation": backward, "output": output, "profile": profile}
         grad_x = matmul(across, weights, known.grad_for_x, known.w_for_grad, **options)
         grad_w = matmul(across.T, rows, known.grad_for_w, known.x_for_grad, **options)

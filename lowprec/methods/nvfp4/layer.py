@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
 from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import as_array
 from lowprec.arrays.random import key_of, random_bits
 from lowprec.methods.nvfp4.choice import Choice, encode
 from lowprec.methods.nvfp4.hadamard import SIZES, hadamard, signs
@@ -166,7 +167,7 @@ def linear(
             "one layer, or a Generator; recipe.without('stochastic') needs none"
         )
     key = key_of(rng) if how.stochastic else 0
-    values, weights = np.asarray(x), np.asarray(w)
+    values, weights = as_array(x), as_array(w)
     rows = values.reshape(-1, values.shape[-1])
     how_summed, to = accumulation_of(accumulation), catalog.format(output)
     tiles = encode(weights, how.choice, tiles=True) if how.tiles else None
@@ -191,7 +192,7 @@ def linear(
         return blocks
 
     def gradients(grad: npt.ArrayLike) -> tuple[Array, Array, Array]:
-        across = np.asarray(grad).reshape(-1, weights.shape[0])
+        across = as_array(grad).reshape(-1, weights.shape[0])
         backward = encode(weights, how.choice, axis=0) if tiles is None else tiles
         grad_x = _product(rounded(across, 1, _FOR_X), backward, how_summed, to)
         turned = rounded(mixed(across), 0, _FOR_W)

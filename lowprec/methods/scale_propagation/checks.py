@@ -13,7 +13,7 @@ from lowprec.methods.scale_propagation.rounding import carrier
 from lowprec.spec import catalog
 from lowprec.spec.format import Carrier, Format
 
-__all__ = ["checked_data", "checked_scale", "finite_scale", "format_of", "number"]
+__all__ = ["check_zero", "checked_data", "checked_scale", "finite_scale", "format_of", "number"]
 
 
 def checked_data(data: Any, fmt: Any) -> tuple[Array, Format]:
@@ -59,6 +59,15 @@ def finite_scale(scale: Any, fmt: Any) -> tuple[Any, Format]:
             f"finite scale; ScaledArray(data, scale) takes data that are meant at such a one"
         )
     return given, target
+
+
+def check_zero(scale: Any, values: Any) -> None:
+    """Refuse a scale of 0 for an array that is not zero."""
+    if scale == 0 and (lost := np.count_nonzero(values)):
+        raise ValueError(
+            f"scale=0.0 would make zeros of {lost:,} values that are none: 0 is the scale of an array of "
+            f"zeros. Give a positive scale, or none; set_scaling(x, 0) makes an array zero"
+        )
 
 
 def format_of(fmt: Format) -> Format:

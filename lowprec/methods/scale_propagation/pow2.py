@@ -20,6 +20,7 @@ from lowprec.arrays.convert import decode, encode, quantize
 from lowprec.arrays.statistics import error_report, scale_for
 from lowprec.methods.scale_propagation.config import ScaleRounding, current
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.families import power_of_two
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
@@ -182,7 +183,8 @@ def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) ->
     -------
     scale : float32
         A value of E8M0, 2**-127 to 2**127; 1 where no value is other than zero. Of several with the same
-        SQNR the largest, but none above the smallest that clips nothing.
+        SQNR the largest, but none above the smallest that clips nothing. Of codebooks that of
+        `lowprec.scale_for` by "mse".
 
     Notes
     -----
@@ -195,7 +197,9 @@ def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) ->
     """
     target = catalog.format(fmt)
     array = np.asarray(values)
-    scale = float(np.clip(scale_for(array, target, power_of_two=True), 2.0**-127, 2.0**127))
+    if isinstance(target, Codebook):  # which may have values closest anywhere
+        return np.float32(np.clip(scale_for(array, target, "mse", power_of_two=True), 2.0**-127, 2.0**127))
+    scale = float(np.clip(scale_for(array, target, "max", power_of_two=True), 2.0**-127, 2.0**127))
     finite = np.abs(array[np.isfinite(array)].astype(np.float64))
     amax, most = float(finite.max(initial=0.0)), max(target.max_finite, -target.min_finite)
     best, least = scale, math.inf

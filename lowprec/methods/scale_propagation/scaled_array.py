@@ -24,6 +24,7 @@ from lowprec.arrays.checks import Array, values_operand
 from lowprec.arrays.convert import encode
 from lowprec.methods.scale_propagation import rounding
 from lowprec.methods.scale_propagation.checks import (
+    check_zero,
     checked_data,
     checked_scale,
     finite_scale,
@@ -331,7 +332,8 @@ def as_scaled(
     -------
     scaled : ScaledArray, shape (...)
 
-    Raises ValueError: a scale that is negative or not finite, or that its format does not have.
+    Raises ValueError: a scale that is negative or not finite, or that its format does not have; 0 for values
+    that are not.
 
     Source: [SCALIFY] 3.4.
     """
@@ -346,6 +348,7 @@ def as_scaled(
         one = scaled_scalar(array.flat[0], target, scale_format=of_scales)
         return unchecked(np.full(array.shape, one.data), one.scale, target, of_scales)
     given, of_scales = finite_scale(1.0 if scale is None else scale, scale_format)
+    check_zero(given, array)
     divided = rounding.project(array, target) if given == 1 else None
     if given == 0:
         divided = np.zeros(array.shape, rounding.carrier(target))

@@ -81,7 +81,9 @@ def set_scaling(x: Any, scale: Any) -> Any:
     Source: [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
-        return as_scaled(x, number("scale", scale)) if scales_everything() else x
+        if not scales_everything():
+            return x
+        return as_scaled(x if number("scale", scale) else np.zeros_like(x), number("scale", scale))
     given, _ = finite_scale(number("scale", scale), x.scale_format)
     if given == 0:
         return with_data(x, np.zeros(x.shape, x.dtype), given)

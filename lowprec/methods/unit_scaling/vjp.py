@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import as_array
+
 __all__ = ["Array", "Result", "Vjp", "array", "need_positive", "scaled", "sum_to", "unscaled"]
 
 Array = npt.NDArray[Any]
@@ -77,7 +79,7 @@ class Vjp:
 
         Raises ValueError: a gradient of another shape.
         """
-        given = np.asarray(grad)
+        given = as_array(grad)
         if given.shape != self.plain.shape:
             raise ValueError(
                 f"the gradient of {self.name} has shape {given.shape}, and its output has shape "
@@ -136,7 +138,7 @@ def array(values: npt.ArrayLike, name: str) -> Array:
 
     Raises TypeError: values that are no real numbers.
     """
-    given = np.asarray(values)
+    given = as_array(values)
     try:
         kind: np.dtype[Any] = np.result_type(given.dtype, np.float32)
     except TypeError:

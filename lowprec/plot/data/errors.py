@@ -128,11 +128,14 @@ def sqnr_by_scale(values: npt.ArrayLike, fmt: Like, *, scales: npt.ArrayLike | N
     values : array_like of float
     fmt : Format, str or dtype
     scales : array_like of float32, shape (n,), optional
-        By default 33 from 2**-6 to 2**2 times the one that `lowprec.scale_for` gives.
+        By default 33 from 2**-6 to 2**2 times the one of `lowprec.scale_for` by "mse", fewer where
+        float32 ends.
     """
     target = catalog.format(fmt)
     if scales is None:
-        scales = np.float64(scale_for(values, target)) * np.exp2(np.linspace(-6, 2, 33))
+        single = np.finfo(np.float32)
+        scales = np.float64(scale_for(values, target, "mse")) * np.exp2(np.linspace(-6, 2, 33))
+        scales = np.unique(np.clip(scales, single.smallest_subnormal, single.max).astype(np.float32))
     tried = np.sort(np.asarray(scales, np.float32).reshape(-1))
     reports = [error_report(values, target, scale=scale, saturation="finite") for scale in tried]
     return SqnrByScale(target.name, tried, np.array([report.sqnr for report in reports]))

@@ -18,9 +18,10 @@ _RISCV = {
     **each((catalog.INT8, catalog.UINT8), replace(FINITE, nan="max", nan_sign="drop", negative="zero")),
 }
 
-# From bfloat16 and binary32. The canonical NaN of both formats is 7f; frm may ask for another rounding.
-_OFP8 = each(E4M3_E5M2, Projection(nan_code=0x7F, nan_sign="drop"))
-_OFP8_SAT = each(E4M3_E5M2, replace(FINITE, nan_code=0x7F, nan_sign="drop"))
+# From bfloat16 and binary32. The canonical NaN of both formats is 7f; overflow and infinities become it in
+# E4M3. frm may ask for another rounding.
+_OFP8 = each(E4M3_E5M2, Projection(nan_code=0x7F, nan_sign="positive"))
+_OFP8_SAT = each(E4M3_E5M2, replace(FINITE, nan_code=0x7F, nan_sign="positive"))
 
 CASTS = (
     Profile(

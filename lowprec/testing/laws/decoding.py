@@ -39,7 +39,7 @@ def values(subject: Subject) -> Outcome:
     """A code stands for what the parameters say: (1 + trailing / 2**t) * 2**(field - bias), with its sign.
 
     Where field 0 means subnormals it is trailing / 2**t * 2**(1 - bias). From the top down codes are NaNs,
-    then an infinity; a NaN has a sign where its code has a sign bit that is not the code of -0.
+    then an infinity; a NaN has the sign of its code, or none where the code of -0 is a NaN too.
     """
     codes = subject.codes
     want, got = values_of(codes, subject.format), subject.decode(codes)

@@ -47,8 +47,7 @@ def total_order(subject: Subject) -> Outcome:
     """One code comes before another, or is it, in this order: negative NaNs, values with -0 before
     +0, other NaNs.
 
-    Negative NaNs come by falling, others by growing magnitude. Where the code of -0 is a NaN, none is
-    negative, and that one is the last.
+    Negative NaNs come by falling, others by growing codes. Where the code of -0 is a NaN, none is negative.
     """
     fmt = subject.format
     if is_verbs(subject):
@@ -77,11 +76,8 @@ def _key(code: int, value: float, fmt: Format) -> tuple[int, float, int]:
     """Return a code's sort key: which of three parts, the value, and the zero's sign or the NaN's place."""
     if value == value:
         return 0, value, int(not np.signbit(value))
-    signed = fmt.sign is Sign.MAGNITUDE and code >> (fmt.width - 1)
-    magnitude = code - (signed << (fmt.width - 1))
-    if not fmt.negative_zero:
-        return 1, 0.0, magnitude or 1 << fmt.width
-    return (-1, 0.0, -magnitude) if signed else (1, 0.0, magnitude)
+    negative = fmt.sign is Sign.MAGNITUDE and fmt.negative_zero and code >> (fmt.width - 1)
+    return (-1, 0.0, -code) if negative else (1, 0.0, code)
 
 
 @law("comparisons", "format", "pairs of codes", is_verbs, codebooks=True)

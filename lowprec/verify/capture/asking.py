@@ -24,6 +24,7 @@ from lowprec.verify.capture.script import (
     QUESTIONS,
     SCRIPT,
     Missing,
+    check_place,
     machine,
     npy,
     operands,
@@ -197,6 +198,8 @@ def main() -> None:
     if options.serve:
         serve(options.device)
         return
+
+    check_place(options.out)
 
     def interrupted(number: int, frame: Any) -> None:
         raise KeyboardInterrupt

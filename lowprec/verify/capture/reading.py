@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import json
+import functools
+import math
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from lowprec import __version__
 from lowprec.arrays.checks import code_dtype, dtype
+from lowprec.checkpoints.container import parse_json
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.epilogue import Epilogue, LibraryCall
@@ -27,7 +28,7 @@ from lowprec.spec.projection import Projection
 from lowprec.verify.capture.script import MANIFEST, SCHEMA, digest
 from lowprec.verify.compare import compare
 from lowprec.verify.comparison import Comparison
-from lowprec.verify.dumps import DumpError, Held
+from lowprec.verify.dumps import DumpError, Held, npy_header
 from lowprec.verify.identify.identify import ports_of
 from lowprec.verify.identify.ports import Ports
 from lowprec.verify.inputs.dot_shape import values_of
@@ -38,8 +39,9 @@ __all__ = ["Capture", "CapturedQuestion", "is_capture", "read_capture", "read_qu
 Array = npt.NDArray[Any]
 
 _SPELLED = re.compile(r"(.+\.npz)(?::(.*))?", re.DOTALL)
-#: Bytes of an array at most, and of the manifest.
-_MOST = 1 << 28
+#: Bytes of all arrays, at most, besides a multiple of the file's own: zeros can be packed a thousandfold.
+_MOST, _RATIO = 1 << 26, 16
+_LONGEST_MANIFEST = 1 << 22
 
 #: What an expectation may say, and in what form.
 _SAYS = {"when": list, "projection": dict} | dict.fromkeys(
@@ -246,22 +248,20 @@ def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the manifest and the arrays, whose hashes are right."""
     if not path.is_file():
         raise _Damaged("there is no such file")
+    most = _MOST + _RATIO * path.stat().st_size
     try:
         with zipfile.ZipFile(path) as held:
-            names = {info.filename: info.file_size for info in held.infolist()}
-            if MANIFEST not in names:
+            sizes = {info.filename: info.file_size for info in held.infolist()}
+            if MANIFEST not in sizes:
                 raise _Damaged(f"it has no {MANIFEST}, so no script of `lowprec capture` wrote it")
-            for name, size in names.items():
-                if size > _MOST:
-                    raise _Damaged(f"{quoted(name)} is said to have {size:,} bytes, more than {_MOST:,}")
-            manifest = json.loads(held.read(MANIFEST))
+            if sizes[MANIFEST] > _LONGEST_MANIFEST or sum(sizes.values()) > most:
+                raise _Damaged(
+                    f"it is said to have {sum(sizes.values()):,} bytes, {sizes[MANIFEST]:,} of them in "
+                    f"{MANIFEST}; at most {most:,} and {_LONGEST_MANIFEST:,} are read"
+                )
+            manifest = parse_json(held.read(MANIFEST), MANIFEST)
             _check_schema(manifest)
-            arrays = {}
-            for name in names:
-                if name != MANIFEST:
-                    arrays[name.removesuffix(".npy")] = np.lib.format.read_array(
-                        io.BytesIO(held.read(name)), allow_pickle=False
-                    )
+            arrays = {name.removesuffix(".npy"): _array(held, name) for name in sizes if name != MANIFEST}
     except zipfile.BadZipFile as error:
         raise _Damaged(f"it is no whole .npz file ({error}); {_AGAIN}") from None
     except _UNREADABLE as error:
@@ -275,6 +275,18 @@ def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
                 f"damaged or changed; {_AGAIN}"
             )
     return manifest, arrays
+
+
+def _array(held: zipfile.ZipFile, name: str) -> Array:
+    """Return an array, whose header must take as many bytes as the file has."""
+    with held.open(name) as file:
+        dtype, shape, fortran = npy_header(file)
+        have, need = held.getinfo(name).file_size - file.tell(), math.prod(shape) * dtype.itemsize
+        if have != need:
+            raise ValueError(
+                f"the array {quoted(name)} has {have:,} bytes of data, and its header says {need:,}"
+            )
+        return np.frombuffer(bytearray(file.read()), dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _check_schema(manifest: Any) -> None:
@@ -292,9 +304,10 @@ def _check_schema(manifest: Any) -> None:
 
 def _capture(file: str, manifest: dict[str, Any], arrays: dict[str, Array]) -> Capture:
     questions = {}
+    most = functools.cache(lambda name: int(arrays[name].max(initial=0)))  # questions may share an array
     for said in manifest["questions"]:
         try:
-            question = _question(file, said, arrays)
+            question = _question(file, said, arrays, most)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             name = said.get("name") if isinstance(said, dict) else said
             why = f"no {error}" if isinstance(error, KeyError) else str(error)
@@ -304,7 +317,9 @@ def _capture(file: str, manifest: dict[str, Any], arrays: dict[str, Array]) -> C
     return Capture(*frozen)
 
 
-def _question(file: str, said: dict[str, Any], arrays: dict[str, Array]) -> CapturedQuestion:
+def _question(
+    file: str, said: dict[str, Any], arrays: dict[str, Array], most: Callable[[str], int]
+) -> CapturedQuestion:
     name, operation, expects = said["name"], said["operation"], said["expects"]
     if not re.fullmatch(r"\w+", name, re.ASCII):
         raise ValueError("a name that is no word")
@@ -328,10 +343,8 @@ def _question(file: str, said: dict[str, Any], arrays: dict[str, Array]) -> Capt
         found = held[operand]
         if found.shape != shape or found.dtype != (np.uint32 if fmt is None else code_dtype(fmt)):
             raise ValueError(f"the {operand} of {found.dtype} and shape {found.shape}, which do not fit")
-        if fmt is not None and found.size and int(found.max()) >> fmt.width:
-            raise ValueError(
-                f"the {operand} with {int(found.max()):#x}, no {fmt.width}-bit code of {fmt.name!r}"
-            )
+        if fmt is not None and (largest := most(names[operand])) >> fmt.width:
+            raise ValueError(f"the {operand} with {largest:#x}, no {fmt.width}-bit code of {fmt.name!r}")
     output = held.pop("output")
     return CapturedQuestion(name, file, operation, formats, held, output, expects)
 

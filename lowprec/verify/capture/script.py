@@ -297,15 +297,32 @@ def digest(array: Any) -> str:
     return hashlib.sha256(f"{array.dtype.str} {array.shape}".encode() + array.tobytes()).hexdigest()
 
 
+def check_place(path: str) -> None:
+    """Refuse to write over a link, a folder, a pipe or a device."""
+    if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):
+        raise SystemExit(f"{path!r} is a link or no regular file, and is not replaced; name another --out")
+
+
 def save(path: str, manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Write the file beside its place, and rename it when it is whole."""
+    """Write the file beside its place, under a name that nobody can guess, and rename it when it is whole.
+
+    A file that is replaced keeps its mode.
+    """
+    check_place(path)
     hashes = {name: digest(array) for name, array in arrays.items()}
     text = json.dumps({"schema": SCHEMA, **manifest, "arrays": hashes}, indent=1)
     members = {f"{name}.npy": npy(array) for name, array in arrays.items()}
-    beside = f"{path}.{os.getpid()}.part"
+    beside, mode = f"{path}.{os.urandom(16).hex()}.part", None
+    if os.path.exists(path):
+        mode = os.stat(path).st_mode & 0o777
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     try:
-        with open(beside, "wb") as file:
+        with os.fdopen(os.open(beside, flags, 0o666 if mode is None else 0o600), "wb") as file:
             file.write(archive({MANIFEST: text.encode(), **members}))
+            file.flush()
+            os.fsync(file.fileno())
+            if mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(file.fileno(), mode)
         os.replace(beside, path)
     finally:
         if os.path.exists(beside):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec import __version__
-from lowprec.spec.naming import close_names
+from lowprec.spec.naming import close_names, plain
 from lowprec.verify.capture import script
 from lowprec.verify.capture.questions import CAPTURES, CaptureQuestion
 
@@ -85,7 +85,7 @@ def written(questions: Sequence[CaptureQuestion], count: int, seed: int, command
     for line, value in values.items():
         before, after = text.split(f"\n{line}\n")
         text = f"{before}\n{value}\n{after}"
-    return f"# Written by lowprec {__version__}: {command}\n{text}"
+    return f"# Written by lowprec {__version__}: {plain(command)}\n{text}"
 
 
 def _whole() -> str:

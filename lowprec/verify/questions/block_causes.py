@@ -16,7 +16,7 @@ from lowprec.arrays.block_quotients import spread
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.format import Sign
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.verify.cutting import cut_behind_guard, guard_words
 from lowprec.verify.question import Array, Change
@@ -112,8 +112,12 @@ def orders(fmt: BlockFormat, axes: tuple[int, ...]) -> Iterator[Change]:
     if len(axes) == 1:
         backward = functools.partial(_backward, axis=axes[0], size=fmt.sizes[0])
         yield Change("made", backward, "the elements of each block in reverse order")
-    if fmt.element.sign is Sign.MAGNITUDE:
+    if _has_sign_bit(fmt.element):
         yield Change("made", functools.partial(_unsigned, sign=fmt.element.sign_code), "zeros have no sign")
+
+
+def _has_sign_bit(element: Format) -> bool:
+    return not isinstance(element, Codebook) and element.sign is Sign.MAGNITUDE
 
 
 def _pairs(made: Array) -> Array:
@@ -143,7 +147,7 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
     size = fmt.sizes[0]
     given, came, right = (_blocks(side.reshape(values.shape), axis, size) for side in (values, got, want))
     mask = (1 << SCALE_SHIFT) - 1
-    if fmt.element.sign is Sign.MAGNITUDE:
+    if _has_sign_bit(fmt.element):
         mask ^= fmt.element.sign_code
     silent = np.flatnonzero(((came & mask) == 0).all(0) & ((right & mask) != 0).any(0)).tolist()
     if 0 < len(silent) < size:
@@ -191,7 +195,9 @@ def _without(values: Array, lanes: Sequence[int], axis: int, size: int) -> Array
 
 
 def _given_scales(fmt: BlockFormat) -> bool:
-    """Whether elements under other scales are known: plain quotients, rounded once."""
+    """Return whether elements under other scales are known: plain quotients, rounded once."""
+    if isinstance(fmt.scale, Codebook):
+        return False
     return fmt.arithmetic == "exact" and fmt.tensor_scale == "none" and not fmt.elements.rounding.bits
 
 
@@ -227,7 +233,7 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
 def elements(fmt: BlockFormat) -> Iterator[Change]:
     """Yield elements that overflow, carry or lose their signs otherwise."""
     element = fmt.element
-    if not _given_scales(fmt) or isinstance(element, Codebook) or element.sign is not Sign.MAGNITUDE:
+    if not _given_scales(fmt) or not _has_sign_bit(element):
         return
     yield Change("shaping", _over_zero, "elements past the largest are zero")
     if element.exponent_bits:
@@ -245,8 +251,9 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
             if code not in known:
                 clipped = functools.partial(_clipped, code=code)
                 yield Change("shaping", clipped, f"elements past the largest become {code:#x}")
-    words = "elements past the largest wrap around as whole numbers of the smallest element"
-    yield Change("shaping", _over_whole, words)
+    if element.min_subnormal is not None:
+        words = "elements past the largest wrap around as whole numbers of the smallest element"
+        yield Change("shaping", _over_whole, words)
     for zero, words in (
         (False, "elements that round to zero lose their sign"),
         (True, "values that are zero lose their sign"),

@@ -186,7 +186,7 @@ class BlockQuestion(Question):
 
     # -- answers --------------------------------------------------------------------------------
 
-    @np.errstate(invalid="ignore")  # signaling NaNs, where values are changed
+    @np.errstate(all="ignore")  # signaling NaNs and overflow, where values are changed
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
         """Return what the results must be, or would be."""
         fields = {change.field: change.value for change in changes}

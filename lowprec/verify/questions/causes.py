@@ -68,7 +68,11 @@ _REST = {
         "before": "tininess judged before rounding",
         "after": "tininess judged after rounding",
     },
-    "nan_sign": {"drop": "the signs of NaNs dropped", "keep": "the signs of NaNs kept"},
+    "nan_sign": {
+        "drop": "the signs of NaNs dropped",
+        "keep": "the signs of NaNs kept",
+        "positive": "every NaN positive, that of overflow too",
+    },
     "nan_payload": {
         "first": "the payloads of NaNs kept",
         "signaling_first": "the payloads of NaNs kept, the first signaling one's",

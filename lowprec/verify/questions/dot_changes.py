@@ -132,10 +132,12 @@ def _results(how: Accumulation) -> Iterator[Change]:
             yield Change("nan_code", _output(nan_code=code), f"NaN is {code:#x}")
     for sign in get_args(SignPolicy):
         if fmt.has_signed_nan and sign != rule.nan_sign:
-            words = {"keep": "NaNs keep their sign", "drop": "NaNs have no sign"}.get(
-                sign, f"NaN sign: {sign}"
-            )
-            yield Change("nan_sign", _output(nan_sign=sign), words)
+            by_sign = {
+                "keep": "NaNs keep their sign",
+                "drop": "NaNs have no sign",
+                "positive": "NaNs of overflow have no sign either",
+            }
+            yield Change("nan_sign", _output(nan_sign=sign), by_sign[sign])
 
 
 def _output(**fields: Any) -> How:

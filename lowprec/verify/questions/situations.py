@@ -271,18 +271,19 @@ def _continued(target: Format) -> Format | None:
     """Return the format with a sign, and as many values again past the largest; None if it does not fit."""
     if target.width > 30 or (target.exponent_bits and not target.subnormals):
         return None
-    if not target.exponent_bits:
-        bits, bias = target.trailing_bits + 2, target.bias - 2
-        return Format(name="continued", exponent_bits=0, trailing_bits=bits, bias=bias, nans=1, infinity=True)
-    return Format(
-        name="continued",
-        exponent_bits=target.exponent_bits + 1,
-        trailing_bits=target.trailing_bits,
-        bias=target.bias,
-        nans=1,
-        infinity=True,
-        sign=Sign.MAGNITUDE,
-    )
+    more = 0 if target.exponent_bits else 2  # bits of a format without exponents
+    try:
+        return Format(
+            name="continued",
+            exponent_bits=target.exponent_bits + bool(target.exponent_bits),
+            trailing_bits=target.trailing_bits + more,
+            bias=target.bias - more,
+            nans=1,
+            infinity=True,
+            sign=Sign.MAGNITUDE,
+        )
+    except ValueError:  # its largest value is above float64's range
+        return None
 
 
 def _one_by_one(

@@ -1,0 +1,114 @@
+"""Parts of quantised weights whose other parts are missing, so that their values cannot be known.
+
+Names and types tell codes and scales; whether FP8 needs a scale is told by what is beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from lowprec.checkpoints.configured import Configured
+from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
+from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.saved import SCALES, TENSOR, saved_in
+from lowprec.checkpoints.schemes import FLOATS, INTEGERS, NESTED_ABSMAX, ONNX, PLAIN, SCHEMES
+
+__all__ = ["Incomplete", "incomplete"]
+
+#: Schemes whose weights are found by names.
+_NAMED = [scheme for scheme in SCHEMES if scheme.family not in (ONNX.family, "gguf")]
+#: Endings of scales, and the types that scales have there.
+_SCALES: dict[str, set[str]] = {NESTED_ABSMAX: {"F32"}}
+for _scheme in _NAMED:
+    _SCALES.setdefault(_scheme.scales, set()).update(_scheme.scale_tags)
+    if _scheme.tensor:
+        _SCALES.setdefault(_scheme.tensor, set()).add("F32")
+#: Endings of codes, longer ones first, and of all that belongs to codes.
+_CODES = sorted({"weight", *(scheme.codes for scheme in _NAMED)}, key=len, reverse=True)
+_PARTS = {end for scheme in _NAMED for end in (*scheme.extras, scheme.state) if end} | set(_SCALES)
+_WIDE = ("F64", "F32", "BF16", "F16")
+
+
+class Incomplete(NamedTuple):
+    """A weight that lacks parts: the tensor that it is named by, those beside it, and rule and evidence."""
+
+    entry: Entry
+    beside: tuple[Entry, ...]
+    problem: tuple[str, str]
+
+
+def incomplete(left: Mapping[str, Entry], checkpoint: Checkpoint, scaled: bool) -> Iterator[Incomplete]:
+    """Yield what is left of quantised weights among tensors that belong to no weight.
+
+    Parameters
+    ----------
+    left : mapping of str to Entry
+    checkpoint : Checkpoint
+    scaled : bool
+        Whether other weights of the checkpoint have scales.
+    """
+    taken: set[str] = set()
+    scaled, configured = scaled or _is_marked(checkpoint), Configured(checkpoint.config, len(left))
+    for name, entry in left.items():
+        end = next((end for end in _CODES if name.endswith(end)), None)
+        if end is None or len(entry.shape) < 2:
+            continue
+        stem = name.removesuffix(end).removesuffix(".")
+        beside = tuple(left[stem + part] for part in sorted(_PARTS) if stem + part in left)
+        of = f"{entry.tag} of shape {list(entry.shape)}"
+        if entry.tag in INTEGERS:
+            scales = [part.name for part in beside if any(part.name.endswith(each) for each in _SCALES)]
+            what = f"with {', '.join(scales)} alone" if scales else "without scales"
+            problem = "missing-scale", f"{of}, {what}"
+        elif _is_narrow(entry) and (beside or scaled and _needs_scale(configured, stem)):
+            problem = "fp8-without-scale", f"{of} without a scale, among weights that are scaled"
+        else:
+            continue
+        taken |= {name, *(part.name for part in beside)}
+        yield Incomplete(entry, beside, problem)
+    yield from _orphans({name: entry for name, entry in left.items() if name not in taken}, checkpoint)
+
+
+def _orphans(left: dict[str, Entry], checkpoint: Checkpoint) -> Iterator[Incomplete]:
+    """Yield scales without codes; those beside a weight of wide floats are not needed for its values."""
+    found: dict[str, list[Entry]] = {}
+    for name in saved_in(checkpoint.metadata, repr(str(checkpoint.path))).blocks:
+        if name not in checkpoint.entries:
+            found[name] = [left.pop(name + end) for end in (SCALES, TENSOR) if name + end in left]
+    for name, entry in left.items():
+        for end, tags in _SCALES.items():
+            stem = name.removesuffix(end)
+            wide = any(
+                of is not None and of.tag in _WIDE
+                for of in (checkpoint.entries.get(stem), checkpoint.entries.get(f"{stem}.weight"))
+            )
+            if name.endswith(end) and entry.tag in tags and not wide:
+                found.setdefault(stem, []).append(entry)
+                break
+    for entry, *beside in filter(None, found.values()):
+        of = f"no weight uses it: {entry.tag} of shape {list(entry.shape)}"
+        yield Incomplete(entry, tuple(beside), ("orphan-scale", of))
+
+
+def _is_narrow(entry: Entry) -> bool:
+    return entry.tag in FLOATS and entry.bits <= 8 and entry.tag != "F8_E8M0"
+
+
+def _is_marked(checkpoint: Checkpoint) -> bool:
+    """Return whether a mark, a configuration or lowprec's metadata say that weights are scaled."""
+    if checkpoint.config or any(
+        name == "scaled_fp8" or name.endswith(".scaled_fp8") for name in checkpoint.entries
+    ):
+        return True
+    try:
+        said = parse_json(checkpoint.metadata.get("lowprec", "{}").encode(), "what lowprec wrote")
+    except CheckpointError:
+        return False
+    return bool(said.get("scheme", PLAIN.name) != PLAIN.name)
+
+
+def _needs_scale(configured: Configured, module: str) -> bool:
+    """Return whether a configuration lets a module have scales; one that is not understood does."""
+    said = configured.said_of(module)
+    return said is None or (not said.ignored and said.targeted is not False)
