@@ -24,6 +24,7 @@ Word = Any
 _U = np.uint64
 _I = np.int64
 _0, _1, _63 = _U(0), _U(1), _U(63)
+_ONES = _U((1 << 64) - 1)
 _FAR = _I(1 << 40)
 
 
@@ -52,26 +53,33 @@ def zeros_above(word: np.uint64) -> np.int64:
 
 
 @inlined
-def read(code: np.uint64, source: Source) -> Lane:
-    """Return the number that a code stands for."""
+def read(code: np.uint64, source: Source, usual: bool) -> Lane:
+    """Return the number that a code stands for.
+
+    `usual` sources have no two's complement and no payload, and flush nothing.
+    """
     code &= source.mask
     negative = code & source.sign != _0
-    magnitude = pick(negative & (source.complement != _0), (_0 - code) & source.mask, code & ~source.sign)
-    not_a_zero = negative & (source.not_a_zero != _0) & (magnitude == _0)
-    special = magnitude > source.max_magnitude
-    infinite = special & (magnitude == source.infinity)
-    nan = (special & (magnitude != source.infinity)) | not_a_zero
-    signaling = special & (magnitude != source.infinity) & (magnitude & source.quiet == _0)
-    field = (magnitude >> source.trailing_bits) & source.field_mask
-    trailing = magnitude & source.trailing_mask
-    normal = field >= source.lowest
-    flushed = (source.flush != _0) & (not normal) & (trailing != _0)
-    significand = pick(flushed, _0, trailing | (_U(normal) << source.trailing_bits))
-    payload = (magnitude << _1) << (_63 - source.payload)
-    significand = pick(nan, pick(not_a_zero, _0, payload), significand)
+    magnitude = code & ~source.sign
+    not_a_zero = code == pick((source.not_a_zero != _0) & (source.sign != _0), source.sign, _ONES)
+    if not usual:
+        magnitude = pick(negative & (source.complement != _0), (_0 - code) & source.mask, magnitude)
+    infinite = magnitude == source.infinity
+    special = (magnitude > source.max_magnitude) & (not infinite)
+    signaling = special & (magnitude & source.quiet == _0)
+    nan = special | not_a_zero
+    field = max((magnitude >> source.trailing_bits) & source.field_mask, source.lowest)
+    significand = magnitude - ((field - _1) << source.trailing_bits)
+    flushed = False
+    if usual:
+        significand = pick(nan, _1, significand)
+    else:
+        flushed = (source.flush != _0) & (significand & ~source.trailing_mask == _0) & (significand != _0)
+        significand = pick(flushed, _0, significand)
+        payload = (magnitude << _1) << (_63 - source.payload)
+        significand = pick(nan, pick(not_a_zero, _0, payload), significand)
     negative = pick(nan, negative & (source.keeps_nan_sign != _0) & (not not_a_zero), negative)
-    exponent = source.exponent + _I(max(field, source.lowest))
-    return Lane(negative, significand, exponent, infinite, nan, signaling, flushed)
+    return Lane(negative, significand, source.exponent + _I(field), infinite, nan, signaling, flushed)
 
 
 @inlined

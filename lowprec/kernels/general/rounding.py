@@ -29,6 +29,7 @@ _I = np.int64
 _0, _1, _2, _63, _64 = _U(0), _U(1), _U(2), _U(63), _U(64)
 _TOP, _ONES = _U(1 << 63), _U((1 << 64) - 1)
 _REFUSED = _U(REFUSED)
+_FAR = _I(1 << 30)
 _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
     _U(flag) for flag in (Flag.INEXACT, Flag.UNDERFLOW, Flag.OVERFLOW, Flag.INVALID)
 )
@@ -51,14 +52,18 @@ def load_target(words: Params) -> Target:
 
 
 @inlined
-def split(word: np.uint64, shift: np.int64) -> tuple[np.uint64, np.uint64]:
-    """Split a word with bit 63 set at bit `shift`, at least 1: what lies above, and the tail below."""
-    low = _U(min(shift, _I(63)))
-    far = _U(max(min(shift - _I(64), _I(63)), _I(0)))
-    kept = pick(shift < _I(64), word >> low, _0)
-    below = word >> far
-    lost = _U(below << far != word)
-    return kept, pick(shift < _I(64), word << (_U(_I(64) - shift) & _63), below | lost)
+def split(word: np.uint64, shift: np.int64, to_the_bit: bool) -> tuple[np.uint64, np.uint64]:
+    """Split a word with bit 63 set at bit `shift`, at least 1: what lies above, and the tail below.
+
+    A tail far below half of the gap is 1, except `to_the_bit`.
+    """
+    kept = pick(shift < _I(64), word >> _U(shift), _0)
+    far = _1
+    if to_the_bit:
+        down = _U(max(min(shift - _I(64), _I(63)), _I(0)))
+        far = word >> down
+        far |= _U(far << down != word)
+    return kept, pick(shift <= _I(64), word << _U(_I(64) - shift), far)
 
 
 @inlined
@@ -96,10 +101,7 @@ def drawn_limit(random: np.uint64, grid: Grid) -> np.uint64:
 def project(
     x: Lane, generated: bool, drawn: np.uint64, target: Target, stochastic: bool, signals: bool
 ) -> tuple[np.uint64, np.uint64]:
-    """Return the code of a number, and its flags where `signals`.
-
-    `generated` says that a NaN comes from no operand; `drawn` is the limit of a stochastic mode.
-    """
+    """Return the code of a number, and its flags where `signals`; see `project_usual`."""
     grid, plus, minus = target.grid, target.plus, target.minus
     negative = x.negative
     zero = x.significand == _0
@@ -109,7 +111,7 @@ def project(
     last = pick(negative, minus.max_magnitude, plus.max_magnitude)
 
     binade = max(lead, grid.emin)
-    kept, tail = split(significand, binade - lead + _I(63) - _I(grid.trailing_bits))
+    kept, tail = split(significand, binade - lead + _I(63) - _I(grid.trailing_bits), True)
     below = kept < grid.hidden
     magnitude = pick(below, _0, kept - grid.hidden + (_U(binade - grid.emin) << grid.trailing_bits))
     tail = pick(below, _0, tail)
@@ -126,10 +128,9 @@ def project(
     judged &= (magnitude == last) & (tail != _0)
     beyond |= judged
     farther |= judged
-    inexact = (tail != _0) | below
-    past = magnitude + _U(farther) > last
-    over = beyond | past
     rounded = magnitude + _U(farther)
+    past = rounded > last
+    over = beyond | past
 
     step = pick(negative, minus.step, plus.step)
     base = pick(negative, minus.base, plus.base)
@@ -139,26 +140,19 @@ def project(
     rounded_zero = pick(negative, minus.rounded_zero, plus.rounded_zero)
     at_zero = (rounded == _0) & (grid.hidden == _0) & (grid.shared == _0)
     code = pick(at_zero, rounded_zero, code)
-    topped = over & (rounded > last)
-    code = pick(topped, pick(negative, minus.overflow, plus.overflow), code)
+    code = pick(past, pick(negative, minus.overflow, plus.overflow), code)
 
     flags = _0
     if signals:
+        inexact = (tail != _0) | below
         flags = (_U(inexact) * _INEXACT) | (_U(below) * _UNDERFLOW)
-        # Tiny after rounding: as if exponents had no lower end.
-        free, rest = split(significand, _I(63) - _I(grid.trailing_bits))
-        highest = (_2 << grid.trailing_bits) - _1
-        if stochastic:
-            up_there = rest > drawn
-        else:
-            up_there = rest > limit_of(negative, _U(grid.trailing_bits != _0), target)
-        tiny = (lead < grid.surely) | (free != highest) | (not up_there)
-        tiny &= (lead < grid.tiny) & ((not over) | ((grid.flush != _0) & (not past)))
+        tiny = is_tiny(lead, significand, negative, drawn, target, stochastic)
+        tiny &= (not over) | ((grid.flush != _0) & (not past))
         tiny &= inexact | (grid.flush != _0)
         flags |= _U(tiny & inexact) * _UNDERFLOW
         flags |= _U(over) * (_OVERFLOW | _INEXACT)
         invalid = pick(negative, minus.negative_invalid, plus.negative_invalid)
-        flags = pick((invalid != _0) & ((not at_zero) | topped), invalid, flags)
+        flags = pick((invalid != _0) & ((not at_zero) | past), invalid, flags)
         flushed = tiny & (grid.flush != _0)
         code = pick(flushed, rounded_zero, code)
         flags = pick(flushed, _INEXACT | pick(over, _OVERFLOW, _UNDERFLOW), flags)
@@ -174,4 +168,69 @@ def project(
         flags = pick(x.infinite, pick(negative, minus.infinity_invalid, plus.infinity_invalid), flags)
         nan_invalid = pick(negative, minus.nan_invalid, plus.nan_invalid)
         flags = pick(x.nan, pick(generated | x.signaling, _INVALID, nan_invalid), flags)
+    return code, flags
+
+
+@inlined
+def is_tiny(
+    lead: np.int64, significand: np.uint64, negative: bool, drawn: np.uint64, target: Target, stochastic: bool
+) -> bool:
+    """Return whether a number is tiny: before rounding, or as if exponents had no lower end."""
+    grid, plus, minus = target.grid, target.plus, target.minus
+    if stochastic:
+        limit = drawn
+    elif grid.trailing_bits != _0:
+        limit = pick(negative, minus.limit_odd, plus.limit_odd)
+    else:
+        limit = pick(negative, minus.limit_even, plus.limit_even)
+    highest = _TOP - (_TOP >> grid.trailing_bits) + _TOP  # all places that are kept are ones
+    below = significand <= highest + (limit >> _1 >> grid.trailing_bits)
+    return (lead < grid.tiny) & ((lead < grid.surely) | below)
+
+
+@inlined
+def beyond(side: Side) -> np.uint64:
+    """Return the code of numbers from the magnitude above the largest one on."""
+    limit = pick(side.max_magnitude & _1 != _0, side.limit_odd, side.limit_even)
+    return pick(limit == _ONES, side.base | side.max_magnitude, side.overflow)
+
+
+@inlined
+def project_usual(
+    x: Lane, generated: bool, drawn: np.uint64, target: Target, stochastic: bool, signals: bool
+) -> tuple[np.uint64, np.uint64]:
+    """Return the code of a number, and its flags where `signals`, of a usual target.
+
+    It has at most 32 bits, a sign that is one of them, and subnormals, and keeps no payloads; overflow is
+    judged on the rounded number, and subnormal results are kept.
+    """
+    grid, plus, minus = target.grid, target.plus, target.minus
+    negative = x.negative
+    up = zeros_above(x.significand)
+    significand = x.significand << _U(up)
+    lead = pick(x.significand == _0, -_FAR, x.exponent - up + _I(63))
+
+    binade = max(lead, grid.emin)
+    kept, tail = split(significand, binade - lead + _I(63) - _I(grid.trailing_bits), stochastic)
+    magnitude = kept + (_U(binade - grid.emin) << grid.trailing_bits)
+    if stochastic:
+        rounded = magnitude + _U(tail > drawn)
+        past_code = pick(negative, minus.overflow, plus.overflow)
+    else:
+        rounded = magnitude + _U(tail > limit_of(negative, magnitude & _1, target))
+        past_code = pick(negative, beyond(minus), beyond(plus))
+    past = rounded > plus.max_magnitude
+    code = pick(negative, minus.base, plus.base) | rounded
+    code = pick(rounded == _0, pick(negative, minus.rounded_zero, plus.rounded_zero), code)
+    code = pick(past, past_code, code)
+    code = pick(x.infinite, pick(negative, minus.infinity, plus.infinity), code)
+    code = pick(x.nan, pick(negative, minus.nan, plus.nan), code)
+
+    flags = _0
+    if signals:
+        tiny = is_tiny(lead, significand, negative, drawn, target, stochastic)
+        flags = pick(tail != _0, pick(tiny, _INEXACT | _UNDERFLOW, _INEXACT), _0)
+        flags = pick(past, _OVERFLOW | _INEXACT, flags)
+        flags = pick(x.infinite, plus.infinity_invalid, flags)
+        flags = pick(x.nan, pick(generated | x.signaling, _INVALID, plus.nan_invalid), flags)
     return code, flags

@@ -6,32 +6,23 @@ corrects them, so that no mode of the process changes an answer.
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
 An operand of a sum that is shifted down loses bits to the sticky one only if its exponent lies so far below
-the other's that at most one leading bit cancels: every bit that decides a result is exact. `runs.serves` says
+the other's that at most one leading bit cancels: every bit that decides a result is exact. `serves` says
 for which formats that holds.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowprec.kernels.general.numbers import Lane, normal, pick, read, zeros_above
-from lowprec.kernels.general.rounding import (
-    drawn_limit,
-    limit_of,
-    load_target,
-    project,
-    shifted,
-    split,
-)
-from lowprec.kernels.jit import in_wide_vectors, inlined, jit, load_record
-from lowprec.kernels.lower.records import REFUSED, Source
-from lowprec.spec.arith import OPERANDS, SIGN_ONLY
-from lowprec.spec.projection import Flag
+from lowprec.kernels.general.numbers import Lane, normal, pick, zeros_above
+from lowprec.kernels.general.rounding import limit_of, shifted, split
+from lowprec.kernels.jit import inlined
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Flag, Projection
 
-__all__ = ["operator"]
+__all__ = ["COMPUTE", "Context", "Outcome", "lane", "of_numbers", "serves", "with_nans"]
 
 Word = Any
 
@@ -40,7 +31,6 @@ _I = np.int64
 _0, _1, _32, _63 = _U(0), _U(1), _U(32), _U(63)
 _48, _50, _52 = _U(48), _U(50), _U(52)
 _LOW, _FRACTION = _U((1 << 32) - 1), _U((1 << 52) - 1)
-_REFUSED = _U(REFUSED)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
 #: The exponent that infinities are compared by, above those of all numbers.
 _FAR = _I(1 << 40)
@@ -228,11 +218,15 @@ def sqrt(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
 
 @inlined
 def is_larger(x: Lane, y: Lane) -> bool:
-    """Return whether the magnitude of an operand is larger than that of another, of at most 62 bits each."""
-    a, ae = normal(x.significand, x.exponent)
-    b, be = normal(y.significand, y.exponent)
+    """Return whether the magnitude of an operand is larger than that of another."""
+    x_up, y_up = zeros_above(x.significand), zeros_above(y.significand)
+    a, b = pick(x.infinite, _0, x.significand << _U(x_up)), pick(y.infinite, _0, y.significand << _U(y_up))
+    ae, be = (
+        pick(x.significand == _0, -_FAR, x.exponent - x_up),
+        pick(y.significand == _0, -_FAR, y.exponent - y_up),
+    )
     ae, be = pick(x.infinite, _FAR, ae), pick(y.infinite, _FAR, be)
-    return (ae > be) | ((ae == be) & (pick(x.infinite, _0, a) > pick(y.infinite, _0, b)))
+    return (ae > be) | ((ae == be) & (a > b))
 
 
 @inlined
@@ -254,11 +248,17 @@ def maximum(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
 
 
 @inlined
+def convert(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the operand."""
+    return Outcome(x, False, _0)
+
+
+@inlined
 def round_to_integral(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
     """Return an operand rounded to an integer."""
     up = zeros_above(x.significand)
     exponent = x.exponent - up
-    kept, tail = split(x.significand << _U(up), max(-exponent, _I(1)))
+    kept, tail = split(x.significand << _U(up), max(-exponent, _I(1)), True)
     limit = limit_of(x.negative, kept & _1, context.target)
     farther = tail > pick(context.stochastic, context.drawn, limit)
     whole = (exponent >= _I(0)) | (x.significand == _0) | x.infinite
@@ -307,10 +307,11 @@ def copysign(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
     return Outcome(signed(y.negative, x), False, _0)
 
 
-_COMPUTE = {
+#: Operations by name.
+COMPUTE = {
     function.__name__: function
     for function in (
-        *(add, subtract, multiply, multiply_long, fma, divide, sqrt, minimum, maximum),
+        *(convert, add, subtract, multiply, multiply_long, fma, divide, sqrt, minimum, maximum),
         *(round_to_integral, scaleb, logb, negative, absolute, copysign),
     )
 }
@@ -327,7 +328,9 @@ def first_nan(x: Lane, y: Lane, z: Lane, signaling_first: bool) -> Lane:
 
 
 @inlined
-def with_nans(found: Outcome, x: Lane, y: Lane, z: Lane, fused: bool, signaling_first: bool) -> Outcome:
+def with_nans(
+    found: Outcome, x: Lane, y: Lane, z: Lane, fused: bool, signaling_first: bool, usual: bool
+) -> Outcome:
     """Return the result with the NaN that an operand, or an invalid operation, makes of it."""
     signaling = x.signaling | y.signaling | z.signaling
     nan = x.nan | y.nan | z.nan
@@ -337,6 +340,14 @@ def with_nans(found: Outcome, x: Lane, y: Lane, z: Lane, fused: bool, signaling_
         nan &= not (beside & signaling_first & (not signaling))
         signals |= beside
     invalid = found.invalid & (not nan)
+    if usual:
+        first_sign = pick(x.nan, x.negative, pick(y.nan, y.negative, z.negative))
+        negative = pick(nan, first_sign, found.made.negative & (not invalid))
+        made = found.made
+        made = Lane(
+            negative, made.significand, made.exponent, made.infinite, nan | invalid, nan & signals, False
+        )
+        return Outcome(made, invalid, pick(nan, _0, found.raised))
     first = first_nan(x, y, z, signaling_first)
     made = Lane(
         pick(nan, first.negative, found.made.negative & (not invalid)),
@@ -363,48 +374,21 @@ def of_numbers(found: Outcome, x: Lane, y: Lane, signaling_first: bool) -> Outco
     return Outcome(made, False, _U(signaling) * _INVALID)
 
 
-# -- kernels -----------------------------------------------------------------------------------------
+# -- formats -----------------------------------------------------------------------------------------
 
 
-@functools.cache
-def operator(operation: str, wide: bool, stochastic: bool, signals: bool) -> Any:
-    """Return the kernel of an operation.
-
-    It writes codes, and flags where `signals`, in 64-bit words, and returns whether any result has no code.
-    `wide` says that products have more than 64 bits.
-    """
-    number = operation.endswith("_number")
-    name = operation.removesuffix("_number") + ("_long" if wide else "")
-    count, compute, fused = OPERANDS[operation], _COMPUTE[name], operation == "fma"
-    two, three, sign_only = count > 1, count > 2, operation in SIGN_ONLY
-
-    def operate(
-        xs: Any, x_words: Any, ys: Any, y_words: Any, zs: Any, z_words: Any, out: Any, target_words: Any,
-        downward: bool, signaling_first: bool, random: Any, flags: Any,
-    ) -> bool:  # fmt: skip
-        in_wide_vectors()
-        x_source, y_source = load_record(Source, x_words, 0), load_record(Source, y_words, 0)
-        z_source, target = load_record(Source, z_words, 0), load_target(target_words)
-        refused = False
-        for i in range(out.size):
-            drawn = drawn_limit(_U(random[i]), target.grid) if stochastic else _0
-            x = read(xs[i], x_source)
-            y = read(ys[i], y_source) if two else lane(False, _0, _I(0), False)
-            z = read(zs[i], z_source) if three else lane(False, _0, _I(0), False)
-            found = compute(x, y, z, Context(downward, drawn, stochastic, target))
-            if number:
-                found = of_numbers(found, x, y, signaling_first)
-            elif not sign_only:
-                found = with_nans(found, x, y, z, fused, signaling_first)
-            made = found.made
-            code, raised = project(made, found.invalid, drawn, target, stochastic, signals)
-            out[i] = code
-            refused |= code == _REFUSED
-            if signals:
-                flushed = (x.flushed | y.flushed | z.flushed) & (not made.nan)
-                raised |= found.raised | (_U(flushed) * _INEXACT)
-                raised = pick(found.raised == _DIVIDED, _DIVIDED, raised)
-                flags[i] = pick(raised & _INVALID != _0, _INVALID, raised)
-        return refused
-
-    return jit(operate, f"general_{operation}_{wide:d}{stochastic:d}{signals:d}")
+def serves(operation: str, sources: list[Format], target: Format, rule: Projection) -> tuple[bool, bool]:
+    """Return whether results are exact for formats, and whether products have more than 64 bits."""
+    if operation.removesuffix("_number") not in COMPUTE:
+        return False, False
+    bits = [fmt.precision if fmt.exponent_bits else fmt.width for fmt in sources]
+    kept = target.precision + rule.rounding.bits + 2  # bits that decide, the sticky one included
+    if operation in ("add", "subtract"):
+        return max(bits) <= 57 and kept <= 60, False
+    if operation == "multiply":
+        return max(bits) <= 62 and (sum(bits) <= 64 or kept <= 61), sum(bits) > 64
+    if operation == "fma":
+        return max(bits[0] + bits[1], bits[2]) <= 57 and kept <= 60, False
+    if operation in ("divide", "sqrt"):
+        return max(bits) <= 53 and kept <= 50, False
+    return True, False
