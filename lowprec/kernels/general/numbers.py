@@ -24,7 +24,6 @@ Word = Any
 _U = np.uint64
 _I = np.int64
 _0, _1, _63 = _U(0), _U(1), _U(63)
-_ONES = _U((1 << 64) - 1)
 _FAR = _I(1 << 40)
 
 
@@ -61,7 +60,7 @@ def read(code: np.uint64, source: Source, usual: bool) -> Lane:
     code &= source.mask
     negative = code & source.sign != _0
     magnitude = code & ~source.sign
-    not_a_zero = code == pick((source.not_a_zero != _0) & (source.sign != _0), source.sign, _ONES)
+    not_a_zero = (code == source.sign) & (source.sign & source.not_a_zero != _0)
     if not usual:
         magnitude = pick(negative & (source.complement != _0), (_0 - code) & source.mask, magnitude)
     infinite = magnitude == source.infinity

@@ -19,6 +19,7 @@ import numpy as np
 from lowprec.kernels.general.numbers import Lane, normal, pick, zeros_above
 from lowprec.kernels.general.rounding import limit_of, shifted, split
 from lowprec.kernels.jit import inlined
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Flag, Projection
 
@@ -366,7 +367,7 @@ def of_numbers(found: Outcome, x: Lane, y: Lane, signaling_first: bool) -> Outco
     """Return the result of an operation that ignores a NaN next to a number."""
     both = x.nan & y.nan
     made = either(x.nan, y, either(y.nan, x, found.made))
-    first = either(both, first_nan(x, y, y, signaling_first), made)
+    first = either(both, first_nan(x, y, x, signaling_first), made)
     signaling = x.signaling | y.signaling
     made = Lane(
         first.negative, first.significand, first.exponent, first.infinite, both, both & signaling, False
@@ -379,7 +380,7 @@ def of_numbers(found: Outcome, x: Lane, y: Lane, signaling_first: bool) -> Outco
 
 def serves(operation: str, sources: list[Format], target: Format, rule: Projection) -> tuple[bool, bool]:
     """Return whether results are exact for formats, and whether products have more than 64 bits."""
-    if operation.removesuffix("_number") not in COMPUTE:
+    if isinstance(target, Codebook) or operation.removesuffix("_number") not in COMPUTE:
         return False, False
     bits = [fmt.precision if fmt.exponent_bits else fmt.width for fmt in sources]
     kept = target.precision + rule.rounding.bits + 2  # bits that decide, the sticky one included

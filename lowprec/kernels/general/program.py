@@ -91,7 +91,6 @@ class Step:
         self.refuses, self._operation, self._reads = may_refuse(self.words), operation, reads
         self._modes = rule.rounding.downward, rule.nan_payload == "signaling_first"
         self._general, wide = serves(operation, [read_as(source) for source in sources], fmt, rule)
-        self._general &= not isinstance(fmt, Codebook)
         usual = rule.nan_payload == "drop" and is_usual(reads, fmt, self.words)
         self._kernel = functools.partial(kernel, operation, wide, rule.rounding.bits > 0, usual)
         self._signals = bool(self.words[_FLUSH_RESULTS])
@@ -184,7 +183,8 @@ class Program(abc.ABC):
             values = _carried(self.target, self._carrier)
             return lambda codes, out: np.take(values, codes, out=out)
         rule = Projection(nan_payload=self.rule.nan_payload)
-        program = engine.lower(Elementwise(CONVERT, (self.target,), self._carrier, rule))
+        request = Elementwise(CONVERT, (self.target,), self._carrier, rule)
+        program = engine.lower_by("vector", request) or engine.lower_by("scalar", request)
         return lambda codes, out: program.run([codes], out, _NO_FLAGS, _NO_RANDOM)
 
 

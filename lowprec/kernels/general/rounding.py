@@ -29,7 +29,6 @@ _I = np.int64
 _0, _1, _2, _63, _64 = _U(0), _U(1), _U(2), _U(63), _U(64)
 _TOP, _ONES = _U(1 << 63), _U((1 << 64) - 1)
 _REFUSED = _U(REFUSED)
-_FAR = _I(1 << 30)
 _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
     _U(flag) for flag in (Flag.INEXACT, Flag.UNDERFLOW, Flag.OVERFLOW, Flag.INVALID)
 )
@@ -55,7 +54,7 @@ def load_target(words: Params) -> Target:
 def split(word: np.uint64, shift: np.int64, to_the_bit: bool) -> tuple[np.uint64, np.uint64]:
     """Split a word with bit 63 set at bit `shift`, at least 1: what lies above, and the tail below.
 
-    A tail far below half of the gap is 1, except `to_the_bit`.
+    A tail far below half of the gap is 1, except `to_the_bit`; the word is not zero then.
     """
     kept = pick(shift < _I(64), word >> _U(shift), _0)
     far = _1
@@ -208,7 +207,7 @@ def project_usual(
     negative = x.negative
     up = zeros_above(x.significand)
     significand = x.significand << _U(up)
-    lead = pick(x.significand == _0, -_FAR, x.exponent - up + _I(63))
+    lead = pick(x.significand == _0, grid.emin, x.exponent - up + _I(63))
 
     binade = max(lead, grid.emin)
     kept, tail = split(significand, binade - lead + _I(63) - _I(grid.trailing_bits), stochastic)
