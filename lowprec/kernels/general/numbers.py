@@ -63,8 +63,9 @@ def read(code: np.uint64, source: Source, usual: bool) -> Lane:
     not_a_zero = (code == source.sign) & (source.sign & source.not_a_zero != _0)
     if not usual:
         magnitude = pick(negative & (source.complement != _0), (_0 - code) & source.mask, magnitude)
-    infinite = magnitude == source.infinity
-    special = (magnitude > source.max_magnitude) & (not infinite)
+    special, infinity = magnitude > source.max_magnitude, magnitude == source.infinity
+    infinite = special & infinity
+    special &= not infinity
     signaling = special & (magnitude & source.quiet == _0)
     nan = special | not_a_zero
     field = max((magnitude >> source.trailing_bits) & source.field_mask, source.lowest)
