@@ -24,7 +24,7 @@ from lowprec.kernels.request import CONVERT
 from lowprec.spec.arith import OPERANDS, SIGN_ONLY
 from lowprec.spec.projection import Flag
 
-__all__ = ["run"]
+__all__ = ["CHUNK", "kernel", "narrow", "run", "widen"]
 
 Codes = npt.NDArray[Any]
 
@@ -35,7 +35,7 @@ _REFUSED = _U(REFUSED)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
 
 #: Elements per chunk; the words of three operands and a result fit the nearest cache.
-_CHUNK = 1 << 10
+CHUNK = 1 << 10
 
 
 @helper
@@ -102,19 +102,19 @@ def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, signals: b
         x_source, y_source = load_record(Source, x_words, 0), load_record(Source, y_words, 0)
         z_source, target = load_record(Source, z_words, 0), load_target(target_words)
         total, refused, first = out.size // out_size, 0, -1
-        for start in range(0, total, _CHUNK):
-            size = min(total - start, _CHUNK)
+        for start in range(0, total, CHUNK):
+            size = min(total - start, CHUNK)
             widen(xs, x_size, start, words, 0, size)
             if two:
-                widen(ys, y_size, start, words, _CHUNK, size)
+                widen(ys, y_size, start, words, CHUNK, size)
             if three:
-                widen(zs, z_size, start, words, 2 * _CHUNK, size)
+                widen(zs, z_size, start, words, 2 * CHUNK, size)
             refuses = False
             for i in range(size):
                 drawn = drawn_limit(_U(random[start + i]), target.grid) if stochastic else _0
                 x = read(words[i], x_source, usual)
-                y = read(words[_CHUNK + i], y_source, usual) if two else lane(False, _0, _I(0), False)
-                z = read(words[2 * _CHUNK + i], z_source, usual) if three else lane(False, _0, _I(0), False)
+                y = read(words[CHUNK + i], y_source, usual) if two else lane(False, _0, _I(0), False)
+                z = read(words[2 * CHUNK + i], z_source, usual) if three else lane(False, _0, _I(0), False)
                 found = compute(x, y, z, Context(downward, drawn, stochastic, target))
                 if number:
                     found = of_numbers(found, x, y, signaling_first)
@@ -122,7 +122,7 @@ def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, signals: b
                     found = with_nans(found, x, y, z, fused, signaling_first, usual)
                 made = found.made
                 code, raised = place(made, found.invalid, drawn, target, stochastic, signals)
-                words[3 * _CHUNK + i] = code
+                words[3 * CHUNK + i] = code
                 refuses |= code == _REFUSED
                 if signals:
                     flushed = (x.flushed | y.flushed | z.flushed) & (not made.nan)
@@ -130,15 +130,15 @@ def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, signals: b
                     if not converts:
                         raised = _DIVIDED if found.raised == _DIVIDED else raised
                         raised = _INVALID if raised & _INVALID != _0 else raised
-                    words[4 * _CHUNK + i] = raised
+                    words[4 * CHUNK + i] = raised
             if refuses:
                 for i in range(size - 1, -1, -1):
-                    if words[3 * _CHUNK + i] == _REFUSED:
+                    if words[3 * CHUNK + i] == _REFUSED:
                         refused += 1
                         first = start + i if first < 0 or first >= start else first
-            narrow(words, 3 * _CHUNK, size, out, out_size, start)
+            narrow(words, 3 * CHUNK, size, out, out_size, start)
             if signals:
-                narrow(words, 4 * _CHUNK, size, flags, 1, start)
+                narrow(words, 4 * CHUNK, size, flags, 1, start)
         return refused, first
 
     return jit(operate, f"general_{operation}_{wide:d}{stochastic:d}{usual:d}{signals:d}")
@@ -157,7 +157,7 @@ def run(
     """Run a kernel of `kernel` on one to three operands, of the size of `out` or of one element."""
     read = [(codes.view(np.uint8), codes.itemsize, words) for codes, words in operands]
     x, y, z = (*read, *read[:1] * (3 - len(read)))
-    words = np.empty(5 * _CHUNK, np.uint64)
+    words = np.empty(5 * CHUNK, np.uint64)
     refused, first = by(
         *x, *y, *z, out.view(np.uint8), out.itemsize, target, downward, signaling_first, random, flags, words
     )

@@ -30,7 +30,7 @@ Word = Any
 _U = np.uint64
 _I = np.int64
 _0, _1, _32, _63 = _U(0), _U(1), _U(32), _U(63)
-_48, _50, _52 = _U(48), _U(50), _U(52)
+_11, _48, _50, _52 = _U(11), _U(48), _U(50), _U(52)
 _LOW, _FRACTION = _U((1 << 32) - 1), _U((1 << 52) - 1)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
 #: The exponent that infinities are compared by, above those of all numbers.
@@ -123,15 +123,23 @@ def multiply(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
 
 @inlined
 def multiply_long(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
-    """Return the product of two operands of at most 62 bits."""
-    x_word, x_exponent = normal(x.significand, x.exponent)
-    y_word, y_exponent = normal(y.significand, y.exponent)
-    a, b, c, d = x_word >> _32, x_word & _LOW, y_word >> _32, y_word & _LOW
+    """Return the product of two operands: 62 bits or more, and whether any follow."""
+    return product(x, y, *long_product(x.significand, x.exponent, y.significand, y.exponent))
+
+
+@inlined
+def long_product(
+    x: np.uint64, x_exponent: np.int64, y: np.uint64, y_exponent: np.int64
+) -> tuple[np.uint64, np.int64]:
+    """Multiply numbers: 62 bits or more, and whether any follow."""
+    x_up, y_up = zeros_above(x), zeros_above(y)
+    x, y = x << _U(x_up), y << _U(y_up)
+    a, b, c, d = x >> _32, x & _LOW, y >> _32, y & _LOW
     lowest, left, right = b * d, a * d, b * c
     middle = (lowest >> _32) + (left & _LOW) + (right & _LOW)
     high = a * c + (left >> _32) + (right >> _32) + (middle >> _32)
     low = middle << _32 | lowest & _LOW
-    return product(x, y, high | _U(low != _0), x_exponent + y_exponent + _I(64))
+    return high | _U(low != _0), x_exponent + y_exponent - x_up - y_up + _I(64)
 
 
 @inlined
@@ -154,10 +162,10 @@ def fma(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
 
 
 @inlined
-def as_53_bits(x: Lane) -> tuple[np.uint64, np.int64]:
-    """Return an operand of at most 53 bits with bit 52 set, and its exponent; for zero any other number."""
-    up = zeros_above(x.significand) - _I(11)
-    return pick(x.significand == _0, _1 << _52, x.significand << (_U(up) & _63)), x.exponent - up
+def as_53_bits(significand: np.uint64, exponent: np.int64) -> tuple[np.uint64, np.int64]:
+    """Return a number of at most 53 bits with bit 52 set, and its exponent; for zero any other number."""
+    up = zeros_above(significand)
+    return pick(significand == _0, _1 << _52, (significand << _U(up)) >> _11), exponent - up + _I(11)
 
 
 @inlined
@@ -173,10 +181,12 @@ def as_integer(number: np.float64) -> np.uint64:
 
 
 @inlined
-def divide(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
-    """Return the quotient of two operands of at most 53 bits: 50 digits or more, and whether any follow."""
-    a, a_exponent = as_53_bits(x)
-    b, b_exponent = as_53_bits(y)
+def quotient(
+    significand: np.uint64, exponent: np.int64, by: np.uint64, by_exponent: np.int64
+) -> tuple[np.uint64, np.int64]:
+    """Divide numbers of at most 53 bits, not zero: 50 digits or more, and whether any follow."""
+    a, a_exponent = as_53_bits(significand, exponent)
+    b, b_exponent = as_53_bits(by, by_exponent)
     digits = as_integer(np.divide(as_double(a, _0), as_double(b, _0)) * 2.0**50)
     rest = (a << _50) - digits * b  # wraps as words do, but is small
     for _ in range(2):
@@ -185,18 +195,25 @@ def divide(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
     for _ in range(2):
         above = rest >= b
         digits, rest = digits + _U(above), rest - pick(above, b, _0)
+    return digits << _1 | _U(rest != _0), a_exponent - b_exponent - _I(51)
+
+
+@inlined
+def divide(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the quotient of two operands of at most 53 bits."""
+    significand, exponent = quotient(x.significand, x.exponent, y.significand, y.exponent)
     infinite = x.infinite | is_zero(y)
-    significand = pick(is_zero(x) | y.infinite | infinite, _0, digits << _1 | _U(rest != _0))
+    significand = pick(is_zero(x) | y.infinite | infinite, _0, significand)
     invalid = (x.infinite & y.infinite) | (is_zero(x) & is_zero(y))
     divided = infinite & (not x.infinite) & (not invalid)
-    made = lane(x.negative != y.negative, significand, a_exponent - b_exponent - _I(51), infinite)
+    made = lane(x.negative != y.negative, significand, exponent, infinite)
     return Outcome(made, invalid, _U(divided) * _DIVIDED)
 
 
 @inlined
 def sqrt(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
     """Return the square root of an operand of at most 53 bits: 50 digits or more, and whether any follow."""
-    a, exponent = as_53_bits(x)
+    a, exponent = as_53_bits(x.significand, x.exponent)
     uneven = _U(exponent) & _1
     digits = as_integer(np.sqrt(as_double(a, uneven)) * 2.0**24)
     rest = (a << (_48 + uneven)) - digits * digits  # wraps as words do, but is small
@@ -387,7 +404,7 @@ def serves(operation: str, sources: list[Format], target: Format, rule: Projecti
     if operation in ("add", "subtract"):
         return max(bits) <= 57 and kept <= 60, False
     if operation == "multiply":
-        return max(bits) <= 62 and (sum(bits) <= 64 or kept <= 61), sum(bits) > 64
+        return sum(bits) <= 64 or kept <= 61, sum(bits) > 64
     if operation == "fma":
         return max(bits[0] + bits[1], bits[2]) <= 57 and kept <= 60, False
     if operation in ("divide", "sqrt"):

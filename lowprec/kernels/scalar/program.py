@@ -5,25 +5,23 @@ Floor 2b. Imports the scalar kernels; never the oracle, which checks them.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.codes import signaling_nans, values_of
-from lowprec.kernels.engine import BlockRefusal, Refusal, Rows, Tensor
+from lowprec.kernels.codes import signaling_nans
+from lowprec.kernels.engine import Refusal, Rows
 from lowprec.kernels.functions.tables import columns_of
+from lowprec.kernels.general.block_program import BlockDecoder, BlockEncoder
 from lowprec.kernels.general.program import FLUSHES, Conversion, Operation, Step, joined, readable, reader
-from lowprec.kernels.lower.block import lower_block, lower_tensor
 from lowprec.kernels.lower.dot import bits_of_terms, integer, kind_of, lower_how, lower_stages
 from lowprec.kernels.lower.kinds import NAN
-from lowprec.kernels.lower.scalar import lower_source, lower_target
+from lowprec.kernels.lower.scalar import lower_source
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.kernels.scalar.arith import encode_numbers
 from lowprec.spec.accumulation import Window
-from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT, Flag, Projection
@@ -118,71 +116,6 @@ class Function(Operation):
                 alone = signals & (Flag.INVALID | Flag.DIVIDE_BY_ZERO)  # as of operations
                 flags[others] = np.where(alone, alone, signals | flushed[others])
         return None
-
-
-class BlockEncoder:
-    """Values in blocks of any format, element after element and block after block."""
-
-    partial = False
-
-    def __init__(self, request: BlockEncoding) -> None:
-        fmt, self._given = request.format, request.given
-        self._from, self._source = (
-            request.source,
-            reader(request.source, fmt.elements.subnormals in FLUSHES),
-        )
-        self._element, self._scale = (
-            lower_target(fmt.element, fmt.elements),
-            lower_target(fmt.scale, fmt.scales),
-        )
-        self._scale_source, self._rule = reader(fmt.scale), lower_block(fmt)
-        self._scale_values = values_of(fmt.scale) if isinstance(fmt.scale, Codebook) else _NO_VALUES
-
-    def run(
-        self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
-    ) -> BlockRefusal | None:
-        """Write the codes and the scales of whole blocks, or say what is refused."""
-        from lowprec.kernels.scalar.block import convert_blocks
-
-        # Codes of scales go in one type: they are few, and a kernel for each type takes long to compile.
-        made = scales.astype(np.uint64)
-        refused, first, refused_scales, first_scale = convert_blocks(
-            readable(values, self._from), self._source, values.size // scales.size, codes, self._element,
-            made, self._scale, self._scale_source, self._scale_values, self._rule, tensor.words, random,
-            scale_random, self._given,
-        )  # fmt: skip
-        scales[:] = made
-        return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None
-
-
-class BlockDecoder:
-    """The values of blocks of any format."""
-
-    partial = False
-
-    def __init__(self, request: BlockDecoding) -> None:
-        fmt, scale = request.format, Fraction(1) if request.tensor is None else request.tensor
-        self._from = fmt.element, fmt.scale
-        self._element, self._scale = reader(fmt.element), reader(fmt.scale)
-        self._tensor, self._target = (
-            lower_tensor(fmt, scale, Fraction(1)),
-            lower_target(request.carrier, DEFAULT),
-        )
-
-    def run(self, codes: Codes, scales: Codes, out: Codes) -> None:
-        """Write the values of whole blocks."""
-        from lowprec.kernels.scalar.block import decode_blocks
-
-        decode_blocks(
-            readable(codes, self._from[0]),
-            self._element,
-            codes.size // scales.size,
-            readable(scales, self._from[1]).astype(np.uint64),
-            self._scale,
-            self._tensor,
-            out,
-            self._target,
-        )
 
 
 class Dots:
