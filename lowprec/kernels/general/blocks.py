@@ -274,7 +274,7 @@ def decoder(usual: bool) -> Any:
                 # A scale and the tensor's together have at most 64 bits.
                 factor, place_of = whole(by.significand, by.exponent)
                 factor *= tensor_factor
-                kind = _U(by.negative) | _U(by.infinite) * _INFINITE | _U(by.nan) * _NAN
+                kind = _U(by.negative) * _NEGATIVE | _U(by.infinite) * _INFINITE | _U(by.nan) * _NAN
                 for i in range(done, done + some):
                     words[CHUNK + i] = factor
                     words[2 * CHUNK + i] = _U(place_of + tensor_place)
