@@ -210,7 +210,9 @@ def encode_blocks(
         if blocks is not None and not blocks.size:
             return
     program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, given, backend=backend))
-    layout = _layout(codes.shape, axes, fmt.sizes) if program.partial and codes.size else None
+    if not codes.size:
+        return
+    layout = _layout(codes.shape, axes, fmt.sizes) if program.partial else None
     values, flat, flat_scales = _flat(operand.codes), codes.reshape(-1), scales.reshape(-1)
     if layout is not None:
         marks = np.zeros(scales.size, np.uint8)
