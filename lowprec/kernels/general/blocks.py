@@ -223,7 +223,9 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool) -> Any:
                 if lanes:
                     element = Lane(negative, made, exponent, infinite, x.nan | nans, False, False)
                     drawn = drawn_limit(_U(random[start + i]), target.grid) if stochastic else _0
-                    code, _ = place(element, False, drawn, target, stochastic, False)
+                    code, _ = place(
+                        element, False, drawn, target, stochastic, not usual
+                    )  # which flushes results
                 else:
                     kind = NAN if x.nan or nans else INFINITY if infinite else FINITE
                     word = _U(random[start + i]) if stochastic else _0
