@@ -139,7 +139,7 @@ class Step:
 class Program(abc.ABC):
     """A program of elements; it draws no random integers itself."""
 
-    draws = in_place = widens = narrows = floats = False
+    draws = in_place = widens = floats = False
     bound = None
     refuses: bool
 
