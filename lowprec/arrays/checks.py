@@ -29,6 +29,7 @@ __all__ = [
     "Array",
     "Operand",
     "as_array",
+    "broadcast_shape",
     "code_dtype",
     "codes_operand",
     "common_type",
@@ -40,6 +41,7 @@ __all__ = [
     "nans",
     "narrowed",
     "output",
+    "outputs",
     "projection",
     "refuse_codes",
     "refuse_operands",
@@ -276,6 +278,27 @@ def output(
     return out if type(out) is np.ndarray else out.view(np.ndarray)
 
 
+def outputs(
+    out: object, flags: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str
+) -> tuple[Array | None, Array | None]:
+    """Return the memory to write results and flags to, as `output`; refuse one memory for both."""
+    place = output(out, wanted, shape, what)
+    signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
+    if place is not None and signals is not None and np.may_share_memory(place, signals):
+        raise ValueError("out and flags share memory; give each an array of its own")
+    return place, signals
+
+
+def broadcast_shape(taker: str, *arrays: Array) -> tuple[int, ...]:
+    """Return the shape that operands broadcast to; `taker` is for messages."""
+    shapes = [array.shape for array in arrays]
+    try:
+        return shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+    except ValueError:
+        spelled = " and ".join(map(str, shapes))
+        raise ValueError(f"{taker} takes operands that broadcast together, not of shapes {spelled}") from None
+
+
 def share_memory(written: Array, read: Sequence[Array]) -> bool:
     """Return whether an array may lie where another one does that is still to be read."""
     return any(np.may_share_memory(written, array) for array in read)
@@ -340,11 +363,8 @@ def refuse_results(
 
 def as_array(values: object) -> Array:
     """Return array-likes as an array, in their type: torch tensors by their bits, frames in a common type."""
-    if _is_masked(values):
-        raise TypeError(
-            "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
-        )
-    outside = type(values).__module__.partition(".")[0] == "pandas" and not is_frame(values)
+    _refuse_kinds(values)
+    outside = _package(type(values)) == "pandas" and not is_frame(values)
     if outside and getattr(values, "nlevels", 1) == 1:
         values = sys.modules["pandas"].Series(values)  # its arrays and indexes round as they become NumPy's
     if is_frame(values):
@@ -355,14 +375,38 @@ def as_array(values: object) -> Array:
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
 
 
-def _is_masked(values: object) -> bool:
-    """Return whether values are a masked array, or lists with one at any depth."""
-    if not isinstance(values, (list, tuple)):
-        return isinstance(values, np.ma.MaskedArray)
-    kinds = set(map(type, values))
-    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
-        return True
-    return any(issubclass(kind, (list, tuple)) for kind in kinds) and any(map(_is_masked, values))
+#: Packages whose arrays may have names.
+_NAMED = ("pandas", "xarray")
+
+
+def _refuse_kinds(values: Any, listed: bool = False) -> None:
+    """Refuse masked arrays, and arrays with names where their place counts; in lists at any depth too."""
+    if isinstance(values, (list, tuple)):
+        lists = list, tuple, np.ma.MaskedArray
+        kinds = tuple(
+            kind for kind in set(map(type, values)) if issubclass(kind, lists) or _package(kind) in _NAMED
+        )
+        for each in values if kinds else ():
+            if isinstance(each, kinds):
+                _refuse_kinds(each, True)
+    elif isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
+        )
+    elif listed and getattr(values, "ndim", 0) and (is_frame(values) or _package(type(values)) == "xarray"):
+        raise TypeError(
+            f"{type(values).__name__} goes by its names, and a list takes it by its place: give .to_numpy() "
+            "of each, or join them first"
+        )
+    elif _package(type(values)) == "xarray" and getattr(values, "ndim", 0):
+        raise TypeError(
+            f"{type(values).__name__} goes by the names of its dimensions, which results here do not have: "
+            "give .to_numpy()"
+        )
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
 
 
 def is_tensor(values: object) -> bool:
