@@ -22,12 +22,10 @@ from lowprec.arrays.checks import (
     Array,
     as_array,
     broadcast_shape,
-    common_type,
-    is_frame,
     is_tensor,
     outputs,
-    typed_parts,
 )
+from lowprec.arrays.frames import common_type, is_frame, typed_parts
 from lowprec.arrays.random import words_for
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
@@ -80,7 +78,7 @@ def like(made: Any, *given: Any, out: object = None) -> Any:
 def check_labels(*operands: Any, **joined: Any) -> None:
     """Refuse frames of other rows or columns, or in another order, as nothing is aligned here.
 
-    Operands have all axes alike. What is `joined` to the first one has those alike that have one length.
+    Operands have all axes alike; what is `joined` to the first one has its names where it has its length.
     """
     frames = [each for each in operands if is_frame(each)]
     for other in frames[1:]:
@@ -98,8 +96,8 @@ def _check_joined(name: str, other: Any, axes: list[Any]) -> None:
     pairs = zip(reversed(axes), reversed(other.axes if is_frame(other) else []), strict=False)
     if any(mine is not None and len(mine) == len(own) and not _equal(mine, own) for mine, own in pairs):
         raise ValueError(
-            f"{name} has other rows or columns than the frame that it goes with, and nothing is aligned here; "
-            "reindex one of them, or give its .to_numpy()"
+            f"{name} has other rows or columns than the frame that it goes with, which are not aligned "
+            f"here; reindex one of them, or give its .to_numpy()"
         )
 
 
@@ -246,7 +244,7 @@ def keeps_kind(
             named = {key: each if key == "out" else _in_memory(each) for key, each in options.items()}
             if along is not None:
                 joined = {name: options.get(name) for name in ("addend", "bias", "output_scale")}
-                _check_products(*given[:count], along, options.get("scales"), joined)
+                _check_products(given[0], given[1], along, options.get("scales"), joined)
                 given = [each for each in given if not is_frame(each)]
             made = verb(*plain, **named)
             return like(made, *given, out=options.get("out"))

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.checks import as_array, is_frame
+from lowprec.arrays.checks import as_array
+from lowprec.arrays.frames import is_frame
 from lowprec.arrays.random import Place, key_of
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes

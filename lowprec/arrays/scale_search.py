@@ -249,7 +249,7 @@ def _tried(rows: Array, fmt: Format, how: Projection, trials: Singles, step: Ste
 
 
 def narrowed(given: Array, away: bool = False) -> Array:
-    """Return values in float32 if that holds their type, else float64, rounded to nearest or `away` from zero."""
+    """Return values in float32 if that holds their type, else in float64, to nearest or `away` from zero."""
     carrier = catalog.carrier(given.dtype)
     assert carrier is not None
     if away and given.dtype.kind in "iu" and given.dtype.itemsize == 8:

@@ -94,7 +94,8 @@ def compare(
     ----------
     operands : array_like, or tuple of array_like
         What was converted; or the operands of an operation, one array each. Here and below a string is the
-        name of an array in a file, such as "model.safetensors:layer.weight" (`open_dump`).
+        name of an array in a file, such as "model.safetensors:layer.weight" (`open_dump`). Elements go by
+        place: xarray objects are refused, and frames of other rows or columns.
     outputs : array_like, of the operands' shape
         Codes, as integers or in the format's own ml_dtypes type; or values, in any other type, another
         format's too. What values the target does not have differs.
