@@ -316,7 +316,11 @@ def drawn_integers(how: Projection, target: Format, random: Any, size: int) -> t
 def _scale(given: Any, name: str = "scale") -> Dump | None:
     if given is None:
         return None
-    return _dump(float(given) if isinstance(given, int) else given, name)
+    if isinstance(given, int):
+        if int(float(given)) != given:
+            raise ValueError(f"{name}={given} is no float64 number: give one that is")
+        given = float(given)
+    return _dump(given, name)
 
 
 def _dot_scale(scale: Any) -> Dump | tuple[Dump | None, Dump | None] | None:

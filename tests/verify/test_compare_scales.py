@@ -626,3 +626,13 @@ def test_axes_that_an_operand_lacks_are_refused(axis):
     assert lp.compare(values, codes, "int8", scale=scale, axis=-1).agrees
     with pytest.raises(ValueError, match=rf"^scale of shape \(3,\) does not fit \(2, 3\) along axis {axis}"):
         lp.compare(values, codes, "int8", scale=scale, axis=axis)
+
+
+def test_integers_that_are_no_float64_are_refused_as_scales():
+    """Rounded unsaid, they would make right results wrong."""
+    number = 2**62 + 2**38 + 1
+    right = lp.dot([[1.0]], [[1.0]], "exact", scales=(np.int64(number), None))
+    options = {"operation": "dot", "accumulation": "exact"}
+    with pytest.raises(ValueError, match=f"^scale of x={number} is no float64 number: give one that is$"):
+        lp.compare(([[1.0]], [[1.0]]), right, scale=(number, None), **options)
+    assert lp.compare(([[1.0]], [[1.0]]), np.float32([2**62]), scale=(2**62, None), **options).agrees
