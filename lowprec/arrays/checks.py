@@ -63,9 +63,6 @@ FLOATS: tuple[tuple[np.dtype[Any], Format], ...] = (
 )
 
 
-#: Steps of NumPy's search for a byte that two arrays share: plenty for fields of one array.
-_EFFORT = 10_000
-
 #: Unsigned integers by their bytes.
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
@@ -285,7 +282,8 @@ def outputs(
     """Return the memory to write results and flags to, as `output`; refuse one memory for both."""
     place = output(out, wanted, shape, what)
     signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
-    if place is not None and signals is not None and np.may_share_memory(place, signals, _EFFORT):
+    most: Any = 10_000  # steps of a search that fields of one array do not need
+    if place is not None and signals is not None and np.may_share_memory(place, signals, most):
         raise ValueError("out and flags share memory; give each an array of its own")
     return place, signals
 

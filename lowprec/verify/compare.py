@@ -93,9 +93,8 @@ def compare(
     Parameters
     ----------
     operands : array_like, or tuple of array_like
-        What was converted; or the operands of an operation, one array each. Here and below a string is the
-        name of an array in a file, such as "model.safetensors:layer.weight" (`open_dump`). Elements go by
-        place: xarray objects are refused, and frames of other rows or columns.
+        What was converted; or the operands of an operation, one array each, but none of xarray. Here and
+        below a string is the name of an array in a file, such as "model.safetensors:w" (`open_dump`).
     outputs : array_like, of the operands' shape
         Codes, as integers or in the format's own ml_dtypes type; or values, in any other type, another
         format's too. What values the target does not have differs.
@@ -314,13 +313,9 @@ def drawn_integers(how: Projection, target: Format, random: Any, size: int) -> t
 
 
 def _scale(given: Any, name: str = "scale") -> Dump | None:
-    if given is None:
-        return None
-    if isinstance(given, int):
-        if int(float(given)) != given:
-            raise ValueError(f"{name}={given} is no float64 number: give one that is")
-        given = float(given)
-    return _dump(given, name)
+    if isinstance(given, int) and int(float(given)) != given:
+        raise ValueError(f"{name}={given} is no float64 number: give one that is")
+    return None if given is None else _dump(float(given) if isinstance(given, int) else given, name)
 
 
 def _dot_scale(scale: Any) -> Dump | tuple[Dump | None, Dump | None] | None:
