@@ -306,3 +306,11 @@ def test_checkpoint_commands_say_what_is_wrong_with_saved_blocks(tmp_path):
     )  # fmt: skip
     with pytest.raises(CheckpointError, match="weight 'w' cannot be decoded"):
         dequantize_checkpoint(lost, tmp_path / "z.safetensors")
+
+
+def test_arrays_with_names_are_saved_by_place(tmp_path):
+    """Files have no names of dimensions."""
+    xarray = pytest.importorskip("xarray")
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    lp.save(tmp_path / "a.safetensors", {"w": xarray.DataArray(values, dims=("p", "q"))})
+    assert lp.load(tmp_path / "a.safetensors")["w"].tolist() == values.tolist()
