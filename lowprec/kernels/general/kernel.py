@@ -84,7 +84,7 @@ def narrow(words: Any, first: int, count: int, out: Any, size: int, start: int) 
 def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, signals: bool) -> Any:
     """Return the kernel of an operation; it returns how many results have no code, and the first one's index.
 
-    `wide` says that products have more than 64 bits, `usual` that formats are so to `read` and `place`.
+    `wide` says that exact results have two words, `usual` that formats are so to `read` and `place`.
     Projections that flush results need `signals`.
     """
     number = operation.endswith("_number")

@@ -29,7 +29,7 @@ Word = Any
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _32, _63 = _U(0), _U(1), _U(32), _U(63)
+_0, _1, _32, _63, _64 = _U(0), _U(1), _U(32), _U(63), _U(64)
 _11, _48, _50, _52 = _U(11), _U(48), _U(50), _U(52)
 _LOW, _FRACTION = _U((1 << 32) - 1), _U((1 << 52) - 1)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
@@ -100,19 +100,88 @@ def add(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
     large, small = pick(swap, b, a), pick(swap, a, b)
     exponent, lower = pick(swap, be, ae), pick(swap, ae, be)
     small = shifted(small, exponent - lower)
-    alike = x.negative == y.negative
-    significand = pick(alike, large + small, large - small)
+    significand = pick(x.negative == y.negative, large + small, large - small)
+    return total(x, y, swap, significand, exponent, context)
+
+
+@inlined
+def total(x: Lane, y: Lane, swap: bool, significand: Word, exponent: Word, context: Context) -> Outcome:
+    """Return a sum with its sign, that of y if `swap`, and the results of zeros and infinities."""
     zero = pick(context.downward, x.negative | y.negative, x.negative & y.negative)
     negative = pick(significand == _0, zero, pick(swap, y.negative, x.negative))
     negative = pick(x.infinite, x.negative, pick(y.infinite, y.negative, negative))
-    infinite = x.infinite | y.infinite
-    return Outcome(lane(negative, significand, exponent, infinite), x.infinite & y.infinite & (not alike), _0)
+    opposite = x.infinite & y.infinite & (x.negative != y.negative)
+    return Outcome(lane(negative, significand, exponent, x.infinite | y.infinite), opposite, _0)
 
 
 @inlined
 def subtract(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
     """Return the difference of two operands of at most 57 bits."""
     return add(x, signed(not y.negative, y), z, context)
+
+
+@inlined
+def add_long(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the sum of two operands."""
+    return long_sum(
+        x,
+        *long_number(x.significand, _0, x.exponent),
+        y,
+        *long_number(y.significand, _0, y.exponent),
+        context,
+    )
+
+
+@inlined
+def subtract_long(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return the difference of two operands."""
+    return add_long(x, signed(not y.negative, y), z, context)
+
+
+@inlined
+def long_number(high: np.uint64, low: np.uint64, exponent: np.int64) -> tuple[Word, Word, Word]:
+    """Return (high + low / 2**64) * 2**exponent as two words with bit 126 set, and the last bit's exponent.
+
+    A zero has an exponent below all others. The last bit that `low` loses is 0.
+    """
+    up = zeros_above(high)
+    word = high << _U(up) | pick(up == _I(0), _0, low >> _U((_I(64) - up) & _I(63)))
+    rest = low << _U(up)
+    return word >> _1, word << _63 | rest >> _1, pick(high == _0, -_FAR, exponent - up - _I(63))
+
+
+@inlined
+def long_sum(
+    x: Lane, xh: Word, xl: Word, xe: Word, y: Lane, yh: Word, yl: Word, ye: Word, context: Context
+) -> Outcome:
+    """Return the sum of numbers of two words with bit 126 set: 62 bits or more, and whether any follow."""
+    swap = (ye > xe) | ((ye == xe) & ((yh > xh) | ((yh == xh) & (yl > xl))))
+    high, low, exponent = pick(swap, yh, xh), pick(swap, yl, xl), pick(swap, ye, xe)
+    sh, sl = pick(swap, xh, yh), pick(swap, xl, yl)
+    sh, sl = long_shifted(sh, sl, exponent - pick(swap, xe, ye))
+    alike = x.negative == y.negative
+    sl = pick(alike, sl, _0 - sl)
+    sh = pick(alike, sh, (_0 - sh) - _U(sl != _0))
+    rest = low + sl
+    word = high + sh + _U(rest < low)
+    up = zeros_above(word)
+    upper = word << _U(up) | pick(up == _I(0), _0, rest >> _U((_I(64) - up) & _I(63)))
+    upper |= _U(rest << _U(up) != _0)
+    significand = pick(word == _0, rest, upper)
+    return total(x, y, swap, significand, exponent + pick(word == _0, _I(0), _I(64) - up), context)
+
+
+@inlined
+def long_shifted(high: np.uint64, low: np.uint64, shift: np.int64) -> tuple[np.uint64, np.uint64]:
+    """Shift two words down by any number of bits, not negative; the last bit says if any bit is lost."""
+    near, down = shift < _I(64), _U(shift & _I(63))
+    up = (_64 - down) & _63
+    crossing = pick(down == _0, _0, high << up)
+    kept_low = pick(near, low >> down | crossing, pick(shift < _I(128), high >> down, _0))
+    below = pick(down == _0, _0, low << up)
+    far = (low != _0) | (pick(shift < _I(128), crossing, high) != _0)
+    lost = pick(near, below != _0, far)
+    return pick(near, high >> down, _0), kept_low | _U(lost)
 
 
 @inlined
@@ -132,6 +201,15 @@ def long_product(
     x: np.uint64, x_exponent: np.int64, y: np.uint64, y_exponent: np.int64
 ) -> tuple[np.uint64, np.int64]:
     """Multiply numbers: 62 bits or more, and whether any follow."""
+    high, low, exponent = full_product(x, x_exponent, y, y_exponent)
+    return high | _U(low != _0), exponent
+
+
+@inlined
+def full_product(
+    x: np.uint64, x_exponent: np.int64, y: np.uint64, y_exponent: np.int64
+) -> tuple[np.uint64, np.uint64, np.int64]:
+    """Multiply numbers; return both words, and the exponent of the last bit of the high one."""
     x_up, y_up = zeros_above(x), zeros_above(y)
     x, y = x << _U(x_up), y << _U(y_up)
     a, b, c, d = x >> _32, x & _LOW, y >> _32, y & _LOW
@@ -139,7 +217,7 @@ def long_product(
     middle = (lowest >> _32) + (left & _LOW) + (right & _LOW)
     high = a * c + (left >> _32) + (right >> _32) + (middle >> _32)
     low = middle << _32 | lowest & _LOW
-    return high | _U(low != _0), x_exponent + y_exponent - x_up - y_up + _I(64)
+    return high, low, x_exponent + y_exponent - x_up - y_up + _I(64)
 
 
 @inlined
@@ -148,6 +226,17 @@ def product(x: Lane, y: Lane, significand: Word, exponent: Word) -> Outcome:
     zero, infinite = is_zero(x) | is_zero(y), x.infinite | y.infinite
     significand = pick(zero | infinite, _0, significand)
     return Outcome(lane(x.negative != y.negative, significand, exponent, infinite), zero & infinite, _0)
+
+
+@inlined
+def fma_long(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return x * y + z, of operands of at most 63 bits."""
+    high, low, exponent = full_product(x.significand, x.exponent, y.significand, y.exponent)
+    times = product(x, y, high, exponent)
+    addend = long_number(z.significand, _0, z.exponent)
+    made = times.made
+    summed = long_sum(made, *long_number(made.significand, low, made.exponent), z, *addend, context)
+    return Outcome(summed.made, times.invalid | summed.invalid, _U(times.invalid) * _INVALID)
 
 
 @inlined
@@ -329,7 +418,8 @@ def copysign(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
 COMPUTE = {
     function.__name__: function
     for function in (
-        *(convert, add, subtract, multiply, multiply_long, fma, divide, sqrt, minimum, maximum),
+        *(convert, add, subtract, multiply, fma, divide, sqrt, minimum, maximum),
+        *(add_long, subtract_long, multiply_long, fma_long),
         *(round_to_integral, scaleb, logb, negative, absolute, copysign),
     )
 }
@@ -396,17 +486,17 @@ def of_numbers(found: Outcome, x: Lane, y: Lane, signaling_first: bool) -> Outco
 
 
 def serves(operation: str, sources: list[Format], target: Format, rule: Projection) -> tuple[bool, bool]:
-    """Return whether results are exact for formats, and whether products have more than 64 bits."""
+    """Return whether results are exact for formats, and whether only by kernels in two words."""
     if isinstance(target, Codebook) or operation.removesuffix("_number") not in COMPUTE:
         return False, False
     bits = [fmt.precision if fmt.exponent_bits else fmt.width for fmt in sources]
     kept = target.precision + rule.rounding.bits + 2  # bits that decide, the sticky one included
     if operation in ("add", "subtract"):
-        return max(bits) <= 57 and kept <= 60, False
+        return kept <= 60, max(bits) > 57
     if operation == "multiply":
         return sum(bits) <= 64 or kept <= 61, sum(bits) > 64
     if operation == "fma":
-        return max(bits[0] + bits[1], bits[2]) <= 57 and kept <= 60, False
+        return max(bits) <= 63 and kept <= 60, max(bits[0] + bits[1], bits[2]) > 57
     if operation in ("divide", "sqrt"):
         return max(bits) <= 53 and kept <= 50, False
     return True, False
