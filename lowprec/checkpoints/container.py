@@ -239,6 +239,8 @@ class HeldEntry(Entry):
         return self.read()
 
     def _bytes(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
+        if self.stamp and stamp(os.stat(self.path)) != self.stamp:
+            raise CheckpointError(_changed(self.path))
         return self.held[offset : offset + count]
 
 
@@ -390,6 +392,7 @@ def quoted(value: object) -> str:
 
 def _header(path: Path, file: BinaryIO) -> Header:
     name, size = f"{str(path)!r}", os.fstat(file.fileno()).st_size
+    mark = stamp(os.fstat(file.fileno()))  # before the header is read, lest it changes in between
     prefix = file.read(8)
     if len(prefix) < 8:
         raise CheckpointError(
@@ -409,7 +412,6 @@ def _header(path: Path, file: BinaryIO) -> Header:
             f"the __metadata__ of {name} must be an object of strings, not {quoted(metadata)}"
         )
     start, room = 8 + length, size - 8 - length
-    mark = stamp(os.fstat(file.fileno()))
     found = [_entry(path, name, tensor, entry, start, room, mark) for tensor, entry in entries.items()]
     found.sort(key=lambda entry: (entry.start, entry.nbytes))
     end = start

@@ -85,6 +85,8 @@ PART = 1 << 21
 def ranges(weight: Weight, part: int = PART) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows, along the first axis of the codes and of values, that cut through no block.
 
+    Of a weight without elements there are none, however long its first axis is.
+
     Parameters
     ----------
     weight : Weight
@@ -92,7 +94,10 @@ def ranges(weight: Weight, part: int = PART) -> Iterator[tuple[int, int]]:
         Elements of a range, about: never less than one row of blocks.
     """
     rows = weight.shape[0] if weight.shape else 1
-    if weight.scheme.transposed and len(weight.shape) == 2:  # rows of codes are columns of the weight
+    if not math.prod(weight.shape):
+        return
+    columns = weight.scheme.transposed and len(weight.shape) == 2  # which are rows of the codes
+    if columns or weight.scheme.family == "gguf" and len(weight.shape) == 1:
         yield 0, rows
         return
     width = max(math.prod(weight.shape[1:]), 1)

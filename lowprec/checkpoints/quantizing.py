@@ -28,7 +28,7 @@ from lowprec.checkpoints.decoding import given_values, ranges
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
-from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, TRANSFORMER_ENGINE, Scheme
+from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SCALED_FP8, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import (
@@ -37,8 +37,8 @@ from lowprec.checkpoints.writing import (
     Task,
     Watch,
     Write,
-    copy_of,
     source_of,
+    with_copies,
     write_checkpoint,
 )
 from lowprec.kernels.modes import usual_arithmetic
@@ -137,26 +137,26 @@ def quantize_checkpoint(
                 else f"{how.scheme.name} is not written to {suffix} files; use --scheme {family}"
             )
     checkpoint.check_whole(exclude)
-    tasks, kept, done = [], {}, []
-    copied: set[str] = set()  # parts that several weights share
+    pairs: list[tuple[Weight, Task | None]] = []
+    kept, done = {}, []
     for weight in weights_of(checkpoint):
         why = _left_out(weight, checkpoint, include, exclude) or how.misfit(weight.value_shape, weight.summed)
         if why:
             kept[weight.name] = why
-            tasks += [copy_of(part, out) for part in weight.parts if part.name not in copied]
-            copied |= {part.name for part in weight.parts}
+            pairs.append((weight, None))
         else:
-            tasks.append(_task(weight, how, scales, statistics))
+            pairs.append((weight, _task(weight, how, scales, statistics)))
             done.append(weight.name)
-    if how.scheme.swizzled:  # what a source's JSON said of weights that are another thing now
-        marks = {name.removesuffix(".weight") + COMFY_QUANT for name in done}
-        tasks = [task for task in tasks if task.name not in marks]
-    if how.scheme.name == "comfyui scaled fp8":
-        mark = ("scaled_fp8", "F8_E4M3", (2,))
-        tasks.append(Task("scaled_fp8", checkpoint.files[0].name, (mark,), 2, lambda write: None))
     if not done:
         some = "; ".join(f"{plain(name)}: {why}" for name, why in list(kept.items())[:3])
         raise CheckpointError(f"no weight of {str(checkpoint.path)!r} would be quantised ({some})")
+    tasks = with_copies(pairs, out)
+    if how.scheme.swizzled:  # what a source's JSON said of weights that are another thing now
+        marks = {name.removesuffix(".weight") + COMFY_QUANT for name in done}
+        tasks = [task for task in tasks if task.name not in marks]
+    if how.scheme.name == "comfyui scaled fp8" and SCALED_FP8 not in [task.name for task in tasks]:
+        mark = (SCALED_FP8, "F8_E4M3", (2,))
+        tasks.append(Task(SCALED_FP8, checkpoint.files[0].name, (mark,), 2, lambda write: None))
     spelled: dict[str, Any] = {
         "scheme": how.scheme.name,
         "format": (how.blocks or how.element).name,

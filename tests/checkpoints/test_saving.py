@@ -306,3 +306,24 @@ def test_checkpoint_commands_say_what_is_wrong_with_saved_blocks(tmp_path):
     )  # fmt: skip
     with pytest.raises(CheckpointError, match="weight 'w' cannot be decoded"):
         dequantize_checkpoint(lost, tmp_path / "z.safetensors")
+
+
+def test_blocks_in_several_files_of_a_folder_are_known(tmp_path):
+    """Only those of the last file were: scales of the others were said to belong to no weight."""
+    folder, out = tmp_path / "m", tmp_path / "out.safetensors"
+    folder.mkdir()
+    saved = {
+        name: lp.encode(VALUES, fmt) for name, fmt in (("a", "mxfp4"), ("b", "nvfp4"), ("c", "mxfp8_e4m3"))
+    }
+    for name, blocks in saved.items():
+        lp.save(folder / f"{name}.safetensors", {name: blocks, f"{name}.bias": VALUES[0]})
+    found = open_checkpoint(folder)
+    assert lint(found) == ()
+    assert dequantize_checkpoint(found, out) == ("a", "b", "c")
+    for name, blocks in saved.items():
+        np.testing.assert_array_equal(lp.load(out)[name], blocks.values())
+    header = open_file(folder / "a.safetensors")
+    tensors = {name: entry.read().view(np.uint8) for name, entry in header.entries.items()}
+    save_file(tensors, folder / "a.safetensors", {"lowprec": '{"blocks": 7}'})
+    with pytest.raises(CheckpointError, match="no BlockArrays, but 7"):
+        open_checkpoint(folder)

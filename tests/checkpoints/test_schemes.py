@@ -19,7 +19,9 @@ from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkp
 from lowprec.checkpoints.decoding import PART, as_blocks, codes_of, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.inspecting import inspect
+from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
+from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.schemes import SCHEMES
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
@@ -550,3 +552,55 @@ def test_a_scale_that_another_scheme_cannot_invert_is_found_anew(tmp_path):
     assert "note" in reports["m.q.weight"]
     one, two = (values_of(item, dtype=np.float64) for item in (before, after))
     assert (np.abs(one - two) <= 0.25 * np.abs(one).max()).all()
+
+
+@pytest.mark.parametrize("to", ["e4m3fn", "bfloat16"])
+def test_comfyuis_mark_goes_when_no_weight_is_scaled(tmp_path, to):
+    """ComfyUI took plain FP8 for scaled, and two marks in one file were refused."""
+    found, made = quantized(tmp_path, "comfyui", "e4m3fn", (64, 64))
+    out = tmp_path / "out.safetensors"
+    convert_checkpoint(found, out, target("plain", to))
+    assert sorted(open_checkpoint(out).entries) == ["m.norm.weight", "m.q.weight"]
+    assert np.array_equal(
+        values_of(weights_of(open_checkpoint(out))[-1]), lp.decode(lp.encode(values_of(_of(found)), to), to)
+    )
+    dequantize_checkpoint(found, out)
+    assert sorted(open_checkpoint(out).entries) == ["m.norm.weight", "m.q.weight"]
+    convert_checkpoint(found, out, target("comfyui", "e4m3fn"))
+    assert "scaled_fp8" in open_checkpoint(out).entries
+    two = source(tmp_path / "two.safetensors", (64, 64), **{"m.k.weight": np.ones((64, 64), np.float32)})
+    quantize_checkpoint(two, out, target("comfyui", "e4m3fn"))
+    convert_checkpoint(
+        open_checkpoint(out), tmp_path / "one.safetensors", target("plain", to), include=["*.q.*"]
+    )
+    assert "scaled_fp8" in open_checkpoint(tmp_path / "one.safetensors").entries
+
+
+def _of(checkpoint):
+    """Return the weight of a checkpoint that is quantised."""
+    (weight,) = [item for item in weights_of(checkpoint) if item.is_quantized]
+    return weight
+
+
+@pytest.mark.parametrize("shape", [(1 << 50, 0), (1 << 50, 0, 3), (0, 1 << 50)])
+def test_tensors_without_elements_take_no_time(tmp_path, shape):
+    """Their rows were gone through, thousands of millions of times."""
+    path, out = tmp_path / "s.safetensors", tmp_path / "out.safetensors"
+    writer = SafetensorsWriter(path.open("w+b"), [("m.weight", "F8_E4M3", shape), ("b", "F16", shape)], {})
+    with writer:
+        writer.sync()
+    assert lint(open_checkpoint(path)) == ()
+    assert dequantize_checkpoint(open_checkpoint(path), out) == ("m.weight",)
+    assert open_checkpoint(out).entries["m.weight"].shape == shape
+
+
+def test_codes_of_one_axis_are_shown_where_a_scheme_transposes(tmp_path):
+    """`inspect` ended with an IndexError."""
+    found, _ = quantized(tmp_path, "gpt-oss", "mxfp4", (2, 64, 32))
+
+    def flatten(tensors):
+        name = next(name for name in tensors if name.endswith("_blocks"))
+        tensors[name] = tensors[name][0], tensors[name][1].reshape(-1)
+
+    other = changed(found, tmp_path / "other.safetensors", flatten)
+    assert "are no groups of 16 bytes" in inspect(other).as_json()["weights"][-1]["problem"]
