@@ -18,8 +18,6 @@ from lowprec.checkpoints.scheme import Packing, Scheme
 
 __all__ = [
     "COMFY_QUANT",
-    "SCALED_FP8",
-    "is_mark",
     "FLOATS",
     "INTEGERS",
     "NESTED_ABSMAX",
@@ -27,11 +25,13 @@ __all__ = [
     "ONNX",
     "PLAIN",
     "SAVED",
+    "SCALED_FP8",
     "SCHEMES",
     "TRANSFORMER_ENGINE",
     "Packing",
     "Scheme",
     "find",
+    "is_mark",
 ]
 
 #: Formats of elements and scales by the type's name in the header.

@@ -29,7 +29,7 @@ from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.schemes import ONNX, is_mark
 from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.weights import Weight
-from lowprec.checkpoints.writer import Writer, writable
+from lowprec.checkpoints.writer import Writer, filling, writable
 
 __all__ = ["SINGLE", "Spread", "Task", "source_of", "with_copies", "write_checkpoint"]
 
@@ -138,7 +138,8 @@ def with_copies(weights: Sequence[tuple[Weight, Task | None]], out: Path) -> lis
         if is_mark(weight.name) and not is_scaled:
             continue
         parts = weight.parts if task is None else ()
-        tasks += [copy_of(part, out) for part in parts if part.name not in copied] if task is None else [task]
+        tasks += [] if task is None else [task]
+        tasks += [copy_of(part, out) for part in parts if part.name not in copied]
         copied |= {part.name for part in parts}  # which several weights may share
     return tasks
 
@@ -398,7 +399,7 @@ def _tell(room: Path, what: str) -> None:
 
 
 def _note(journal: BinaryIO, entry: Mapping[str, Any]) -> None:
-    with writable(Path(journal.name)):
+    with filling(journal):
         journal.write(json.dumps(entry).encode() + b"\n")
         journal.flush()
         os.fsync(journal.fileno())

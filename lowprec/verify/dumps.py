@@ -373,7 +373,7 @@ class Spool:
             self._write()
 
     def _write(self) -> None:
-        with files.own(self._path) as file:
+        with files.own(self._path) as file, files.filling(file, self._path):
             file.seek(0, os.SEEK_END)
             file.write(np.concatenate([np.empty(0, self._dtype), *self._held]).tobytes())
         self._held, self._pending = [], 0

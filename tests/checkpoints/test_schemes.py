@@ -557,7 +557,7 @@ def test_a_scale_that_another_scheme_cannot_invert_is_found_anew(tmp_path):
 @pytest.mark.parametrize("to", ["e4m3fn", "bfloat16"])
 def test_comfyuis_mark_goes_when_no_weight_is_scaled(tmp_path, to):
     """ComfyUI took plain FP8 for scaled, and two marks in one file were refused."""
-    found, made = quantized(tmp_path, "comfyui", "e4m3fn", (64, 64))
+    found, _ = quantized(tmp_path, "comfyui", "e4m3fn", (64, 64))
     out = tmp_path / "out.safetensors"
     convert_checkpoint(found, out, target("plain", to))
     assert sorted(open_checkpoint(out).entries) == ["m.norm.weight", "m.q.weight"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import io
 import json
 import os
 import re
@@ -454,6 +456,42 @@ def test_a_full_disk_is_an_error_with_the_file_and_a_second_run_goes_on(tmp_path
     assert out.read_bytes() == b"old"
     quantize_checkpoint(made, out, target("quark", "mxfp4"))
     assert "m.a.weight" in open_checkpoint(out).entries
+
+
+class _Full(io.FileIO):
+    def write(self, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@posix
+@pytest.mark.parametrize("full", ["lock", "journal", "model"])
+@pytest.mark.parametrize(
+    ("name", "family", "to"),
+    [("out.safetensors", "quark", "mxfp4"), ("out.onnx", "onnx", "int8"), ("out.gguf", "gguf", "mxfp4"),
+     ("out.pt", "transformer-engine", "mxfp8_e4m3")],
+)  # fmt: skip
+def test_a_full_disk_is_named_whatever_is_written(tmp_path, monkeypatch, name, family, to, full):
+    """Closing what was not written failed once more, with an error that named no file."""
+    if family in ("gguf", "onnx"):
+        need_package(family)
+    made, original = source(tmp_path / "s.safetensors", (64, 32), **OTHERS), files.own
+
+    def own(path):
+        file = original(path)
+        if full not in path.name:
+            return file
+        raw = _Full(os.dup(file.fileno()), "r+")
+        raw.name = str(path)
+        file.close()
+        return io.BufferedRandom(raw)
+
+    monkeypatch.setattr(files, "own", own)
+    with pytest.raises(CheckpointError, match=f"cannot write '[^']*{full}[^']*': No space left on device"):
+        quantize_checkpoint(made, tmp_path / name, target(family, to))
+    monkeypatch.setattr(files, "own", original)
+    assert not (tmp_path / name).exists()
+    quantize_checkpoint(made, tmp_path / name, target(family, to))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "s.safetensors"])
 
 
 @posix
