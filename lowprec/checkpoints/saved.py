@@ -22,6 +22,8 @@ __all__ = ["SCALES", "TENSOR", "Saved", "in_catalog", "joined", "metadata_of", "
 SCALES, TENSOR = ".scales", ".tensor_scale"
 
 _KEY = "lowprec"
+#: Bytes of a format, at most: codebooks of 65,536 values, each with a threshold of 120 bits, fit.
+_MOST = 1 << 23
 
 
 class Saved(NamedTuple):
@@ -39,7 +41,7 @@ def metadata_of(saved: Saved) -> dict[str, str]:
     texts = {name: to_toml(fmt) for name, (fmt, _) in saved.blocks.items()}
     for text, name in {text: name for name, text in texts.items()}.items():
         try:
-            from_toml(text)
+            from_toml(text, most=_MOST)
         except ValueError as error:
             raise CheckpointError(
                 f"BlockArray {name!r} cannot be saved, as its format could not be read again: {error}; save "
@@ -93,7 +95,11 @@ def _blocks(said: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _block(said: Any, where: str) -> tuple[BlockFormat, tuple[int, ...]]:
     try:
-        (fmt,) = (each for each in from_toml(str(said["format"])).values() if isinstance(each, BlockFormat))
+        (fmt,) = (
+            each
+            for each in from_toml(str(said["format"]), most=_MOST).values()
+            if isinstance(each, BlockFormat)
+        )
         return fmt, counts(said["axes"], "axes")
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{where} has no format that can be read: {error}") from None

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import lowprec as lp
-from lowprec.checkpoints import container, saving
+from lowprec.checkpoints import container, saved, saving
 from lowprec.checkpoints.container import CheckpointError, open_file, tag_of
 from lowprec.checkpoints.converting import dequantize_checkpoint
 from lowprec.checkpoints.decoding import values_of
@@ -179,11 +179,33 @@ def test_other_software_reads_the_parts(tmp_path):
         np.testing.assert_array_equal(array, plain[name])
 
 
-def test_a_format_that_could_not_be_read_again_is_not_saved(tmp_path):
-    """The file was written, and `load` refused it: definitions have 64 KiB at most."""
+def _blocks_of_4096():
+    """Return blocks of a codebook whose definition has more than the 64 KiB that files of TOML have."""
     numbers = np.random.default_rng(1).standard_normal(4096)
     book = lp.Codebook("wide", [float(number) for number in numbers])
-    blocks = lp.encode(VALUES, dataclasses.replace(lp.block_formats["mxfp4"], name="mine", element=book))
+    return lp.encode(VALUES, dataclasses.replace(lp.block_formats["mxfp4"], name="mine", element=book))
+
+
+def test_codebooks_of_thousands_of_values_come_back(tmp_path):
+    """They were refused, as definitions in files are."""
+    saved = _blocks_of_4096()
+    lp.save(tmp_path / "x.safetensors", saved)
+    assert_same(lp.load(tmp_path / "x.safetensors"), saved)
+
+
+def test_headers_that_nobody_would_read_are_not_written(tmp_path):
+    """The file was written, and `load` refused it: headers have 100 MB at most."""
+    lp.save(tmp_path / "x.safetensors", VALUES)
+    why = "would take 100,000,.* bytes, and headers of safetensors have at most 100,000,000; write fewer"
+    with pytest.raises(CheckpointError, match=why):
+        lp.save(tmp_path / "x.safetensors", {"x" * 100_000_000: VALUES})
+    np.testing.assert_array_equal(lp.load(tmp_path / "x.safetensors"), VALUES)
+
+
+def test_a_format_that_could_not_be_read_again_is_not_saved(tmp_path, monkeypatch):
+    """The file was written, and `load` refused it: definitions have a limit."""
+    monkeypatch.setattr(saved, "_MOST", 1 << 16)
+    blocks = _blocks_of_4096()
     lp.save(tmp_path / "x.safetensors", VALUES)
     why = "BlockArray 'w' cannot be saved, as its format could not be read again: .* save its codes and its"
     with pytest.raises(CheckpointError, match=why):

@@ -547,3 +547,11 @@ def test_scaled_fp8_is_read_and_others_are_named(tmp_path, engine):
     for name in ("w", "v"):
         assert torch.equal(loaded[name]["data"], data)
         assert (loaded[name]["fp8_dtype"], loaded[name]["scale_inv"]) == (7, torch.tensor([0.25]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scales_of_squares_do_not_look_swizzled(tmp_path, seed):
+    """Scales of 16x16 elements lie 16 times, so the rows' means are those of few numbers."""
+    made = source(tmp_path / "s.safetensors", (256, 256), seed)
+    quantize_checkpoint(made, tmp_path / "q.pt", target("transformer-engine", "nvfp4"))
+    assert lint(open_checkpoint(tmp_path / "q.pt")) == ()
