@@ -77,7 +77,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def filling(file: BinaryIO, path: Path) -> Iterator[None]:
-    """Name `path` in an OSError of the body, and drop what `file` did not take: closing it would fail again."""
+    """Name `path` in an OSError of the body, and drop what was not written: closing would fail again."""
     try:
         yield
         if not file.closed:

@@ -50,8 +50,8 @@ class SafetensorsWriter(Writer):
         text += b" " * (-len(text) % 8)
         if len(text) > LONGEST_HEADER:
             raise CheckpointError(
-                f"names, shapes and metadata would take {len(text):,} bytes, and headers of safetensors have at "
-                f"most {LONGEST_HEADER:,}; write fewer tensors into a file, or shorten their names"
+                f"names, shapes and metadata would take {len(text):,} bytes, and headers of safetensors have "
+                f"at most {LONGEST_HEADER:,}; write fewer tensors into a file, or shorten their names"
             )
         head = struct.pack("<Q", len(text)) + text
         entries = []

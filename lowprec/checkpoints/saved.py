@@ -36,7 +36,7 @@ class Saved(NamedTuple):
 def metadata_of(saved: Saved) -> dict[str, str]:
     """Return what goes into the header.
 
-    Raises CheckpointError: a format that could not be read again, as codebooks of thousands of values.
+    Raises CheckpointError: a format that could not be read again, as its definition is too long.
     """
     texts = {name: to_toml(fmt) for name, (fmt, _) in saved.blocks.items()}
     for text, name in {text: name for name, text in texts.items()}.items():

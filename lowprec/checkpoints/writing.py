@@ -119,7 +119,7 @@ def copy_of(entry: Entry, out: Path) -> Task:
 
 
 def with_copies(weights: Sequence[tuple[Weight, Task | None]], out: Path) -> list[Task]:
-    """Return the tasks of weights in their order; without one, a weight's parts are copied as they are stored.
+    """Return the tasks of weights in their order; without one, the parts of a weight are copied as they are.
 
     ComfyUI's mark of scaled weights is left out where no weight that stays is scaled so.
 
