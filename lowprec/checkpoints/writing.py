@@ -247,6 +247,9 @@ def _write(
             journal, done = _begun(room, digest)
             stack.enter_context(journal)
             home.mkdir(exist_ok=True)
+            for left in () if single else home.iterdir():
+                if left.name not in plans:  # written beside the tensors by a run that was killed
+                    left.unlink()
         done = _still(tasks, done, room)
         writers: dict[str, Writer] = {}
         try:

@@ -616,3 +616,27 @@ def test_the_nodes_and_the_weights_of_a_model_are_of_one_file(tmp_path):
     assert not out.exists()
     convert_checkpoint(open_checkpoint(tmp_path / "s.onnx"), out, target("onnx", "e4m3fn"))
     assert onnx.load(out).graph.name == "another"
+
+
+def test_a_run_that_is_killed_at_its_end_leaves_no_file_in_the_folder(tmp_path, monkeypatch):
+    """Half of a config.json, under a name of its own, or a page that the source lacks by now."""
+    folder, out, how = tmp_path / "s", tmp_path / "out", target("quark", "mxfp4")
+    folder.mkdir()
+    source(folder / "s.safetensors", (64, 32), **OTHERS)
+    (folder / "README.md").write_text("old")
+    original = files.write
+
+    def killed(path, content):
+        if path.name == "config.json":
+            (path.parent / ".lowprec-0").write_bytes(content[:3])
+            raise _Killed
+        original(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write", killed)
+        (folder / "config.json").write_text('{"a": 1}')
+        with pytest.raises(_Killed):
+            quantize_checkpoint(open_checkpoint(folder), out, how)
+    (folder / "README.md").unlink()
+    quantize_checkpoint(open_checkpoint(folder), out, how)
+    assert sorted(path.name for path in out.iterdir()) == ["config.json", "s.safetensors"]
