@@ -2,7 +2,7 @@
 
     vector  32-bit words in SIMD lanes; what fits them, at memory speed
     table   results of the scalar engine, looked up: one operand of at most 16 bits, or two of at most 8
-    scalar  one element at a time in integers; everything
+    scalar  in integers, in 64-bit lanes where these are exact, else one element at a time; everything
     oracle  exact fractions in pure Python, slow; everything
 
 A program runs on flat arrays of unsigned integers and answers what the request asks, bit for bit the same
