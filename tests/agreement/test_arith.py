@@ -549,6 +549,7 @@ def test_sums_of_two_words_agree(mode):
     x, y = (np.ldexp(1 + rng.integers(0, 4, 90) * 2.0**-52, rng.integers(-70, 70, 90)) for _ in range(2))
     z = -(x * y) * (1 + rng.integers(-2, 3, 90) * 2.0**-52)
     z[::3] = rng.standard_normal(30) * 2.0 ** rng.integers(-160, 160, 30)
+    x[::6], y[::6], z[::6] = 1.0, -1.0, rng.choice([-1.0, 1.0], 15) * 2.0 ** -rng.integers(60, 400, 15)
     whole = rng.integers(-(1 << 63), 1 << 63, 90)
     near = -whole + rng.integers(-3, 4, 90)
     cases = (
