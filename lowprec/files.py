@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["keep", "own", "private", "probe", "publish", "replacing", "scratch", "target", "write"]
+__all__ = ["filling", "keep", "own", "private", "probe", "publish", "replacing", "scratch", "target", "write"]
 
 _BINARY, _NO_TERMINAL = getattr(os, "O_BINARY", 0), getattr(os, "O_NOCTTY", 0)
 #: Opened through no link, and without waiting for the other end of a pipe.
@@ -47,7 +47,7 @@ def write(path: Path, content: bytes) -> None:
         opened = os.fdopen(os.open(place, os.O_WRONLY | _NO_TERMINAL | _BINARY), "wb")
     else:
         opened = replacing(place)
-    with opened as file:
+    with opened as file, filling(file, path):
         file.write(content)
 
 
@@ -73,6 +73,19 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         if old is not None:
             _keep_rights(file.fileno(), old)
         yield file
+
+
+@contextlib.contextmanager
+def filling(file: BinaryIO, path: Path) -> Iterator[None]:
+    """Name `path` in an OSError of the body, and drop what was not written: closing would fail again."""
+    try:
+        yield
+        if not file.closed:
+            file.flush()
+    except OSError as error:
+        file.raw.close()  # type: ignore[attr-defined]  # of a buffered file
+        error.filename = error.filename or str(path)
+        raise
 
 
 def target(path: Path) -> tuple[Path, os.stat_result | None]:
@@ -212,11 +225,12 @@ def _beside(place: Path, mode: int) -> Iterator[BinaryIO]:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _ITSELF
     with open(beside, "r+b", opener=lambda name, _: os.open(name, flags, mode)) as file:
         try:
-            yield file
-            if not file.closed:
-                file.flush()
-                os.fsync(file.fileno())
-                file.close()
+            with filling(file, place):
+                yield file
+                if not file.closed:
+                    file.flush()
+                    os.fsync(file.fileno())
+                    file.close()
             os.replace(beside, place)
         except BaseException:
             with contextlib.suppress(OSError):

@@ -28,7 +28,7 @@ from lowprec.arrays.checks import (
     projection as projection_of,
     values_operand,
 )
-from lowprec.arrays.kinds import brings_dtype
+from lowprec.arrays.kinds import brings_dtype, check_labels
 from lowprec.arrays.random import Place, integers_for, key_of, words_at
 from lowprec.arrays.scaling import given_scales
 from lowprec.kernels.engine import Backend
@@ -57,6 +57,7 @@ def encode(
     scales: object = None,
 ) -> BlockArray:
     """Values in blocks: `lowprec.encode` with a block format comes here."""
+    check_labels(values, random=random, scales=scales)
     if any(map(lazy.is_lazy, (values, random, tensor_scale))):
         lazy.refuse(values, random, tensor_scale, scales=scales)
         return _lazily(encode, values, fmt, axis, tensor_scale, random, rng, backend)  # type: ignore[no-any-return]
@@ -106,6 +107,7 @@ def quantize(
     backend: Backend | None = None,
 ) -> Array:
     """Values rounded to those of blocks: `lowprec.quantize` with a block format comes here."""
+    check_labels(values, random=random)
     if any(map(lazy.is_lazy, (values, random, tensor_scale))):
         lazy.refuse(values, random, tensor_scale, out=out)
         return _lazily(quantize, values, fmt, axis, tensor_scale, random, rng, backend)  # type: ignore[no-any-return]

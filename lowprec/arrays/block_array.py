@@ -26,6 +26,7 @@ from lowprec.arrays.checks import (
     values_operand,
 )
 from lowprec.arrays.dlpack import exported
+from lowprec.arrays.kinds import check_labels
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
@@ -91,12 +92,13 @@ class BlockArray:
     def __post_init__(self) -> None:
         fmt = catalog.block_format(self.format)
         codes, scales = self.codes, self.scales
-        scales = lazy.named_like(codes, "scales", scales)
+        check_labels(codes, scales=scales)
+        axes = axes_of(fmt, self.axes if self.axes != () else None, np.ndim(codes))
+        scales = lazy.named_like(codes, "scales", scales, axes)
         tensor = lazy.plain(self.tensor_scale)
         is_lazy = any(map(lazy.is_lazy, (codes, scales, tensor)))
         if not is_lazy:
             codes, scales = lazy_blocks.codes_of(codes, fmt.element), lazy_blocks.codes_of(scales, fmt.scale)
-        axes = axes_of(fmt, self.axes if self.axes != () else None, np.ndim(codes))
         wanted = grid_of(codes.shape, axes, fmt.sizes)
         if scales.shape != wanted:
             raise ValueError(

@@ -70,7 +70,7 @@ def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tu
     if axis is None:
         axes: tuple[int, ...] = tuple(range(-count, 0))
     else:
-        items = axis if isinstance(axis, Iterable) else (axis,)
+        items: Iterable[Any] = axis if np.iterable(axis) else (axis,)
         if not all(hasattr(item, "__index__") and not isinstance(item, bool) for item in items):
             raise TypeError(f"axis must be an integer or a tuple of them, not {axis!r}")
         axes = tuple(map(operator.index, items))

@@ -17,9 +17,10 @@ from lowprec.arrays import traverse
 from lowprec.arrays.checks import (
     Array,
     Operand,
+    broadcast_shape,
     code_dtype,
     narrowed,
-    output,
+    outputs,
     refuse_operands,
     refuse_results,
     share_memory,
@@ -284,11 +285,8 @@ def elementwise(
 
     `what` are the results, for messages; `key`, of `again`, remembers the call for arrays of the same types.
     """
-    shape = _broadcast(operation, operands)
-    place = output(out, given, shape, what)
-    signals = output(flags, _FLAGS, shape, "what is signaled", name="flags")
-    if place is not None and signals is not None and np.may_share_memory(place, signals):
-        raise ValueError("out and flags share memory; give each an array of its own")
+    shape = broadcast_shape(operation, *(operand.array for operand in operands))
+    place, signals = outputs(out, flags, given, shape, what)
     if not all(_is_known(operand, operation) for operand in operands):
         key = None
     program, arrays = _program(operation, operands, fmt, rule, carrier, signals is not None, backend)
@@ -313,20 +311,10 @@ def elementwise(
 
 
 def _is_known(operand: Operand, operation: str) -> bool:
-    """Whether all arrays of this operand's type are read alike."""
-    return operand.whole and operand.codes.dtype.isnative and not values_depend(operand)
-
-
-def _broadcast(operation: str, operands: Sequence[Operand]) -> tuple[int, ...]:
-    if len(operands) == 1:
-        return operands[0].array.shape
-    try:
-        return np.broadcast_shapes(*(operand.array.shape for operand in operands))
-    except ValueError:
-        shapes = " and ".join(str(operand.array.shape) for operand in operands)
-        raise ValueError(
-            f"{operation} takes operands that broadcast together, not of shapes {shapes}"
-        ) from None
+    """Whether all arrays of this operand's type are read alike; one without elements tells nothing of it."""
+    return bool(
+        operand.whole and operand.array.size and operand.codes.dtype.isnative and not values_depend(operand)
+    )
 
 
 def _program(

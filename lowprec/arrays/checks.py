@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.frames import is_frame, typed_parts, whole_of
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans, unlocked
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.vector import exact as kernels
@@ -29,17 +30,17 @@ __all__ = [
     "Array",
     "Operand",
     "as_array",
+    "broadcast_shape",
     "code_dtype",
     "codes_operand",
-    "common_type",
     "dtype",
     "float_dtype",
-    "is_frame",
     "is_tensor",
     "keeps_dtype",
     "nans",
     "narrowed",
     "output",
+    "outputs",
     "projection",
     "refuse_codes",
     "refuse_operands",
@@ -47,7 +48,6 @@ __all__ = [
     "share_memory",
     "signaling_nans",
     "typed_codes",
-    "typed_parts",
     "values_depend",
     "values_operand",
 ]
@@ -276,6 +276,28 @@ def output(
     return out if type(out) is np.ndarray else out.view(np.ndarray)
 
 
+def outputs(
+    out: object, flags: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str
+) -> tuple[Array | None, Array | None]:
+    """Return the memory to write results and flags to, as `output`; refuse one memory for both."""
+    place = output(out, wanted, shape, what)
+    signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
+    most: Any = 10_000  # steps of a search that fields of one array do not need
+    if place is not None and signals is not None and np.may_share_memory(place, signals, most):
+        raise ValueError("out and flags share memory; give each an array of its own")
+    return place, signals
+
+
+def broadcast_shape(taker: str, *arrays: Array) -> tuple[int, ...]:
+    """Return the shape that operands broadcast to; `taker` is for messages."""
+    shapes = [array.shape for array in arrays]
+    try:
+        return shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+    except ValueError:
+        spelled = " and ".join(map(str, shapes))
+        raise ValueError(f"{taker} takes operands that broadcast together, not of shapes {spelled}") from None
+
+
 def share_memory(written: Array, read: Sequence[Array]) -> bool:
     """Return whether an array may lie where another one does that is still to be read."""
     return any(np.may_share_memory(written, array) for array in read)
@@ -340,29 +362,52 @@ def refuse_results(
 
 def as_array(values: object) -> Array:
     """Return array-likes as an array, in their type: torch tensors by their bits, frames in a common type."""
-    if _is_masked(values):
-        raise TypeError(
-            "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
-        )
-    outside = type(values).__module__.partition(".")[0] == "pandas" and not is_frame(values)
+    _refuse_kinds(values)
+    outside = _package(type(values)) == "pandas" and not is_frame(values)
     if outside and getattr(values, "nlevels", 1) == 1:
         values = sys.modules["pandas"].Series(values)  # its arrays and indexes round as they become NumPy's
     if is_frame(values):
-        return _common(typed_parts(values))
+        return whole_of(typed_parts(values))
     try:
         return np.asarray(_from_torch(values) if is_tensor(values) else values)
     except (ValueError, TypeError, RuntimeError) as error:  # ragged lists, tensors that are not dense
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
 
 
-def _is_masked(values: object) -> bool:
-    """Return whether values are a masked array, or lists with one at any depth."""
-    if not isinstance(values, (list, tuple)):
-        return isinstance(values, np.ma.MaskedArray)
-    kinds = set(map(type, values))
-    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
-        return True
-    return any(issubclass(kind, (list, tuple)) for kind in kinds) and any(map(_is_masked, values))
+#: Packages whose arrays may have names.
+_NAMED = ("pandas", "xarray")
+
+
+def _refuse_kinds(values: Any, listed: bool = False) -> None:
+    """Refuse masked arrays, and arrays with names where their place counts; in lists at any depth too."""
+    if isinstance(values, (list, tuple)):
+        lists = list, tuple, np.ma.MaskedArray
+        kinds = tuple(
+            kind for kind in set(map(type, values)) if issubclass(kind, lists) or _package(kind) in _NAMED
+        )
+        for each in values if kinds else ():
+            if isinstance(each, kinds):
+                _refuse_kinds(each, True)
+    elif isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
+        )
+    elif (
+        listed and getattr(values, "ndim", 0) > 0 and (is_frame(values) or _package(type(values)) == "xarray")
+    ):
+        raise TypeError(
+            f"{type(values).__name__} goes by its names, and a list takes it by its place: give .to_numpy() "
+            "of each, or join them first"
+        )
+    elif _package(type(values)) == "xarray" and getattr(values, "ndim", 0) > 0:
+        raise TypeError(
+            f"{type(values).__name__} goes by the names of its dimensions, which results here do not have: "
+            "give .to_numpy()"
+        )
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
 
 
 def is_tensor(values: object) -> bool:
@@ -380,73 +425,6 @@ def _from_torch(tensor: Any) -> Any:
         return tensor
     bits = tensor.contiguous().view(torch.uint8 if tensor.itemsize == 1 else torch.int16)
     return bits.numpy().view(getattr(ml_dtypes, name))
-
-
-def is_frame(values: object) -> bool:
-    """Return whether values are a Series or a DataFrame of pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(values, (pandas.Series, pandas.DataFrame))
-
-
-def typed_parts(frame: Any) -> dict[np.dtype[Any], tuple[Array, Array]]:
-    """Return the elements of a frame by type: arrays of its shape, each with the mask of its own elements.
-
-    Missing integers and booleans are NaNs of float64.
-    """
-    kinds = {frame.dtype} if frame.ndim == 1 else set(frame.dtypes)
-    if len(kinds) == 1 and isinstance(next(iter(kinds)), np.dtype):
-        return {next(iter(kinds)): (np.asarray(frame), np.broadcast_to(np.True_, frame.shape))}
-    found: dict[np.dtype[Any], tuple[Array, Array]] = {}
-    for place in range(frame.shape[-1] if frame.ndim > 1 else 1):
-        column, at = (frame, ...) if frame.ndim == 1 else (frame.iloc[:, place], (slice(None), place))
-        for numbers, known in _of_column(column):
-            if numbers.dtype not in found:
-                found[numbers.dtype] = np.zeros(frame.shape, numbers.dtype), np.zeros(frame.shape, np.bool_)
-            found[numbers.dtype][0][at], found[numbers.dtype][1][at] = numbers, known
-    return found or {np.dtype(np.float64): (np.zeros(frame.shape), np.ones(frame.shape, np.bool_))}
-
-
-def _of_column(column: Any) -> list[tuple[Array, Array]]:
-    """Return the elements of a Series by type, each with the mask of its own elements."""
-    if hasattr(column, "cat") and column.cat.categories.dtype.kind in "iu":
-        categories = column.cat.categories.astype(
-            "UInt64" if column.cat.categories.dtype.kind == "u" else "Int64"
-        )
-        column = type(column)(categories.array.take(column.cat.codes.to_numpy(), allow_fill=True))
-    kind, missing = getattr(column.dtype, "numpy_dtype", None), column.isna().to_numpy()
-    if not isinstance(kind, np.dtype) or kind.kind not in "biuf":
-        return [(np.asarray(column), np.ones(len(column), np.bool_))]
-    if kind.kind == "f" or not missing.any():
-        return [(column.to_numpy(kind, na_value=np.nan), np.ones(len(column), np.bool_))]
-    return [(column.to_numpy(kind, na_value=0), ~missing), (np.full(len(column), np.nan), missing)]
-
-
-def common_type(kinds: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
-    """Return NumPy's common type of several, object if there is none."""
-    try:
-        return np.result_type(*kinds)
-    except TypeError:  # numbers and times
-        return np.dtype(object)
-
-
-def _common(parts: dict[np.dtype[Any], tuple[Array, Array]]) -> Array:
-    """Return the elements of a frame in one type, which must hold them all."""
-    if len(parts) == 1:
-        return next(iter(parts.values()))[0]
-    dtype = common_type(parts)
-    made = np.empty(next(iter(parts.values()))[0].shape, dtype)
-    for kind, (array, known) in parts.items():
-        if (
-            kind.kind in "iu"
-            and dtype.kind == "f"
-            and np.abs(array.astype(np.float64)).max(initial=0) >= 1 << 53
-        ):
-            raise TypeError(
-                f"a frame with columns of {' and '.join(map(str, parts))} would become an array of {dtype}, "
-                f"which rounds integers from 2**53 on; give its columns one by one"
-            )
-        made[known] = array[known]
-    return made
 
 
 def typed_codes(array: Array, fmt: Format) -> Array:

@@ -87,7 +87,7 @@ def encode(
     random : array of uint32, shape (...)
         For stochastic rounding, and only then: one integer below 2**bits for each value. Hardware
         variants take whole words, one for each group of lanes (`lowprec.stochastic`). May be lazy; of
-        xarray it goes by names.
+        xarray it goes by names, and of pandas it must have those of values.
     rng : int or Generator
         Instead of `random`: the key that `lowprec.random_bits` makes them from.
     flags : array of uint8, shape (...), optional

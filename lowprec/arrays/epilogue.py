@@ -143,8 +143,6 @@ def _sides(
             continue
         shape, name = shapes[number], "xy"[number]
         values = values_operand(given, f"scale of {name}").array
-        if values.dtype.kind != "f":
-            values = values.astype(np.float64)
         k = -1 if verb == "dot" or number == 0 or len(shape) == 1 else -2
         if values.ndim == len(shape) and values.size > 1:
             check_blocks(name, values.shape, shape, k % len(shape), block)

@@ -169,6 +169,8 @@ def _finite(data: Any) -> tuple[dict[str, Any], dict[str, int], float]:
         plain = lazy.plain(each)
         values: Any = lazy.dask_of(plain) if lazy.is_dask(plain) else values_operand(plain).array
         finite = np.isfinite(values)
+        if str(name) in tensors:
+            raise ValueError(f"two tensors are named {str(name)!r}; give each a name of its own")
         known = tensors[str(name)] = np.where(finite, values, 0).astype(values.dtype)
         found += [np.sum(finite), *((np.max(known), np.min(known)) if known.size else (0, 0))]
     numbers = lazy.computed(found)
@@ -186,7 +188,7 @@ def _chosen(
 ) -> list[Format | BlockFormat]:
     """Return what candidates are made from."""
     found: list[Format | BlockFormat] = []
-    for each in [width] if isinstance(width, int) else width:
+    for each in np.atleast_1d(np.asarray(width if hasattr(width, "__index__") else [*width], int)).tolist():
         if not 2 <= each <= 8:
             raise ValueError(f"width must be 2 to 8 bits, not {each}; name wider formats as elements=")
         found += elements_of(each)

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import lazy
-from lowprec.arrays.checks import output, projection as projection_of, values_operand
-from lowprec.arrays.kinds import like
+from lowprec.arrays.checks import broadcast_shape, outputs, projection as projection_of, values_operand
+from lowprec.arrays.kinds import check_labels, like
 from lowprec.arrays.operations import Like, Options, operate, result_type
 from lowprec.arrays.progress import Progress, reporting
-from lowprec.arrays.random import integers_for
+from lowprec.arrays.random import integers_for, with_integers
 from lowprec.arrays.result_signatures import FunctionOfOne, FunctionOfTwo
 from lowprec.spec import catalog
 from lowprec.spec.functions import FUNCTIONS
@@ -120,6 +120,7 @@ def _called(
         return operate(name, values, fmt, **options)
     if any(map(lazy.is_lazy, (*values, options.get("random")))):
         raise TypeError(f"progress= of {name} is for arrays in memory, not for lazy ones; leave it out")
+    check_labels(*values, random=options.get("random"))
     try:
         return like(_in_parts(name, values, fmt, progress, options), *values, out=options.get("out"))
     except ValueError:
@@ -134,22 +135,21 @@ def _in_parts(
     name: str, values: tuple[npt.ArrayLike, ...], fmt: Like, progress: Progress, options: Options
 ) -> Any:
     """Return the results, a part after the other; `out` and `flags` are written at the end."""
-    arrays = np.broadcast_arrays(*(values_operand(each).array for each in values))
+    given = [values_operand(each).array for each in values]
+    arrays = [np.broadcast_to(each, broadcast_shape(name, *given)) for each in given]
     shape, size = arrays[0].shape, arrays[0].size
     flat = [array.reshape(-1) for array in arrays]
     rest: dict[str, Any] = dict(options)
     out, signals, random, rng = (rest.pop(key, None) for key in ("out", "flags", "random", "rng"))
+    asked = [rest.pop(key, None) for key in ("rounding", "saturation", "projection", "profile")]
     target = catalog.format(fmt)
     rest["dtype"] = getattr(out, "dtype", None) if rest.get("dtype") is None else rest["dtype"]
-    given, _ = result_type(target, None if rest["dtype"] is None else np.dtype(rest["dtype"]))
-    output(out, given, shape, f"values of {target.name!r}")
-    output(signals, np.dtype(np.uint8), shape, "what is signaled", name="flags")
-    how = projection_of(
-        target, *(rest.get(key) for key in ("rounding", "saturation", "projection", "profile"))
-    )
+    kind, _ = result_type(target, None if rest["dtype"] is None else np.dtype(rest["dtype"]))
+    outputs(out, signals, kind, shape, f"values of {target.name!r}")
+    how = projection_of(target, *asked)
     drawn = integers_for(how.rounding, target, shape, random, rng).reshape(-1)
-    flags = np.empty(size, np.uint8)
-    results = []
+    rest["projection"] = with_integers(how)
+    flags, results = np.empty(size, np.uint8), []
     with reporting(progress, size, name) as step:
         for start in range(0, max(size, 1), _PART):
             part = slice(start, start + _PART)

@@ -18,12 +18,19 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays import lazy
-from lowprec.arrays.checks import Array, as_array, common_type, is_frame, is_tensor, output, typed_parts
+from lowprec.arrays.checks import (
+    Array,
+    as_array,
+    broadcast_shape,
+    is_tensor,
+    outputs,
+)
+from lowprec.arrays.frames import common_type, is_frame, typed_parts
 from lowprec.arrays.random import words_for
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["apply", "brings_dtype", "is_outside", "keeps_kind", "like", "tensor_of"]
+__all__ = ["apply", "brings_dtype", "check_labels", "is_outside", "keeps_kind", "like", "tensor_of"]
 
 
 def is_outside(values: object) -> bool:
@@ -49,25 +56,13 @@ def tensor_of(array: Array, device: Any = "cpu") -> Any:
 
 
 def like(made: Any, *given: Any, out: object = None) -> Any:
-    """Return results in the kind of the first operand that is a tensor or a frame; `out` stays what it is.
-
-    Raises
-    ------
-    ValueError
-        Frames whose rows or columns have other names, or another order.
-    """
+    """Return results in the kind of the first operand that is a tensor or a frame; `out` stays what it is."""
     if out is not None or lazy.is_lazy(made):
         return made
     for each in given:
         if is_tensor(each):
             return tensor_of(np.asarray(made), each.device)
     frames = [each for each in given if is_frame(each)]
-    for other in frames[1:]:
-        if frames[0].ndim != other.ndim or not all(map(_equal, frames[0].axes, other.axes)):
-            raise ValueError(
-                "operands are frames with different rows or columns, which are not aligned here; give "
-                "first.align(second), or .to_numpy() of one"
-            )
     frame = next((each for each in frames if each.shape == np.shape(made)), None)
     if frame is None:
         return made
@@ -77,8 +72,65 @@ def like(made: Any, *given: Any, out: object = None) -> Any:
     return type(frame)(made, index=frame.index, columns=frame.columns)
 
 
+# -- names of frames ---------------------------------------------------------------------------------
+
+
+def check_labels(*operands: Any, **joined: Any) -> None:
+    """Refuse frames of other rows or columns, or in another order, as nothing is aligned here.
+
+    Operands have all axes alike; what is `joined` to the first one has its names where it has its length.
+    """
+    frames = [each for each in operands if is_frame(each)]
+    for other in frames[1:]:
+        if frames[0].ndim != other.ndim or not all(map(_equal, frames[0].axes, other.axes)):
+            raise ValueError(
+                "operands are frames with different rows or columns, which are not aligned here; give "
+                "first.align(second), or .to_numpy() of one"
+            )
+    for name, other in joined.items() if frames else ():
+        _check_joined(name, other, frames[0].axes)
+
+
+def _check_joined(name: str, other: Any, axes: list[Any]) -> None:
+    """Refuse a frame that has other names along one of these axes, None where that has no names."""
+    pairs = zip(reversed(axes), reversed(other.axes if is_frame(other) else []), strict=False)
+    if any(mine is not None and len(mine) == len(own) and not _equal(mine, own) for mine, own in pairs):
+        raise ValueError(
+            f"{name} has other rows or columns than the frame that it goes with, which are not aligned "
+            f"here; reindex one of them, or give its .to_numpy()"
+        )
+
+
+def _check_products(x: Any, y: Any, along: int, scales: Any, joined: dict[str, Any]) -> None:
+    """Refuse frames in a product whose names differ along K, or along the same rows or columns."""
+    if is_frame(x) and is_frame(y) and not _equal(x.axes[-1], y.axes[along]):
+        raise ValueError(
+            "factors are frames with different names along K, which are not aligned here; give "
+            ".reindex(...) of one, or .to_numpy() of both"
+        )
+    rows, columns = _without_k(x, -1), _without_k(y, along)
+    if along == -1:
+        _check_joined("y", y, [*rows, None])
+        rows, columns = rows if any(each is not None for each in rows) else columns, []
+    for name, each in joined.items():
+        _check_joined(name, each, [*rows, *columns])
+    for name, side, scale, k in zip("xy", (x, y), scales or (None, None), (-1, along), strict=True):
+        if is_frame(side) and is_frame(scale):
+            axes = side.axes if scale.ndim == side.ndim else _without_k(side, k)
+            _check_joined(f"scale of {name}", scale, axes)
+
+
+def _without_k(factor: Any, k: int) -> list[Any]:
+    """Return the names of a factor's other axis, None if it has none; of a single row nothing."""
+    ndim = np.ndim(factor)
+    return [factor.axes[k - 1] if is_frame(factor) else None] if ndim > 1 else []
+
+
 def _equal(first: Any, second: Any) -> bool:
     return bool(first.equals(second))
+
+
+# -- elementwise -------------------------------------------------------------------------------------
 
 
 def apply(
@@ -96,6 +148,7 @@ def apply(
     `verb` takes as many arrays, and of the keywords those that are present. Arrays of Dask and xarray,
     also as `random`, give lazy or named results. `fmt` and `rule` say how random integers are shared.
     """
+    check_labels(*operands, random=random)
     given = {"random": random, "rng": rng, "flags": flags, "out": out}
     if any(map(lazy.is_lazy, (*operands, random))):
         return lazy.apply(verb, *operands, fmt=fmt, rule=rule, **given)
@@ -119,11 +172,14 @@ def _by_type(
     random: Any, rng: Any, flags: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Return a verb's results of operands with elements of several types: of each type by itself."""
-    shape, group = np.broadcast_shapes(*(each[0][0].shape for each in operands)), lazy.group_of(rule, fmt)
-    empty = [np.empty(0, common_type(array.dtype for array, _ in each)) for each in operands]
+    shape, group = (
+        broadcast_shape("an operation", *(each[0][0] for each in operands)),
+        lazy.group_of(rule, fmt),
+    )
+    kinds = [[array.dtype for array, _ in each] for each in operands]
+    empty = [np.empty(0, each[0] if _whole(each) else common_type(each)) for each in kinds]
     dtype = out.dtype if isinstance(out, np.ndarray) else lazy.trial(verb, empty, rule, random, rng)
-    place = output(out, dtype, shape, "the results")
-    signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
+    place, signals = outputs(out, flags, dtype, shape, "the results")
     made, raised = np.empty(shape, dtype), np.zeros(shape, np.uint8)
     words, lane = None, np.broadcast_to(np.arange(shape[-1]) % group, shape)
     if rule.rounding.bits:
@@ -155,6 +211,11 @@ def _by_type(
     return out
 
 
+def _whole(kinds: list[np.dtype[Any]]) -> bool:
+    """Return whether all are integers, which codes are too where no type holds both."""
+    return all(kind.kind in "iu" for kind in kinds)
+
+
 def keeps_kind(
     count: int, elementwise: bool = False, along: int | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -182,12 +243,8 @@ def keeps_kind(
             plain = [_in_memory(each) for each in values]
             named = {key: each if key == "out" else _in_memory(each) for key, each in options.items()}
             if along is not None:
-                frames = [each for each in given if is_frame(each)]
-                if len(frames) == 2 and not _equal(frames[0].axes[-1], frames[1].axes[along]):
-                    raise ValueError(
-                        "factors are frames with different names along K, which are not aligned here; give "
-                        ".reindex(...) of one, or .to_numpy() of both"
-                    )
+                joined = {name: options.get(name) for name in ("addend", "bias", "output_scale")}
+                _check_products(given[0], given[1], along, options.get("scales"), joined)
                 given = [each for each in given if not is_frame(each)]
             made = verb(*plain, **named)
             return like(made, *given, out=options.get("out"))

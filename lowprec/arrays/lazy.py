@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.checks import as_array, is_frame
+from lowprec.arrays.checks import as_array
+from lowprec.arrays.frames import is_frame
 from lowprec.arrays.random import Place, key_of
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
@@ -28,6 +29,7 @@ __all__ = [
     "plain",
     "check_sizes",
     "aligned",
+    "as_named",
     "apply",
     "by_name",
     "check",
@@ -39,6 +41,7 @@ __all__ = [
     "is_dask",
     "is_lazy",
     "is_named",
+    "named",
     "named_like",
     "place_of",
     "present",
@@ -73,6 +76,13 @@ def is_named(values: object) -> bool:
     return _package(values) == "xarray"
 
 
+def as_named(values: Any) -> Any:
+    """Return a variable of xarray as a DataArray; everything else as it is."""
+    if not is_named(values) or hasattr(values, "coords"):
+        return values
+    return importlib.import_module("xarray").DataArray(values)
+
+
 def _package(values: object) -> str:
     return type(values).__module__.partition(".")[0]
 
@@ -103,7 +113,7 @@ def in_memory(name: str, values: object) -> Any:
 def check(*operands: Any) -> None:
     """Refuse lazy objects that are no arrays."""
     for values in operands:
-        if is_lazy(values) and not (hasattr(values, "dtype") and hasattr(values, "shape")):
+        if is_lazy(values) and not (hasattr(type(values), "dtype") and hasattr(type(values), "shape")):
             raise TypeError(
                 f"{type(values).__name__} of {_package(values)} is no array; use .map for the arrays of a "
                 f"Dataset, and dask.array for delayed values"
@@ -237,6 +247,13 @@ def apply(
         "random", random, dims if any(map(is_named, operands)) else None, *operands, exclude=shared
     )
 
+    for each in operands if dims else ():
+        if not is_named(each) and np.ndim(each) > len(dims):
+            raise ValueError(
+                f"an array of shape {np.shape(each)} has more axes than {dims}, the dimensions of the xarray "
+                "objects beside it: make it a DataArray"
+            )
+
     def of_data(*data: Any) -> Any:
         if any(map(is_dask, (*data, integers))):
             return _apply_dask(verb, data, fmt, rule, integers, rng)
@@ -273,13 +290,15 @@ def by_name(
         raise ValueError(
             f"{name} has dimensions {array.dims}, and the result has {dims}: rename or drop the others"
         )
-    named = [each for each in (array, *others) if hasattr(each, "coords")]
-    importlib.import_module("xarray").align(*named, join="exact", copy=False, exclude=exclude)
+    _check_coordinates(array, *others, exclude=exclude)
     return getattr(array, "variable", array).set_dims(dims).data
 
 
-def named_like(values: Any, name: str, array: Any) -> Any:
-    """Return an array with its dimensions in the order of those of values; without names as it is."""
+def named_like(values: Any, name: str, array: Any, axes: tuple[int, ...]) -> Any:
+    """Return an array with its dimensions in the order of those of values; without names as it is.
+
+    Coordinates are those of values, but along `axes`.
+    """
     if not is_named(array):
         return array
     if not is_named(values):
@@ -288,7 +307,21 @@ def named_like(values: Any, name: str, array: Any) -> Any:
         raise ValueError(
             f"{name} has dimensions {array.dims}, and not {values.dims} in some order: rename them"
         )
+    _check_coordinates(values, array, exclude={values.dims[axis] for axis in axes})
     return array.transpose(*values.dims)
+
+
+def _check_coordinates(*arrays: Any, exclude: Any) -> None:
+    """Refuse arrays whose coordinates differ along a dimension."""
+    arrays = tuple(each for each in arrays if hasattr(each, "coords"))
+    importlib.import_module("xarray").align(*arrays, join="exact", copy=False, exclude=exclude)
+
+
+def named(data: Any, dims: Any, values: Any, changed: set[Any]) -> Any:
+    """Return an array with the name, attributes and coordinates of values, except those along `changed`."""
+    xarray: Any = importlib.import_module("xarray")
+    coords = {name: each for name, each in values.coords.items() if not changed & set(each.dims)}
+    return xarray.DataArray(data, dims=dims, coords=coords, name=values.name, attrs=values.attrs)
 
 
 def dask_of(values: Any) -> Any:

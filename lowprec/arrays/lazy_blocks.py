@@ -60,7 +60,8 @@ def encode(verb: Verb, values: Any, asked: Asked) -> Any:
     fmt, axes, asked = asked.fmt, asked.axes, by_name(values, asked)
     if lazy.is_named(values):
         made = _of_data(encode, verb, values, asked)
-        scales = _named_scales(values, made.scales, axes)
+        values = lazy.as_named(values)
+        scales = lazy.named(made.scales, values.dims, values, {values.dims[axis] for axis in axes})
         return type(made)._made(values.copy(data=made.codes), scales, fmt, axes, made.tensor_scale)
     mapped, values, empty, tensor = over_chunks(verb, values, asked)
     made = mapped(dtype=object, meta=np.empty(empty.shape, object))
@@ -242,11 +243,3 @@ def _checked(array: Any, fmt: Format) -> Any:
 def codes_of(codes: Any, fmt: Format) -> Array:
     """Return codes of a format in the type that its codes have, which layouts go by."""
     return codes_operand(codes, fmt).codes.astype(code_dtype(fmt), copy=False)
-
-
-def _named_scales(values: Any, scales: Any, axes: tuple[int, ...]) -> Any:
-    """Scales with the names of the values, and the coordinates of axes without blocks."""
-    xarray: Any = importlib.import_module("xarray")
-    gone = {values.dims[axis] for axis in axes}
-    coords = {name: each for name, each in values.coords.items() if not gone & set(each.dims)}
-    return xarray.DataArray(scales, dims=values.dims, coords=coords, name=values.name, attrs=values.attrs)

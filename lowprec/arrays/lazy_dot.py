@@ -59,7 +59,7 @@ def side(name: str, factor: Any) -> FactorChunks:
         parts = factor.codes, factor.scales, factor.tensor_scale
         return FactorChunks(name, parts, (factor.format, factor.axes))
     lazy.check(factor)
-    return FactorChunks(name, (factor if lazy.is_lazy(factor) else as_array(factor),), None)
+    return FactorChunks(name, (lazy.as_named(factor) if lazy.is_lazy(factor) else as_array(factor),), None)
 
 
 class Joined(NamedTuple):
@@ -90,6 +90,8 @@ def product(
     if any(lazy.is_named(each.arrays[0]) for each in sides):
         return _named(verb, sides, outer, paired, joined, key)
     joined = _by_name(joined, None, (), ())
+    if not sides[0].shape[-1]:  # sums of nothing have no scales
+        joined = joined._replace(scales=(None, None))
     if not any(
         map(lazy.is_dask, (*sides[0].arrays, *sides[1].arrays, *joined.scales, *joined.others.values()))
     ):
@@ -147,8 +149,8 @@ def _in_chunks(array: Any, names: tuple[Any, ...], chunks: dict[Any, tuple[int, 
 def _scale(each: FactorChunks, scale: Any, k: int, block: int) -> Any:
     """Return the scales of a factor as a Dask array with its axes, in K's place those of blocks."""
     da: Any = importlib.import_module("dask.array")
-    scale = scale if lazy.is_dask(scale) else values_operand(scale, f"scale of {each.name}").array
-    scale = scale if scale.dtype.kind == "f" else scale.astype(np.float64)
+    name = f"scale of {each.name}"
+    scale = lazy.dask_of(scale) if lazy.is_dask(scale) else values_operand(scale, name).array
     if scale.ndim == len(each.shape) and scale.size > 1:
         check_blocks(each.name, scale.shape, each.shape, k, block)
     return lazy.dask_of(da.asarray(spread_scales(each.name, scale, each.shape, k, block)[0]))

@@ -24,7 +24,7 @@ from lowprec.arrays.lazy_blocks import Asked, by_name as by_name_of_blocks, over
 from lowprec.arrays.random import key_of
 from lowprec.kernels.modes import usual_arithmetic
 
-__all__ = ["Asked", "by_name", "of_blocks", "of_singles", "scale_for"]
+__all__ = ["Asked", "by_name", "channels_of", "of_blocks", "of_singles", "scale_for"]
 
 Verb = Callable[..., Any]
 
@@ -154,15 +154,16 @@ def scale_for(
     `finite(chunk)` gives values, with 0 for those that are not finite, and which are.
     """
     lazy.check(values)
-    values = lazy.dask_of(values) if lazy.is_dask(values) else values
-    kept = tuple(sorted(normalize_axis_tuple(() if axis is None else axis, values.ndim)))
+    values = lazy.dask_of(values) if lazy.is_dask(values) else lazy.as_named(values)
+    kept = channels_of(axis, values.ndim)
     if lazy.is_named(values):  # without the dimensions that have one scale, so that it divides the values
         if lazy.is_dask(values.data):
             data = scale_for(verb, finite, values.data, method, kept, percentile)
         else:
             data = verb(values.data, method=method, axis=kept, percentile=percentile)
-        rest = values.isel({name: 0 for at, name in enumerate(values.dims) if at not in kept}, drop=True)
-        return rest.copy(data=data[tuple(slice(None) if at in kept else 0 for at in range(values.ndim))])
+        rest = data.reshape([n for at, n in enumerate(data.shape) if at in kept])
+        dims = [name for at, name in enumerate(values.dims) if at in kept]
+        return lazy.named(rest, dims, values, {*values.dims} - {*dims})
     gone = tuple(place for place in range(values.ndim) if place not in kept)
     last = functools.partial(verb, axis=kept)
     if method == "mse" or not gone:
@@ -185,6 +186,14 @@ def scale_for(
             more = {"combine": functools.partial(_merged, tops=tops), "aggregate": done, "concatenate": False}
         made = da.reduction(values, first, axis=gone, keepdims=True, **more, **_single(values))
     return made[(0,) * values.ndim] if axis is None else made
+
+
+def channels_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Return the axes of channels, ascending and none of them negative."""
+    try:
+        return tuple(sorted(normalize_axis_tuple(() if axis is None else axis, ndim, "axis")))
+    except TypeError:
+        raise TypeError(f"axis must be an integer or a tuple of them, not {axis!r}") from None
 
 
 def _single(values: Any) -> dict[str, Any]:

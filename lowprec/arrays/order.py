@@ -17,6 +17,7 @@ from lowprec.arrays.checks import (
     FLOATS,
     Array,
     Operand,
+    broadcast_shape,
     code_dtype,
     float_dtype,
     narrowed,
@@ -138,7 +139,9 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
         if nan.any():
             made[nan] = np.nan
 
-    return run_in_parts(part, [each.codes for each in operands], given)
+    codes = [each.codes for each in operands]
+    broadcast_shape("nextafter", *codes)
+    return run_in_parts(part, codes, given)
 
 
 @usual_arithmetic()
@@ -156,7 +159,8 @@ def _of_codebook(fmt: Codebook, *values: npt.ArrayLike) -> Any:
     if len(numbers) == 1:
         gaps = codebook_order.gaps(numbers[0], fmt).astype(given)
         return gaps if gaps.shape else gaps[()]
-    x, y = np.broadcast_arrays(*numbers)
+    shape = broadcast_shape("nextafter", *numbers)
+    x, y = (np.broadcast_to(each, shape) for each in numbers)
     moved = codebook_order.next_values(x, y, fmt)
     same = x == y
     if np.any(same):

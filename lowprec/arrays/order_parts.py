@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import calls, codebook_order
-from lowprec.arrays.checks import Array, code_dtype, codes_operand, share_memory
+from lowprec.arrays.checks import Array, broadcast_shape, code_dtype, codes_operand, share_memory
 from lowprec.arrays.traverse import BUFFER, bits_of, run
 from lowprec.kernels.engine import DONE
 from lowprec.spec import catalog
@@ -77,8 +77,9 @@ def run_in_parts(
 
 def shape_of(arrays: list[Array]) -> tuple[int, ...]:
     """Return the shape that arrays broadcast to."""
-    shapes = [array.shape for array in arrays]
-    return shapes[0] if shapes[0] == shapes[-1] else np.broadcast_shapes(*shapes)
+    return (
+        arrays[0].shape if arrays[0].shape == arrays[-1].shape else broadcast_shape("a comparison", *arrays)
+    )
 
 
 def codes_in(codes: npt.ArrayLike, fmt: Format) -> Array:

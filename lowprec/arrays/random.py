@@ -5,6 +5,7 @@ Floor 3.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +18,8 @@ from lowprec.arrays.checks import as_array
 from lowprec.kernels.random import philox_runs
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
-from lowprec.spec.rounding import Rounding
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import Rounding, stochastic
 
 __all__ = [
     "Place",
@@ -26,6 +28,7 @@ __all__ = [
     "is_plain",
     "key_of",
     "random_bits",
+    "with_integers",
     "words_at",
     "words_for",
 ]
@@ -171,6 +174,13 @@ def is_plain(rounding: Rounding) -> bool:
     return rounding.variant in ("A", "B", "C")
 
 
+def with_integers(how: Projection) -> Projection:
+    """Return the same projection for integers that are cut out of words already."""
+    if not how.rounding.bits or is_plain(how.rounding):
+        return how
+    return dataclasses.replace(how, rounding=stochastic(how.rounding.bits))
+
+
 def integers_for(
     rounding: Rounding, fmt: Format, shape: tuple[int, ...], random: object, rng: object
 ) -> npt.NDArray[np.uint32]:
@@ -213,7 +223,8 @@ def integers_of(
     if rng is not None:
         place = rng if isinstance(rng, Place) else Place(key_of(rng), (0,) * len(shape), shape)
         return lambda box: {"rng": place.at(box)}
-    group, words = lanes(rounding, fmt), as_array(random)
+    group = lanes(rounding, fmt)
+    words = words_for(rounding, group, shape, random, None)
     if group == 1 or not shape:
         return lambda box: {"random": words[box]}
     return lambda box: {
@@ -223,7 +234,7 @@ def integers_of(
 
 def _given(random: object, shape: tuple[int, ...], bits: int, group: int) -> Words:
     words = as_array(random)
-    if words.dtype.kind not in "iu":
+    if words.size and words.dtype.kind not in "iu":
         raise TypeError(
             f"random must be an array of integers, not of {words.dtype}; lowprec.random_bits makes them"
         )

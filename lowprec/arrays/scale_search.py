@@ -248,16 +248,22 @@ def _tried(rows: Array, fmt: Format, how: Projection, trials: Singles, step: Ste
     return chosen
 
 
-def narrowed(given: Array) -> Array:
-    """Values in float32 if that holds their type, else float64."""
+def narrowed(given: Array, away: bool = False) -> Array:
+    """Return values in float32 if that holds their type, else in float64, to nearest or `away` from zero."""
     carrier = catalog.carrier(given.dtype)
     assert carrier is not None
+    if away and given.dtype.kind in "iu" and given.dtype.itemsize == 8:
+        sizes = np.abs(given).astype(np.uint64)
+        high = np.ldexp((sizes >> np.uint64(32)).astype(np.float64), 32)
+        low = (sizes & np.uint64(0xFFFFFFFF)).astype(np.float64)
+        near = high + low
+        return np.copysign(np.where(low > near - high, np.nextafter(near, np.inf), near), given)
     return given.astype(np.float32 if catalog.BINARY32.contains(carrier) else np.float64, copy=False)
 
 
-def only_finite(given: Array) -> tuple[Array, Array]:
+def only_finite(given: Array, away: bool = False) -> tuple[Array, Array]:
     """Return a copy of values as `narrowed`, but 0 where not finite; and which are finite."""
-    part = np.array(narrowed(given))
+    part = np.array(narrowed(given, away))
     known = np.isfinite(part)
     if not known.all():
         part[~known] = 0

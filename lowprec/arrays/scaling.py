@@ -62,7 +62,7 @@ def sizes_of(
     if scale.ndim == 1 and (len(shape) != 1 or axis is not None):
         fits = [place for place, size in enumerate(shape) if size == scale.size]
         if axis is not None:
-            fits = [place for place in fits if place == axis % len(shape)]
+            fits = [place for place in fits if axis in (place, place - len(shape))]
         if len(fits) > 1:
             axes = " and ".join(map(str, fits))
             raise ValueError(

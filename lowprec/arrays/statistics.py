@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.array_utils import normalize_axis_tuple
 
 from lowprec.arrays import block, lazy, lazy_statistics
 from lowprec.arrays.arith import divide
@@ -26,7 +25,7 @@ from lowprec.arrays.block_stream import axes_of
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
 from lowprec.arrays.convert import decode, quantize
 from lowprec.arrays.errors import ErrorReport, decibels, report_of
-from lowprec.arrays.kinds import keeps_kind
+from lowprec.arrays.kinds import check_labels, keeps_kind
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_of
 from lowprec.arrays.result_signatures import ScaleFor
@@ -171,13 +170,14 @@ def scale_for(
     if lazy.is_lazy(values):
         lazy.refuse(values, progress=progress)
         verb = functools.partial(scale_for, fmt=target, power_of_two=power_of_two, projection=how)
-        return lazy_statistics.scale_for(verb, only_finite, values, method, axis, percentile)
+        finite = functools.partial(only_finite, away=method == "max")
+        return lazy_statistics.scale_for(verb, finite, values, method, axis, percentile)
     array = values_operand(values).array
-    kept = sorted(normalize_axis_tuple(() if axis is None else axis, array.ndim))
+    kept = lazy_statistics.channels_of(axis, array.ndim)
     shape = tuple(length if place in kept else 1 for place, length in enumerate(array.shape))
     channels = math.prod(shape)
     rows = np.moveaxis(array, kept, range(len(kept))).reshape(channels, array.size // max(1, channels))
-    amax = _largest(rows, target)
+    amax = _largest(rows, target, method != "percentile")
     if method == "percentile":
         amax = np.where((lower := _percentiles(rows, percentile)) > 0, lower, amax)
     scales = _smallest_scales(amax, target, power_of_two)
@@ -250,6 +250,7 @@ def error_report(
     ValueError
         Keywords that the format does not take, and what `lowprec.encode` refuses.
     """
+    check_labels(values, scale=scale, random=random)
     lazy.check(values, scale, random, tensor_scale)
     is_lazy = any(map(lazy.is_lazy, (values, scale, random, tensor_scale)))
     array: Any = values if lazy.is_lazy(values) else values_operand(values).array
@@ -293,11 +294,11 @@ def error_report(
 # -- scales ------------------------------------------------------------------------------------------
 
 
-def _largest(rows: Array, fmt: Format) -> Doubles:
-    """Each row's amax; 0 of a row without finite values."""
+def _largest(rows: Array, fmt: Format, away: bool) -> Doubles:
+    """Return each row's amax, rounded up or to nearest; 0 of a row without finite values."""
     amax, negative = np.zeros(rows.shape[0]), 0
     for tile in tiles(rows.shape, (1, 1), _PART):
-        part, _ = only_finite(rows[tile])
+        part, _ = only_finite(rows[tile], away)
         negative += int(np.count_nonzero(part < 0))
         amax[tile[0]] = np.maximum(amax[tile[0]], np.abs(part).max(axis=1))
     if negative and fmt.sign is Sign.UNSIGNED:

@@ -24,12 +24,14 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "LONGEST_HEADER",
     "TAGS",
     "TYPES",
     "CheckpointError",
     "Entry",
     "Header",
     "HeldEntry",
+    "changed",
     "counts",
     "held_shape",
     "naming",
@@ -96,7 +98,7 @@ TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
 }
 
 #: What the safetensors library takes at most, in bytes; and the dimensions that NumPy's arrays have at most.
-_LONGEST_HEADER, _DIMENSIONS = 100_000_000, 64
+LONGEST_HEADER, _DIMENSIONS = 100_000_000, 64
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 #: Elements from which on NumPy makes no arrays of wide types; axes of 0 count as 1.
 _ELEMENTS = 1 << 56
@@ -208,7 +210,7 @@ class Entry:
         with self.path.open("rb") as file:
             yield file
             if self.stamp and stamp(os.fstat(file.fileno())) != self.stamp:
-                raise CheckpointError(_changed(self.path))
+                raise CheckpointError(changed(self.path))
 
     def _codes(self, data: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> Array:
         dtype, bits = TYPES[self.tag]
@@ -239,6 +241,8 @@ class HeldEntry(Entry):
         return self.read()
 
     def _bytes(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
+        if self.stamp and stamp(os.stat(self.path)) != self.stamp:
+            raise CheckpointError(changed(self.path))
         return self.held[offset : offset + count]
 
 
@@ -292,7 +296,7 @@ def read_file(path: Path) -> Header:
             header = _header(path, file)
             held = {name: _held(entry, file) for name, entry in header.entries.items()}
             if stamp(os.fstat(file.fileno()))[:2] != before:
-                raise CheckpointError(_changed(path))
+                raise CheckpointError(changed(path))
             return replace(header, entries=held)
     except OSError as error:
         raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
@@ -310,7 +314,8 @@ def _cut(entry: Entry) -> str:
     return f"{str(entry.path)!r} ends within tensor {entry.name!r}: it has been cut since"
 
 
-def _changed(path: Path) -> str:
+def changed(path: Path) -> str:
+    """Return the words for a file that did not stay as it was."""
     return f"{str(path)!r} was changed or replaced while it was read; start again when it is whole"
 
 
@@ -390,17 +395,18 @@ def quoted(value: object) -> str:
 
 def _header(path: Path, file: BinaryIO) -> Header:
     name, size = f"{str(path)!r}", os.fstat(file.fileno()).st_size
+    mark = stamp(os.fstat(file.fileno()))  # before the header is read, lest it changes in between
     prefix = file.read(8)
     if len(prefix) < 8:
         raise CheckpointError(
             f"{name} is no safetensors file: it has {len(prefix)} bytes, and the first 8 are a length"
         )
     (length,) = struct.unpack("<Q", prefix)
-    if length > size - 8 or length > _LONGEST_HEADER:
+    if length > size - 8 or length > LONGEST_HEADER:
         raise CheckpointError(
             f"{name} is no whole safetensors file: its header is said to have {length:,} bytes, and "
             f"{size - 8:,} "
-            f"follow (at most {_LONGEST_HEADER:,} are taken)"
+            f"follow (at most {LONGEST_HEADER:,} are taken)"
         )
     entries = parse_json(file.read(length), f"the header of {name}")
     metadata = entries.pop("__metadata__", {})
@@ -409,7 +415,6 @@ def _header(path: Path, file: BinaryIO) -> Header:
             f"the __metadata__ of {name} must be an object of strings, not {quoted(metadata)}"
         )
     start, room = 8 + length, size - 8 - length
-    mark = stamp(os.fstat(file.fileno()))
     found = [_entry(path, name, tensor, entry, start, room, mark) for tensor, entry in entries.items()]
     found.sort(key=lambda entry: (entry.start, entry.nbytes))
     end = start

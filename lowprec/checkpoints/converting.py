@@ -19,10 +19,10 @@ from lowprec.checkpoints.container import TAGS, CheckpointError
 from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, stored_scales, tensor_scale, values_of
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
-from lowprec.checkpoints.schemes import FLOATS
+from lowprec.checkpoints.schemes import FLOATS, is_mark
 from lowprec.checkpoints.targets import SMALLEST_SCALE
 from lowprec.checkpoints.weights import Weight, weights_of
-from lowprec.checkpoints.writing import SINGLE, Task, Watch, Write, copy_of, source_of, write_checkpoint
+from lowprec.checkpoints.writing import SINGLE, Task, Watch, Write, source_of, with_copies, write_checkpoint
 from lowprec.spec import catalog
 
 __all__ = ["convert_checkpoint", "dequantize_checkpoint"]
@@ -141,8 +141,8 @@ def dequantize_checkpoint(
         A weight that cannot be decoded, or a tensor that is not read.
     """
     checkpoint.check_whole(exclude)
-    tasks, names, broken = [], [], []
-    copied: set[str] = set()
+    pairs: list[tuple[Weight, Task | None]] = []
+    names, broken = [], []
     kept = (
         out.suffix == ".onnx" and source_of(checkpoint, out) is not None
     )  # whose nodes take types as they are
@@ -152,6 +152,7 @@ def dequantize_checkpoint(
             and not weight.is_quantized
             and TAGS.get(weight.codes.tag, (None, 8))[1] <= 8
             and weight.codes.tag in FLOATS
+            and not is_mark(weight.name)
         )
         chosen = not include or any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include)
         chosen = chosen and not any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in exclude)
@@ -159,10 +160,9 @@ def dequantize_checkpoint(
             broken.append(f"weight {weight.name!r} cannot be decoded: {weight.problem[1]}")
         elif chosen and (weight.is_quantized or narrow):
             names.append(weight.name)
-            tasks.append(_values_task(weight, dtype))
+            pairs.append((weight, _values_task(weight, dtype)))
         else:
-            tasks += [copy_of(part, out) for part in weight.parts if part.name not in copied]
-            copied |= {part.name for part in weight.parts}
+            pairs.append((weight, None))
     if broken:
         more = f"; and {len(broken) - _NAMED:,} others" if broken[_NAMED:] else ""
         raise CheckpointError(
@@ -172,7 +172,7 @@ def dequantize_checkpoint(
     made = {"format": "pt"}
     made |= transformer_engine.metadata_of(weights_of(checkpoint), names, None, checkpoint.metadata)
     others = configs.beside(checkpoint, {}) if out.suffix not in SINGLE else None
-    source = source_of(checkpoint, out)
+    source, tasks = source_of(checkpoint, out), with_copies(pairs, out)
     write_checkpoint(out, tasks, made, "dequantize", others=others, watch=watch, source=source)
     return tuple(names)
 

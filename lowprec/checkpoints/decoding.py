@@ -17,7 +17,7 @@ from lowprec.arrays.packing import unpack, unswizzle
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry
 from lowprec.checkpoints.gguf import GgufBlocks, split_blocks
-from lowprec.checkpoints.schemes import FLOATS, SAVED, TRANSFORMER_ENGINE
+from lowprec.checkpoints.schemes import FLOATS, SAVED, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.weights import Weight
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
@@ -32,6 +32,7 @@ __all__ = [
     "block_format_of",
     "codes_of",
     "engine_format",
+    "given_values",
     "grid_of",
     "ranges",
     "scale_values",
@@ -84,6 +85,8 @@ PART = 1 << 21
 def ranges(weight: Weight, part: int = PART) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows, along the first axis of the codes and of values, that cut through no block.
 
+    Of a weight without elements there are none, however long its first axis is.
+
     Parameters
     ----------
     weight : Weight
@@ -91,7 +94,10 @@ def ranges(weight: Weight, part: int = PART) -> Iterator[tuple[int, int]]:
         Elements of a range, about: never less than one row of blocks.
     """
     rows = weight.shape[0] if weight.shape else 1
-    if weight.scheme.transposed and len(weight.shape) == 2:  # rows of codes are columns of the weight
+    if not math.prod(weight.shape):
+        return
+    columns = weight.scheme.transposed and len(weight.shape) == 2  # which are rows of the codes
+    if columns or weight.scheme.family == "gguf" and len(weight.shape) == 1:
         yield 0, rows
         return
     width = max(math.prod(weight.shape[1:]), 1)
@@ -280,6 +286,15 @@ def values_of(
     if weight.rounded and kind == np.float32:
         elements = decode(encode(elements, FLOATS[weight.rounded]), FLOATS[weight.rounded], dtype=kind)
     return _turned(weight, elements)
+
+
+def given_values(weight: Weight, scheme: Scheme, start: int = 0, stop: int | None = None) -> Array:
+    """Return the values of rows start to stop that a scheme quantises.
+
+    They are float64 where the weight is stored so, except for schemes whose own software takes float32.
+    """
+    wide = weight.codes.tag == "F64" and not (weight.is_quantized or scheme.state or scheme.padded)
+    return values_of(weight, start, stop, np.float64 if wide else np.float32)
 
 
 def _elements(weight: Weight, codes: Array, kind: np.dtype[Any]) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 
 from lowprec.checkpoints.container import CheckpointError, Entry, open_file, parse_json
 from lowprec.checkpoints.onnx_reading import Graph, open_onnx
+from lowprec.checkpoints.saved import joined
 from lowprec.checkpoints.torch_reading import open_torch
 
 __all__ = ["INDEX", "Checkpoint", "open_checkpoint"]
@@ -158,7 +159,7 @@ def _joined(
     path: Path, files: list[Path], config: dict[str, Any], notes: tuple[tuple[str, str], ...]
 ) -> Checkpoint:
     entries: dict[str, Entry] = {}
-    metadata: dict[str, str] = {}
+    headers = []
     for file in files:
         header = open_file(file)
         for name, entry in header.entries.items():
@@ -167,9 +168,10 @@ def _joined(
                     f"tensor {name!r} is in {entries[name].path.name!r} and in {file.name!r}"
                 )
             entries[name] = entry
-        metadata |= header.metadata
+        headers.append(header.metadata)
         if header.gaps:
             notes = (*notes, ("gaps", f"{header.gaps:,} bytes of {file.name} belong to no tensor"))
+    metadata = joined(headers, repr(str(path)))
     return Checkpoint(path, entries, metadata, config, tuple(Path(file.name) for file in files), notes)
 
 

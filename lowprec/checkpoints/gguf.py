@@ -58,11 +58,11 @@ class GgufBlocks(Entry):
     def read(self, start: int = 0, stop: int | None = None) -> Array:
         """Return the bytes of parts start to stop along the first axis, shape (..., bytes of a row)."""
         stop = self.rows if stop is None else min(stop, self.rows)
-        each = self.row_bits // 8
-        data = self._bytes(start * each, max(stop - start, 0) * each)
-        gguf = gguf_package()
+        gguf, width = gguf_package(), math.prod(self.shape[1:])
         block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[self.tag]]
-        return data.reshape(stop - start, *self.shape[1:-1], self.shape[-1] // block * size)
+        lengths = (max(stop - start, 0), *self.shape[1:])
+        data = self._bytes(start * width // block * size, math.prod(lengths) // block * size)
+        return data.reshape(*lengths[:-1], lengths[-1] // block * size)
 
 
 class GgufHeader(NamedTuple):

@@ -12,7 +12,7 @@ from lowprec.checkpoints.configured import Configured
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.saved import SCALES, TENSOR, saved_in
-from lowprec.checkpoints.schemes import FLOATS, INTEGERS, NESTED_ABSMAX, ONNX, PLAIN, SCHEMES
+from lowprec.checkpoints.schemes import FLOATS, INTEGERS, NESTED_ABSMAX, ONNX, PLAIN, SCHEMES, is_mark
 
 __all__ = ["Incomplete", "incomplete"]
 
@@ -97,9 +97,7 @@ def _is_narrow(entry: Entry) -> bool:
 
 def _is_marked(checkpoint: Checkpoint) -> bool:
     """Return whether a mark, a configuration or lowprec's metadata say that weights are scaled."""
-    if checkpoint.config or any(
-        name == "scaled_fp8" or name.endswith(".scaled_fp8") for name in checkpoint.entries
-    ):
+    if checkpoint.config or any(map(is_mark, checkpoint.entries)):
         return True
     try:
         said = parse_json(checkpoint.metadata.get("lowprec", "{}").encode(), "what lowprec wrote")

@@ -302,6 +302,8 @@ def _of_order(weight: Weight) -> list[Finding]:
         logs = np.log2(np.abs(scale_values(weight)).astype(np.float64))
     if not np.isfinite(logs).all():
         return []
+    if (logs == np.repeat(logs[::16], 16, axis=0)).all():  # of 16x16 elements, 16 times: as they should lie
+        return []
     # Scales of a column are alike too, all the way down or in heads, and unswizzled they would lie in rows.
     parts = logs.reshape(-1, 128, grid[1])
     logs = (parts - parts.mean(axis=1, keepdims=True)).reshape(grid)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lowprec import files
 from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.writer import filling
 
 __all__ = ["alone"]
 
@@ -46,9 +47,9 @@ def alone(lock: Path) -> Iterator[None]:
                 break
         held.close()  # the one that had it before has just removed it
     try:
-        held.truncate(0)
-        held.write(str(os.getpid()).encode())
-        held.flush()
+        with filling(held):
+            held.truncate(0)
+            held.write(str(os.getpid()).encode())
         yield
     finally:
         lock.unlink(missing_ok=True)  # while it is held: nobody else's can be under this name

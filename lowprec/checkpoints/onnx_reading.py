@@ -79,13 +79,14 @@ class Graph:
     undecoded: Mapping[str, str] = field(default_factory=dict)
 
 
-def _loaded(path: Path) -> Any:
-    """Return the model of a file, without external data."""
+def _loaded(path: Path) -> tuple[Any, tuple[int, ...]]:
+    """Return the model of a file, without external data, and the file's stamp from before it was read."""
     try:
         import onnx
     except ImportError:
         raise CheckpointError("ONNX models need the onnx package: pip install 'lowprec[onnx]'") from None
     try:
+        mark = stamp(path.stat())
         model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
     except Exception as error:  # protobuf's own, of versions that differ
         raise CheckpointError(f"cannot read {str(path)!r} as an ONNX model: {error}") from None
@@ -93,7 +94,7 @@ def _loaded(path: Path) -> Any:
         raise CheckpointError(f"{str(path)!r} has names that are no UTF-8: it is damaged")
     if not model.graph.node and not model.graph.initializer:
         raise CheckpointError(f"{str(path)!r} is no ONNX model: it has neither nodes nor initializers")
-    return model
+    return model, mark
 
 
 def _texts(model: Any) -> Iterator[Any]:
@@ -131,12 +132,12 @@ def open_onnx(path: Path) -> Model:
         each other, or whose data are in another type's field; external data outside of the model's folder or
         beyond the end of their file.
     """
-    model = _loaded(path)
+    model, mark = _loaded(path)
     entries: dict[str, Entry] = {}
     for name, tensor in initializers(model.graph):
         if name in entries:
             raise CheckpointError(f"{str(path)!r} has two initializers {name!r}")
-        entry = _entry(path, name, tensor)
+        entry = _entry(path, name, tensor, mark)
         if entry is not None:
             entries[name] = entry
     metadata = {item.key: item.value for item in model.metadata_props}
@@ -218,7 +219,7 @@ def inlined(path: Path, model: Any, most: int) -> None:
         tensor.ClearField("data_location")
 
 
-def _entry(path: Path, name: str, tensor: Any) -> Entry | None:
+def _entry(path: Path, name: str, tensor: Any, mark: tuple[int, ...] = ()) -> Entry | None:
     """Return a tensor, or None of strings and complex numbers."""
     import onnx
 
@@ -244,7 +245,7 @@ def _entry(path: Path, name: str, tensor: Any) -> Entry | None:
         raise CheckpointError(
             f"{where} has {held.size:,} bytes of data, and {tag} of shape {list(shape)} takes {nbytes:,}"
         )
-    return HeldEntry(name, tag, shape, path, 0, nbytes, held)
+    return HeldEntry(name, tag, shape, path, 0, nbytes, held, stamp=mark)
 
 
 def _from_numbers(data: Array, field_: str, tag: str) -> npt.NDArray[np.uint8]:

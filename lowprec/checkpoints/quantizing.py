@@ -24,11 +24,11 @@ from lowprec.arrays.statistics import scale_for
 from lowprec.checkpoints import bitsandbytes_writing, configs, torchao, transformer_engine
 from lowprec.checkpoints.container import CheckpointError, tag_of
 from lowprec.checkpoints.correcting import Inputs, Outputs, Round, Statistics, corrected
-from lowprec.checkpoints.decoding import ranges, values_of
+from lowprec.checkpoints.decoding import given_values, ranges
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
-from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, TRANSFORMER_ENGINE, Scheme
+from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SCALED_FP8, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import (
@@ -37,8 +37,8 @@ from lowprec.checkpoints.writing import (
     Task,
     Watch,
     Write,
-    copy_of,
     source_of,
+    with_copies,
     write_checkpoint,
 )
 from lowprec.kernels.modes import usual_arithmetic
@@ -71,15 +71,15 @@ Scales = Callable[[Weight, Target], Given | None]
 
 
 @usual_arithmetic()
-def largest(weight: Weight) -> npt.NDArray[np.float32]:
-    """Return the largest magnitude of each row of a weight.
+def largest(weight: Weight, how: Target) -> Array:
+    """Return the largest magnitude of each channel, or of each part along the first axis.
 
     Raises CheckpointError: NaNs or infinities, which no weight should have.
     """
     parts = []
     for start, stop in ranges(weight):
-        values = values_of(weight, start, stop)
-        high = np.abs(values).max(axis=tuple(range(1, values.ndim)), initial=0)
+        values = given_values(weight, how.scheme, start, stop)
+        high = np.abs(values).max(axis=-1 if how.channel else tuple(range(1, values.ndim)), initial=0)
         if not np.isfinite(high).all():
             wrong = int(np.count_nonzero(~np.isfinite(values)))
             raise CheckpointError(
@@ -137,26 +137,26 @@ def quantize_checkpoint(
                 else f"{how.scheme.name} is not written to {suffix} files; use --scheme {family}"
             )
     checkpoint.check_whole(exclude)
-    tasks, kept, done = [], {}, []
-    copied: set[str] = set()  # parts that several weights share
+    pairs: list[tuple[Weight, Task | None]] = []
+    kept, done = {}, []
     for weight in weights_of(checkpoint):
         why = _left_out(weight, checkpoint, include, exclude) or how.misfit(weight.value_shape, weight.summed)
         if why:
             kept[weight.name] = why
-            tasks += [copy_of(part, out) for part in weight.parts if part.name not in copied]
-            copied |= {part.name for part in weight.parts}
+            pairs.append((weight, None))
         else:
-            tasks.append(_task(weight, how, scales, statistics))
+            pairs.append((weight, _task(weight, how, scales, statistics)))
             done.append(weight.name)
-    if how.scheme.swizzled:  # what a source's JSON said of weights that are another thing now
-        marks = {name.removesuffix(".weight") + COMFY_QUANT for name in done}
-        tasks = [task for task in tasks if task.name not in marks]
-    if how.scheme.name == "comfyui scaled fp8":
-        mark = ("scaled_fp8", "F8_E4M3", (2,))
-        tasks.append(Task("scaled_fp8", checkpoint.files[0].name, (mark,), 2, lambda write: None))
     if not done:
         some = "; ".join(f"{plain(name)}: {why}" for name, why in list(kept.items())[:3])
         raise CheckpointError(f"no weight of {str(checkpoint.path)!r} would be quantised ({some})")
+    tasks = with_copies(pairs, out)
+    if how.scheme.swizzled:  # what a source's JSON said of weights that are another thing now
+        marks = {name.removesuffix(".weight") + COMFY_QUANT for name in done}
+        tasks = [task for task in tasks if task.name not in marks]
+    if how.scheme.name == "comfyui scaled fp8" and SCALED_FP8 not in [task.name for task in tasks]:
+        mark = (SCALED_FP8, "F8_E4M3", (2,))
+        tasks.append(Task(SCALED_FP8, checkpoint.files[0].name, (mark,), 2, lambda write: None))
     spelled: dict[str, Any] = {
         "scheme": how.scheme.name,
         "format": (how.blocks or how.element).name,
@@ -287,7 +287,7 @@ def _written(
     correct: bool = False,
 ) -> dict[str, Any]:
     """Write one weight, and return its report."""
-    rows, errors = largest(weight), Errors(-how.element.max_finite, how.element.max_finite)
+    rows, errors = largest(weight, how), Errors(-how.element.max_finite, how.element.max_finite)
     outputs = None if inputs is None else Outputs(inputs)
     factor = inputs.factor() if inputs is not None and correct else None
     if how.scheme.state:
@@ -318,7 +318,7 @@ def _written(
     if how.blocks is None and how.scheme != PLAIN:
         # Of zeros any scale will do; 1 is none that a reader stumbles over.
         single = scale_for(
-            np.maximum(rows, np.where(rows, 0, np.float32(448)))
+            np.maximum(rows, np.where(rows, 0, np.float32(448))).reshape(-1)
             if how.channel
             else np.array([amax or np.float32(448)]),
             how.element,
@@ -326,11 +326,10 @@ def _written(
             axis=0,
         )
         raised, single = np.any(single < SMALLEST_SCALE), usable(single).reshape(-1)
-        shape = (len(single), *[1] * (len(weight.shape) - 1))
-        write(names["scales"], single.reshape(shape) if how.channel else single, 0)
-        single = single.reshape(shape)
+        write(names["scales"], single.reshape(*rows.shape, 1) if how.channel else single, 0)
+        single = single.reshape(*rows.shape, 1) if how.channel else single.reshape([1] * rows.ndim)
     for start, stop in ranges(aligned):
-        values = values_of(weight, start, stop)
+        values = given_values(weight, how.scheme, start, stop)
         values = np.ascontiguousarray(values.swapaxes(-1, -2)) if how.scheme.transposed else values
         part = single if single is None or not how.channel else single[start:stop]
         random = _random(weight.name, how, values.shape, start, len(rows))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Entry
+from lowprec.checkpoints.container import LONGEST_HEADER, TAGS, CheckpointError, Entry
 from lowprec.checkpoints.writer import Writer
 
 __all__ = ["SafetensorsWriter"]
@@ -48,6 +48,11 @@ class SafetensorsWriter(Writer):
             end += bits // 8
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
+        if len(text) > LONGEST_HEADER:
+            raise CheckpointError(
+                f"names, shapes and metadata would take {len(text):,} bytes, and headers of safetensors have "
+                f"at most {LONGEST_HEADER:,}; write fewer tensors into a file, or shorten their names"
+            )
         head = struct.pack("<Q", len(text)) + text
         entries = []
         for name, tag, shape in tensors:

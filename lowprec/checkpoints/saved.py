@@ -6,7 +6,7 @@ Reading it needs neither NumPy's verbs nor numba.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lowprec.checkpoints.container import CheckpointError, counts, parse_json
@@ -16,12 +16,14 @@ from lowprec.spec.format import Format
 from lowprec.spec.toml_reading import from_toml
 from lowprec.spec.toml_writing import to_toml
 
-__all__ = ["SCALES", "TENSOR", "Saved", "in_catalog", "metadata_of", "saved_in"]
+__all__ = ["SCALES", "TENSOR", "Saved", "in_catalog", "joined", "metadata_of", "saved_in"]
 
 #: What is added to the name of a `BlockArray` for its scales, and for the tensor's scale.
 SCALES, TENSOR = ".scales", ".tensor_scale"
 
 _KEY = "lowprec"
+#: Bytes of a format, at most: codebooks of 65,536 values, each with a threshold of 120 bits, fit.
+_MOST = 1 << 23
 
 
 class Saved(NamedTuple):
@@ -34,12 +36,12 @@ class Saved(NamedTuple):
 def metadata_of(saved: Saved) -> dict[str, str]:
     """Return what goes into the header.
 
-    Raises CheckpointError: a format that could not be read again, as codebooks of thousands of values.
+    Raises CheckpointError: a format that could not be read again, as its definition is too long.
     """
     texts = {name: to_toml(fmt) for name, (fmt, _) in saved.blocks.items()}
     for text, name in {text: name for name, text in texts.items()}.items():
         try:
-            from_toml(text)
+            from_toml(text, most=_MOST)
         except ValueError as error:
             raise CheckpointError(
                 f"BlockArray {name!r} cannot be saved, as its format could not be read again: {error}; save "
@@ -49,6 +51,20 @@ def metadata_of(saved: Saved) -> dict[str, str]:
     return {_KEY: json.dumps({"alone": saved.alone, "blocks": blocks})}
 
 
+def joined(files: Sequence[Mapping[str, str]], where: str) -> dict[str, str]:
+    """Return the metadata of several files as that of one, with the `BlockArray`s of all.
+
+    Raises CheckpointError: metadata that were damaged.
+    """
+    found = {key: text for metadata in files for key, text in metadata.items()}
+    told = [metadata for metadata in files if _KEY in metadata]
+    if len(told) > 1:
+        said = [_said(metadata, where) for metadata in told]
+        blocks = {name: block for each in said for name, block in _blocks(each, where).items()}
+        found[_KEY] = json.dumps({**said[-1], **({"blocks": blocks} if blocks else {})})
+    return found
+
+
 def saved_in(metadata: Mapping[str, str], where: str) -> Saved:
     """Return what a header says; of files that `save` did not write, nothing.
 
@@ -56,19 +72,34 @@ def saved_in(metadata: Mapping[str, str], where: str) -> Saved:
     """
     if _KEY not in metadata:
         return Saved(False, {})
-    said = parse_json(metadata[_KEY].encode("utf-8", "surrogatepass"), f"what lowprec wrote into {where}")
+    said = _said(metadata, where)
+    return Saved(
+        said.get("alone") is True,
+        {
+            name: _block(block, f"BlockArray {name!r} of {where}")
+            for name, block in _blocks(said, where).items()
+        },
+    )
+
+
+def _said(metadata: Mapping[str, str], where: str) -> dict[str, Any]:
+    return parse_json(metadata[_KEY].encode("utf-8", "surrogatepass"), f"what lowprec wrote into {where}")
+
+
+def _blocks(said: Mapping[str, Any], where: str) -> dict[str, Any]:
     blocks = said.get("blocks", {})
     if not isinstance(blocks, dict):
         raise CheckpointError(f"what lowprec wrote into {where} says of no BlockArrays, but {blocks!r}")
-    return Saved(
-        said.get("alone") is True,
-        {name: _block(block, f"BlockArray {name!r} of {where}") for name, block in blocks.items()},
-    )
+    return blocks
 
 
 def _block(said: Any, where: str) -> tuple[BlockFormat, tuple[int, ...]]:
     try:
-        (fmt,) = (each for each in from_toml(str(said["format"])).values() if isinstance(each, BlockFormat))
+        (fmt,) = (
+            each
+            for each in from_toml(str(said["format"]), most=_MOST).values()
+            if isinstance(each, BlockFormat)
+        )
         return fmt, counts(said["axes"], "axes")
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{where} has no format that can be read: {error}") from None

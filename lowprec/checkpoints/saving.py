@@ -147,7 +147,7 @@ def _parts(name: str, value: Given) -> dict[str, _Part]:
         return parts
     if lazy.is_dask(lazy.plain(value)):
         raise CheckpointError(f"array {name!r} is of Dask; save what its compute() returns")
-    array = as_array(value)
+    array = as_array(lazy.plain(value))
     try:
         return {name: _Part(tag_of(array.dtype), array.shape, array)}
     except CheckpointError as error:

@@ -25,11 +25,13 @@ __all__ = [
     "ONNX",
     "PLAIN",
     "SAVED",
+    "SCALED_FP8",
     "SCHEMES",
     "TRANSFORMER_ENGINE",
     "Packing",
     "Scheme",
     "find",
+    "is_mark",
 ]
 
 #: Formats of elements and scales by the type's name in the header.
@@ -99,6 +101,8 @@ _MX_CODES = dict(codes=".weight", scales=".weight_scale", scale="e8m0fnu", block
 
 #: Of ComfyUI: JSON beside a weight that says its format.
 COMFY_QUANT = ".comfy_quant"
+#: ComfyUI's tensor that says of all weights that they are FP8 with scales.
+SCALED_FP8 = "scaled_fp8"
 #: Of bitsandbytes: scales of scales, and the values of their codes.
 NESTED_ABSMAX, NESTED_MAP = ".weight.nested_absmax", ".weight.nested_quant_map"
 
@@ -427,6 +431,15 @@ SCHEMES: tuple[Scheme, ...] = (
         source="NVIDIA/TransformerEngine",
     ),
 )
+
+
+def is_mark(name: str) -> bool:
+    """Return whether a tensor is ComfyUI's mark.
+
+    >>> is_mark("model.diffusion_model.scaled_fp8")
+    True
+    """
+    return name.rpartition(".")[2] == SCALED_FP8
 
 
 def find(name: str) -> Scheme:

@@ -11,7 +11,7 @@ from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.configured import Configured, kind_of
 from lowprec.checkpoints.container import CheckpointError, parse_json, quoted
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.schemes import NESTED_MAP
+from lowprec.checkpoints.schemes import NESTED_MAP, is_mark
 from lowprec.checkpoints.weights import Weight
 
 __all__ = ["Finding", "structure"]
@@ -171,7 +171,7 @@ def _is_linear(weight: Weight) -> bool:
 
 
 def _comfyui(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
-    is_marked = any(name == "scaled_fp8" or name.endswith(".scaled_fp8") for name in checkpoint.entries)
+    is_marked = any(map(is_mark, checkpoint.entries))
     scaled = [weight for weight in weights if weight.scheme.name == "comfyui scaled fp8"]
     if scaled and not is_marked and not any(name.endswith(".comfy_quant") for name in checkpoint.entries):
         evidence = (

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, parse_json
 from lowprec.checkpoints.pickles import Call, Global, Stored, write_pickle
 from lowprec.checkpoints.torch_reading import DTYPES, ELEMENTS, MADE, RECORD, STORAGES
-from lowprec.checkpoints.writer import Writer
+from lowprec.checkpoints.writer import Writer, filling
 
 __all__ = ["TorchWriter"]
 
@@ -115,7 +115,8 @@ class TorchWriter(Writer):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._summed()
+            with filling(self._file):
+                self._summed()
         super().__exit__(kind, error, trace)
 
     def _summed(self) -> None:

@@ -23,6 +23,7 @@ from lowprec.checkpoints.decoding import (
     block_format_of,
     codes_of,
     engine_format,
+    given_values,
     ranges,
     scale_values,
     stored_scales,
@@ -121,7 +122,7 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
         tensor = np.asarray(np.float32(1) / tensor, np.float32)
     for start, stop in ranges(weight):
         turned = weight.scheme.transposed and len(weight.shape) == 2
-        wanted = values_of(source) if turned else values_of(source, start, stop)
+        wanted = given_values(source, weight.scheme, *(() if turned else (start, stop)))
         found = values_of(weight, start, stop)
         if weight.scheme.transposed:
             wanted, found = (np.ascontiguousarray(part.swapaxes(-1, -2)) for part in (wanted, found))

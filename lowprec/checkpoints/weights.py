@@ -112,7 +112,7 @@ class Weight:
     @property
     def value_shape(self) -> tuple[int, ...]:
         """The shape of the weight."""
-        return (*self.shape[:-2], self.shape[-1], self.shape[-2]) if self.scheme.transposed else self.shape
+        return (*self.shape[:-2], *self.shape[-2:][::-1]) if self.scheme.transposed else self.shape
 
     @property
     def blocks(self) -> str:

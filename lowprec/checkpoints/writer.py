@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lowprec import files
 from lowprec.checkpoints.container import CheckpointError, Entry
 
-__all__ = ["Writer", "writable"]
+__all__ = ["Writer", "filling", "writable"]
 
 
 @contextlib.contextmanager
@@ -26,6 +26,13 @@ def writable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(f"cannot write {str(path)!r}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def filling(file: BinaryIO) -> Iterator[None]:
+    """As `writable` of an open file, which drops what it could not write."""
+    with writable(Path(file.name)), files.filling(file, Path(file.name)):
+        yield
 
 
 class Writer:
@@ -57,7 +64,7 @@ class Writer:
         self.kept = again and _begins(file, pieces[0][1], size)
         self._file = file
         if not self.kept:
-            with writable(Path(file.name)):
+            with filling(file):
                 self._file.truncate(0)
                 self._file.truncate(size)
                 for place, piece in pieces:
@@ -84,13 +91,13 @@ class Writer:
                 f"{values.dtype} of shape {values.shape} from {start} on does not fit {name!r}, "
                 f"{entry.tag} of shape {entry.shape}"
             )
-        with writable(Path(self._file.name)):
+        with filling(self._file):
             self._file.seek(entry.start + offset // 8)
             self._file.write(data.view(np.uint8).data)
 
     def sync(self) -> None:
         """Return when all that was written is on the disk."""
-        with writable(Path(self._file.name)):
+        with filling(self._file):
             self._file.flush()
             os.fsync(self._file.fileno())
 

@@ -26,10 +26,12 @@ from lowprec.checkpoints.gguf_writing import GgufWriter
 from lowprec.checkpoints.locking import alone
 from lowprec.checkpoints.onnx_writing import OnnxWriter
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
+from lowprec.checkpoints.schemes import ONNX, is_mark
 from lowprec.checkpoints.torch_writing import TorchWriter
-from lowprec.checkpoints.writer import Writer, writable
+from lowprec.checkpoints.weights import Weight
+from lowprec.checkpoints.writer import Writer, filling, writable
 
-__all__ = ["SINGLE", "Spread", "Task", "copy_of", "source_of", "write_checkpoint"]
+__all__ = ["SINGLE", "Spread", "Task", "source_of", "with_copies", "write_checkpoint"]
 
 Array = npt.NDArray[Any]
 #: Writes rows of a tensor: its name, the rows, and the first of them.
@@ -87,6 +89,11 @@ class Task:
         return found.hexdigest()
 
     @property
+    def key(self) -> str:
+        """The name of its first tensor, which no other task writes; two weights may have one name."""
+        return self.plan[0][0]
+
+    @property
     def is_split(self) -> bool:
         """Whether the weight becomes parts, none of which has its name."""
         return all(name != self.name for name, _, _ in self.plan)
@@ -102,13 +109,39 @@ def copy_of(entry: Entry, out: Path) -> Task:
 
     def work(write: Write) -> None:
         width = max(entry.nbytes // max(entry.rows, 1), 1)
-        whole = entry.tag in TYPES and TYPES[entry.tag][1] < 8
+        whole = entry.bits < 8 or entry.tag not in TYPES and len(entry.shape) < 2
         each = entry.rows if whole else max(_COPIED // width, 1)
-        for start in range(0, entry.rows, max(each, 1)):
+        for start in range(0, entry.rows if entry.nbytes else 0, max(each, 1)):
             write(entry.name, entry.read(start, start + each), start)
 
     size = math.prod(entry.shape)
     return Task(entry.name, entry.path.name, ((entry.name, entry.tag, entry.shape),), size, work)
+
+
+def with_copies(weights: Sequence[tuple[Weight, Task | None]], out: Path) -> list[Task]:
+    """Return the tasks of weights in their order; without one, the parts of a weight are copied as they are.
+
+    ComfyUI's mark of scaled weights is left out where no weight that stays is scaled so.
+
+    Raises CheckpointError: a type, or a weight that nodes of ONNX decode, which the output does not hold.
+    """
+    kept = [weight for weight, task in weights if task is None]
+    if out.suffix != ".onnx" and (lost := [each.name for each in kept if each.scheme.family == ONNX.family]):
+        raise CheckpointError(
+            f"weight {lost[0]!r} would stay as it is, and nodes of its ONNX model say what its codes are, "
+            f"which {out.name!r} does not hold; dequantise the model first, or write a .onnx file"
+        )
+    is_scaled = any(weight.scheme.scales == ".scale_weight" for weight in kept)
+    copied: set[str] = set()
+    tasks: list[Task] = []
+    for weight, task in weights:
+        if is_mark(weight.name) and not is_scaled:
+            continue
+        parts = weight.parts if task is None else ()
+        tasks += [] if task is None else [task]
+        tasks += [copy_of(part, out) for part in parts if part.name not in copied]
+        copied |= {part.name for part in parts}  # which several weights may share
+    return tasks
 
 
 def source_of(checkpoint: Checkpoint, out: Path) -> Path | None:
@@ -182,7 +215,7 @@ def write_checkpoint(
     with alone(place.with_name(f".{place.name}.lock")):
         _check_new(out)  # again, now that the lock is held
         done = _write(place, single, tasks, plans, metadata, how, others, watch, source, spread)
-    return {name: report for name, report in done.items() if report is not None}
+    return {task.name: report for task in tasks if (report := done[task.key]) is not None}
 
 
 def _check_new(out: Path) -> None:
@@ -203,7 +236,7 @@ def _write(
     source: Path | None,
     spread: Spread | None,
 ) -> dict[str, Any]:
-    """Write everything to the hidden folder, rename, and return the reports of all tasks."""
+    """Write everything to the hidden folder, rename, and return the reports of all tasks by their keys."""
     room = place.with_name(f".{place.name}.partial")
     home = room if single else room / _SINGLE
     said = [lowprec.__version__, how, dict(metadata), [(task.name, task.file, task.plan) for task in tasks]]
@@ -214,6 +247,9 @@ def _write(
             journal, done = _begun(room, digest)
             stack.enter_context(journal)
             home.mkdir(exist_ok=True)
+            for left in () if single else home.iterdir():
+                if left.name not in plans:  # written beside the tensors by a run that was killed
+                    left.unlink()
         done = _still(tasks, done, room)
         writers: dict[str, Writer] = {}
         try:
@@ -253,7 +289,7 @@ def _carry_out(
 ) -> None:
     """Do the tasks that are not done, note each in the journal, and add its report to `done`."""
     only = next(iter(writers.values())) if len(writers) == 1 else None
-    left = [(task, only or writers[_named(task.file)]) for task in tasks if task.name not in done]
+    left = [(task, only or writers[_named(task.file)]) for task in tasks if task.key not in done]
     total = sum(task.size for task in tasks)
     ready = total - sum(task.size for task, _ in left)
     for writer in writers.values():
@@ -263,9 +299,9 @@ def _carry_out(
         watch(ready, total, left[0][0].name)
     results = (spread or itertools.starmap)(_perform, left)
     for (task, _), following, (content, report) in zip(left, names, results, strict=False):
-        done[task.name] = report
+        done[task.key] = report
         if content:
-            _note(journal, {"done": task.name, "source": content, "report": report})
+            _note(journal, {"done": task.key, "source": content, "report": report})
         ready += task.size
         if watch is not None:
             watch(ready, total, following)
@@ -331,7 +367,7 @@ def _begun(room: Path, digest: str) -> tuple[BinaryIO, dict[str, dict[str, Any]]
 
 
 def _noted(lines: Iterable[bytes]) -> dict[str, dict[str, Any]]:
-    """Return the lines of weights that are done, by their names."""
+    """Return the lines of weights that are done, by their keys."""
     done = {}
     for line in lines:
         try:
@@ -349,9 +385,9 @@ def _still(
 ) -> dict[str, dict[str, Any]]:
     """Return the lines of weights whose source is the same, byte for byte; say how many others there are."""
     kept = {
-        task.name: done[task.name]
+        task.key: done[task.key]
         for task in tasks
-        if task.name in done and task.reads and done[task.name].get("source") == task.content()
+        if task.key in done and task.reads and done[task.key].get("source") == task.content()
     }
     if len(kept) < len(done):
         _tell(
@@ -366,7 +402,7 @@ def _tell(room: Path, what: str) -> None:
 
 
 def _note(journal: BinaryIO, entry: Mapping[str, Any]) -> None:
-    with writable(Path(journal.name)):
+    with filling(journal):
         journal.write(json.dumps(entry).encode() + b"\n")
         journal.flush()
         os.fsync(journal.fileno())

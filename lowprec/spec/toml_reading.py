@@ -123,15 +123,15 @@ def load_toml(path: str | os.PathLike[str]) -> dict[str, Specification]:
     return _objects(tables, place.stem, f"{str(path)!r}: ")
 
 
-def from_toml(text: str, name: str = "private") -> dict[str, Specification]:
-    r"""Return what a TOML text defines, by name; see `load_toml`.
+def from_toml(text: str, name: str = "private", *, most: int = _MOST) -> dict[str, Specification]:
+    r"""Return what a TOML text of at most `most` bytes defines, by name; see `load_toml`.
 
     >>> from_toml('element = "e2m1fn"\nscale = "e8m0fnu"\nsize = 16')["private"].bits_per_value
     4.5
 
     Raises ValueError: as `load_toml`.
     """
-    return _objects(_tables(text.encode()), name, "")
+    return _objects(_tables(text.encode(), most), name, "")
 
 
 def kind_of(spec: Specification) -> str:
@@ -162,13 +162,13 @@ def is_optional(field: dataclasses.Field[Any]) -> bool:
 # -- objects ----------------------------------------------------------------------------------------
 
 
-def _tables(data: bytes) -> dict[str, Any]:
+def _tables(data: bytes, most: int = _MOST) -> dict[str, Any]:
     """Parse TOML, which need not be trusted.
 
-    Raises ValueError: no TOML, more than 64 KiB of it, or nested too deeply.
+    Raises ValueError: no TOML, more than `most` bytes of it, or nested too deeply.
     """
-    if len(data) > _MOST:
-        raise ValueError(f"hardware is described in a few lines, and this has more than {_MOST:,} bytes")
+    if len(data) > most:
+        raise ValueError(f"hardware is described in a few lines, and this has more than {most:,} bytes")
     text = data.decode()
     if _LONG_KEY.search(_QUOTED.sub("_", text)):
         raise ValueError(f"it is nested too deeply: a key has more than {_DOTS} dots")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,8 @@ import numpy.typing as npt
 from lowprec.arrays.block import asked as block_asked
 from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import as_array, keeps_dtype, projection as projection_of
-from lowprec.arrays.random import integers_for, is_plain
+from lowprec.arrays.kinds import check_labels
+from lowprec.arrays.random import integers_for, with_integers
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation as accumulation_of
@@ -23,7 +23,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.library_calls import library_call
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import Rounding, stochastic
+from lowprec.spec.rounding import Rounding
 from lowprec.verify.comparison import Comparison, Ranked
 from lowprec.verify.dumps import Dump, Held, Values, open_dump
 from lowprec.verify.judge import Watch, judge
@@ -93,8 +93,8 @@ def compare(
     Parameters
     ----------
     operands : array_like, or tuple of array_like
-        What was converted; or the operands of an operation, one array each. Here and below a string is the
-        name of an array in a file, such as "model.safetensors:layer.weight" (`open_dump`).
+        What was converted; or the operands of an operation, one array each, but none of xarray. Here and
+        below a string is the name of an array in a file, such as "model.safetensors:w" (`open_dump`).
     outputs : array_like, of the operands' shape
         Codes, as integers or in the format's own ml_dtypes type; or values, in any other type, another
         format's too. What values the target does not have differs.
@@ -157,6 +157,8 @@ def compare(
     """
     allowed = budget(ulps, operation, DOTS)
     given = operands if isinstance(operands, tuple | list) and operation != "convert" else (operands,)
+    if operation not in DOTS:
+        check_labels(*given, outputs=outputs, scales=scales, scale=scale, flags=flags, random=random)
     dumps = [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)]
     got = _dump(outputs, "outputs")
     if isinstance(got, WeightDump) and operation == "convert" and scales is None and scale is None:
@@ -307,15 +309,13 @@ def drawn_integers(how: Projection, target: Format, random: Any, size: int) -> t
         return how, None
     words = _dump(random, "random")
     integers = integers_for(how.rounding, target, (size,), words.read(0, words.size), None)
-    if not is_plain(how.rounding):  # cut out of words already
-        how = dataclasses.replace(how, rounding=stochastic(how.rounding.bits))
-    return how, Held(integers, words.name)
+    return with_integers(how), Held(integers, words.name)
 
 
 def _scale(given: Any, name: str = "scale") -> Dump | None:
-    if given is None:
-        return None
-    return _dump(float(given) if isinstance(given, int) else given, name)
+    if isinstance(given, int) and int(float(given)) != given:
+        raise ValueError(f"{name}={given} is no float64 number: give one that is")
+    return None if given is None else _dump(float(given) if isinstance(given, int) else given, name)
 
 
 def _dot_scale(scale: Any) -> Dump | tuple[Dump | None, Dump | None] | None:

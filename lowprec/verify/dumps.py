@@ -21,7 +21,7 @@ from lowprec import files
 from lowprec.arrays.checks import UNSIGNED, code_dtype, typed_codes
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
-from lowprec.checkpoints.container import TAGS, CheckpointError, HeldEntry, counts
+from lowprec.checkpoints.container import TAGS, CheckpointError, HeldEntry, changed, counts, stamp
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.spec import catalog
@@ -69,9 +69,16 @@ class _Filed(Dump):
     keep: object = None  #: what must live as long as this
 
     def __init__(
-        self, path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int = 0
+        self,
+        path: Path,
+        name: str,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        offset: int = 0,
+        mark: tuple[int, ...] = (),
     ) -> None:
         self.name, self.shape, self._stored = name, shape, dtype
+        self._mark = mark or stamp(path.stat())
         self.dtype = dtype.newbyteorder("=")
         self._path, self._offset = path.absolute(), offset
         have, need = path.stat().st_size - offset, math.prod(shape) * dtype.itemsize
@@ -86,6 +93,7 @@ class _Filed(Dump):
         offset = self._offset + start * self._stored.itemsize
         # As integers: NumPy's own reading of types that are not its own is slow.
         words = np.fromfile(self._path, _word(self._stored), max(stop - start, 0), offset=offset)
+        self._check()
         return words.view(self._stored).astype(self.dtype, copy=False)
 
     def take(self, index: Array) -> Array:
@@ -97,11 +105,18 @@ class _Filed(Dump):
             return np.asarray(self.read(first, last + 1)[index - first])
         # A few at a time, so that the pages around them, which are mapped too, do not pile up.
         found = np.empty(index.size, _word(self._stored))
+        self._check()
         for start in range(0, index.size, _SCATTERED):
             words = np.memmap(self._path, found.dtype, "r", self._offset, (self.size,))
             found[start : start + _SCATTERED] = words[index[start : start + _SCATTERED]]
             del words
+        self._check()
         return found.view(self._stored).astype(self.dtype, copy=False)
+
+    def _check(self) -> None:
+        """Refuse what was read if the file is not the one that was opened, unchanged."""
+        if stamp(self._path.stat()) != self._mark:
+            raise DumpError(changed(self._path))
 
 
 class _Packed(Dump):
@@ -276,6 +291,7 @@ def npy_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
 def open_npy(path: Path) -> Dump:
     """Open an .npy file; types of ml_dtypes, which NumPy saves without their name, are read as codes."""
     with path.open("rb") as file:
+        mark = stamp(os.fstat(file.fileno()))
         try:
             dtype, shape, fortran = npy_header(file)
         except ValueError as error:
@@ -285,7 +301,7 @@ def open_npy(path: Path) -> Dump:
     dtype = UNSIGNED[dtype.itemsize] if unnamed else dtype
     if dtype.kind not in "iuf" or dtype.itemsize not in UNSIGNED:
         raise DumpError(f"{str(path)!r} holds {dtype}; only numbers of at most 64 bits are compared")
-    dump: Dump = _Filed(path, str(path), dtype, shape, offset)
+    dump: Dump = _Filed(path, str(path), dtype, shape, offset, mark)
     if fortran and len(shape) > 1:
         dump = Held(dump.read(0, dump.size).reshape(shape, order="F"), str(path))
     dump.unnamed = unnamed
@@ -319,7 +335,7 @@ def _tensor(path: Path, tensor: str) -> Dump:
         raise DumpError(f"tensor {tensor!r} of {str(path)!r} has type {entry.tag!r}, which is not compared")
     if TAGS[entry.tag][1] < 8 or isinstance(entry, HeldEntry):
         return Held(entry.read(), f"{path}:{tensor}")
-    return _Filed(entry.path, f"{path}:{tensor}", entry.dtype, entry.shape, entry.start)
+    return _Filed(entry.path, f"{path}:{tensor}", entry.dtype, entry.shape, entry.start, entry.stamp)
 
 
 def _text(path: Path, fmt: Format) -> Dump:
@@ -373,7 +389,7 @@ class Spool:
             self._write()
 
     def _write(self) -> None:
-        with files.own(self._path) as file:
+        with files.own(self._path) as file, files.filling(file, self._path):
             file.seek(0, os.SEEK_END)
             file.write(np.concatenate([np.empty(0, self._dtype), *self._held]).tobytes())
         self._held, self._pending = [], 0

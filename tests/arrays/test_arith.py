@@ -484,3 +484,11 @@ def test_unknown_keywords_are_named():
         TypeError, match=r"add has no keyword 'round'; it has rounding, saturation, projection"
     ):
         lp.add(X, Y, "e4m3fn", round="to_odd")
+
+
+def test_powers_of_two_are_integers_after_a_call_without_elements():
+    """Which takes any type, and says nothing of the next call with arrays of its types."""
+    for shape in ((0,), (0, 2)):
+        assert lp.scaleb(np.zeros(shape, np.float32), np.zeros(shape), "e3m4").shape == shape
+    with pytest.raises(TypeError, match="scaleb takes integers"):
+        lp.scaleb(np.ones(3, np.float32), np.full(3, 2.5), "e3m4")

@@ -201,3 +201,16 @@ def test_the_example_prints_the_front(tmp_path):
 def test_bad_calls_are_refused(call, error, message):
     with pytest.raises(error, match=re.escape(message)):
         call()
+
+
+@pytest.mark.parametrize("width", [np.int64(3), np.array(3), 3])
+def test_widths_are_any_integers(width):
+    assert lp.sweep_formats(VALUES_3, width, sizes=[]).rows == lp.sweep_formats(VALUES_3, [3], sizes=[]).rows
+
+
+def test_names_that_are_spelled_alike_are_refused():
+    with pytest.raises(ValueError, match="two tensors are named '1'"):
+        lp.sweep_formats({1: VALUES_3, "1": VALUES_3}, 3)
+
+
+VALUES_3 = np.float32([1.0, -2.5, 0.25])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,21 @@ def test_categories_of_integers_with_gaps_are_rounded_once():
     series = pd.Series(pd.Categorical([INTEGER, None, 3]))
     assert lp.encode(series, "binary32").tolist()[0] == 0x5E800001
     assert np.isnan(lp.quantize(series, "binary32")[1])
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_scales_and_bias_that_are_integers_are_rounded_once(kind, lazy):
+    dask = pytest.importorskip("dask.array")
+    one, none = (dask.ones if lazy else np.ones)((1, 1)), np.zeros((1, 1))
+    for options in (
+        {"scales": (kind(INTEGER), None)}, {"scales": (None, np.array([INTEGER], kind))},
+        {"output_scale": kind(INTEGER)},
+    ):  # fmt: skip
+        assert (
+            int(np.asarray(lp.dot(one, np.ones((1, 1)), "exact", **options)).view(np.uint32)[0]) == 0x5E800001
+        )
+    assert int(np.asarray(lp.dot(one, none, "exact", bias=kind(INTEGER))).view(np.uint32)[0]) == 0x5E800001
 
 
 def test_arrays_of_pandas_with_gaps_are_not_rounded_unsaid():
@@ -105,3 +122,200 @@ def test_blocks_of_wider_integers_have_the_same_bytes(name, kind):
 def test_blocks_indexed_by_an_array_are_refused_by_name():
     with pytest.raises(TypeError, match="indexed by integers and slices"):
         lp.encode(np.ones((2, 32)), "mxfp4")[np.array([True, False])]
+
+
+# -- names of frames ----------------------------------------------------------------------------------
+
+STOCHASTIC = {"rounding": lp.stochastic(8)}
+OTHER_ROWS = r"^operands are frames with different rows or columns"
+
+
+def _pair():
+    """Two Series with the same names in two orders."""
+    pd = pytest.importorskip("pandas")
+    return pd.Series([1.0, 2.0, 3.0], index=list("abc")), pd.Series([10.0, 20.0, 30.0], index=list("cba"))
+
+
+def test_frames_of_other_names_are_refused_whatever_stands_beside_them():
+    """Results that are no frames had no check: written to `out`, lazy, or tensors."""
+    dask = pytest.importorskip("dask.array")
+    torch = pytest.importorskip("torch")
+    first, second = _pair()
+    room = np.zeros(3, np.float32)
+    calls = [
+        lambda: lp.add(first, second, "binary32", out=room),
+        lambda: lp.pow(first, second, "binary32", out=room, progress=lambda done, total: None),
+        lambda: lp.fma(dask.ones(3, chunks=1), first, second, "binary32"),
+        lambda: lp.fma(torch.ones(3), first, second, "binary32"),
+        lambda: lp.add(first, second, "e4m3fn", random=dask.zeros(3, dtype=np.uint32), **STOCHASTIC),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=OTHER_ROWS):
+            call()
+    assert not room.any()
+
+
+def test_what_joins_a_frame_needs_its_names():
+    pd = pytest.importorskip("pandas")
+    values, joined = _pair()
+    words, eye = joined.astype("uint32"), pd.DataFrame(np.eye(3), index=values.index)
+    blocks = pd.DataFrame(np.ones((3, 32)), index=values.index)
+    codes = pd.DataFrame(np.ones((3, 32), np.uint8), index=values.index)
+    ones = pd.DataFrame(np.full((3, 1), 127, np.uint8), index=joined.index)
+    calls = {
+        "random": [
+            lambda: lp.encode(values, "e4m3fn", random=words, **STOCHASTIC),
+            lambda: lp.add(values, 1.0, "e4m3fn", random=words, **STOCHASTIC),
+            lambda: lp.encode(values, "mxfp8_e4m3", random=words, **STOCHASTIC),
+            lambda: lp.quantize(values, "mxfp8_e4m3", random=words, **STOCHASTIC),
+            lambda: lp.error_report(values, "e4m3fn", random=words, **STOCHASTIC),
+        ],
+        "scale": [lambda: lp.error_report(values, "int8", scale=joined)],
+        "scales": [
+            lambda: lp.encode(blocks, "mxfp4", scales=ones),
+            lambda: lp.BlockArray(codes, ones, "mxfp4"),
+        ],
+        "addend": [lambda: lp.dot(eye, np.ones(3), "exact", addend=joined)],
+        "bias": [lambda: lp.matmul(np.eye(3), eye.T, "exact", bias=joined)],
+        "output_scale": [lambda: lp.matmul(eye, np.eye(3), "exact", output_scale=joined.to_frame())],
+        "scale of x": [lambda: lp.dot(eye, np.ones(3), "exact", scales=(joined, None))],
+        "scale of y": [lambda: lp.matmul(np.eye(3), eye.T, "exact", scales=(None, joined))],
+        "outputs": [lambda: lp.compare(values, lp.encode(joined, "e4m3fn"), "e4m3fn")],
+    }
+    for name, each in calls.items():
+        for call in each:
+            with pytest.raises(ValueError, match=f"^{name} has other rows or columns than the frame"):
+                call()
+
+
+def test_what_joins_a_frame_with_its_names_counts_by_place():
+    pd = pytest.importorskip("pandas")
+    values, joined = _pair()
+    joined = joined.reindex(values.index)
+    frame = pd.DataFrame([[1.0, 2.0, 3.0]] * 2, columns=values.index)
+    assert lp.error_report(values, "int8", scale=joined) == lp.error_report(
+        [1, 2, 3], "int8", scale=[30, 20, 10]
+    )
+    assert lp.error_report(frame, "int8", scale=joined).mse == lp.error_report(
+        frame.to_numpy(), "int8", scale=joined.to_numpy()
+    ).mse  # fmt: skip
+    words = joined.astype("uint32")
+    got = lp.encode(values, "e4m3fn", random=words, **STOCHASTIC)
+    assert got.tolist() == lp.encode([1, 2, 3], "e4m3fn", random=[30, 20, 10], **STOCHASTIC).tolist()
+    assert lp.dot(frame, [1, 1, 1], "exact", addend=pd.Series([1.0, 2.0])).tolist() == [7, 8]
+    assert lp.dot(frame, [1, 1, 1], "exact", scales=(pd.Series([1.0, 2.0]), None)).tolist() == [6, 12]
+
+
+def test_dot_products_of_frames_need_equal_rows():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], index=["a", "b"])
+    assert lp.dot(frame, frame, "exact").tolist() == [5, 25]
+    with pytest.raises(ValueError, match=r"^y has other rows or columns than the frame"):
+        lp.dot(frame, frame[::-1], "exact")
+
+
+def test_lists_of_arrays_with_names_are_refused():
+    pd, xr = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    named = xr.DataArray(np.eye(2), dims=("p", "q"))
+    first, second = _pair()
+    for values in ([first, second], [[first]], (named, named.T), [pd.DataFrame(np.eye(2))]):
+        with pytest.raises(
+            TypeError, match=r"goes by its names, and a list takes it by its place: give \.to_numpy"
+        ):
+            lp.encode(values, "e4m3fn")
+    assert lp.encode([named.max(), named.min()], "e4m3fn").tolist() == [0x38, 0]
+
+
+def test_functions_without_names_in_their_results_refuse_arrays_with_names():
+    xr = pytest.importorskip("xarray")
+    named = xr.DataArray([[1.0, 2.0], [3.0, 4.0]], dims=("p", "q"))
+    codes = lp.encode(named, "e4m3fn")
+    for call in (
+        lambda: lp.compare(named, codes.T, "e4m3fn"),
+        lambda: lp.compare(named.to_numpy(), codes, "e4m3fn"),
+        lambda: lp.methods.nvfp4.hadamard(named, 4),
+    ):
+        with pytest.raises(TypeError, match=r"DataArray goes by the names of its dimensions"):
+            call()
+
+
+def test_integers_of_two_types_in_a_frame_are_codes():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"u": np.array([0x38], np.uint64), "i": np.array([0x40], np.int64)})
+    assert lp.decode(frame, "e4m3fn").to_numpy().tolist() == [[1.0, 2.0]]
+    assert lp.less(frame, np.uint8(0x39), "e4m3fn").to_numpy().tolist() == [[True, False]]
+
+
+# -- names of xarray ----------------------------------------------------------------------------------
+
+
+def test_blocks_of_other_coordinates_are_refused():
+    xr = pytest.importorskip("xarray")
+    codes = xr.DataArray(
+        np.ones((2, 32), np.uint8), dims=("m", "k"), coords={"m": [0, 1], "k": np.arange(32)}
+    )
+    scales = xr.DataArray(np.array([[127], [128]], np.uint8), dims=("m", "k"), coords={"m": [0, 1]})
+    assert lp.BlockArray(codes, scales, "mxfp4").values()[:, 0].values.tolist() == [0.5, 1.0]
+    with pytest.raises(ValueError, match="align"):
+        lp.BlockArray(codes, scales.assign_coords(m=[1, 0]), "mxfp4")
+
+
+def test_variables_of_xarray_go_where_arrays_with_coordinates_go():
+    xr = pytest.importorskip("xarray")
+    data = np.arange(64.0).reshape(2, 32)
+    named = xr.Variable(("m", "k"), data)
+    scales = lp.scale_for(named, "int8", axis=0)
+    assert scales.dims == ("m",)
+    assert scales.values.tolist() == lp.scale_for(data, "int8", axis=0)[:, 0].tolist()
+    blocks = lp.encode(named, "mxfp4")
+    assert blocks.scales.dims == ("m", "k")
+    assert blocks.scales.values.tolist() == lp.encode(data, "mxfp4").scales.tolist()
+    product = lp.matmul(named, xr.Variable(("k", "n"), data.T), "exact")
+    assert product.dims == ("m", "n")
+    assert product.values.tolist() == lp.matmul(data, data.T, "exact").tolist()
+
+
+def test_results_with_more_axes_than_names_are_refused_by_name():
+    xr = pytest.importorskip("xarray")
+    message = (
+        "an array of shape (3, 2) has more axes than ('x',), the dimensions of the xarray objects beside it: "
+        "make it a DataArray"
+    )
+    for pair in (
+        (xr.DataArray([1.0, 2.0], dims="x"), np.ones((3, 2))),
+        (np.ones((3, 2)), xr.Variable("x", [1, 2])),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            lp.add(*pair, "e4m3fn")
+
+
+def test_delayed_values_are_refused_by_name():
+    dask = pytest.importorskip("dask")
+    with pytest.raises(TypeError, match="Delayed of dask is no array"):
+        lp.encode(dask.delayed(np.ones)(3), "e4m3fn")
+
+
+# -- memory -------------------------------------------------------------------------------------------
+
+
+def test_results_and_flags_in_one_place_are_refused_everywhere():
+    pd = pytest.importorskip("pandas")
+    frame, room = pd.DataFrame({"i": [1], "f": [0.5]}), np.zeros((1, 2), np.uint8)
+    for call in (
+        lambda: lp.encode(frame, "e4m3fn", out=room, flags=room),
+        lambda: lp.encode(frame.to_numpy(), "e4m3fn", out=room, flags=room),
+        lambda: lp.exp(np.ones((1, 2)), "e4m3fn", out=room, flags=room, progress=lambda done, total: None),
+    ):
+        with pytest.raises(ValueError, match=r"^out and flags share memory"):
+            call()
+    assert not room.any()
+
+
+def test_results_and_flags_may_lie_between_each_other():
+    """As fields of one array, which share no byte."""
+    room = np.zeros(3, [("code", np.uint8), ("flags", np.uint8)])
+    values = np.float32([1.0, 1.03, 500.0])
+    for given in (values, values.astype(np.float64)[::-1][::-1]):
+        room[...] = 0
+        lp.encode(given, "e4m3fn", out=room["code"], flags=room["flags"])
+        assert room.tolist() == [(56, 0), (56, 1), (127, 5)]

@@ -313,3 +313,14 @@ def test_coordinates_must_be_equal():
     """Tokens of other places are not multiplied with each other."""
     with pytest.raises(ValueError, match="cannot align"):
         lp.dot(LEFT, LEFT.assign_coords(token=np.arange(7)), "fp32_fma")
+
+
+def test_scales_go_with_lazy_factors_without_products():
+    """And scales in chunks without elements."""
+    for length in (0, 2):
+        x, y, scales = np.ones((3, length)), np.ones((length, 2)), (np.arange(3.0), np.arange(2.0)[None])
+        want = lp.matmul(x, y, "exact", scales=scales, bias=1.0)
+        lazy = da.from_array(scales[0], chunks=((0, 3),)), da.from_array(scales[1], chunks=((0, 1), (2, 0)))
+        for given in (scales, lazy):
+            got = lp.matmul(da.from_array(x), y, "exact", scales=given, bias=1.0).compute()
+            assert got.tobytes() == want.tobytes()

@@ -252,3 +252,17 @@ def test_what_cannot_be_is_refused(error, call, message):
     """At once, but for what only numbers can tell."""
     with pytest.raises(error, match=f"^{re.escape(message)}"):
         call()
+
+
+@pytest.mark.parametrize("method", ["max", "percentile", "mse"])
+@pytest.mark.parametrize(("shape", "axis"), [((0,), None), ((2, 0), 0), ((0, 2), 0), ((0, 2), (0, 1))])
+def test_lazy_scales_of_no_values_are_those_in_memory(method, shape, axis):
+    values = np.zeros(shape, np.float32)
+    want = np.asarray(lp.scale_for(values, "int8", method, axis=axis))
+    assert np.array_equal(want, lp.scale_for(da.from_array(values), "int8", method, axis=axis).compute())
+    named = xr.DataArray(values, dims=("p", "q")[: values.ndim])
+    for each in (named, named.chunk()):
+        got = lp.scale_for(each, "int8", method, axis=axis)
+        kept = () if axis is None else np.atleast_1d(axis).tolist()
+        assert got.dims == tuple(named.dims[place] for place in kept)
+        assert got.values.reshape(-1).tolist() == want.reshape(-1).tolist()

@@ -269,3 +269,13 @@ def test_signaling_nans_beside_codebooks_warn_of_nothing(fmt):
     assert np.isnan(lp.nextafter(nan, one, fmt)).all()
     assert np.isnan(lp.nextafter(one, nan, fmt)).all()
     assert np.isnan(lp.ulp(nan, fmt)).all()
+
+
+def test_shapes_that_do_not_broadcast_are_refused_by_name():
+    shapes = r"takes operands that broadcast together, not of shapes \(3,\) and \(2,\)$"
+    for verb in (lp.less, lp.equal, lp.total_order):
+        with pytest.raises(ValueError, match=f"^a comparison {shapes}"):
+            verb(np.zeros(3, np.uint8), np.zeros(2, np.uint8), "e4m3fn")
+    for fmt in ("e4m3fn", "posit8"):
+        with pytest.raises(ValueError, match=f"^nextafter {shapes}"):
+            lp.nextafter(np.zeros(3), np.zeros(2), fmt)

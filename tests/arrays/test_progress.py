@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays import dot, progress, scale_search
+from lowprec.arrays import dot, functions, progress, scale_search
+from lowprec.arrays.random import is_plain
 from lowprec.spec import catalog
+from lowprec.spec.layouts import lanes
 
 RNG = np.random.default_rng(0)
 X, Y = (RNG.standard_normal(shape).astype(np.float32) for shape in ((3, 200, 40), (40, 30)))
@@ -126,3 +128,24 @@ def test_a_step_is_told_in_sums():
         step(2)
         step(3)
     assert told == [(0, 5), (2, 5), (5, 5)]
+
+
+@pytest.mark.parametrize(
+    ("variant", "bits", "fmt"),
+    [
+        ("A", 8, "e4m3fn"), ("B", 8, "e4m3fn"), ("C", 8, "e4m3fn"), ("hip", 20, "e4m3fn"),
+        ("rdna4", 20, "e4m3fn"), ("rdna4", 21, "e5m2"), ("avx10_2", 7, "e4m3fn"), ("avx10_2", 8, "e5m2"),
+        ("ptx_rs", 16, "e4m3fn"), ("ptx_rs", 16, "bfloat16"), ("ptx_rs", 13, "binary16"),
+    ],
+)  # fmt: skip
+def test_functions_watched_round_at_random_by_the_same_bits(variant, bits, fmt, monkeypatch):
+    """In parts, of which each has its own share of words that several elements have together."""
+    monkeypatch.setattr(functions, "_PART", 10)
+    values, rounding = np.linspace(0.1, 3, 43).reshape(1, 43).astype(np.float32), lp.stochastic(bits, variant)
+    words = lp.random_bits(
+        (1, -(-43 // lanes(rounding, lp.format(fmt)))), 3, bits if is_plain(rounding) else 32
+    )
+    for drawn in ({"rng": 3}, {"random": words}):
+        want = lp.exp(values, fmt, rounding=rounding, **drawn)
+        got = lp.exp(values, fmt, rounding=rounding, progress=lambda done, total: None, **drawn)
+        assert got.tobytes() == want.tobytes()

@@ -6,8 +6,10 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 from fractions import Fraction
 
+import dask.array as da
 import ml_dtypes
 import numpy as np
 import pytest
@@ -636,3 +638,27 @@ def test_the_default_is_the_largest_value_except_where_steps_are_widest_there():
     assert tapered == [*posits, *takums, "hif8"]
     for name in tapered:
         assert scale_for(values, name) == scale_for(values, name, "mse")
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (10,), (1, 5), (5, 2)])
+def test_reports_refuse_random_integers_of_another_shape(shape):
+    with pytest.raises(ValueError, match=re.escape(f"random has shape {shape}, but needs (5,)")):
+        error_report(np.ones(5), "e4m3fn", rounding="stochastic(8)", random=np.zeros(shape, np.uint32))
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("number", [2**53 + 1, 2**60 + 1, -(2**60) - 1, 2**63, 2**64 - 1, 2**64 - 2**10, 3])
+def test_scales_of_integers_clip_nothing_in_exact_arithmetic(number, lazy):
+    """And those below clip: also where float64 does not hold the largest one."""
+    values = np.array([[number], [1]], np.uint64 if number >= 2**63 else np.int64)
+    given = da.from_array(values, chunks=1) if lazy else values
+    for fmt in ("int2", "e4m3fn", "int8"):
+        scale = np.float32(np.asarray(scale_for(given, fmt)))
+        least, most = np.nextafter(scale, np.float32(0)), Fraction(lp.format(fmt).max_finite)
+        assert Fraction(float(least)) * most < abs(number) <= Fraction(float(scale)) * most
+
+
+@pytest.mark.parametrize("axis", [1.0, "k", (0, 0), 5])
+def test_axes_of_scales_are_refused_by_name(axis):
+    with pytest.raises((TypeError, ValueError), match="axis"):
+        scale_for(np.ones((2, 3)), "int8", axis=axis)

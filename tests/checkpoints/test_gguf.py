@@ -11,7 +11,7 @@ import pytest
 from lowprec.checkpoints import quantizing
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
-from lowprec.checkpoints.decoding import as_blocks, codes_of, stored_scales, values_of
+from lowprec.checkpoints.decoding import as_blocks, codes_of, ranges, stored_scales, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.gguf import split_blocks
 from lowprec.checkpoints.gguf_writing import join_blocks
@@ -135,11 +135,11 @@ def test_a_run_that_was_killed_goes_on(tmp_path, monkeypatch):
     quantize_checkpoint(made, tmp_path / "once" / "out.gguf", target("gguf", "mxfp4"))
     original, tried = quantizing.largest, []
 
-    def stops(weight):
+    def stops(weight, how):
         tried.append(weight.name)
         if len(tried) == 3:
             raise KeyboardInterrupt
-        return original(weight)
+        return original(weight, how)
 
     monkeypatch.setattr(quantizing, "largest", stops)
     with pytest.raises(KeyboardInterrupt):
@@ -292,3 +292,25 @@ def test_long_arrays_of_keys_take_no_memory_and_are_kept(tmp_path):
     assert found.entries["m.weight"].shape == (32, 64)
     quantize_checkpoint(found, tmp_path / "out.gguf", target("gguf", "q8_0"))
     assert all(pair in (tmp_path / "out.gguf").read_bytes() for pair in pairs)
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "MXFP4", "NVFP4", "IQ4_NL", "Q4_0", "Q6_K"])
+def test_blocks_of_one_axis_are_read_and_copied(tmp_path, kind):
+    """Bytes were counted by rows of one element each, of which no block has a whole number."""
+    number = gguf.GGMLQuantizationType[kind]
+    block, size = gguf.GGML_QUANT_SIZES[number]
+    rng, path, out = np.random.default_rng(0), tmp_path / "s.gguf", tmp_path / "out.gguf"
+    data = rng.integers(0, 100, (3, size), np.uint8)
+    name, align = b"m.norm.weight", 32
+    head = struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + struct.pack("<Q", len(name)) + name
+    head += struct.pack("<IQIQ", 1, 3 * block, number, 0)
+    path.write_bytes(head + bytes(-len(head) % align) + data.tobytes())
+    found = open_checkpoint(path)
+    (weight,) = weights_of(found)
+    assert found.entries["m.norm.weight"].read(block, 3 * block).tobytes() == data[1:].tobytes()
+    dequantize_checkpoint(found, out, exclude=["*"])
+    assert open_checkpoint(out).entries["m.norm.weight"].read().tobytes() == data.tobytes()
+    if weight.is_quantized:
+        wanted = gguf.quants.dequantize(data, number).reshape(-1)
+        assert np.array_equal(values_of(weight), wanted)
+        assert list(ranges(weight, 1)) == [(0, 3 * block)]

@@ -495,3 +495,19 @@ def test_types_that_safetensors_lacks_are_named(tmp_path):
         quantize_checkpoint(
             source(tmp_path / "s.safetensors"), tmp_path / "o.safetensors", target("onnx", "mxfp4")
         )
+
+
+def test_weights_of_nodes_stay_in_onnx(tmp_path):
+    """Elsewhere their codes and scales were copied, and nothing said any more what they mean."""
+    layers = {"m.b.weight": np.ones((2, 32, 64), np.float32)}
+    made, model = source(tmp_path / "s.safetensors", (64, 64), **layers), tmp_path / "s.onnx"
+    quantize_checkpoint(made, model, target("onnx", "e4m3fn"))
+    found, out = open_checkpoint(model), tmp_path / "out.safetensors"
+    why = "weight 'm.b.weight' would stay as it is, and nodes of its ONNX model say what its codes are, which"
+    with pytest.raises(CheckpointError, match=f"{why} 'out.safetensors' does not hold; dequantise the model"):
+        convert_checkpoint(found, out, target("deepseek", "e4m3fn"))  # whose tiles need two axes
+    with pytest.raises(CheckpointError, match=why):
+        dequantize_checkpoint(found, out, exclude=["m.b.*"])
+    assert not out.exists()
+    assert dequantize_checkpoint(found, out) == ("m.b.weight", "m.q.weight")
+    assert dequantize_checkpoint(found, tmp_path / "out.onnx", exclude=["m.b.*"]) == ("m.q.weight",)

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import lowprec as lp
-from lowprec.checkpoints import container, saving
+from lowprec.checkpoints import container, saved, saving
 from lowprec.checkpoints.container import CheckpointError, open_file, tag_of
 from lowprec.checkpoints.converting import dequantize_checkpoint
 from lowprec.checkpoints.decoding import values_of
@@ -179,11 +179,33 @@ def test_other_software_reads_the_parts(tmp_path):
         np.testing.assert_array_equal(array, plain[name])
 
 
-def test_a_format_that_could_not_be_read_again_is_not_saved(tmp_path):
-    """The file was written, and `load` refused it: definitions have 64 KiB at most."""
+def _blocks_of_4096():
+    """Return blocks of a codebook whose definition has more than the 64 KiB that files of TOML have."""
     numbers = np.random.default_rng(1).standard_normal(4096)
     book = lp.Codebook("wide", [float(number) for number in numbers])
-    blocks = lp.encode(VALUES, dataclasses.replace(lp.block_formats["mxfp4"], name="mine", element=book))
+    return lp.encode(VALUES, dataclasses.replace(lp.block_formats["mxfp4"], name="mine", element=book))
+
+
+def test_codebooks_of_thousands_of_values_come_back(tmp_path):
+    """They were refused, as definitions in files are."""
+    saved = _blocks_of_4096()
+    lp.save(tmp_path / "x.safetensors", saved)
+    assert_same(lp.load(tmp_path / "x.safetensors"), saved)
+
+
+def test_headers_that_nobody_would_read_are_not_written(tmp_path):
+    """The file was written, and `load` refused it: headers have 100 MB at most."""
+    lp.save(tmp_path / "x.safetensors", VALUES)
+    why = "would take 100,000,.* bytes, and headers of safetensors have at most 100,000,000; write fewer"
+    with pytest.raises(CheckpointError, match=why):
+        lp.save(tmp_path / "x.safetensors", {"x" * 100_000_000: VALUES})
+    np.testing.assert_array_equal(lp.load(tmp_path / "x.safetensors"), VALUES)
+
+
+def test_a_format_that_could_not_be_read_again_is_not_saved(tmp_path, monkeypatch):
+    """The file was written, and `load` refused it: definitions have a limit."""
+    monkeypatch.setattr(saved, "_MOST", 1 << 16)
+    blocks = _blocks_of_4096()
     lp.save(tmp_path / "x.safetensors", VALUES)
     why = "BlockArray 'w' cannot be saved, as its format could not be read again: .* save its codes and its"
     with pytest.raises(CheckpointError, match=why):
@@ -306,3 +328,32 @@ def test_checkpoint_commands_say_what_is_wrong_with_saved_blocks(tmp_path):
     )  # fmt: skip
     with pytest.raises(CheckpointError, match="weight 'w' cannot be decoded"):
         dequantize_checkpoint(lost, tmp_path / "z.safetensors")
+
+
+def test_arrays_with_names_are_saved_by_place(tmp_path):
+    """Files have no names of dimensions."""
+    xarray = pytest.importorskip("xarray")
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    lp.save(tmp_path / "a.safetensors", {"w": xarray.DataArray(values, dims=("p", "q"))})
+    assert lp.load(tmp_path / "a.safetensors")["w"].tolist() == values.tolist()
+
+
+def test_blocks_in_several_files_of_a_folder_are_known(tmp_path):
+    """Only those of the last file were: scales of the others were said to belong to no weight."""
+    folder, out = tmp_path / "m", tmp_path / "out.safetensors"
+    folder.mkdir()
+    saved = {
+        name: lp.encode(VALUES, fmt) for name, fmt in (("a", "mxfp4"), ("b", "nvfp4"), ("c", "mxfp8_e4m3"))
+    }
+    for name, blocks in saved.items():
+        lp.save(folder / f"{name}.safetensors", {name: blocks, f"{name}.bias": VALUES[0]})
+    found = open_checkpoint(folder)
+    assert lint(found) == ()
+    assert dequantize_checkpoint(found, out) == ("a", "b", "c")
+    for name, blocks in saved.items():
+        np.testing.assert_array_equal(lp.load(out)[name], blocks.values())
+    header = open_file(folder / "a.safetensors")
+    tensors = {name: entry.read().view(np.uint8) for name, entry in header.entries.items()}
+    save_file(tensors, folder / "a.safetensors", {"lowprec": '{"blocks": 7}'})
+    with pytest.raises(CheckpointError, match="no BlockArrays, but 7"):
+        open_checkpoint(folder)

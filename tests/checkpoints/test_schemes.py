@@ -6,18 +6,22 @@ import json
 import math
 import pathlib
 import tracemalloc
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import lowprec as lp
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
-from lowprec.checkpoints.decoding import PART, as_blocks, ranges, values_of
+from lowprec.checkpoints.decoding import PART, as_blocks, codes_of, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.inspecting import inspect
+from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
+from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.schemes import SCHEMES
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
@@ -229,15 +233,57 @@ def test_the_original_names_of_gpt_oss_are_not_transposed(tmp_path):
     assert np.array_equal(values_of(theirs), values_of(ours).swapaxes(-1, -2))
 
 
-def test_scales_of_channels_are_per_row(tmp_path):
-    found, made = quantized(tmp_path, "compressed-tensors", "e4m3fn", (64, 32), channel=True)
+@pytest.mark.parametrize("shape", [(64, 32), (3, 16, 32), (2, 2, 8, 32)])
+@pytest.mark.parametrize("family", ["compressed-tensors", "torchao"])
+def test_scales_of_channels_are_per_row(tmp_path, family, shape):
+    """Of three axes only as many scales were written as there are experts; the others were 0."""
+    found, made = quantized(tmp_path, family, "e4m3fn", shape, channel=True)
     (weight,) = [item for item in weights_of(found) if item.is_quantized]
     assert weight.blocks == "channel"
-    assert weight.scales.shape == (64, 1)
-    amax = np.abs(made.entries["m.q.weight"].read()).max(axis=1)
-    scales = weight.scales.read()[:, 0].astype(np.float64)
+    assert weight.scales.shape == (*shape[:-1], 1)
+    (verdict,) = verify_checkpoint(found, made)
+    assert (verdict.rule, verdict.codes_differ) == ("max", 0)
+    amax = np.abs(made.entries["m.q.weight"].read()).max(axis=-1)
+    scales = weight.scales.read()[..., 0].astype(np.float64)
     assert (scales * 448 >= amax).all()
     assert (np.nextafter(scales.astype(np.float32), np.float32(0)).astype(np.float64) * 448 < amax).all()
+
+
+@pytest.mark.parametrize("to", ["e4m3fn", "e5m2", "bfloat16", "binary16"])
+def test_weights_of_float64_are_rounded_once(tmp_path, to):
+    """Numbers just beside ties of the target became ties in float32, and went to the even code."""
+    ties = [Fraction(9, 8), Fraction(5, 4), 1 + Fraction(1, 256), 1 + Fraction(1, 2048)]
+    ties = [tie + sign * Fraction(1, 1 << 40) for tie in ties for sign in (-1, 0, 1)]
+    fmt = lp.formats[to]
+    ties += [(1 + Fraction(2 * step + 1, 2 << fmt.trailing_bits)) + Fraction(1, 1 << 40) for step in range(2)]
+    values = np.array([float(tie) for tie in ties] * 2).reshape(2, -1)
+    assert [Fraction(value) for value in values[0]] == ties
+    save_file({"m.weight": values}, tmp_path / "s.safetensors")
+    made, out = open_checkpoint(tmp_path / "s.safetensors"), tmp_path / "out.safetensors"
+    quantize_checkpoint(made, out, target("plain", to))
+    found = lp.load(out)["m.weight"].astype(np.float64)
+    steps = Fraction(1, 1 << fmt.trailing_bits)
+    nearest = [round(tie / steps) * steps for tie in ties]  # of halves to the even number
+    assert [Fraction(value) for value in found[0]] == nearest
+    (verdict,) = verify_checkpoint(open_checkpoint(out), made)
+    assert verdict.codes_differ == 0
+
+
+@pytest.mark.parametrize(
+    ("family", "to"), [("compressed-tensors", "nvfp4"), ("modelopt", "nvfp4"), ("deepseek", "e4m3fn"),
+                       ("quark", "mxfp4"), ("quark", "e4m3fn"), ("bitsandbytes", "nf4")]
+)  # fmt: skip
+def test_weights_of_float64_follow_a_known_rule(tmp_path, family, to):
+    values = np.random.default_rng(0).standard_normal((128, 128))
+    save_file({"m.weight": values}, tmp_path / "s.safetensors")
+    made, out = open_checkpoint(tmp_path / "s.safetensors"), tmp_path / "out.safetensors"
+    reports, _ = quantize_checkpoint(made, out, target(family, to))
+    assert reports["m.weight"]["sqnr"] > 15
+    (verdict,) = verify_checkpoint(open_checkpoint(out), made)
+    assert (bool(verdict.rule), verdict.codes_differ) == (True, 0)
+    if family in ("modelopt", "quark") and to != "e4m3fn":
+        (weight,) = weights_of(open_checkpoint(out))
+        assert np.array_equal(codes_of(weight), lp.encode(values, to).codes)
 
 
 def test_powers_of_two_for_tiles(tmp_path):
@@ -506,3 +552,55 @@ def test_a_scale_that_another_scheme_cannot_invert_is_found_anew(tmp_path):
     assert "note" in reports["m.q.weight"]
     one, two = (values_of(item, dtype=np.float64) for item in (before, after))
     assert (np.abs(one - two) <= 0.25 * np.abs(one).max()).all()
+
+
+@pytest.mark.parametrize("to", ["e4m3fn", "bfloat16"])
+def test_comfyuis_mark_goes_when_no_weight_is_scaled(tmp_path, to):
+    """ComfyUI took plain FP8 for scaled, and two marks in one file were refused."""
+    found, _ = quantized(tmp_path, "comfyui", "e4m3fn", (64, 64))
+    out = tmp_path / "out.safetensors"
+    convert_checkpoint(found, out, target("plain", to))
+    assert sorted(open_checkpoint(out).entries) == ["m.norm.weight", "m.q.weight"]
+    assert np.array_equal(
+        values_of(weights_of(open_checkpoint(out))[-1]), lp.decode(lp.encode(values_of(_of(found)), to), to)
+    )
+    dequantize_checkpoint(found, out)
+    assert sorted(open_checkpoint(out).entries) == ["m.norm.weight", "m.q.weight"]
+    convert_checkpoint(found, out, target("comfyui", "e4m3fn"))
+    assert "scaled_fp8" in open_checkpoint(out).entries
+    two = source(tmp_path / "two.safetensors", (64, 64), **{"m.k.weight": np.ones((64, 64), np.float32)})
+    quantize_checkpoint(two, out, target("comfyui", "e4m3fn"))
+    convert_checkpoint(
+        open_checkpoint(out), tmp_path / "one.safetensors", target("plain", to), include=["*.q.*"]
+    )
+    assert "scaled_fp8" in open_checkpoint(tmp_path / "one.safetensors").entries
+
+
+def _of(checkpoint):
+    """Return the weight of a checkpoint that is quantised."""
+    (weight,) = [item for item in weights_of(checkpoint) if item.is_quantized]
+    return weight
+
+
+@pytest.mark.parametrize("shape", [(1 << 50, 0), (1 << 50, 0, 3), (0, 1 << 50)])
+def test_tensors_without_elements_take_no_time(tmp_path, shape):
+    """Their rows were gone through, thousands of millions of times."""
+    path, out = tmp_path / "s.safetensors", tmp_path / "out.safetensors"
+    writer = SafetensorsWriter(path.open("w+b"), [("m.weight", "F8_E4M3", shape), ("b", "F16", shape)], {})
+    with writer:
+        writer.sync()
+    assert lint(open_checkpoint(path)) == ()
+    assert dequantize_checkpoint(open_checkpoint(path), out) == ("m.weight",)
+    assert open_checkpoint(out).entries["m.weight"].shape == shape
+
+
+def test_codes_of_one_axis_are_shown_where_a_scheme_transposes(tmp_path):
+    """`inspect` ended with an IndexError."""
+    found, _ = quantized(tmp_path, "gpt-oss", "mxfp4", (2, 64, 32))
+
+    def flatten(tensors):
+        name = next(name for name in tensors if name.endswith("_blocks"))
+        tensors[name] = tensors[name][0], tensors[name][1].reshape(-1)
+
+    other = changed(found, tmp_path / "other.safetensors", flatten)
+    assert "are no groups of 16 bytes" in inspect(other).as_json()["weights"][-1]["problem"]

@@ -547,3 +547,14 @@ def test_scaled_fp8_is_read_and_others_are_named(tmp_path, engine):
     for name in ("w", "v"):
         assert torch.equal(loaded[name]["data"], data)
         assert (loaded[name]["fp8_dtype"], loaded[name]["scale_inv"]) == (7, torch.tensor([0.25]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scales_of_squares_do_not_look_swizzled(tmp_path, seed):
+    """Scales of 16x16 elements lie 16 times, so the rows' means are those of few numbers."""
+    rng = np.random.default_rng(seed)
+    weights = {f"m.{n}.weight": rng.standard_normal((n, n)).astype(np.float32) for n in (128, 256)}
+    save_file(weights, tmp_path / "s.safetensors")
+    made = open_checkpoint(tmp_path / "s.safetensors")
+    quantize_checkpoint(made, tmp_path / "q.pt", target("transformer-engine", "nvfp4"))
+    assert lint(open_checkpoint(tmp_path / "q.pt")) == ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import io
 import json
 import os
 import re
@@ -15,7 +17,7 @@ from safetensors.numpy import save_file
 
 import lowprec
 from lowprec import files
-from lowprec.checkpoints import quantizing, writing
+from lowprec.checkpoints import container, quantizing, writing
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.correcting import statistics_in
@@ -78,11 +80,11 @@ def test_weights_that_are_done_are_not_done_again(tmp_path, monkeypatch):
     tried = []
     original = quantizing.largest
 
-    def stops(weight):
+    def stops(weight, how):
         tried.append(weight.name)
         if len(tried) == 3:
             raise _Killed
-        return original(weight)
+        return original(weight, how)
 
     monkeypatch.setattr(quantizing, "largest", stops)
     with pytest.raises(_Killed):
@@ -95,7 +97,7 @@ def test_weights_that_are_done_are_not_done_again(tmp_path, monkeypatch):
 def test_other_work_does_not_go_on_where_this_stopped(tmp_path, monkeypatch):
     made = source(tmp_path / "s.safetensors", (64, 32), **OTHERS)
 
-    def stops(weight):
+    def stops(weight, how):
         raise _Killed
 
     original = quantizing.largest
@@ -293,7 +295,7 @@ def test_a_source_that_was_moved_is_still_the_source(tmp_path, monkeypatch):
     (tmp_path / "a").rename(tmp_path / "b")
     os.utime(tmp_path / "b" / "s.safetensors", (7, 7))
     monkeypatch.setattr(
-        quantizing, "largest", lambda weight: (tried.append(weight.name), original(weight))[1]
+        quantizing, "largest", lambda *given: (tried.append(given[0].name), original(*given))[1]
     )
     quantize_checkpoint(open_checkpoint(tmp_path / "b"), tmp_path / "out.safetensors", how)
     assert 0 < len(tried) < 5
@@ -456,6 +458,42 @@ def test_a_full_disk_is_an_error_with_the_file_and_a_second_run_goes_on(tmp_path
     assert "m.a.weight" in open_checkpoint(out).entries
 
 
+class _Full(io.FileIO):
+    def write(self, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@posix
+@pytest.mark.parametrize("full", ["lock", "journal", "model"])
+@pytest.mark.parametrize(
+    ("name", "family", "to"),
+    [("out.safetensors", "quark", "mxfp4"), ("out.onnx", "onnx", "int8"), ("out.gguf", "gguf", "mxfp4"),
+     ("out.pt", "transformer-engine", "mxfp8_e4m3")],
+)  # fmt: skip
+def test_a_full_disk_is_named_whatever_is_written(tmp_path, monkeypatch, name, family, to, full):
+    """Closing what was not written failed once more, with an error that named no file."""
+    if family in ("gguf", "onnx"):
+        need_package(family)
+    made, original = source(tmp_path / "s.safetensors", (64, 32), **OTHERS), files.own
+
+    def own(path):
+        file = original(path)
+        if full not in path.name:
+            return file
+        raw = _Full(os.dup(file.fileno()), "r+")
+        raw.name = str(path)
+        file.close()
+        return io.BufferedRandom(raw)
+
+    monkeypatch.setattr(files, "own", own)
+    with pytest.raises(CheckpointError, match=f"cannot write '[^']*{full}[^']*': No space left on device"):
+        quantize_checkpoint(made, tmp_path / name, target(family, to))
+    monkeypatch.setattr(files, "own", original)
+    assert not (tmp_path / name).exists()
+    quantize_checkpoint(made, tmp_path / name, target(family, to))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "s.safetensors"])
+
+
 @posix
 @pytest.mark.parametrize("name", ["out.safetensors", "out"])
 def test_a_pipe_is_refused_before_anything_is_done(tmp_path, name):
@@ -517,3 +555,88 @@ def test_other_endings_of_torch_are_refused(tmp_path, name):
         CheckpointError, match=rf"files are not written; name a \.pt file instead of '{name}'"
     ):
         quantize_checkpoint(made, tmp_path / name, target("quark", "mxfp4"))
+
+
+def test_two_weights_of_one_name_are_both_written_when_a_run_goes_on(tmp_path, monkeypatch):
+    """The second one was held to be done: it became zeros, and the report of the first was lost."""
+    (tmp_path / "s").mkdir()
+    quantize_checkpoint(
+        source(tmp_path / "a.safetensors", (64, 32)), tmp_path / "b.safetensors", target("quark", "mxfp4")
+    )
+    parts = open_checkpoint(tmp_path / "b.safetensors").entries
+    tensors = {name: parts[f"m.q.{name}"].read().view(np.uint8) for name in ("weight", "weight_scale")}
+    save_file(
+        {"x.weight_packed": tensors["weight"], "x.weight_scale": tensors["weight_scale"]},
+        tmp_path / "s" / "a.safetensors",
+    )
+    save_file({"x.weight": np.arange(1, 8, dtype=np.float32)}, tmp_path / "s" / "b.safetensors")
+    made, out, how = (
+        open_checkpoint(tmp_path / "s"),
+        tmp_path / "out.safetensors",
+        target("compressed-tensors", "mxfp4"),
+    )
+    _stopped(monkeypatch, lambda: quantize_checkpoint(made, out, how), 2)
+    assert '"done"' in (tmp_path / ".out.safetensors.partial" / ".lowprec-journal").read_text()
+    reports, _ = quantize_checkpoint(made, out, how)
+    assert lowprec.load(out)["x.weight"].tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert reports["x.weight"]["size"] == 64 * 32
+
+
+def test_a_header_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    """The time was looked at after the header was read, so other bytes were taken by it."""
+    made = source(tmp_path / "s.safetensors", (64, 32), **OTHERS)
+    data, original = bytearray(made.path.read_bytes()), container.parse_json
+
+    def changes(text, what):
+        time.sleep(0.05)
+        data[-4:] = b"\0\0\0\1"
+        made.path.write_bytes(data)
+        return original(text, what)
+
+    monkeypatch.setattr(container, "parse_json", changes)
+    found = open_checkpoint(made.path)
+    with pytest.raises(CheckpointError, match="was changed or replaced while it was read; start again"):
+        found.entries["m.a.weight"].read()
+
+
+def test_the_nodes_and_the_weights_of_a_model_are_of_one_file(tmp_path):
+    """A model that took the name of the one that was opened gave its nodes to the weights of that one."""
+    need_package("onnx")
+    import onnx
+
+    made = source(tmp_path / "s.safetensors", (64, 32), **OTHERS)
+    quantize_checkpoint(made, tmp_path / "s.onnx", target("onnx", "int8"))
+    found, out = open_checkpoint(tmp_path / "s.onnx"), tmp_path / "out.onnx"
+    model = onnx.load(tmp_path / "s.onnx")
+    model.graph.name = "another"
+    time.sleep(0.05)
+    onnx.save(model, tmp_path / "s.onnx")
+    with pytest.raises(CheckpointError, match="was changed or replaced while it was read; start again"):
+        convert_checkpoint(found, out, target("onnx", "e4m3fn"))
+    assert not out.exists()
+    convert_checkpoint(open_checkpoint(tmp_path / "s.onnx"), out, target("onnx", "e4m3fn"))
+    assert onnx.load(out).graph.name == "another"
+
+
+def test_a_run_that_is_killed_at_its_end_leaves_no_file_in_the_folder(tmp_path, monkeypatch):
+    """Half of a config.json, under a name of its own, or a page that the source lacks by now."""
+    folder, out, how = tmp_path / "s", tmp_path / "out", target("quark", "mxfp4")
+    folder.mkdir()
+    source(folder / "s.safetensors", (64, 32), **OTHERS)
+    (folder / "README.md").write_text("old")
+    original = files.write
+
+    def killed(path, content):
+        if path.name == "config.json":
+            (path.parent / ".lowprec-0").write_bytes(content[:3])
+            raise _Killed
+        original(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write", killed)
+        (folder / "config.json").write_text('{"a": 1}')
+        with pytest.raises(_Killed):
+            quantize_checkpoint(open_checkpoint(folder), out, how)
+    (folder / "README.md").unlink()
+    quantize_checkpoint(open_checkpoint(folder), out, how)
+    assert sorted(path.name for path in out.iterdir()) == ["config.json", "s.safetensors"]

@@ -287,6 +287,30 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     assert names(tmp_path) == ["table.csv"]
 
 
+FULL = [
+    (["vectors", "convert", "binary32", "e4m3fn", "-o", "x.txt"], "cannot write 'x.txt': File too large"),
+    (["golden", "--write", "--tables", "x"], "File too large: 'x/values/a.csv'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), FULL, ids=lambda words: words[0])
+def test_a_full_disk_is_named_by_other_commands(tmp_path, arguments, words):
+    """Golden data ended with "File too large", of no file."""
+    pytest.importorskip("resource")
+    program = (
+        "import resource, sys; from lowprec.cli.main import main; from lowprec.export import golden\n"
+        "data = {'values/a.csv': bytes(10_000), 'digests.json': b'{\\n}'}\n"
+        "golden.generate, golden._with_sweeps = lambda watch: data.items(), lambda made, before: made\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))\n"
+        "main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    run = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert run.stderr.endswith(f"Error: {words}\n")
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 OTHERS = [
     ["table", "e2m1fn", "--thresholds", "-o", "{}"],
     ["vectors", "convert", "e4m3fn", "e2m1fn", "-o", "{}"],

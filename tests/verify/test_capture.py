@@ -623,6 +623,15 @@ def test_files_that_are_no_whole_captures_are_refused(tmp_path, monkeypatch):
         shown = f"'{held}'" if isinstance(held, str) else held
         why = f"an expectation '{field}' that is not read here: {shown}"
         refused(f"question '{MMA}' of capture.json has {why}{again}", asked(expects=value))
+    why = "an expectation 'output' without the 'accumulation' before it"
+    refused(f"question '{MMA}' of capture.json has {why}{again}", asked(expects={"output": "binary16"}))
+    for value, why in (
+        ({"foo": 1}, "Projection.__init__() got an unexpected keyword argument 'foo'"),
+        ({"rounding": ["a"]}, "rounding must be a Rounding or a name, not ['a']"),
+        ({"saturation": None}, "saturation must be a Saturation or a name, not None"),
+    ):
+        shown = f"question '{MMA}' of capture.json has {why}{again}"
+        refused(shown, asked(expects={"projection": value}))
     flat = f"question '{MMA}' of capture.json has an x of 1 dimensions, not 2{again}"
     refused(flat, asked(operands={"x": f"{MMA}_addend", "y": f"{MMA}_y"}))
     refused("question '\\x1b[31m' of capture.json has a name that is no word", asked(name="\x1b[31m"))

@@ -6,6 +6,7 @@ import json
 import math
 import pathlib
 import re
+import time
 import tracemalloc
 
 import jsonschema
@@ -522,3 +523,33 @@ def test_any_nan_will_do_of_values_and_where_it_is_asked():
     assert lp.compare(x, codes, "e4m3fn", any_nan=True).mismatches == 0
     assert lp.compare(x, lp.decode(codes, "e4m3fn"), "e4m3fn").mismatches == 0
     assert lp.compare(x, np.float32([1.0, np.nan]), "e4m3fn").mismatches == 2
+
+
+@pytest.mark.parametrize("how", ["replaced", "written", "cut"])
+@pytest.mark.parametrize("kind", ["npy", "bin:uint8", "safetensors:x", "bin:packed"])
+def test_a_dump_that_changes_while_it_is_read_is_refused(tmp_path, kind, how):
+    """What two arrays held was compared as if it were one; of one that was cut, fewer elements."""
+    path = tmp_path / f"x.{kind.partition(':')[0]}"
+    content = np.arange(4096, dtype=np.uint8)
+    if path.suffix == ".npy":
+        np.save(path, content)
+    elif path.suffix == ".bin":
+        path.write_bytes(content.tobytes())
+    else:
+        lp.save(path, {"x": content})
+    dump = open_dump(str(path).replace(path.suffix, f".{kind}"), E2M1FN)
+    first, data = dump.read(0, 4), path.read_bytes()
+    assert first.size == 4
+    time.sleep(0.05)  # longer than the clock of files takes from one time to the next
+    if how == "replaced":
+        (tmp_path / "other").write_bytes(data)
+        (tmp_path / "other").rename(path)
+    else:
+        path.write_bytes(data[:-1] + b"x" if how == "written" else data[: len(data) // 2])
+    for read in (
+        lambda: dump.read(64, 128),
+        lambda: dump.take(np.array([0, 5])),
+        lambda: dump.take(np.array([0, 99])),
+    ):
+        with pytest.raises(ValueError, match="was changed or replaced while it was read; start again"):
+            read()

@@ -616,3 +616,23 @@ def test_what_joins_is_refused_where_it_does_not_belong(given, message):
     pair = (U, V) if given["operation"] == "matmul" else (U, U)
     with pytest.raises(ValueError, match=message):
         lp.compare(pair, U @ V if given["operation"] == "matmul" else U, **given)
+
+
+@pytest.mark.parametrize("axis", [2, 3, 5, -3])
+def test_axes_that_an_operand_lacks_are_refused(axis):
+    """And not counted round: axis 3 of two is no axis 1."""
+    values, scale = np.float32([[2, 4, 6], [8, 10, 12]]), np.float32([1, 2, 3])
+    codes = lp.encode(values / scale, "int8")
+    assert lp.compare(values, codes, "int8", scale=scale, axis=-1).agrees
+    with pytest.raises(ValueError, match=rf"^scale of shape \(3,\) does not fit \(2, 3\) along axis {axis}"):
+        lp.compare(values, codes, "int8", scale=scale, axis=axis)
+
+
+def test_integers_that_are_no_float64_are_refused_as_scales():
+    """Rounded unsaid, they would make right results wrong."""
+    number = 2**62 + 2**38 + 1
+    right = lp.dot([[1.0]], [[1.0]], "exact", scales=(np.int64(number), None))
+    options = {"operation": "dot", "accumulation": "exact"}
+    with pytest.raises(ValueError, match=f"^scale of x={number} is no float64 number: give one that is$"):
+        lp.compare(([[1.0]], [[1.0]]), right, scale=(number, None), **options)
+    assert lp.compare(([[1.0]], [[1.0]]), np.float32([2**62]), scale=(2**62, None), **options).agrees

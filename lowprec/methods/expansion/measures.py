@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import Array
+from lowprec.arrays.checks import Array, as_array
 from lowprec.methods.expansion.sums import Expansion
 
 __all__ = ["edq", "effective_update", "lost_fraction"]
@@ -109,7 +109,11 @@ def lost_fraction(intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residu
 
 def _updates(intended: npt.ArrayLike, old: Numbers, new: Numbers, residuals: bool) -> tuple[Array, Array]:
     """Return the update, and the change that it made."""
-    meant, before, after = np.asarray(intended, np.float64), _values(old, residuals), _values(new, residuals)
+    meant, before, after = (
+        as_array(intended).astype(np.float64),
+        _values(old, residuals),
+        _values(new, residuals),
+    )
     if not meant.shape == before.shape == after.shape:
         raise ValueError(
             "the intended update and the parameter before and after it must have one shape, not "
@@ -121,4 +125,4 @@ def _updates(intended: npt.ArrayLike, old: Numbers, new: Numbers, residuals: boo
 def _values(numbers: Numbers, residuals: bool) -> Array:
     if isinstance(numbers, Expansion):
         return numbers.values() if residuals else numbers.parts[0].astype(np.float64)
-    return np.asarray(numbers, np.float64)
+    return as_array(numbers).astype(np.float64)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith
-from lowprec.arrays.checks import Array, float_dtype
+from lowprec.arrays.checks import Array, as_array, float_dtype
 from lowprec.arrays.convert import quantize
 from lowprec.methods.expansion.transforms import Like, fast_two_sum, two_prod, two_sum, values_of
 from lowprec.spec import catalog
@@ -197,7 +197,7 @@ def grow(x: Expansion, a: npt.ArrayLike, *, any_order: bool = False, check: bool
 
     Source: [COLLAGE] Grow.
     """
-    fmt, a = x.format, _spread(np.asarray(a), x.shape)
+    fmt, a = x.format, _spread(as_array(a), x.shape)
     if len(x.parts) == 1:
         a = values_of(a, fmt, "a") if check else a
         return Expansion._made((arith.add(x.parts[0], a, fmt),), fmt)
@@ -325,7 +325,7 @@ def scale(x: Expansion, c: npt.ArrayLike) -> Expansion:
 
     Source: [COLLAGE]; [SHEWCHUK].
     """
-    return multiply(x, Expansion((np.asarray(c),), x.format))
+    return multiply(x, Expansion((as_array(c),), x.format))
 
 
 def signed(fmt: Like) -> Format:

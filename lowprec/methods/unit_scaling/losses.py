@@ -13,6 +13,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import as_array
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, need_positive, scaled
 
 __all__ = ["cross_entropy", "mse"]
@@ -49,7 +50,7 @@ def cross_entropy(
 
     Source: [UNIT_SCALING] appendix on factors, and its library.
     """
-    values, wanted = array(logits, "logits of cross_entropy"), np.asarray(labels)
+    values, wanted = array(logits, "logits of cross_entropy"), as_array(labels)
     if wanted.dtype.kind not in "iu":
         raise TypeError(f"labels of cross_entropy must be integers, not {wanted.dtype}")
     if values.ndim < 1 or wanted.shape != values.shape[:-1] or not wanted.size:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import as_array
 from lowprec.arrays.convert import decode, quantize
 from lowprec.arrays.statistics import error_report
 from lowprec.methods.unit_scaling.vjp import Array, array
@@ -49,7 +50,7 @@ def snr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
 
     Raises ValueError: unequal shapes, or values that are all zero.
     """
-    given, found = np.asarray(values, np.float64), np.asarray(results, np.float64)
+    given, found = (as_array(each).astype(np.float64) for each in (values, results))
     if given.shape != found.shape:
         raise ValueError(f"values and results must have one shape, not {given.shape} and {found.shape}")
     signal, noise = float(np.square(given).sum()), float(np.square(found - given).sum())

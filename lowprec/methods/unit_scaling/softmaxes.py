@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
+from lowprec.arrays.checks import as_array
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.factors import attention_scale, softmax_scales
 from lowprec.methods.unit_scaling.products import Product
@@ -163,7 +164,7 @@ def _seen(causal: bool, mask: npt.ArrayLike | None, shape: tuple[int, ...]) -> A
         return None
     seen = np.tri(shape[-2], shape[-1]).astype(bool) if causal else np.ones(shape[-2:], bool)
     if mask is not None:
-        given = np.asarray(mask)
+        given = as_array(mask)
         if given.dtype != bool:
             raise TypeError(
                 f"mask of attention must be bool, True where a query sees a key, not {given.dtype}"

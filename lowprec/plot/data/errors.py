@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block import encode as encode_blocks
+from lowprec.arrays.checks import as_array
 from lowprec.arrays.dot import dot
 from lowprec.arrays.statistics import error_report, scale_for
 from lowprec.plot.data.parts import Array, Doubles, Like
@@ -159,7 +160,7 @@ def error_by_binade(values: npt.ArrayLike, results: npt.ArrayLike) -> ErrorByBin
     ValueError
         Shapes differ.
     """
-    given, found = np.asarray(values, np.float64), np.asarray(results, np.float64)
+    given, found = (as_array(each).astype(np.float64) for each in (values, results))
     if given.shape != found.shape:
         raise ValueError(f"values have shape {given.shape}, and results {found.shape}; they must be equal")
     kept = np.isfinite(given) & np.isfinite(found) & (given != 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
@@ -330,6 +331,10 @@ def _question(
     for field, value in (expects or {}).items():
         if not isinstance(value, _SAYS.get(field, ())):
             raise ValueError(f"an expectation {quoted(field)} that is not read here: {quoted(value)}")
+    with contextlib.suppress(ValueError):  # of names that this lowprec does not know, which `compare` refuses
+        Projection(**(expects or {}).get("projection", {}))
+    if expects and "output" in expects and "accumulation" not in expects:
+        raise ValueError("an expectation 'output' without the 'accumulation' before it")
     if "output" not in said:
         return CapturedQuestion(
             name, file, operation, formats, {}, np.empty(0, np.uint8), expects, str(said["skipped"])

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lowprec.arrays.checks import as_array
 from lowprec.methods.scale_propagation import rounding
 from lowprec.methods.scale_propagation.scaled_array import (
     ScaledArray,
@@ -49,7 +50,7 @@ def operands(*given: Any) -> Operands:
 def _is_weak(x: Any) -> bool:
     if isinstance(x, ScaledArray):
         return False
-    array = np.asarray(x)
+    array = as_array(x)
     return array.dtype.kind == "b" or (
         array.ndim == 0 and (array.dtype.kind in "iu" or array.dtype == np.float64)
     )
@@ -58,7 +59,7 @@ def _is_weak(x: Any) -> bool:
 def _own(x: Any, scale_format: Format) -> ScaledArray:
     if isinstance(x, ScaledArray):
         return x
-    array = np.asarray(x)
+    array = as_array(x)
     fmt = "binary32" if array.dtype.kind in "iu" else None
     return as_scaled(array, fmt=fmt, scale_format=scale_format)  # type: ignore[no-any-return]
 
@@ -66,7 +67,7 @@ def _own(x: Any, scale_format: Format) -> ScaledArray:
 def _weak(x: Any, fmt: Format, scale_format: Format) -> ScaledArray:
     if np.ndim(x) == 0:
         return scaled_scalar(x, fmt, scale_format=scale_format)
-    return as_scaled(np.asarray(x), fmt=fmt, scale_format=scale_format)  # type: ignore[no-any-return]
+    return as_scaled(as_array(x), fmt=fmt, scale_format=scale_format)  # type: ignore[no-any-return]
 
 
 def one(scale_format: Format) -> Any:
