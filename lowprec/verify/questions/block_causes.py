@@ -361,7 +361,7 @@ def _over_whole(blocks: BlockArray, values: Array) -> BlockArray:
     )
 
 
-def _overdoubles(blocks: BlockArray, values: Array) -> BlockArray:
+def _over_wide(blocks: BlockArray, values: Array) -> BlockArray:
     made, mask = _wider(blocks, values), blocks.format.element.sign_code - 1
     return _with_magnitudes(blocks, _over(blocks, values)[0], made & mask)
 
