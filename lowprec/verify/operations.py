@@ -219,7 +219,7 @@ def as_doubles(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
 def doubles(values: Array) -> npt.NDArray[np.float64]:
     """Return values as float64, read by their codes: a cast by NumPy warns of signaling NaNs."""
     given = values_operand(values)
-    return as_doubles(given.codes, given.fmt)
+    return as_doubles(given.codes.astype(code_dtype(given.fmt)), given.fmt)  # of this machine's byte order
 
 
 def carrier_of(kind: np.dtype[Any]) -> Format:
