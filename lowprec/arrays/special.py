@@ -37,6 +37,7 @@ def erfc(values: npt.ArrayLike) -> Doubles:
     return _apply(special.erfc, values)
 
 
+@usual_arithmetic()  # signaling NaNs
 def _apply(kernel: Any, values: npt.ArrayLike) -> Doubles:
     given = np.asarray(values, np.float64)
     flat = np.ascontiguousarray(given).reshape(-1)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import UNSIGNED, code_dtype, codes_operand, dtype
+from lowprec.arrays.checks import UNSIGNED, code_dtype, codes_operand, dtype, values_operand
 from lowprec.arrays.convert import cast, decode, encode
 from lowprec.arrays.operations import codes_of
 from lowprec.kernels.engine import Backend
@@ -28,7 +28,8 @@ from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.operands import operands as operands_that_matter
 
 __all__ = ["OPERATIONS", "Operation", "as_doubles", "carried", "carrier_of", "check_operands", "distances"]
-__all__ += ["flags_of", "is_nan", "is_values", "on_grid", "operand_format", "operand_names", "own_dtype"]
+__all__ += ["doubles", "flags_of", "is_nan", "is_values", "on_grid", "operand_format", "operand_names"]
+__all__ += ["own_dtype"]
 
 Array = npt.NDArray[Any]
 
@@ -213,6 +214,12 @@ def as_doubles(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
     if isinstance(fmt, Carrier):
         return np.asarray(codes.view(_dtype(fmt)).astype(np.float64))
     return np.asarray(decode(codes, fmt, dtype=np.float64))
+
+
+def doubles(values: Array) -> npt.NDArray[np.float64]:
+    """Return values as float64, read by their codes: a cast by NumPy warns of signaling NaNs."""
+    given = values_operand(values)
+    return as_doubles(given.codes.astype(code_dtype(given.fmt)), given.fmt)  # of this machine's byte order
 
 
 def carrier_of(kind: np.dtype[Any]) -> Format:

@@ -28,7 +28,7 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import EXACT
 from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, NEAREST_ZERO, TOWARD_ZERO
-from lowprec.verify.operations import is_nan
+from lowprec.verify.operations import doubles, is_nan
 
 __all__ = ["check_bound", "finite", "ranges", "results"]
 
@@ -95,7 +95,7 @@ def ranges(
     left, right = _factors("x", x, how, 0), _factors("y", y, how, 1)
     with np.errstate(all="ignore"):
         products = left * right
-        last = np.zeros((len(left), 1)) if addend is None else np.asarray(addend, np.float64).reshape(-1, 1)
+        last = np.zeros((len(left), 1)) if addend is None else doubles(addend).reshape(-1, 1)
         terms = np.concatenate([products, last], axis=1)
         terms[~np.isfinite(terms)] = 0.0  # their results are no numbers, and not asked for
         sums = _Sums(terms, how, grouped or how.term > 1)
@@ -126,7 +126,7 @@ def finite(codes: Array, fmt: Format) -> Array:
 
 def _factors(name: str, given: Array, how: Accumulation, number: int) -> Doubles:
     """Return factors as the accumulation reads them, in float64."""
-    values = np.asarray(given, np.float64)
+    values = doubles(given)
     if how.operand_rounding is not None and how.operands is not None:
         fmt = how.operands[number]
         values = np.asarray(

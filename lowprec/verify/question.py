@@ -196,7 +196,7 @@ class Question(ABC):
         self, said: list[tuple[str, str]], data: dict[str, Any], got: int, want: int, situation: str
     ) -> Difference:
         """Return a difference: what was asked, then what came of it and what should have."""
-        meant = self.codes(np.array([got, want]))
+        meant = np.concatenate([self.codes(np.array([code])) for code in (got, want)])  # each of its type
         distance = None if min(meant) < 0 else int(distances(meant[:1], meant[1:], self.target)[0])
         shown_as = carrier_of(self.received.dtype) if self.values else self.target
         came = "nothing" if got == -1 else shown_code(got, shown_as)

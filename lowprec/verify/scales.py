@@ -14,6 +14,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.dumps import Dump
+from lowprec.verify.operations import doubles
 from lowprec.verify.shown import number
 
 __all__ = ["POWERS", "Spread", "factor_between", "is_listed", "scale_values", "shown_factor"]
@@ -39,7 +40,7 @@ def scale_values(scale: Dump, *, of_hardware: bool = False) -> Array:
         raise ValueError(f"{scale} holds {scale.dtype}; scales are given as values, float16 to float64")
     fmt = catalog.carrier(scale.dtype)
     assert fmt is not None, "the types of dumps are checked"
-    values = np.asarray(scale.read(0, scale.size), np.float64).reshape(scale.shape)
+    values = doubles(scale.read(0, scale.size)).reshape(scale.shape)
     wrong = ~(np.isfinite(values) & (values > 0)) & (not of_hardware)
     if wrong.any():
         place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)

@@ -27,7 +27,7 @@ from lowprec.verify.dumps import Held
 from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.blocks import blocks as blocks_that_matter
 from lowprec.verify.inputs.operands import operands as operands_that_matter
-from lowprec.verify.operations import carrier_of
+from lowprec.verify.operations import carrier_of, doubles
 from lowprec.verify.question import Changes
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.elements import ElementQuestion
@@ -43,7 +43,6 @@ __all__ = [
     "Task",
     "comparable",
     "is_zero",
-    "numbers",
     "shown",
 ]
 
@@ -116,7 +115,7 @@ class Cast:
 
     def size(self, operands: Operands) -> Array:
         """Return the magnitude."""
-        return np.abs(numbers(operands[0]))
+        return np.abs(doubles(operands[0]))
 
     def rank(self, operands: Operands) -> Array:
         """Return the number by which the smallest case is chosen; NaN counts as smallest of all."""
@@ -143,7 +142,7 @@ class Cast:
     def kinds(self, asked: Asked) -> dict[str, Array]:
         """Return where each kind of difference may be."""
         (values,) = asked.operands
-        size = numbers(values)
+        size = doubles(values)
         nan = np.isnan(size)
         return {
             "NaN": nan,
@@ -162,7 +161,7 @@ class Cast:
         themselves.
         """
         (values,) = asked.operands
-        values = np.where(np.isnan(numbers(values)), np.zeros(1, values.dtype), values)
+        values = np.where(np.isnan(doubles(values)), np.zeros(1, values.dtype), values)
         single = np.asarray(encode(values, "binary32")).view(np.float32)
         exact = np.asarray(encode(values, "binary32", rounding="toward_zero")).view(np.float32) == np.asarray(
             encode(values, "binary32", rounding="away_from_zero")
@@ -317,7 +316,7 @@ class Blocks:
 
     def size(self, operands: Operands) -> Array:
         """Return the largest magnitude."""
-        return np.asarray(np.abs(numbers(operands[0])).max(axis=-1))
+        return np.asarray(np.abs(doubles(operands[0])).max(axis=-1))
 
     def rank(self, operands: Operands) -> Array:
         """Return the order of blocks: those of fewer numbers first, then those of smaller ones."""
@@ -376,7 +375,7 @@ def comparable(answers: Array) -> Array:
     """Return codes as they are; of values the bits as float64, with one NaN."""
     if answers.dtype.kind in "iu":
         return answers
-    wide = numbers(answers)
+    wide = doubles(answers)
     return np.where(np.isnan(wide), np.nan, wide).view(np.uint64)
 
 
@@ -416,13 +415,7 @@ def _shown_value(value: Any) -> tuple[str, str]:
     if value.dtype.kind in "iu":
         return str(int(value)), str(int(value))
     bits = f"{int(value.view(f'u{value.dtype.itemsize}')):#0{2 + 2 * value.dtype.itemsize}x}"
-    return bits, bits if np.isnan(numbers(value)) else float(value).hex()
-
-
-def numbers(values: Array) -> npt.NDArray[np.float64]:
-    """Return numbers as float64; large integers are rounded, since only their size matters here."""
-    with np.errstate(invalid="ignore"):
-        return np.asarray(values.astype(np.float64))
+    return bits, bits if np.isnan(doubles(value)) else float(value).hex()
 
 
 def _small(dtype: np.dtype[Any]) -> float:

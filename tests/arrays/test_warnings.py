@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.arrays import special
 
 
 def patterns(dtype, *words):
@@ -117,3 +118,26 @@ def test_operations_and_products_signal_nothing(kind, to_all):
             lp.dot(x, x, how)
         with refusals():
             lp.matmul(np.ones((x.size, 40)), np.ones((40, 3)), how, addend=x[:, None])
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])
+def test_comparisons_signal_nothing(kind):
+    """Of signaling NaNs among operands, results, scales and terms: in blocks, by operation, and of sums."""
+    x = OPERANDS[kind]
+    unlike = {"why": False, "limit": None}
+    for name in ("nvfp4", "mxfp4"):
+        assert lp.compare(x, lp.encode(x, name).codes ^ 1, name, **unlike).mismatches == x.size
+        assert not lp.compare(x, lp.decode(lp.encode(x, name)), name, **unlike).mismatches
+        assert lp.compare(x, x[::-1], name, **unlike).mismatches
+    assert lp.compare(x, x[::-1], "e4m3fn", operation="sqrt", **unlike).mismatches
+    with pytest.raises(ValueError, match="holds nan at index"):
+        lp.compare(x, np.zeros(x.size, np.uint8), "e4m3fn", scale=x, **unlike)
+    for how in ("exact", None):
+        results, sides = np.full(x.size, 2, np.float32), (x[:, None], x[:, None])
+        assert lp.compare(sides, results, operation="dot", accumulation=how, **unlike).mismatches
+
+
+def test_error_functions_signal_nothing():
+    """Of any type, which becomes float64."""
+    for kind in ("float32", "float16", "bfloat16"):
+        assert np.isnan(special.erf(OPERANDS[kind])).sum() == 3

@@ -554,3 +554,11 @@ def test_a_lost_sticky_bit_is_named(bits):
     behind = "" if not bits else f" and {bits} bits behind it"
     assert told(report) == f"sticky bit lost: rounded by the guard bit{behind} alone"
     assert report.cause.explained == report.mismatches > 0
+
+
+def test_a_negative_float64_next_to_a_positive_one_keeps_its_bits():
+    """Together they have no integer type: 2**63 and more, and less."""
+    x, got = np.float32([4, 9]), np.array([2, -(1.5 + 2**-23)])  # 0xBFC00001 and 0x40400000 in binary32
+    (first,) = lp.compare(x, got, "binary32", operation="sqrt", why=False).details
+    assert (first.data["got"], first.data["want"]) == ("bff8000020000000", "4008000000000000")
+    assert first.distance == -0x3FC00001 - 0x40400000

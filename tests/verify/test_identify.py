@@ -177,6 +177,12 @@ def test_a_right_order_is_nearer_than_a_right_rounding():
 # -- bad input ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["<f8", ">f8", "<f4", ">f4"])
+def test_answers_are_read_in_either_byte_order(kind):
+    codes, _ = units._codes(np.array([1, -2.5, 448], kind), 3, lp.format("e4m3fn"))
+    assert codes.tolist() == [0x38, 0xC2, 0x7E]
+
+
 @pytest.mark.apart
 @pytest.mark.parametrize(
     ("answer", "said"),

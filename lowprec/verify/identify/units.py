@@ -17,6 +17,7 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.verify.identify.ports import Ports, Rows
+from lowprec.verify.operations import doubles
 from lowprec.verify.question import words_of
 from lowprec.verify.shown import hex_of, quoted
 
@@ -112,7 +113,7 @@ def _codes(answer: Any, count: int, fmt: Format) -> tuple[Array, bool]:
         )
     if own == fmt:
         return words_of(array).astype(np.int64), False
-    values = array.astype(np.float64)
+    values = doubles(array)
     made = np.asarray(_encoded(values, fmt))
     back = np.asarray(lp.decode(made, fmt, dtype=np.float64))
     wrong = (back != values) & ~np.isnan(values)

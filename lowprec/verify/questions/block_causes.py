@@ -19,6 +19,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.verify.cutting import cut_behind_guard, guard_words
+from lowprec.verify.operations import doubles
 from lowprec.verify.question import Array, Change
 
 __all__ = ["SCALE_SHIFT", "elements", "lanes", "operands", "orders", "scales", "special_blocks"]
@@ -153,12 +154,12 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
     if 0 < len(silent) < size:
         away = functools.partial(_without, lanes=silent, axis=axis, size=size)
         yield Change("lane", away, f"{_named(silent)} of {size} left out")
-    nans = np.isnan(_wide(given))
+    nans = np.isnan(doubles(given))
     unread = np.flatnonzero(nans[~_has_nan(fmt, came) & _has_nan(fmt, right)].any(0)).tolist()
     if 0 < len(unread) < size:
         words = f"NaNs in {_named(unread)} of {size} become elements, and the scale does not see them"
         yield Change("scaling", functools.partial(_unread, lanes=unread), words)
-    low = _wide(given[(came[:, 0] >> SCALE_SHIFT) < (right[:, 0] >> SCALE_SHIFT)])
+    low = doubles(given[(came[:, 0] >> SCALE_SHIFT) < (right[:, 0] >> SCALE_SHIFT)])
     unseen = np.unique(np.argmax(np.abs(low[np.isfinite(low).all(1)]), axis=1)).tolist()
     if 0 < len(unseen) < size and _given_scales(fmt):
         words = f"{_named(unseen)} of {size} left out of the largest magnitude"
@@ -262,7 +263,7 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
 
 
 def _off(blocks: BlockArray, values: Array, power: int) -> BlockArray:
-    scaled = np.ldexp(_wide(values), power)
+    scaled = np.ldexp(doubles(values), power)
     return _under(blocks, values, lp.encode(scaled, blocks.format, axis=blocks.axes).scales)
 
 
@@ -287,7 +288,7 @@ def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArr
 
 
 def _positive(blocks: BlockArray, values: Array) -> BlockArray:
-    seen = np.where(_wide(values) < 0, np.zeros_like(values), values)
+    seen = np.where(doubles(values) < 0, np.zeros_like(values), values)
     return _under(blocks, values, lp.encode(seen, blocks.format, axis=blocks.axes).scales)
 
 
@@ -318,7 +319,7 @@ def _named_nan(blocks: BlockArray, values: Array, code: int) -> BlockArray:
 def _wrapped(blocks: BlockArray, values: Array) -> BlockArray:
     """Return scales whose exponents are below the smallest as codes that wrap around, and their elements."""
     fmt, up = blocks.format, 64
-    high = lp.encode(np.ldexp(_wide(values), up), fmt, axis=blocks.axes).scales.astype(np.int64)
+    high = lp.encode(np.ldexp(doubles(values), up), fmt, axis=blocks.axes).scales.astype(np.int64)
     low = (blocks.scales == 0) & (0 < high) & (high < up)  # blocks of zeros are as before
     codes = np.where(low, high - up & (1 << fmt.scale.width) - 1, blocks.scales)
     under = _under(blocks, values, np.minimum(codes, fmt.scale.max_magnitude).astype(blocks.scales.dtype))
@@ -342,7 +343,7 @@ def _over(blocks: BlockArray, values: Array) -> tuple[Array, Array]:
     """Return which elements are finite and past the largest one, and what their scales are."""
     fmt = blocks.format
     units = spread(_units(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
-    wide = np.abs(_wide(values))
+    wide = np.abs(doubles(values))
     return np.isfinite(wide) & (units > 0) & (wide > units * fmt.element.max_finite), units
 
 
@@ -354,7 +355,7 @@ def _over_zero(blocks: BlockArray, values: Array) -> BlockArray:
 def _over_whole(blocks: BlockArray, values: Array) -> BlockArray:
     over, units = _over(blocks, values)
     with np.errstate(all="ignore"):
-        whole = np.where(over, np.abs(_wide(values)) / (units * blocks.format.element.min_subnormal), 0)
+        whole = np.where(over, np.abs(doubles(values)) / (units * blocks.format.element.min_subnormal), 0)
     return _with_magnitudes(
         blocks, over, np.mod(np.floor(whole), blocks.format.element.sign_code).astype(np.int64)
     )
@@ -385,7 +386,7 @@ def _sticky_lost(blocks: BlockArray, values: Array, bits: int) -> BlockArray:
     fmt = blocks.format
     units = spread(_units(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
     plain = np.isfinite(units) & (units > 0)
-    cut = cut_behind_guard(_wide(values) / np.where(plain, units, 1), fmt.element, bits)
+    cut = cut_behind_guard(doubles(values) / np.where(plain, units, 1), fmt.element, bits)
     made = _again(blocks, np.where(plain, cut * units, values), fmt)
     return dataclasses.replace(blocks, codes=np.where(plain, made, blocks.codes))
 
@@ -428,11 +429,6 @@ def _again(blocks: BlockArray, values: Array, fmt: BlockFormat) -> Array:
 def _with_magnitudes(blocks: BlockArray, where: Array, magnitudes: Array | int) -> BlockArray:
     signed = blocks.codes & blocks.format.element.sign_code | magnitudes
     return dataclasses.replace(blocks, codes=np.where(where, signed, blocks.codes).astype(blocks.codes.dtype))
-
-
-def _wide(values: Array) -> npt.NDArray[np.float64]:
-    with np.errstate(invalid="ignore"):  # signaling NaNs
-        return np.asarray(values.astype(np.float64))
 
 
 def _units(codes: Array, fmt: BlockFormat) -> npt.NDArray[np.float64]:

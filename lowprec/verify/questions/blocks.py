@@ -27,7 +27,7 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import distances, own_dtype
+from lowprec.verify.operations import as_doubles, carrier_of, distances, doubles, is_nan, own_dtype
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
@@ -120,7 +120,7 @@ class BlockQuestion(Question):
         found = np.zeros((), self.dump.dtype)
         for start in range(0, self.size, _PIECE):
             part = np.abs(self.dump.read(start, start + _PIECE))
-            found = np.maximum(found, np.max(part[np.isfinite(part.astype(np.float64))], initial=0))
+            found = np.maximum(found, np.max(part[np.isfinite(doubles(part))], initial=0))
         return found.astype(self.dump.dtype)
 
     def _tensor_scale(self, fmt: BlockFormat, change: Any = None) -> float:
@@ -331,7 +331,7 @@ class BlockQuestion(Question):
         if not self.values:
             return super().nans(answers)
         dtype = self.received.dtype
-        return np.isnan(answers.astype(UNSIGNED[dtype.itemsize]).view(dtype).astype(np.float64))
+        return is_nan(answers.astype(UNSIGNED[dtype.itemsize]), carrier_of(dtype))
 
     def codes(self, answers: Array) -> Array:
         """Return codes of the elements; of values there are none to be had without their scales."""
@@ -354,8 +354,7 @@ class BlockQuestion(Question):
 
     def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
         """Return the values."""
-        with np.errstate(invalid="ignore"):  # signaling NaNs
-            return np.asarray(batch.given.reshape(-1)[where].astype(np.float64))
+        return doubles(batch.given.reshape(-1)[where])
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
         """Return each element's neighbours, and how far it lies from the lower to the upper in magnitude."""
@@ -365,13 +364,13 @@ class BlockQuestion(Question):
         )
         ends = [self._values(answers, batch) for answers in (down, up)]
         with np.errstate(all="ignore"):
-            far = (batch.given.reshape(-1).astype(np.float64) - ends[0]) / (ends[1] - ends[0])
+            far = (doubles(batch.given.reshape(-1)) - ends[0]) / (ends[1] - ends[0])
         return down, up, far
 
     def _values(self, answers: Array, batch: Batch) -> npt.NDArray[np.float64]:
         if self.values:
             dtype = self.received.dtype
-            return np.asarray(answers.astype(UNSIGNED[dtype.itemsize]).view(dtype).astype(np.float64))
+            return as_doubles(answers.astype(UNSIGNED[dtype.itemsize]), carrier_of(dtype))
         blocks: BlockArray = lp.encode(
             batch.given, self.format, axis=self.axes, tensor_scale=self.tensor_scale
         )

@@ -15,6 +15,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.dumps import Dump
+from lowprec.verify.operations import doubles
 from lowprec.verify.question import Array
 from lowprec.verify.questions.dot_scales import Part
 
@@ -39,7 +40,7 @@ def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
     def holds(number: int, side: Array, fmt: Format) -> bool:
         if (number, fmt) not in has:
             # By bits: a format without -0 does not hold it.
-            given = side.reshape(-1).astype(np.float64)
+            given = doubles(side.reshape(-1))
             rule = Projection(nan="max", negative="zero")
             back = np.asarray(lp.decode(lp.encode(given, fmt, projection=rule), fmt, dtype=np.float64))
             has[number, fmt] = bool(((back.view(np.uint64) == given.view(np.uint64)) | np.isnan(given)).all())

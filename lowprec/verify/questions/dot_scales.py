@@ -25,7 +25,7 @@ from lowprec.spec.epilogue import Epilogue
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import OPERATIONS
+from lowprec.verify.operations import OPERATIONS, doubles
 from lowprec.verify.question import Change
 from lowprec.verify.scales import scale_values
 
@@ -232,7 +232,7 @@ def spread_blocks(values: Array, blocks: ScaledBlocks | None, axis: int) -> Arra
         return values
     each = np.asarray(np.repeat(blocks.scales, blocks.size, axis=axis))
     each = each.take(range(values.shape[axis]), axis=axis)
-    return np.asarray(np.asarray(values, np.float64) * each)
+    return np.asarray(doubles(values) * each)
 
 
 # -- changes -----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from lowprec.spec.format import Format
 from lowprec.verify.difference import Difference
 from lowprec.verify.drawn_dots import check_random, drawn_codes
 from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import as_doubles, carried, distances, is_values
+from lowprec.verify.operations import as_doubles, carried, distances, doubles, is_values
 from lowprec.verify.orders import check_bound, finite, ranges, results
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import in_words
@@ -469,7 +469,7 @@ class DotQuestion(Question):
         else:
             number, row, column = np.unravel_index(at, self.inner)
             x, y = self.x[number, row], self.y[number, :, column]
-        terms = [np.asarray(side, np.float64) for side in (x, y)]
+        terms = [doubles(side) for side in (x, y)]
         first = 0.0 if self.addend is None else float(self.addend.reshape(-1)[at])
         if not (np.isfinite(terms[0]).all() and np.isfinite(terms[1]).all() and np.isfinite(first)):
             return None

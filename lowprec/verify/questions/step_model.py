@@ -21,6 +21,7 @@ from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.rounding import NEAREST_EVEN
+from lowprec.verify.operations import doubles
 
 __all__ = ["LOW", "Ends", "Formats", "Numbers", "Parts", "Settled", "Stages", "Sum"]
 __all__ += ["exactly", "has_steps", "ieee", "signed", "stepped", "window_sum"]
@@ -159,7 +160,7 @@ def stepped(
 def _values(side: Any) -> tuple[Array, Array | None]:
     """Return elements, and the scales that they have, if they are in blocks."""
     if not isinstance(side, BlockArray):
-        return np.asarray(side, np.float64), None
+        return doubles(side), None
     elements = np.asarray(lp.decode(side.codes, side.format.element, dtype=np.float64))
     scales = np.asarray(lp.decode(side.scales, side.format.scale, dtype=np.float64))
     each = np.repeat(scales, side.format.sizes[0], axis=-1)[..., : elements.shape[-1]]
@@ -221,8 +222,7 @@ def _in_order(
     """Return codes of the output, all steps in sequence or within chunks."""
     count, length = products.negative.shape
     into = how.total or (how.output if isinstance(how.accumulator, Window) else how.summed)
-    with np.errstate(invalid="ignore"):  # signaling NaNs
-        start = np.zeros(count) if addend is None else np.asarray(addend, np.float64)
+    start = np.zeros(count) if addend is None else doubles(addend)
     nearest = dataclasses.replace(into[1], rounding=NEAREST_EVEN)
     given = np.asarray(lp.encode(start, into[0], projection=nearest))
     signs = np.signbit(start)
