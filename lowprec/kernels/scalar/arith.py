@@ -1,4 +1,4 @@
-"""Compute operations, one element at a time, in integers: an exact number of up to 128 bits, then `convert.project`.
+"""Compute operations one element at a time, in integers: exact, in up to 128 bits, then `convert.project`.
 
 Integers only: neither flush-to-zero nor the rounding mode of the process can change an answer. This
 kernel serves remainders, results in codebooks, and numbers of too many bits for `general.operations`.
