@@ -482,9 +482,6 @@ def of_numbers(found: Outcome, x: Lane, y: Lane, signaling_first: bool) -> Outco
     return Outcome(made, False, _U(signaling) * _INVALID)
 
 
-# -- formats -----------------------------------------------------------------------------------------
-
-
 def serves(operation: str, sources: list[Format], target: Format, rule: Projection) -> tuple[bool, bool]:
     """Return whether results are exact for formats, and whether only by kernels in two words."""
     if isinstance(target, Codebook) or operation.removesuffix("_number") not in COMPUTE:
