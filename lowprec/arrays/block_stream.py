@@ -24,17 +24,15 @@ from lowprec.arrays.checks import Array, Operand, values_operand
 from lowprec.arrays.threads import ALIGNED, share
 from lowprec.arrays.traverse import PAST_FROM
 from lowprec.kernels import engine
-from lowprec.kernels.engine import Backend, ElementwiseProgram, Tensor
+from lowprec.kernels.engine import Backend, Tensor
 from lowprec.kernels.lower.block import lower_tensor
-from lowprec.kernels.modes import usual_arithmetic
-from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Elementwise
+from lowprec.kernels.request import BlockDecoding, BlockEncoding
 from lowprec.kernels.scalar.block import tensor_numbers
 from lowprec.kernels.vector.block import largest_magnitude
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.projection import DEFAULT
 
 __all__ = [
     "axes_of",
@@ -54,14 +52,8 @@ Places = npt.NDArray[np.intp]
 #: Columns of a tile where blocks lie along rows, and where they lie along or across columns; and the most.
 _TILE, _TILE_OF_COLUMNS, _WIDEST = 4096, 512, 1 << 20
 
-#: How many times as large subnormal numbers are made.
-_LARGER = 1 << 64
-
 #: Elements that the general kernel is given at a time.
 _PART = 1 << 16
-
-#: Where more than one in so many blocks is left, all are encoded again.
-_MANY = 8
 
 
 def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
@@ -218,42 +210,39 @@ def encode_blocks(
         if blocks is not None and not blocks.size:
             return
     program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, given, backend=backend))
-    layout = _layout(codes.shape, axes, fmt.sizes) if program.partial and codes.size else None
-    wider = _Wider.of(operand.fmt, fmt, tensor) if program.partial and backend is None else None
-    values = _flat(operand.codes)
+    if not codes.size:
+        return
+    layout = _layout(codes.shape, axes, fmt.sizes) if program.partial else None
+    values, flat, flat_scales = _flat(operand.codes), codes.reshape(-1), scales.reshape(-1)
     if layout is not None:
-        out, flat_scales, marks = codes.reshape(-1), scales.reshape(-1), np.zeros(scales.size, np.uint8)
-        past = out.nbytes >= PAST_FROM and _aligned(out, layout)
+        marks = np.zeros(scales.size, np.uint8)
+        past = flat.nbytes >= PAST_FROM and _aligned(flat, layout)
 
         def part(part: _Layout, elements: slice, blocks: slice) -> int:
             undone: int = program.run(
-                values[elements], out[elements], flat_scales[blocks], marks[blocks], part, tensor,
+                values[elements], flat[elements], flat_scales[blocks], marks[blocks], part, tensor,
                 random[elements], past,
             )  # fmt: skip
             return undone
 
         if not _shared(part, layout, values.size):
             return
-        if wider is not None and np.count_nonzero(marks) > marks.size // _MANY:
-
-            def again(part: _Layout, elements: slice, blocks: slice) -> int:
-                drawn = random[elements]
-                wider.run(values[elements], drawn, out[elements], flat_scales[blocks], marks[blocks], part)
-                return 0
-
-            _shared(again, layout, values.size, _PART)
         blocks = np.flatnonzero(marks)
     if program.partial:
         program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, backend="scalar"))
-    flat, flat_scales = codes.reshape(-1), scales.reshape(-1)
+    view = None if blocks is not None else _blocked(codes, axes, fmt.sizes)
+    if view is not None:
+        made = np.empty(codes.size, codes.dtype)
+        in_rows = [_rows(array, codes.shape, axes, fmt.sizes) for array in (values, random)]
+        refusal = program.run(in_rows[0], made, flat_scales, tensor, in_rows[1], scale_random)
+        if refusal is not None and refusal.element >= 0:
+            places = _rows(np.arange(codes.size), codes.shape, axes, fmt.sizes)
+            _refuse(operand, fmt, int(places[refusal.element]))
+        if refusal is not None:
+            _refuse_scale(fmt, refusal.scale, scales.shape)
+        view[...] = made.reshape(view.shape)
+        return
     for ids, places in _parts(codes.shape, axes, fmt.sizes, blocks):
-        if wider is not None:
-            drawn = random[places] if random.size else random
-            made, made_scales, left = wider.rows(values[places], drawn, codes.dtype, scales.dtype)
-            flat[places], flat_scales[ids] = made, made_scales
-            ids, places = ids[left], places[left]
-            if not ids.size:
-                continue
         made = np.zeros(places.size, codes.dtype)
         made_scales = flat_scales[ids] if given else np.zeros(ids.size, scales.dtype)
         refusal = program.run(
@@ -267,66 +256,6 @@ def encode_blocks(
             _refuse_scale(fmt, int(ids[refusal.scale]), scales.shape)
         flat[places.reshape(-1)] = made
         flat_scales[ids] = made_scales
-
-
-class _Wider(NamedTuple):
-    """Encodes blocks of subnormal numbers as binary64 numbers, which then are normal, or as larger numbers.
-
-    Where a tensor has a scale, and quotients are exact, values and that scale may be 2**64 times as large.
-    """
-
-    read: ElementwiseProgram
-    program: Any
-    tensor: Tensor
-    larger: bool
-
-    @classmethod
-    def of(cls, source: Format, fmt: BlockFormat, tensor: Tensor) -> _Wider | None:
-        """Return the one for such a source and format, or None where vectors take no such numbers."""
-        larger = tensor.value is not None
-        carrier = catalog.BINARY32 if larger else catalog.BINARY64
-        if source == catalog.BINARY64 or not carrier.contains(source):
-            return None
-        if larger and (fmt.arithmetic != "exact" or fmt.flush_subnormals):
-            return None
-        program = engine.lower(BlockEncoding(carrier, fmt, larger), last="vector")
-        if program is None:
-            return None
-        if larger:
-            scale, inverse = tensor.scale * _LARGER, tensor.inverse / _LARGER
-            tensor = tensor._replace(scale=scale, inverse=inverse, words=lower_tensor(fmt, scale, inverse))
-        read = engine.lower(Elementwise(CONVERT, (source,), catalog.BINARY64, DEFAULT))
-        return cls(read, program, tensor, larger)
-
-    def rows(
-        self, values: Array, random: Words, codes: DTypeLike, scales: DTypeLike
-    ) -> tuple[Array, Array, Places]:
-        """Return the codes and scales of blocks in rows, and which rows are left."""
-        count, each = values.shape
-        out, made, marks = np.zeros(values.shape, codes), np.zeros(count, scales), np.zeros(count, np.uint8)
-        layout = _layout((count, each), (1,), (each,))
-        if layout is None:
-            return out, made, np.arange(count)
-        self.run(values.reshape(-1), random.reshape(-1), out.reshape(-1), made, marks, layout, each)
-        return out, made, np.flatnonzero(marks)
-
-    @usual_arithmetic()
-    def run(
-        self, values: Array, random: Words, out: Array, scales: Array, marks: Array, layout: _Layout,
-        each: int | None = None,
-    ) -> None:  # fmt: skip
-        """Write codes and scales, and mark blocks that are left: those in rows of `each` elements, or all."""
-        numbers = np.empty(values.size, np.float64)
-        large: Any = 0
-        marks[:] = 0
-        self.read.run([values], numbers.view(np.uint64), marks[:0], random[:0])
-        words: Array = numbers.view(np.uint64)
-        if self.larger:
-            most = np.abs(numbers).reshape(-1, each or numbers.size).max(1)
-            large = ~(most < 1 / _LARGER)
-            words = (numbers * _LARGER).astype(np.float32).view(np.uint32)
-        self.program.run(words, out, scales, marks, layout, self.tensor, random, False)
-        marks |= large
 
 
 class _Layout(NamedTuple):
@@ -438,10 +367,43 @@ def decode_blocks(
         blocks = np.flatnonzero(marks)
     if program.partial:
         program = engine.lower(dataclasses.replace(request, backend="scalar"))
+    view = None if blocks is not None else _blocked(result.view(out.dtype), axes, fmt.sizes)
+    if view is not None:
+        values = np.empty(out.size, out.dtype)
+        program.run(_rows(flat_codes, codes.shape, axes, fmt.sizes), flat_scales, values)
+        view[...] = values.reshape(view.shape)
+        return
     for ids, places in _parts(codes.shape, axes, fmt.sizes, blocks):
         values = np.empty(places.size, out.dtype)
         program.run(flat_codes[places].reshape(-1), flat_scales[ids], values)
         out[places.reshape(-1)] = values
+
+
+# -- whole arrays, block after block -------------------------------------------------------------------
+
+
+def _blocked(array: Array, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array | None:
+    """View an array with the axes of blocks' elements last, or return None where a block lacks elements."""
+    split: list[int] = []
+    order, last = [], [0] * len(axes)
+    for axis, length in enumerate(array.shape):
+        order.append(len(split))
+        if axis not in axes:
+            split.append(length)
+            continue
+        size = sizes[axes.index(axis)]
+        if length % size:
+            return None
+        split += [length // size, size]
+        last[axes.index(axis)] = len(split) - 1
+    return array.reshape(split).transpose(order + last)
+
+
+def _rows(array: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
+    """Return the elements of an array of such a shape, block after block; no elements of an empty one."""
+    view = _blocked(array.reshape(shape), axes, sizes) if array.size else array
+    assert view is not None, "whole blocks"
+    return np.ascontiguousarray(view).reshape(-1)
 
 
 # -- blocks by number ----------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class _Parts:
     All at once where one kernel writes the results and no flags are asked for. It is not asked to draw.
     """
 
-    draws = in_place = widens = narrows = floats = refuses = False
+    draws = in_place = widens = floats = refuses = False
     bound = None
 
     def __init__(self, write: Callable[..., None], single: bool) -> None:

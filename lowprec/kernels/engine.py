@@ -2,7 +2,7 @@
 
     vector  32-bit words in SIMD lanes; what fits them, at memory speed
     table   results of the scalar engine, looked up: one operand of at most 16 bits, or two of at most 8
-    scalar  one element at a time in integers; everything
+    scalar  in integers, in 64-bit lanes where these are exact, else one element at a time; everything
     oracle  exact fractions in pure Python, slow; everything
 
 A program runs on flat arrays of unsigned integers and answers what the request asks, bit for bit the same
@@ -34,7 +34,6 @@ __all__ = [
     "DONE",
     "ENGINES",
     "REFUSED",
-    "WIDER",
     "Backend",
     "ElementwiseProgram",
     "Refusal",
@@ -56,9 +55,9 @@ ENGINES = {
     "oracle": "lowprec.verify.oracle_backend",
 }
 
-#: What `run` returns: every result is written; or some operand has a result without a code, or is wider
-#: than the program's are, and what is written is of no use. 2 is for kernels that a processor's mode stops.
-DONE, REFUSED, WIDER = 0, 1, 3
+#: What `run` returns: every result is written; or some operand has a result without a code, and what is
+#: written is of no use. 2 is for kernels that a processor's mode stops.
+DONE, REFUSED = 0, 1
 
 
 class Refusal(NamedTuple):
@@ -77,7 +76,6 @@ class ElementwiseProgram(Protocol):
     draws: bool  #: whether it has `draw`
     in_place: bool  #: whether results may be written over operands
     widens: bool  #: whether it writes binary32 numbers as binary64 ones where `out` has such
-    narrows: bool  #: whether it reads binary64 numbers as binary32 ones, and returns WIDER if one is none
     floats: bool  #: whether arrays of float32 and float64 may stand for such of uint32 and uint64
 
     #: Given operands and `out`, returns what does `run` faster for other arrays of the very types of these,

@@ -33,6 +33,7 @@ __all__ = [
     "exchange_modes",
     "has_half",
     "helper",
+    "in_wide_vectors",
     "inlined",
     "jit",
     "load_record",
@@ -182,6 +183,24 @@ def _type_bit_length(_: Any) -> Callable[..., Any]:
 def _lower_bit_length(context: Any, builder: Any, signature: Any, values: Any) -> Any:
     zeros = builder.ctlz(values[0], ir.Constant(ir.IntType(1), 0))
     return builder.sub(ir.Constant(ir.IntType(64), 64), zeros)
+
+
+def in_wide_vectors() -> None:
+    """Let the compiler use the widest vectors of the processor in the kernel that calls this.
+
+    For some processors it takes half of the width otherwise.
+    """
+
+
+@type_callable(in_wide_vectors)  # type: ignore[untyped-decorator]
+def _type_in_wide_vectors(_: Any) -> Callable[..., Any]:
+    return lambda: types.none
+
+
+@lower_builtin(in_wide_vectors)  # type: ignore[untyped-decorator]
+def _lower_in_wide_vectors(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # llvmlite's own `add` knows few
+    return context.get_dummy_value()
 
 
 #: Narrows a vector of binary32 numbers to binary16.

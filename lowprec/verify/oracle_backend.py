@@ -57,7 +57,7 @@ def _words(random: Codes, size: int) -> list[int | None]:
 class _Elements:
     """A conversion or an operation; see `engine.ElementwiseProgram`."""
 
-    draws = in_place = widens = narrows = floats = False
+    draws = in_place = widens = floats = False
     bound = None
     refuses = True
 

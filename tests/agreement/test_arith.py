@@ -540,3 +540,29 @@ def test_ml_dtypes_agrees_where_it_rounds_once(name):
             nan = np.isnan(want.astype(np.float32))
             assert (np.isnan(got.astype(np.float32)) == nan).all(), operation
             assert (got[~nan].view(codes.dtype) == want[~nan].view(codes.dtype)).all(), operation
+
+
+@pytest.mark.parametrize("mode", ["nearest_even", "toward_negative", "to_odd"])
+def test_sums_of_two_words_agree(mode):
+    """Fma of float64 and sums of int64 that nearly cancel, far apart, or exact; flags too."""
+    rng = np.random.default_rng(len(mode))
+    x, y = (np.ldexp(1 + rng.integers(0, 4, 90) * 2.0**-52, rng.integers(-70, 70, 90)) for _ in range(2))
+    z = -(x * y) * (1 + rng.integers(-2, 3, 90) * 2.0**-52)
+    z[::3] = rng.standard_normal(30) * 2.0 ** rng.integers(-160, 160, 30)
+    x[::6], y[::6], z[::6] = 1.0, -1.0, rng.choice([-1.0, 1.0], 15) * 2.0 ** -rng.integers(60, 400, 15)
+    whole = rng.integers(-(1 << 63), 1 << 63, 90)
+    near = -whole + rng.integers(-3, 4, 90)
+    cases = (
+        ("fma", (x, y, z)),
+        ("add", (whole, near)),
+        ("subtract", (whole, x)),
+        ("multiply", (whole, near)),
+    )
+    for fmt in ("binary32", "e5m2"):
+        for operation, operands in cases:
+            found = []
+            for backend in ("scalar", "oracle"):
+                flags = np.zeros(90, np.uint8)
+                made = getattr(lp, operation)(*operands, fmt, rounding=mode, flags=flags, backend=backend)
+                found.append((made.tobytes(), flags.tobytes()))
+            assert found[0] == found[1], (operation, fmt)

@@ -10,7 +10,6 @@ import pytest
 
 import lowprec as lp
 from lowprec.kernels.request import CONVERT, BlockDecoding, Elementwise
-from lowprec.kernels.scalar import program as scalar
 from lowprec.kernels.vector import program
 from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
@@ -145,14 +144,6 @@ def test_blocks_of_tiny_numbers(fmt, rule):
                 got, want = (lp.encode(x, whole, backend=backend, **options) for backend in (None, "scalar"))
                 assert np.array_equal(got.codes, want.codes), (kind, axis, rounding)
                 assert np.array_equal(got.scales, want.scales), (kind, axis, rounding)
-
-
-def test_tiny_blocks_are_served_by_vectors(monkeypatch):
-    """The scalar engine is given none of them."""
-    x = np.full((3, 64), 2.0**-133, np.float32)
-    lp.encode(x, "mxfp8_e4m3")
-    monkeypatch.setattr(scalar.BlockEncoder, "run", None)
-    assert (lp.encode(x, "mxfp8_e4m3").values() == x).all()
 
 
 @pytest.mark.parametrize("rule", ["floor", "ceil", "even", "nearest"])

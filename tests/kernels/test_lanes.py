@@ -146,32 +146,6 @@ def test_elements_of_every_size(read, written):
         assert rounding.load_odd(elements, 0).tolist() == folded
 
 
-def nearest(a, out):
-    """Words, and beside them whether all are the elements' numbers."""
-    lanes.store(out, 0, rounding.load_nearest(a, 0))
-    lanes.store(out, LANES, lanes.fill(1 if lanes.rare_bit(rounding.lost_bits(a, 0)) else 0))
-
-
-@pytest.mark.parametrize("kind", ["u1", "u2", "u4", "u8"])
-def test_binary64_numbers_that_binary32_has(kind):
-    """They are read as such, the others are told from them; shorter elements are words."""
-    some = [0.0, -0.0, 1.5, -np.inf, np.nan, 2.0**-149, -(2.0**-126), 3.4028234663852886e38]
-    others = [1 + 2.0**-24, 1 + 2.0**-52, 2.0**-150, 3.5e38, 1e300, 5e-324, 2.0**-149 * 1.5]
-    signaling = np.array([0x7FF0000000000001, 0x7FF8000000000001], "u8").view("f8")
-    for other in [None] if kind != "u8" else [None, *others, *signaling]:
-        for place in range(LANES if other is not None else 1):
-            elements = np.resize(np.array(some), LANES)
-            if other is not None:
-                elements[place] = other
-            elements = elements.view("u8") if kind == "u8" else np.arange(LANES, dtype=kind)
-            made = np.zeros(2 * LANES, np.uint32)
-            _compare(nearest, elements, made)
-            _compiled(nearest)(elements, made)
-            assert (made[LANES:] == (other is not None)).all(), (other, place)
-            if kind == "u8" and other is None:
-                assert (made[: len(some)].view("f4").view("u4") == np.array(some, "f4").view("u4")).all()
-
-
 def rare(a, out):
     """Whether any lane is NaN."""
     lanes.store(out, 0, lanes.fill(1 if lanes.rare_nan(lanes.load(a, 0)) else 0))

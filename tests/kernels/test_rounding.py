@@ -17,12 +17,18 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 KERNELS = ROOT / "lowprec" / "kernels"
-ROUNDING = ("scalar/rounding.py", "vector/rounding.py", "vector/ir/rounding.py", "vector/ir/numbers.py")
+ROUNDING = (
+    "general/rounding.py",
+    "scalar/rounding.py",
+    "vector/rounding.py",
+    "vector/ir/rounding.py",
+    "vector/ir/numbers.py",
+)
 
-#: The kernels of both rooms, and what prepares arrays for them.
+#: The kernels of all rooms, and what prepares arrays for them.
 MODULES = sorted(
     path.relative_to(KERNELS).as_posix()
-    for room in ("scalar", "vector")
+    for room in ("general", "scalar", "vector")
     for path in (KERNELS / room).rglob("*.py")
 )
 
@@ -45,10 +51,21 @@ NARROWING |= {"right_shift", "floor_divide", "astype", "frexp", "narrowed_to_hal
 
 #: Functions that shift down or narrow, and why no bit of a significand is lost.
 EXACT = {
+    "general/block_program.py:run": "codes of scales, in wider words",
+    "general/blocks.py:divided": "a factor in binary32, normalized: what goes are zeros",
+    "general/blocks.py:whole": "zeros below the last bit that is set",
+    "general/numbers.py:read": "the exponent field of a code",
+    "general/operations.py:as_53_bits": "a normalized number of at most 53 bits: what goes are zeros",
+    "general/operations.py:full_product": "halves of words, all of which are used",
+    "general/operations.py:long_number": "bits that go down into the next word, and the last bit, which is 0",
+    "general/operations.py:long_shifted": "bits that go down into the next word, and then a sticky bit",
+    "general/operations.py:long_sum": "bits that go up into the next word",
+    "general/operations.py:quotient": "the sign of a rest",
+    "general/operations.py:scaleb": "an integer, normalized: what goes are zeros",
+    "general/operations.py:sqrt": "the sign of a rest; half of an even exponent",
     "scalar/block.py:quotient": "digits of a quotient, whose remainder is kept; halves of a divisor "
     "that are zeros",
     "scalar/block.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
-    "scalar/block.py:decode_blocks": "zeros below the last bit that is set",
     "scalar/codebook.py:place_of": "the middle of two places",
     "scalar/codebook.py:tail_above": "bits that go down into the next word",
     "scalar/convert.py:read": "the exponent field of a code",
@@ -61,9 +78,7 @@ EXACT = {
     "scalar/numbers.py:long_product": "halves of words, all of which are used",
     "scalar/numbers.py:digits": "halves of a divisor, both of which are used",
     "scalar/numbers.py:square_root": "72 digits, of which the upper word has 64; half of an even exponent",
-    "scalar/program.py:_wide": "codes, in wider words",
     "scalar/program.py:_scales_of": "codes of scales, in wider words",
-    "scalar/program.py:attempt": "codes, in the type that holds all of them",
     "scalar/program.py:run": "codes, in the type that holds all of them",
     "scalar/sums.py:leaf": "the kind of a number, beside its sign",
     "scalar/sums.py:drawn": "random words and places",

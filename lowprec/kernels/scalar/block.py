@@ -21,26 +21,29 @@ import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper, inlined, jit, load_record
 from lowprec.kernels.lower.block import (
-    ALL,
     ARITHMETICS,
-    BLOCK,
-    ELEMENTS,
     LARGEST,
     ONE,
-    POWER,
     RULE,
-    SCALE,
     SMALLEST,
     BlockRule,
     Tensor,
 )
-from lowprec.kernels.lower.kinds import FINITE, INFINITY, NAN, SIGNALING
+from lowprec.kernels.lower.kinds import FINITE
 from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Source
-from lowprec.kernels.scalar.convert import load_grid, load_source, project, read
-from lowprec.kernels.scalar.numbers import long_product, shifted_up
+from lowprec.kernels.scalar.convert import project, read
 from lowprec.kernels.scalar.rounding import odd, to_nearest_even, to_power
 
-__all__ = ["convert_blocks", "decode_blocks", "tensor_numbers"]
+__all__ = [
+    "above",
+    "divided",
+    "divisor_of",
+    "load_rule",
+    "normalized",
+    "product",
+    "scale_code",
+    "tensor_numbers",
+]
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 Words = npt.NDArray[np.uint32]
@@ -275,152 +278,7 @@ def divided(
     return single(significand, exponent)
 
 
-# -- loops -------------------------------------------------------------------------------------------
-
-
-@jit
-def convert_blocks(
-    codes: Codes,
-    source_words: Params,
-    size: int,
-    out: Codes,
-    element_words: Params,
-    scales: Codes,
-    scale_words: Params,
-    scale_source_words: Params,
-    scale_values: Params,
-    rule_words: Params,
-    tensor_words: Params,
-    random: Words,
-    scale_random: Words,
-    given: bool,
-) -> tuple[int, int, int, int]:
-    """Write the elements and the scales of blocks of `size` values that lie one after the other.
-
-    Where scales are `given`, they are read, and whatever is in a block is divided by its own.
-
-    `random` and `scale_random` are of the sizes of `out` and `scales` for stochastic projections, else
-    empty. Returns how many elements were refused and the first, and the same of scales.
-    """
-    source, scale_source = load_source(source_words), load_source(scale_source_words)
-    grid, scale_grid = load_grid(element_words), load_grid(scale_words)
-    rule, tensor = load_rule(rule_words), load_record(Tensor, tensor_words, 0)
-    refused, first, refused_scales, first_scale = 0, -1, 0, -1
-    for block in range(scales.size):
-        start = block * size
-        amax, place, nan, infinite = _0, _I(0), False, False
-        for i in range(start, start + size):
-            kind, negative, significand, exponent = read(_U(codes[i]), source)
-            if kind == FINITE:
-                significand, exponent = normalized(significand, exponent)
-                if above(significand, exponent, amax, place):
-                    amax, place = significand, exponent
-            nan |= kind == NAN or kind == SIGNALING
-            infinite |= kind == INFINITY
-        tiny = rule.flush != _0 and place < _LEAST_NORMAL
-        if tiny:
-            amax = _0
-
-        policy = _U(ELEMENTS)
-        if nan and rule.nan != _U(ELEMENTS):
-            policy = rule.nan
-        elif infinite:
-            policy = rule.infinity
-        word = _U(scale_random[block]) if scale_random.size > 0 else _0
-        if given:
-            code, policy = _U(scales[block]), _U(ELEMENTS)
-        elif policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL):
-            code, _ = project(NAN, False, _0, _0, _I(0), word, scale_grid, scale_words)
-        elif policy == _U(LARGEST):
-            code = rule.largest
-        elif policy == _U(POWER):
-            code = scale_code(_TOP, _POWER - _I(63), word, rule, tensor, scale_grid, scale_words)
-        else:
-            code = scale_code(amax, place, word, rule, tensor, scale_grid, scale_words)
-        if code == _REFUSED:
-            refused_scales += 1
-            if first_scale < 0:
-                first_scale = block
-            continue
-        scales[block] = code
-
-        word = scale_values[_I(code)] if scale_values.size > 0 else code
-        by_kind, by, by_exponent = divisor_of(code, word, scale_source, rule, tensor)
-        if by_kind != FINITE and policy != _U(BLOCK) and policy != _U(SCALE) and policy != _U(ALL):
-            policy = _U(BLOCK) if rule.nan == _U(ELEMENTS) else rule.nan
-        without = by_kind != FINITE or policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL)
-        if without and policy == _U(BLOCK):
-            for i in range(start, start + size):
-                out[i] = 0
-            continue
-        for i in range(start, start + size):
-            kind, negative, significand, exponent = read(_U(codes[i]), source)
-            if kind == FINITE and significand != _0:
-                if tiny:
-                    significand = _0
-                elif not without:
-                    significand, exponent = divided(significand, exponent, by, by_exponent, rule.arithmetic)
-            if without and policy == _U(ALL):
-                kind, negative, significand = NAN, False, _0
-            elif without and kind != NAN and kind != SIGNALING:
-                kind, significand = FINITE, _0
-            word = _U(random[i]) if random.size > 0 else _0
-            code, _ = project(kind, negative, significand, _0, exponent, word, grid, element_words)
-            if code == _REFUSED:
-                refused += 1
-                if first < 0:
-                    first = i
-                continue
-            out[i] = code
-    return refused, first, refused_scales, first_scale
-
-
-@jit
-def decode_blocks(
-    codes: Codes,
-    element_words: Params,
-    size: int,
-    scales: Codes,
-    scale_words: Params,
-    tensor_words: Params,
-    out: Codes,
-    out_words: Params,
-) -> None:
-    """Write the values of the elements of consecutive blocks of `size`: a product, rounded once."""
-    element, shared, grid = load_source(element_words), load_source(scale_words), load_grid(out_words)
-    tensor = load_record(Tensor, tensor_words, 0)
-    for block in range(scales.size):
-        scale_kind, scale_negative, scale, scale_exponent = read(_U(scales[block]), shared)
-        significant = tensor.scale >> trailing_zeros(tensor.scale)
-        if scale != _0:
-            zeros = trailing_zeros(scale)
-            scale = (scale >> zeros) * significant
-            scale_exponent += _I(zeros) + tensor.scale_exponent + _I(trailing_zeros(tensor.scale))
-        for i in range(block * size, block * size + size):
-            kind, negative, significand, exponent = read(_U(codes[i]), element)
-            negative = negative != scale_negative
-            if kind >= NAN or scale_kind >= NAN:
-                kind, negative = NAN, False
-            elif kind == INFINITY or scale_kind == INFINITY:
-                zero = (kind == FINITE and significand == _0) or (scale_kind == FINITE and scale == _0)
-                kind, negative = (NAN, False) if zero else (INFINITY, negative)
-            # A significand has up to 53 bits, a scale and the tensor's together up to 64.
-            high, low = long_product(significand, scale)
-            place = exponent + scale_exponent
-            if high == _0:
-                high, low = low, _0
-            else:
-                up = _I(64) - bit_length(high)
-                high, low, _ = shifted_up(high, low, _0, up)
-                place += _I(64) - up
-            word, _ = project(kind, negative, high, low, place, _0, grid, out_words)
-            out[i] = word
-
-
-@inlined
-def trailing_zeros(word: np.uint64) -> np.uint64:
-    """Zeros below the lowest bit that is set."""
-    return _U(bit_length(word & (_0 - word)) - _I(1))
+# -- tensors -----------------------------------------------------------------------------------------
 
 
 @jit

@@ -29,7 +29,7 @@ from lowprec.kernels.scalar.codebook import place_of
 from lowprec.kernels.scalar.rounding import cut_payload, limit_after, split, takes_farther
 from lowprec.spec.projection import Flag
 
-__all__ = ["convert", "convert_twice"]
+__all__ = ["convert_to_codebook"]
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 Words = npt.NDArray[np.uint32]
@@ -238,7 +238,7 @@ def nearer_magnitude(
 
 
 @jit
-def convert(
+def convert_to_codebook(
     codes: Codes, source_words: Params, out: Codes, target_words: Params, random: Words, flags: Flags
 ) -> tuple[int, int]:
     """Write to `out` what `codes` become; count the refused operands and find the first.
@@ -259,42 +259,6 @@ def convert(
                 first = i
             continue
         out[i] = code
-        if signals:
-            flags[i] = flag
-    return refused, first
-
-
-@jit
-def convert_twice(
-    codes: Codes,
-    source_words: Params,
-    target_words: Params,
-    read_words: Params,
-    out: Codes,
-    out_words: Params,
-    random: Words,
-    flags: Flags,
-) -> tuple[int, int]:
-    """As `convert` to a target and from it, without the codes in between.
-
-    `read_words` reads the target's codes; `out_words` makes a type that holds them all.
-    """
-    source, grid = load_source(source_words), load_grid(target_words)
-    reader, carrier = load_source(read_words), load_grid(out_words)
-    refused, first = 0, -1
-    stochastic, signals = random.size > 0, flags.size > 0
-    for i in range(codes.size):
-        kind, negative, significand, exponent = read(_U(codes[i]), source)
-        word = _U(random[i]) if stochastic else _0
-        code, flag = project(kind, negative, significand, _0, exponent, word, grid, target_words)
-        if code == _REFUSED:
-            refused += 1
-            if first < 0:
-                first = i
-            continue
-        kind, negative, significand, exponent = read(code, reader)
-        value, _ = project(kind, negative, significand, _0, exponent, _0, carrier, out_words)
-        out[i] = value
         if signals:
             flags[i] = flag
     return refused, first

@@ -72,7 +72,7 @@ def _bits(request: Elementwise) -> int:
 class Table:
     """A program that looks results up; see `engine.ElementwiseProgram`."""
 
-    draws = in_place = widens = narrows = floats = False
+    draws = in_place = widens = floats = False
     bound = None
 
     def __init__(self, request: Elementwise, bits: int, vectors: Any = None) -> None:

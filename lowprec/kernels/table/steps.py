@@ -80,7 +80,7 @@ class _Found(NamedTuple):
 class Steps:
     """A program that looks up steps; see `engine.ElementwiseProgram`."""
 
-    draws = in_place = widens = narrows = floats = False
+    draws = in_place = widens = floats = False
     bound = None
 
     def __init__(self, request: Elementwise) -> None:

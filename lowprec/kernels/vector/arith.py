@@ -26,7 +26,6 @@ from lowprec.kernels.vector.convert import (
     DONE,
     REFUSED,
     UNSUITED,
-    WIDER,
     carried,
     keeps_subnormals,
     load_decoder,
@@ -54,7 +53,6 @@ from lowprec.kernels.vector.ir.lanes import (
     not_a_number,
     padded,
     put_rest,
-    rare_bit,
     settle,
     square_root,
 )
@@ -62,8 +60,6 @@ from lowprec.kernels.vector.rounding import (
     LARGEST,
     SMALL,
     fma_to_odd,
-    load_nearest,
-    lost_bits,
     product_to_odd,
     quotient_to_odd,
     root_to_odd,
@@ -386,8 +382,7 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
 
     Called as kernel(plan, random, steps, x, y, z, out), with one-dimensional arrays of one size, and a
     step of 1, or of LANES times the same operand with a step of 0; operands that the operation does not
-    take are the first once more. `random` holds an integer for each element, or none at all. Operands of 64
-    bits are binary64 numbers that binary32 has; where one is not, it returns WIDER.
+    take are the first once more. `random` holds an integer for each element, or none at all.
     """
     x_shape, y_shape, z_shape, target_shape, result_shape, carrier_shape = shapes
     in_doubles = OPERATIONS[operation]
@@ -421,16 +416,11 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
                 third, words = padded(z, whole * z_step), padded(random, min(whole, random.size))
                 made, size = padded(out, out.size), out.size - whole
             for i in range(0, size, LANES):
-                lost = lost_bits(first, i * x_step)
-                a = b = c = read(load_nearest(first, i * x_step), x_source)
+                a = b = c = read(load(first, i * x_step), x_source)
                 if count > 1:
-                    lost = lost | lost_bits(second, i * y_step)
-                    b = c = read(load_nearest(second, i * y_step), y_source)
+                    b = c = read(load(second, i * y_step), y_source)
                 if count > 2:
-                    lost = lost | lost_bits(third, i * z_step)
-                    c = read(load_nearest(third, i * z_step), z_source)
-                if rare_bit(lost):
-                    return WIDER
+                    c = read(load(third, i * z_step), z_source)
                 word = operate(a, b, c, downward)
                 right = fits(word & _MAGNITUDE, a, b)
                 if not all_lanes(right):

@@ -26,14 +26,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.engine import DONE, REFUSED, WIDER
+from lowprec.kernels.engine import DONE, REFUSED
 from lowprec.kernels.jit import elements, has_half, helper, inlined, jit
 from lowprec.kernels.lower.vector import (
     CUT,
     DECODER,
     DRAWN,
     ENCODER,
-    FRACTION,
     HALF,
     NEAREST,
     NONE,
@@ -62,7 +61,6 @@ from lowprec.kernels.vector.ir.lanes import (
     not_a_number,
     padded,
     put_rest,
-    rare_bit,
     rare_nan,
     settle,
     store,
@@ -70,15 +68,13 @@ from lowprec.kernels.vector.ir.lanes import (
 )
 from lowprec.kernels.vector.rounding import (
     limited,
-    load_nearest,
     load_odd,
-    lost_bits,
     narrowed_to_half,
     nearest,
     nearest_even,
 )
 
-__all__ = ["DONE", "REFUSED", "UNSUITED", "WIDER", "kernel"]
+__all__ = ["DONE", "REFUSED", "UNSUITED", "kernel"]
 
 Shape = tuple[int, ...]
 Kernel = Callable[..., int]
@@ -265,8 +261,7 @@ def put(out: Codes, place: int, word: Lanes, past: bool) -> None:
 # -- kernels -----------------------------------------------------------------------------------------
 
 #: What a kernel returns besides what programs do: nothing is written, as the processor does not round to
-#: nearest in this thread: take the plan of `lower.vector.anywhere`. REFUSED is of a NaN that has no code, and
-#: WIDER of a binary64 operand that is no binary32 number, which the plan is for.
+#: nearest in this thread: take the plan of `lower.vector.anywhere`. REFUSED is of a NaN that has no code.
 UNSUITED = 2
 
 
@@ -275,15 +270,13 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
     """The kernel for plans of these shapes, or for all plans where the shapes are empty.
 
     With `codes` and `out` one-dimensional and of one size, and maybe the same memory element for
-    element, it is called as below. Codes of 64 bits are binary64 numbers; for the plan of a target for
-    binary32 operands they must be such numbers, or it returns WIDER.
+    element, it is called as below. Codes of 64 bits are binary64 numbers.
 
         kernel(plan, random, codes, out)        random integers for each element, or none at all
         kernel(plan, key, first, codes, out)    those of `random_bits` from number `first` on,
                                                 a multiple of 4, if `drawn`
     """
     source_shape, target_shape, result_shape, carrier_shape = shapes
-    singles = bool(target_shape) and target_shape[Encoder._fields.index("fraction")] == FRACTION
     # What changes nothing is left out here: the compiler would find out too, but late.
     nothing: tuple[Any, Any] = (load_nothing, left_out)
     load_source, read_source = (load_decoder, read) if _changes(source_shape) else nothing
@@ -320,12 +313,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
                 given, made, size = padded(codes, whole), padded(out, out.size), codes.size - whole
                 words = padded(random, min(whole, random.size))
             for i in range(0, size, LANES):
-                if singles:
-                    word = read_source(load_nearest(given, i), source)
-                    if rare_bit(lost_bits(given, i)):
-                        return WIDER
-                else:
-                    word = read_source(load_odd(given, i), source)
+                word = read_source(load_odd(given, i), source)
                 if target.limits == DRAWN:
                     random_word = load(words, i)
                     if drawn:

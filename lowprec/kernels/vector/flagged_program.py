@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels import engine
@@ -17,12 +16,10 @@ from lowprec.kernels.lower.vector import plan
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector import flags as judges
-from lowprec.kernels.vector.flags import Border
 from lowprec.kernels.vector.in_parts import NO_FLAGS, InParts, Read, places_of, readers
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.format import Carrier, Format, Sign, exact_float
+from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import Threshold
 
 __all__ = ["Flagged", "lower"]
 
@@ -85,33 +82,6 @@ def _least(target: Format) -> float:
     return -1.0 if target.min_normal is None else target.min_normal
 
 
-def _borders(target: Format, rule: Projection) -> tuple[judges.Borders, judges.Borders] | None:
-    """Return the borders of overflow and of the smallest normal number, of either sign; None where none are.
-
-    The number below the smallest normal one is what is next to it if the exponent is unbounded.
-    """
-    least, most = _least(target), target.max_finite
-    if rule.rounding.bits or rule.overflow_test != "after" or least >= most:
-        return None
-    gap = exact_float(1, target.scaled(target.max_magnitude)[1])
-    step = exact_float(1, target.emin - target.trailing_bits - 1)
-
-    def border(number: float, step: float, odd: int, negative: bool) -> Border:
-        threshold = rule.rounding.threshold(negative=negative, odd=bool(odd))
-        tail = {Threshold.ANY: 0.0, Threshold.NEVER: 1.0}.get(threshold, 0.5)
-        return Border(number + tail * step, threshold in (Threshold.HALF_OR_ABOVE, Threshold.NEVER))
-
-    sides = []
-    for negative in (False, True):
-        normal = Border(least, True)
-        if rule.tininess == "after":
-            normal = border(least - step, step, not (1 << target.trailing_bits) & 1, negative)
-        more = negative and target.sign is Sign.TWOS_COMPLEMENT and not rule.symmetric
-        over = border(most + more * gap, gap, (target.max_magnitude + more) & 1, negative)
-        sides.append((over, normal))
-    return sides[0], sides[1]
-
-
 class Flagged(InParts):
     """Results of another program, with their flags."""
 
@@ -121,8 +91,6 @@ class Flagged(InParts):
         self._judge, self._plan = judges.judge(request.operation, _fits_single(request)), plan()
         self._least, self._most = _least(request.target), request.target.max_finite
         self._drawn = request.projection.rounding.bits > 0
-        self._borders = _borders(request.target, request.projection)
-        self._settle = judges.settle(request.operation)
 
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results and flags."""
@@ -133,12 +101,4 @@ class Flagged(InParts):
         limits = self._least, self._most, self._drawn
         if self._judge(x, y, z, results, flags, *limits, self._plan) != DONE:
             return None
-        left = places_of(flags == judges.LEFT)
-        if not left.size or self._borders is None:
-            return left
-        found = np.empty(left.size, np.uint8)
-        some = (numbers[left] for numbers in (x, y, z, results))
-        if self._settle(*some, found, self._least, self._most, *self._borders, self._plan) != DONE:
-            return None
-        flags[left] = found
-        return left[found == judges.LEFT]
+        return places_of(flags == judges.LEFT)

@@ -1,8 +1,8 @@
-"""Flags of results that vectors made, and directed rounding: a wider type tells where exact results lie.
+"""Flags of results that vectors computed: a wider type tells where exact results lie.
 
 Whether a result is exact, and whether it is tiny, is all there is to say of most results of binary32
-operands. Others are marked. Those that may have overflowed, or become the smallest normal number, are settled
-by the border of that; NaNs, infinities and what is drawn are left to the scalar engine.
+operands. Results that may have overflowed or become the smallest normal number, NaNs, infinities and results
+of random rounding fall back to the general engine.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,20 +19,17 @@ import numpy.typing as npt
 from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
-from lowprec.kernels.vector.rounding import neighbour, with_error
-from lowprec.spec.projection import Flag
+from lowprec.kernels.vector.rounding import with_error
 
-__all__ = ["LEFT", "OPERATIONS", "Border", "judge", "neighbours", "settle"]
+__all__ = ["LEFT", "OPERATIONS", "judge"]
 
 Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 Number = Any
-Borders = tuple["Border", "Border"]
 
 #: The mark of a result that is left, instead of flags.
 LEFT = 0xFF
 
 _TINY, _LEFT = np.uint8(2), np.uint8(LEFT)
-_OVERFLOW = np.uint8(Flag.OVERFLOW | Flag.INEXACT)
 
 
 @inlined
@@ -123,81 +120,3 @@ def judge(operation: str, single: bool) -> Callable[..., int]:
         return DONE
 
     return jit(flagged, f"flags_{operation}{'_single' if single else ''}")
-
-
-class Border(NamedTuple):
-    """From where on exact results of one sign round to a code or beyond it."""
-
-    number: float  #: positive
-    included: bool  #: whether the number itself does
-
-
-@functools.cache
-def settle(operation: str) -> Callable[..., int]:
-    """The kernel that writes the flags of results that are marked.
-
-    Called as kernel(x, y, z, results, flags, least, most, above, below, plan) as that of `judge`. `above` and
-    `below`, for either sign, are the border of overflow and that of the smallest normal number, what is
-    nearer to zero being tiny. What is not settled is LEFT.
-    """
-    beside = OPERATIONS[operation]
-    divides, roots = operation == "divide", operation == "sqrt"
-
-    def settled(
-        x: Numbers, y: Numbers, z: Numbers, results: Numbers, flags: Numbers, least: float, most: float,
-        above: Borders, below: Borders, plan: Words,
-    ) -> int:  # fmt: skip
-        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
-            return UNSUITED
-        for i in range(results.size):
-            a, b, c, result = np.float64(x[i]), np.float64(y[i]), np.float64(z[i]), np.float64(results[i])
-            known = (abs(a) < np.inf) & (abs(b) < np.inf) & (abs(c) < np.inf)
-            if (divides and b == 0) or (roots and a < 0) or not known:
-                flags[i] = _LEFT
-                continue
-            negative = beside(a, b, c, 0.0) < 0
-            sign = -1.0 if negative else 1.0
-            overflow, normal = below if negative else above
-            inexact = beside(a, b, c, result) != 0
-            over = sign * beside(a, b, c, sign * overflow[0])
-            if (over > 0) | ((over == 0) & overflow[1]):
-                flags[i] = _OVERFLOW
-            elif abs(result) == least:
-                rest = sign * beside(a, b, c, sign * normal[0])
-                tiny = (rest < 0) | ((rest == 0) & (not normal[1]))
-                flags[i] = np.uint8(inexact) + np.uint8(inexact & tiny) * _TINY
-            else:
-                flags[i] = np.uint8(inexact) if (abs(result) >= most) & (abs(result) < np.inf) else _LEFT
-        return DONE
-
-    return jit(settled, f"settled_{operation}")
-
-
-@functools.cache
-def neighbours(operation: str, ties: bool) -> Callable[..., int]:
-    """The kernel that rounds in other modes what was rounded to nearest: to binary32.
-
-    Called as kernel(x, y, z, results, words, mode, plan), as that of `judge`; `words` are patterns of
-    the results, and become the next number on the side of the exact result where the mode asks for it, and,
-    with `ties`, where that is halfway between them. Those of operands that are not finite are exact.
-    """
-    beside = OPERATIONS[operation]
-
-    def moved(
-        x: Numbers, y: Numbers, z: Numbers, results: Numbers, words: Numbers, mode: int, plan: Words
-    ) -> int:
-        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
-            return UNSUITED
-        for i in range(results.size):
-            a, b, c, result = np.float64(x[i]), np.float64(y[i]), np.float64(z[i]), np.float64(results[i])
-            finite = (abs(a) < np.inf) & (abs(b) < np.inf) & (abs(c) < np.inf)
-            rest = beside(a, b, c, result)
-            above, below = finite & (rest > 0), finite & (rest < 0)
-            other = neighbour(words[i], above, below, mode)
-            if ties:
-                middle = (result + np.float64(np.uint32(other).view(np.float32))) * 0.5
-                other = other if beside(a, b, c, middle) == 0 else words[i]
-            words[i] = other
-        return DONE
-
-    return jit(moved, f"{'ties' if ties else 'neighbours'}_{operation}")

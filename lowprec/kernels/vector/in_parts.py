@@ -72,7 +72,7 @@ def _reader(fmt: Format) -> Read | None:
 class InParts(abc.ABC):
     """A program of elements; see `engine.ElementwiseProgram`."""
 
-    draws = in_place = widens = narrows = floats = False
+    draws = in_place = widens = floats = False
     bound = None
 
     def __init__(self, request: Elementwise, refuses: bool) -> None:

@@ -21,13 +21,9 @@ from lowprec.kernels.jit import bound
 from lowprec.kernels.lower.block import lower_block
 from lowprec.kernels.lower.scalar import lower_source, lower_target
 from lowprec.kernels.lower.vector import (
-    CUT,
-    DECODER,
     DECODER_SHAPE,
     ENCODER_SHAPE,
-    HALF,
     NOTHING,
-    PROBE,
     Encoder,
     anywhere,
     has_usual_target,
@@ -42,11 +38,13 @@ from lowprec.kernels.lower.vector import (
 )
 from lowprec.kernels.lower.vector_block import BlockPlan, Products, lower_blocks, lower_products
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.kernels.table.program import is_narrow
 from lowprec.kernels.vector import block, block_values
-from lowprec.kernels.vector.convert import DONE, UNSUITED, WIDER, kernel
+from lowprec.kernels.vector.convert import DONE, UNSUITED, kernel
 from lowprec.kernels.vector.ir.lanes import LANES
+from lowprec.kernels.vector.rounding import nearest_singles
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
@@ -75,16 +73,6 @@ SERVES = "formats that fit 32-bit words, and rules without payloads of NaN opera
 
 def lower(request: Request) -> Any:
     """Return the program of a request; None if its words are too wide or a rule needs another engine."""
-    program = _as_given(request)
-    if isinstance(request, Elementwise) and DOUBLE in request.sources:
-        from lowprec.kernels.vector import narrowed_program
-
-        return narrowed_program.lower(request, program)
-    return program
-
-
-def _as_given(request: Request) -> Any:
-    """Return the program of a request that reads operands in the formats that they have."""
     if any(isinstance(fmt, Codebook) for fmt in request.formats):
         return _into_codebook(request)
     if isinstance(request, Elementwise) and request.operation in FUNCTIONS:
@@ -117,7 +105,6 @@ _PLAIN = (CONVERT, "add", "subtract", "multiply", "divide", "sqrt", "fma")
 def _elementwise(request: Elementwise) -> Any:
     from lowprec.kernels.vector import (
         choice_program,
-        directed_program,
         exact_program,
         flagged_program,
         odd_program,
@@ -128,7 +115,7 @@ def _elementwise(request: Elementwise) -> Any:
         return None  # a table is as fast, and nothing needs to be compiled
     if request.projection.grid_of(request.target) != request.target:
         return None
-    for other in (choice_program, exact_program, directed_program):
+    for other in (choice_program, exact_program):
         program = other.lower(request)
         if program is not None:
             return program
@@ -154,13 +141,15 @@ _NO_RANDOM = np.empty(0, np.uint32)
 _ALL = (1, 1, 1)
 
 
-def _conversion(request: Elementwise) -> Conversion | None:
+def _conversion(request: Elementwise) -> Conversion | Nearest | None:
     (source,), target, rule, carrier = request.sources, request.target, request.projection, request.carrier
     wide = source == DOUBLE
     carrier = None if carrier == target else carrier
     if target.contains(source):  # nothing is rounded
         rule = dataclasses.replace(rule, rounding=NEAREST_EVEN)
     whole = (target == SINGLE or target == DOUBLE) and carrier is None
+    if whole and wide and target == SINGLE and rule == DEFAULT:
+        return Nearest()
     if whole and (rule != DEFAULT or wide):
         return None
     first = NOTHING if wide else lower_decoder(source, target == DOUBLE, quiet=whole)
@@ -182,8 +171,6 @@ class Conversion:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.kernel, self.few = plan, chosen(plan, False), chosen(plan, False, 0)
         self.refuses = refuses(plan)
-        # Other routes are hardly slower from binary64; kernels for plans of any shape do not narrow.
-        self.narrows = int(plan[PROBE + DECODER]) in (CUT, HALF) and specialized(plan)
 
     @functools.cached_property
     def _past(self) -> Plan:
@@ -202,8 +189,6 @@ class Conversion:
         status = (self.kernel if out.size >= _MANY else self.few)(plan, random, codes, out)
         if status != UNSUITED:
             return status
-        if self.narrows and codes.itemsize == 8:
-            return WIDER
         plan = anywhere(plan)
         return chosen(plan, False, out.size)(plan, random, codes, out)
 
@@ -217,6 +202,20 @@ class Conversion:
         """Write results rounded by random integers from number `first` on."""
         kernel, plan = self._drawing[out.size >= _MANY], self._past if past else self.plan
         return kernel(plan, np.uint64(key), np.uint64(first), as_floats(operands[0]), as_floats(out))
+
+
+class Nearest:
+    """Binary64 numbers as the processor rounds them to binary32."""
+
+    refuses = draws = in_place = floats = False
+    widens = True
+    bound = None
+
+    @usual_arithmetic()
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+        """Write the nearest numbers."""
+        nearest_singles(operands[0].view(np.float64), out.view(f"f{out.itemsize}"))
+        return DONE
 
 
 def _operation(request: Elementwise) -> Operation | None:
@@ -259,7 +258,7 @@ def _operation(request: Elementwise) -> Operation | None:
 
 def _reader(source: Format) -> Conversion:
     reader = _conversion(Elementwise(CONVERT, (source,), SINGLE, DEFAULT))
-    assert reader is not None, "a format with a decoder"
+    assert isinstance(reader, Conversion), "a format with a decoder"
     return reader
 
 
@@ -278,7 +277,7 @@ class Operation:
         readers: list[Conversion | None],
     ) -> None:
         self._request, self.kernel, self.plan, self._readers = request, kernel, plan, readers
-        self.refuses, self.narrows = refuses, not readers and set(request.sources) == {SINGLE}
+        self.refuses = refuses
         self.widens = (request.carrier or request.target) == SINGLE
 
     @functools.cached_property
@@ -295,7 +294,7 @@ class Operation:
         x, y, z, made = map(as_floats, (x, y, z, out))
         plan = self._past if past else self.plan
         status: int = self.kernel(plan, random, steps, x, y, z, made)
-        if status not in (DONE, WIDER):  # unsuited to the thread's modes, or a NaN, maybe past the end
+        if status != DONE:  # unsuited to the thread's modes, or a NaN, maybe past the end
             operands, out = [as_words(codes) for codes in operands], as_words(out)
             status = self._scalar(operands, out).run(operands, out, flags, random)
         return status

@@ -54,7 +54,7 @@ class Written:
 
     def __init__(self, program: ElementwiseProgram) -> None:
         self._program, self.refuses, self.draws = program, program.refuses, program.draws
-        self.narrows, self.floats = program.narrows, program.floats
+        self.floats = program.floats
 
     @usual_arithmetic()  # which keeps subnormal numbers
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:

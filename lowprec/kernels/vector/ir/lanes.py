@@ -68,7 +68,6 @@ __all__ = [
     "padded",
     "places",
     "put_rest",
-    "rare_bit",
     "rare_nan",
     "settle",
     "square_root",
@@ -313,18 +312,6 @@ def any_lane(mask: Mask) -> bool:
 def _any_lane(builder: Any, mask: Any) -> Any:
     bits = ir.IntType(mask.type.count * mask.type.element.width)
     return builder.icmp_unsigned("!=", builder.bitcast(mask, bits), ir.Constant(bits, 0))
-
-
-def rare_bit(word: Lanes) -> bool:
-    """Whether any bit is set, which is rare: what it decides is jumped over and not chosen."""
-    return bool(word.any())
-
-
-@builtin(rare_bit, boolean, _WORDS)
-def _rare_bit(builder: Any, word: Any) -> Any:
-    while word.type.count > 8:  # to what the processor tests at once
-        word = builder.or_(*halves(builder, word))
-    return _rarely(builder, _any_lane(builder, word))
 
 
 def halves(builder: Any, vector: Any) -> list[Any]:

@@ -27,7 +27,6 @@ from lowprec.kernels.vector.ir.lanes import (
     Singles,
     Wides,
     as_singles,
-    halves,
     load,
     load_lowered,
 )
@@ -38,9 +37,7 @@ __all__ = [
     "cut_sum",
     "fma_to_odd",
     "joined_sum",
-    "load_nearest",
     "load_odd",
-    "lost_bits",
     "narrowed_to_half",
     "odd_sum",
     "product_to_odd",
@@ -270,47 +267,6 @@ def _load_odd(builder: Any, pointer: Any, element: Any) -> Any:
     )
     below = builder.icmp_unsigned("!=", lower, WORDS.constant(0))
     return builder.or_(upper, builder.zext(below, WORDS.llvm))
-
-
-def load_nearest(array: Codes, start: int) -> Lanes:
-    """As `load`, and of elements of 64 bits the patterns of the binary32 numbers next to them."""
-    if array.itemsize < 8:
-        return load(array, start)
-    return _narrowed(array[start : start + LANES].view(np.uint64))
-
-
-@memory(load_nearest, WORDS)
-def _load_nearest(builder: Any, pointer: Any, element: Any) -> Any:
-    if element.width < 64:
-        return load_lowered(builder, pointer, element)
-    return builder.bitcast(_singles(builder, pointer)[1], WORDS.llvm)
-
-
-def lost_bits(array: Codes, start: int) -> Lanes:
-    """Bits that differ between elements and what `load_nearest` gives: none where all are the same."""
-    if array.itemsize < 8:
-        return np.zeros(LANES, np.uint32)
-    part = array[start : start + LANES].view(np.uint64)
-    bits = (_widened(_narrowed(part)).view(np.uint64) ^ part).view(np.uint32)
-    return np.asarray(bits[:LANES] | bits[LANES:])
-
-
-@memory(lost_bits, WORDS)
-def _lost_bits(builder: Any, pointer: Any, element: Any) -> Any:
-    if element.width < 64:
-        return WORDS.constant(0)
-    numbers, narrow = _singles(builder, pointer)
-    kind = ir.VectorType(ir.IntType(32), 2 * LANES)
-    back, given = (builder.bitcast(each, kind) for each in (builder.fpext(narrow, numbers.type), numbers))
-    return builder.or_(*halves(builder, builder.xor(back, given)))
-
-
-def _singles(builder: Any, pointer: Any) -> tuple[Any, Any]:
-    """LANES binary64 numbers of memory, and what binary32 makes of them; LLVM does twice the same once."""
-    kind = ir.VectorType(ir.DoubleType(), LANES)
-    loaded = builder.load(builder.bitcast(pointer, kind.as_pointer()))
-    loaded.align = 1
-    return loaded, builder.fptrunc(loaded, SINGLES.llvm)
 
 
 # -- sums of units as binary32 numbers ----------------------------------------------------------------

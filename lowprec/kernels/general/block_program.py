@@ -1,0 +1,107 @@
+"""Programs of blocks: values into blocks of any format, and their values.
+
+Floor 2b. Imports the general and the scalar kernels; never the oracle, which checks them.
+"""
+
+from __future__ import annotations
+
+import functools
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.codes import unlocked, values_of
+from lowprec.kernels.engine import BlockRefusal, Tensor
+from lowprec.kernels.general.blocks import decoder, encoder, largest, scaled
+from lowprec.kernels.general.kernel import CHUNK
+from lowprec.kernels.general.program import FLUSHES, is_usual, read_as, readable, reader
+from lowprec.kernels.lower.block import ARITHMETICS, BlockRule, lower_block, lower_tensor
+from lowprec.kernels.lower.scalar import lower_target
+from lowprec.kernels.request import BlockDecoding, BlockEncoding
+from lowprec.spec.codebook import Codebook
+from lowprec.spec.projection import DEFAULT
+
+__all__ = ["BlockDecoder", "BlockEncoder"]
+
+Codes = npt.NDArray[Any]
+
+_NO_VALUES = np.empty(0, np.uint64)
+_SMALLEST = BlockRule._fields.index("smallest")
+
+
+class BlockEncoder:
+    """Values in blocks of any format."""
+
+    partial = False
+
+    def __init__(self, request: BlockEncoding) -> None:
+        fmt, self._given, self._from = request.format, request.given, request.source
+        self._read = reader(request.source, fmt.elements.subnormals in FLUSHES)
+        self._element = lower_target(fmt.element, fmt.elements)
+        self._scale, self._rule = lower_target(fmt.scale, fmt.scales), lower_block(fmt)
+        self._scale_read = reader(fmt.scale)
+        self._values = unlocked(values_of(fmt.scale)) if isinstance(fmt.scale, Codebook) else _NO_VALUES
+        self._kernel = functools.partial(
+            encoder,
+            ARITHMETICS.index(fmt.arithmetic),
+            self._in_lanes(request),
+            fmt.elements.rounding.bits > 0,
+        )
+        self._usual = not isinstance(fmt.element, Codebook) and is_usual([], fmt.element, self._element)
+
+    def _in_lanes(self, request: BlockEncoding) -> bool:
+        """Return whether quotients and elements in lanes are exact."""
+        fmt, source, scale = request.format, read_as(request.source), read_as(request.format.scale)
+        if isinstance(fmt.element, Codebook):
+            return False
+        smallest = int(self._rule[_SMALLEST])
+        divisor = max(scale.precision, (smallest // (smallest & -smallest or 1)).bit_length())
+        divisor = divisor + 24 * request.tensor if fmt.arithmetic == "exact" else 24
+        bits = source.precision if source.exponent_bits else source.width
+        return max(bits, divisor) <= 53 and fmt.element.precision + fmt.elements.rounding.bits + 2 <= 50
+
+    def run(
+        self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
+    ) -> BlockRefusal | None:
+        """Write the codes and the scales of whole blocks, or say what is refused."""
+        given = readable(values, self._from)
+        read = given.view(np.uint8), given.itemsize, self._read, given.size // scales.size
+        most, places = np.empty(scales.size, np.uint64), np.empty(scales.size, np.int64)
+        kinds, words = np.empty(scales.size, np.uint64), np.empty(4 * CHUNK, np.uint64)
+        largest(*read, most, places, kinds, words)
+        made = scales.astype(np.uint64)
+        refused_scales, first_scale = scaled(
+            most, places, kinds, made, self._scale, self._scale_read, self._values, self._rule, tensor.words,
+            scale_random, self._given,
+        )  # fmt: skip
+        scales[:] = made
+        kernel = self._kernel(self._usual)
+        refused, first = kernel(
+            *read, codes.view(np.uint8), codes.itemsize, self._element, most, places, kinds, random, words
+        )
+        return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None
+
+
+class BlockDecoder:
+    """The values of blocks of any format."""
+
+    partial = False
+
+    def __init__(self, request: BlockDecoding) -> None:
+        fmt, scale = request.format, Fraction(1) if request.tensor is None else request.tensor
+        self._from = fmt.element, fmt.scale
+        self._element, self._scale = reader(fmt.element), reader(fmt.scale)
+        self._tensor = lower_tensor(fmt, scale, Fraction(1))
+        self._target = lower_target(request.carrier, DEFAULT)
+        self._kernel = decoder(is_usual([], request.carrier, self._target))
+
+    def run(self, codes: Codes, scales: Codes, out: Codes) -> None:
+        """Write the values of whole blocks."""
+        elements = readable(codes, self._from[0])
+        self._kernel(
+            elements.view(np.uint8), elements.itemsize, self._element, codes.size // scales.size,
+            readable(scales, self._from[1]).astype(np.uint64), self._scale, self._tensor, out.view(np.uint8),
+            out.itemsize, self._target, np.empty(4 * CHUNK, np.uint64),
+        )  # fmt: skip

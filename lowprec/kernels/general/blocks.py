@@ -1,0 +1,304 @@
+"""Kernels of blocks of any format: the largest magnitude, the scale, the elements.
+
+Values are read, divided and projected in 64-bit lanes; the scale of a block is computed once, by
+`scalar.block`. Where lanes are not exact, for values of more than 53 bits and for elements in codebooks, the
+scalar kernels divide and project, element by element.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from lowprec.kernels.general.kernel import CHUNK, narrow, widen
+from lowprec.kernels.general.numbers import Lane, pick, read, zeros_above
+from lowprec.kernels.general.operations import long_product, quotient
+from lowprec.kernels.general.rounding import drawn_limit, load_target, project, project_usual, split
+from lowprec.kernels.jit import bit_length, in_wide_vectors, inlined, jit, load_record
+from lowprec.kernels.lower.block import (
+    ALL,
+    ARITHMETICS,
+    BLOCK,
+    ELEMENTS,
+    LARGEST,
+    POWER,
+    SCALE,
+    Tensor,
+)
+from lowprec.kernels.lower.kinds import FINITE, INFINITY, NAN
+from lowprec.kernels.lower.records import REFUSED, Source
+from lowprec.kernels.scalar import block as scales_of
+from lowprec.kernels.scalar.convert import load_grid, load_source, project as project_one
+
+__all__ = ["decoder", "encoder", "largest", "scaled"]
+
+_U = np.uint64
+_I = np.int64
+_0, _1, _2, _4, _40 = _U(0), _U(1), _U(2), _U(4), _U(40)
+_TOP, _REFUSED = _U(1 << 63), _U(REFUSED)
+
+#: Kinds of values, and of what a block holds, in bits.
+_INFINITE, _NAN, _NEGATIVE = _1, _2, _4
+#: What becomes of a block's elements besides division: finite ones, or all numbers, become zeros; all become
+#: NaN; all codes become 0.
+_FINITE_ZEROS, _ZEROS, _NANS, _BLANK = _1, _2, _4, _U(8)
+
+_EXACT, _PRODUCT = ARITHMETICS.index("exact"), ARITHMETICS.index("product")
+
+#: A normalized number below 2**-126 has an exponent below this.
+_LEAST_NORMAL = _I(-126 - 63)
+#: The largest binary32 number, the power of two after it, and the exponent of the smallest.
+_MOST, _MOST_EXPONENT, _POWER, _SMALLEST = _U((1 << 24) - 1), _I(104), _I(128), _I(-149)
+
+
+@jit
+def largest(
+    values: Any, value_size: int, source_words: Any, size: int, amax: Any, places: Any, kinds: Any, words: Any
+) -> None:
+    """Write the largest finite magnitude of each block of `size` values, and whether it holds others."""
+    in_wide_vectors()
+    source = load_record(Source, source_words, 0)
+    total = values.size // value_size
+    block, left, most, place, held = 0, size, _0, _I(0), _0
+    for start in range(0, total, CHUNK):
+        count = min(CHUNK, total - start)
+        widen(values, value_size, start, words, 0, count)
+        for i in range(count):
+            x = read(words[i], source, False)
+            up = zeros_above(x.significand)
+            zero = x.nan | x.infinite
+            words[CHUNK + i] = pick(zero, _0, x.significand << _U(up))
+            words[2 * CHUNK + i] = _U(x.exponent - up)
+            words[3 * CHUNK + i] = pick(x.nan, _NAN, pick(x.infinite, _INFINITE, _0))
+        for i in range(count):
+            significand, exponent = words[CHUNK + i], _I(words[2 * CHUNK + i])
+            if scales_of.above(significand, exponent, most, place):
+                most, place = significand, exponent
+            held |= words[3 * CHUNK + i]
+            left -= 1
+            if left == 0:
+                amax[block], places[block], kinds[block] = most, place, held
+                block, left, most, place, held = block + 1, size, _0, _I(0), _0
+
+
+@jit
+def scaled(
+    amax: Any, places: Any, kinds: Any, scales: Any, scale_words: Any, source_words: Any, values: Any,
+    rule_words: Any, tensor_words: Any, random: Any, given: bool,
+) -> tuple[int, int]:  # fmt: skip
+    """Write the codes of scales, unless `given`; return how many are refused, and the index of the first.
+
+    `amax` and `places` become the divisor of each block, `kinds` what becomes of its elements besides.
+    `values` are those of a codebook of scales, else empty.
+    """
+    source, grid = load_source(source_words), load_grid(scale_words)
+    rule, tensor = scales_of.load_rule(rule_words), load_record(Tensor, tensor_words, 0)
+    refused, first = 0, -1
+    for block in range(scales.size):
+        most, place = amax[block], places[block]
+        nan, infinite = kinds[block] & _NAN != _0, kinds[block] & _INFINITE != _0
+        tiny = rule.flush != _0 and place < _LEAST_NORMAL
+        if tiny:
+            most = _0
+        policy = _U(ELEMENTS)
+        if nan and rule.nan != _U(ELEMENTS):
+            policy = rule.nan
+        elif infinite:
+            policy = rule.infinity
+        word = _U(random[block]) if random.size > 0 else _0
+        if given:
+            code, policy = _U(scales[block]), _U(ELEMENTS)
+        elif policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL):
+            code, _ = project_one(NAN, False, _0, _0, _I(0), word, grid, scale_words)
+        elif policy == _U(LARGEST):
+            code = rule.largest
+        elif policy == _U(POWER):
+            code = scales_of.scale_code(_TOP, _POWER - _I(63), word, rule, tensor, grid, scale_words)
+        else:
+            code = scales_of.scale_code(most, place, word, rule, tensor, grid, scale_words)
+        if code == _REFUSED:
+            kinds[block] = _BLANK
+            refused += 1
+            if first < 0:
+                first = block
+            continue
+        scales[block] = code
+
+        word = values[_I(code)] if values.size > 0 else code
+        kind, by, exponent = scales_of.divisor_of(code, word, source, rule, tensor)
+        none = policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL)
+        if kind != FINITE and not none:
+            policy = _U(BLOCK) if rule.nan == _U(ELEMENTS) else rule.nan
+        becomes = _FINITE_ZEROS if tiny else _0
+        if kind != FINITE or none:
+            becomes |= _BLANK if policy == _U(BLOCK) else _NANS if policy == _U(ALL) else _ZEROS
+        amax[block], places[block], kinds[block] = by, exponent, becomes
+    return refused, first
+
+
+@inlined
+def single(significand: np.uint64, exponent: np.int64) -> tuple[np.uint64, np.int64]:
+    """Round a number to binary32, to nearest even; overflow gives the largest finite number."""
+    up = zeros_above(significand)
+    lead = exponent - up
+    place = max(lead + _I(40), _SMALLEST)
+    kept, tail = split(significand << _U(up), place - lead, False)
+    kept += _U((tail > _TOP) | ((tail == _TOP) & (kept & _1 != _0)))
+    beyond = (place > _MOST_EXPONENT) | ((place == _MOST_EXPONENT) & (kept > _MOST))
+    beyond &= significand != _0
+    kept = pick(significand == _0, _0, pick(beyond, _MOST, kept))
+    return kept, pick(beyond, _MOST_EXPONENT, place)
+
+
+@inlined
+def divided(
+    significand: np.uint64, exponent: np.int64, by: np.uint64, by_exponent: np.int64, arithmetic: int
+) -> tuple[np.uint64, np.int64]:
+    """Divide a value by its scale, or multiply it by the factor that stands for that."""
+    if arithmetic == _EXACT:
+        found, place = quotient(significand, exponent, by, by_exponent)
+        return pick((significand == _0) | (by == _0), _0, found), place
+    significand, exponent = single(significand, exponent)
+    if arithmetic == _PRODUCT:
+        zero, by_zero = significand == _0, by == _0
+        significand, exponent = quotient(significand, exponent, by, by_exponent)
+        significand = pick(zero, _0, pick(by_zero, _MOST, significand))
+        exponent = pick(by_zero, _MOST_EXPONENT, exponent)
+    else:
+        significand, exponent = significand * (by >> _40), exponent + by_exponent + _I(40)
+    return single(significand, exponent)
+
+
+@functools.cache
+def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool) -> Any:
+    """Return the kernel that writes elements; it returns how many are refused, and the index of the first.
+
+    `lanes` says that they are exact, `usual` that the element is so to `rounding.project_usual`.
+    """
+    place = project_usual if usual else project
+
+    def encode(
+        values: Any, value_size: int, source_words: Any, size: int, out: Any, out_size: int,
+        element_words: Any, divisors: Any, exponents: Any, kinds: Any, random: Any, words: Any,
+    ) -> tuple[int, int]:  # fmt: skip
+        if lanes:
+            in_wide_vectors()
+        source, target = load_record(Source, source_words, 0), load_target(element_words)
+        grid = load_grid(element_words)
+        refused, first, block, left, total = 0, -1, 0, size, values.size // value_size
+        for start in range(0, total, CHUNK):
+            count = min(CHUNK, total - start)
+            widen(values, value_size, start, words, 0, count)
+            done = 0
+            while done < count:
+                some = min(left, count - done)
+                for i in range(done, done + some):
+                    words[CHUNK + i] = divisors[block]
+                    words[2 * CHUNK + i] = _U(exponents[block])
+                    words[3 * CHUNK + i] = kinds[block]
+                done, left = done + some, left - some
+                if left == 0:
+                    block, left = block + 1, size
+            refuses = False
+            for i in range(count):
+                x = read(words[i], source, False)
+                by, by_exponent, becomes = words[CHUNK + i], _I(words[2 * CHUNK + i]), words[3 * CHUNK + i]
+                number = not (x.nan | x.infinite)
+                if lanes:
+                    made, exponent = divided(x.significand, x.exponent, by, by_exponent, arithmetic)
+                else:
+                    made, exponent = _0, _I(0)
+                    if number and x.significand != _0:
+                        made, exponent = scales_of.divided(
+                            x.significand, x.exponent, by, by_exponent, _U(arithmetic)
+                        )
+                nans = becomes & _NANS != _0
+                zero = (becomes & _ZEROS != _0) | ((becomes & _FINITE_ZEROS != _0) & number)
+                made = pick(nans, _0, pick(x.nan, x.significand, pick(zero, _0, made)))
+                negative, infinite = x.negative & (not nans), x.infinite & (not zero) & (not nans)
+                if lanes:
+                    element = Lane(negative, made, exponent, infinite, x.nan | nans, False, False)
+                    drawn = drawn_limit(_U(random[start + i]), target.grid) if stochastic else _0
+                    code, _ = place(
+                        element, False, drawn, target, stochastic, not usual
+                    )  # which flushes results
+                else:
+                    kind = NAN if x.nan or nans else INFINITY if infinite else FINITE
+                    word = _U(random[start + i]) if stochastic else _0
+                    code, _ = project_one(kind, negative, made, _0, exponent, word, grid, element_words)
+                code = pick(becomes & _BLANK != _0, _0, code)
+                words[i] = code
+                refuses |= code == _REFUSED
+            if refuses:
+                for i in range(count):
+                    if words[i] == _REFUSED:
+                        first = start + i if first < 0 else first
+                        refused += 1
+            narrow(words, 0, count, out, out_size, start)
+        return refused, first
+
+    return jit(encode, f"general_blocks_{arithmetic}{lanes:d}{stochastic:d}{usual:d}")
+
+
+@inlined
+def whole(significand: np.uint64, exponent: np.int64) -> tuple[np.uint64, np.int64]:
+    """Return the same number with an odd significand, or zero."""
+    zeros = _I(bit_length(significand & (_0 - significand))) - _I(1)
+    zero = significand == _0
+    return pick(zero, _0, significand >> _U(max(zeros, _I(0)))), exponent + pick(zero, _I(0), zeros)
+
+
+@functools.cache
+def decoder(usual: bool) -> Any:
+    """Return the kernel that writes the values of elements: products with their scale, rounded once."""
+    place = project_usual if usual else project
+
+    def decode(
+        codes: Any, code_size: int, element_words: Any, size: int, scales: Any, scale_words: Any,
+        tensor_words: Any, out: Any, out_size: int, out_words: Any, words: Any,
+    ) -> None:  # fmt: skip
+        in_wide_vectors()
+        element, source = load_record(Source, element_words, 0), load_record(Source, scale_words, 0)
+        tensor, target = load_record(Tensor, tensor_words, 0), load_target(out_words)
+        tensor_factor, tensor_place = whole(tensor.scale, tensor.scale_exponent)
+        block, left, total = 0, size, codes.size // code_size
+        for start in range(0, total, CHUNK):
+            count = min(CHUNK, total - start)
+            widen(codes, code_size, start, words, 0, count)
+            done = 0
+            while done < count:
+                some = min(left, count - done)
+                by = read(scales[block], source, False)
+                # A scale and the tensor's together have at most 64 bits.
+                factor, place_of = whole(by.significand, by.exponent)
+                factor *= tensor_factor
+                kind = _U(by.negative) * _NEGATIVE | _U(by.infinite) * _INFINITE | _U(by.nan) * _NAN
+                for i in range(done, done + some):
+                    words[CHUNK + i] = factor
+                    words[2 * CHUNK + i] = _U(place_of + tensor_place)
+                    words[3 * CHUNK + i] = kind
+                done, left = done + some, left - some
+                if left == 0:
+                    block, left = block + 1, size
+            for i in range(count):
+                x, scale, kind = read(words[i], element, False), words[CHUNK + i], words[3 * CHUNK + i]
+                significand, exponent = long_product(
+                    x.significand, x.exponent, scale, _I(words[2 * CHUNK + i])
+                )
+                infinite = x.infinite | (kind & _INFINITE != _0)
+                zero = (x.significand == _0) & (not x.infinite)
+                zero |= (scale == _0) & (kind & _INFINITE == _0)
+                nan = x.nan | (kind & _NAN != _0) | (infinite & zero)
+                negative = (x.negative != (kind & _NEGATIVE != _0)) & (not nan)
+                value = Lane(
+                    negative, pick(infinite | nan, _0, significand), exponent, infinite & (not nan), nan,
+                    False, False,
+                )  # fmt: skip
+                words[i], _ = place(value, False, _0, target, False, False)
+            narrow(words, 0, count, out, out_size, start)
+
+    return jit(decode, f"general_unblocks_{usual:d}")

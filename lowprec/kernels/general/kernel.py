@@ -1,0 +1,164 @@
+"""Kernels of operations on arrays of codes: read, compute, project, write.
+
+Kernels compute with 64-bit words, and take arrays as bytes with the size of an element: one compilation of an
+operation serves all types and formats. A chunk of codes is widened before, and narrowed after, while both
+lie in the nearest cache.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.general.numbers import read
+from lowprec.kernels.general.operations import COMPUTE, Context, lane, of_numbers, with_nans
+from lowprec.kernels.general.rounding import drawn_limit, load_target, project, project_usual
+from lowprec.kernels.jit import helper, in_wide_vectors, jit, load_record
+from lowprec.kernels.lower.records import REFUSED, Params, Source
+from lowprec.kernels.request import CONVERT
+from lowprec.spec.arith import OPERANDS, SIGN_ONLY
+from lowprec.spec.projection import Flag
+
+__all__ = ["CHUNK", "kernel", "narrow", "run", "widen"]
+
+Codes = npt.NDArray[Any]
+
+_U = np.uint64
+_I = np.int64
+_0 = _U(0)
+_REFUSED = _U(REFUSED)
+_INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
+
+#: Elements per chunk; the words of three operands and a result fit the nearest cache.
+CHUNK = 1 << 10
+
+
+@helper
+def widen(codes: Any, size: int, start: int, words: Any, first: int, count: int) -> None:
+    """Copy elements of `size` bytes to words, from index `first` on; one element stands for all."""
+    step = 0 if codes.size == size else 1
+    start *= step
+    if size == 1:
+        for i in range(count):
+            words[first + i] = codes[start + i * step]
+    elif size == 2:
+        halves = codes.view(np.uint16)
+        for i in range(count):
+            words[first + i] = halves[start + i * step]
+    elif size == 4:
+        singles = codes.view(np.uint32)
+        for i in range(count):
+            words[first + i] = singles[start + i * step]
+    else:
+        doubles = codes.view(np.uint64)
+        for i in range(count):
+            words[first + i] = doubles[start + i * step]
+
+
+@helper
+def narrow(words: Any, first: int, count: int, out: Any, size: int, start: int) -> None:
+    """Copy words, from index `first` on, to elements of `size` bytes."""
+    if size == 1:
+        for i in range(count):
+            out[start + i] = words[first + i]
+    elif size == 2:
+        halves = out.view(np.uint16)
+        for i in range(count):
+            halves[start + i] = words[first + i]
+    elif size == 4:
+        singles = out.view(np.uint32)
+        for i in range(count):
+            singles[start + i] = words[first + i]
+    else:
+        doubles = out.view(np.uint64)
+        for i in range(count):
+            doubles[start + i] = words[first + i]
+
+
+@functools.cache
+def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, signals: bool) -> Any:
+    """Return the kernel of an operation; it returns how many results have no code, and the first one's index.
+
+    `wide` says that exact results have two words, `usual` that formats are so to `read` and `place`.
+    Projections that flush results need `signals`.
+    """
+    number = operation.endswith("_number")
+    compute = COMPUTE[operation.removesuffix("_number") + ("_long" if wide else "")]
+    count, converts, fused = OPERANDS.get(operation, 1), operation == CONVERT, operation == "fma"
+    two, three, chooses = count > 1, count > 2, converts or operation in SIGN_ONLY
+    place = project_usual if usual else project
+
+    def operate(
+        xs: Any, x_size: int, x_words: Any, ys: Any, y_size: int, y_words: Any, zs: Any, z_size: int,
+        z_words: Any, out: Any, out_size: int, target_words: Any, downward: bool, signaling_first: bool,
+        random: Any, flags: Any, words: Any,
+    ) -> tuple[int, int]:  # fmt: skip
+        in_wide_vectors()
+        x_source, y_source = load_record(Source, x_words, 0), load_record(Source, y_words, 0)
+        z_source, target = load_record(Source, z_words, 0), load_target(target_words)
+        total, refused, first = out.size // out_size, 0, -1
+        for start in range(0, total, CHUNK):
+            size = min(total - start, CHUNK)
+            widen(xs, x_size, start, words, 0, size)
+            if two:
+                widen(ys, y_size, start, words, CHUNK, size)
+            if three:
+                widen(zs, z_size, start, words, 2 * CHUNK, size)
+            refuses = False
+            for i in range(size):
+                drawn = drawn_limit(_U(random[start + i]), target.grid) if stochastic else _0
+                x = read(words[i], x_source, usual)
+                y = read(words[CHUNK + i], y_source, usual) if two else lane(False, _0, _I(0), False)
+                z = read(words[2 * CHUNK + i], z_source, usual) if three else lane(False, _0, _I(0), False)
+                found = compute(x, y, z, Context(downward, drawn, stochastic, target))
+                if number:
+                    found = of_numbers(found, x, y, signaling_first)
+                elif not chooses:
+                    found = with_nans(found, x, y, z, fused, signaling_first, usual)
+                made = found.made
+                code, raised = place(made, found.invalid, drawn, target, stochastic, signals)
+                words[3 * CHUNK + i] = code
+                refuses |= code == _REFUSED
+                if signals:
+                    flushed = (x.flushed | y.flushed | z.flushed) & (not made.nan)
+                    raised |= found.raised | (_U(flushed) * _INEXACT)
+                    if not converts:
+                        raised = _DIVIDED if found.raised == _DIVIDED else raised
+                        raised = _INVALID if raised & _INVALID != _0 else raised
+                    words[4 * CHUNK + i] = raised
+            if refuses:
+                for i in range(size - 1, -1, -1):
+                    if words[3 * CHUNK + i] == _REFUSED:
+                        refused += 1
+                        first = start + i if first < 0 or first >= start else first
+            narrow(words, 3 * CHUNK, size, out, out_size, start)
+            if signals:
+                narrow(words, 4 * CHUNK, size, flags, 1, start)
+        return refused, first
+
+    return jit(operate, f"general_{operation}_{wide:d}{stochastic:d}{usual:d}{signals:d}")
+
+
+def run(
+    by: Any,
+    operands: list[tuple[Codes, Params]],
+    out: Codes,
+    target: Params,
+    random: Codes,
+    flags: Codes,
+    downward: bool = False,
+    signaling_first: bool = False,
+) -> tuple[int, int]:
+    """Run a kernel of `kernel` on one to three operands, of the size of `out` or of one element."""
+    read = [(codes.view(np.uint8), codes.itemsize, words) for codes, words in operands]
+    x, y, z = (*read, *read[:1] * (3 - len(read)))
+    words = np.empty(5 * CHUNK, np.uint64)
+    refused, first = by(
+        *x, *y, *z, out.view(np.uint8), out.itemsize, target, downward, signaling_first, random, flags, words
+    )
+    return int(refused), int(first)
