@@ -257,20 +257,6 @@ MUTANTS = (
         ("engine:scalar convert binary16 e5m2 toward_positive",),
     ),
     Mutant(
-        "shared-zero",
-        "kernels/general/rounding.py",
-        "project",
-        "a tie with a smallest value that counts as zero is not zero",
-        "limit += _U((grid.shared != _0) & (magnitude == _0) & (limit == _TOP - _1))",
-        "pass",
-        (
-            "flagged:unsigned",
-            "flagged:ieee_unsigned",
-            "flagged:powers",
-            "engine:scalar convert binary32 e8m0fnu nearest_away negative=drop_sign",
-        ),
-    ),
-    Mutant(
         "payload-cut",
         "kernels/general/rounding.py",
         "project",
@@ -303,21 +289,6 @@ MUTANTS = (
             "engine:scalar fma binary16 binary16",
             "engine:scalar fma binary32 binary32",
             "engine:scalar add int32 binary32",
-        ),
-    ),
-    Mutant(
-        "long-carry",
-        "kernels/general/operations.py",
-        "long_sum",
-        "sums of two words lose their carries",
-        "_U(rest < low)",
-        "_0",
-        (
-            "engine:scalar add int64 binary64",
-            "engine:scalar subtract int64 binary64",
-            "engine:scalar add uint64 binary64",
-            "engine:scalar fma binary64 binary64 toward_positive",
-            "engine:scalar fma binary64 binary64 toward_negative",
         ),
     ),
     Mutant(
