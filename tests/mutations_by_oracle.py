@@ -439,19 +439,6 @@ MUTANTS = (
         ("engine:scalar fma e5m2 e5m2 flags",),
     ),
     Mutant(
-        "nan-signaling-first",
-        "kernels/general/operations.py",
-        "first_nan",
-        "the third operand's signaling NaN is not the first",
-        "either(z.signaling, z, signaling)",
-        "signaling",
-        (
-            "engine:scalar fma e5m2 binary16 nan_payload=signaling_first",
-            "engine:scalar fma e5m2 e5m2 nan_payload=signaling_first",
-            "engine:scalar fma binary32 binary32 nan_payload=signaling_first",
-        ),
-    ),
-    Mutant(
         "number-beside-nan",
         "kernels/general/operations.py",
         "of_numbers",
@@ -581,18 +568,6 @@ MUTANTS = (
         "magnitude += _U(farther)",
         "pass",
         ("engine:scalar divide binary64 binary64",),
-    ),
-    Mutant(
-        "scalar-clamp",
-        "kernels/scalar/convert.py",
-        "project",
-        "numbers far past the largest wrap into other codes, by the scalar kernel",
-        "if beyond:\n    magnitude, tail = (side.max_magnitude, _ONES)",
-        "if False:\n    magnitude, tail = (side.max_magnitude, _ONES)",
-        (
-            "engine:scalar remainder binary32 e2m1fn nan=max",
-            "engine:scalar divide binary64 binary64 saturation=finite",
-        ),
     ),
     Mutant(
         "scalar-underflow",
