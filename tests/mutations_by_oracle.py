@@ -257,20 +257,6 @@ MUTANTS = (
         ("engine:scalar convert binary16 e5m2 toward_positive",),
     ),
     Mutant(
-        "shared-zero",
-        "kernels/general/rounding.py",
-        "project",
-        "a tie with a smallest value that counts as zero is not zero",
-        "limit += _U((grid.shared != _0) & (magnitude == _0) & (limit == _TOP - _1))",
-        "pass",
-        (
-            "flagged:unsigned",
-            "flagged:ieee_unsigned",
-            "flagged:powers",
-            "engine:scalar convert binary32 e8m0fnu nearest_away negative=drop_sign",
-        ),
-    ),
-    Mutant(
         "payload-cut",
         "kernels/general/rounding.py",
         "project",
@@ -303,21 +289,6 @@ MUTANTS = (
             "engine:scalar fma binary16 binary16",
             "engine:scalar fma binary32 binary32",
             "engine:scalar add int32 binary32",
-        ),
-    ),
-    Mutant(
-        "long-carry",
-        "kernels/general/operations.py",
-        "long_sum",
-        "sums of two words lose their carries",
-        "_U(rest < low)",
-        "_0",
-        (
-            "engine:scalar add int64 binary64",
-            "engine:scalar subtract int64 binary64",
-            "engine:scalar add uint64 binary64",
-            "engine:scalar fma binary64 binary64 toward_positive",
-            "engine:scalar fma binary64 binary64 toward_negative",
         ),
     ),
     Mutant(
@@ -468,19 +439,6 @@ MUTANTS = (
         ("engine:scalar fma e5m2 e5m2 flags",),
     ),
     Mutant(
-        "nan-signaling-first",
-        "kernels/general/operations.py",
-        "first_nan",
-        "the third operand's signaling NaN is not the first",
-        "either(z.signaling, z, signaling)",
-        "signaling",
-        (
-            "engine:scalar fma e5m2 binary16 nan_payload=signaling_first",
-            "engine:scalar fma e5m2 e5m2 nan_payload=signaling_first",
-            "engine:scalar fma binary32 binary32 nan_payload=signaling_first",
-        ),
-    ),
-    Mutant(
         "number-beside-nan",
         "kernels/general/operations.py",
         "of_numbers",
@@ -610,18 +568,6 @@ MUTANTS = (
         "magnitude += _U(farther)",
         "pass",
         ("engine:scalar divide binary64 binary64",),
-    ),
-    Mutant(
-        "scalar-clamp",
-        "kernels/scalar/convert.py",
-        "project",
-        "numbers far past the largest wrap into other codes, by the scalar kernel",
-        "if beyond:\n    magnitude, tail = (side.max_magnitude, _ONES)",
-        "if False:\n    magnitude, tail = (side.max_magnitude, _ONES)",
-        (
-            "engine:scalar remainder binary32 e2m1fn nan=max",
-            "engine:scalar divide binary64 binary64 saturation=finite",
-        ),
     ),
     Mutant(
         "scalar-underflow",
