@@ -24,7 +24,8 @@ def cut_behind_guard(values: npt.ArrayLike, fmt: Format, bits: int) -> npt.NDArr
     held: npt.NDArray[Any] = np.where(finite, numbers, 0)
     exponent = np.maximum(np.frexp(held)[1] - 1, fmt.emin)
     last = exponent - fmt.trailing_bits - 1 - bits
-    return np.where(finite, np.ldexp(np.trunc(np.ldexp(held, -last)), last), numbers)
+    with np.errstate(all="ignore"):  # numbers may lie far below the format's
+        return np.where(finite, np.ldexp(np.trunc(np.ldexp(held, -last)), last), numbers)
 
 
 def guard_words(bits: int) -> str:

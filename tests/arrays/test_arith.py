@@ -468,6 +468,16 @@ def test_the_first_signaling_nan_counts_where_only_its_sign_is_left():
     assert lp.add(quiet, signaling, "e4m3fn", dtype=np.uint8) == 0xFF
 
 
+def test_a_signaling_addend_comes_before_signaling_factors():
+    """Its payload and sign are those of the result; IEEE 754 leaves the choice open, Arm does not."""
+    x, z = (np.uint32([code]).view(np.float32) for code in (0x7F800001, 0xFF800002))
+    how = Projection(nan_payload="signaling_first")
+    for backend in ("scalar", "oracle"):
+        for factors in ((x, np.float32([1])), (np.float32([1]), x)):
+            made = lp.fma(*factors, z, "binary32", projection=how, backend=backend)
+            assert made.view(np.uint32) == 0xFFC00002
+
+
 def test_results_are_of_native_byte_order():
     """Another is refused; operands may have any, single ones too."""
     with pytest.raises(TypeError, match="values are given as float16, bfloat16, float32 or float64, not >f2"):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 import lowprec as lp
 from lowprec.spec import catalog
-from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.projection import Projection
@@ -37,9 +37,11 @@ def mismatches(call: Call) -> Answer:
     keywords = dict(call.keywords)
     name, to = keywords.pop("operation", "convert"), keywords.pop("to", None)
     if name == "dot":
-        right = lp.dot(*operands, keywords.pop("accumulation"), **keywords)
+        how = keywords.pop("accumulation")
+        right = lp.dot(*operands, how, **keywords)
         wrong = bits_of(got) != bits_of(right)
-        return _count(wrong if got.dtype.kind == "u" else wrong & ~(np.isnan(got) & np.isnan(right)))
+        codes = got.dtype.kind == "u" or catalog.carrier(got.dtype) == accumulation(how).output[0]
+        return _count(wrong if codes else wrong & ~(np.isnan(got) & np.isnan(right)))
     if catalog.is_block(to):
         return _count(_blocks_differ(operands[0], got, catalog.block_format(to), keywords))
     verb = lp.encode if name == "convert" else functools.partial(getattr(lp, name), dtype=got.dtype)

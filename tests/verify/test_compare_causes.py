@@ -12,6 +12,7 @@ import lowprec as lp
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.projection import Projection
+from lowprec.verify.cutting import cut_behind_guard
 from lowprec.verify.inputs import conversions
 from lowprec.verify.operations import OPERATIONS
 from lowprec.verify.questions.causes import in_words
@@ -562,3 +563,10 @@ def test_a_negative_float64_next_to_a_positive_one_keeps_its_bits():
     (first,) = lp.compare(x, got, "binary32", operation="sqrt", why=False).details
     assert (first.data["got"], first.data["want"]) == ("bff8000020000000", "4008000000000000")
     assert first.distance == -0x3FC00001 - 0x40400000
+
+
+def test_numbers_far_below_a_format_are_cut_without_a_warning():
+    """A power of two between them and the format's last place is no float64."""
+    high = lp.Format(name="high", exponent_bits=1, trailing_bits=14, bias=-1021)
+    with np.errstate(all="raise"):
+        assert cut_behind_guard([2.0**-300, 0.0], high, 3).tolist() == [0.0, 0.0]

@@ -120,7 +120,7 @@ class Step:
             part = slice(start, min(start + _PART, out.size))
             codes, raised = np.zeros(out[part].size, np.uint64), np.zeros(out[part].size, np.uint8)
             given = [
-                np.ascontiguousarray(np.broadcast_to(codes, out.shape)[part], np.uint64) for codes in operands
+                np.ascontiguousarray(np.broadcast_to(each, out.shape)[part], np.uint64) for each in operands
             ]
             pairs = [*zip(given, self._reads, strict=True)]
             (x, y, z) = (*pairs, *pairs[:1] * (3 - len(pairs)))

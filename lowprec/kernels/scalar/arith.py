@@ -1,7 +1,7 @@
-"""Operations of any operands, in integers: an exact number of up to 128 bits, then `convert.project`.
+"""Compute operations one element at a time, in integers: exact, in up to 128 bits, then `convert.project`.
 
 Integers only: neither flush-to-zero nor the rounding mode of the process can change an answer. This
-kernel serves everything; `vector.arith` serves what is usual, fast, and is checked against it.
+kernel serves remainders, results in codebooks, and numbers of too many bits for `general.operations`.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """

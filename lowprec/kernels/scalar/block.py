@@ -1,7 +1,7 @@
-"""Blocks of any format: the largest magnitude, the scale, the elements, in integers of 64 bits.
+"""Scales of blocks of any format, and their elements one at a time, in integers of 64 bits.
 
-`convert` reads values and projects quotients; division is here. This kernel serves every format and policy;
-`vector.block` serves the usual ones, fast, and is checked against it.
+`general.blocks` reads values and calls this for each scale, and for each element where lanes are not exact:
+of codebooks, and for values of more than 53 bits.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 

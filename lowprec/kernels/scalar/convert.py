@@ -1,8 +1,8 @@
-"""Read a code, round, make a code: the scalar kernel of conversions, and of whatever ends in a code.
+"""Read a code, round, make a code, one element at a time: the end of every scalar kernel.
 
-One loop serves every verb. Encoding reads binary32 or integers and makes codes; decoding reads
-codes and makes binary32 or binary64, where nothing is left to round; a cast reads one format and
-makes another. Formats and projections arrive as integers (`lower.scalar`), so a new one compiles nothing.
+It serves results in codebooks, scales of blocks, functions, dot products and operations on numbers of too
+many bits for 64-bit lanes; `general` serves all others. Formats and projections arrive as integers
+(`lower.scalar`), so a new one compiles nothing.
 
 Integers only: neither flush-to-zero nor the rounding mode of the process can change an answer.
 

@@ -1,4 +1,4 @@
-"""Programs of the scalar engine: every request but a few sums of blocks, one element at a time, in integers.
+"""Programs of `backend="scalar"`: those of `general`, and functions and dot products one element at a time.
 
 Floor 2b. Imports the scalar kernels; never the oracle, which checks them.
 """
