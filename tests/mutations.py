@@ -671,8 +671,8 @@ MUTANTS = (
         "kernels/general/blocks.py",
         "decoder.decode",
         "values are read with half their scale",
-        "_U(place_of + tensor_place)",
-        "_U(place_of + tensor_place - _I(1))",
+        "exponent + place_of_part",
+        "exponent + place_of_part - _I(1)",
         ("blocks:mxfp4 scalar",),
     ),
     Mutant(

@@ -329,7 +329,7 @@ MUTANTS = (
     ),
     Mutant(
         "long-sticky",
-        "kernels/general/operations.py",
+        "kernels/general/rounding.py",
         "long_shifted",
         "sums of two words forget what lies far below",
         "kept_low | _U(lost)",

@@ -57,7 +57,7 @@ _PART = 1 << 16
 
 
 def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
-    """The axes that the blocks of a format lie along, none of them negative; the last ones by default."""
+    """Return the axes that the blocks of a format lie along, none negative; the last ones by default."""
     count = len(fmt.sizes)
     if axis is None:
         axes: tuple[int, ...] = tuple(range(-count, 0))
@@ -86,7 +86,7 @@ def _count_axes(count: int) -> str:
 
 
 def grid_of(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the scales."""
+    """Return the shape of the scales."""
     grid = list(shape)
     for axis, size in zip(axes, sizes, strict=True):
         grid[axis] = -(-shape[axis] // size)
@@ -104,7 +104,7 @@ def _flat(codes: Array) -> Array:
 def tensor_of(
     operand: Operand, fmt: BlockFormat, given: np.float32 | None, backend: Backend | None
 ) -> Tensor:
-    """The scale that is given, or that follows from the values."""
+    """Return the scale that is given, or that follows from the values."""
     value, scale, inverse = given, Fraction(1), Fraction(1)
     if backend == "oracle":
         number = None if given is None else exact_single(given)
@@ -130,13 +130,13 @@ def _by_oracle(operand: Operand, fmt: BlockFormat) -> Any:
 
 
 def exact_single(value: np.float32) -> Fraction:
-    """What a positive float32 stands for, from its bits: the process may take subnormals for zeros."""
+    """Return what a positive float32 stands for, from its bits: the process may take subnormals for zeros."""
     significand, exponent = catalog.BINARY32.scaled(int(value.view(np.uint32)))
     return significand * Fraction(2) ** exponent
 
 
 def _single(value: Fraction) -> np.float32:
-    """The float32 that is this positive number, from its bits."""
+    """Return the float32 that is this positive number, from its bits."""
     field = max(value.numerator.bit_length() - value.denominator.bit_length() + 127, 1)
     field -= value < Fraction(2) ** (field - 127) and field > 1
     fraction = int(value / Fraction(2) ** (field - 150))  # with the leading one, but for subnormals
@@ -148,7 +148,7 @@ _BITS_OF_MOST = 48
 
 
 def _numbers(amax: Fraction, most: Fraction, by_inverse: bool) -> tuple[Fraction, Fraction]:
-    """The scale and its inverse."""
+    """Return the scale and its inverse."""
     (over, place), (by, by_place) = _scaled(amax), _scaled(most)
     made = tensor_numbers(np.uint64(over), np.int64(place), np.uint64(by), np.int64(by_place), by_inverse)
     scale, scale_exponent, inverse, inverse_exponent = map(int, made)
@@ -163,7 +163,7 @@ def _scaled(number: Fraction) -> tuple[int, int]:
 
 
 def largest_finite(operand: Operand) -> Fraction:
-    """The largest magnitude among the finite values of an array."""
+    """Return the largest magnitude among the finite values of an array."""
     codes, fmt = operand.codes, operand.fmt
     mask = ((1 << fmt.width) - 1) & ~fmt.sign_code
     if not codes.size:
@@ -272,7 +272,7 @@ class _Layout(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def _layout(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> _Layout | None:
-    """Blocks along the last axis, along another, or across the last two; None for other pairs."""
+    """Return blocks along the last axis, along another, or across the last two; None for other pairs."""
     if len(axes) == 2:
         if axes != (len(shape) - 2, len(shape) - 1):
             return None
@@ -293,7 +293,7 @@ def _layout(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...
 
 
 def _aligned(out: Array, layout: _Layout) -> bool:
-    """Whether every tile begins where memory can be written past the caches."""
+    """Return whether every tile begins where memory can be written past the caches."""
     whole = layout.outer * layout.rows == 1
     return not (out.__array_interface__["data"][0] | (0 if whole else layout.columns * out.itemsize)) % 16
 
@@ -412,7 +412,7 @@ def _rows(array: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: tu
 def _parts(
     shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...], blocks: Places | None
 ) -> Iterable[tuple[Places, Places]]:
-    """Blocks by number, some at a time, with the places of their elements: shape (blocks, elements of one).
+    """Yield blocks by number, some at a time, and the indices of their elements, shape (blocks, elements).
 
     Blocks at the end that lack elements have the last one several times. None has more than its axes are
     long.

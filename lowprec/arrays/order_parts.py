@@ -83,12 +83,12 @@ def shape_of(arrays: list[Array]) -> tuple[int, ...]:
 
 
 def codes_in(codes: npt.ArrayLike, fmt: Format) -> Array:
-    """Codes, checked, in the type that `encode` returns."""
+    """Return codes, checked, in the type that `encode` returns."""
     return codes_operand(codes, fmt).codes.astype(code_dtype(fmt), copy=False)
 
 
 def ordered(arrays: tuple[npt.ArrayLike, ...], fmt: Like) -> tuple[list[Array], Format, bool]:
-    """Codes that compare as integers, and their format: those of codebooks become places, in binary32.
+    """Return codes that compare as integers, and their format: those of codebooks become places, in binary32.
 
     And whether all arrays of these types are read alike.
     """

@@ -93,7 +93,7 @@ class ElementwiseProgram(Protocol):
         ...
 
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
-        """As `run`, with random integers of `lowprec.random_bits` from number `first` on, a multiple of 4."""
+        """Write results, with random integers of `random_bits` from number `first` on, a multiple of 4."""
         ...
 
 
@@ -124,7 +124,7 @@ class Rows(NamedTuple):
     tensor: float = 1.0
 
     def at(self, rows: Any) -> Rows:
-        """Some of the rows."""
+        """Return some of the rows."""
         return self._replace(
             codes=self.codes[rows], scales=None if self.scales is None else self.scales[rows]
         )

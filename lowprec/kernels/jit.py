@@ -111,7 +111,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def elements(array: np.ndarray[Any, Any], places: tuple[int, ...]) -> tuple[Any, ...]:
-    """The elements of an array at the first len(places) places, which are 0, 1, 2, …, as a tuple."""
+    """Return the elements of an array at the first len(places) places, which are 0, 1, 2, …, as a tuple."""
     return tuple(array[place] for place in places)
 
 
@@ -125,7 +125,7 @@ def _type_elements(_: Any) -> Callable[..., Any]:
 
 @lower_builtin(elements, types.Any, types.Any)  # type: ignore[untyped-decorator]
 def _lower_elements(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-    """As many loads, without a loop."""
+    """Emit one load for each element, without a loop."""
     kind = signature.return_type
     first = context.make_array(signature.args[0])(context, builder, values[0]).data
     pointers = [builder.gep(first, [ir.Constant(ir.IntType(64), place)]) for place in range(kind.count)]
@@ -151,7 +151,7 @@ def _type_load_record(_: Any) -> Callable[..., Any]:
 
 @lower_builtin(load_record, types.Any, types.Any, types.Any)  # type: ignore[untyped-decorator]
 def _lower_load_record(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-    """As many loads, without a loop."""
+    """Emit one load for each element, without a loop."""
     _, words, start = signature.args
     array = context.make_array(words)(context, builder, values[1])
     first = context.cast(builder, values[2], start, types.intp)
@@ -164,7 +164,7 @@ def _lower_load_record(context: Any, builder: Any, signature: Any, values: Any) 
 
 @functools.cache
 def _signed(kind: type) -> tuple[bool, ...]:
-    """Whether each field of a NamedTuple is annotated as `Signed`."""
+    """Return whether each field of a NamedTuple is annotated as `Signed`."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(get_origin(hints[name]) is Annotated for name in kind._fields)  # type: ignore[attr-defined]
 
@@ -214,7 +214,7 @@ define <8 x half> @narrow(<8 x float> %x) {
 
 @functools.cache
 def has_half() -> bool:
-    """Whether the processor that kernels are compiled for has instructions that convert binary32 to binary16.
+    """Return whether the processor that kernels are compiled for converts binary32 to binary16.
 
     That need not be the processor at hand ($NUMBA_CPU_NAME), so the code generator is asked. Where there
     are none it calls a function of a compiler's run-time library, which the process may lack.

@@ -34,6 +34,7 @@ from lowprec.verify.questions.dots import DotQuestion, could_be
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.flags import FlagQuestion
 from lowprec.verify.questions.scaled import ScaledQuestion, Scaling
+from lowprec.verify.shown import quoted
 from lowprec.verify.trying import Failures, trying
 from lowprec.verify.weight_dumps import WeightDump
 
@@ -313,8 +314,8 @@ def drawn_integers(how: Projection, target: Format, random: Any, size: int) -> t
 
 
 def _scale(given: Any, name: str = "scale") -> Dump | None:
-    if isinstance(given, int) and int(float(given)) != given:
-        raise ValueError(f"{name}={given} is no float64 number: give one that is")
+    if isinstance(given, int) and (abs(given) > catalog.BINARY64.max_finite or int(float(given)) != given):
+        raise ValueError(f"{name}={quoted(given)} is no float64 number: give one that is")
     return None if given is None else _dump(float(given) if isinstance(given, int) else given, name)
 
 

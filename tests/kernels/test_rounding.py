@@ -58,7 +58,6 @@ EXACT = {
     "general/operations.py:as_53_bits": "a normalized number of at most 53 bits: what goes are zeros",
     "general/operations.py:full_product": "halves of words, all of which are used",
     "general/operations.py:long_number": "bits that go down into the next word, and the last bit, which is 0",
-    "general/operations.py:long_shifted": "bits that go down into the next word, and then a sticky bit",
     "general/operations.py:long_sum": "bits that go up into the next word",
     "general/operations.py:quotient": "the sign of a rest",
     "general/operations.py:scaleb": "an integer, normalized: what goes are zeros",

@@ -636,3 +636,5 @@ def test_integers_that_are_no_float64_are_refused_as_scales():
     with pytest.raises(ValueError, match=f"^scale of x={number} is no float64 number: give one that is$"):
         lp.compare(([[1.0]], [[1.0]]), right, scale=(number, None), **options)
     assert lp.compare(([[1.0]], [[1.0]]), np.float32([2**62]), scale=(2**62, None), **options).agrees
+    with pytest.raises(ValueError, match=r"^scale of x=1000.* is no float64 number: give one that is$"):
+        lp.compare(([[1.0]], [[1.0]]), right, scale=(10**400, None), **options)

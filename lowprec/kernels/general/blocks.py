@@ -14,11 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.kernels.general.kernel import CHUNK, narrow, widen
+from lowprec.kernels.general.kernel import CHUNK, counted, narrow, widen
 from lowprec.kernels.general.numbers import Lane, pick, read, zeros_above
 from lowprec.kernels.general.operations import long_product, quotient
-from lowprec.kernels.general.rounding import drawn_limit, load_target, project, project_usual, split
-from lowprec.kernels.jit import bit_length, in_wide_vectors, inlined, jit, load_record
+from lowprec.kernels.general.rounding import (
+    MOST,
+    MOST_EXPONENT,
+    drawn_limit,
+    load_target,
+    project,
+    project_usual,
+    to_single,
+)
+from lowprec.kernels.jit import bit_length, helper, in_wide_vectors, inlined, jit, load_record
 from lowprec.kernels.lower.block import (
     ALL,
     ARITHMETICS,
@@ -51,8 +59,8 @@ _EXACT, _PRODUCT = ARITHMETICS.index("exact"), ARITHMETICS.index("product")
 
 #: A normalized number below 2**-126 has an exponent below this.
 _LEAST_NORMAL = _I(-126 - 63)
-#: The largest binary32 number, the power of two after it, and the exponent of the smallest.
-_MOST, _MOST_EXPONENT, _POWER, _SMALLEST = _U((1 << 24) - 1), _I(104), _I(128), _I(-149)
+#: The power of two after the largest binary32 number.
+_POWER = _I(128)
 
 
 @jit
@@ -141,20 +149,6 @@ def scaled(
 
 
 @inlined
-def single(significand: np.uint64, exponent: np.int64) -> tuple[np.uint64, np.int64]:
-    """Round a number to binary32, to nearest even; overflow gives the largest finite number."""
-    up = zeros_above(significand)
-    lead = exponent - up
-    place = max(lead + _I(40), _SMALLEST)
-    kept, tail = split(significand << _U(up), place - lead, False)
-    kept += _U((tail > _TOP) | ((tail == _TOP) & (kept & _1 != _0)))
-    beyond = (place > _MOST_EXPONENT) | ((place == _MOST_EXPONENT) & (kept > _MOST))
-    beyond &= significand != _0
-    kept = pick(significand == _0, _0, pick(beyond, _MOST, kept))
-    return kept, pick(beyond, _MOST_EXPONENT, place)
-
-
-@inlined
 def divided(
     significand: np.uint64, exponent: np.int64, by: np.uint64, by_exponent: np.int64, arithmetic: int
 ) -> tuple[np.uint64, np.int64]:
@@ -162,15 +156,36 @@ def divided(
     if arithmetic == _EXACT:
         found, place = quotient(significand, exponent, by, by_exponent)
         return pick((significand == _0) | (by == _0), _0, found), place
-    significand, exponent = single(significand, exponent)
+    significand, exponent = to_single(significand, exponent)
     if arithmetic == _PRODUCT:
         zero, by_zero = significand == _0, by == _0
         significand, exponent = quotient(significand, exponent, by, by_exponent)
-        significand = pick(zero, _0, pick(by_zero, _MOST, significand))
-        exponent = pick(by_zero, _MOST_EXPONENT, exponent)
+        significand = pick(zero, _0, pick(by_zero, MOST, significand))
+        exponent = pick(by_zero, MOST_EXPONENT, exponent)
     else:
         significand, exponent = significand * (by >> _40), exponent + by_exponent + _I(40)
-    return single(significand, exponent)
+    return to_single(significand, exponent)
+
+
+@helper
+def spread(
+    factors: Any, exponents: Any, kinds: Any, size: int, block: int, left: int, words: Any, count: int
+) -> tuple[int, int]:
+    """Write what each of `count` elements has from its block of `size`, of which `left` are to come.
+
+    It returns the block of the next element, and how many of that are to come.
+    """
+    done = 0
+    while done < count:
+        some = min(left, count - done)
+        for i in range(done, done + some):
+            words[CHUNK + i] = factors[block]
+            words[2 * CHUNK + i] = _U(exponents[block])
+            words[3 * CHUNK + i] = kinds[block]
+        done, left = done + some, left - some
+        if left == 0:
+            block, left = block + 1, size
+    return block, left
 
 
 @functools.cache
@@ -179,7 +194,7 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool) -> Any:
 
     `lanes` says that they are exact, `usual` that the element is so to `rounding.project_usual`.
     """
-    place = project_usual if usual else project
+    place, signals = project_usual if usual else project, not usual  # which flush results
 
     def encode(
         values: Any, value_size: int, source_words: Any, size: int, out: Any, out_size: int,
@@ -193,16 +208,7 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool) -> Any:
         for start in range(0, total, CHUNK):
             count = min(CHUNK, total - start)
             widen(values, value_size, start, words, 0, count)
-            done = 0
-            while done < count:
-                some = min(left, count - done)
-                for i in range(done, done + some):
-                    words[CHUNK + i] = divisors[block]
-                    words[2 * CHUNK + i] = _U(exponents[block])
-                    words[3 * CHUNK + i] = kinds[block]
-                done, left = done + some, left - some
-                if left == 0:
-                    block, left = block + 1, size
+            block, left = spread(divisors, exponents, kinds, size, block, left, words, count)
             refuses = False
             for i in range(count):
                 x = read(words[i], source, False)
@@ -223,9 +229,7 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool) -> Any:
                 if lanes:
                     element = Lane(negative, made, exponent, infinite, x.nan | nans, False, False)
                     drawn = drawn_limit(_U(random[start + i]), target.grid) if stochastic else _0
-                    code, _ = place(
-                        element, False, drawn, target, stochastic, not usual
-                    )  # which flushes results
+                    code, _ = place(element, False, drawn, target, stochastic, signals)
                 else:
                     kind = NAN if x.nan or nans else INFINITY if infinite else FINITE
                     word = _U(random[start + i]) if stochastic else _0
@@ -234,10 +238,7 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool) -> Any:
                 words[i] = code
                 refuses |= code == _REFUSED
             if refuses:
-                for i in range(count):
-                    if words[i] == _REFUSED:
-                        first = start + i if first < 0 else first
-                        refused += 1
+                refused, first = counted(words, 0, count, start, refused, first)
             narrow(words, 0, count, out, out_size, start)
         return refused, first
 
@@ -264,26 +265,20 @@ def decoder(usual: bool) -> Any:
         in_wide_vectors()
         element, source = load_record(Source, element_words, 0), load_record(Source, scale_words, 0)
         tensor, target = load_record(Tensor, tensor_words, 0), load_target(out_words)
-        tensor_factor, tensor_place = whole(tensor.scale, tensor.scale_exponent)
+        factors, exponents = np.empty(scales.size, np.uint64), np.empty(scales.size, np.int64)
+        kinds = np.empty(scales.size, np.uint64)
+        part, place_of_part = whole(tensor.scale, tensor.scale_exponent)
+        for block in range(scales.size):
+            by = read(scales[block], source, False)
+            factor, exponent = whole(by.significand, by.exponent)
+            factors[block] = factor * part  # together they have at most 64 bits
+            exponents[block] = exponent + place_of_part
+            kinds[block] = _U(by.negative) * _NEGATIVE | _U(by.infinite) * _INFINITE | _U(by.nan) * _NAN
         block, left, total = 0, size, codes.size // code_size
         for start in range(0, total, CHUNK):
             count = min(CHUNK, total - start)
             widen(codes, code_size, start, words, 0, count)
-            done = 0
-            while done < count:
-                some = min(left, count - done)
-                by = read(scales[block], source, False)
-                # A scale and the tensor's together have at most 64 bits.
-                factor, place_of = whole(by.significand, by.exponent)
-                factor *= tensor_factor
-                kind = _U(by.negative) * _NEGATIVE | _U(by.infinite) * _INFINITE | _U(by.nan) * _NAN
-                for i in range(done, done + some):
-                    words[CHUNK + i] = factor
-                    words[2 * CHUNK + i] = _U(place_of + tensor_place)
-                    words[3 * CHUNK + i] = kind
-                done, left = done + some, left - some
-                if left == 0:
-                    block, left = block + 1, size
+            block, left = spread(factors, exponents, kinds, size, block, left, words, count)
             for i in range(count):
                 x, scale, kind = read(words[i], element, False), words[CHUNK + i], words[3 * CHUNK + i]
                 significand, exponent = long_product(

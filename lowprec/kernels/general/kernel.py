@@ -24,7 +24,7 @@ from lowprec.kernels.request import CONVERT
 from lowprec.spec.arith import OPERANDS, SIGN_ONLY
 from lowprec.spec.projection import Flag
 
-__all__ = ["CHUNK", "kernel", "narrow", "run", "widen"]
+__all__ = ["CHUNK", "counted", "kernel", "narrow", "run", "widen"]
 
 Codes = npt.NDArray[Any]
 
@@ -80,6 +80,15 @@ def narrow(words: Any, first: int, count: int, out: Any, size: int, start: int) 
             doubles[start + i] = words[first + i]
 
 
+@helper
+def counted(words: Any, place: int, count: int, start: int, refused: int, first: int) -> tuple[int, int]:
+    """Count results without a code from index `place` on; return their number, and the first one's index."""
+    for i in range(count):
+        if words[place + i] == _REFUSED:
+            refused, first = refused + 1, start + i if first < 0 else first
+    return refused, first
+
+
 @functools.cache
 def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, signals: bool) -> Any:
     """Return the kernel of an operation; it returns how many results have no code, and the first one's index.
@@ -132,10 +141,7 @@ def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, signals: b
                         raised = _INVALID if raised & _INVALID != _0 else raised
                     words[4 * CHUNK + i] = raised
             if refuses:
-                for i in range(size - 1, -1, -1):
-                    if words[3 * CHUNK + i] == _REFUSED:
-                        refused += 1
-                        first = start + i if first < 0 or first >= start else first
+                refused, first = counted(words, 3 * CHUNK, size, start, refused, first)
             narrow(words, 3 * CHUNK, size, out, out_size, start)
             if signals:
                 narrow(words, 4 * CHUNK, size, flags, 1, start)

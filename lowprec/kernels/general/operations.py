@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowprec.kernels.general.numbers import Lane, normal, pick, zeros_above
-from lowprec.kernels.general.rounding import limit_of, shifted, split
+from lowprec.kernels.general.rounding import limit_of, long_shifted, shifted, split
 from lowprec.kernels.jit import inlined
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
@@ -123,13 +123,8 @@ def subtract(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
 @inlined
 def add_long(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
     """Return the sum of two operands."""
-    return long_sum(
-        x,
-        *long_number(x.significand, _0, x.exponent),
-        y,
-        *long_number(y.significand, _0, y.exponent),
-        context,
-    )
+    a, b = long_number(x.significand, _0, x.exponent), long_number(y.significand, _0, y.exponent)
+    return long_sum(x, *a, y, *b, context)
 
 
 @inlined
@@ -169,19 +164,6 @@ def long_sum(
     upper |= _U(rest << _U(up) != _0)
     significand = pick(word == _0, rest, upper)
     return total(x, y, swap, significand, exponent + pick(word == _0, _I(0), _I(64) - up), context)
-
-
-@inlined
-def long_shifted(high: np.uint64, low: np.uint64, shift: np.int64) -> tuple[np.uint64, np.uint64]:
-    """Shift two words down by any number of bits, not negative; the last bit says if any bit is lost."""
-    near, down = shift < _I(64), _U(shift & _I(63))
-    up = (_64 - down) & _63
-    crossing = pick(down == _0, _0, high << up)
-    kept_low = pick(near, low >> down | crossing, pick(shift < _I(128), high >> down, _0))
-    below = pick(down == _0, _0, low << up)
-    far = (low != _0) | (pick(shift < _I(128), crossing, high) != _0)
-    lost = pick(near, below != _0, far)
-    return pick(near, high >> down, _0), kept_low | _U(lost)
 
 
 @inlined
@@ -324,16 +306,18 @@ def sqrt(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
 
 
 @inlined
+def rank(x: Lane) -> tuple[np.int64, np.uint64]:
+    """Return an exponent and a word that magnitudes are ordered by."""
+    up = zeros_above(x.significand)
+    exponent = pick(x.significand == _0, -_FAR, x.exponent - up)
+    return pick(x.infinite, _FAR, exponent), pick(x.infinite, _0, x.significand << _U(up))
+
+
+@inlined
 def is_larger(x: Lane, y: Lane) -> bool:
     """Return whether the magnitude of an operand is larger than that of another."""
-    x_up, y_up = zeros_above(x.significand), zeros_above(y.significand)
-    a, b = pick(x.infinite, _0, x.significand << _U(x_up)), pick(y.infinite, _0, y.significand << _U(y_up))
-    ae, be = (
-        pick(x.significand == _0, -_FAR, x.exponent - x_up),
-        pick(y.significand == _0, -_FAR, y.exponent - y_up),
-    )
-    ae, be = pick(x.infinite, _FAR, ae), pick(y.infinite, _FAR, be)
-    return (ae > be) | ((ae == be) & (a > b))
+    (x_exponent, a), (y_exponent, b) = rank(x), rank(y)
+    return (x_exponent > y_exponent) | ((x_exponent == y_exponent) & (a > b))
 
 
 @inlined

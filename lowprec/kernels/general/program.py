@@ -146,7 +146,6 @@ class Program(abc.ABC):
     def __init__(self, target: Format, rule: Projection, carrier: Format | None) -> None:
         self.target, self.rule = target, rule
         self._carrier = carrier
-        self._words = lower_target(target, rule)  # refuses what the target does not have
 
     @abc.abstractmethod
     def encode(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Refusal | None:

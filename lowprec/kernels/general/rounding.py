@@ -20,7 +20,8 @@ from lowprec.kernels.jit import inlined, load_record
 from lowprec.kernels.lower.records import REFUSED, Grid, Params, Side
 from lowprec.spec.projection import Flag
 
-__all__ = ["Target", "drawn_limit", "limit_of", "load_target", "project", "shifted", "split"]
+__all__ = ["MOST", "MOST_EXPONENT", "Target", "drawn_limit", "limit_of", "load_target", "long_shifted"]
+__all__ += ["project", "project_usual", "shifted", "split", "to_single"]
 
 Word = Any
 
@@ -32,6 +33,8 @@ _REFUSED = _U(REFUSED)
 _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
     _U(flag) for flag in (Flag.INEXACT, Flag.UNDERFLOW, Flag.OVERFLOW, Flag.INVALID)
 )
+#: The largest binary32 number, and the exponents of its last bit and of the smallest number's.
+MOST, MOST_EXPONENT, _SMALLEST_EXPONENT = _U((1 << 24) - 1), _I(104), _I(-149)
 _SIDES, _SIDE = len(Grid._fields), len(Side._fields)
 
 
@@ -71,6 +74,33 @@ def shifted(word: np.uint64, shift: np.int64) -> np.uint64:
     down = _U(min(shift, _I(63)))
     kept = word >> down
     return kept | _U(kept << down != word)
+
+
+@inlined
+def long_shifted(high: np.uint64, low: np.uint64, shift: np.int64) -> tuple[np.uint64, np.uint64]:
+    """Shift two words down by any number of bits, not negative; the last bit says if any bit is lost."""
+    near, down = shift < _I(64), _U(shift & _I(63))
+    up = (_64 - down) & _63
+    crossing = pick(down == _0, _0, high << up)
+    kept_low = pick(near, low >> down | crossing, pick(shift < _I(128), high >> down, _0))
+    below = pick(down == _0, _0, low << up)
+    far = (low != _0) | (pick(shift < _I(128), crossing, high) != _0)
+    lost = pick(near, below != _0, far)
+    return pick(near, high >> down, _0), kept_low | _U(lost)
+
+
+@inlined
+def to_single(significand: np.uint64, exponent: np.int64) -> tuple[np.uint64, np.int64]:
+    """Round a number to binary32, to nearest even; overflow gives the largest finite number."""
+    up = zeros_above(significand)
+    lead = exponent - up
+    place = max(lead + _I(40), _SMALLEST_EXPONENT)
+    kept, tail = split(significand << _U(up), place - lead, False)
+    kept += _U((tail > _TOP) | ((tail == _TOP) & (kept & _1 != _0)))
+    beyond = (place > MOST_EXPONENT) | ((place == MOST_EXPONENT) & (kept > MOST))
+    beyond &= significand != _0
+    kept = pick(significand == _0, _0, pick(beyond, MOST, kept))
+    return kept, pick(beyond, MOST_EXPONENT, place)
 
 
 @inlined

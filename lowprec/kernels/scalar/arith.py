@@ -86,19 +86,19 @@ class Outcome(NamedTuple):
 
 @inlined
 def outcome(x: Number, raised: np.uint64) -> Outcome:
-    """A number as the result."""
+    """Return a number as the result."""
     return Outcome(x.kind, x.negative, x.high, x.low, x.exponent, raised)
 
 
 @inlined
 def special(kind: int, negative: bool, raised: np.uint64) -> Outcome:
-    """An infinity, a zero, or a NaN that no operand is."""
+    """Return an infinity, a zero, or a NaN that no operand is."""
     return Outcome(kind, negative, _0, _0, _I(0), raised)
 
 
 @inlined
 def added(x: Number, y: Number, downward: bool) -> Outcome:
-    """The sum x + y, without NaNs."""
+    """Return the sum x + y, without NaNs."""
     if x.kind == INFINITY or y.kind == INFINITY:
         if x.kind == y.kind and x.negative != y.negative:
             return special(GENERATED, False, _INVALID)
@@ -108,7 +108,7 @@ def added(x: Number, y: Number, downward: bool) -> Outcome:
 
 @inlined
 def multiplied(x: Number, y: Number) -> Outcome:
-    """The product x * y, without NaNs."""
+    """Return the product x * y, without NaNs."""
     if x.kind == INFINITY or y.kind == INFINITY:
         if (x.kind == FINITE and x.high == _0) or (y.kind == FINITE and y.high == _0):
             return special(GENERATED, False, _INVALID)
@@ -118,7 +118,7 @@ def multiplied(x: Number, y: Number) -> Outcome:
 
 @inlined
 def divided(x: Number, y: Number) -> Outcome:
-    """The quotient x / y, without NaNs."""
+    """Return the quotient x / y, without NaNs."""
     negative = x.negative != y.negative
     if x.kind == INFINITY:
         return special(GENERATED, False, _INVALID) if y.kind == INFINITY else special(INFINITY, negative, _0)
@@ -131,7 +131,7 @@ def divided(x: Number, y: Number) -> Outcome:
 
 @inlined
 def comes_first(x: Number, y: Number) -> bool:
-    """Whether x is below y, or the zero that is."""
+    """Return whether x is below y, or the zero that is."""
     if x.negative != y.negative:
         return bool(x.negative)
     if x.kind != y.kind:
@@ -141,7 +141,7 @@ def comes_first(x: Number, y: Number) -> bool:
 
 @helper
 def of_one(operation: int, x: Number, random: np.uint64, grid: Grid, words: Params) -> Outcome:
-    """An operation of one operand that is no NaN."""
+    """Return the exact result for one operand that is no NaN."""
     if operation == _SQRT:
         if x.kind == FINITE and x.high == _0:
             return outcome(x, _0)
@@ -174,7 +174,7 @@ def of_one(operation: int, x: Number, random: np.uint64, grid: Grid, words: Para
 
 @helper
 def of_two(operation: int, x: Number, y: Number, downward: bool) -> Outcome:
-    """An operation of two operands that are no NaNs."""
+    """Return the exact result for two operands that are no NaNs."""
     if operation == _ADD:
         return added(x, y, downward)
     if operation == _SUBTRACT:
@@ -203,7 +203,7 @@ def of_two(operation: int, x: Number, y: Number, downward: bool) -> Outcome:
 
 @helper
 def delivered(operands: Operands, signaling_first: bool) -> Number:
-    """The NaN that is the result: the first, or the first signaling one; some operand is one."""
+    """Return the NaN that is the result: the first, or the first signaling one; some operand is one."""
     count, x, y, z = operands
     if signaling_first:
         if count == 3 and z.kind == SIGNALING:
@@ -231,7 +231,7 @@ def result_of(
     grid: Grid,
     words: Params,
 ) -> Outcome:
-    """What an operation gives, before it is projected."""
+    """Return the exact result of an operation."""
     count, x, y, z = operands
     if operation == _NEGATIVE or operation == _ABSOLUTE or operation == _COPYSIGN:
         negative = (not x.negative) if operation == _NEGATIVE else (operation == _COPYSIGN and y.negative)

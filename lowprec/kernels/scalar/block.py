@@ -76,7 +76,7 @@ def normalized(significand: np.uint64, exponent: np.int64) -> Number:
 
 @inlined
 def above(left: np.uint64, left_exponent: np.int64, right: np.uint64, right_exponent: np.int64) -> bool:
-    """Whether one number, normalized, is larger than another."""
+    """Return whether one number, normalized, is larger than another."""
     if left == _0 or right == _0:
         return bool(right == _0 and left != _0)
     return bool(left_exponent > right_exponent or (left_exponent == right_exponent and left > right))
@@ -306,5 +306,5 @@ def tensor_numbers(
 
 @inlined
 def not_zero(number: Number) -> Number:
-    """The number, or the smallest binary32 number where it is 0."""
+    """Return the number, or the smallest binary32 number where it is 0."""
     return number if number[0] != _0 else normalized(_1, _SMALLEST)

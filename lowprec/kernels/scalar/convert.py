@@ -49,19 +49,19 @@ _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
 
 @inlined
 def load_source(words: Params) -> Source:
-    """The words of a source, in locals."""
+    """Return the words of a source, in locals."""
     return load_record(Source, words, 0)
 
 
 @inlined
 def load_grid(words: Params) -> Grid:
-    """The grid of a target, in locals."""
+    """Return the grid of a target, in locals."""
     return load_record(Grid, words, 0)
 
 
 @inlined
 def load_side(words: Params, negative: bool) -> Side:
-    """What a target does with one sign. No branch: half of all operands would be guessed wrong."""
+    """Return what a target does with one sign. No branch: half of all operands would be guessed wrong."""
     return load_record(Side, words, _SIDES + (_SIDE if negative else 0))
 
 
@@ -103,7 +103,7 @@ def is_tiny(
     grid: Grid,
     side: Side,
 ) -> bool:
-    """Whether what is below the smallest normal value is tiny before rounding, or after with any exponent."""
+    """Return whether a number below the smallest normal one is tiny, before rounding or after."""
     if lead < grid.surely:
         return True
     shift = lead - _I(grid.trailing_bits) - exponent
@@ -126,7 +126,7 @@ def on_ray(
     side: Side,
     words: Params,
 ) -> tuple[np.uint64, np.uint64]:
-    """The code of a number in a codebook, and what it signals."""
+    """Return the code of a number in a codebook, and what it signals."""
     place, code, exact, below = place_of(significand, low, exponent, random, grid, side, words)
     if place > _I(side.max_magnitude):
         return side.overflow, instead(side.negative_invalid, _OVERFLOW | _INEXACT)
@@ -149,7 +149,7 @@ def project(
     grid: Grid,
     words: Params,
 ) -> tuple[np.uint64, np.uint64]:
-    """The code of a real number, and what it signals: round, then saturate, then encode.
+    """Return the code of a real number, and what it signals: round, then saturate, then encode.
 
     `low` are 64 bits more of a significand that fills 64, the last one set if any follow; else 0.
     """
@@ -228,7 +228,7 @@ def instead(invalid: np.uint64, flags: np.uint64) -> np.uint64:
 def nearer_magnitude(
     significand: np.uint64, low: np.uint64, exponent: np.int64, lead: np.int64, grid: Grid
 ) -> tuple[np.uint64, np.uint64, bool]:
-    """The nearest magnitude not farther from zero, on the continued grid; the tail; whether there is none."""
+    """Return the nearest magnitude toward zero on the continued grid, the tail, and whether there is none."""
     # Fixed point has one grid: no value that gets here has a larger exponent than emin.
     binade = max(lead, grid.emin)
     kept, tail = split(significand, low, binade - _I(grid.trailing_bits) - exponent)

@@ -155,7 +155,7 @@ class Dots:
 
 
 def _scales_of(rows: Rows) -> Codes:
-    """Codes of scales as 64-bit words: none of operands that are in no blocks."""
+    """Return codes of scales as 64-bit words: none of operands that are in no blocks."""
     if rows.scales is None:
         return np.zeros((len(rows.codes), 0), np.uint64)
     return rows.scales.astype(np.uint64, "C")

@@ -61,7 +61,7 @@ def overtaking(request: Request, vectors: Any) -> Any:
 
 
 def is_narrow(request: Elementwise) -> bool:
-    """Whether a table may hold all results: the operands together have few bits, and nothing is drawn."""
+    """Return whether a table may hold all results: operands have few bits together, and nothing is random."""
     return _bits(request) <= _MOST and not request.projection.rounding.bits
 
 
@@ -128,7 +128,7 @@ class Table:
         return self._tables is not None or self._seen >= _TIMES * self._size
 
     def _made(self) -> tuple[Codes, Codes, Codes, Codes]:
-        """The results and the flags of all patterns, 1 for those that are refused, and results with flags.
+        """Return results and flags of all patterns, 1 for those that are refused, and results with flags.
 
         The last is empty unless flags are asked for.
 

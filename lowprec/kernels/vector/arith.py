@@ -106,7 +106,7 @@ DOWNWARD = _CARRIER + ENCODER
 
 
 def plan(stages: tuple[Words, ...], downward: bool) -> Words:
-    """Three decoders, an encoder, a decoder and an encoder in a row; then whether exact zero sums are -0."""
+    """Return the words of three decoders, an encoder, a decoder, an encoder, and of the sign of zero sums."""
     words = np.zeros(DOWNWARD + 2, np.uint32)  # the last one stays 0
     words[:PROBE] = conversion_plan()[:PROBE]
     for place, stage in zip((PROBE, _Y, _Z, TARGET, RESULT, _CARRIER), stages, strict=True):
@@ -128,37 +128,37 @@ def zero_signed(word: Lanes, signs: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def add(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The sum x + y."""
+    """Return the sum x + y."""
     return zero_signed(sum_to_odd(x, y), x | y, downward)
 
 
 @inlined
 def subtract(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The difference x - y."""
+    """Return the difference x - y."""
     return add(x, y ^ _SIGN, z, downward)
 
 
 @inlined
 def multiply(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The product x * y."""
+    """Return the product x * y."""
     return product_to_odd(x, y)
 
 
 @inlined
 def divide(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The quotient x / y."""
+    """Return the quotient x / y."""
     return quotient_to_odd(x, y)
 
 
 @inlined
 def sqrt(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The square root of x."""
+    """Return the square root of x."""
     return root_to_odd(x)
 
 
 @inlined
 def fma(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The product and sum x * y + z."""
+    """Return the product and sum x * y + z."""
     return zero_signed(fma_to_odd(x, y, z), (x ^ y) | z, downward)
 
 
@@ -167,20 +167,20 @@ def fma(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def add_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The sum x + y."""
+    """Return the sum x + y."""
     total, error = two_sum(as_singles(x), as_singles(y))
     return zero_signed(to_odd(as_words(total), as_words(error)), x | y, downward)
 
 
 @inlined
 def subtract_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The difference x - y."""
+    """Return the difference x - y."""
     return add_short(x, y ^ _SIGN, z, downward)
 
 
 @inlined
 def multiply_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The product x * y."""
+    """Return the product x * y."""
     a, b = as_singles(x), as_singles(y)
     product = as_words(a * b)
     return to_odd(product, as_words(fused(a, b, as_singles(product ^ _SIGN))))
@@ -188,7 +188,7 @@ def multiply_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def divide_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The quotient x / y; the remainder tells on which side of the exact quotient the processor's lies."""
+    """Return the quotient x / y rounded to odd, by the sign of the remainder."""
     quotient = as_words(as_singles(x) / as_singles(y))
     rest = as_words(fused(as_singles(quotient ^ _SIGN), as_singles(y), as_singles(x)))
     return to_odd(quotient, rest ^ (y & _SIGN))
@@ -196,7 +196,7 @@ def divide_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def sqrt_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The square root of x, likewise."""
+    """Return the square root of x rounded to odd, by the sign of the remainder."""
     single = square_root(as_singles(x))
     root = as_words(single)
     return to_odd(root, as_words(fused(as_singles(root ^ _SIGN), single, as_singles(x))))
@@ -204,7 +204,7 @@ def sqrt_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def fma_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The product and sum x * y + z: the processor's, and on which side of it the exact one lies.
+    """Return the product and sum x * y + z: the processor's, and on which side of it the exact one lies.
 
     What lies between is (near - total) + error + below. The first sum of these may be rounded; it then
     hides what is left only where the total is odd already (docs/decisions/0010).
@@ -218,7 +218,7 @@ def fma_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def two_sum(a: Singles, b: Singles) -> tuple[Singles, Singles]:
-    """A sum, and what it was rounded by. Source: [KNUTH] 4.2.2."""
+    """Return a sum, and what it was rounded by. Source: [KNUTH] 4.2.2."""
     total = a + b
     other = total - a
     return total, (a - (total - other)) + (b - other)
@@ -229,37 +229,37 @@ def two_sum(a: Singles, b: Singles) -> tuple[Singles, Singles]:
 
 @inlined
 def add_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The sum x + y."""
+    """Return the sum x + y."""
     return as_words(as_singles(x) + as_singles(y))
 
 
 @inlined
 def subtract_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The difference x - y."""
+    """Return the difference x - y."""
     return as_words(as_singles(x) - as_singles(y))
 
 
 @inlined
 def multiply_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The product x * y."""
+    """Return the product x * y."""
     return as_words(as_singles(x) * as_singles(y))
 
 
 @inlined
 def divide_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The quotient x / y."""
+    """Return the quotient x / y."""
     return as_words(as_singles(x) / as_singles(y))
 
 
 @inlined
 def sqrt_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The square root of x."""
+    """Return the square root of x."""
     return as_words(square_root(as_singles(x)))
 
 
 @inlined
 def fma_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The product and sum x * y + z."""
+    """Return the product and sum x * y + z."""
     return as_words(fused(as_singles(x), as_singles(y), as_singles(z)))
 
 
@@ -268,31 +268,31 @@ def fma_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def is_between(magnitude: Lanes) -> Mask:
-    """Whether numbers are neither very small nor as large as infinity, which `to_odd` spoils."""
+    """Return whether numbers are neither very small nor as large as infinity, which `to_odd` spoils."""
     return less(SMALL, magnitude) & less(magnitude, LARGEST)
 
 
 @inlined
 def beyond(word: Lanes) -> Mask:
-    """Whether binary32 operands are infinite or NaN: what the processor makes of such ones is exact."""
+    """Return whether binary32 operands are infinite or NaN; the processor's results of these are exact."""
     return less(_SHORT_INFINITY - 1, word & _MAGNITUDE)
 
 
 @inlined
 def any_fit(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
-    """Whether the upper half of a binary64 number is right as it is: all are, but NaNs' signs."""
+    """Return whether the upper half of a binary64 number is right as it is: all are, but NaNs' signs."""
     return less(magnitude, _INFINITY + 1)
 
 
 @inlined
 def number_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
-    """Whether a binary32 number is right as it is: all are, but NaNs' signs and payloads."""
+    """Return whether a binary32 number is right as it is: all are, but NaNs' signs and payloads."""
     return less(magnitude, _SHORT_INFINITY + 1)
 
 
 @inlined
 def sum_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
-    """Whether a sum of binary32 numbers, rounded to odd, is right as it is.
+    """Return whether a sum of binary32 numbers, rounded to odd, is right as it is.
 
     Beside the largest number, what `two_sum` takes apart may be beyond it.
     """
@@ -301,19 +301,19 @@ def sum_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
 
 @inlined
 def product_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
-    """The same of a product: what it was rounded by must not be subnormal."""
+    """Return whether a product rounded to odd is valid: its rounding error must be normal."""
     return is_between(magnitude)
 
 
 @inlined
 def rest_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
-    """The same of quotients and square roots, of which what is left of x must not be subnormal."""
+    """Return whether a quotient or root rounded to odd is valid: its remainder must be normal."""
     return is_between(magnitude) & less(SMALL, x & _MAGNITUDE)
 
 
 @inlined
 def fma_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
-    """The same of a product and a sum."""
+    """Return whether a fused product and sum rounded to odd is valid."""
     return is_between(magnitude) & less(SMALL, as_words(as_singles(x) * as_singles(y)) & _MAGNITUDE)
 
 
@@ -350,7 +350,7 @@ NATIVE: dict[str, tuple[Any, Any]] = {
 
 
 def is_short(operation: str, fmt: Format, rounding: Rounding) -> bool:
-    """Whether binary32 numbers, rounded to odd, suffice on the way to a format.
+    """Return whether binary32 numbers, rounded to odd, suffice on the way to a format.
 
     They do if all its values, and the gaps between them, lie between 2**-60 and 2**60, and its precision
     leaves two bits of 20, half of a last place and what is left below, beside those of random integers. Small
@@ -378,7 +378,7 @@ def nan_signed(word: Lanes, x: Lanes, y: Lanes, z: Lanes, infinity: int, nan: in
 
 @functools.cache
 def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool = False) -> Kernel:
-    """The kernel of an operation for plans of these shapes; `short`: targets near 1; `native`: binary32.
+    """Return the kernel of an operation for plans of these shapes; `short`: near 1; `native`: binary32.
 
     Called as kernel(plan, random, steps, x, y, z, out), with one-dimensional arrays of one size, and a
     step of 1, or of LANES times the same operand with a step of 0; operands that the operation does not

@@ -100,7 +100,7 @@ _DECODER, _ENCODER = tuple(range(DECODER)), tuple(range(ENCODER))
 
 @inlined
 def read(code: Lanes, f: Decoder) -> Lanes:
-    """What codes stand for, as binary32 patterns."""
+    """Return the values of codes, as binary32 patterns."""
     if f.route == NONE:
         return code
     sign = (code & f.sign) << f.sign_shift
@@ -134,7 +134,7 @@ def read(code: Lanes, f: Decoder) -> Lanes:
 
 @inlined
 def project(word: Lanes, random: Lanes, f: Encoder) -> Lanes:
-    """The codes of real numbers: round, then saturate, then encode."""
+    """Return the codes of real numbers: round, then saturate, then encode."""
     if f.route == NONE:
         return word
     if f.route == CUT:
@@ -150,7 +150,7 @@ def project(word: Lanes, random: Lanes, f: Encoder) -> Lanes:
 
 @inlined
 def project_magnitude(word: Lanes, a: Lanes, random: Lanes, f: Encoder) -> Lanes:
-    """The codes of magnitudes with the signs of words, by the routes NEAREST and LIMITS."""
+    """Return the codes of magnitudes with the signs of words, by the routes NEAREST and LIMITS."""
     if f.route == NEAREST:
         magnitude = nearest(a, f)
     else:
@@ -173,7 +173,7 @@ def project_magnitude(word: Lanes, a: Lanes, random: Lanes, f: Encoder) -> Lanes
 
 @inlined
 def ended(word: Lanes, a: Lanes, magnitude: Lanes, f: Encoder) -> Lanes:
-    """The codes of magnitudes, whatever a projection does with signs, zeros, infinities and NaN."""
+    """Return the codes of magnitudes, whatever a projection does with signs, zeros, infinities and NaN."""
     minus = negative(word)
     below = ((magnitude ^ f.flip) & f.step_negative) + f.base_negative
     code = choose(minus, below, magnitude) & f.mask
@@ -191,7 +191,7 @@ def ended(word: Lanes, a: Lanes, magnitude: Lanes, f: Encoder) -> Lanes:
 
 @inlined
 def rounds_to_nearest(plan: Words) -> bool:
-    """Whether the processor does, in this thread: 1 + 2**-24 is 1, and 1 + 3 * 2**-24 is 1 + 2**-22."""
+    """Return whether this thread rounds to nearest: 1 + 2**-24 is 1, and 1 + 3 * 2**-24 is 1 + 2**-22."""
     one = as_singles(fill(plan[0]))
     down = equal(as_words(one + as_singles(fill(plan[1]))), plan[0])
     up = equal(as_words(one + as_singles(fill(plan[2]))), plan[3])
@@ -200,7 +200,7 @@ def rounds_to_nearest(plan: Words) -> bool:
 
 @inlined
 def keeps_subnormals(plan: Words, zero: np.uint32) -> bool:
-    """Whether this thread's processor reads and writes subnormals unflushed: 2**-149 + 0 is not 0.
+    """Return whether this thread's processor reads and writes subnormals unflushed: 2**-149 + 0 is not 0.
 
     `zero` must come from memory, or the compiler would answer.
     """
@@ -228,24 +228,24 @@ def load_encoder(plan: Words, place: int, shape: Shape) -> Encoder:
 
 @inlined
 def load_nothing(plan: Words, place: int, shape: Shape) -> None:
-    """The stage is left out."""
+    """Return the stage is left out."""
 
 
 @inlined
 def left_out(word: Lanes, f: None) -> Lanes:
-    """A stage that is left out."""
+    """Return a stage that is left out."""
     return word
 
 
 @inlined
 def carried(word: Lanes, f: Encoder) -> Lanes:
-    """A result as the type that holds all of them: nothing is left to round."""
+    """Return a result as the type that holds all of them: nothing is left to round."""
     return project(word, fill(0), f)
 
 
 @inlined
 def suited(f: Encoder, plan: Words) -> bool:
-    """Whether a target's route is exact in the rounding mode that the processor has in this thread."""
+    """Return whether a target's route is exact in the rounding mode that the processor has in this thread."""
     return (f.route != HALF and f.route != NEAREST) or rounds_to_nearest(plan)
 
 
@@ -267,7 +267,7 @@ UNSUITED = 2
 
 @functools.cache
 def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
-    """The kernel for plans of these shapes, or for all plans where the shapes are empty.
+    """Return the kernel for plans of these shapes, or for all plans where the shapes are empty.
 
     With `codes` and `out` one-dimensional and of one size, and maybe the same memory element for
     element, it is called as below. Codes of 64 bits are binary64 numbers.
@@ -298,7 +298,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
         return DONE
 
     def project_elements(plan: Words, random: Words, codes: Codes, out: Codes) -> int:
-        """The same, of values that are rounded."""
+        """Return the same, of values that are rounded."""
         source = load_source(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
         result = load_result(plan, PROBE + DECODER + ENCODER, result_shape)
@@ -359,5 +359,5 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
 
 
 def _changes(shape: Shape) -> bool:
-    """Whether a stage does anything; one of unknown shape may."""
+    """Return whether a stage does anything; one of unknown shape may."""
     return not shape or shape[0] != NONE

@@ -43,7 +43,7 @@ def lower(request: Elementwise) -> Flagged | None:
 
 
 def _is_plain(target: Format, rule: Projection) -> bool:
-    """Whether results show which finite operands overflowed, and no zero or sign signals anything."""
+    """Return whether results show which finite operands overflowed, and no zero or sign signals anything."""
     shows = target.infinity or rule.saturation is Saturation.FINITE or rule.nan in ("max", "error")
     signed = target.sign is Sign.MAGNITUDE and target.negative_zero and target.subnormals
     return bool(
@@ -55,12 +55,12 @@ def _is_plain(target: Format, rule: Projection) -> bool:
 
 
 def _shows_nans(target: Format, rule: Projection) -> bool:
-    """Whether no result of NaN is a number below the largest one."""
+    """Return whether no result of NaN is a number below the largest one."""
     return target.has_nan or rule.nan in ("max", "error")
 
 
 def _fits_single(request: Elementwise) -> bool:
-    """Whether binary32 shows which results are exact: it holds all values, and products of any two of them.
+    """Return whether binary32 shows which results are exact: it holds all values, and products of two.
 
     Of a sum it holds the error, whatever the formats.
     """

@@ -34,49 +34,48 @@ _TINY, _LEFT = np.uint8(2), np.uint8(LEFT)
 
 @inlined
 def beside_number(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Where x lies from the result."""
+    """Return x minus the result."""
     return x - result
 
 
 @inlined
 def beside_sum(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Where x + y lies from the result."""
+    """Return a number that is 0 only if x + y is the result."""
     total, error = with_error(x, y)
     return total - result if total != result else error
 
 
 @inlined
 def beside_difference(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Where x - y lies from the result."""
+    """Return a number that is 0 only if x - y is the result."""
     return beside_sum(x, -y, z, result)
 
 
 @inlined
 def beside_product(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Where x * y, which binary64 holds, lies from the result."""
+    """Return x * y, which binary64 holds, minus the result."""
     return x * y - result
 
 
 @inlined
 def beside_quotient(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Where x / y lies from the result: binary64 holds the result times y."""
-    rest = x - result * y
-    return rest if y > 0 else -rest
+    """Return x minus the result times y, which binary64 holds."""
+    return x - result * y
 
 
 @inlined
 def beside_root(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Where the square root of x lies from the result: binary64 holds its square."""
+    """Return x minus the square of the result, which binary64 holds."""
     return x - result * result
 
 
 @inlined
 def beside_fma(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Where x * y + z lies from the result."""
+    """Return a number that is 0 only if x * y + z is the result."""
     return beside_sum(x * y, z, z, result)
 
 
-#: What has the sign of the exact result less the result, and is 0 where they are equal, by operation.
+#: Residuals by operation: not zero where the result is inexact.
 OPERATIONS: dict[str, Any] = {
     "convert": beside_number,
     "add": beside_sum,
@@ -90,7 +89,7 @@ OPERATIONS: dict[str, Any] = {
 
 @functools.cache
 def judge(operation: str, single: bool) -> Callable[..., int]:
-    """The kernel that writes the flags of an operation's results; `single`: by arithmetic of binary32.
+    """Return the kernel that writes the flags of an operation's results; `single`: by arithmetic of binary32.
 
     Called as kernel(x, y, z, results, flags, least, most, drawn, plan), with arrays of one size: binary32
     numbers, or binary64 ones that are converted; results as numbers of a format with this smallest normal and

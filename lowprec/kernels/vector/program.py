@@ -296,7 +296,7 @@ class Operation:
         status: int = self.kernel(plan, random, steps, x, y, z, made)
         if status != DONE:  # unsuited to the thread's modes, or a NaN, maybe past the end
             operands, out = [as_words(codes) for codes in operands], as_words(out)
-            status = self._scalar(operands, out).run(operands, out, flags, random)
+            status = self._scalar(out).run(operands, out, flags, random)
         return status
 
     def bound(self, operands: list[Codes], out: Codes) -> Callable[..., int] | None:
@@ -309,14 +309,10 @@ class Operation:
             return lambda x, out: run(x, x, x, out)
         return run if len(operands) == 3 else lambda x, y, out: run(x, y, x, out)
 
-    def _scalar(self, operands: list[Codes], out: Codes) -> Any:
-        """The program of the scalar engine, of binary64 numbers where these are read and written."""
-        sources = tuple(DOUBLE if codes.itemsize == 8 else fmt
-                        for codes, fmt in zip(operands, self._request.sources, strict=True))  # fmt: skip
+    def _scalar(self, out: Codes) -> Any:
+        """Return the program of the scalar engine, which writes binary64 numbers where `out` has such."""
         carrier = DOUBLE if out.itemsize == 8 else self._request.carrier
-        return engine.lower(
-            dataclasses.replace(self._request, sources=sources, carrier=carrier, backend="scalar")
-        )
+        return engine.lower(dataclasses.replace(self._request, carrier=carrier, backend="scalar"))
 
     def _prepared(self, operands: list[Codes], size: int) -> tuple[list[Codes], tuple[int, int, int]]:
         """Operands as the kernel reads them: three, in binary32 if it must, and single ones repeated."""
@@ -331,7 +327,7 @@ class Operation:
 
 
 def _as_singles(codes: Codes, reader: Conversion | None) -> Codes:
-    """The same values as patterns of binary32."""
+    """Return the same values as patterns of binary32."""
     if reader is None:
         return codes
     words = np.empty(codes.size, np.uint32)

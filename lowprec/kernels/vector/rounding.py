@@ -195,7 +195,7 @@ def limited(word: Lanes, a: Lanes, random: Lanes, f: Encoder) -> Lanes:
 
 @inlined
 def power_field(word: np.uint32, carry: np.uint32, fraction: np.uint32) -> np.uint32:
-    """The exponent field of a power of two for a word: the next one from where `carry` makes it so."""
+    """Return the exponent field of a power of two for a word: the next one from where `carry` makes it so."""
     return (word + carry) >> fraction
 
 
@@ -204,7 +204,7 @@ def power_field(word: np.uint32, carry: np.uint32, fraction: np.uint32) -> np.ui
 
 @inlined
 def to_odd(total: Lanes, error: Lanes) -> Lanes:
-    """A number that was rounded to nearest, and what it was rounded by: the odd one of two neighbours."""
+    """Return a number rounded to odd, from the nearest one and its rounding error."""
     inexact = lesser(error & _MAGNITUDE, 1)
     return (total - (inexact & ((total ^ error) >> 31))) | inexact
 

@@ -131,7 +131,7 @@ builtin(operator.truediv, _SINGLES, _SINGLES, _SINGLES)(
 
 
 def fill(word: Word) -> Lanes:
-    """The same word in every lane."""
+    """Return the same word in every lane."""
     return np.full(LANES, word, np.uint32)
 
 
@@ -139,7 +139,7 @@ builtin(fill, _WORDS, _WORDS)(lambda builder, word: word)
 
 
 def fill_wide(number: np.uint64) -> Wides:
-    """The same number of 64 bits in every lane."""
+    """Return the same number of 64 bits in every lane."""
     return np.full(LANES, number, np.uint64)
 
 
@@ -147,7 +147,7 @@ builtin(fill_wide, WIDES, WIDES)(lambda builder, number: number)
 
 
 def padded(array: Codes, start: int) -> Codes:
-    """Memory for a vector, with what is left of an array from `start` on, and zeros.
+    """Return memory for a vector, with what is left of an array from `start` on, and zeros.
 
     At most LANES elements. The memory is gone when the function that asks for it returns.
     """
@@ -168,7 +168,7 @@ from_stack(put_rest)
 
 
 def less(left: Word, right: Word) -> Mask:
-    """Where left < right, as signed words: one instruction everywhere, unlike the unsigned comparison."""
+    """Return where left < right as signed words; one instruction everywhere, unlike unsigned comparison."""
     return fill(left).view(np.int32) < fill(right).view(np.int32)
 
 
@@ -176,7 +176,7 @@ builtin(less, MASK, _WORDS, _WORDS)(lambda builder, left, right: builder.icmp_si
 
 
 def equal(left: Lanes, right: Word) -> Mask:
-    """Where two words are equal."""
+    """Return where two words are equal."""
     return left == right
 
 
@@ -184,7 +184,7 @@ builtin(equal, MASK, _WORDS, _WORDS)(lambda builder, left, right: builder.icmp_u
 
 
 def negative(word: Lanes) -> Mask:
-    """Where the highest bit is set."""
+    """Return where the highest bit is set."""
     return word.view(np.int32) < 0
 
 
@@ -192,7 +192,7 @@ builtin(negative, MASK, _WORDS)(lambda builder, word: builder.icmp_signed("<", w
 
 
 def not_a_number(word: Lanes) -> Mask:
-    """Where the binary32 number of that pattern is NaN."""
+    """Return where the binary32 number of that pattern is NaN."""
     return (word & 0x7FFFFFFF) > 0x7F800000
 
 
@@ -211,7 +211,7 @@ builtin(choose, _WORDS, MASK, _WORDS, _WORDS)(lambda builder, mask, yes, no: bui
 
 
 def lesser(left: Lanes, right: Word) -> Lanes:
-    """The lesser of two unsigned words."""
+    """Return the lesser of two unsigned words."""
     return np.minimum(left, right)
 
 
@@ -221,7 +221,7 @@ builtin(lesser, _WORDS, _WORDS, _WORDS)(
 
 
 def greater(left: Lanes, right: Word) -> Lanes:
-    """The greater of two unsigned words."""
+    """Return the greater of two unsigned words."""
     return np.maximum(left, right)
 
 
@@ -239,7 +239,7 @@ builtin(one_where, _WORDS, MASK)(lambda builder, mask: builder.zext(mask, _WORDS
 
 
 def fused(x: Singles, y: Singles, z: Singles) -> Singles:
-    """The product and sum x * y + z, rounded once."""
+    """Return the product and sum x * y + z, rounded once."""
     with np.errstate(all="ignore"):
         product, z = x.astype(np.float64) * y, z.astype(np.float64)  # exact
         total = product + z
@@ -257,7 +257,7 @@ builtin(fused, _SINGLES, _SINGLES, _SINGLES, _SINGLES)(
 
 
 def square_root(x: Singles) -> Singles:
-    """The square root."""
+    """Return the square root."""
     with np.errstate(invalid="ignore"):
         return np.sqrt(x)
 
@@ -266,7 +266,7 @@ builtin(square_root, _SINGLES, _SINGLES)(lambda builder, x: _intrinsic(builder, 
 
 
 def _intrinsic(builder: Any, name: str, *operands: Any) -> Any:
-    """One of LLVM's own functions of vectors."""
+    """Return one of LLVM's own functions of vectors."""
     kind = operands[0].type
     name = f"llvm.{name}.v{kind.count}f{32 if kind.element == ir.FloatType() else 64}"
     function = builder.module.globals.get(name)
@@ -284,7 +284,7 @@ builtin(as_singles, _SINGLES, _WORDS)(lambda builder, word: builder.bitcast(word
 
 
 def as_words(single: Singles) -> Lanes:
-    """The patterns of binary32 numbers."""
+    """Return the patterns of binary32 numbers."""
     return single.view(np.uint32)
 
 
@@ -304,7 +304,7 @@ def _widened_from_half(builder: Any, word: Any) -> Any:
 
 
 def any_lane(mask: Mask) -> bool:
-    """Whether the mask is set anywhere."""
+    """Return whether the mask is set anywhere."""
     return bool(mask.any())
 
 
@@ -315,21 +315,21 @@ def _any_lane(builder: Any, mask: Any) -> Any:
 
 
 def halves(builder: Any, vector: Any) -> list[Any]:
-    """The first and the last half of a vector."""
+    """Return the first and the last half of a vector."""
     lanes = list(range(vector.type.count))
     orders = lanes[: len(lanes) // 2], lanes[len(lanes) // 2 :]
     return [builder.shuffle_vector(vector, vector, places(order)) for order in orders]
 
 
 def _rarely(builder: Any, truth: Any) -> Any:
-    """What is seldom true, so that the compiler lets the processor go on as if it were not."""
+    """Mark a condition as unlikely."""
     kind = ir.IntType(1)
     expect = builder.module.declare_intrinsic("llvm.expect", [kind], ir.FunctionType(kind, [kind, kind]))
     return builder.call(expect, [truth, kind(0)])
 
 
 def rare_nan(word: Lanes) -> bool:
-    """Whether any is NaN, which is rare, in half as many comparisons as lanes."""
+    """Return whether any is NaN, which is rare, in half as many comparisons as lanes."""
     return bool(not_a_number(word).any())
 
 
@@ -340,7 +340,7 @@ def _rare_nan(builder: Any, word: Any) -> Any:
 
 
 def all_lanes(mask: Mask) -> bool:
-    """Whether the mask is set everywhere."""
+    """Return whether the mask is set everywhere."""
     return bool(mask.all())
 
 
@@ -352,7 +352,7 @@ builtin(all_lanes, boolean, MASK)(
 
 
 def greatest_of_16(word: Lanes) -> Lanes:
-    """In each lane the greatest unsigned word of its half."""
+    """Return in each lane the greatest unsigned word of its half."""
     return np.repeat(word.reshape(-1, 16).max(axis=1), 16)
 
 
@@ -360,7 +360,7 @@ builtin(greatest_of_16, _WORDS, _WORDS)(lambda builder, word: _greater_of_partne
 
 
 def greatest(word: Lanes) -> Lanes:
-    """In every lane the greatest unsigned word of all."""
+    """Return in every lane the greatest unsigned word of all."""
     return fill(word.max())
 
 
@@ -368,12 +368,12 @@ builtin(greatest, _WORDS, _WORDS)(lambda builder, word: _greater_of_partners(bui
 
 
 def places(order: list[int]) -> Any:
-    """The lanes that LLVM's shuffle takes."""
+    """Return the lanes that LLVM's shuffle takes."""
     return ir.Constant(ir.VectorType(_WORD, len(order)), order)
 
 
 def _greater_of_partners(builder: Any, word: Any, *distances: int) -> Any:
-    """Each word or the one so far away, then the greater of these and the one at the next distance."""
+    """Return each word or the one so far away, then the greater of these and the one at the next distance."""
     for distance in distances:
         partners = builder.shuffle_vector(word, word, places([lane ^ distance for lane in range(LANES)]))
         word = builder.select(builder.icmp_unsigned(">", word, partners), word, partners)
@@ -381,7 +381,7 @@ def _greater_of_partners(builder: Any, word: Any, *distances: int) -> Any:
 
 
 def first_lane(word: Lanes) -> np.uint32:
-    """The word in the first lane."""
+    """Return the word in the first lane."""
     return np.uint32(word[0])
 
 
@@ -394,14 +394,14 @@ def _first_lane(builder: Any, word: Any) -> Any:
 
 
 def load(array: Codes, start: int) -> Lanes:
-    """The bits of LANES elements of 8, 16 or 32 bits, from index `start` on; nothing checks the bounds."""
+    """Load LANES elements of 8, 16 or 32 bits, from index `start` on; nothing checks the bounds."""
     assert array.itemsize < 8, "elements of 64 bits are for load_odd, which rounds them"
     return array[start : start + LANES].view(f"u{array.itemsize}").astype(np.uint32)
 
 
 @memory(load, _WORDS)
 def load_lowered(builder: Any, pointer: Any, element: Any) -> Any:
-    """The instructions of `load`."""
+    """Return the instructions of `load`."""
     assert element.width < 64, "elements of 64 bits are for load_odd, which rounds them"
     loaded = builder.load(builder.bitcast(pointer, ir.VectorType(element, LANES).as_pointer()))
     loaded.align = 1
@@ -437,7 +437,7 @@ def _fetch(builder: Any, pointer: Any, element: Any) -> None:
 
 
 def store(array: Codes, start: int, word: Lanes) -> None:
-    """The low bits of each lane, to elements of 8, 16 or 32 bits; nothing checks the bounds.
+    """Return the low bits of each lane, to elements of 8, 16 or 32 bits; nothing checks the bounds.
 
     To elements of 64 bits the same number as binary64, of lanes that are binary32 but not subnormal.
     """
@@ -463,7 +463,7 @@ def _store(builder: Any, pointer: Any, element: Any, word: Any) -> Any:
 
 
 def store_past(array: Codes, start: int, word: Lanes) -> None:
-    """As `store`, past the caches: memory is not read before it is written, and they keep what they hold.
+    """Store past the caches: memory is not read before it is written, and they keep what they hold.
 
     Of an array that begins at a multiple of 16 bytes, from a multiple of LANES on. `settle` must follow.
     """

@@ -62,18 +62,18 @@ def _widened(word: Lanes) -> Doubles:
 
 
 def _folded(pattern: Patterns) -> Lanes:
-    """The upper halves of patterns, rounded to odd."""
+    """Return the upper halves of patterns, rounded to odd."""
     return (pattern >> np.uint64(32)).astype(np.uint32) | ((pattern & _LOW) != 0)
 
 
 def _narrowed(pattern: Patterns) -> Lanes:
-    """The patterns of binary32 numbers that binary64 numbers are rounded to."""
+    """Return the patterns of binary32 numbers that binary64 numbers are rounded to."""
     with np.errstate(over="ignore", under="ignore"):
         return pattern.view(np.float64).astype(np.float32).view(np.uint32)
 
 
 def _odd(number: Doubles, error: Doubles) -> Patterns:
-    """The pattern of a number that was rounded by `error`: the odd one of two neighbours."""
+    """Return the pattern of a number that was rounded by `error`: the odd one of two neighbours."""
     inexact = (error < 0) | (error > 0)
     return (number.view(np.uint64) - (inexact & (np.signbit(error) != np.signbit(number)))) | inexact
 
@@ -86,7 +86,7 @@ def _sum(a: Doubles, b: Doubles) -> Patterns:
 
 
 def _units(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Patterns:
-    """The sum of signed integers times the power of two of an exponent field: exact."""
+    """Return the sum of signed integers times the power of two of an exponent field: exact."""
     total = sum(part.view(np.int32).astype(np.float64) for part in (first, second, third))
     return np.asarray(total * (field.astype(np.uint64) << np.uint64(52)).view(np.float64)).view(np.uint64)
 
@@ -174,7 +174,7 @@ def _add_units(builder: Any, *parts: Any) -> Any:
 
 
 def sum_to_odd(x: Lanes, y: Lanes) -> Lanes:
-    """The sum x + y, if the processor rounds to nearest. Its rounding error is a binary64 number."""
+    """Return the sum x + y, if the processor rounds to nearest. Its rounding error is a binary64 number."""
     return _folded(_sum(_widened(x), _widened(y)))
 
 
@@ -184,7 +184,7 @@ def _sum_to_odd(builder: Any, x: Any, y: Any) -> Any:
 
 
 def product_to_odd(x: Lanes, y: Lanes) -> Lanes:
-    """The product x * y: 48 bits, exact."""
+    """Return the product x * y: 48 bits, exact."""
     with np.errstate(invalid="ignore"):
         return _folded((_widened(x) * _widened(y)).view(np.uint64))
 
@@ -195,7 +195,7 @@ def _product_to_odd(builder: Any, x: Any, y: Any) -> Any:
 
 
 def fma_to_odd(x: Lanes, y: Lanes, z: Lanes) -> Lanes:
-    """The product and sum x * y + z, where the processor rounds to nearest."""
+    """Return the product and sum x * y + z, where the processor rounds to nearest."""
     with np.errstate(invalid="ignore"):
         return _folded(_sum(_widened(x) * _widened(y), _widened(z)))
 
@@ -208,7 +208,7 @@ def _fma_to_odd(builder: Any, x: Any, y: Any, z: Any) -> Any:
 
 
 def quotient_to_odd(x: Lanes, y: Lanes) -> Lanes:
-    """The quotient x / y in any mode: one that is no 51-bit number stays apart from all such numbers."""
+    """Return the quotient x / y in any mode; unless it has 51 bits, it differs from all numbers that do."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return _folded((_widened(x) / _widened(y)).view(np.uint64))
 
@@ -219,7 +219,7 @@ def _quotient_to_odd(builder: Any, x: Any, y: Any) -> Any:
 
 
 def root_to_odd(x: Lanes) -> Lanes:
-    """The square root of x, however the processor rounds: one of 24 bits has at most 12, or no end."""
+    """Return the square root of x, however the processor rounds: one of 24 bits has at most 12, or no end."""
     with np.errstate(invalid="ignore"):
         return _folded(np.sqrt(_widened(x)).view(np.uint64))
 
@@ -247,7 +247,7 @@ def _quotients(builder: Any, single: Any, double: Any) -> Any:
 
 
 def load_odd(array: Codes, start: int) -> Lanes:
-    """As `load`, and of elements of 64 bits the upper halves, rounded to odd."""
+    """Load elements as `load`; of those of 64 bits the upper halves, rounded to odd."""
     if array.itemsize < 8:
         return load(array, start)
     return _folded(array[start : start + LANES].view(np.uint64))
@@ -273,17 +273,17 @@ def _load_odd(builder: Any, pointer: Any, element: Any) -> Any:
 
 
 def cut_sum(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
-    """The sum of three signed integers times a power of two, given by its exponent field, cut to 24 bits."""
+    """Return three signed integers' sum times a power of two, given by its exponent field, cut to 24 bits."""
     return _narrowed(_units(first, second, third, field) & np.uint64(-1 << 29 & _ONES))
 
 
 def cut_short_sum(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
-    """The same, cut to 14 bits."""
+    """Return the sum of `cut_sum`, cut to 14 bits."""
     return _narrowed(_units(first, second, third, field) & np.uint64(-1 << 39 & _ONES))
 
 
 def odd_sum(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
-    """The same, rounded to odd at 24 bits."""
+    """Return the sum of `cut_sum`, rounded to odd at 24 bits."""
     pattern, lost = _units(first, second, third, field), np.uint64(29)
     inexact = (pattern & np.uint64((1 << 29) - 1)) != 0
     return _narrowed((pattern >> lost | inexact) << lost)
@@ -310,7 +310,7 @@ def _odd_sum(builder: Any, *parts: Any) -> Any:
 
 
 def joined_sum(total: Lanes, first: Lanes, second: Lanes, field: Lanes, lost: Lanes) -> Lanes:
-    """A binary32 number plus a sum of two scaled integers, which is first rounded to 53 - `lost` bits."""
+    """Return a binary32 number plus a sum of two scaled integers, first rounded to 53 - `lost` bits."""
     pattern, lost = _units(first, second, np.zeros_like(first), field), lost.astype(np.uint64)
     one = np.uint64(1)
     unit = one << lost
@@ -334,7 +334,7 @@ def _joined_sum(builder: Any, total: Any, first: Any, second: Any, field: Any, l
 
 
 def narrowed_to_half(word: Lanes) -> Lanes:
-    """The patterns of binary32 numbers rounded to 16 bits by the processor, in its own rounding mode."""
+    """Return patterns of binary32 numbers rounded to 16 bits by the processor, in its own rounding mode."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         return as_singles(word).astype(np.float16).view(np.uint16).astype(np.uint32)
 
