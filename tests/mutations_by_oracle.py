@@ -1221,6 +1221,15 @@ MUTANTS = (
         ("engine:vector fma binary64 binary32",),
     ),
     Mutant(
+        "narrowed-all",
+        "kernels/vector/narrowed_program.py",
+        "Narrowed._as_singles",
+        "every binary64 number is taken for the nearest binary32 number",
+        "not narrowed(codes.view(np.float64), some)",
+        "narrowed(codes.view(np.float64), some) is None",
+        ("engine:vector add binary64 binary32",),
+    ),
+    Mutant(
         "halves-nan",
         "kernels/vector/convert.py",
         "project",

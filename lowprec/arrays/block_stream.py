@@ -52,6 +52,9 @@ Places = npt.NDArray[np.intp]
 #: Columns of a tile where blocks lie along rows, and where they lie along or across columns; and the most.
 _TILE, _TILE_OF_COLUMNS, _WIDEST = 4096, 512, 1 << 20
 
+#: Where more than one block in so many is marked, the general kernel is given all.
+_MANY = 2
+
 #: Elements that the general kernel is given at a time.
 _PART = 1 << 16
 
@@ -227,7 +230,7 @@ def encode_blocks(
 
         if not _shared(part, layout, values.size):
             return
-        blocks = np.flatnonzero(marks)
+        blocks = _marked(marks)
     if program.partial:
         program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, backend="scalar"))
     view = None if blocks is not None else _blocked(codes, axes, fmt.sizes)
@@ -364,7 +367,7 @@ def decode_blocks(
 
         if not _shared(part, layout, out.size):
             return
-        blocks = np.flatnonzero(marks)
+        blocks = _marked(marks)
     if program.partial:
         program = engine.lower(dataclasses.replace(request, backend="scalar"))
     view = None if blocks is not None else _blocked(result.view(out.dtype), axes, fmt.sizes)
@@ -377,6 +380,12 @@ def decode_blocks(
         values = np.empty(places.size, out.dtype)
         program.run(flat_codes[places].reshape(-1), flat_scales[ids], values)
         out[places.reshape(-1)] = values
+
+
+def _marked(marks: Array) -> Places | None:
+    """Return the numbers of marked blocks, or None for all where that is faster."""
+    blocks = np.flatnonzero(marks)
+    return None if blocks.size > marks.size // _MANY else blocks
 
 
 # -- whole arrays, block after block -------------------------------------------------------------------

@@ -5,7 +5,6 @@ Floor 2b. Imports the general and the scalar kernels; never the oracle, which ch
 
 from __future__ import annotations
 
-import functools
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 from lowprec.kernels.codes import unlocked, values_of
 from lowprec.kernels.engine import BlockRefusal, Tensor
-from lowprec.kernels.general.blocks import decoder, encoder, largest, scaled
+from lowprec.kernels.general.blocks import POWERS, decoder, encoder, magnitudes, scaled
 from lowprec.kernels.general.kernel import CHUNK
 from lowprec.kernels.general.program import FLUSHES, is_usual, read_as, readable, reader
 from lowprec.kernels.lower.block import ARITHMETICS, BlockRule, lower_block, lower_tensor
@@ -43,24 +42,17 @@ class BlockEncoder:
         self._scale, self._rule = lower_target(fmt.scale, fmt.scales), lower_block(fmt)
         self._scale_read = reader(fmt.scale)
         self._values = unlocked(values_of(fmt.scale)) if isinstance(fmt.scale, Codebook) else _NO_VALUES
-        self._kernel = functools.partial(
-            encoder,
-            ARITHMETICS.index(fmt.arithmetic),
-            self._in_lanes(request),
-            fmt.elements.rounding.bits > 0,
-        )
-        self._usual = not isinstance(fmt.element, Codebook) and is_usual([], fmt.element, self._element)
-
-    def _in_lanes(self, request: BlockEncoding) -> bool:
-        """Return whether quotients and elements in lanes are exact."""
-        fmt, source, scale = request.format, read_as(request.source), read_as(request.format.scale)
-        if isinstance(fmt.element, Codebook):
-            return False
+        usual = not isinstance(fmt.element, Codebook) and is_usual([], fmt.element, self._element)
+        bits = [each.precision if each.exponent_bits else each.width
+                for each in (read_as(request.source), read_as(fmt.scale))]  # fmt: skip
         smallest = int(self._rule[_SMALLEST])
-        divisor = max(scale.precision, (smallest // (smallest & -smallest or 1)).bit_length())
+        source, divisor = bits[0], max(bits[1], (smallest // (smallest & -smallest or 1)).bit_length())
         divisor = divisor + 24 * request.tensor if fmt.arithmetic == "exact" else 24
-        bits = source.precision if source.exponent_bits else source.width
-        return max(bits, divisor) <= 53 and fmt.element.precision + fmt.elements.rounding.bits + 2 <= 50
+        self._short, stochastic = source <= 53, fmt.elements.rounding.bits > 0
+        lanes = not isinstance(fmt.element, Codebook) and max(source, divisor) <= 53
+        lanes = lanes and fmt.element.precision + fmt.elements.rounding.bits + 2 <= 50
+        arithmetic = POWERS if lanes and divisor == 1 else ARITHMETICS.index(fmt.arithmetic)
+        self._how = arithmetic, lanes, stochastic, usual
 
     def run(
         self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
@@ -70,15 +62,14 @@ class BlockEncoder:
         read = given.view(np.uint8), given.itemsize, self._read, given.size // scales.size
         most, places = np.empty(scales.size, np.uint64), np.empty(scales.size, np.int64)
         kinds, words = np.empty(scales.size, np.uint64), np.empty(4 * CHUNK, np.uint64)
-        largest(*read, most, places, kinds, words)
+        magnitudes(self._short)(*read, most, places, kinds, words)
         made = scales.astype(np.uint64)
         refused_scales, first_scale = scaled(
             most, places, kinds, made, self._scale, self._scale_read, self._values, self._rule, tensor.words,
             scale_random, self._given,
         )  # fmt: skip
         scales[:] = made
-        kernel = self._kernel(self._usual)
-        refused, first = kernel(
+        refused, first = encoder(*self._how)(
             *read, codes.view(np.uint8), codes.itemsize, self._element, most, places, kinds, random, words
         )
         return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None

@@ -42,11 +42,12 @@ from lowprec.kernels.lower.records import REFUSED, Source
 from lowprec.kernels.scalar import block as scales_of
 from lowprec.kernels.scalar.convert import load_grid, load_source, project as project_one
 
-__all__ = ["decoder", "encoder", "largest", "scaled"]
+__all__ = ["POWERS", "decoder", "encoder", "magnitudes", "scaled"]
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _2, _4, _40 = _U(0), _U(1), _U(2), _U(4), _U(40)
+_0, _1, _2, _4, _11, _40, _52 = _U(0), _U(1), _U(2), _U(4), _U(11), _U(40), _U(52)
+_FRACTION = _U((1 << 52) - 1)
 _TOP, _REFUSED = _U(1 << 63), _U(REFUSED)
 
 #: Kinds of values, and of what a block holds, in bits.
@@ -57,40 +58,68 @@ _FINITE_ZEROS, _ZEROS, _NANS, _BLANK = _1, _2, _4, _U(8)
 
 _EXACT, _PRODUCT = ARITHMETICS.index("exact"), ARITHMETICS.index("product")
 
+#: Instead of a place in ARITHMETICS: exact quotients by powers of two.
+POWERS = len(ARITHMETICS)
+
+#: Added to exponents in `key_of`: those of normalized binary64 numbers become positive, of 12 bits.
+_FAR = _I(1 << 11)
+
 #: A normalized number below 2**-126 has an exponent below this.
 _LEAST_NORMAL = _I(-126 - 63)
 #: The power of two after the largest binary32 number.
 _POWER = _I(128)
 
 
-@jit
-def largest(
-    values: Any, value_size: int, source_words: Any, size: int, amax: Any, places: Any, kinds: Any, words: Any
-) -> None:
-    """Write the largest finite magnitude of each block of `size` values, and whether it holds others."""
-    in_wide_vectors()
-    source = load_record(Source, source_words, 0)
-    total = values.size // value_size
-    block, left, most, place, held = 0, size, _0, _I(0), _0
-    for start in range(0, total, CHUNK):
-        count = min(CHUNK, total - start)
-        widen(values, value_size, start, words, 0, count)
-        for i in range(count):
-            x = read(words[i], source, False)
-            up = zeros_above(x.significand)
-            zero = x.nan | x.infinite
-            words[CHUNK + i] = pick(zero, _0, x.significand << _U(up))
-            words[2 * CHUNK + i] = _U(x.exponent - up)
-            words[3 * CHUNK + i] = pick(x.nan, _NAN, pick(x.infinite, _INFINITE, _0))
-        for i in range(count):
-            significand, exponent = words[CHUNK + i], _I(words[2 * CHUNK + i])
-            if scales_of.above(significand, exponent, most, place):
-                most, place = significand, exponent
-            held |= words[3 * CHUNK + i]
-            left -= 1
-            if left == 0:
-                amax[block], places[block], kinds[block] = most, place, held
-                block, left, most, place, held = block + 1, size, _0, _I(0), _0
+@inlined
+def key_of(significand: np.uint64, exponent: np.int64) -> np.uint64:
+    """Return a word that orders numbers of at most 53 bits, bit 63 of which is set."""
+    return _U(exponent + _FAR) << _52 | (significand >> _11) & _FRACTION
+
+
+@functools.cache
+def magnitudes(short: bool) -> Any:
+    """Return the kernel that writes the largest finite magnitude of each block, and whether it holds others.
+
+    `short` says that values have at most 53 bits: then words order them.
+    """
+
+    def largest(
+        values: Any, value_size: int, source_words: Any, size: int, amax: Any, places: Any, kinds: Any,
+        words: Any,
+    ) -> None:  # fmt: skip
+        in_wide_vectors()
+        source = load_record(Source, source_words, 0)
+        total = values.size // value_size
+        block, left, key, most, place, held = 0, size, _0, _0, _I(0), _0
+        for start in range(0, total, CHUNK):
+            count = min(CHUNK, total - start)
+            widen(values, value_size, start, words, 0, count)
+            for i in range(count):
+                x = read(words[i], source, False)
+                up = zeros_above(x.significand)
+                none = x.nan | x.infinite | (x.significand == _0)
+                significand, exponent = x.significand << _U(up), x.exponent - up
+                words[CHUNK + i] = pick(none, _0, key_of(significand, exponent) if short else significand)
+                words[2 * CHUNK + i] = pick(x.nan, _NAN, pick(x.infinite, _INFINITE, _0))
+                if not short:
+                    words[3 * CHUNK + i] = _U(exponent)
+            done = 0
+            while done < count:
+                some = min(left, count - done)
+                for i in range(done, done + some):
+                    held |= words[2 * CHUNK + i]
+                    if short:
+                        key = max(key, words[CHUNK + i])
+                    elif scales_of.above(words[CHUNK + i], _I(words[3 * CHUNK + i]), most, place):
+                        most, place = words[CHUNK + i], _I(words[3 * CHUNK + i])
+                done, left = done + some, left - some
+                if left == 0:
+                    if short and key != _0:
+                        most, place = _TOP | (key & _FRACTION) << _11, _I(key >> _52) - _FAR
+                    amax[block], places[block], kinds[block] = most, place, held
+                    block, left, key, most, place, held = block + 1, size, _0, _0, _I(0), _0
+
+    return jit(largest, f"general_largest_{short:d}")
 
 
 @jit
@@ -153,6 +182,8 @@ def divided(
     significand: np.uint64, exponent: np.int64, by: np.uint64, by_exponent: np.int64, arithmetic: int
 ) -> tuple[np.uint64, np.int64]:
     """Divide a value by its scale, or multiply it by the factor that stands for that."""
+    if arithmetic == POWERS:
+        return pick(by == _0, _0, significand), exponent - by_exponent - _I(63)
     if arithmetic == _EXACT:
         found, place = quotient(significand, exponent, by, by_exponent)
         return pick((significand == _0) | (by == _0), _0, found), place
@@ -192,7 +223,8 @@ def spread(
 def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool) -> Any:
     """Return the kernel that writes elements; it returns how many are refused, and the index of the first.
 
-    `lanes` says that they are exact, `usual` that the element is so to `rounding.project_usual`.
+    `arithmetic` is a place in ARITHMETICS, or POWERS; `lanes` says that lanes are exact, `usual` that the
+    element is so to `rounding.project_usual`.
     """
     place, signals = project_usual if usual else project, not usual  # which flush results
 

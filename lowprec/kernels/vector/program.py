@@ -78,7 +78,9 @@ def lower(request: Request) -> Any:
     if isinstance(request, Elementwise) and request.operation in FUNCTIONS:
         return None
     if isinstance(request, Elementwise):
-        return _elementwise(request)
+        from lowprec.kernels.vector import narrowed_program
+
+        return narrowed_program.lower(request, _elementwise(request))
     if isinstance(request, BlockEncoding):
         return _block_encoder(request)
     if isinstance(request, BlockDecoding):
