@@ -53,6 +53,8 @@ NARROWING |= {"right_shift", "floor_divide", "astype", "frexp", "narrowed_to_hal
 EXACT = {
     "general/block_program.py:run": "codes of scales, in wider words",
     "general/blocks.py:divided": "a factor in binary32, normalized: what goes are zeros",
+    "general/blocks.py:key_of": "a normalized number of at most 53 bits: what goes are zeros",
+    "general/blocks.py:largest": "the exponent in a word of `key_of`",
     "general/blocks.py:whole": "zeros below the last bit that is set",
     "general/numbers.py:read": "the exponent field of a code",
     "general/operations.py:as_53_bits": "a normalized number of at most 53 bits: what goes are zeros",

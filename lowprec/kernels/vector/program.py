@@ -107,6 +107,7 @@ _PLAIN = (CONVERT, "add", "subtract", "multiply", "divide", "sqrt", "fma")
 def _elementwise(request: Elementwise) -> Any:
     from lowprec.kernels.vector import (
         choice_program,
+        directed_program,
         exact_program,
         flagged_program,
         odd_program,
@@ -117,7 +118,7 @@ def _elementwise(request: Elementwise) -> Any:
         return None  # a table is as fast, and nothing needs to be compiled
     if request.projection.grid_of(request.target) != request.target:
         return None
-    for other in (choice_program, exact_program):
+    for other in (choice_program, exact_program, directed_program):
         program = other.lower(request)
         if program is not None:
             return program

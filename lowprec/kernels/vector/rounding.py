@@ -70,7 +70,11 @@ from lowprec.kernels.vector.ir.rounding import (
     truncated,
 )
 from lowprec.spec.rounding import (
+    AWAY_FROM_ZERO,
+    NEAREST_AWAY,
     NEAREST_EVEN,
+    NEAREST_ZERO,
+    TO_ODD,
     TOWARD_NEGATIVE,
     TOWARD_POSITIVE,
     TOWARD_ZERO,
@@ -78,7 +82,9 @@ from lowprec.spec.rounding import (
 )
 
 __all__ = [
+    "AT_TIES",
     "CUTS",
+    "DIRECTED",
     "LARGEST",
     "SMALL",
     "WHOLE",
@@ -98,6 +104,7 @@ __all__ = [
     "nearest_even",
     "nearest_single",
     "nearest_singles",
+    "neighbour",
     "odd_sum",
     "power_field",
     "product_to_odd",
@@ -124,8 +131,22 @@ _INFINITY, _SHORT_INFINITY, _SHORT_NAN = 0x7FF00000, 0x7F800000, 0x7FC00000
 
 _ONE, _BITS, _NEGATIVE = np.uint32(1), np.uint32(0x7FFFFFFF), np.uint32(1 << 31)
 
+_UP, _DOWN, _INWARD, _OUTWARD, _ODD = range(5)
+
 #: How terms of windows are cut to integers, by the names of `Window.cut`.
 CUTS = {"toward_zero": cut_to_zero, "floor": cut_down, "to_odd": cut_to_odd}
+
+#: The modes of `neighbour`.
+DIRECTED = {
+    TOWARD_POSITIVE: _UP,
+    TOWARD_NEGATIVE: _DOWN,
+    TOWARD_ZERO: _INWARD,
+    AWAY_FROM_ZERO: _OUTWARD,
+    TO_ODD: _ODD,
+}
+
+#: And of ties alone, where others go to nearest.
+AT_TIES = {NEAREST_AWAY: _OUTWARD, NEAREST_ZERO: _INWARD}
 
 #: NumPy's rounding to whole numbers, by mode.
 WHOLE: dict[Rounding, Callable[..., npt.NDArray[Any]]] = {
@@ -225,3 +246,27 @@ def shortened(word: Lanes) -> Lanes:
 def to_short(word: Lanes) -> Lanes:
     """Binary32 numbers to 8 bits, as binary32 numbers."""
     return nearest_even(word, 0x7FFF, 16) << 16
+
+
+# -- in other modes than the processor's ---------------------------------------------------------------
+
+
+@inlined
+def neighbour(word: np.uint32, above: bool, below: bool, mode: int) -> np.uint32:
+    """Return the nearest result in binary32, or the next number, as a mode of `DIRECTED` has it.
+
+    `above` and `below` say on which side of it the exact result lies; neither, that it is that. No branches,
+    so that loops over it become vectors.
+    """
+    zero = word & _BITS == np.uint32(0)
+    outward = (below == (word >= _NEGATIVE)) | zero
+    moves = (
+        ((mode == _UP) & above)
+        | ((mode == _DOWN) & below)
+        | ((mode == _INWARD) & (not outward))
+        | ((mode == _OUTWARD) & outward)
+        | ((mode == _ODD) & (word & _ONE == np.uint32(0)))
+    )
+    other = word + _ONE if outward else word - _ONE
+    other = (_NEGATIVE | _ONE if below else _ONE) if zero else other
+    return other if moves & (above | below) else word
