@@ -19,7 +19,9 @@ from llvmlite import binding, ir
 from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic, lower_builtin, type_callable
+from numba.np.arrayobj import populate_array
 
 from lowprec.kernels import compiling  # noqa: F401 - it watches numba compile
 from lowprec.kernels.cache import DiskCache
@@ -37,6 +39,7 @@ __all__ = [
     "inlined",
     "jit",
     "load_record",
+    "retyped",
 ]
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -130,6 +133,31 @@ def _lower_elements(context: Any, builder: Any, signature: Any, values: Any) -> 
     first = context.make_array(signature.args[0])(context, builder, values[0]).data
     pointers = [builder.gep(first, [ir.Constant(ir.IntType(64), place)]) for place in range(kind.count)]
     return context.make_tuple(builder, kind, [builder.load(pointer) for pointer in pointers])
+
+
+def retyped(array: np.ndarray[Any, Any], kind: type[np.generic]) -> np.ndarray[Any, Any]:
+    """Return contiguous bytes as an array of another type, as `array.view` does, which takes longer to compile."""
+    return array.view(kind)
+
+
+@type_callable(retyped)  # type: ignore[untyped-decorator]
+def _type_retyped(_: Any) -> Callable[..., Any]:
+    return lambda array, kind: array.copy(dtype=kind.dtype)
+
+
+@lower_builtin(retyped, types.Array, types.Any)  # type: ignore[untyped-decorator]
+def _lower_retyped(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    """Emit another record of the same memory."""
+    given, kind = signature.args[0], signature.return_type
+    array, made = context.make_array(given)(context, builder, values[0]), context.make_array(kind)(context, builder)
+    element = context.get_data_type(kind.dtype)
+    size = context.get_constant(types.intp, context.get_abi_sizeof(element))
+    count = builder.udiv(array.nitems, size)
+    populate_array(
+        made, builder.bitcast(array.data, element.as_pointer()), [count], [size], size, array.meminfo,
+        array.parent,
+    )  # fmt: skip
+    return impl_ret_borrowed(context, builder, kind, made._getvalue())
 
 
 def load_record(kind: type[R], words: np.ndarray[Any, Any], start: int) -> R:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lowprec.kernels.general.numbers import read
 from lowprec.kernels.general.operations import COMPUTE, Context, lane, of_numbers, with_nans
 from lowprec.kernels.general.rounding import drawn_limit, load_target, project, project_usual
-from lowprec.kernels.jit import helper, in_wide_vectors, jit, load_record
+from lowprec.kernels.jit import helper, in_wide_vectors, jit, load_record, retyped
 from lowprec.kernels.lower.records import REFUSED, Params, Source
 from lowprec.kernels.request import CONVERT
 from lowprec.spec.arith import OPERANDS, SIGN_ONLY
@@ -47,15 +47,15 @@ def widen(codes: Any, size: int, start: int, words: Any, first: int, count: int)
         for i in range(count):
             words[first + i] = codes[start + i * step]
     elif size == 2:
-        halves = codes.view(np.uint16)
+        halves = retyped(codes, np.uint16)
         for i in range(count):
             words[first + i] = halves[start + i * step]
     elif size == 4:
-        singles = codes.view(np.uint32)
+        singles = retyped(codes, np.uint32)
         for i in range(count):
             words[first + i] = singles[start + i * step]
     else:
-        doubles = codes.view(np.uint64)
+        doubles = retyped(codes, np.uint64)
         for i in range(count):
             words[first + i] = doubles[start + i * step]
 
@@ -67,15 +67,15 @@ def narrow(words: Any, first: int, count: int, out: Any, size: int, start: int) 
         for i in range(count):
             out[start + i] = words[first + i]
     elif size == 2:
-        halves = out.view(np.uint16)
+        halves = retyped(out, np.uint16)
         for i in range(count):
             halves[start + i] = words[first + i]
     elif size == 4:
-        singles = out.view(np.uint32)
+        singles = retyped(out, np.uint32)
         for i in range(count):
             singles[start + i] = words[first + i]
     else:
-        doubles = out.view(np.uint64)
+        doubles = retyped(out, np.uint64)
         for i in range(count):
             doubles[start + i] = words[first + i]
 
