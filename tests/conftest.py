@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import pathlib
 import sys
 
 import pytest
@@ -27,6 +29,28 @@ _COMPILED: list[str] = []
 
 settings.register_profile("deterministic", derandomize=True, deadline=None, database=None, max_examples=200)
 settings.load_profile("deterministic")
+
+
+#: Folders where a test has many parameters, most of which have kernels of their own, and how many run always.
+_SAMPLED, _ALWAYS = ("agreement",), 4
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let some parameters of a test, from first to last, run always, and the others with what stands apart."""
+    folders = [pathlib.Path(__file__).parent / name for name in _SAMPLED]
+    usual = [
+        item
+        for item in items
+        if item.path.parent in folders and not any(map(item.get_closest_marker, ("apart", "long")))
+    ]
+    for _, group in itertools.groupby(usual, key=lambda item: item.nodeid.partition("[")[0]):
+        tests = list(group)
+        step = max(len(tests) - 1, 1) / (_ALWAYS - 1)
+        kept = {round(step * place) for place in range(_ALWAYS)}
+        for place, item in enumerate(tests):
+            if place not in kept and len(tests) > _ALWAYS:
+                item.add_marker(pytest.mark.apart)
 
 
 @pytest.fixture
