@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-import pathlib
 import sys
 
 import pytest
@@ -31,26 +30,30 @@ settings.register_profile("deterministic", derandomize=True, deadline=None, data
 settings.load_profile("deterministic")
 
 
-#: Folders where a test has many parameters, most of which have kernels of their own, and how many run always.
-_SAMPLED, _ALWAYS = ("agreement",), 4
+#: Tests of many parameters, most of which have kernels of their own: two of each function's run always.
+SAMPLED = (
+    "tests/agreement/",
+    "tests/checkpoints/test_spreading.py",
+    "tests/cli/test_cli.py::test_operands_are_answered_and_the_answers_judged",
+    "tests/export/test_tables.py",
+    "tests/export/test_vectors.py",
+    "tests/methods/test_layers.py::test_a_name_is_the_recipes_own_layer",
+    "tests/testing/test_codebook_laws.py",
+    "tests/testing/test_laws.py",
+)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let some parameters of a test, from first to last, run always, and the others with what stands apart."""
-    folders = [pathlib.Path(__file__).parent / name for name in _SAMPLED]
+    """Let the first and the last parameters of a sampled test run always, and mark the others as `apart`."""
     usual = [
         item
         for item in items
-        if item.path.parent in folders and not any(map(item.get_closest_marker, ("apart", "long")))
+        if item.nodeid.startswith(SAMPLED) and not any(map(item.get_closest_marker, ("apart", "long")))
     ]
     for _, group in itertools.groupby(usual, key=lambda item: item.nodeid.partition("[")[0]):
-        tests = list(group)
-        step = max(len(tests) - 1, 1) / (_ALWAYS - 1)
-        kept = {round(step * place) for place in range(_ALWAYS)}
-        for place, item in enumerate(tests):
-            if place not in kept and len(tests) > _ALWAYS:
-                item.add_marker(pytest.mark.apart)
+        for item in list(group)[1:-1]:
+            item.add_marker(pytest.mark.apart)
 
 
 @pytest.fixture
