@@ -337,10 +337,14 @@ CLAUSE = re.compile(r"(What|Whether|Where|Which|How|As|Of|The same|One|That)\b")
 NOUN = re.compile(r"(The|A|An|All|Each|Every|Both|No|Two)\b")
 #: Decorators of functions that need no verb: properties, fixtures, and texts for users of commands and laws.
 NEED_NO_VERB = re.compile(r"property\b|fixture\b|\.(command|group)\b|\blaw\(")
-#: Beginnings of the names of files that are not rewritten yet; to be removed.
+#: Beginnings of the names of files that are not rewritten yet; to be removed. And golden files print
+#: docstrings of the oracle's machines, one of which begins with "As".
 NOT_YET = tuple(
-    f"lowprec/kernels/{name}"
-    for name in ("general/", "scalar/codebook", "scalar/dot", "scalar/sums", "vector/dot")
+    f"lowprec/{name}"
+    for name in (
+        *("kernels/general/", "kernels/scalar/codebook", "kernels/scalar/convert", "kernels/scalar/dot"),
+        *("kernels/scalar/sums", "kernels/vector/dot", "oracle/machines"),
+    )
 )
 
 

@@ -93,7 +93,7 @@ def cdna2(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exac
 
 
 def cdna2_pairs(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exact) -> Exact:
-    """Take two products at once, else as `cdna2`: c + (p0 + p1).
+    """As `cdna2`, two products at a time: c + (p0 + p1).
 
     Source
     ------

@@ -83,7 +83,7 @@ def test_measured_are_those_whose_published_results_are_tested():
         ("ampere_mma_tf32_binary32", ["x and y are tf32; other values are rounded to it, toward_zero."]),
         ("blackwell_tcgen05_e5m2_binary32_e8m0fnu_1", ["The exponents of both scales join each product's."]),
         ("exact", ["Products are exact, and so is their sum.", "The addend is one more term."]),
-        ("cdna2_mfma_bfloat16_binary32", ["Take two products at once, else as `cdna2`: c + (p0 + p1)."]),
+        ("cdna2_mfma_bfloat16_binary32", ["As `cdna2`, two products at a time: c + (p0 + p1)."]),
     ],
 )
 def test_words_say_what_the_parameters_are(name, sentences):
