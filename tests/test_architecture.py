@@ -329,6 +329,59 @@ def test_a_file_that_is_read_is_no_file_that_is_written(line):
     assert [*_file_writes(ast.parse(line))] == []
 
 
+# -- docstrings -------------------------------------------------------------------------------------
+
+#: No first line begins so: a module, class or property is a noun, and a function does something.
+CLAUSE = re.compile(r"(What|Whether|Where|Which|How|As|Of|The same|One|That)\b")
+#: Nor does that of a function, which begins with a verb.
+NOUN = re.compile(r"(The|A|An|All|Each|Every|Both|No|Two)\b")
+#: Decorators of functions that need no verb: properties, fixtures, and texts for users of commands and laws.
+NEED_NO_VERB = re.compile(r"property\b|fixture\b|\.(command|group)\b|\blaw\(")
+#: Beginnings of the names of files that are not rewritten yet; to be removed. And golden files print
+#: docstrings of the oracle's machines, one of which begins with "As".
+NOT_YET = tuple(
+    f"lowprec/{name}"
+    for name in (
+        *("kernels/general/", "kernels/scalar/codebook", "kernels/scalar/convert", "kernels/scalar/dot"),
+        *("kernels/scalar/sums", "kernels/vector/dot", "oracle/machines"),
+    )
+)
+
+
+def _wrong_first_lines(tree):
+    """Yield every first line that begins with a clause, or with a noun where a function needs a verb."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            line = (ast.get_docstring(node) or "").partition("\n")[0]
+            decorators = " ".join(ast.unparse(each) for each in getattr(node, "decorator_list", ()))
+            nouns = isinstance(node, ast.Module | ast.ClassDef) or re.fullmatch("__.*__", node.name)
+            nouns = nouns or NEED_NO_VERB.search(decorators)
+            if CLAUSE.match(line) or (not nouns and NOUN.match(line)):
+                yield line
+
+
+def test_first_lines_of_docstrings_are_no_clauses_and_those_of_functions_verbs():
+    found = {_name(path): [*_wrong_first_lines(_tree(path))] for path in MODULES}
+    assert {name: lines for name, lines in found.items() if lines and not name.startswith(NOT_YET)} == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong"),
+    [
+        ("'What it is.'", True),
+        ("class A:\n 'One of two.'", True),
+        ("class A:\n @property\n def f(): 'Of the data.'", True),
+        ("class A:\n def f(): 'The sum.'", True),
+        ("def f():\n def g(): 'A sum.'", True),
+        ("class A:\n 'A sum.'\n @functools.cached_property\n def f(): 'The sum.'", False),
+        ("@law('name')\ndef f(): 'No number is lost.'", False),
+        ("def f(): 'Return whether all are alike.'", False),
+    ],
+)
+def test_a_wrong_first_line_would_be_seen(code, wrong):
+    assert bool([*_wrong_first_lines(ast.parse(code))]) == wrong
+
+
 # -- sources ----------------------------------------------------------------------------------------
 
 REFERENCES = {

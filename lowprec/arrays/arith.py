@@ -36,7 +36,7 @@ __all__ = [
 
 @Returns[OfTwo]()
 def add(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The sum x + y of two real numbers, exact and then projected onto a format once.
+    """Return the sum x + y of two real numbers, exact and then projected onto a format once.
 
     >>> add([1.0, 448.0], [0.0625, 32.0], "e4m3fn")
     array([ 1., nan], dtype=float32)
@@ -89,7 +89,7 @@ def add(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options
 
 @Returns[OfTwo]()
 def subtract(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The difference x - y, projected onto a format once; see `add`.
+    """Return the difference x - y, projected onto a format once; see `add`.
 
     >>> subtract(1.0, [0.5, 1.0, 2.0**-20], "bfloat16")
     array([0.5, 0. , 1. ], dtype=float32)
@@ -99,7 +99,7 @@ def subtract(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
 
 @Returns[OfTwo]()
 def multiply(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The product x * y, projected onto a format once; see `add`. Infinity times zero is NaN.
+    """Return the product x * y, projected onto a format once; see `add`. Infinity times zero is NaN.
 
     >>> multiply([1.125, -0.0], [1.125, 3.0], "e4m3fn")
     array([ 1.25, -0.  ], dtype=float32)
@@ -109,7 +109,7 @@ def multiply(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
 
 @Returns[OfTwo]()
 def divide(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The quotient x / y, projected onto a format once; see `add`.
+    """Return the quotient x / y, projected onto a format once; see `add`.
 
     A number over zero is infinite, as the projection says for infinities, and signals a division by
     zero alone; zero over zero, and infinity over infinity, is NaN.
@@ -122,7 +122,7 @@ def divide(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Opti
 
 @Returns[OfOne]()
 def sqrt(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The square root, projected onto a format once; see `add`. Below -0 NaN.
+    """Return the square root, projected onto a format once; see `add`. Below -0 NaN.
 
     >>> sqrt([2.0, -0.0, -1.0], "binary16")
     array([ 1.4140625, -0.       ,        nan], dtype=float32)
@@ -132,7 +132,7 @@ def sqrt(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
 
 @Returns[OfThree]()
 def fma(x: npt.ArrayLike, y: npt.ArrayLike, z: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The product and sum x * y + z, projected onto a format once; see `add`.
+    """Return the product and sum x * y + z, projected onto a format once; see `add`.
 
     >>> fma(1.125, 1.125, -1.265625, "e4m3fn")  # the product is not rounded
     np.float32(0.0)
@@ -142,7 +142,7 @@ def fma(x: npt.ArrayLike, y: npt.ArrayLike, z: npt.ArrayLike, fmt: Like, **optio
 
 @Returns[OfTwo]()
 def remainder(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The rest x - n * y with the whole number n nearest to x / y, the even one of two; see `add`.
+    """Return the rest x - n * y with the whole number n nearest to x / y, the even one of two; see `add`.
 
     IEEE 754's remainder, as `math.remainder`; not Python's `%`. A remainder of zero has the sign of x.
 
@@ -154,7 +154,7 @@ def remainder(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[O
 
 @Returns[OfTwo]()
 def minimum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The lesser of two numbers, -0 below +0, NaN if one is; projected onto a format as `add` does it.
+    """Return the lesser of two numbers, -0 below +0, NaN if one is; projected onto a format as `add` does it.
 
     >>> minimum([1.0, 0.0, 1.0], [2.0, -0.0, float("nan")], "e4m3fn")
     array([ 1., -0., nan], dtype=float32)
@@ -166,7 +166,7 @@ def minimum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Opt
 
 @Returns[OfTwo]()
 def maximum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The greater of two numbers, -0 below +0, NaN if one is; see `minimum`.
+    """Return the greater of two numbers, -0 below +0, NaN if one is; see `minimum`.
 
     >>> maximum([1.0, 0.0, 1.0], [2.0, -0.0, float("nan")], "e4m3fn")
     array([ 2.,  0., nan], dtype=float32)
@@ -176,7 +176,7 @@ def maximum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Opt
 
 @Returns[OfTwo]()
 def minimum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The lesser of two numbers; of a number and NaN the number. See `minimum`.
+    """Return the lesser of two numbers; of a number and NaN the number. See `minimum`.
 
     >>> minimum_number([1.0, float("nan")], [2.0, 3.0], "e4m3fn")
     array([1., 3.], dtype=float32)
@@ -186,7 +186,7 @@ def minimum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unp
 
 @Returns[OfTwo]()
 def maximum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The greater of two numbers; of a number and NaN the number. See `minimum`.
+    """Return the greater of two numbers; of a number and NaN the number. See `minimum`.
 
     >>> maximum_number([1.0, float("nan")], [2.0, 3.0], "e4m3fn")
     array([2., 3.], dtype=float32)
@@ -209,7 +209,7 @@ def negative(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
 
 @Returns[OfOne]()
 def absolute(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The number x without its sign; see `negative`.
+    """Return the number x without its sign; see `negative`.
 
     >>> absolute([-1.0, -0.0], "e4m3fn")
     array([1., 0.], dtype=float32)
@@ -219,7 +219,7 @@ def absolute(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
 
 @Returns[OfTwo]()
 def copysign(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The number x with the sign of y; see `negative`.
+    """Return the number x with the sign of y; see `negative`.
 
     >>> copysign([1.0, -2.0], [-0.0, 1.0], "e4m3fn")
     array([-1.,  2.], dtype=float32)
@@ -229,7 +229,7 @@ def copysign(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
 
 @Returns[OfOne]()
 def round_to_integral(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The number x rounded to a whole number by the rounding mode, then projected onto a format; see `add`.
+    """Return x rounded to a whole number by the rounding mode, then projected onto a format; see `add`.
 
     Ties to even are ties to even numbers. A number that is changed signals inexact.
 
@@ -245,7 +245,7 @@ def round_to_integral(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -
 
 @Returns[ScaleB]()
 def scaleb(x: npt.ArrayLike, n: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The number x * 2**n with integers n, projected onto a format once; see `add`.
+    """Return the number x * 2**n with integers n, projected onto a format once; see `add`.
 
     >>> scaleb([1.5, 1.5], [3, -12], "e4m3fn")
     array([12.,  0.], dtype=float32)
@@ -255,9 +255,9 @@ def scaleb(x: npt.ArrayLike, n: npt.ArrayLike, fmt: Like, **options: Unpack[Opti
 
 @Returns[OfOne]()
 def logb(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The exponent of x, floor(log2(abs(x))), projected onto a format; see `add`.
+    """Return the exponent of x, floor(log2(abs(x))), projected onto a format; see `add`.
 
-    Of zero minus infinity, which signals a division by zero; of infinity infinity.
+    The exponent of zero is minus infinity, which signals a division by zero; that of infinity is infinity.
 
     >>> logb([0.3, 8.0, 0.0], "e5m2")
     array([ -2.,   3., -inf], dtype=float32)

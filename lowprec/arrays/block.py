@@ -121,7 +121,7 @@ def _lazily(
     verb: Callable[..., Any], values: Any, fmt: BlockFormat, axis: Any, tensor_scale: Any, random: Any,
     rng: Any, backend: Backend | None,
 ) -> Any:  # fmt: skip
-    """The same of a lazy array, chunk by chunk."""
+    """Run a verb on a lazy array, chunk by chunk."""
     lazy.check(values, random, tensor_scale)
     values = values if lazy.is_lazy(values) else as_array(values)
     axes = axes_of(fmt, axis, values.ndim)
@@ -141,7 +141,7 @@ def asked(
     projection: Projection | None,
     profile: Profile | str | None,
 ) -> BlockFormat:
-    """The block format that the keywords of a verb ask for."""
+    """Return the block format that the keywords of a verb request."""
     fmt = catalog.block_format(name)
     given = {"rule": rule, "projection": projection, "rounding": rounding, "saturation": saturation}
     if profile is not None:
@@ -167,7 +167,7 @@ def asked(
 def _random(
     fmt: BlockFormat, shape: tuple[int, ...], axes: tuple[int, ...], random: object, rng: object
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-    """The random integers of elements, and of scales: by their places, in streams 0 and 1 of one key."""
+    """Return the random integers of elements and of scales, by index, in streams 0 and 1 of one key."""
     elements, scales = fmt.elements.rounding, fmt.scales.rounding
     scale_words = _NO_RANDOM
     if scales.bits:

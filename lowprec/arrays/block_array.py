@@ -84,7 +84,7 @@ class BlockArray:
         axes: tuple[int, ...],
         tensor_scale: np.float32 | None,
     ) -> BlockArray:
-        """Of parts that need not be checked, as they were made here."""
+        """Return an array of parts that need no check, because the package computed them."""
         self = object.__new__(cls)
         self.__dict__.update(codes=codes, scales=scales, format=fmt, axes=axes, tensor_scale=tensor_scale)
         return self
@@ -112,7 +112,7 @@ class BlockArray:
         object.__setattr__(self, "tensor_scale", tensor_scale_of(fmt, tensor))
 
     def compute(self, **options: Any) -> BlockArray:
-        """The same blocks in memory, where codes and scales are Dask arrays; itself, where they are not.
+        """Return the blocks in memory, computed if codes and scales are Dask arrays; else the array itself.
 
         >>> import dask.array as da, lowprec as lp
         >>> lp.encode(da.ones((4, 64), chunks=32), "mxfp4").compute()
@@ -127,12 +127,12 @@ class BlockArray:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether codes and scales are Dask arrays, or xarray objects, that are computed when needed."""
+        """True if codes and scales are Dask arrays, or xarray objects, that are computed when needed."""
         return lazy.is_lazy(self.codes)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the values."""
+        """Shape of the values."""
         return self.codes.shape
 
     @property
@@ -154,7 +154,7 @@ class BlockArray:
         return codes + self.scales.nbytes + (4 if self.tensor_scale is not None else 0)
 
     def values(self, dtype: npt.DTypeLike | None = None) -> Array:
-        """The values, as `lowprec.decode` gives them.
+        """Return the values, as `lowprec.decode` gives them.
 
         >>> import lowprec as lp
         >>> lp.encode([1.0, 2.2, 3.0], "mxfp4").values()
@@ -217,7 +217,7 @@ class BlockArray:
         return self._made(self.codes.T, self.scales.T, self.format, axes, self.tensor_scale)
 
     def reshape(self, *shape: Any) -> BlockArray:
-        """The same blocks in another shape, if no block is cut: the elements keep their order.
+        """Return the blocks in another shape, if no block is cut: the elements keep their order.
 
         >>> import numpy as np, lowprec as lp
         >>> lp.encode(np.ones((4, 64), np.float32), "mxfp4").reshape(2, 2, -1)
@@ -240,14 +240,14 @@ class BlockArray:
         return self._made(self.codes.reshape(new), scales, self.format, axes, self.tensor_scale)
 
     def copy(self) -> BlockArray:
-        """The same blocks in memory of their own."""
+        """Copy the blocks to memory of their own."""
         codes, scales = self.codes.copy(), self.scales.copy()
         return self._made(codes, scales, self.format, self.axes, self.tensor_scale)
 
     def __eq__(self, other: object) -> bool:
-        """Whether another has the same shape, axes, format, scales and codes: equal bits, NaNs too.
+        """Return whether two arrays have the same shape, axes, format, scales and codes: same bits, NaNs too.
 
-        Of any other array, NumPy compares it with the values.
+        NumPy compares any other array with the values.
         """
         if not isinstance(other, BlockArray):
             return NotImplemented
@@ -275,7 +275,7 @@ class BlockArray:
     # -- layouts --------------------------------------------------------------------------------
 
     def packed(self) -> Array:
-        """The codes without gaps, along the last axis of the blocks.
+        """Return the codes without gaps, along the last axis of the blocks.
 
         Codes of 4 bits two in a byte, the first in the low half; of 6 bits four in three bytes, the
         lowest bits first; of 8 bits and more as they are. Missing ones at the end are zeros.
@@ -297,7 +297,7 @@ class BlockArray:
         size: int | None = None,
         tensor_scale: float | None = None,
     ) -> BlockArray:
-        """The array whose `packed` codes these are.
+        """Return the array that has these `packed` codes.
 
         >>> import numpy as np
         >>> BlockArray.unpack(np.array([66, 6], np.uint8), [127], "mxfp4", size=3).values()
@@ -318,9 +318,9 @@ class BlockArray:
         return cls(codes, scales, fmt, axes, tensor_scale)  # type: ignore[arg-type]
 
     def swizzled(self) -> Array:
-        """The scales in the layout that tensor cores read: tiles of 128 rows and 4 columns, flat.
+        """Return the scales in the layout that tensor cores read: tiles of 128 rows and 4 columns, flat.
 
-        The last axis is that of the columns, all others together are rows; what a tile lacks is 0.
+        The last axis counts columns, all others together count rows; missing elements of a tile are 0.
 
         Source
         ------
@@ -330,7 +330,7 @@ class BlockArray:
 
     @staticmethod
     def unswizzle(swizzled: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-        """The scales of that shape whose `swizzled` layout this is."""
+        """Return the scales of a shape from their `swizzled` layout."""
         return unswizzle(lazy.in_memory("swizzled", swizzled), shape)
 
     def __repr__(self) -> str:
@@ -363,7 +363,7 @@ def decode(
     out: Array | None = None,
     backend: Backend | None = None,
 ) -> Array:
-    """The values of a BlockArray: `lowprec.decode` of one comes here."""
+    """Return the values of a BlockArray; `lowprec.decode` calls this for one."""
     fmt = blocks.format
     wanted = np.dtype(np.float32 if dtype is None else dtype)
     carrier = next((known for name, known in FLOATS if name == wanted), None)
@@ -396,7 +396,7 @@ def _spelled_axes(axes: tuple[int, ...]) -> str:
 
 
 def tensor_scale_of(fmt: BlockFormat, given: object, computed: bool = False) -> np.float32 | None:
-    """A tensor's scale as it is given, checked; none, where it shall be computed."""
+    """Return a tensor's scale as given, checked; None where it shall be computed."""
     if fmt.tensor_scale == "none":
         if given is not None:
             raise ValueError(

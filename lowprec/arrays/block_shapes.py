@@ -1,4 +1,4 @@
-"""Which shapes and parts of an array in blocks are such arrays again: indices, and reshaping.
+"""Indices and shapes that turn an array in blocks into another array in blocks.
 
 Floor 3.
 """

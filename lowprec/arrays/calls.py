@@ -1,4 +1,4 @@
-"""How calls are answered: arguments become a request, a request a program, and the program runs.
+"""Calls: arguments become a request, a request a program, and the program runs.
 
 A call that differs from an earlier one in the values of its arrays alone takes the program from the memo.
 
@@ -53,7 +53,7 @@ _PLAIN, _WRITEABLE, _OUTPUT, _OWNED, _OWN_OUTPUT = 0x101, 0x400, 0x501, 0x4, 0x5
 
 
 class _Known(NamedTuple):
-    """What a call comes down to once its arguments are understood."""
+    """A call once its arguments are understood: its program, and the types of its arrays."""
 
     program: ElementwiseProgram
     reads: tuple[tuple[int, np.dtype[Any]], ...]  #: the operands to view as other types
@@ -71,10 +71,10 @@ _known: dict[Hashable, _Known] = {}
 def again(
     asked: tuple[object, ...], array: Any, out: Any, flags: Any, random: object, rng: Any
 ) -> tuple[tuple[object, ...] | None, Any]:
-    """As `again_all`, of one operand.
+    """Return the key and the result of a call on one operand, as `again_all` does for several.
 
-    Of a call on a small array this takes most of the time, so usual ones are told with few questions. None
-    may be left out: what is `bound` reads and writes memory without a look at the types of its arrays.
+    A call on a small array spends most of its time here, so the common case is checked inline. Each check is
+    needed: `bound` checks no types, so a missed one corrupts memory.
     """
     if type(array) is not _ndarray or random is not None:
         return None, None
@@ -139,7 +139,7 @@ def again_all(
 
 
 def _answer_as_they_are(known: _Known, bound: Bound, arrays: tuple[Array, ...], out: Any) -> Any:
-    """As `_answer`, of arrays of one axis that are not shared between threads."""
+    """Return what `_answer` does, for arrays of one axis that are not shared between threads; else None."""
     size, layout = arrays[0].size, -1
     for array in arrays:
         if array.ndim != 1 or array.size != size:
@@ -209,7 +209,7 @@ def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, flags: Any, rng:
 def _takes(
     given: Any, kind: np.dtype[Any], shape: tuple[int, ...], arrays: tuple[Array, ...], owned: int
 ) -> bool:
-    """Whether results may be written there as they are made; `owned` if all arrays own their memory."""
+    """Return whether results may be written straight to `given`; `owned` if all arrays own their memory."""
     if type(given) is not _ndarray or given.shape != shape or given.dtype != kind:
         return False
     layout = given.flags.num
@@ -311,7 +311,7 @@ def elementwise(
 
 
 def _is_known(operand: Operand, operation: str) -> bool:
-    """Whether all arrays of this operand's type are read alike; one without elements tells nothing of it."""
+    """Return whether all arrays of this operand's type are read alike; an empty array cannot tell."""
     return bool(
         operand.whole and operand.array.size and operand.codes.dtype.isnative and not values_depend(operand)
     )
@@ -383,7 +383,7 @@ def _room(
 
 
 def _same_places(out: Array, codes: Array) -> bool:
-    """Whether each element of one lies exactly where that of the other does."""
+    """Return whether the elements of two arrays have the same addresses."""
     return (
         out.itemsize == codes.itemsize
         and out.strides == codes.strides

@@ -1,4 +1,4 @@
-"""What arrays the verbs take and give: coercion, refusals, and their messages.
+"""Arrays that the verbs take and give: coercion, refusals, and their messages.
 
 Floor 3.
 """
@@ -77,7 +77,7 @@ class Operand(NamedTuple):
 
 
 def dtype(fmt: Format | str) -> np.dtype[Any]:
-    """The NumPy or ml_dtypes type whose elements are the codes of a format.
+    """Return the NumPy or ml_dtypes type whose elements are the codes of a format.
 
     >>> import numpy as np
     >>> np.array([126], np.uint8).view(dtype("e4m3fn"))
@@ -107,7 +107,7 @@ def dtype(fmt: Format | str) -> np.dtype[Any]:
 
 
 def float_dtype(fmt: Format, asked: object = None) -> tuple[np.dtype[Any], Format]:
-    """The type to give values of a format in: what was asked, or float32, or float64."""
+    """Return the type to give values of a format in: the one requested, or float32, or float64."""
     if asked is None:
         return FLOATS[2] if catalog.BINARY32.contains(fmt) else FLOATS[3]
     wanted = np.dtype(asked)  # type: ignore[call-overload]
@@ -121,7 +121,7 @@ def float_dtype(fmt: Format, asked: object = None) -> tuple[np.dtype[Any], Forma
 
 
 def keeps_dtype(array: Array, fmt: Format) -> bool:
-    """Whether `quantize` gives values in the type that they came in."""
+    """Return whether `quantize` gives values in the type that they came in."""
     native = array.dtype.newbyteorder("=")
     return any(native == known and carrier.contains(fmt) for known, carrier in FLOATS)
 
@@ -133,7 +133,7 @@ def projection(
     whole: Projection | None,
     profile: Profile | str | None,
 ) -> Projection:
-    """The projection onto a format that the keywords of a verb ask for."""
+    """Return the projection onto a format that the keywords of a verb request."""
     asked = {"projection": whole, "profile": profile, "rounding": rounding, "saturation": saturation}
     given = [name for name, value in asked.items() if value is not None]
     if whole is None and profile is not None and saturation is not None:
@@ -191,7 +191,7 @@ def values_operand(values: object, name: str = "values") -> Operand:
 
 
 def values_depend(operand: Operand) -> bool:
-    """Whether values decide the operand's format: integers may be binary32 numbers, which vectors read."""
+    """Return whether values decide the operand's format: vectors read integers that are binary32 numbers."""
     kind, size = operand.array.dtype.kind, operand.array.dtype.itemsize
     return isinstance(operand.fmt, Carrier) and not operand.fmt.exponent_bits and kind in "iu" and size >= 4
 
@@ -246,7 +246,7 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
 
 
 def _is_typed(array: Array, fmt: Format) -> bool:
-    """Whether an array is of the very type whose elements are codes of this format."""
+    """Return whether an array is of the very type whose elements are codes of this format."""
     try:
         return array.dtype.newbyteorder("=") == dtype(fmt)
     except ValueError:
@@ -417,7 +417,7 @@ def is_tensor(values: object) -> bool:
 
 
 def _from_torch(tensor: Any) -> Any:
-    """A torch tensor as NumPy can take it: the types that only ml_dtypes has go by their bits."""
+    """Return a torch tensor as NumPy can take it: the types that only ml_dtypes has go by their bits."""
     torch = sys.modules["torch"]
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     name = str(tensor.dtype).removeprefix("torch.")
@@ -442,7 +442,7 @@ def typed_codes(array: Array, fmt: Format) -> Array:
 
 
 def _patterns(array: Array) -> Array:
-    """The elements' bit patterns."""
+    """Return the elements' bit patterns."""
     bits = UNSIGNED[array.dtype.itemsize]
     return unlocked(array.view(bits if array.dtype.isnative else bits.newbyteorder()))
 

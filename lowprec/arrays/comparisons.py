@@ -50,7 +50,7 @@ _INVALID = kernels.Relation(0, 0, int(Flag.INVALID))
 def _compared(
     x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, relation: kernels.Relation, quiet: bool, flags: object
 ) -> Any:
-    """A relation of codes. NaNs are signaled unless it is quiet; then signaling ones are."""
+    """Return a relation of codes. All NaNs are signaled, or signaling ones alone if the relation is quiet."""
     key, done = calls.again_all(("compare", fmt, relation, quiet), (x, y), None, flags, None, None)
     if done is not None:
         return done
@@ -74,7 +74,7 @@ def _compared(
 @Returns[Compare]()
 @keeps_kind(2, elementwise=True)
 def equal(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
-    """Whether two codes stand for the same number: -0 equals +0, NaN nothing.
+    """Return whether two codes stand for the same number: -0 equals +0, NaN nothing.
 
     >>> equal([0x00, 0x38, 0x7F], [0x80, 0x38, 0x7F], "e4m3fn")
     array([ True,  True, False])
@@ -105,7 +105,7 @@ def equal(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: A
 def not_equal(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
-    """Whether two codes do not stand for the same number, as NaN never does; see `equal`.
+    """Return whether two codes do not stand for the same number, as NaN never does; see `equal`.
 
     >>> not_equal([0x00, 0x7F], [0x80, 0x7F], "e4m3fn")
     array([False,  True])
@@ -116,7 +116,7 @@ def not_equal(
 @Returns[Compare]()
 @keeps_kind(2, elementwise=True)
 def less(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
-    """Whether the number of one code is below that of the other; see `equal`.
+    """Return whether the number of one code is below that of the other; see `equal`.
 
     >>> less([0x80, 0x81, 0x7F], [0x00, 0x00, 0x00], "e4m3fn")
     array([False,  True, False])
@@ -129,14 +129,14 @@ def less(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Ar
 def less_equal(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
-    """Whether the number of one code is not above that of the other, and neither is NaN; see `equal`."""
+    """Return whether the number of one code is not above that of the other, neither a NaN; see `equal`."""
     return _compared(x_codes, y_codes, fmt, _LESS_EQUAL, False, flags)
 
 
 @Returns[Compare]()
 @keeps_kind(2, elementwise=True)
 def greater(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
-    """Whether the number of one code is above that of the other; see `equal`."""
+    """Return whether the number of one code is above that of the other; see `equal`."""
     return _compared(y_codes, x_codes, fmt, _LESS, False, flags)
 
 
@@ -145,7 +145,7 @@ def greater(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags:
 def greater_equal(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
-    """Whether the number of one code is not below that of the other, and neither is NaN; see `equal`."""
+    """Return whether the number of one code is not below that of the other, neither a NaN; see `equal`."""
     return _compared(y_codes, x_codes, fmt, _LESS_EQUAL, False, flags)
 
 
@@ -154,7 +154,7 @@ def greater_equal(
 def unordered(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
-    """Whether one of two codes is NaN; see `equal`.
+    """Return whether one of two codes is NaN; see `equal`.
 
     >>> unordered([0x7F, 0x38], [0x38, 0x38], "e4m3fn")
     array([ True, False])
@@ -165,7 +165,7 @@ def unordered(
 @Returns[TotalOrder]()
 @keeps_kind(2, elementwise=True)
 def total_order(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like) -> Any:
-    """Whether a code equals another or precedes it in the total order: -NaN, -Inf, ... -0, +0 ... +Inf, +NaN.
+    """Return whether a code equals or precedes another in total order: -NaN, -Inf ... -0, +0 ... +Inf, +NaN.
 
     Among positive NaNs signaling ones come first, then the lower payload; among negative ones last. NaNs
     without a sign (of unsigned formats, and of those without -0) all come last, in the order of their codes.

@@ -66,7 +66,7 @@ def dot(
     backend: Backend | None = None,
     progress: Progress = None,
 ) -> Any:
-    """The dot products along the last axes of x and y, summed as an accumulation says.
+    """Return the dot products along the last axes of x and y, summed as an accumulation says.
 
     >>> dot([1.0, 2.0**-24, 2.0**-24], [1.0, 1.0, 1.0], "fp32_fma")
     np.float32(1.0)
@@ -161,7 +161,7 @@ def matmul(
     backend: Backend | None = None,
     progress: Progress = None,
 ) -> Any:
-    """The product of matrices, each element summed as an accumulation says; see `dot`.
+    """Return the product of matrices, each element summed as an accumulation says; see `dot`.
 
     The order along K is the accumulation's: neither threads nor the size of the matrices change a bit.
 
@@ -217,7 +217,7 @@ def matmul(
 def _call(
     given: Accumulation | LibraryCall | str, epilogue: Epilogue | None, scales: object, *parts: object
 ) -> tuple[Accumulation, Epilogue | None]:
-    """The accumulation, and what comes after it, if anything does."""
+    """Return the accumulation, and its epilogue, if there is one."""
     if epilogue is not None and not isinstance(epilogue, Epilogue):
         raise TypeError(f"epilogue must be an Epilogue, not {epilogue!r}")
     if scales is not None and (not isinstance(scales, (tuple, list)) or len(scales) != 2):
@@ -276,7 +276,7 @@ class _Outputs(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """How outputs are made, whatever their accumulation."""
+    """Options for computing outputs, whatever their accumulation."""
 
     rng: object
     key: int
@@ -296,7 +296,7 @@ def _run(
     backend: Backend | None,
     progress: Progress,
 ) -> Any:
-    """All outputs, in the type that is asked for."""
+    """Compute all outputs, in the requested type."""
     fmt, shape = how.output[0], outputs.shape
     given, carrier = result_type(fmt, getattr(out, "dtype", None) if dtype is None else np.dtype(dtype))  # type: ignore[call-overload]
     place = output(out, given, shape, f"values of {fmt.name!r}")
@@ -319,7 +319,7 @@ def _run(
 
 
 def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: object, way: _Way) -> Array:
-    """The codes of all outputs, as 64-bit words."""
+    """Return the codes of all outputs, as 64-bit words."""
     shape, layout, paired = outputs
     into = how.output[0]
     if (
@@ -352,7 +352,7 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
 
 
 def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: Any, way: _Way) -> Array:
-    """The same where K is dealt to several sums, which are then added."""
+    """Compute all outputs where K is dealt to several sums, which are then added."""
     split, shape = how.split, outputs.shape
     assert split is not None, "asked for"
     assert split.total is not None, "an accumulation sees to that"
@@ -403,7 +403,7 @@ def _runs(
 
 
 def _steps(request: Dot, layout: tuple[int, int, int], length: int) -> int:
-    """How many rows to do between reports: a hundredth, or what is worth preparing the other side for."""
+    """Return the rows between reports: a hundredth, or what is worth preparing the other side for."""
     least = 64 if engine.lower(request).partial else 1
     return max(least, -(-layout[1] // 100), (1 << 22) // max(1, layout[2] * length))
 
@@ -411,7 +411,7 @@ def _steps(request: Dot, layout: tuple[int, int, int], length: int) -> int:
 def _one(
     request: Dot, x: Rows, y: Rows, addends: Array, out: Array, key: int, first: int, paired: bool
 ) -> None:  # fmt: skip
-    """One matrix: by the program of the request, and what that leaves by the scalar one."""
+    """Compute one matrix by the program of the request, and its fallbacks by the scalar program."""
     program = engine.lower(request)
     if not program.partial:
         _in_rows(program, x, y, addends, out, key, first, paired)
@@ -433,7 +433,7 @@ def _one(
 def _in_rows(
     program: Any, x: Rows, y: Rows, addends: Array, out: Array, key: int, first: int, paired: bool
 ) -> None:  # fmt: skip
-    """One matrix by a program that serves every row, in ranges of them."""
+    """Compute one matrix by a program that serves every row, in ranges of rows."""
     rows, columns = out.shape
 
     def part(start: int, stop: int) -> int:
@@ -467,7 +467,7 @@ def _addends(
     layout: tuple[int, int, int],
     backend: Backend | None,
 ) -> tuple[Format, Array]:
-    """The addends as codes, and their format: where the sum begins; for exact sums and the oracle, theirs."""
+    """Return addends as codes, and their format: the sum's, or their own for exact sums and the oracle."""
     begin, rule = begins_in(how)
     if addend is None:
         return kept_as(begin), np.empty((layout[0], 0, 0), np.uint64)

@@ -30,11 +30,11 @@ class Shaped(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """With K in its place."""
+        """Shape for the products, with K in its place."""
 
     @property
     def given(self) -> tuple[int, ...]:
-        """For messages."""
+        """Shape as it was given, for messages."""
 
 
 class Plain(NamedTuple):
@@ -44,12 +44,12 @@ class Plain(NamedTuple):
 
     @property
     def given(self) -> tuple[int, ...]:
-        """The same."""
+        """Shape of the array, for messages."""
         return self.shape
 
 
 def check_shapes(verb: str, x: Shaped, y: Shaped, axis: int) -> None:
-    """Both have a K, and it is as long; it is this axis of y, and the last of x."""
+    """Check that both have a K of one length: it is this axis of y, and the last of x."""
     if not x.shape or not y.shape:
         raise ValueError(
             f"{verb} of shapes {x.given} and {y.given}: a single number has no K; use multiply or fma"
@@ -64,7 +64,7 @@ def check_shapes(verb: str, x: Shaped, y: Shaped, axis: int) -> None:
 def broadcast_outer(
     verb: str, x: Shaped, y: Shaped, outer_x: tuple[int, ...], outer_y: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The axes in front, broadcast."""
+    """Broadcast the axes in front."""
     try:
         return np.broadcast_shapes(outer_x, outer_y)
     except ValueError:

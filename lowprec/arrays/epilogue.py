@@ -79,7 +79,7 @@ def scaled_product(
     backend: Backend | None,
     progress: Any,
 ) -> Any:
-    """The results of `verb`, dot or matmul, with an epilogue."""
+    """Return the results of `verb`, dot or matmul, with an epilogue."""
     steps, target = _Steps(epilogue, backend), epilogue.output or how.output
     if target[1].rounding.bits:
         raise ValueError("an epilogue's output is not rounded stochastically: use another output")
@@ -134,7 +134,7 @@ def _length(verb: str, x: Any, y: Any) -> int:
 def _sides(
     verb: str, x: Any, y: Any, scales: Scales | None, block: int
 ) -> list[tuple[Array | None, ScaledBlocks | None]]:
-    """The scales of rows of x and of columns of y, ready to broadcast against results, or those of blocks."""
+    """Return scales of rows of x and columns of y, ready to broadcast against results, or those of blocks."""
     shapes = [side.shape if isinstance(side, BlockArray) else np.shape(side) for side in (x, y)]
     found: list[tuple[Array | None, ScaledBlocks | None]] = []
     for number, given in enumerate(scales or (None, None)):

@@ -1,4 +1,4 @@
-"""What a format did to values, in numbers.
+"""Reports of what a format did to values, in numbers.
 
 Floor 3.
 """
@@ -20,7 +20,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """What a format did to values; str() is a short table.
+    """Report of what a format did to values; str() is a short table.
 
     Errors are result - value, of the finite values with finite results.
 
@@ -70,7 +70,7 @@ class ErrorReport:
         return float(np.min(known)) if len(known) else None
 
     def as_dict(self) -> dict[str, Any]:
-        """All numbers for JSON, without `by_block` but with `worst_block`; None for inf and nan.
+        """Return all numbers for JSON, without `by_block` but with `worst_block`; None for inf and nan.
 
         >>> import lowprec as lp
         >>> lp.error_report([1.0, 2.5], "e2m1fn").as_dict()["mse"]
@@ -109,7 +109,7 @@ class ErrorReport:
 def report_of(
     name: str, parts: list[Doubles], by_block: Doubles | None = None, clipped_blocks: int = 0
 ) -> ErrorReport:
-    """The report on parts: of each six counts, three sums, and the largest error, added in their order."""
+    """Return the report on parts: each has six counts, three sums, and the largest error, added in order."""
     table = np.array([np.zeros(10), *parts])
     size, finite, counted, non_zero, clipped, flushed = map(int, table[:, :6].sum(axis=0))
     signal, noise, error = map(float, np.add.accumulate(table[:, 6:9])[-1])
@@ -131,6 +131,6 @@ def report_of(
 
 
 def decibels(signal: Any, noise: Any, counted: Any) -> Any:
-    """The ratio in decibels: inf without noise, nan where nothing is counted."""
+    """Return the ratio in decibels: inf without noise, nan where nothing is counted."""
     ratio = 10 * np.log10(np.asarray(signal, np.float64) / np.asarray(noise, np.float64))
     return np.where(np.equal(counted, 0), np.nan, np.where(np.equal(noise, 0), np.inf, ratio))

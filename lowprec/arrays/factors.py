@@ -40,7 +40,7 @@ _DOUBLE = np.dtype(np.float64)
 
 
 class Scales(NamedTuple):
-    """Of operands in blocks, with K in the place where the elements have it."""
+    """Scales of operands in blocks, with K in the place where the elements have it."""
 
     codes: Array
     fmt: Format
@@ -49,7 +49,7 @@ class Scales(NamedTuple):
 
 
 def part_of(rows: Rows, number: int, count: int) -> Rows:
-    """The rows of one of so many matrices."""
+    """Return the rows of one of `count` matrices."""
     each = len(rows.codes) // count
     return rows.at(slice(number * each, (number + 1) * each))
 
@@ -85,7 +85,7 @@ def _cut(rows: Rows, size: int) -> Rows:
 
 
 class Side(NamedTuple):
-    """One side of the products, with K as its last axis; of y as given, before `transposed`."""
+    """A side of the products, with K as its last axis; the side of y as given, before `transposed`."""
 
     codes: Array
     fmt: Format
@@ -94,15 +94,15 @@ class Side(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the elements."""
+        """Shape of the elements."""
         return self.codes.shape
 
     def expanded(self, axis: int) -> Side:
-        """With one more axis of length 1."""
+        """Return the side with one more axis of length 1."""
         return self._changed(lambda array: np.expand_dims(array, axis))
 
     def transposed(self) -> Side:
-        """With the last two axes changed."""
+        """Return the side with the last two axes exchanged."""
         return self._changed(lambda array: array.swapaxes(-1, -2))
 
     def _changed(self, change: Callable[[Array], Array]) -> Side:
@@ -110,7 +110,7 @@ class Side(NamedTuple):
         return self._replace(codes=change(self.codes), scales=scales)
 
     def rows(self, shape: tuple[int, ...]) -> Rows:
-        """The codes in this shape, as rows."""
+        """Return the codes in this shape, as rows."""
         codes = _flat(self.codes, shape)
         if self.scales is None:
             return Rows(codes, self.fmt)
@@ -128,7 +128,7 @@ def _flat(array: Array, shape: tuple[int, ...]) -> Array:
 def factors(
     name: str, values: Factors, how: Accumulation, side: int, axis: int, backend: Backend | None = None
 ) -> Side:
-    """One side of the products, as codes of its own format or of the one asked for; K is an axis."""
+    """Return one side of the products, as codes of its own format or of the one requested; K is an axis."""
     if isinstance(values, BlockArray):
         return _in_blocks(name, values, how, side, axis, backend)
     operand = values_operand(values, name)
@@ -158,7 +158,7 @@ def _carried(codes: Array, fmt: Format) -> tuple[Array, Format]:
 def _as_format(
     name: str, operand: Operand, fmt: Format, how: Projection | None, backend: Backend | None
 ) -> Operand:
-    """The same values as codes of a format; those that it does not have are refused, or projected."""
+    """Return the values as codes of a format; those that the format lacks are refused, or projected."""
     rule = how or Projection(nan="error" if fmt.has_nan else "max")
     made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt), backend=calls.thorough(backend)))
     codes = Operand(made, fmt, made, True)
@@ -236,7 +236,7 @@ def _takes_scales(how: Accumulation) -> bool:
 
 
 def _way_to(how: Accumulation, side: int) -> str:
-    """What to do to have operands in the blocks that an accumulation takes."""
+    """Return words on how to get operands in the blocks that an accumulation takes."""
     assert how.operands is not None, "a window has operands"
     assert how.scale is not None, "and this one scales"
     parts = (how.operands[side], how.scale[0], (how.scale[1],))
@@ -252,7 +252,7 @@ def _way_to(how: Accumulation, side: int) -> str:
 
 
 def alike(x: Rows, y: Rows, term: int = 0) -> tuple[Rows, Rows]:
-    """Both in blocks of one size, if one is; or of as many products as an accumulation's term has.
+    """Cut both sides into blocks of one size, if one has blocks; or of as many products as a term.
 
     Raises ValueError: a term that lies in several blocks.
     """

@@ -1,4 +1,4 @@
-"""What a search among formats found: candidates with their bits and errors, the best, the Pareto front.
+"""Results of a search among formats: candidates with their bits and errors, the best, the Pareto front.
 
 Floor 3.
 """
@@ -49,7 +49,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class FormatSweep:
-    """What `sweep_formats` tried; str() is the Pareto front as a table.
+    """Results of `sweep_formats`; str() is the Pareto front as a table.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def is_outside(values: object) -> bool:
 
 
 def brings_dtype(values: object) -> bool:
-    """Whether values had a type before they became an array: no list, and no Python number."""
+    """Return whether values had a type before they became an array: no list, and no Python number."""
     return hasattr(values, "dtype") or is_frame(values)
 
 

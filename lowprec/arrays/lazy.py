@@ -57,22 +57,22 @@ _NAMELESS = (
 
 
 def is_lazy(values: object) -> bool:
-    """Whether values are a Dask array, or an xarray object around one."""
+    """Return whether values are a Dask array, or an xarray object around one."""
     return _package(values) in ("dask", "xarray")
 
 
 def is_dask(values: object) -> bool:
-    """Whether values are a Dask object."""
+    """Return whether values are a Dask object."""
     return _package(values) == "dask"
 
 
 def plain(values: Any) -> Any:
-    """The array in an xarray object; everything else as it is."""
+    """Return the array in an xarray object; everything else as it is."""
     return values.data if is_named(values) else values
 
 
 def is_named(values: object) -> bool:
-    """Whether values are an xarray object."""
+    """Return whether values are an xarray object."""
     return _package(values) == "xarray"
 
 
@@ -121,7 +121,7 @@ def check(*operands: Any) -> None:
 
 
 def empty_of(values: Any) -> Any:
-    """An array of the same type and number of dimensions without elements, to try arguments on."""
+    """Return an array of the same type and number of dimensions without elements, to try arguments on."""
     return np.zeros((0,) * values.ndim, values.dtype)
 
 
@@ -142,7 +142,7 @@ def check_sizes(what: str, *arrays: Any) -> None:
 
 
 def aligned(array: Any, units: Mapping[int, int], what: str) -> Any:
-    """A Dask array whose chunks end at multiples of the units along these axes, with a warning if changed.
+    """Return a Dask array with chunks that end at multiples of the units along axes; warn if they changed.
 
     Where chunks grow along one of these axes, they are made shorter along the others, as units let them.
     `what` says for the warning what needs it.
@@ -185,7 +185,7 @@ def _spelled(chunks: tuple[int, ...]) -> str:
 
 
 def _outside() -> int:
-    """How many calls from `aligned` the caller of the package is away, as `warnings` counts them."""
+    """Return how many calls the caller of the package is away from `aligned`, as `warnings` counts them."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
         ("lowprec.", "contextlib")
@@ -200,7 +200,7 @@ def group_of(rule: Projection, fmt: Format | None) -> int:
 
 
 def place_of(block_info: Any, key: int, whole: tuple[int, ...]) -> Place:
-    """Where a chunk lies, as `map_blocks` tells of its first array."""
+    """Return the place of a chunk, as `map_blocks` tells of its first array."""
     return Place(key, tuple(int(start) for start, _ in block_info[0]["array-location"]), whole)
 
 

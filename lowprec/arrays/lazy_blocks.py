@@ -42,7 +42,7 @@ Verb = Callable[..., Any]
 
 
 class Asked(NamedTuple):
-    """What a call asks for, besides the values."""
+    """Arguments of a call, besides the values."""
 
     fmt: BlockFormat
     axes: tuple[int, ...]
@@ -56,7 +56,7 @@ class Asked(NamedTuple):
 
 
 def encode(verb: Verb, values: Any, asked: Asked) -> Any:
-    """The BlockArray of lazy values: `verb(chunk, tensor_scale=, random=, rng=)` encodes a chunk."""
+    """Return the BlockArray of lazy values: `verb(chunk, tensor_scale=, random=, rng=)` encodes a chunk."""
     fmt, axes, asked = asked.fmt, asked.axes, by_name(values, asked)
     if lazy.is_named(values):
         made = _of_data(encode, verb, values, asked)
@@ -81,7 +81,7 @@ def quantize(verb: Verb, values: Any, asked: Asked) -> Any:
 
 
 def _of_data(function: Verb, verb: Verb, values: Any, asked: Asked) -> Any:
-    """What a function gives for the array in an xarray object, or the verb where that is in memory."""
+    """Return a function's result for the array in an xarray object, or the verb's for an array in memory."""
     if any(map(lazy.is_dask, (values.data, asked.random, asked.tensor_scale))):
         return function(verb, values.data, asked)
     return verb(values.data, tensor_scale=asked.tensor_scale, random=asked.random, rng=asked.rng)
@@ -96,7 +96,7 @@ def by_name(values: Any, asked: Asked) -> Asked:
 
 
 def over_chunks(verb: Verb, values: Any, asked: Asked) -> tuple[Verb, Any, Any, Any]:
-    """A verb over chunks that end where blocks do, these, what it gives of none, and a lazy tensor scale."""
+    """Return a verb over chunks of whole blocks, these chunks, an empty result, and a lazy tensor scale."""
     da: Any = importlib.import_module("dask.array")
     values, scale = lazy.dask_of(values), asked.tensor_scale
     fmt, rounding = asked.fmt, asked.fmt.elements.rounding
@@ -148,7 +148,7 @@ def _scales(blocks: Any) -> Any:
 
 
 def grids(chunks: Any, fmt: BlockFormat, axes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """The chunks of scales."""
+    """Return the chunks of scales."""
     sizes = dict(zip(axes, fmt.sizes, strict=True))
     return tuple(tuple(-(-int(n) // sizes.get(axis, 1)) for n in along) for axis, along in enumerate(chunks))
 
@@ -157,7 +157,7 @@ def grids(chunks: Any, fmt: BlockFormat, axes: tuple[int, ...]) -> tuple[tuple[i
 
 
 def _tensor_scale(values: Any, fmt: BlockFormat, backend: Backend | None) -> Any:
-    """The scale of a whole tensor, from the largest magnitudes of its chunks."""
+    """Return the scale of a whole tensor, from the largest magnitudes of its chunks."""
     ones = tuple((1,) * len(along) for along in values.chunks)
     empty = np.empty((0,) * values.ndim, np.uint64)
     found = values.map_blocks(_largest, chunks=ones, dtype=empty.dtype, meta=empty).max()
@@ -166,7 +166,7 @@ def _tensor_scale(values: Any, fmt: BlockFormat, backend: Backend | None) -> Any
 
 
 def _largest(chunk: Array) -> Array:
-    """The largest finite magnitude: an integer, or the bits of a float64, which are in the same order."""
+    """Return the largest finite magnitude: an integer, or the bits of a float64, in the same order."""
     most = largest_finite(values_operand(chunk))
     bits = most.numerator if chunk.dtype.kind in "iub" else np.float64(float(most)).view(np.uint64)
     return np.full((1,) * chunk.ndim, bits, np.uint64)
@@ -179,7 +179,7 @@ def _scale_of(most: Any, *, options: Any) -> Array:
 
 
 def number(tensor: Any) -> np.float32 | None:
-    """The scale of a tensor that was computed as an array without axes."""
+    """Return the scale of a tensor that was computed as an array without axes."""
     return None if tensor is None else np.float32(np.asarray(tensor).reshape(())[()])
 
 
@@ -187,7 +187,7 @@ def number(tensor: Any) -> np.float32 | None:
 
 
 def decode(verb: Verb, blocks: Any, dtype: np.dtype[Any]) -> Any:
-    """The values of a lazy BlockArray: `verb` decodes one in memory."""
+    """Return the values of a lazy BlockArray: `verb` decodes one in memory."""
     codes, scales, tensor = blocks.codes, blocks.scales, blocks.tensor_scale
     made = functools.partial(type(blocks)._made, fmt=blocks.format, axes=blocks.axes)
     if lazy.is_named(codes):
@@ -206,7 +206,7 @@ def _decoded(codes: Array, scales: Array, tensor: Any, *, verb: Verb, made: Verb
 
 
 def computed(blocks: Any, options: dict[str, Any]) -> Any:
-    """The same blocks in memory."""
+    """Return lazy blocks in memory."""
     dask: Any = importlib.import_module("dask")
     codes, scales, tensor = dask.compute(blocks.codes, blocks.scales, blocks.tensor_scale, **options)
     return type(blocks)._made(codes, scales, blocks.format, blocks.axes, number(tensor))

@@ -32,16 +32,16 @@ class FactorChunks(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the elements."""
+        """Shape of the elements."""
         return np.shape(self.arrays[0])
 
     @property
     def given(self) -> tuple[int, ...]:
-        """The same, for messages."""
+        """Shape of the elements, for messages."""
         return self.shape
 
     def at(self, *chunks: Any) -> Any:
-        """The factor that chunks of the arrays stand for."""
+        """Return the factor that chunks of the arrays stand for."""
         if self.blocks is None:
             return chunks[0]
         codes, scales, tensor = chunks
@@ -49,12 +49,12 @@ class FactorChunks(NamedTuple):
 
 
 def is_lazy(factor: object) -> bool:
-    """Whether a factor, or an addend, is a Dask array, an xarray object, or blocks of such."""
+    """Return whether a factor, or an addend, is a Dask array, an xarray object, or blocks of such arrays."""
     return factor.is_lazy if isinstance(factor, BlockArray) else lazy.is_lazy(factor)
 
 
 def side(name: str, factor: Any) -> FactorChunks:
-    """A factor as its arrays."""
+    """Return a factor as its arrays."""
     if isinstance(factor, BlockArray):
         parts = factor.codes, factor.scales, factor.tensor_scale
         return FactorChunks(name, parts, (factor.format, factor.axes))
@@ -63,7 +63,7 @@ def side(name: str, factor: Any) -> FactorChunks:
 
 
 class Joined(NamedTuple):
-    """What joins a product: scales of its factors, and an addend, a bias or the like of its results."""
+    """Arrays that join a product: scales of its factors, and an addend, a bias or the like of its results."""
 
     scales: tuple[Any, ...]
     others: dict[str, Any]  #: by their keywords
@@ -83,7 +83,7 @@ def product(
     joined: Joined,
     key: int | None,
 ) -> Any:
-    """The products of two sides: `verb(x, y, rng=, **joined.keywords())` gives those of chunks.
+    """Return the products of two sides: `verb(x, y, rng=, **joined.keywords())` gives those of chunks.
 
     `outer` is the shape of the axes in front of the matrices, or of all outputs where they are `paired`.
     """
@@ -159,7 +159,7 @@ def _scale(each: FactorChunks, scale: Any, k: int, block: int) -> Any:
 def _with_whole_k(
     each: FactorChunks, names: tuple[Any, ...], chunks: dict[Any, tuple[int, ...]]
 ) -> list[Any]:
-    """The arrays of a side as Dask arrays, in the chunks of axes with these names; of new names its own."""
+    """Return a side's arrays as Dask arrays, with `chunks` along axes of these names; new names are added."""
     da: Any = importlib.import_module("dask.array")
     k, values = names.index("k"), each.arrays[0]
     values = lazy.dask_of(values if lazy.is_dask(values) else da.from_array(values, chunks=-1))
@@ -219,7 +219,7 @@ def _named(
     joined: Joined,
     key: int | None,
 ) -> Any:
-    """The products with names: those in front, that of x's rows, and that of y's columns."""
+    """Return the products with names: those of the axes in front, of x's rows, and of y's columns."""
     xarray: Any = importlib.import_module("xarray")
     for each in sides:
         if not lazy.is_named(each.arrays[0]):

@@ -47,7 +47,7 @@ def of_singles(
     measure: Verb, finish: Verb, values: Any, scale: Any, random: Any, rng: Any, tile: tuple[int, ...],
     group: int,
 ) -> Any:  # fmt: skip
-    """The report on lazy values: `measure(chunk, scales, random, rng)` gives the sums of parts of a chunk."""
+    """Return the report on lazy values; `measure(chunk, scales, random, rng)` sums each part of a chunk."""
     if not any(map(lazy.is_dask, (values, scale, random))):
         return finish(measure(values, scale, random, rng).parts)
     da: Any = importlib.import_module("dask.array")
@@ -89,7 +89,7 @@ def _measured(
 
 
 def of_blocks(measure: Verb, finish: Verb, values: Any, asked: Asked, tile: tuple[int, ...]) -> Any:
-    """The report on lazy values in blocks: `measure(chunk, tensor_scale=, random=, rng=)` as above."""
+    """Return the report on lazy values in blocks: `measure(chunk, tensor_scale=, random=, rng=)` as above."""
     asked, values = by_name_of_blocks(values, asked), lazy.plain(values)
     if not any(map(lazy.is_dask, (values, asked.random, asked.tensor_scale))):
         sums = measure(values, tensor_scale=asked.tensor_scale, random=asked.random, rng=asked.rng)
@@ -108,7 +108,7 @@ def _in_parts(values: Any, tile: tuple[int, ...]) -> Any:
 
 
 def _finished(finish: Verb, made: Any, chunks: Any, tile: tuple[int, ...]) -> Any:
-    """The report, once the sums of all chunks are there."""
+    """Return the report, once the sums of all chunks are there."""
     dask: Any = importlib.import_module("dask")
     sums, whole = made.to_delayed(), tuple(tuple(map(int, along)) for along in chunks)
     options = {"finish": finish, "shape": sums.shape, "chunks": whole, "tile": tile}
@@ -117,7 +117,7 @@ def _finished(finish: Verb, made: Any, chunks: Any, tile: tuple[int, ...]) -> An
 
 @usual_arithmetic()
 def _report(found: Any, *, finish: Verb, shape: tuple[int, ...], chunks: Any, tile: tuple[int, ...]) -> Any:
-    """The report on all parts, in the order of parts of the whole array."""
+    """Return the report on all parts, in the order of parts of the whole array."""
     parts, places = [part for sums in found for part in sums.parts], []
     counts = [-(-sum(along) // step) for along, step in zip(chunks, tile, strict=True)]
     starts = [list(itertools.accumulate(along, initial=0))[:-1] for along in chunks]
@@ -202,7 +202,7 @@ def _single(values: Any) -> dict[str, Any]:
 
 @usual_arithmetic()
 def _largest(chunk: Array, axis: Any, keepdims: bool, *, verb: Verb, finite: Verb) -> Array:
-    """The largest magnitudes of a chunk along axes."""
+    """Return the largest magnitudes of a chunk along axes."""
     part, _ = finite(chunk)
     if (part < 0).any():
         verb(chunk)  # which refuses them where the format is unsigned
@@ -220,7 +220,7 @@ def _scale_of_most(chunks: Array, axis: Any, keepdims: bool, *, verb: Verb) -> A
 
 @usual_arithmetic()
 def _magnitudes(chunk: Array, axis: Any, keepdims: bool, *, verb: Verb, finite: Verb, tops: Verb) -> Any:
-    """Of each channel the number of finite values, and the largest magnitudes."""
+    """Return the number of finite values of each channel, and the largest magnitudes."""
     part, known = finite(chunk)
     if (part < 0).any():
         verb(chunk)
@@ -232,12 +232,12 @@ def _magnitudes(chunk: Array, axis: Any, keepdims: bool, *, verb: Verb, finite: 
 
 @usual_arithmetic()
 def _tops(rows: Array, *, count: int) -> Array:
-    """The largest along the last axis, so many at most."""
+    """Return the largest along the last axis, at most `count`."""
     return np.partition(rows, -count, axis=-1)[..., -count:] if rows.shape[-1] > count else rows
 
 
 def _merged(found: Any, axis: Any, keepdims: bool, *, tops: Verb) -> Any:
-    """The same of several chunks."""
+    """Return the number of finite values and the largest magnitudes of several chunks."""
     flat = list(_flattened(found))
     return sum(count for count, _ in flat), tops(np.concatenate([rows for _, rows in flat], axis=-1))
 
@@ -252,7 +252,7 @@ def _flattened(found: Any) -> Iterable[Any]:
 
 @usual_arithmetic()
 def _scale_of_tops(found: Any, axis: Any, keepdims: bool, *, verb: Verb, share: float, tops: Verb) -> Any:
-    """The scales of percentiles, or of the largest values where these are 0.
+    """Return the scales of percentiles, or of the largest values where these are 0.
 
     Between two values it interpolates as `numpy.percentile` does, to the bit.
     """

@@ -30,7 +30,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Conversion:
-    """What MXFP4 became: NVFP4 blocks, and for each whether its values are the same.
+    """Result of converting MXFP4: NVFP4 blocks, and for each whether its values are the same.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Conversion:
 
     @property
     def is_lossless(self) -> bool:
-        """Whether all values are the same."""
+        """True if all values are the same."""
         return bool(self.exact.all())
 
 

@@ -107,7 +107,7 @@ def _operate_on(operation: str, *values: Any, **keywords: Any) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def result_type(fmt: Format, wanted: np.dtype[Any] | None) -> tuple[np.dtype[Any], Format | None]:
-    """The type of results, and its format; none where results are codes."""
+    """Return the type of results, and its format; None where results are codes."""
     if (
         wanted is not None
         and wanted.isnative

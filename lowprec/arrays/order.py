@@ -52,7 +52,7 @@ Like = Format | str | npt.DTypeLike
 @Returns[Classify]()
 @keeps_kind(1, elementwise=True)
 def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
-    """What kind of number each code is, as one of `lowprec.Class`.
+    """Return the class of each code, one of `lowprec.Class`.
 
     >>> classify([0x00, 0x01, 0x80, 0xFE, 0x7F], "e4m3fn")
     array([4, 5, 3, 1, 9], dtype=uint8)
@@ -88,9 +88,9 @@ def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
 @Returns[NextAfter]()
 @keeps_kind(2, elementwise=True)
 def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
-    """The value of a format next to x in the direction of y.
+    """Return the value of a format next to x in the direction of y.
 
-    Of a number between two values the one on that side; of y itself what y is rounded to. Beyond the
+    For a number between two values it is the one on that side; for y itself, what y is rounded to. Beyond the
     extreme value lies infinity, or nothing: then it is the extreme value. Zero has the sign of x.
 
     >>> nextafter([1.0, 448.0, 0.0], [2.0, 1000.0, -1.0], "e4m3fn")
@@ -171,7 +171,7 @@ def _of_codebook(fmt: Codebook, *values: npt.ArrayLike) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _nearest(fmt: Format) -> Projection:
-    """How numbers become the nearest value; beyond the extreme one lies infinity, if the format has one."""
+    """Return the projection to the nearest value; past the extreme one to infinity if the format has one."""
     if fmt.infinity and fmt.sign is Sign.MAGNITUDE and fmt.subnormals and fmt.has_nan:
         return DEFAULT
     return Projection(
@@ -181,7 +181,7 @@ def _nearest(fmt: Format) -> Projection:
 
 
 def _extremes(fmt: Format) -> tuple[int, int]:
-    """The places of the most negative and of the largest value."""
+    """Return the places of the most negative and of the largest value."""
     last = fmt.max_magnitude + fmt.infinity
     if fmt.sign is Sign.UNSIGNED:
         return 0, last
@@ -191,7 +191,7 @@ def _extremes(fmt: Format) -> tuple[int, int]:
 @Returns[Ulp]()
 @keeps_kind(1, elementwise=True)
 def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
-    """The gap between values of a format at x: from the magnitude at or below it to the next.
+    """Return the gap between values of a format at x: from the magnitude at or below it to the next.
 
     Below the smallest value it is the gap above that, past the largest the one above the largest.
 

@@ -78,7 +78,7 @@ def packed_bytes(length: int, fmt: Format) -> int:
 
 
 def unpack(packed: npt.ArrayLike, fmt: Format, axis: int = -1, size: int | None = None) -> Array:
-    """The codes that `pack` made bytes of.
+    """Return the codes that `pack` turned into bytes.
 
     >>> from lowprec.spec.catalog import E2M1FN
     >>> unpack(np.array([33, 3], np.uint8), E2M1FN, size=3)
@@ -175,7 +175,7 @@ def swizzle(scales: Array) -> Array:
 
 
 def unswizzle(swizzled: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-    """The scales of a shape that `swizzle` put in tiles.
+    """Return the scales of a shape that `swizzle` put in tiles.
 
     >>> unswizzle(swizzle(np.arange(6, dtype=np.uint8).reshape(2, 3)), (2, 3))
     array([[0, 1, 2],

@@ -1,4 +1,4 @@
-"""How far a call is: told to a function, or shown as a bar.
+"""Progress of a call: told to a function, or shown as a bar.
 
 Floor 3.
 """

@@ -44,7 +44,7 @@ class Place(NamedTuple):
     within: tuple[int, ...]  #: the larger array's shape
 
     def at(self, box: Sequence[slice]) -> Place:
-        """A box of this box."""
+        """Return a box within this box."""
         origin = (first + part.start for first, part in zip(self.origin, box, strict=True))
         return self._replace(origin=tuple(origin))
 
@@ -134,7 +134,7 @@ def random_bits(
 
 
 def _index(name: str, value: object) -> int:
-    """An integer, and not something that rounds to one."""
+    """Return an integer, and refuse what would round to one."""
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} of random integers must be an integer, not {value!r}")
     return operator.index(value)
@@ -147,7 +147,7 @@ def _tuple(name: str, value: object) -> tuple[int, ...]:
 
 
 def key_of(rng: object) -> int:
-    """The 64-bit key that an `rng` argument stands for."""
+    """Return the 64-bit key that an `rng` argument stands for."""
     if isinstance(rng, np.random.Generator):
         return int(rng.integers(0, 1 << 64, dtype=np.uint64))
     if isinstance(rng, (bool, np.bool_)) or not isinstance(rng, (int, np.integer)):
@@ -170,7 +170,7 @@ def words_at(
 
 
 def is_plain(rounding: Rounding) -> bool:
-    """Whether each element has a random integer of its own, as `random_bits` gives them."""
+    """Return whether each element has a random integer of its own, as `random_bits` gives them."""
     return rounding.variant in ("A", "B", "C")
 
 
@@ -184,7 +184,7 @@ def with_integers(how: Projection) -> Projection:
 def integers_for(
     rounding: Rounding, fmt: Format, shape: tuple[int, ...], random: object, rng: object
 ) -> npt.NDArray[np.uint32]:
-    """One random integer below 2**bits for each element, flat: as given, drawn, or cut out of words.
+    """Return a random integer below 2**bits for each element, flat: as given, drawn, or cut out of words.
 
     Empty for deterministic modes.
     """
@@ -249,7 +249,7 @@ def _given(random: object, shape: tuple[int, ...], bits: int, group: int) -> Wor
 
 
 def _cut(words: Words, rounding: Rounding, group: int, shape: tuple[int, ...]) -> Words:
-    """What each element takes of its word."""
+    """Return the bits that each element takes of its word."""
     bits, variant = np.uint32(rounding.bits), rounding.variant
     if variant in ("A", "B", "C"):
         return np.ascontiguousarray(words)
@@ -273,7 +273,7 @@ def _cut(words: Words, rounding: Rounding, group: int, shape: tuple[int, ...]) -
 
 
 def _reversed16(words: Words) -> Words:
-    """The 16 bits of each word in the opposite order."""
+    """Return the 16 bits of each word in the opposite order."""
     result: Any = words
     for shift, mask in ((1, 0x5555), (2, 0x3333), (4, 0x0F0F), (8, 0x00FF)):
         by, low = np.uint32(shift), np.uint32(mask)

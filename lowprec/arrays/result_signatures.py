@@ -1,4 +1,4 @@
-"""What operations, functions and sums return, for type checkers; see `signatures`.
+"""Signatures of operations, functions and sums, for type checkers; see `signatures`.
 
 Floor 3.
 """

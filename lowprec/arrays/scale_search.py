@@ -95,7 +95,7 @@ class _Steps(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def _steps(fmt: Format, how: Projection) -> _Steps | None:
-    """The results and limits of a format of at most 8 bits whose results are finite; None of any other."""
+    """Return results and limits of a format of at most 8 bits with finite results; None for any other."""
     if fmt.width > 8 or not catalog.BINARY32.contains(fmt):
         return None
     try:
@@ -129,7 +129,7 @@ def _finite_only(values: Array) -> Array:
 
 
 def _first_of(low: Singles, high: Singles, fmt: Format, how: Projection) -> tuple[Singles, Singles]:
-    """The least numbers from low to high that become high, by bisection; and the numbers before them."""
+    """Return the least numbers from low to high that become high, by bisection; and those before them."""
     below, above = (_places(np.asarray(side)) for side in (low, high))
     while (above - below > 1).any():
         middle = (below + above) >> 1
@@ -139,7 +139,7 @@ def _first_of(low: Singles, high: Singles, fmt: Format, how: Projection) -> tupl
 
 
 def _end(largest: float, sign: int, fmt: Format, how: Projection) -> float:
-    """The magnitude, with its sign, from which on results are infinities or NaN."""
+    """Return the magnitude, with its sign, from which on results are infinities or NaN."""
     if np.isfinite(_results(np.array([sign * _LARGEST]), fmt, how)).all():
         return sign * math.inf
     below, above = (int(_places(np.array([each], np.float32))[0]) for each in (largest, _LARGEST))
@@ -165,7 +165,7 @@ def _numbers(places: npt.NDArray[np.int64]) -> Singles:
 def _searched(
     rows: Array, steps: _Steps, usual: Singles, powers: bool, least: Singles | float = 0
 ) -> Singles:
-    """The best scales of some rows, of all up to twice the usual ones and from the least ones on."""
+    """Return the best scales of some rows, of all up to twice the usual ones and from the least ones on."""
     part, known = only_finite(rows)
     if steps.odd:
         np.abs(part, out=part)
@@ -205,7 +205,7 @@ def _of_codebook(
     powers: bool,
     step: Step,
 ) -> Singles:
-    """The best scales found: many codebooks have their finest steps far below their largest value.
+    """Return the best scales found: many codebooks have their finest steps far below their largest value.
 
     Every fourth binade is tried from the usual scale to that of which only the smallest value is left, then
     those around the best, and around the best of these all scales, or 32nds of it.
@@ -232,7 +232,7 @@ def _times(usual: Singles, factors: Doubles) -> Singles:
 
 
 def _tried(rows: Array, fmt: Format, how: Projection, trials: Singles, step: Step) -> Singles:
-    """The first with the least sum of squared errors, of each row's trials, an array (trials, rows)."""
+    """Return each row's first trial with the least sum of squared errors; trials has shape (trials, rows)."""
     errors = np.zeros(trials.shape)
     for tile in tiles(rows.shape, (1, 1), PART):
         part, known = only_finite(rows[tile])

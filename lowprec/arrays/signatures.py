@@ -1,4 +1,4 @@
-"""What the verbs return, for type checkers: their signatures by the format and by what is given.
+"""Signatures of the verbs, for type checkers: results by the format and by what is given.
 
 An array has an array for a result, and a number a number; of an array without axes type checkers believe that
 its result is an array too. A str that is no name of `names` may name blocks: `encode` to it gives Any.
@@ -131,7 +131,7 @@ class Rounded(TypedDict, total=False):
 
 
 class _Blocks(Rounded, total=False):
-    """The same, with those of block formats."""
+    """Keywords of verbs that round, with those of block formats."""
 
     axis: int | tuple[int, ...] | None
     rule: ScaleRule | str | None

@@ -316,7 +316,7 @@ def _trial(
     projection: Projection | None,
     profile: Profile | str | None,
 ) -> Projection:
-    """What quantizes for "mse": with shorthands, overflow and zeros become what they must become."""
+    """Return the projection of "mse": with shorthands, overflow and zeros become what they must become."""
     if projection is not None or profile is not None:
         return projection_of(fmt, rounding, saturation, projection, profile)
     how = projection_of(fmt, rounding, Saturation.FINITE if saturation is None else saturation, None, None)
@@ -334,7 +334,7 @@ def _usual_method(fmt: Format) -> str:
 
 
 def _percentiles(rows: Array, percentile: float) -> Doubles:
-    """Of each row's finite magnitudes; 0 of a row without any."""
+    """Return the percentile of each row's finite magnitudes; 0 of a row without any."""
     found = np.zeros(rows.shape[0])
     for tile in tiles(rows.shape, (1, rows.shape[1]), _PART):
         part, finite = only_finite(rows[tile])
@@ -347,7 +347,7 @@ def _percentiles(rows: Array, percentile: float) -> Doubles:
 
 
 def _smallest_scales(amax: Doubles, fmt: Format, power_of_two: bool) -> Singles:
-    """The smallest float32 scales s with amax <= s * fmt.max_finite; 1 for amax 0, inf if there is none."""
+    """Return least float32 scales s with amax <= s * fmt.max_finite; 1 for amax 0, inf if there is none."""
     target = _POWERS if power_of_two else catalog.BINARY32
     scales = divide(amax, fmt.max_finite, target, rounding=TOWARD_POSITIVE, dtype=np.float32)
     return np.where(amax == 0, np.float32(1), scales)
@@ -357,7 +357,7 @@ def _smallest_scales(amax: Doubles, fmt: Format, power_of_two: bool) -> Singles:
 
 
 class _Sums:
-    """What parts add up to, kept part by part: they are added in their order, whoever measured them."""
+    """Sums of parts, kept part by part: they are added in their order, whoever measured them."""
 
     def __init__(self) -> None:
         self.parts: list[Doubles] = []
@@ -372,7 +372,7 @@ class _Sums:
 
 
 def _flat(part: Array, results: Array, units: Any) -> tuple[Array, Array, Array]:
-    """The operands of kernels: in the order of their places, values in float64 if their results are."""
+    """Return the operands of kernels in the order of their places; values in float64 if results are."""
     kind = np.float64 if np.float64 in (part.dtype, results.dtype) else np.float32
     kinds = (part.dtype, kind, np.float64)
     flat = [np.ascontiguousarray(array, of) for array, of in zip((part, results, units), kinds, strict=True)]
@@ -390,7 +390,7 @@ def _of_singles(
     how: Projection,
     tile: tuple[int, ...],
 ) -> _Sums:
-    """The sums of formats of single values, in parts of this shape."""
+    """Return the sums of formats of single values, in parts of this shape."""
     limits, sums, scales = _limits(fmt, how), _Sums(), _given_scales(scale, array.shape)
     integers = integers_of(how.rounding, fmt, array.shape, random, rng)
     for box in tiles(array.shape, tile, 1):
@@ -427,7 +427,7 @@ def _given_scales(scale: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array 
 def _of_blocks(
     array: Array, fmt: BlockFormat, axes: tuple[int, ...], tile: tuple[int, ...], **options: Any
 ) -> _Sums:
-    """The sums of values and the blocks that they become, in parts of this shape."""
+    """Return the sums of values and the blocks that they become, in parts of this shape."""
     blocks = block.encode(array, fmt, axes, **options)
     sizes = dict(zip(axes, fmt.sizes, strict=True))
     low, high = limits = _limits(fmt.element, fmt.elements)
@@ -462,14 +462,14 @@ def _of_blocks(
 
 
 def _grid_box(box: tuple[slice, ...], units: list[int]) -> tuple[slice, ...]:
-    """The blocks of a part that begins and ends where blocks do."""
+    """Return the blocks of a part that begins and ends where blocks do."""
     return tuple(
         slice(item.start // unit, -(-item.stop // unit)) for item, unit in zip(box, units, strict=True)
     )
 
 
 def _each(part: Array, results: Doubles, low: Doubles, high: Doubles) -> tuple[Array, ...]:
-    """Of each value its square and squared error, whether it counts, and whether it is clipped."""
+    """Return each value's square and squared error, whether it counts, and whether it is clipped."""
     finite = np.isfinite(part)
     known = finite & np.isfinite(results)
     values = np.where(finite, part, 0).astype(np.float64)
@@ -478,11 +478,11 @@ def _each(part: Array, results: Doubles, low: Doubles, high: Doubles) -> tuple[A
 
 
 def _together(how: Projection, fmt: Format) -> int:
-    """How many elements along the last axis share a random word."""
+    """Return the number of elements along the last axis that share a random word."""
     return lanes(how.rounding, fmt) if how.rounding.bits else 1
 
 
 def _limits(fmt: Format, how: Projection) -> tuple[float, float]:
-    """The most negative and the largest value that results may have."""
+    """Return the most negative and the largest value that results may have."""
     symmetric = how.symmetric and fmt.sign is Sign.TWOS_COMPLEMENT
     return -fmt.max_finite if symmetric else min(0.0, fmt.min_finite), fmt.max_finite

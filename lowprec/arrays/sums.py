@@ -29,13 +29,13 @@ T = TypeVar("T")
 
 
 def coded(codes: Array, fmt: Format) -> Operand:
-    """An operand from the codes of a format."""
+    """Return an operand from the codes of a format."""
     narrow = codes.astype(code_dtype(fmt))
     return Operand(narrow, fmt, narrow, True)
 
 
 def computed(operation: str, operands: Sequence[Operand], into: Rounded, backend: Backend | None) -> Array:
-    """The codes of an operation's results, rounded once."""
+    """Return the codes of an operation's results, rounded once."""
     fmt, rule = into
     made = calls.elementwise(
         operation, operands, fmt, rule, code_dtype(fmt), None, what=repr(fmt.name), backend=backend
@@ -46,7 +46,7 @@ def computed(operation: str, operands: Sequence[Operand], into: Rounded, backend
 def rounded_codes(
     values: npt.ArrayLike, into: Rounded, backend: Backend | None, name: str = "addend"
 ) -> Array:
-    """The codes of values, rounded to nearest as every number that is added to sums is."""
+    """Return the codes of values, rounded to nearest as every number that is added to sums is."""
     return computed(CONVERT, [values_operand(values, name)], to_nearest(into), backend)
 
 
@@ -71,7 +71,7 @@ class PartialSum:
 
 
 def combined(sums: list[PartialSum], split: Split, backend: Backend | None) -> Operand:
-    """The total of the sums of splits, in the order that they are added in."""
+    """Return the total of the sums of splits, added in the split's order."""
     into = split.total
     assert into is not None, "an accumulation has it"
 

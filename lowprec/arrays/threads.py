@@ -1,4 +1,4 @@
-"""How many threads a large array is shared between.
+"""Threads that share a large array.
 
 Kernels hold no lock of the interpreter, so Python's own threads will do: they may be used from any
 thread, and after a fork. What an element becomes does not depend on who converts it.
@@ -28,9 +28,9 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def get_threads() -> int:
-    """The most threads that one call uses.
+    """Return the most threads that one call uses.
 
-    What `set_threads` said, or $LOWPREC_NUM_THREADS, or the processors that this process may use.
+    It is the number given to `set_threads`, or $LOWPREC_NUM_THREADS, or the processors open to this process.
 
     >>> get_threads() >= 1
     True
@@ -97,7 +97,7 @@ def _share(part: Callable[[int, int], int], size: int, aligned: int) -> int:
 
 
 def share_rows(part: Callable[[int, int], int], rows: int, cost: int, aligned: int = 1) -> int:
-    """As `share`, of rows that cost as much as `cost` elements each."""
+    """Share rows between threads as `share` does elements, where a row costs as much as `cost` elements."""
     if rows * cost < SHARED_FROM or get_threads() == 1 or rows < 2 * aligned:
         return part(0, rows)
     return _share(part, rows, aligned)
@@ -136,7 +136,7 @@ def _processors() -> int:
 
 
 def _forget() -> None:
-    """A forked child has none of its parent's threads."""
+    """Forget the parent's threads in a forked child, which has none of them."""
     global _pool
     _pool = None
 

@@ -70,7 +70,7 @@ def run(
 
 
 def at_once(size: int) -> bool:
-    """Whether as many bytes of results are written by one thread, and to the caches."""
+    """Return whether `size` bytes of results are written by one thread, and to the caches."""
     return size < PAST_FROM and get_threads() == 1
 
 
@@ -78,7 +78,7 @@ def flat(
     program: ElementwiseProgram, operands: list[Array], out: Array, flags: Array | None, random: Array | None,
     key: int | None,
 ) -> int:  # fmt: skip
-    """As `run`, of arrays with one element after the other in memory; single ones go with all."""
+    """Do what `run` does, for arrays that are contiguous in memory; single elements go with all."""
     out = out.reshape(-1)
     raised = _NO_FLAGS if flags is None else flags.reshape(-1)
     words = _NO_RANDOM if random is None else random.reshape(-1)
@@ -142,7 +142,7 @@ def _draw_from(program: ElementwiseProgram, operands: list[Array], out: Array, k
 
 
 def tile_of(shape: tuple[int, ...], units: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """The shape of a part of an array of about so many elements: multiples of the units."""
+    """Return the shape of a part of an array, in multiples of the units, of about `most` elements."""
     steps = [max(1, min(length, unit)) for length, unit in zip(shape, units, strict=True)]
     for axis in reversed(range(len(steps))):
         steps[axis] = max(1, min(shape[axis], steps[axis] * max(1, most // math.prod(steps))))

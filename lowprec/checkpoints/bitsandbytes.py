@@ -48,7 +48,7 @@ _ROOM = 128
 
 
 class State(NamedTuple):
-    """What the JSON says."""
+    """Contents of the JSON of a weight's state."""
 
     shape: tuple[int, ...]
     block: int

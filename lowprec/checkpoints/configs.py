@@ -1,4 +1,4 @@
-"""What config.json says of a quantised checkpoint, and the files that go beside its tensors."""
+"""Contents of config.json of a quantised checkpoint, and the files that go next to its tensors."""
 
 from __future__ import annotations
 

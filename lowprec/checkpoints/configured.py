@@ -1,4 +1,4 @@
-"""What a configuration says of one module: the kind of its weight, by targets and by names to ignore.
+"""Settings of one module in a configuration: the kind of its weight, by targets and by names to ignore.
 
 Mixed schemes are told apart here: groups of compressed-tensors with their targets, layers of ModelOpt,
 and patterns of Quark.
@@ -23,7 +23,7 @@ _OF_MODELOPT = {"NVFP4": "nvfp4", "FP8": "fp8", "MXFP8": "mxfp8", "MXFP4": "mxfp
 
 @dataclass(frozen=True)
 class Said:
-    """What is said of a module.
+    """Settings of a module.
 
     Parameters
     ----------

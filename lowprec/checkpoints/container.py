@@ -169,7 +169,7 @@ class Entry:
 
     @property
     def rows(self) -> int:
-        """How many parts it has along its first axis: 1 without axes."""
+        """Number of parts along the first axis: 1 without axes."""
         return self.shape[0] if self.shape else 1
 
     def array(self) -> Array:
@@ -248,7 +248,7 @@ class HeldEntry(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file's header says, checked.
+    """Contents of a file's header, checked.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ _ROWS = 1 << 14
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a layer's inputs say of its weight.
+    """Statistics of a layer's inputs that matter for its weight.
 
     Parameters
     ----------

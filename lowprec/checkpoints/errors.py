@@ -1,4 +1,4 @@
-"""What became of weights, in sums over their parts."""
+"""Error reports on weights, in sums over their parts."""
 
 from __future__ import annotations
 

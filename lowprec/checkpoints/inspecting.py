@@ -1,4 +1,4 @@
-"""What a checkpoint holds, weight by weight, by its headers alone."""
+"""Contents of a checkpoint, weight by weight, by its headers alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Summary", "inspect"]
 
 @dataclass(frozen=True)
 class Summary:
-    """What `inspect` found.
+    """Result of `inspect`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One writer of a file at a time: a lock that goes with the process that holds it."""
+"""Lock for one writer of a file at a time; the lock goes with the process that holds it."""
 
 from __future__ import annotations
 

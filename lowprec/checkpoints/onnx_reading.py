@@ -48,7 +48,7 @@ _MADE = ("_DequantizeLinear_Output", "_dequantized")
 
 
 class Decoded(NamedTuple):
-    """What a DequantizeLinear node makes of initializers: their names, and its attributes."""
+    """A DequantizeLinear node on initializers: their names, and its attributes."""
 
     name: str  #: of the result
     codes: str
@@ -62,7 +62,7 @@ class Decoded(NamedTuple):
 
 @dataclass(frozen=True)
 class Graph:
-    """What an ONNX model says about its initializers.
+    """Facts about an ONNX model's initializers.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Graph:
     summed : mapping of str to int
         Of initializers that matrix products take, the axis that they sum over: -1, or -2.
     undecoded : mapping of str to str
-        Why initializers are not decoded that DequantizeLinear takes as codes.
+        Why some DequantizeLinear inputs are not decoded, by name.
     """
 
     decoded: Mapping[str, Decoded] = field(default_factory=dict)
@@ -111,7 +111,7 @@ def _texts(model: Any) -> Iterator[Any]:
 
 
 class Model(NamedTuple):
-    """What a file holds."""
+    """Contents of a file."""
 
     entries: dict[str, Entry]
     graph: Graph

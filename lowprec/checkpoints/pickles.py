@@ -24,7 +24,7 @@ class Global(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What lies outside of the pickle, by what it is called there."""
+    """Object outside of the pickle, by its key there."""
 
     key: Any
 

@@ -1,4 +1,4 @@
-"""What `lowprec.save` says in a file's metadata: which tensors are a `BlockArray`, and of which format.
+"""Metadata that `lowprec.save` writes: which tensors are a `BlockArray`, and of which format.
 
 Reading it needs neither NumPy's verbs nor numba.
 """
@@ -27,7 +27,7 @@ _MOST = 1 << 23
 
 
 class Saved(NamedTuple):
-    """What a file's metadata say."""
+    """Contents of a file's metadata."""
 
     alone: bool  #: whether one array was saved, without a name
     blocks: dict[str, tuple[BlockFormat, tuple[int, ...]]]  #: format and axes of each BlockArray

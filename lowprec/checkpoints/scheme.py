@@ -1,4 +1,4 @@
-"""What a scheme is: how one quantised weight is stored, as data."""
+"""Schemes: how one quantised weight is stored, as data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Packing = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Scheme:
-    """How one quantised weight is stored.
+    """Storage of one quantised weight.
 
     Parameters
     ----------
@@ -85,5 +85,5 @@ class Scheme:
 
     @property
     def is_distinctive(self) -> bool:
-        """Whether the name of the codes alone says that they need scales."""
+        """True if the name of the codes alone says that they need scales."""
         return self.codes != ".weight"

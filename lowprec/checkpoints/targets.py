@@ -1,4 +1,4 @@
-"""What weights become: schemes and formats that go together, and the options that they have."""
+"""Targets of weights: schemes and formats that go together, and the options that they have."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ EXCLUDED = ("*embed*", "*lm_head*", "*norm*", "*router*", "*.gate.weight", "toke
 
 @dataclass(frozen=True)
 class Target:
-    """What weights become.
+    """Target of weights: a scheme, a format, and options.
 
     Parameters
     ----------

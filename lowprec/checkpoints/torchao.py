@@ -1,4 +1,4 @@
-"""What torchao keeps in the header beside its tensors: the class of each weight, and the order of scales.
+"""Metadata that torchao keeps besides its tensors: the class of each weight, and the order of scales.
 
 Its loader makes a tensor of each name in `tensor_names`, by JSON under the tensor's own name. Scales that are
 `is_swizzled_scales` lie in tiles of 128x4.

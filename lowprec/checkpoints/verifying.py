@@ -51,7 +51,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What `verify` found of one weight.
+    """Result of `verify` for one weight.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether a known rule makes exactly this, or every code is the nearest for its scale."""
+        """True if a known rule gives these very scales and codes, or every code is nearest for its scale."""
         return bool(self.rule) or self.codes_differ == 0
 
 

@@ -88,7 +88,7 @@ class Weight:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether it is more than a tensor of numbers as they are."""
+        """True if the weight is more than a tensor of numbers as they are."""
         return self.scheme != PLAIN
 
     @property
@@ -116,7 +116,7 @@ class Weight:
 
     @property
     def blocks(self) -> str:
-        """What shares a scale, in words."""
+        """Elements that share a scale, in words."""
         if not self.sizes:
             return "-"
         if self.sizes == self.shape or all(

@@ -30,7 +30,7 @@ def writable(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def filling(file: BinaryIO) -> Iterator[None]:
-    """As `writable` of an open file, which drops what it could not write."""
+    """Name an open file in an OSError of the body as `writable` does, and drop what was not written."""
     with writable(Path(file.name)), files.filling(file, Path(file.name)):
         yield
 

@@ -53,7 +53,7 @@ SINGLE = (".safetensors", ".gguf", ".onnx", ".pt")
 
 @dataclass(frozen=True)
 class Task:
-    """One weight to write.
+    """A weight to write.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Task:
 
     @property
     def is_split(self) -> bool:
-        """Whether the weight becomes parts, none of which has its name."""
+        """True if the weight becomes parts, none of which has its name."""
         return all(name != self.name for name, _, _ in self.plan)
 
 

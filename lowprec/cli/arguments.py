@@ -1,4 +1,4 @@
-"""What the commands are given, made into what they work on; bad input ends with its reason and code 2.
+"""Conversion of the commands' arguments to objects; bad input ends with its reason and code 2.
 
 Each function imports what it needs, so that `lowprec --help` does not wait for numba.
 """

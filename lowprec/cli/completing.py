@@ -1,4 +1,4 @@
-"""What a shell completes on the command line beside options: names of formats, profiles and the like."""
+"""Completions of the command line besides options: names of formats, profiles and the like."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _profiles() -> Iterator[str]:
 
 
 def _anything() -> Iterator[str]:
-    """All that has a name."""
+    """Yield every name."""
     yield from _targets()
     yield from _accumulations()
     yield from _profiles()
@@ -121,7 +121,7 @@ def _frameworks() -> Iterator[str]:
 
 
 def _none() -> Iterator[str]:
-    """No names."""
+    """Yield no names."""
     yield from ()
 
 

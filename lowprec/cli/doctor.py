@@ -1,4 +1,4 @@
-"""What this installation is, what is broken or slow, and what to do about it."""
+"""Report of what this installation is, what is broken or slow, and what to do about it."""
 
 from __future__ import annotations
 

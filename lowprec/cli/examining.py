@@ -1,4 +1,4 @@
-"""What `lowprec doctor` looks at: versions, processor, modes, threads, compiled kernels and frameworks.
+"""Examinations of `lowprec doctor`: versions, processor, modes, threads, compiled kernels and frameworks.
 
 Frameworks are known by the metadata of their distributions; none is imported.
 """

@@ -1,4 +1,4 @@
-"""One value in one format, as every profile converts it, and why."""
+"""Explanation of one value in one format, as every profile converts it, and why."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def calls(
 def _of_verb(
     verb: str, of: Specification, formats: list[Format], dtypes: list[Any], modes: list[str], flags: bool
 ) -> Iterator[Call]:
-    """The calls of one verb on one specification."""
+    """Yield the calls of one verb on one specification."""
     function = getattr(lp, verb)
     if isinstance(of, Accumulation):
         yield Call(f"{verb} {of.name}", lambda: function(*_factors(of, verb), of))
@@ -125,7 +125,7 @@ def _of_verb(
 def _call(
     words: str, verb: Callable[..., object], arguments: tuple[Any, ...], keywords: dict[str, Any], flags: bool
 ) -> Call:
-    """A call on few elements and one on many: they may have kernels of their own."""
+    """Return a call on few elements and on many, which may have kernels of their own."""
 
     def both() -> None:
         for size in _SIZES:
@@ -147,12 +147,12 @@ def _decode(of: Format | BlockFormat) -> object:
 
 
 def _shape(of: BlockFormat) -> tuple[tuple[int, ...], int | tuple[int, int]]:
-    """The shape of one block, and the axes along which it lies."""
+    """Return the shape of one block, and the axes along which it lies."""
     return ((1, of.size), 1) if isinstance(of.size, int) else (of.size, (0, 1))
 
 
 def _factors(how: Accumulation, verb: str) -> list[Any]:
-    """The operands of a product: ones, in blocks where the accumulation takes blocks."""
+    """Return the operands of a product: ones, in blocks where the accumulation takes blocks."""
     shapes = ((1, 64), (1, 64) if verb == "dot" else (64, 1))
     sides: list[Any] = [np.ones(shape, np.float32) for shape in shapes]
     if how.scale is None or how.operands is None:

@@ -1,1 +1,1 @@
-"""What the reference knows, as files: tables, vectors, C, HDL, golden data, and cards to read."""
+"""Exports of what the reference knows, as files: tables, vectors, C, HDL, golden data, and cards to read."""

@@ -1,4 +1,4 @@
-"""One HTML page that explores formats: the package's parameters as data, and scripts that compute with them.
+"""HTML page that explores formats: the package's parameters as data, and scripts that compute with them.
 
 The scripts are files in `explorer/`; they know no format. Needs neither numba nor NumPy.
 """

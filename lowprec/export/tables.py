@@ -28,7 +28,7 @@ __all__ = ["Table"]
 
 @dataclass(frozen=True)
 class Table:
-    """What to export: a format, the projection for encode thresholds, and the command that asked."""
+    """A table to export: a format, the projection for encode thresholds, and the command that requests it."""
 
     fmt: Format
     projection: Projection = DEFAULT

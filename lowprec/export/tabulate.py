@@ -1,6 +1,6 @@
-"""What tables of a format say, before anyone writes it down: rows, thresholds, bit patterns.
+"""Contents of a format's tables, before anyone writes them down: rows, thresholds, bit patterns.
 
-From the oracle alone; needs neither numba nor NumPy.
+Computed by the oracle alone; needs neither numba nor NumPy.
 """
 
 from __future__ import annotations

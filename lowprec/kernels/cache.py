@@ -149,7 +149,7 @@ def _seal(path: pathlib.Path, data: bytes) -> bytes:
 
 
 def sources() -> bytes:
-    """A digest of all code that a kernel may be made of, and of what compiles it."""
+    """Return a digest of all code that a kernel may be compiled from, and of what compiles it."""
     package = pathlib.Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted([*(package / "kernels").rglob("*.py"), *(package / "spec").rglob("*.py")]):
@@ -172,10 +172,10 @@ except OSError:  # not in files: nothing can be kept
 
 
 class DiskCache(_Cache):  # type: ignore[misc]
-    """What numba asks for the compiled code of one kernel, before it compiles and after."""
+    """Cache of the compiled code of one kernel, which numba calls before and after it compiles."""
 
     def __init__(self, kernel: str) -> None:
-        """Of the kernel of that name, which no other has."""
+        """Cache the kernel of that name, which no other has."""
         self._kernel = kernel
 
     @property

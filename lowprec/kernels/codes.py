@@ -81,7 +81,7 @@ _WRITEABLE = 0x400
 
 
 class _Memory:
-    """What NumPy makes an array of: the memory of another, which it holds."""
+    """Memory of another array, which it holds, for NumPy to view."""
 
     def __init__(self, array: Codes) -> None:
         self.held = array
@@ -90,5 +90,5 @@ class _Memory:
 
 
 def unlocked(array: Codes) -> Codes:
-    """The same elements, but writeable: kernels write to no operand, so one compiled variant is enough."""
+    """Return the array, writeable: kernels write to no operand, so one compiled variant is enough."""
     return array if array.flags.num & _WRITEABLE else np.asarray(_Memory(array))

@@ -1,4 +1,4 @@
-"""What was compiled in this process, and for how long; and the log record where a call had to wait for it.
+"""Compilations of this process, and their time; and the log record where a call had to wait for one.
 
 Floor 2b.
 """

@@ -61,7 +61,7 @@ DONE, REFUSED = 0, 1
 
 
 class Refusal(NamedTuple):
-    """Which results have no code."""
+    """Results that have no code."""
 
     refused: int  #: how many
     first: int  #: the place of the first
@@ -70,7 +70,7 @@ class Refusal(NamedTuple):
 
 
 class ElementwiseProgram(Protocol):
-    """What an engine lowers an `Elementwise` request to."""
+    """Program that an engine lowers an `Elementwise` request to."""
 
     refuses: bool  #: whether some operands may be refused
     draws: bool  #: whether it has `draw`
@@ -114,7 +114,7 @@ class Tensor(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """One side of dot products: rows of codes, K along the last axis, and of scales of blocks along K."""
+    """A side of dot products: rows of codes, K along the last axis, and of scales of blocks along K."""
 
     codes: Codes
     fmt: Format

@@ -1,4 +1,4 @@
-"""How kernels are compiled.
+"""Compilation of kernels.
 
 `nogil`, so that threads run side by side. Never `fastmath`: it lets the compiler change results.
 Compiled kernels are kept on disk by `cache`.

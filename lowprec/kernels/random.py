@@ -41,7 +41,7 @@ def philox(
 
 @inlined
 def twice(c: Block, k0: np.uint64, k1: np.uint64) -> Block:
-    """Two rounds on counters of which the low halves count; what stands above them is left to stand."""
+    """Run two rounds on counters of which the low halves count; the high halves are not cleared."""
     c0, c1, c2, c3 = c
     p0, p1 = (c0 & _LOW) * _M0, (c2 & _LOW) * _M1
     c0, c2 = (p1 >> _32) ^ (c1 ^ k0), (p0 >> _32) ^ (c3 ^ k1)

@@ -27,7 +27,7 @@ CONVERT = "convert"
 
 @dataclass(frozen=True)
 class Request:
-    """What all requests have in common.
+    """Base class of all requests.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def _single(value: Exact) -> Exact:
 
 
 def _padded_steps(x: Sequence[Exact], y: Sequence[Exact], size: int) -> Iterator[list[Pair]]:
-    """The factors of each step."""
+    """Yield the factors of each step."""
     for first in range(0, len(x), size):
         pairs = list(zip(x[first : first + size], y[first : first + size], strict=True))
         zero: Exact = Fraction(0)
@@ -47,17 +47,17 @@ def _padded_steps(x: Sequence[Exact], y: Sequence[Exact], size: int) -> Iterator
 
 
 def _is_small(value: Exact, fmt: Format) -> bool:
-    """Whether a number is a subnormal or a zero, of either sign."""
+    """Return whether a number is a subnormal or a zero, of either sign."""
     return is_finite(value) and (isinstance(value, Special) or abs(value) < scale(Fraction(1), fmt.emin))
 
 
 def _flushed(value: Exact, fmt: Format) -> Exact:
-    """An operand, or +0 where it is that small."""
+    """Return an operand, or +0 for a subnormal or a zero."""
     return Fraction(0) if _is_small(value, fmt) else value
 
 
 def _single_or_zero(value: Exact) -> Exact:
-    """The binary32 value of a result, or the zero of its sign where it is that small."""
+    """Return the binary32 value of a result, or the zero of its sign for a subnormal or a zero."""
     rounded = _single(value)
     if not _is_small(rounded, BINARY32):
         return rounded
@@ -114,13 +114,13 @@ def _product(pair: Pair) -> Exact:
 
 
 def _exponent(pair: Pair, formats: Formats) -> int | None:
-    """The sum of the exponents of two factors, or None if one is zero."""
+    """Return the sum of the exponents of two factors, or None if one is zero."""
     ours, theirs = (exponent_of(value, fmt) for value, fmt in zip(pair, formats, strict=True))
     return None if ours is None or theirs is None else ours + theirs
 
 
 def _aligned(pairs: Sequence[Pair], formats: Formats) -> tuple[Fraction, int | None]:
-    """The sum of products, each cut 24 bits below the point at their largest exponent, and that exponent."""
+    """Sum products, each cut 24 bits below the point at their largest exponent; return this exponent too."""
     exponents = [_exponent(pair, formats) for pair in pairs]
     largest = max((exponent for exponent in exponents if exponent is not None), default=None)
     if largest is None:
@@ -132,7 +132,7 @@ def _aligned(pairs: Sequence[Pair], formats: Formats) -> tuple[Fraction, int | N
 
 
 def _joined(dot: Fraction, dot_exponent: int | None, c: Exact, *, drops: bool) -> Exact:
-    """A step's dot product plus c in binary32, both rounded down; c may be dropped if it is far smaller."""
+    """Add c to a step's dot product in binary32, both rounded down; c may be dropped if it is far smaller."""
     number = Fraction(0) if isinstance(c, Special) else c
     own = exponent_of(c, BINARY32)
     own = BINARY32.emin if own is None else own
@@ -152,7 +152,7 @@ def _steps_of_cdna3(
     size: int,
     step: Callable[[Sequence[Pair], Exact], Exact],
 ) -> Exact:
-    """One step after the other; what is not finite in one is decided by IEEE 754's rules."""
+    """Run one step after the other; IEEE 754's rules decide what is not finite in a step."""
     c = addend
     for pairs in _padded_steps(x, y, size):
         plain = total([*(Term(_product(pair)) for pair in pairs), Term(c)]).value

@@ -1,4 +1,4 @@
-"""Which of two neighbours a mode takes, and how hardware cuts random integers out of words.
+"""Choice between two neighbours by a mode, and how hardware cuts random integers out of words.
 
 Floor 2a. Imports spec and the standard library.
 """

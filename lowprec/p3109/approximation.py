@@ -30,7 +30,7 @@ Sets = Mapping[str, Callable[..., npt.ArrayLike]]
 
 @dataclasses.dataclass(frozen=True)
 class Approximation:
-    """How far an implementation lies from the defined results.
+    """Distance of an implementation from the defined results.
 
     Parameters
     ----------
@@ -40,13 +40,13 @@ class Approximation:
     sets : mapping of str to int
         κ of each subset of the operands whose defined results are finite.
     operands : tuple of int, or None
-        Those of the first result with this κ; None where all results are the defined ones.
+        Operands of the first result with this κ; None where all results are the defined ones.
     result, defined : int, or None
         That result and the defined one.
     tried : int
         Tuples of operands.
     differ : int
-        Those whose results are other values than the defined ones.
+        Tuples of operands whose results are other values than the defined ones.
 
     Source: [P3109] 4.4.
     """

@@ -75,7 +75,7 @@ class Operation:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether it has results that are floating-point values, rounded or not."""
+        """True if the operation has results that are floating-point values, rounded or not."""
         return "ρ" in self.parameters or self.name in NEIGHBOURS
 
     def __getitem__(self, parameters: Any) -> Specialization:

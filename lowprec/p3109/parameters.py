@@ -1,4 +1,4 @@
-"""What operations are specialized by: formats and projection specifications, by the draft's names.
+"""Parameters that specialize operations: formats and projection specifications, by the draft's names.
 
 Floor 3b.
 """

@@ -1,4 +1,4 @@
-"""What plots return, and where they draw.
+"""Results of plots, and the axes that they draw on.
 
 Floor 4. Imports matplotlib when something is drawn.
 """
@@ -15,7 +15,7 @@ Data = TypeVar("Data")
 
 @dataclass(frozen=True)
 class Plot(Generic[Data]):
-    """What was drawn, and where.
+    """Result of a plot: what was drawn, and where.
 
     Parameters
     ----------

@@ -143,7 +143,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accumulation:
-    """How the products of a dot product are summed.
+    """Specification of how the products of a dot product are summed.
 
     Terms are added to a running sum that begins as the addend, or as +0. Each sum is projected into the
     accumulator, in pairs that of a single term too; the last one then into the output.
@@ -152,7 +152,7 @@ class Accumulation:
     >>> print(*how.output, how.order, sep="; ")
     bfloat16; toward_zero, saturation none; sequential
 
-    Where a (Format, Projection) is asked for, a format's name stands for rounding to nearest even, and the
+    Where a (Format, Projection) is expected, a format's name stands for rounding to nearest even, and the
     names of a format and of a rounding mode for both; names of formats will do everywhere.
 
     Parameters
@@ -427,13 +427,13 @@ class Accumulation:
 
     @property
     def _promoted(self) -> Rounded:
-        """Where sums of sums are added by default: binary32, to nearest, with the output's NaN."""
+        """Format and projection of sums of sums by default: binary32, to nearest, with the output's NaN."""
         rule = self.output[1] if self.output[0] == BINARY32 else Projection()
         return BINARY32, Projection(rounding=NEAREST_EVEN, nan_code=rule.nan_code, nan_sign=rule.nan_sign)
 
     @property
     def kept(self) -> Rounded | None:
-        """What the sum of the products is kept in; None where it is exact, or in binary64."""
+        """Format and projection of the sum of the products; None where the sum is exact, or in binary64."""
         if self.split is not None:
             return self.split.total
         last = self.total or self.accumulator
@@ -445,7 +445,7 @@ class Accumulation:
 
     @property
     def summed(self) -> Rounded:
-        """What the sum, with its addend, is in before it becomes the output; else the output itself."""
+        """Format and projection of the sum, with its addend, before the output; else the output's own."""
         late = isinstance(self.accumulator, Window) and not self.total and self.addend == "last"
         return self.output if self.kept is None or (late and self.split is None) else self.kept
 
@@ -460,17 +460,17 @@ class Accumulation:
 
     @property
     def rounds_randomly(self) -> bool:
-        """Whether any of its projections is stochastic."""
+        """True if any projection of the accumulation is stochastic."""
         return any(how.rounding.bits > 0 for _, how in self._places)
 
     @property
     def has_codebooks(self) -> bool:
-        """Whether products, sums or results are kept in codebooks."""
+        """True if products, sums or results are kept in codebooks."""
         return any(isinstance(fmt, Codebook) for fmt, _ in self._places)
 
     @property
     def _places(self) -> list[Rounded]:
-        """Where numbers are rounded; products are not rounded stochastically."""
+        """Formats and projections that round; products are not rounded stochastically."""
         sums = self.accumulator.result if isinstance(self.accumulator, Window) else self.accumulator
         return [place for place in (self.product, sums, self.total, self.output) if place is not None]
 

@@ -37,7 +37,7 @@ Powers = Literal["none", "down", "up", "even", "nearest"]
 
 @dataclass(frozen=True, slots=True)
 class ScaleRule:
-    """How the scale of a block follows from its amax: a quotient, which may become a power of two.
+    """Rule by which the scale of a block follows from its amax: a quotient, or a power of two near it.
 
     >>> rule("floor")
     ScaleRule(name='floor', divisor='binade', powers='down', threshold=None)
@@ -54,7 +54,7 @@ class ScaleRule:
         What the quotient becomes before the scale's format sees it: itself, or 2**k or 2**(k + 1)
         where it is s * 2**k with 1 <= s < 2. "up": the latter unless s is 1. "even": the latter
         where amax, rounded to the element's precision with ties away from zero, reaches the next
-        binade; k is the quotient's, but that asks the exact amax itself, even where a tensor has a scale
+        binade; k is the quotient's, but the exact amax itself is rounded, even where a tensor has a scale
         or the quotient is computed in binary32. "nearest": the latter where s >= `threshold`.
     threshold : Fraction, optional
         Of "nearest": above 1, below 2; None is the square root of 2, nearest in the logarithm.
@@ -446,7 +446,7 @@ def _has_name(value: object) -> bool:
 
 
 def _is_negative_number(code: int | None, fmt: Format) -> bool:
-    """Whether a code stands for a number below zero, infinity included."""
+    """Return whether a code stands for a number below zero, infinity included."""
     if code is None:
         return False
     if isinstance(fmt, Codebook):

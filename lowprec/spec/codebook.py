@@ -288,17 +288,17 @@ class Codebook(Format):
 
     @property
     def has_negative_zero(self) -> bool:
-        """Whether there is a code of -0."""
+        """True if there is a code of -0."""
         return _negative_zero(self.values)
 
     @property
     def has_nan(self) -> bool:
-        """Whether any code is a NaN."""
+        """True if any code is a NaN."""
         return self.nans > 0
 
     @property
     def has_signed_nan(self) -> bool:
-        """Whether a NaN can carry a sign: never."""
+        """False: no NaN of a codebook carries a sign."""
         return False
 
     @property

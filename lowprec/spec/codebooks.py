@@ -385,7 +385,7 @@ def _check_width(kind: str, width: int, least: int) -> None:
 
 
 class Entry(NamedTuple):
-    """What is known of a named codebook before it is made."""
+    """Description of a named codebook that is not built yet."""
 
     width: int
     what: str

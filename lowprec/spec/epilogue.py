@@ -1,4 +1,4 @@
-"""What a library does with the sums of a product of matrices before they are its results.
+"""Epilogues: what a library does with the sums of a product of matrices before they are its results.
 
 Floor 1. Imports the standard library only.
 """
@@ -22,7 +22,7 @@ ScaleOrder = Literal["product", "x_first", "y_first"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epilogue:
-    """How sums are scaled, and how a bias and an addend join them. Every step is rounded to one format.
+    """Steps that scale sums and join a bias and an addend to them. Every step is rounded to one format.
 
     1. With scales="product", α is the product of both scales, and v = fma(sum, α, addend), where the
        addend is +0 if none is given. Else v is the sum times one scale, then times the other, plus the
@@ -118,7 +118,7 @@ class LibraryCall:
 
     @property
     def output(self) -> Rounded:
-        """What the results are in."""
+        """Format and projection of the results."""
         return self.epilogue.output or self.accumulation.output
 
     def __str__(self) -> str:

@@ -28,7 +28,7 @@ __all__ = ["Carrier", "Format", "Sign", "exact_float", "holds"]
 
 
 class Sign(enum.Enum):
-    """How a format writes negative numbers."""
+    """Representation of negative numbers in a format."""
 
     MAGNITUDE = "magnitude"  #: the top bit is the sign, the others the magnitude
     UNSIGNED = "unsigned"  #: there are none
@@ -199,17 +199,17 @@ class Format:
 
     @property
     def has_negative_zero(self) -> bool:
-        """Whether there is a code of -0."""
+        """True if there is a code of -0."""
         return self.sign is Sign.MAGNITUDE and self.negative_zero and self.subnormals
 
     @property
     def has_nan(self) -> bool:
-        """Whether any code is a NaN."""
+        """True if any code is a NaN."""
         return self.nans > 0 or not self.negative_zero
 
     @property
     def has_signed_nan(self) -> bool:
-        """Whether a NaN can carry a sign."""
+        """True if a NaN can carry a sign."""
         return self.sign is Sign.MAGNITUDE and self.nans > 0 and self.negative_zero
 
     @property
@@ -271,7 +271,7 @@ class Format:
 
     @property
     def _extreme_magnitude(self) -> int:
-        """Of the value farthest from zero: two's complement has one more below than above."""
+        """Magnitude of the value farthest from zero: two's complement has one more below than above."""
         return self.max_magnitude + (self.sign is Sign.TWOS_COMPLEMENT)
 
     @property

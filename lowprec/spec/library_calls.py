@@ -39,7 +39,7 @@ _EPILOGUE = {
 
 
 def _output(name: str) -> Rounded:
-    """What a device's conversion from binary32 gives: one NaN; FP8 saturates infinities too."""
+    """Return the output of a device's conversion from binary32: one NaN; FP8 saturates infinities too."""
     fmt = find(name)
     saturation = Saturation.FINITE if fmt.width <= 8 else Saturation.NONE
     return fmt, Projection(saturation=saturation, nan_code=fmt.sign_code - 1, nan_sign="drop")

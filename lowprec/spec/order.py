@@ -111,7 +111,7 @@ def order(spelled: Order | str) -> Order:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How the products of a dot product are dealt to several sums, and how those are added (split-K).
+    """Split of the products of a dot product into several sums, and how these are added (split-K).
 
     K is cut into tiles, of which the last may be shorter. Each split sums the products of its tiles as the
     accumulation says, as if there were no others; a split without tiles has the sum +0. Of S splits the sums
@@ -193,7 +193,7 @@ class Split:
 
     @property
     def slots(self) -> int:
-        """How many slots there are; 1 where the sums are added in sequence, 0 in pairs."""
+        """Number of slots; 1 where the sums are added in sequence, 0 in pairs."""
         named = {"sequential": 1, "pairwise": 0, "halves": -(-self.count // 2)}
         return named[self.combine] if self.combine in named else int(self.combine[len("slots(") : -1])
 

@@ -110,7 +110,7 @@ BINARY_ONLY = {"overflow_test": "exponent", "smallest": "zero"}
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Projection:
-    """How a real number becomes a code: round, then saturate, then encode.
+    """Rules by which a real number becomes a code: round, then saturate, then encode.
 
     The defaults are what NumPy and IEEE 754 do. Fields name the one rule that they change.
 

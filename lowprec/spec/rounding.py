@@ -92,7 +92,7 @@ class Rounding:
 
     @property
     def downward(self) -> bool:
-        """Whether an exact zero sum of numbers of unlike signs is -0, as it is under `toward_negative`."""
+        """True if an exact zero sum of numbers of unlike signs is -0, as it is under `toward_negative`."""
         above, below = (self.positive_even, self.positive_odd), (self.negative_even, self.negative_odd)
         return not self.bits and {*above} == {Threshold.NEVER} and {*below} == {Threshold.ANY}
 

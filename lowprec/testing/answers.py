@@ -1,4 +1,4 @@
-"""What someone's function may answer with: codes as integers, a format's own type, or values as floats."""
+"""Answers of someone's function: codes as integers, a format's own type, or values as floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What laws of blocks are tried on: block formats by the verbs, by the oracle, or of someone's own."""
+"""Subjects of laws of blocks: block formats by the verbs, by the oracle, or of someone's own."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class BlockSubject:
 
     @property
     def signed(self) -> bool:
-        """Whether elements can be negative."""
+        """True if elements can be negative."""
         return self.fmt.element.sign is not Sign.UNSIGNED
 
     @functools.cached_property

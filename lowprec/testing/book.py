@@ -1,4 +1,4 @@
-"""What the values of a codebook alone say: between which two a number lies, and which of them it becomes.
+"""Projection onto a codebook by its values alone: between which two a number lies, and which it becomes.
 
 This is the kit's own reading of a `Codebook`: a list of numbers in ascending order, negative ones among
 them, with a threshold in each gap. It uses neither rays, nor the oracle, nor a kernel.

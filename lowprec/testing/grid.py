@@ -1,4 +1,4 @@
-"""What a format's parameters alone say: which number each code stands for, and where other numbers lie.
+"""Values of a format by its parameters alone: which number each code stands for, and where others lie.
 
 This is the kit's own reading of a `Format`, in integers. It uses neither the properties of `Format`, nor the
 oracle, nor a kernel, so that all of them can be judged by it.
@@ -34,7 +34,7 @@ EXACT, BELOW, TIE, ABOVE = range(4)
 
 
 class Place(NamedTuple):
-    """Where a number that is not negative lies."""
+    """Place of a number that is not negative."""
 
     magnitude: (
         int  #: at or below it, at most the largest; -1 below the smallest value of a format without zero
@@ -79,7 +79,7 @@ class Grid(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where many numbers lie, a number at each index."""
+    """Places of many numbers, a number at each index."""
 
     values: npt.NDArray[np.float64]  #: the numbers; only their signs are right where they are no float64s
     negative: npt.NDArray[np.bool_]

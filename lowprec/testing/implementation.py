@@ -49,27 +49,27 @@ class Implementation(Subject):
 
     @property
     def name(self) -> str:
-        """As it calls itself."""
+        """Name that the implementation calls itself."""
         return self._name
 
     @property
     def sign(self) -> Sign:
-        """Of its format, or as it says; by default a bit of its own."""
+        """Sign of the implementation's format, or as the implementation says; by default a bit of its own."""
         return super().sign if self.known else self._sign
 
     @property
     def fields(self) -> tuple[int, ...]:
-        """Of its format, or the sign and the rest."""
+        """Fields of the implementation's format, or the sign and the rest."""
         return super().fields if self.known else self._fields
 
     @functools.cached_property
     def grid(self) -> Grid:
-        """Of its format, or its own values as `decode` gives them."""
+        """Grid of the implementation's format, or its own values as `decode` gives them."""
         return super().grid if self.known else listed([Fraction(value) for value in self._finite.tolist()])
 
     @property
     def placed(self) -> bool:
-        """Whether numbers have places among its values: not where these are not in order."""
+        """True if numbers have places among the implementation's values, that is if these are in order."""
         return self.known or bool(
             self._finite.size > 1 and self._finite[0] >= 0 and (np.diff(self._finite) > 0).all()
         )

@@ -1,4 +1,4 @@
-"""What a law is, what comes of trying one, and how a counterexample is told.
+"""Laws, the outcomes of trying them, and how a counterexample is told.
 
 Imports the standard library only.
 """
@@ -21,7 +21,7 @@ Topic = Literal["format", "operation", "function", "blocks"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What trying a law gives: how many cases, and the smallest of them that breaks it."""
+    """Outcome of trying a law: how many cases, and the smallest of them that breaks it."""
 
     tried: int
     found: Difference | None = None
@@ -110,7 +110,7 @@ def _joined(outcomes: Outcome | Iterable[Outcome]) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a law fared with one implementation.
+    """Verdict of a law on one implementation.
 
     Parameters
     ----------
@@ -129,13 +129,13 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether no counterexample was found."""
+        """True if no counterexample was found."""
         return self.found is None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check tried.
+    """Report of a check.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What laws of arithmetic are tried on: operations on codes, by the verbs, the oracle, or a user's own."""
+"""Subjects of laws of arithmetic: operations on codes, by the verbs, the oracle, or a user's own."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class OperationSubject:
 
     @functools.cached_property
     def function_results(self) -> Array:
-        """What the operation, a function, must give for its operands, by the verbs."""
+        """Right results of the operation, a function, for its operands, by the verbs."""
         given = [
             codes.astype(code_dtype(fmt)) for codes, fmt in zip(self.operands, self.formats, strict=True)
         ]
@@ -114,7 +114,7 @@ class OperationSubject:
 
     @property
     def uniform(self) -> bool:
-        """Whether all operands and the result are of one format."""
+        """True if all operands and the result are of one format."""
         return len({*self.formats, self.target}) == 1
 
     @property

@@ -1,4 +1,4 @@
-"""What a projection makes of a real number: the kit's own reading, by places on the grid.
+"""Projections of real numbers: the kit's own reading, by places on the grid.
 
 A mode is said here by real numbers, one expression each, and not by the thresholds of `Rounding`.
 """

@@ -1,4 +1,4 @@
-"""What laws of formats are tried on: the verbs on arrays, and the oracle; with which codes and numbers."""
+"""Subjects of laws of formats: the verbs on arrays, and the oracle; with which codes and numbers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Subject:
 
     @property
     def known(self) -> bool:
-        """Whether there are parameters that it is held against."""
+        """True if there are parameters that the subject is held against."""
         return self.fmt is not None
 
     @property
@@ -84,12 +84,12 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Of what is checked."""
+        """Name of the subject."""
         return self.format.name
 
     @property
     def sign(self) -> Sign:
-        """How negative numbers are written."""
+        """Representation of negative numbers."""
         return self.format.sign
 
     @property
@@ -109,7 +109,7 @@ class Subject:
 
     @property
     def placed(self) -> bool:
-        """Whether numbers have places among its values."""
+        """True if numbers have places among the subject's values."""
         return True
 
     # -- cases ---------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Subject:
 
     @functools.cached_property
     def places(self) -> Places:
-        """Where the points lie on the grid."""
+        """Places of the points on the grid."""
         return Places.of(self.points.tolist(), self.grid)
 
     # -- words ---------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Whether results that are one neighbour or the other were drawn, and with how many random bits.
+"""Detection of stochastic rounding, and of its random bits, in results that are one neighbour or the other.
 
 A result with the tail t, from 0 to 1, is the farther neighbour with a probability that follows from t and the
-random bits. That is held against mistakes: the nearer neighbour, and now and then the other.
+random bits. The other hypothesis is mistakes: the nearer neighbour, and now and then the farther one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What comparisons, vectors and laws ask of codebooks: values, order and classes by code, in arrays."""
+"""Arrays of a codebook's values, order and classes by code, for comparisons, vectors and laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison found, for people and for machines."""
+"""Reports of comparisons, for people and for machines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Farthest:
 
 @dataclass
 class Spent:
-    """How much of a budget the results spend."""
+    """Results that differ within a budget of codes, and the one that lies farthest."""
 
     within: int = 0  #: results that differ, as far as the budget allows
     widest: int | None = None  #: the greatest distance that the budget allows to a result that differs
@@ -61,7 +61,7 @@ class Spent:
 
 @dataclass
 class Comparison:
-    """What `lowprec.compare` found.
+    """Report of `lowprec.compare`.
 
     >>> import numpy as np, lowprec as lp
     >>> x = np.linspace(0.0, 2.0, 1001, dtype=np.float32)
@@ -72,7 +72,7 @@ class Comparison:
     Attributes
     ----------
     question : str
-        What was asked, in words.
+        The computation in question, in words.
     compared, mismatches, left_out, unanswered : int
         Results. Where there is a budget, mismatches are those outside of it. Left out are those of NaN
         operands where the format has no NaN; without an answer are lines of text that end before it.
@@ -116,7 +116,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether something was compared, and all of it agrees or is within the budget; flags too."""
+        """True if something was compared, and all of it agrees or is within the budget; flags too."""
         return bool(self.compared) and not self.mismatches and (self.flags is None or self.flags.agrees)
 
     @property

@@ -74,7 +74,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Row:
-    """One task of one framework: an operation, the operands' type and the target format."""
+    """Counts of a framework's task: an operation, the operands' type and the target format."""
 
     framework: str
     version: str

@@ -52,7 +52,7 @@ class Cause:
 
     @property
     def net(self) -> int:
-        """What it explains less what it contradicts."""
+        """Results that the cause explains less those that it contradicts."""
         return self.explained - self.contradicted
 
     @property
@@ -122,7 +122,7 @@ def _generator(first: int) -> np.random.Generator:
 
 
 class _Drawn:
-    """As many places as wanted, those with the lowest keys; of equal keys the first places."""
+    """Sample of at most `wanted` places, those with the lowest keys; of equal keys the first places."""
 
     def __init__(self, wanted: int, below: float = math.inf) -> None:
         self._wanted, self.held, self.keys = wanted, np.empty(0, np.int64), np.empty(0, np.float32)

@@ -1,4 +1,4 @@
-"""One result that differs from the right one, for people and machines. Needs the standard library only."""
+"""A result that differs from the right one, for people and machines. Needs the standard library only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Difference"]
 
 @dataclass(frozen=True)
 class Difference:
-    """What was asked, what came of it and what should have: a label and a text each.
+    """A difference in rows of a label and a text: what was requested, the result, and the right result.
 
     >>> print(Difference((("value", "1.0625"), ("got", "0x39"), ("want", "0x38")), "at a tie", 1))
         value  1.0625

@@ -1,4 +1,4 @@
-"""What a dump is: an array that is read in pieces, in the order of C, and taken from at single places."""
+"""Base class of dumps: arrays that are read in pieces, in C order, or element by element."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def steps_of(sweep: Sweep, sources: str | None = None) -> Steps:
 
 @dataclass(frozen=True)
 class Found:
-    """What a range gave."""
+    """Result of a range."""
 
     index: int
     differences: int
@@ -321,7 +321,7 @@ def _codes(made: Array, values: Array, sweep: Sweep) -> Array:
 
 @dataclass(frozen=True)
 class Swept:
-    """One sweep, or some ranges of it."""
+    """Results of one sweep, or of some of its ranges."""
 
     sweep: Sweep
     found: tuple[Found, ...]  #: in the order of the ranges
@@ -351,12 +351,12 @@ class Swept:
 
     @property
     def sha256(self) -> str:
-        """Of the ranges' digests, one after the other."""
+        """SHA-256 of the ranges' digests, one after the other."""
         return hashlib.sha256(b"".join(bytes.fromhex(found.sha256) for found in self.found)).hexdigest()
 
     @property
     def seconds(self) -> float:
-        """Of work, whoever did it and when."""
+        """Seconds of work on all ranges, whoever did the work and when."""
         return sum(found.seconds for found in self.found)
 
     def as_json(self) -> dict[str, Any]:

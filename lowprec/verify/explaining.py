@@ -1,6 +1,6 @@
-"""One value in one format: what every profile makes of it, and which of its rules is the reason.
+"""Explanations of one value in one format: every profile's answer, and the rule that is the reason for it.
 
-From the oracle alone; no kernel is compiled.
+Answers come from the oracle alone; no kernel is compiled.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class GroupedAnswer:
-    """One answer, and who gives it.
+    """An answer, and the profiles that give it.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class GroupedAnswer:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What every profile makes of a value, the default's answer first.
+    """Answers of every profile for a value, the default's first.
 
     >>> from fractions import Fraction
     >>> from lowprec.spec.catalog import E4M3FN

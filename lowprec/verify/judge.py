@@ -21,7 +21,7 @@ Watch = Callable[[int, int, str], None]
 
 @dataclass
 class _Part:
-    """What was found in a piece."""
+    """Findings in a piece."""
 
     sample: Sample
     compared: int = 0

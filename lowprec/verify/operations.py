@@ -36,9 +36,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Operation:
-    """What a program under test computes: `operands` codes in, one code out.
+    """An operation of a program under test: `operands` codes in, one code out.
 
-    `compute` takes operands, formats and a projection; `flags` to fill, and `random` integers, where asked.
+    `compute` takes operands, formats and a projection; `flags` to fill, and `random` integers, if requested.
     """
 
     name: str

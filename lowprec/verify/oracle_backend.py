@@ -178,7 +178,7 @@ class _Dots:
                 )  # fmt: skip
 
     def _drawn(self, key: int, place: int) -> Callable[[int], int]:
-        """The random integers of an output's roundings."""
+        """Return the function that gives the random integers of an output's roundings by step."""
 
         def of_step(step: int) -> int:
             word = random_bits((1,), key, self._bits, origin=(place,), within=(place + 1,), stream=2 + step)

@@ -161,7 +161,7 @@ def _exponents(values: Doubles, fmt: Format) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _Rounding:
-    """How far one projection into a format leads from a number."""
+    """Bounds of how far one projection into a format leads from a number."""
 
     precision: int  #: significant bits; of fixed point none that count
     smallest: int  #: exponent of the smallest value

@@ -36,7 +36,7 @@ Budget = int | Literal["auto"]
 
 @dataclass(frozen=True)
 class Change:
-    """One respect in which a question may have been understood otherwise."""
+    """An assumption that the implementation may not share."""
 
     field: str  #: of two changes of one field only one holds
     value: Any
@@ -107,7 +107,7 @@ class Batch:
 
 
 class Question(ABC):
-    """What was asked (the operation, formats, projection and operands, how NaNs count) and the results given.
+    """A computation (operation, formats, projection, operands, how NaNs count) and the results given for it.
 
     `answer` says what the results must be, and with changes what they would be.
     """

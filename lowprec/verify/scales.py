@@ -148,7 +148,7 @@ def _simplest(low: float, high: float) -> float:
 
 
 def is_listed(factor: float) -> bool:
-    """Whether the factor is one of the powers of two that are always tried."""
+    """Return whether the factor is one of the powers of two that are always tried."""
     fraction, exponent = math.frexp(factor)
     return fraction == 0.5 and exponent - 1 in POWERS
 

@@ -171,7 +171,7 @@ class Workers(Protocol):
 
     @property
     def ahead(self) -> int:
-        """How many tasks to hand out at a time."""
+        """Number of tasks to hand out at a time."""
 
     def submit(self, function: Callable[..., Any], *given: Any) -> Future[Any]:
         """Hand out a task."""

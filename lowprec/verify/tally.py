@@ -38,7 +38,7 @@ _NO_CODE = 10
 
 @dataclass
 class Tally:
-    """What is counted of the mismatches."""
+    """Counts of the mismatches."""
 
     distances: Counter[int] = field(default_factory=Counter)  #: in codes; NaNs and what is no code have none
     no_distance: int = 0

@@ -45,7 +45,7 @@ Bounds = tuple[Fraction | None, Fraction | None]
 
 
 class Value(NamedTuple):
-    """What a function gives, as kernels know numbers."""
+    """Result of a function, as kernels know numbers."""
 
     kind: int
     negative: bool

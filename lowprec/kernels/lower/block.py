@@ -54,7 +54,7 @@ _ONES = (1 << 64) - 1
 
 
 class BlockRule(NamedTuple):
-    """How scales and elements follow from values. A number is 0 or a normalized significand, and exponent."""
+    """Rules for scales and elements of values. A number is 0 or a normalized significand, and exponent."""
 
     powers: Word  #: 1 where the quotient becomes a power of two
     of_amax: Word  #: 1 where amax decides which one, not the quotient
@@ -88,7 +88,7 @@ class Tensor(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def lower_block(fmt: BlockFormat) -> Params:
-    """What the kernels need beside the formats of elements and scales."""
+    """Return the kernels' parameters besides the formats of elements and scales."""
     by = fmt.rule.divides_by(fmt.element)
     smallest = Fraction(0) if fmt.smallest_divides_as is None else Fraction(fmt.smallest_divides_as)
     by_significand, by_exponent = _number(by)
@@ -118,7 +118,7 @@ def lower_block(fmt: BlockFormat) -> Params:
 
 @functools.lru_cache(maxsize=1024)
 def lower_tensor(fmt: BlockFormat, scale: Fraction, inverse: Fraction) -> Params:
-    """The scale of a tensor, and its inverse, both binary32 numbers; and a limit for amax, with its exponent.
+    """Return a tensor's scale and its inverse, both binary32; and a limit for amax, with its exponent.
 
     The quotient of an amax of 64 bits may lie closer to where the next power of two is nearer than 64
     bits tell. The amax itself does not.
@@ -133,7 +133,7 @@ def lower_tensor(fmt: BlockFormat, scale: Fraction, inverse: Fraction) -> Params
 
 
 def _has_limit(fmt: BlockFormat) -> bool:
-    """Whether amax is compared with a limit, since 64 bits of an exact quotient may not tell its power."""
+    """Return whether amax is compared with a limit, as 64 bits of an exact quotient may not suffice."""
     return fmt.arithmetic == "exact" and fmt.rule.powers not in ("none", "down", "up", "even")
 
 
@@ -154,13 +154,13 @@ def edge(
 
 
 def floor_log2(value: Fraction) -> int:
-    """The integer k with 2**k <= value < 2**(k + 1)."""
+    """Return the integer k with 2**k <= value < 2**(k + 1)."""
     k = value.numerator.bit_length() - value.denominator.bit_length()
     return k if Fraction(2) ** k <= value else k - 1
 
 
 def up_above(rule: ScaleRule, element: Format) -> int:
-    """The next power of two is taken where the 64 leading bits, the last one sticky, are above this.
+    """Return the limit above which 64 leading bits, the last one sticky, take the next power of two.
 
     For quotients that do not come close to a limit: exact ones if it has few bits, and those rounded to
     binary32.
@@ -172,7 +172,7 @@ def up_above(rule: ScaleRule, element: Format) -> int:
 
 
 def _number(value: Fraction) -> tuple[int, int]:
-    """The normalized significand and the exponent of a number that is a multiple of a power of two."""
+    """Return the normalized significand and the exponent of a number that is a multiple of a power of two."""
     significand, exponent = value.numerator, 1 - value.denominator.bit_length()
     if not significand:
         return 0, 0

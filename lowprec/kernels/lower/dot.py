@@ -55,7 +55,7 @@ class Machine(enum.IntEnum):
 
 
 class Scales(enum.IntEnum):
-    """What the scales of operands join in a window."""
+    """Factors that the scales of operands join in a window."""
 
     NONE = 0
     PRODUCTS = 1
@@ -93,7 +93,7 @@ How = _How(*range(len(_How._fields)))
 
 
 class _Stages(NamedTuple):
-    """Where products, the addend, sums, the sums of chunks and results are kept: rows of an array."""
+    """Stages of products, the addend, sums, the sums of chunks and results: rows of an array."""
 
     PRODUCT: int
     BEGIN: int
@@ -117,7 +117,7 @@ _MACHINES = {
 
 
 def begins_in(accumulation: Accumulation) -> Rounded:
-    """Where the running sum begins, and how the addend gets there: to nearest."""
+    """Return the format where the running sum begins, and the addend's projection to it: to nearest."""
     accumulator = accumulation.accumulator
     place = accumulation.total or (accumulator if isinstance(accumulator, tuple) else accumulation.output)
     return to_nearest(place)
@@ -129,7 +129,7 @@ def kept_as(fmt: Format) -> Format:
 
 
 def kind_of(accumulation: Accumulation, block: int) -> str:
-    """The key of `dot.KINDS`, for operands in blocks of so many elements, or 0."""
+    """Return the key of `dot.KINDS`, for operands in blocks of `block` elements, or 0."""
     if accumulation.machine or accumulation.order == EXACT:
         return "machine" if accumulation.machine else "exact"
     plain = (
@@ -140,7 +140,7 @@ def kind_of(accumulation: Accumulation, block: int) -> str:
 
 @functools.lru_cache(maxsize=256)
 def lower_stages(accumulation: Accumulation, addend: Format) -> Params:
-    """Where products, the addend, sums, sums of chunks and results are kept."""
+    """Return the stages of products, the addend, sums, sums of chunks and results."""
     accumulator = accumulation.accumulator
     sums = accumulator.result if isinstance(accumulator, Window) else accumulator or accumulation.output
     if accumulation.machine:  # it rounds to nearest; the output's rules are for what it makes
@@ -165,7 +165,7 @@ def _stage(place: Rounded) -> Params:
 
 
 def _result(place: Rounded) -> Params:
-    """What becomes of the last sum: nothing reads its codes, so those of a codebook remain."""
+    """Return the stage of the last sum: nothing reads its codes, so those of a codebook remain."""
     fmt, how = place
     if not isinstance(fmt, Codebook):
         return _stage(place)
@@ -189,7 +189,7 @@ def lower_how(
     block: int = 0,
     tensor: tuple[int, int] = (1, 0),
 ) -> Params:
-    """The parameters of a kernel's run on codes of two formats, whose scales have two more."""
+    """Return the parameters of a kernel's run on codes of two formats, whose scales have two more."""
     accumulator, order = accumulation.accumulator, accumulation.order
     window = accumulator if isinstance(accumulator, Window) else None
     machine, step = _MACHINES[accumulation.machine]
@@ -241,7 +241,7 @@ def _check_groups(window: Window, x: Format, y: Format, scales: tuple[Format, Fo
 
 
 def _room(x: Format, y: Format, scales: tuple[Format, Format] | None, added: list[Format]) -> tuple[int, int]:
-    """The power of two that exact sums are counted in, and how many words of 64 bits hold any of them.
+    """Return the power of two that exact sums are counted in, and how many words of 64 bits hold any of them.
 
     `added` are the formats of what is added to products: the addend, and the running sum of a window.
     """
@@ -268,12 +268,12 @@ def bits_of_terms(request: Dot) -> int:
 
 
 def _last_bit(fmt: Format) -> int:
-    """The exponent of the last bit of the smallest values."""
+    """Return the exponent of the last bit of the smallest values."""
     return fmt.emin - fmt.trailing_bits
 
 
 def integer(number: Fraction) -> tuple[int, int]:
-    """A positive dyadic number as an integer times a power of two. The integer is 1 for the number 1 only."""
+    """Return a positive dyadic number as an integer times a power of two; the integer is 1 for 1 only."""
     power = (number.numerator & -number.numerator).bit_length() - number.denominator.bit_length()
     integer = int(number / Fraction(2) ** power)
     return (2, power - 1) if integer == 1 and power else (integer, power)

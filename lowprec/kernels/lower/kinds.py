@@ -23,7 +23,7 @@ __all__ = [
 
 
 class Kind(enum.IntEnum):
-    """What an operand or a result is. All kinds from NAN on but FLUSHED are NaNs."""
+    """Kinds of operands and results. All kinds from NAN on except FLUSHED are NaNs."""
 
     FINITE = 0  #: zeros too
     INFINITY = 1
@@ -39,7 +39,7 @@ FINITE, INFINITY, NAN, SIGNALING, FLUSHED, GENERATED = map(int, Kind)
 
 
 class Cut(enum.IntEnum):
-    """How terms of a window are cut, by the names that `lowprec.spec.accumulation.Window` has for it."""
+    """Cuts of a window's terms, by the names that `lowprec.spec.accumulation.Window` has for them."""
 
     TOWARD_ZERO = 0
     FLOOR = 1

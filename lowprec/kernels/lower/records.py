@@ -40,7 +40,7 @@ REFUSED = 0x7FF0000000000001
 
 
 class Source(NamedTuple):
-    """How to read a code: 64-bit words, in the order of the array."""
+    """Parameters to read a code: 64-bit words, in the order of the array."""
 
     mask: Word  #: of the code's bits
     sign: Word  #: the sign's bit, or 0
@@ -62,7 +62,7 @@ class Source(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Which values a target has: the first words of its array."""
+    """Values of a target: the first words of its array."""
 
     mask: Word  #: of the code's bits
     trailing_bits: Word
@@ -81,9 +81,9 @@ class Grid(NamedTuple):
 
 
 class Side(NamedTuple):
-    """What becomes of operands of one sign: the words after the grid for +, those after them for -.
+    """Results of operands of one sign: the words after the grid for +, those after them for -.
 
-    A magnitude m becomes (base + step * m) & mask, but for 0, which becomes `rounded_zero`.
+    A magnitude m becomes (base + step * m) & mask, except for 0, which becomes `rounded_zero`.
     """
 
     max_magnitude: Word

@@ -49,7 +49,7 @@ __all__ = [
 
 @functools.lru_cache(maxsize=1024)
 def lower_source(fmt: Format, flush: bool = False) -> Params:
-    """What a kernel needs to read codes of a format, and whether it reads subnormals as zeros."""
+    """Return a kernel's parameters to read codes of a format, subnormals as zeros if `flush`."""
     t = fmt.trailing_bits
     fields = fmt.exponent_bits > 0
     return _array(
@@ -75,12 +75,12 @@ def lower_source(fmt: Format, flush: bool = False) -> Params:
 
 @functools.lru_cache(maxsize=4096)
 def lower_target(fmt: Format, projection: Projection) -> Params:
-    """What a kernel needs to project onto a format.
+    """Return a kernel's parameters to project onto a format.
 
     Raises
     ------
     ValueError
-        The projection asks for a code that the format does not have.
+        The projection requests a code that the format does not have.
     """
     if isinstance(fmt, Codebook):
         return lower_codebook(fmt, projection)
@@ -178,7 +178,7 @@ def _signs(fmt: Format, projection: Projection) -> tuple[list[int], list[int]]:
 
 
 def _nan_results(fmt: Format, projection: Projection) -> list[int] | None:
-    """The NaNs that results become, for + and for -; None where there are none."""
+    """Return the NaNs that results become, for + and for -; None where there are none."""
     code, signed = projection.nan_code, fmt.has_signed_nan
     if code is not None:
         if code >= 1 << fmt.width:
@@ -195,12 +195,12 @@ def _nan_results(fmt: Format, projection: Projection) -> list[int] | None:
 
 
 def _result_nans(fmt: Format, projection: Projection) -> list[int] | None:
-    """What a number without a counterpart becomes where that is NaN: only in formats that have one."""
+    """Return the NaNs of results without a counterpart that become NaN; None in formats without NaN."""
     return _nan_results(fmt, projection) if fmt.has_nan else None
 
 
 def _negative_result(fmt: Format, projection: Projection) -> int:
-    """What every non-zero negative result becomes in an unsigned format."""
+    """Return the code of every non-zero negative result in an unsigned format."""
     if projection.negative == "error":
         return REFUSED
     nans = _result_nans(fmt, projection)

@@ -64,7 +64,7 @@ PARITY, SIGN, BOTH, DRAWN = range(4)
 
 
 class Encoder(NamedTuple):
-    """How words become codes of a target: an exponent field above fraction bits, below a sign.
+    """Parameters that turn words into codes of a target: an exponent field above fraction bits, below a sign.
 
     Such a word is a binary32 number, or the upper half of a binary64 number rounded to odd. Fields marked
     `simple`, `nearest` or `limits` are read in that case alone.
@@ -184,7 +184,7 @@ def target_of(plan: Words) -> Encoder:
 
 
 def refuses(plan: Words) -> bool:
-    """Whether NaN operands are refused."""
+    """Return whether NaN operands are refused."""
     return bool(target_of(plan).refuses)
 
 
@@ -197,7 +197,7 @@ def anywhere(plan: Words) -> Words:
 
 
 def specialized(plan: Words) -> bool:
-    """Whether plans of this shape have a kernel of their own, with the shape as constants."""
+    """Return whether plans of this shape have a kernel of their own, with the shape as constants."""
     source, target, result, carrier = shapes(plan)
 
     def plain(shape: tuple[int, ...]) -> bool:
@@ -210,13 +210,13 @@ def specialized(plan: Words) -> bool:
 
 
 def has_usual_target(plan: Words) -> bool:
-    """Whether a plan converts to a target that is usual, or to none."""
+    """Return whether a plan converts to a target that is usual, or to none."""
     target = plan[PROBE + DECODER : PROBE + DECODER + ENCODER]
     return bool(target[0] == NONE) or is_usual(target)
 
 
 def is_usual(encoder: Words) -> bool:
-    """Whether a target rounds to nearest even and encodes negative numbers by no more than a sign bit."""
+    """Return whether a target rounds to nearest even and writes negative numbers with a sign bit at most."""
     words = Encoder(*encoder.tolist())
     return words.simple == 1 and words.limits == PARITY and [words.even, words.odd] == _TO_NEAREST
 

@@ -38,7 +38,7 @@ NEVER = 0xFFFFFFFF
 
 
 class Setup(NamedTuple):
-    """How scales follow from the largest magnitudes, as words."""
+    """Parameters by which scales follow from the largest magnitudes, as words."""
 
     fraction: Word  #: fraction bits of the operands' words
     least: Word  #: the smallest normal word; blocks below it are left out, but for those of zeros
@@ -53,7 +53,7 @@ class Setup(NamedTuple):
 
 
 class BlockPlan(NamedTuple):
-    """What a kernel needs for a block format and a type of values."""
+    """Parameters of a kernel for a block format and a type of values."""
 
     scales: (
         str  #: "powers" of two, other numbers by "vectors" (the tables are a plan), or "numbers" one by one
@@ -65,7 +65,7 @@ class BlockPlan(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """How elements are multiplied, as words: binary32 patterns but for the first."""
+    """Factors of elements, as words: all but the first are binary32 patterns."""
 
     exact: Word  #: 1 where nothing is rounded
     tensor: Word  #: the tensor's scale, or 1.0
@@ -74,7 +74,7 @@ class Factors(NamedTuple):
 
 
 class Products(NamedTuple):
-    """What a kernel needs to decode blocks."""
+    """Parameters of a kernel that decodes blocks."""
 
     plan: Words
     factors: Words
@@ -82,7 +82,7 @@ class Products(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> BlockPlan | None:
-    """The plan for values of a format, folded from binary64 or not, and blocks with a tensor's scale or not.
+    """Return the plan for values of a format, folded from binary64 or not, and blocks, tensor scale or not.
 
     None where vectors cannot be exact, or cannot follow a policy.
     """
@@ -146,7 +146,7 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
 
 @functools.lru_cache(maxsize=1024)
 def lower_products(fmt: BlockFormat, tensor: Fraction, scaled: bool) -> Products | None:
-    """The plan to decode blocks to binary32, and the scales, each as what `times` multiplies with.
+    """Return the plan to decode blocks to binary32, and the scales, each as what `times` multiplies with.
 
     None where a product could be rounded twice, or where codes of scales are too many to list.
     """
@@ -176,7 +176,7 @@ def lower_products(fmt: BlockFormat, tensor: Fraction, scaled: bool) -> Products
 
 
 def _pattern(scale: Format, code: int, least: int, most: int) -> int:
-    """A scale as binary32, if it is positive and its exponent between two others; the upper is too large."""
+    """Return a positive scale whose exponent is from `least` to below `most` as binary32; else NEVER."""
     if code > scale.max_magnitude:
         return NEVER
     significand, exponent = scale.scaled(code)
@@ -187,7 +187,7 @@ def _pattern(scale: Format, code: int, least: int, most: int) -> int:
 
 
 def _carry(rule: ScaleRule, element: Format, fraction: int) -> tuple[int, int] | None:
-    """What to add to a word, and then subtract from its exponent, to get the power of two that is the scale.
+    """Return what to add to a word, and then subtract from its exponent, to get the scale's power of two.
 
     None where a word does not tell: next to an odd one rounding to odd hides on which side a number is.
     """
@@ -200,7 +200,7 @@ def _carry(rule: ScaleRule, element: Format, fraction: int) -> tuple[int, int] |
 
 
 def _stays(fmt: BlockFormat, limit: int, lift: int) -> bool:
-    """Whether binary32 quotients, which only grow with amax, cross a power of two where exact ones do."""
+    """Return whether binary32 quotients, which grow with amax, cross a power of two where exact ones do."""
     by, found = fmt.rule.divides_by(fmt.element), []
     for word in (limit - 1, limit):
         amax = word * Fraction(2) ** (lift - 23)
@@ -215,7 +215,7 @@ def _stays(fmt: BlockFormat, limit: int, lift: int) -> bool:
 
 
 def _single(value: Fraction) -> Fraction:
-    """A number far from the limits of binary32, rounded to it."""
+    """Round a number, far from the limits of binary32, to it."""
     place = Fraction(2) ** (floor_log2(value) - 23)
     return round(value / place) * place
 
@@ -247,7 +247,7 @@ def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArra
 
 
 def _scale_plan(fmt: BlockFormat, tensor: bool) -> Words | None:
-    """The plan of a decoder and an encoder of scales, or None where vectors cannot be exact."""
+    """Return the plan of a decoder and an encoder of scales, or None where vectors cannot be exact."""
     reader, encoder = lower_decoder(fmt.scale), lower_encoder(fmt.scale, fmt.scales, True)
     bits = fmt.element.precision + 24 * tensor + fmt.scale.precision + 2
     whole = int(np.float64(fmt.min_scale).view(np.uint64)) & NEVER == 0 and fmt.smallest_divides_as is None
@@ -255,20 +255,20 @@ def _scale_plan(fmt: BlockFormat, tensor: bool) -> Words | None:
 
 
 def _zero(fmt: BlockFormat) -> int:
-    """The scale of a block of zeros."""
+    """Return the scale of a block of zeros."""
     if fmt.zero == "smallest":
         return 0
     return NEVER if fmt.zero == "rule" else NEVER if (one := _code(fmt.scale, 0)) is None else one
 
 
 def _nan(fmt: BlockFormat) -> int:
-    """The scale of blocks with a NaN or an infinity, where their elements are of code 0."""
+    """Return the scale of blocks with a NaN or an infinity, where their elements are of code 0."""
     code = parts(lower_target(fmt.scale, fmt.scales))[1][0].nan
     return code if fmt.nan == fmt.infinity == "block" and code != REFUSED else NEVER
 
 
 def _code(fmt: Format, exponent: int) -> int | None:
-    """The code of a power of two, or None where there is none."""
+    """Return the code of a power of two, or None where there is none."""
     t = fmt.trailing_bits
     if fmt.exponent_bits and exponent >= fmt.emin:
         magnitude = (exponent + fmt.bias) << t

@@ -68,7 +68,7 @@ def scale_sum(words: Words, by: np.uint64) -> None:
 
 @helper
 def number_of_sum(words: Words, base: np.int64) -> Number:
-    """A sum as a number, rounded to odd at 128 bits; +0 if it is zero. The words are used up."""
+    """Return a sum as a number, rounded to odd at 128 bits; +0 if it is zero. The words are used up."""
     negative = words[words.size - 1] >> _63 != _0
     if negative:
         carry = _1

@@ -52,20 +52,20 @@ _PRODUCT_BITS, _SUM_BITS = 24, 31
 
 @inlined
 def is_subnormal(x: Factor) -> bool:
-    """Whether an operand has no leading one; zeros have none."""
+    """Return whether an operand has no leading one; zeros have none."""
     return bool(x.kind == FINITE and x.significand < _1 << _U(x.bits))
 
 
 @helper
 def kept(x: Number, stage: Stage) -> Number:
-    """A number rounded to binary32, and a zero of its sign where that is subnormal."""
+    """Round a number to binary32, and to a zero of its sign where it becomes subnormal."""
     made = factor_of(placed(x, _0, stage), stage[SOURCE:])
     return Number(FINITE, made.negative, _0, _0, _I(0)) if is_subnormal(made) else number(made)
 
 
 @helper
 def added(x: Number, y: Number, stage: Stage) -> Number:
-    """The sum of two numbers, as binary32."""
+    """Return the sum of two numbers, as binary32."""
     if is_nan(x) or is_nan(y):
         return Number(NAN, False, _0, _0, _I(0))
     if x.kind == INFINITY or y.kind == INFINITY:
@@ -77,13 +77,13 @@ def added(x: Number, y: Number, stage: Stage) -> Number:
 
 @inlined
 def flushed(x: Factor) -> Number:
-    """An operand; subnormal ones, and -0, are +0."""
+    """Return an operand; for a subnormal one, and for -0, +0."""
     return Number(FINITE, False, _0, _0, _I(0)) if is_subnormal(x) else number(x)
 
 
 @helper
 def multiplied_flushed(x: Factor, y: Factor, stage: Stage) -> Number:
-    """The product of two operands, as binary32."""
+    """Return the product of two operands, as binary32."""
     p, q = flushed(x), flushed(y)
     if is_nan(p) or is_nan(q):
         return Number(NAN, False, _0, _0, _I(0))
@@ -119,7 +119,7 @@ def cdna2(x: Row, y: Row, addend: np.uint64, step: int, stage: Stage) -> Number:
 def aligned(
     x: Row, y: Row, start: int, stop: int, stride: np.int64, fp8: bool
 ) -> tuple[np.int64, np.int64, State]:
-    """The sum of each `stride`-th product, in units of 2**(top - _PRODUCT_BITS), and the top exponent."""
+    """Sum each `stride`-th product, in units of 2**(top - _PRODUCT_BITS); return the top exponent too."""
     state, largest = State(False, False, False), _I(NOTHING)
     for k in range(start, stop, stride):
         a, b = factor(x, k), factor(y, k)
@@ -142,7 +142,7 @@ def aligned(
 
 @helper
 def cdna3(x: Row, y: Row, addend: np.uint64, step: int, fp8: bool, stage: Stage) -> np.uint64:
-    """The code of steps one after the other: products, then their sum and the running one."""
+    """Run steps one after the other, and return the code: products, then their sum and the running one."""
     code, length = addend, x.shape[0]
     for start in range(0, length, step):
         stop = min(start + step, length)

@@ -59,13 +59,13 @@ class Number(NamedTuple):
 
 @inlined
 def is_nan(x: Number) -> bool:
-    """Whether an operand is a NaN of either kind."""
+    """Return whether an operand is a NaN of either kind."""
     return bool(x.kind == NAN or x.kind == SIGNALING)
 
 
 @inlined
 def operand(code: np.uint64, source: Source) -> tuple[Number, np.uint64]:
-    """What a code stands for, normalized, and whether it was flushed to zero, as flags."""
+    """Return what a code stands for, normalized, and whether it was flushed to zero, as flags."""
     kind, negative, significand, exponent = read(code, source)
     if kind == FLUSHED:
         return Number(FINITE, negative, _0, _0, _I(0)), _INEXACT
@@ -77,7 +77,7 @@ def operand(code: np.uint64, source: Source) -> tuple[Number, np.uint64]:
 
 @inlined
 def is_larger(x: Number, y: Number) -> bool:
-    """Whether the magnitude of one finite number is larger than that of another."""
+    """Return whether the magnitude of one finite number is larger than that of another."""
     if x.high == _0 or y.high == _0:
         return bool(x.high != _0)
     if x.exponent != y.exponent:
@@ -98,7 +98,7 @@ def shifted_up(
 
 @helper
 def total(x: Number, y: Number, downward: bool) -> Number:
-    """The sum of finite numbers."""
+    """Return the sum of finite numbers."""
     if is_larger(y, x):
         x, y = y, x
     if x.high == _0:
@@ -138,7 +138,7 @@ def total(x: Number, y: Number, downward: bool) -> Number:
 
 @inlined
 def long_product(x: np.uint64, y: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """The upper and the lower word of a product of two."""
+    """Return the upper and the lower word of the product of two words."""
     a, b, c, d = x >> _32, x & _HALF, y >> _32, y & _HALF
     lowest, left, right = b * d, a * d, b * c
     middle = (lowest >> _32) + (left & _HALF) + (right & _HALF)
@@ -147,7 +147,7 @@ def long_product(x: np.uint64, y: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @helper
 def product(x: Number, y: Number) -> Number:
-    """The product of finite numbers of 64 bits."""
+    """Return the product of finite numbers of 64 bits."""
     negative = x.negative != y.negative
     if x.high == _0 or y.high == _0:
         return Number(FINITE, negative, _0, _0, _I(0))
@@ -161,7 +161,7 @@ def product(x: Number, y: Number) -> Number:
 
 @helper
 def digits(over: np.uint64, by: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """The 64 bits behind the point of a fraction below 1, whose denominator fills 64 bits, and the rest."""
+    """Return the 64 bits behind the point of a fraction below 1 with a 64-bit denominator, and the rest."""
     upper, lower = by >> _32, by & _HALF
     quotient = _0
     for _ in range(2):  # 32 bits at a time, each at most two too large at first
@@ -179,7 +179,7 @@ def digits(over: np.uint64, by: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @helper
 def quotient(x: Number, y: Number) -> Number:
-    """A 64-bit number over one that is not 0. The rest after 64 bits is above 2**-64, so `low` shows it."""
+    """Divide a 64-bit number by one not 0. The rest after 64 bits is above 2**-64, so `low` shows it."""
     negative = x.negative != y.negative
     if x.high == _0:
         return Number(FINITE, negative, _0, _0, _I(0))
@@ -195,7 +195,7 @@ def quotient(x: Number, y: Number) -> Number:
 
 @helper
 def square_root(x: Number) -> Number:
-    """The square root of a positive number of 64 bits, by its digits: 72 of them, and whether more follow."""
+    """Return the square root of a positive 64-bit number, by digits: 72 of them, and whether more follow."""
     down = _U(x.exponent & _I(1))  # an even exponent below the 128 bits
     bits, low = x.high >> down, x.high << (_64 - down) if down != _0 else _0
     root_high = root = rest_high = rest = _0
@@ -215,7 +215,7 @@ def square_root(x: Number) -> Number:
 
 @helper
 def remainder(x: Number, y: Number) -> Number:
-    """What x is beside the nearest whole multiple of y, the even one of two; y is not 0."""
+    """Return x less the nearest whole multiple of y, the even one of two; y is not 0."""
     if x.high == _0 or x.exponent < y.exponent - _I(1):
         return x
     uneven, rest = False, x.high

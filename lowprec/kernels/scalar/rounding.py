@@ -59,13 +59,13 @@ def split(significand: np.uint64, low: np.uint64, shift: np.int64) -> tuple[np.u
 
 @inlined
 def limit_of(odd_code: np.uint64, side: Side) -> np.uint64:
-    """The tail above which a deterministic mode goes farther. No branch: half would be mispredicted."""
+    """Return the tail above which a deterministic mode goes farther. No branch: half would mispredict."""
     return (side.limit_odd & (_0 - odd_code)) | (side.limit_even & (odd_code - _1))
 
 
 @inlined
 def limit_after(magnitude: np.uint64, grid: Grid, side: Side) -> np.uint64:
-    """The limit between a magnitude and the next. A tie with a smallest value that counts as zero is zero."""
+    """Return the limit between a magnitude and the next. A tie with a least value that counts as 0 is 0."""
     limit = limit_of(magnitude & _1, side)
     if grid.shared != _0 and magnitude == _0 and limit == _TOP - _1:
         limit = _TOP
@@ -96,7 +96,7 @@ def to_nearest_even(significand: np.uint64, shift: np.int64) -> np.uint64:
 
 @inlined
 def cut(negative: bool, significand: np.uint64, shift: np.int64, by: Any) -> np.int64:
-    """A significand in units of its bit `shift`, with a sign: toward zero, down or to odd."""
+    """Cut a significand to units of its bit `shift`, with a sign: toward zero, down or to odd."""
     if shift <= _I(0):
         size = _I(significand << _U(-shift))
         return -size if negative else size
@@ -110,7 +110,7 @@ def cut(negative: bool, significand: np.uint64, shift: np.int64, by: Any) -> np.
 
 @inlined
 def floored(size: np.int64, shift: np.int64) -> np.int64:
-    """A signed integer in units of 2**shift, rounded down; in smaller ones where the shift is negative."""
+    """Return an integer in units of 2**shift, rounded down; exactly where the shift is negative."""
     if shift <= _I(0):
         return size << -shift
     return size >> min(shift, _I(63))
@@ -118,7 +118,7 @@ def floored(size: np.int64, shift: np.int64) -> np.int64:
 
 @inlined
 def to_power(significand: np.uint64, exponent: np.int64, above: np.uint64) -> np.int64:
-    """The exponent of the power of two for a normalized number: the next one if above a limit."""
+    """Return the exponent of the power of two for a normalized number: the next one if above a limit."""
     return exponent + _I(significand > above)
 
 
@@ -162,5 +162,5 @@ def halved(high: np.uint64, low: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @inlined
 def cut_payload(payload: np.uint64, bits: np.uint64) -> np.uint64:
-    """The upper bits of a NaN's payload, which fills its word from bit 63 down."""
+    """Return the upper bits of a NaN's payload, which fills its word from bit 63 down."""
     return (payload >> _1) >> (_63 - bits)

@@ -25,21 +25,21 @@ _0 = _U(0)
 
 @helper
 def placed(x: Number, random: np.uint64, stage: Stage) -> np.uint64:
-    """The code of a number at a stage."""
+    """Return the code of a number at a stage."""
     code, _ = project(x.kind, x.negative, x.high, x.low, x.exponent, random, load_grid(stage), stage)
     return code
 
 
 @helper
 def number_of(code: np.uint64, stage: Stage) -> Number:
-    """The number that a code at a stage stands for."""
+    """Return the number that a code at a stage stands for."""
     x, _ = operand(code, load_source(stage[SOURCE:]))
     return x
 
 
 @helper
 def summed(x: Number, y: Number, random: np.uint64, stage: Stage) -> np.uint64:
-    """The code of a sum. Of two NaNs it is the first, unless an operation generated that."""
+    """Return the code of a sum; of two NaNs that of the first, unless an operation generated that NaN."""
     if x.kind >= NAN or y.kind >= NAN:
         first = x.kind >= NAN and (x.kind != GENERATED or y.kind < NAN)
         return placed(x if first else y, random, stage)

@@ -62,14 +62,14 @@ class Factor(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """One side of the products: a row of elements, and one of their scales if they are in blocks."""
+    """A side of the products: a row of elements, and one of their scales if they are in blocks."""
 
     elements: Row
     scales: Row
 
 
 class State(NamedTuple):
-    """What is not finite among the terms of a step: whether there is NaN, and infinities of either sign."""
+    """Terms of a step that are not finite: whether there is NaN, and infinities of either sign."""
 
     nan: Word
     positive: Word
@@ -78,7 +78,7 @@ class State(NamedTuple):
 
 @helper
 def factor_of(code: np.uint64, words: Params) -> Factor:
-    """A code, read."""
+    """Read a code."""
     source = load_source(words)
     kind, negative, significand, exponent = read(code, source)
     return Factor(kind, negative, significand, exponent, _I(source.trailing_bits))
@@ -98,7 +98,7 @@ def panel(codes: Words, words: Params) -> Panel:
 
 @inlined
 def factor(x: Row, k: int) -> Factor:
-    """An operand of a row."""
+    """Return an operand of a row."""
     mark = x[k, 1]
     kind, bits = _I(mark >> _1 & _U(0x7F)), _I(mark >> _U(8) & _U(0xFF))
     return Factor(kind, mark & _1 != _0, x[k, 0], _I(mark) >> _I(16), bits)
@@ -106,7 +106,7 @@ def factor(x: Row, k: int) -> Factor:
 
 @inlined
 def number(x: Factor) -> Number:
-    """An operand as a number: normalized."""
+    """Return an operand as a number: normalized."""
     if x.kind != FINITE or x.significand == _0:
         return Number(x.kind, x.negative, _0, _0, _I(0))
     up = _I(64) - bit_length(x.significand)
@@ -115,13 +115,13 @@ def number(x: Factor) -> Number:
 
 @inlined
 def is_zero(x: Factor) -> bool:
-    """Whether an operand is a zero."""
+    """Return whether an operand is a zero."""
     return bool(x.kind == FINITE and x.significand == _0)
 
 
 @inlined
 def joined(state: State, x: Factor, y: Factor) -> State:
-    """What is not finite so far, with a product."""
+    """Return the state with one more product."""
     if x.kind == FINITE and y.kind == FINITE:
         return state
     infinite = x.kind <= INFINITY and y.kind <= INFINITY
@@ -133,7 +133,7 @@ def joined(state: State, x: Factor, y: Factor) -> State:
 
 @inlined
 def joined_one(state: State, x: Factor) -> State:
-    """What is not finite so far, with a term."""
+    """Return the state with one more term."""
     if x.kind == FINITE:
         return state
     if x.kind != INFINITY:
@@ -143,7 +143,7 @@ def joined_one(state: State, x: Factor) -> State:
 
 @inlined
 def settled(state: State, total: Number) -> Number:
-    """A sum, or what became of it where terms were not finite."""
+    """Return a sum, or the NaN or infinity that the state demands."""
     if state.nan or (state.positive and state.negative):
         return Number(GENERATED, False, _0, _0, _I(0))
     if state.positive or state.negative:
@@ -153,7 +153,7 @@ def settled(state: State, total: Number) -> Number:
 
 @inlined
 def in_units(total: np.int64, exponent: np.int64) -> Number:
-    """A sum of units as a number; +0 if it is zero."""
+    """Return a sum of units as a number; +0 if it is zero."""
     if total == _I(0):
         return Number(FINITE, False, _0, _0, _I(0))
     size = _U(-total if total < _I(0) else total)
@@ -163,7 +163,7 @@ def in_units(total: np.int64, exponent: np.int64) -> Number:
 
 @inlined
 def normalized(x: Factor, y: Factor) -> Number:
-    """The product of finite factors of at most 32 bits."""
+    """Return the product of finite factors of at most 32 bits."""
     significand = x.significand * y.significand
     if significand == _0:
         return Number(FINITE, False, _0, _0, _I(0))
@@ -175,7 +175,7 @@ def normalized(x: Factor, y: Factor) -> Number:
 def exact_step(
     x: Row, y: Row, places: Words, start: int, stop: int, c: Factor, words: Words, base: np.int64
 ) -> Number:
-    """The exact sum of the products at some places and c. Its bits lie above the words' base."""
+    """Return the exact sum of the products at some places and c, whose bits lie above the words' base."""
     state = joined_one(State(False, False, False), c)
     words[:] = _0
     for k in places[start:stop]:
@@ -200,9 +200,9 @@ def window(
     poisoned: bool,
     how: Params,
 ) -> Number:
-    """One step: the sum of the products at some places and c, aligned and cut.
+    """Sum one step: the products at some places and c, aligned and cut.
 
-    `raise_by` is what joins the exponent of each product, and `poisoned` whether a scale is NaN.
+    `raise_by` is added to the exponent of each product, and `poisoned` says whether a scale is NaN.
     """
     state = joined_one(State(poisoned, False, False), c)
     bits, largest, by = how[How.FRACTION_BITS], how[How.LOWEST], how[How.CUT]
@@ -226,7 +226,7 @@ def window(
 
 @helper
 def group_window(x: Operand, y: Operand, start: int, stop: int, c: Factor, how: Params) -> Number:
-    """One step whose products come in groups: exact sums, aligned by the exponents of their scales."""
+    """Sum one step whose products come in groups: exact sums, aligned by the exponents of their scales."""
     state = joined_one(State(False, False, False), c)
     bits, largest, by = how[How.FRACTION_BITS], how[How.LOWEST], how[How.CUT]
     group, size, last = how[How.GROUP], how[How.BLOCK], how[How.LAST]

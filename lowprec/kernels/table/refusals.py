@@ -1,4 +1,4 @@
-"""Which patterns of operands a program refuses, for tables of its results.
+"""Patterns of operands that a program refuses, for tables of its results.
 
 Floor 2b.
 """

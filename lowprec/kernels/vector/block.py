@@ -100,19 +100,19 @@ def divided(a: Lanes, by: Lanes) -> Lanes:
 
 @inlined
 def shifted_in_row(a: Lanes, by: Codes, group: int, f: Encoder) -> Lanes:
-    """All by what a group has: what to take off, and from where on."""
+    """Shift all lanes by what a group has: what to take off, and from where on."""
     return shifted(a, fill(by[group]), fill(by[by.size // 2 + group]), f)
 
 
 @inlined
 def shifted_in_columns(a: Lanes, by: Codes, column: int, f: Encoder) -> Lanes:
-    """Each by what its column has."""
+    """Shift each lane by what its column has."""
     return shifted(a, load(by, column), load(by, by.size // 2 + column), f)
 
 
 @inlined
 def divided_in_columns(a: Lanes, by: Codes, column: int, f: Encoder) -> Lanes:
-    """Each by the number that its column has."""
+    """Divide each lane by the number that its column has."""
     return divided(a, load_wide(by, column))
 
 
@@ -141,7 +141,7 @@ def scales_of_powers(
     big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, setup: Words,
     tables: Codes, general: tuple[Params, ...],
 ) -> int:  # fmt: skip
-    """The scale of each group of columns, and what to take off its exponent fields; how many are marked.
+    """Write the scale of each group of columns, and what to take off its fields; return how many are marked.
 
     The largest word of a group is in `big`, at its first column or, where blocks lie in rows, at its
     number; so is, for all its columns or for its number, what `by` gets: what to take off, and in its
@@ -177,9 +177,9 @@ def scales_by_vectors(
     big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes,
     general: tuple[Params, ...],
 ) -> None:  # fmt: skip
-    """The code of each group's scale, and its elements' divisor as a binary64 pattern: LANES at a time.
+    """Write the code of each group's scale, and its divisor as a binary64 pattern: LANES at a time.
 
-    The pattern is 0 where the group is left to `scalar.block`. `tables` is the plan of a decoder and an
+    The pattern is 0 where the group falls back to `scalar.block`. `tables` is the plan of a decoder and an
     encoder.
     """
     rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
@@ -206,7 +206,7 @@ def scales_one_by_one(
     big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes,
     general: tuple[Params, ...],
 ) -> None:  # fmt: skip
-    """As `scales_by_vectors`, for all rules."""
+    """Write what `scales_by_vectors` writes, for all rules."""
     rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
     grid, source = load_grid(general[2]), load_source(general[3])
     for group in range(groups):
@@ -224,7 +224,7 @@ def _scales_of_numbers(find: Any) -> Any:
         big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, setup: Words,
         tables: Codes, general: tuple[Params, ...],
     ) -> int:  # fmt: skip
-        """As `scales_of_powers`, for scales that are any numbers: binary64 patterns divide the columns."""
+        """Do as `scales_of_powers`, for scales that are any numbers: binary64 patterns divide the columns."""
         s = load_record(Setup, setup, 0)
         made, over = np.empty(groups + LANES, np.uint32), np.empty(groups, np.uint64)
         find(big, groups, step, made, over, s, tables, general)
@@ -259,21 +259,21 @@ _FINDERS = {
 
 @inlined
 def single_of(word: np.uint32) -> tuple[np.uint64, np.int64]:
-    """A normal binary32 number, normalized."""
+    """Return a normal binary32 number, normalized."""
     significand = (_U(word & np.uint32(0x7FFFFF)) | _U(1 << 23)) << _U(40)
     return significand, _I(word >> np.uint32(23)) - _I(127 + 63)
 
 
 @inlined
 def as_double(significand: np.uint64, exponent: np.int64) -> np.uint64:
-    """The pattern of a number of at most 53 bits that is normal in binary64."""
+    """Return the pattern of a number of at most 53 bits that is normal in binary64."""
     significand, exponent = normalized(significand, exponent)
     return _U(exponent + _I(63 + 1023)) << _U(52) | (significand << _U(1)) >> _U(12)
 
 
 @inlined
 def divisor_pattern(significand: np.uint64, exponent: np.int64, s: Setup) -> np.uint64:
-    """The binary64 pattern of a normalized divisor; 0 where quotients could be too small to tell apart."""
+    """Return the binary64 pattern of a normalized divisor; 0 where quotients could be too small to tell."""
     lead = exponent + _I(63)
     near = lead > _I(np.int32(s.lowest)) and lead < _HUGE
     return as_double(significand, exponent) if near else _U(0)
@@ -299,12 +299,12 @@ def blank(out: Codes, stride: int, high: int, wide: int, marks: Codes, groups: i
 
 @inlined
 def never(*given: Any) -> None:
-    """What is not called."""
+    """Do nothing: a kernel that is not called."""
 
 
 @functools.cache
 def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
-    """The kernel for plans of these shapes, or for all if they are empty, and scales of `BlockPlan.scales`.
+    """Return the kernel for plans of these shapes, or of all if empty, and scales of `BlockPlan.scales`.
 
     Called as encode(values, out, scales, marks, layout, plan, setup, tables, general, random), with
 
@@ -331,7 +331,7 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
     )
 
     def find_in_rows(values: Codes, start: int, groups: int, wide: int, big: Codes, plan: Words) -> None:
-        """The largest magnitude of each group of a row, by number."""
+        """Write the largest magnitude of each group of a row, by number."""
         source = load_reader(plan, PROBE, source_shape)
         for group in range(groups):
             at = start + group * wide
@@ -343,7 +343,7 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
     def find_in_columns(
         values: Codes, start: int, stride: int, high: int, width: int, big: Codes, plan: Words
     ) -> None:
-        """The largest magnitude of each column."""
+        """Write the largest magnitude of each column."""
         source = load_reader(plan, PROBE, source_shape)
         big[:width] = 0
         even = high - high % 4
@@ -366,7 +366,7 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
         values: Codes, start: int, out: Codes, random: Words, groups: int, wide: int, by: Codes, plan: Words,
         past: bool,
     ) -> None:  # fmt: skip
-        """The codes of a row, each group divided by what it has. Meanwhile memory brings the next tile."""
+        """Write a row's codes, each group divided by what it has. Meanwhile memory brings the next tile."""
         ahead = groups * wide
         source = load_reader(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
@@ -384,7 +384,7 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
         values: Codes, stride: int, out: Codes, random: Words, high: int, width: int, by: Codes, plan: Words,
         past: bool,
     ) -> None:  # fmt: skip
-        """The codes of a tile, each column divided by what it has. Meanwhile memory brings the next tile."""
+        """Write a tile's codes, each column divided by what it has. Meanwhile memory brings the next tile."""
         source = load_reader(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
         random_word = fill(0)
@@ -471,7 +471,7 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
 
 @jit
 def largest_magnitude(codes: Codes, mask: np.uint32, limit: np.uint32) -> int:
-    """The largest of the codes without their sign that are not above a limit; 0 if there is none."""
+    """Return the largest of the codes without their sign that are not above a limit; 0 if there is none."""
     largest = fill(0)
     whole = codes.size - codes.size % LANES
     for i in range(0, whole, LANES):

@@ -76,9 +76,9 @@ def nan_above(product: Lanes, code: Lanes, f: Decoder) -> Lanes:
 
 @functools.cache
 def decoder(source_shape: Shape, scaled: bool) -> Kernel:
-    """The kernel that multiplies decoded elements by their scales, for plans of this shape, or for all.
+    """Return the kernel that multiplies decoded elements by their scales, for plans of a shape, or all.
 
-    And by that of the tensor, if it has one (`scaled`).
+    If `scaled`, it multiplies by the scale of the tensor too.
 
     Called as decode(codes, out, scales, marks, layout, plan, factors), with arrays as `encoder` takes
     them and `factors` as `Factors` followed by the scale of each code, a binary32 pattern or NEVER;
@@ -100,7 +100,7 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
     def find_factors(
         scales: Codes, first: int, groups: int, step: int, by: Codes, marks: Codes, factors: Words
     ) -> int:
-        """The scale of each group as a binary32 pattern, once or for all its columns; how many are marked."""
+        """Write each group's scale as binary32, once or for all its columns; return how many are marked."""
         f = load_record(Factors, factors, 0)
         marked = 0
         for group in range(groups):

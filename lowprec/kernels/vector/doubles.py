@@ -216,23 +216,23 @@ def joined(parts: Numbers, base: int, bits: int, out: Numbers, plan: Words) -> i
 
 @inlined
 def exponent_of(x: np.float64) -> np.float64:
-    """The exponent of a number that is not subnormal; -1023 of zero, and 1000 of what is not finite."""
+    """Return the exponent of a number that is not subnormal; -1023 of zero, 1000 of what is not finite."""
     field = np.int64(np.float64(x).view(np.uint64) >> np.uint64(52) & np.uint64(0x7FF))
     return np.float64((field if field != np.int64(0x7FF) else np.int64(2023)) - np.int64(1023))
 
 
 @inlined
 def power(exponent: np.float64) -> np.float64:
-    """Two to the power of an integer from -1022 to 1023."""
+    """Return two to the power of an integer from -1022 to 1023."""
     return np.uint64((np.int64(exponent) + np.int64(1023)) << np.int64(52)).view(np.float64)
 
 
 @functools.cache
 def cutting(by: str) -> Callable[..., int]:
-    """The kernel of numbers that are cut so.
+    """Return the kernel that cuts numbers in a way of `CUTS`.
 
-    Called as cut(x, emin, bits, limit, most, out, plan), it writes to `out` the numbers of a format with so
-    many trailing bits; finite ones from `limit` on become `most`.
+    Called as cut(x, emin, bits, limit, most, out, plan), it writes to `out` the numbers of a format with
+    `bits` trailing bits; finite ones from `limit` on become `most`.
     """
     cut: Any = CUTS[by]
 

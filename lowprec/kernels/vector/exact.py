@@ -49,10 +49,10 @@ _WHOLE = float(3 << 51)
 
 @jit
 def extent(words: Numbers) -> tuple[int, int]:
-    """How low and how high finite binary32 numbers reach, given as patterns.
+    """Return how low and how high finite binary32 numbers reach, given as patterns.
 
-    The lowest bit that is set in any of them, 277 above its place, or `NO_BIT` where all are zero; and the
-    highest exponent field, which is 1 for subnormal numbers too.
+    The results are the lowest bit that is set in any of them, 277 above its place, or `NO_BIT` where all are
+    zero; and the highest exponent field, which is 1 for subnormal numbers too.
     """
     low, high = np.uint32(NO_BIT), np.uint32(1)
     for i in range(words.size):
@@ -175,9 +175,9 @@ def remainders(x: Numbers, y: Numbers, out: Numbers, unsure: Marks, settled: boo
 
 @functools.cache
 def exponents(size: int) -> Callable[..., None]:
-    """The kernel that writes the exponents of numbers of so many bytes.
+    """Return the kernel that writes the exponents of numbers of `size` bytes.
 
-    Called as kernel(x, out, unsure, settled). Of zero it is minus infinity, of infinity infinity, and of a
+    Called as kernel(x, out, unsure, settled). For zero it is minus infinity, for infinity infinity, for a
     NaN the NaN; zeros and NaNs are marked unless they are settled.
     """
     kind: Any = {4: np.int32, 8: np.int64}[size]

@@ -1,4 +1,4 @@
-"""What programs have in common that go through arrays in parts and leave some elements to the scalar engine.
+"""Base class of programs that work in chunks and fall back to the scalar engine.
 
 Floor 2b. Imports spec and NumPy.
 """

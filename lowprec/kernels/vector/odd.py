@@ -35,7 +35,7 @@ _LEAST, _MOST = math.ldexp(1.0, -400), math.ldexp(1.0, 400)
 
 @inlined
 def halves(x: Number) -> tuple[Number, Number]:
-    """Two numbers of few bits whose sum is x."""
+    """Return two numbers of few bits whose sum is x."""
     turned = _SPLIT * x
     high = turned - (turned - x)
     return high, x - high
@@ -43,7 +43,7 @@ def halves(x: Number) -> tuple[Number, Number]:
 
 @inlined
 def with_rest(x: Number, y: Number) -> tuple[Number, Number]:
-    """The product of two numbers, and what it was rounded by: -0 if by nothing. Source: [DEKKER]."""
+    """Return the product of two numbers, and its rounding error: -0 if it is exact. Source: [DEKKER]."""
     made = x * y
     (a, b), (c, d) = halves(x), halves(y)
     rest = ((a * c - made) + a * d + b * c) + b * d
@@ -52,7 +52,7 @@ def with_rest(x: Number, y: Number) -> tuple[Number, Number]:
 
 @inlined
 def number(x: Number, y: Number, z: Number) -> Number:
-    """The operand itself."""
+    """Return the operand itself."""
     return x
 
 
@@ -102,7 +102,7 @@ def root(x: Number, y: Number, z: Number) -> Number:
 
 @inlined
 def is_usual(x: Number) -> bool:
-    """Whether a number is zero, infinite, or far from both."""
+    """Return whether a number is zero, infinite, or far from both."""
     size = abs(x)
     return bool((size == 0.0) | (size == np.inf) | ((size > _LEAST) & (size < _MOST)))
 
@@ -121,7 +121,7 @@ OPERATIONS: dict[str, Any] = {
 
 @functools.cache
 def kernel(operation: str, drawn: bool) -> Callable[..., int]:
-    """The kernel of an operation, whose results are rounded to odd, or drawn among the numbers of a format.
+    """Return the kernel of an operation with results rounded to odd, or stochastically to a format.
 
     Called as kernel(x, y, z, random, bits, between, trailing, emin, out, plan), with arrays of one size:
     operands, random integers of so many bits, and binary64 numbers. `between` says that the random numbers

@@ -52,7 +52,7 @@ _MIRROR = np.uint8(Class.POSITIVE_INFINITY)  #: the class of x less this is that
 
 
 class Order(NamedTuple):
-    """How codes of a format become places."""
+    """Parameters by which codes of a format become places."""
 
     kept: Any  #: the bits of magnitudes
     sign: Any  #: the bit of the sign; 0 if there is none
@@ -115,7 +115,7 @@ def _kinds(size: int, wide: bool) -> tuple[Any, Any]:
 
 @inlined
 def place(code: Any, kind: Any, f: Order) -> Any:
-    """The place of a code."""
+    """Return the place of a code."""
     code = kind(code)
     magnitude = kind(code & kind(f.kept))
     negative = kind(code & kind(f.sign)) != 0
@@ -124,7 +124,7 @@ def place(code: Any, kind: Any, f: Order) -> Any:
 
 @inlined
 def is_nan(code: Any, kind: Any, unsigned: Any, f: Order) -> Any:
-    """Whether a code is a NaN; `unsigned` are integers as wide as those of places."""
+    """Return whether a code is a NaN; `unsigned` are integers as wide as those of places."""
     code = kind(code)
     beyond = unsigned(kind(kind(code & kind(f.kept)) - kind(f.first)))
     nan = beyond <= unsigned(kind(kind(f.last) - kind(f.first)))
@@ -133,7 +133,7 @@ def is_nan(code: Any, kind: Any, unsigned: Any, f: Order) -> Any:
 
 @inlined
 def place_of_number(word: Any, kind: Any) -> Any:
-    """The place of a binary32 or binary64 number; that of both zeros is 0."""
+    """Return the place of a binary32 or binary64 number; that of both zeros is 0."""
     number = kind(word)
     magnitude = kind(number & kind(np.iinfo(kind).max))
     return kind(-magnitude) if number < 0 else magnitude
@@ -141,7 +141,7 @@ def place_of_number(word: Any, kind: Any) -> Any:
 
 @inlined
 def code_at(found: Any, kind: Any, f: Order) -> Any:
-    """The code of a place."""
+    """Return the code of a place."""
     magnitude = kind(kind(found - kind(f.offset)) ^ kind(f.flip))
     return kind(magnitude | kind(f.sign)) if found < 0 else found
 
@@ -150,7 +150,7 @@ def code_at(found: Any, kind: Any, f: Order) -> Any:
 
 
 class Relation(NamedTuple):
-    """What `compared` writes."""
+    """Results that `compared` writes."""
 
     below: int  #: where x comes before y,
     same: int  #: where both have one place,
@@ -160,7 +160,7 @@ class Relation(NamedTuple):
 
 @functools.cache
 def compared(size: int, wide: bool) -> Callable[..., None]:
-    """The kernel that compares codes of a kind.
+    """Return the kernel that compares codes of a kind.
 
     Called as kernel(x, y, out, order, *relation): out, of uint8, is what the relation says, and 0 otherwise.
     """
@@ -194,11 +194,11 @@ def compared(size: int, wide: bool) -> Callable[..., None]:
 
 @functools.cache
 def chosen(size: int, wide: bool) -> Callable[..., None]:
-    """The kernel that takes the lesser or the larger of two codes of a kind.
+    """Return the kernel that takes the lesser or the larger of two codes of a kind.
 
     Called as kernel(x, y, out, order, larger, numbers, kept, nan): of a number and a NaN the NaN, or the
-    number if `numbers` says so; of two NaNs the first. Of a NaN the bits of `kept` are written, and those of
-    `nan`.
+    number if `numbers` says so; of two NaNs the first. `kept` is the AND mask and `nan` the OR mask of
+    results that are NaNs.
     """
     kind, unsigned = _kinds(size, wide)
     code: Any = getattr(np, f"uint{8 * size}")
@@ -229,7 +229,7 @@ def classified(codes: Codes, out: Codes, fmt: Format) -> None:
 
 @functools.cache
 def _classes(size: int, wide: bool) -> Callable[..., None]:
-    """The kernel of `classified`; `signaling` is the last magnitude of a signaling NaN, or 0."""
+    """Return the kernel of `classified`; `signaling` is the last magnitude of a signaling NaN, or 0."""
     kind, unsigned = _kinds(size, wide)
 
     def classes(
@@ -254,7 +254,7 @@ def _classes(size: int, wide: bool) -> Callable[..., None]:
 
 @functools.cache
 def neighbours(size: int) -> Callable[..., None]:
-    """The kernel that takes the codes nearest to numbers to the next ones in a direction.
+    """Return the kernel that takes the codes nearest to numbers to the next ones in a direction.
 
     Called as kernel(start, toward, found, codes, out, order, least, most, signed, zero): numbers of so many
     bytes, by their bits; those that the codes stand for; the order of the codes; the extreme places; whether
@@ -284,7 +284,7 @@ def neighbours(size: int) -> Callable[..., None]:
 
 @functools.cache
 def gaps(size: int) -> Callable[..., None]:
-    """The kernel that writes the gaps of a format at numbers of so many bytes, both by their bits.
+    """Return the kernel that writes the gaps of a format at numbers of `size` bytes, both by their bits.
 
     Called as kernel(numbers, out, lowest, highest, trailing, deep): the exponents of the least and the
     largest binade, and the bits of a significand behind the first; `deep` says that subnormal numbers lie

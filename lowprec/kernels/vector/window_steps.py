@@ -79,7 +79,7 @@ class Side(NamedTuple):
 
 
 def _side(words: Array, raised: Array | None, fmt: Format) -> Side:
-    """The operands of patterns of binary32, which are finite, and of the exponents of their scales."""
+    """Return the operands of patterns of binary32, which are finite, and of the exponents of their scales."""
     numbers = words.view(np.float32).astype(np.float64)
     exponents = np.maximum(np.frexp(numbers)[1] - 1.0, float(fmt.emin))
     if raised is not None:
@@ -163,7 +163,7 @@ class _Windows:
         return running
 
     def _steps(self, start: int, stop: int) -> Iterator[Array]:
-        """The places of the products of each step; none is empty."""
+        """Yield the places of the products of each step; none is empty."""
         pairs = self._window.groups == "alternate_pairs"
         both = self._window.step << pairs
         for first in range(start, stop, both):
@@ -174,13 +174,13 @@ class _Windows:
 
 @inlined
 def larger(x: np.float64, y: np.float64) -> np.float64:
-    """The larger of two numbers."""
+    """Return the larger of two numbers."""
     return np.float64(x if x > y else y)
 
 
 @functools.cache
 def kernel(by: str) -> Callable[..., int]:
-    """The kernel of a step whose terms are cut so.
+    """Return the kernel of a step whose terms are cut in a way of `CUTS`.
 
     Called as step(x, x_exponents, y, y_exponents, places, running, emin, bits, least, limit, out, plan), it
     writes to `out` the exact sums of the products at some places and of `running`, cut to multiples of

@@ -87,7 +87,7 @@ class Expansion:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the numbers."""
+        """Shape of the numbers."""
         return self.parts[0].shape
 
     @property

@@ -75,7 +75,7 @@ class ScaledCodes:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the values."""
+        """Shape of the values."""
         return self.codes.shape
 
     @property

@@ -84,7 +84,7 @@ class Recipe:
 
 
 class Scaling:
-    """What one layer has seen of each operand, and the scales that follow.
+    """Record of what one layer has seen of each operand, and the scales that follow.
 
     >>> scaling = Recipe(scaling="delayed", history=2).start()
     >>> for largest in (4.0, 8.0, 1.0, 1.0):
@@ -101,7 +101,7 @@ class Scaling:
     Attributes
     ----------
     scales : dict of str to float32
-        Of the next "x", "w" and "grad", but for current scaling.
+        Scales of the next "x", "w" and "grad", except for current scaling.
     """
 
     def __init__(self, recipe: Recipe) -> None:

@@ -1,4 +1,4 @@
-"""One linear layer for all recipes, on NumPy arrays and on torch tensors; models of torch turned to a recipe.
+"""A linear layer for all recipes, on NumPy arrays and on torch tensors; models of torch turned to a recipe.
 
 ``linear(x, w, bias, recipe="nvfp4")`` is the same call for binary32, FP8, MX formats and NVFP4.
 """

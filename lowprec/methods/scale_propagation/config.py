@@ -27,7 +27,7 @@ ScaleRounding = Literal["down", "up", "nearest", "stochastic", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """How rules round.
+    """Settings of how rules round.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class Config:
         How a scale becomes a power of two, where a rule says so; with "none" it stays what it is, rounded
         to the format of the scales alone. Divisions by such scales round ratios of scales to 24 bits first.
     scale_format : Format, str or dtype
-        Of the scales that constants and plain arrays get: a format with exponents, such as "binary32",
-        "binary16" or "e8m0fnu". Results of rules have that of their operands.
+        Format of the scales that constants and plain arrays get: one with exponents, such as "binary32",
+        "binary16" or "e8m0fnu". Scales of results have the format of the operands' scales.
     projection : Projection
         How results become values of the format of the data.
     dots, sums : Accumulation or str

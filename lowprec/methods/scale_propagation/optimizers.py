@@ -29,7 +29,7 @@ Like = Format | str | npt.DTypeLike
 
 @dataclass(frozen=True, eq=False)
 class OptimizerState:
-    """What an optimizer keeps for an array of parameters after a number of steps.
+    """State of an optimizer for an array of parameters after a number of steps.
 
     Parameters
     ----------

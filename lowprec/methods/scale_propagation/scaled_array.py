@@ -92,7 +92,7 @@ class ScaledArray(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the data."""
+        """Shape of the data."""
         return self.data.shape
 
     @property
@@ -107,7 +107,7 @@ class ScaledArray(NDArrayOperatorsMixin):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the data, which may hold more than the format."""
+        """Type of the data, which may hold more than the format."""
         return self.data.dtype
 
     @property

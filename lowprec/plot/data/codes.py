@@ -20,7 +20,7 @@ __all__ = ["CodeConfusion", "CodeUsage", "UlpHistogram", "code_confusion", "code
 
 @dataclass(frozen=True, eq=False)
 class CodeUsage:
-    """How often codes occur.
+    """Counts of how often codes occur.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class CodeUsage:
 
 @dataclass(frozen=True, eq=False)
 class UlpHistogram:
-    """How many places of the format lie between two results.
+    """Counts of distances between two results, in places of the format.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class UlpHistogram:
 
 @dataclass(frozen=True, eq=False)
 class CodeConfusion:
-    """How often an old code became a new one.
+    """Counts of how often an old code became a new one.
 
     Parameters
     ----------

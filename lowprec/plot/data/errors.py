@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class SqnrByScale:
-    """What a scale costs.
+    """SQNR by scale: what a scale costs.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class ErrorByBinade:
 
 @dataclass(frozen=True, eq=False)
 class BlockErrors:
-    """What a block format does to each value.
+    """Errors of a block format, value by value.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class BlockErrors:
 
 @dataclass(frozen=True, eq=False)
 class AccumulationError:
-    """How far sums are from the exact ones.
+    """Errors of sums, by accumulation and length.
 
     Parameters
     ----------

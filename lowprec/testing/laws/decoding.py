@@ -164,9 +164,9 @@ def published_type(subject: Subject) -> Outcome:
 
 @law("limits", "format", "every format, as lowprec describes it", is_verbs)
 def limits(subject: Subject) -> Outcome:
-    """What `Format` says of itself is so by its codes.
+    """The limits that a `Format` states are those of its codes.
 
-    These are max_finite, min_finite, min_normal, min_subnormal, emin, emax, eps, infinity_code, has_nan and
+    They are max_finite, min_finite, min_normal, min_subnormal, emin, emax, eps, infinity_code, has_nan and
     nan_code.
     """
     fmt, grid = subject.format, subject.grid

@@ -44,7 +44,7 @@ def _pairs(codes: Array) -> tuple[Array, Array]:
 
 @law("total order", "format", "pairs of codes", _has_order)
 def total_order(subject: Subject) -> Outcome:
-    """One code comes before another, or is it, in this order: negative NaNs, values with -0 before
+    """A code comes before another, or is it, in this order: negative NaNs, values with -0 before
     +0, other NaNs.
 
     Negative NaNs come by falling, others by growing codes. Where the code of -0 is a NaN, none is negative.

@@ -103,7 +103,7 @@ def directed(subject: Subject) -> Outcome:
 
 @law("to odd", "format", "numbers in range; to_odd", lambda s: _rounds(s, ("to_odd",)))
 def to_odd(subject: Subject) -> Outcome:
-    """Of the two neighbours of a number that the format lacks, the one with the odd code is taken."""
+    """A number that the format lacks becomes that one of its two neighbours whose code is odd."""
     return _judged(subject, ("to_odd",), "the odd code")
 
 

@@ -71,7 +71,7 @@ def mean(subject: Subject) -> Outcome:
     lambda s: s.projects,
 )
 def shares(subject: Subject) -> Outcome:
-    """Of the 2**bits random integers the last ones take the farther code: floor(tail * 2**bits) of
+    """The last ones of the 2**bits random integers take the farther code: floor(tail * 2**bits) of
     them under A.
 
     Under B it is tail * 2**bits rounded to nearest with halves up, under C with halves to even. The tail is

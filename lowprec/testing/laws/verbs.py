@@ -48,7 +48,7 @@ def _differs(tried: int, values: Array, wrong: Array, *columns: tuple[str, Any])
     codebooks=True,
 )
 def idempotence(subject: Subject) -> Iterator[Outcome]:
-    """What has been quantized is not changed by quantizing it again."""
+    """A quantized number is not changed by quantizing it again."""
     for mode in subject.modes:
         how = Projection(rounding=mode, saturation=Saturation.FINITE, zero="smallest")
         once = subject.quantize(subject.points, how)

@@ -1,4 +1,4 @@
-"""What can be captured: calls of torch and instructions of NVIDIA's GPUs, operands, and what is expected."""
+"""Captures: calls of torch and instructions of NVIDIA's GPUs, operands, and the expected results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _LONG, _PART = 256, 64
 
 @dataclass(frozen=True)
 class CaptureQuestion:
-    """What a script can ask a machine."""
+    """A computation that a script can request of a machine."""
 
     name: str
     call: str  #: the function of the script that asks
@@ -76,7 +76,7 @@ class CaptureQuestion:
 
     @property
     def run_on(self) -> str:
-        """Where this project has run it."""
+        """Machines on which this project has run the computation, in words."""
         if self.call in ("cvt", "mma"):
             return "compiled, not yet run on a device"
         return "not yet run on a device" if "tf32" in self.settings else "CPUs"

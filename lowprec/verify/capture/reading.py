@@ -242,7 +242,7 @@ def read_capture(path: str | Path) -> Capture:
 
 
 class _Damaged(Exception):
-    """What is wrong with a file, and the way out."""
+    """Error raised for a damaged file; its message says what is wrong with the file."""
 
 
 def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -52,7 +52,7 @@ SHORT = {"binary16": "fp16", "bfloat16": "bf16"}
 
 
 class Missing(Exception):
-    """What this machine, or its torch, does not have."""
+    """Error raised where this machine, or its torch, lacks something."""
 
 
 # -- torch ------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""What vectors cover: the points of a unit's verification plan, and the vectors that hit each."""
+"""Coverage of vectors: the points of a unit's verification plan, and the vectors that hit each."""

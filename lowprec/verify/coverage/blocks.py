@@ -1,4 +1,4 @@
-"""What vectors of a block converter cover: scales and their borders, elements under them, other rules."""
+"""Coverage of a block converter's vectors: scales and their borders, elements under them, other rules."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What vectors of dot products cover: what happens in each step, and which other units they tell apart.
+"""Coverage of vectors for dot products: what happens in each step, and which other units they tell apart.
 
-What happens is computed from the operands and the running sums, in integers; which units are told apart is
-asked of the library: results that differ from those of an accumulation with one field changed, or of operands
-with one lane missing.
+What happens is computed from the operands and the running sums, in integers. Units are told apart by results
+of the library that differ: for an accumulation with one field changed, or for operands with one lane missing.
 """
 
 from __future__ import annotations

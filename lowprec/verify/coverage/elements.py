@@ -1,4 +1,4 @@
-"""What vectors of conversions and operations cover: classes of operands, where results lie."""
+"""Coverage of vectors for conversions and operations: classes of operands, where results lie."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class PlanPoint:
-    """One thing that vectors shall try, and whether each does."""
+    """A point that vectors shall hit, and whether each vector does."""
 
     group: str
     words: str

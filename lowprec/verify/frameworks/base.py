@@ -1,4 +1,4 @@
-"""What a framework is to a conformance run: the tasks that it can do, and how each is given to it."""
+"""Interface of frameworks to a conformance run: a framework's tasks, and how each is given to it."""
 
 from __future__ import annotations
 

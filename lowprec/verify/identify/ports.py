@@ -1,4 +1,4 @@
-"""What a unit takes and gives, and rows of operands for it."""
+"""Ports of a unit: the formats and counts of its operands and results; and rows of operands for it."""
 
 from __future__ import annotations
 

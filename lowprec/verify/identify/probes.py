@@ -178,7 +178,7 @@ def _pair(d: _Draw) -> None:
 
 
 def _tie(d: _Draw) -> None:
-    """A number, half a unit of some precision below it, and perhaps a little more."""
+    """Put a number, half a unit of some precision below it, and perhaps a little more."""
     lanes, top = d.places(min(3, d.length)), d.base()
     half = d.integers(1, 26, (d.count, 1))
     below = half + d.integers(1, 12, (d.count, 1))
@@ -188,7 +188,7 @@ def _tie(d: _Draw) -> None:
 
 
 def _kept(d: _Draw) -> None:
-    """What is left of a small number when a large one came and went."""
+    """Put small numbers and a large one that comes and goes, so that the sum shows what is left of them."""
     count = min(int(d.integers(3, 5)), d.length)
     lanes, top = d.places(count), d.base(high=min(d.high, 2 * _MODERATE))
     d.put(lanes, top - np.concatenate([0 * top, 0 * top, d.distances((d.count, count))], 1)[:, :count])
@@ -203,7 +203,7 @@ def _few(d: _Draw) -> None:
 
 
 def _addend(d: _Draw) -> None:
-    """One or two products and an addend far above or below."""
+    """Put one or two products, and an addend far above or below."""
     lanes, top = d.places(min(2, d.length)), d.base()
     d.put(lanes, top - d.integers(0, 2, lanes.shape))
     d.add(top[:, 0] + d.integers(-_FAR, 30, d.count))
@@ -211,7 +211,7 @@ def _addend(d: _Draw) -> None:
 
 
 def _carried(d: _Draw) -> None:
-    """All lanes alike, below an addend that swallows some of them."""
+    """Fill all lanes alike, below an addend that swallows some of them."""
     top = d.base()
     lanes = np.broadcast_to(np.arange(d.length), (d.count, d.length))
     d.put(lanes, top - d.integers(0, 1, lanes.shape), negative=float(d.rng.choice([0.0, 0.0, 1.0, 0.2])))
@@ -225,7 +225,7 @@ def _dense(d: _Draw) -> None:
 
 
 def _swings(d: _Draw) -> None:
-    """All lanes, with large numbers that come and go."""
+    """Fill all lanes, with large numbers that come and go."""
     lanes = np.broadcast_to(np.arange(d.length), (d.count, d.length))
     d.put(lanes, d.base() - d.distances(lanes.shape), plain=0.3)
     for _ in range(2):
@@ -255,7 +255,7 @@ def _top(d: _Draw) -> None:
 
 
 def _level(d: _Draw) -> None:
-    """A few products at any height: where a narrow accumulator ends above or below."""
+    """Put a few products at any height: where a narrow accumulator ends above or below."""
     count = int(d.integers(1, min(d.length, 6)))
     top = d.heights()
     d.put(d.places(count), top - d.integers(0, 3, (d.count, count)), negative=float(d.rng.choice([0.0, 0.5])))
@@ -263,7 +263,7 @@ def _level(d: _Draw) -> None:
 
 
 def _bottom(d: _Draw) -> None:
-    """The smallest products and addends, subnormal operands too; some of them alone in the last lane.
+    """Put the smallest products and addends, subnormal operands too; some of them alone in the last lane.
 
     Steps that come after would hide the sign of a sum that rounds to zero.
     """
@@ -281,7 +281,7 @@ def _bottom(d: _Draw) -> None:
 
 
 def _small_addend(d: _Draw) -> None:
-    """An addend among the smallest, products of any height."""
+    """Put an addend among the smallest, and products of any height."""
     count = int(d.integers(1, min(d.length, 4)))
     d.put(d.places(count), d.base(d.least, d.high))
     d.x *= d.chance(0.6, (d.count, 1))

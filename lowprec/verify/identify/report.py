@@ -1,4 +1,4 @@
-"""What an identification found, as data and in words."""
+"""Report of an identification, as data and in words."""
 
 from __future__ import annotations
 

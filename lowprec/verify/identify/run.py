@@ -1,4 +1,4 @@
-"""One identification under way: what is asked, and when it ends."""
+"""An identification under way: what is requested of the unit, and when the identification ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Watch = Callable[[int, int | None, str], None]
 
 
 class Run:
-    """One identification under way."""
+    """An identification under way."""
 
     def __init__(
         self,

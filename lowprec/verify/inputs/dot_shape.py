@@ -32,7 +32,7 @@ _PLAIN = 8
 
 @dataclass(frozen=True)
 class Shape:
-    """What a dot unit is to those who choose operands for it."""
+    """Parameters of a dot unit that the choice of its operands depends on."""
 
     how: Accumulation
     formats: tuple[Format, Format]

@@ -1,7 +1,7 @@
-"""Where the operands of an operation are aimed: at points of the result's format, and how to reach them.
+"""Recipes that aim the operands of an operation at points of the result's format.
 
-Three of four points are ties. A recipe gives values in float64, of which operands are the nearest codes. It
-may miss: it chooses operands and says nothing about results.
+Three of four points are ties. A recipe gives values in float64; the operands are the codes nearest to these
+values. A recipe may miss: it chooses operands and says nothing about results.
 """
 
 from __future__ import annotations

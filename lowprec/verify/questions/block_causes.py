@@ -1,4 +1,4 @@
-"""What else a block converter might do: changes to values, lanes, scales and special blocks."""
+"""Changes that a block converter may have: to values, lanes, scales and special blocks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What else an answer might be: the changes that a diagnosis tries.
+"""Changes that a diagnosis tries: rules of which one may explain the results.
 
-Each is something that implementations are known to do. The order is that in which hypotheses are told
-that explain as much as each other at the same cost.
+Each change is something that implementations are known to do. Hypotheses that explain as much as each other
+at the same cost are told in the order of the changes here.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ __all__ = ["Given", "could_be", "factors", "joining", "shape_of"]
 
 
 class Given(NamedTuple):
-    """What some outputs were made of."""
+    """Operands of some outputs."""
 
     x: Array
     y: Array

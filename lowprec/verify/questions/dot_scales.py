@@ -55,7 +55,7 @@ class Part(NamedTuple):
 
     @property
     def factor(self) -> Array:
-        """What sums are multiplied by, one for each output: exact where both scales are in binary32."""
+        """Factors of the sums, one for each output: exact where both scales are in binary32."""
         return np.asarray(self.x * self.y, np.float64).reshape(-1)
 
 

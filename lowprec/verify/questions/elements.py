@@ -33,7 +33,7 @@ _PIECE = 1 << 19
 
 @dataclass(frozen=True)
 class Computation:
-    """What is computed: codes of operands, their formats and the target's, and how results are projected."""
+    """A computation: codes of operands, their formats and the target's, and how results are projected."""
 
     operation: str
     operands: list[Array]

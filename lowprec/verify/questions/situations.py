@@ -1,6 +1,6 @@
-"""Where exact results lie between the values of their format: of whole arrays, and of one case.
+"""Situations of exact results between the values of their format: of whole arrays, and of one case.
 
-Of arrays by how the kernels round, of one case by the oracle; each is tested against the other.
+For arrays they follow from how the kernels round, for one case the oracle tells; tests compare the two.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Numbers(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What is not finite: of products, and in the last column of the running sum."""
+    """Terms that are not finite: products, and in the last column the running sum."""
 
     nan: Array  #: a factor is NaN
     invalid: Array  #: zero times infinity

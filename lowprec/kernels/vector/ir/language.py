@@ -1,6 +1,6 @@
-"""How the vector language is built: LLVM types and instructions behind Python functions, for numba to call.
+"""Vector language: LLVM types and instructions behind Python functions, for numba to call.
 
-Floor 2b. See README.md beside this file.
+Floor 2b. See README.md next to this file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class VectorType(types.Type):  # type: ignore[misc]
         return ir.VectorType(self.element, self.count)
 
     def constant(self, *values: int) -> Any:
-        """One value for each element, or the same one for all."""
+        """Return a constant with one value for each element, or the same one for all."""
         return ir.Constant(self.llvm, list(values) if len(values) > 1 else list(values) * self.count)
 
 
@@ -178,7 +178,7 @@ def _fixed(check: Callable[..., Any], count: int) -> Callable[..., Any]:
 
 
 def _spread(builder: Any, given: Any, value: Any, kind: VectorType) -> Any:
-    """A number in every lane, cut to the lane's bits; a vector as it is."""
+    """Spread a number over all lanes, cut to the lane's bits; return a vector as it is."""
     if isinstance(given, VectorType):
         return value
     width = kind.element.width

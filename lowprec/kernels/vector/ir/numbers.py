@@ -37,7 +37,7 @@ _LARGEST = sys.float_info.max
 
 @inlined
 def with_error(x: np.float64, y: np.float64) -> tuple[np.float64, np.float64]:
-    """The sum of two numbers, and what it was rounded by. Source: [KNUTH]."""
+    """Return the sum of two numbers, and its rounding error. Source: [KNUTH]."""
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
@@ -45,7 +45,7 @@ def with_error(x: np.float64, y: np.float64) -> tuple[np.float64, np.float64]:
 
 @inlined
 def nearest_single(x: np.float64) -> np.float64:
-    """The nearest binary32 number."""
+    """Return the nearest binary32 number."""
     return np.float64(np.float32(x))
 
 
@@ -58,26 +58,26 @@ def nearest_singles(x: Doubles, out: npt.NDArray[Any]) -> None:
 
 @inlined
 def cut_to_zero(x: np.float64) -> np.float64:
-    """An integer, toward zero."""
+    """Round to an integer, toward zero."""
     return np.float64(np.trunc(x))
 
 
 @inlined
 def cut_down(x: np.float64) -> np.float64:
-    """An integer, down."""
+    """Round to an integer, down."""
     return np.float64(np.floor(x))
 
 
 @inlined
 def cut_to_odd(x: np.float64) -> np.float64:
-    """An integer, or the odd one of two next to each other."""
+    """Round to an integer, to the odd one of two next to each other."""
     even = np.trunc(x * 0.5) * 2.0  # the even integer next to it, toward zero
     return np.float64(even if even == x else even + np.copysign(1.0, x))
 
 
 @inlined
 def made_odd(total: np.float64, error: np.float64) -> np.float64:
-    """A number that was rounded to nearest, by an error of this sign: the odd one of two neighbours."""
+    """Turn a number rounded to nearest, with an error of this sign, into the odd one of two neighbours."""
     inexact = (error < 0.0) | (error > 0.0)
     word = np.float64(total).view(np.uint64) - np.uint64(inexact & ((error < 0.0) != (total < 0.0)))
     return np.uint64(word | np.uint64(inexact)).view(np.float64)
@@ -85,7 +85,7 @@ def made_odd(total: np.float64, error: np.float64) -> np.float64:
 
 @inlined
 def summed_to_odd(x: np.float64, y: np.float64) -> np.float64:
-    """The sum of two numbers, rounded to odd. Source: [BOLDO]."""
+    """Return the sum of two numbers, rounded to odd. Source: [BOLDO]."""
     total, error = with_error(x, y)
     return made_odd(total, error)
 
@@ -94,10 +94,11 @@ def summed_to_odd(x: np.float64, y: np.float64) -> np.float64:
 def by_random(
     x: np.float64, random: np.uint32, bits: int, between: bool, trailing: int, emin: int
 ) -> np.float64:
-    """The number of a format below or above x, in magnitude, by a random integer of so many bits.
+    """Return the number of a format below or above x, in magnitude, by a random integer of `bits` bits.
 
-    The format has these trailing bits and smallest exponent, and no largest number. Up where the tail, cut
-    to as many bits, and the random integer make one; `between` takes a number halfway to the next integer.
+    The format has these trailing bits and smallest exponent, and no largest number. It goes up where the
+    tail, cut to as many bits, and the random integer make one; `between` takes a number halfway to the next
+    integer.
     """
     field = np.int64(np.float64(x).view(np.uint64) >> np.uint64(52)) & np.int64(0x7FF)
     last = max(field - np.int64(1023), np.int64(emin)) - np.int64(trailing)
@@ -115,10 +116,10 @@ def by_random(
 def drawn_farther(
     size: np.float64, low: np.float64, gap: np.float64, random: np.uint32, whole: float, variant: int
 ) -> bool:
-    """Whether a random integer below `whole` takes a number to the next value, by its place in the gap.
+    """Return whether a random integer below `whole` takes a number to the next value, by its place there.
 
-    Up where the place, cut to a multiple of 1 / `whole`, and random / `whole` make one; variant 1 adds half a
-    unit to the random integer, and variant 2 rounds the place to nearest even instead. No gap: never.
+    True where the place, cut to a multiple of 1 / `whole`, and random / `whole` make one; variant 1 adds half
+    a unit to the random integer, and variant 2 rounds the place to nearest even instead. No gap: never.
     """
     rest = summed_to_odd(size, -low) * (2.0 * whole)
     missing = np.float64(whole) - np.float64(random)
@@ -130,7 +131,7 @@ def drawn_farther(
 
 @inlined
 def three_to_odd(x: np.float64, y: np.float64, z: np.float64) -> tuple[np.float64, np.float64]:
-    """Two numbers, far apart, whose sum and that of three numbers are rounded alike. Source: [BOLDO]."""
+    """Return two numbers, far apart, whose sum and the three numbers' are rounded alike. Source: [BOLDO]."""
     high, low = with_error(y, z)
     total, error = with_error(x, high)
     rest = summed_to_odd(error, low)
@@ -139,13 +140,13 @@ def three_to_odd(x: np.float64, y: np.float64, z: np.float64) -> tuple[np.float6
 
 @inlined
 def added_exact(total: np.float32, term: np.float64) -> np.float32:
-    """The sum of two numbers, rounded to binary32 once; what is not finite is of no use."""
+    """Return the sum of two numbers, rounded to binary32 once; what is not finite is of no use."""
     return np.float32(summed_to_odd(np.float64(total), term))
 
 
 @inlined
 def added_once(total: np.float32, term: np.float64, rest: np.float64) -> np.float32:
-    """The sum of three numbers, rounded to binary32 once; what is not finite is of no use.
+    """Return the sum of three numbers, rounded to binary32 once; what is not finite is of no use.
 
     The binary64 sum is rounded twice where it lies on a tie between two binary32 numbers, and `error` says
     that the exact sum does not: then the neighbour on the other side is right, if `error` points there.
