@@ -18,8 +18,8 @@ import numpy as np
 from llvmlite import binding, ir
 from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
 from numba.core.imputils import impl_ret_borrowed
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic, lower_builtin, type_callable
 from numba.np.arrayobj import populate_array
 
@@ -136,7 +136,7 @@ def _lower_elements(context: Any, builder: Any, signature: Any, values: Any) -> 
 
 
 def retyped(array: np.ndarray[Any, Any], kind: type[np.generic]) -> np.ndarray[Any, Any]:
-    """Return contiguous bytes as an array of another type, as `array.view` does, which takes longer to compile."""
+    """Return contiguous bytes as an array of another type; `array.view` takes longer to compile."""
     return array.view(kind)
 
 
@@ -149,7 +149,10 @@ def _type_retyped(_: Any) -> Callable[..., Any]:
 def _lower_retyped(context: Any, builder: Any, signature: Any, values: Any) -> Any:
     """Emit another record of the same memory."""
     given, kind = signature.args[0], signature.return_type
-    array, made = context.make_array(given)(context, builder, values[0]), context.make_array(kind)(context, builder)
+    array, made = (
+        context.make_array(given)(context, builder, values[0]),
+        context.make_array(kind)(context, builder),
+    )
     element = context.get_data_type(kind.dtype)
     size = context.get_constant(types.intp, context.get_abi_sizeof(element))
     count = builder.udiv(array.nitems, size)
