@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith
-from lowprec.arrays.checks import Array, float_dtype
+from lowprec.arrays.checks import Array, as_array, float_dtype
 from lowprec.arrays.convert import quantize
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
@@ -204,7 +204,7 @@ def _lost_by(product: Any, x: npt.ArrayLike, y: npt.ArrayLike, fmt: Format) -> A
 
 def values_of(numbers: npt.ArrayLike, fmt: Format, name: str) -> Array:
     """Return numbers in the type that carries a format's values; refuse those that the format lacks."""
-    given = np.asarray(numbers)
+    given = as_array(numbers)
     values = np.asarray(quantize(given, fmt))
     wrong = (values != given) & ((values == values) | (given == given))
     if wrong.any():
