@@ -163,7 +163,7 @@ def compare(
     elif len(given) == 2:
         pair, whole = (scale, None) if isinstance(scale, tuple) else (None, scale)
         joined = {"addend": addend, "bias": bias, "output_scale": output_scale, "outputs": outputs}
-        check_products(*given, -1 if operation == "dot" else 0, pair, joined | {"scale": whole})
+        check_products(given[0], given[1], -1 if operation == "dot" else 0, pair, joined | {"scale": whole})
     dumps = [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)]
     got = _dump(outputs, "outputs")
     if isinstance(got, WeightDump) and operation == "convert" and scales is None and scale is None:
