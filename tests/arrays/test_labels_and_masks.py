@@ -398,6 +398,19 @@ def test_results_with_more_axes_than_names_are_refused_by_name():
             lp.add(*pair, "e4m3fn")
 
 
+def test_dimensions_of_length_one_are_not_spread_over_an_array():
+    xr = pytest.importorskip("xarray")
+    named = xr.DataArray([[1.0]], dims=("p", "q"))
+    message = (
+        r"^an array of shape \(2, 3\) is longer than dimensions of length 1 of .*, {'p': 1, 'q': 1}: make it"
+    )
+    for pair in ((named, np.ones((2, 3))), (np.ones((2, 3)), named)):
+        with pytest.raises(ValueError, match=message):
+            lp.add(*pair, "e4m3fn")
+    assert lp.add(named, np.ones((1, 1)), "e4m3fn").dims == ("p", "q")
+    assert lp.add(named[0], xr.DataArray(np.ones((2, 3)), dims=("p", "q"))[:, :1], "e4m3fn").shape == (1, 2)
+
+
 def test_delayed_values_are_refused_by_name():
     dask = pytest.importorskip("dask")
     with pytest.raises(TypeError, match="Delayed of dask is no array"):
