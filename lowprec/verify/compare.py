@@ -182,15 +182,9 @@ def compare(
                 f"scheduler= is for dumps that are read in pieces, and {operation} reads its factors at "
                 f"once; leave it out"
             )
-        others: dict[str, Any] = {
-            "to": to,
-            "scales": scales,
-            "axis": axis,
-            "tensor_scale": tensor_scale,
-            "rounding": rounding,
-        }
-        others |= {"saturation": saturation, "projection": projection, "profile": profile, "rule": rule}
-        others |= {"flags": flags}
+        others: dict[str, Any] = {"to": to, "scales": scales, "axis": axis, "tensor_scale": tensor_scale}
+        others |= {"rounding": rounding, "saturation": saturation, "projection": projection}
+        others |= {"profile": profile, "rule": rule, "flags": flags}
         for name, value in others.items():
             if value is not None:
                 raise ValueError(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.methods import expansion, fp8, mx, nvfp4, scale_propagation as sp, unit_scaling as us
+from lowprec.methods import expansion, fp8, hif4, mx, nvfp4, scale_propagation as sp, unit_scaling as us
 
 INTEGER = 2**62 + 2**38 + 1  # in binary32 0x5E800001; by way of binary64 it is a tie, 0x5E800000
 
@@ -317,6 +317,36 @@ def test_methods_lose_neither_masks_nor_names(method):
         METHODS[method](np.ma.masked_array(square, np.eye(2)))
     with pytest.raises(TypeError, match=r"DataArray goes by the names of its dimensions"):
         METHODS[method](xr.DataArray(square, dims=("p", "q")))
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.int64])
+def test_most_negative_integers_are_the_largest_magnitudes(kind):
+    least = np.iinfo(kind).min
+    values = np.array([least, 1, 2, 3] * 8, kind)
+    blocks = lp.encode(values, "nvfp4")
+    assert lp.compare(values, blocks.codes, "nvfp4", scales=blocks.scales).agrees
+    scaling, floats = (fp8.Recipe(scaling="delayed").start() for _ in "ab")
+    scaling.encode("x", values)
+    floats.encode("x", values.astype(np.float64))
+    assert scaling.scales == floats.scales
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_methods_refuse_integers_that_they_would_round(kind):
+    wide = np.array([2**53 + 1], kind)
+    for call in (
+        lambda: expansion.Expansion((wide,), "binary32"),
+        lambda: sp.ScaledArray(wide, 1.0),
+        lambda: fp8.encode([1.0], scale=wide),
+        lambda: fp8.encode([1.0], scale=wide[0]),
+        lambda: hif4.encode(np.array([np.iinfo(kind).max])),
+    ):
+        with pytest.raises(ValueError, match=r"does not have|is no float32 number"):
+            call()
+    assert expansion.Expansion((wide - 1,), "binary32").parts[0] == 2**53
+    assert sp.ScaledArray(wide - 1, 1.0).data == 2**53
+    assert fp8.encode([1.0], scale=wide - 1).scale == 2**53
+    assert hif4.quantize(wide - 1) > 0
 
 
 def test_scales_of_methods_need_the_names_of_the_frame():

@@ -229,7 +229,8 @@ def _scales(scale: npt.ArrayLike) -> Array:
     scales = given.astype(np.float32)
     if not (np.isfinite(scales) & (scales > 0)).all():
         raise ValueError("scales must be positive numbers that float32 holds; lowprec.scale_for gives such")
-    if (scales != given).any():
-        first = given[scales != given][0]
+    wrong = np.asarray(scales.astype(object) != given.astype(object))
+    if wrong.any():
+        first = given[wrong][0]
         raise ValueError(f"scale {first} is no float32 number; give the nearest one, np.float32({first})")
     return scales
