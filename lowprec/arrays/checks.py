@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -308,7 +309,8 @@ def refuse_codes(name: str, array: Array, fmt: Format, taker: str) -> None:
 
     Integers of other types count as they are, and so do those whose codes are their values.
     """
-    if array.dtype.kind != "u" or array.dtype.itemsize > 2 or array.dtype != code_dtype(fmt):
+    native = array.dtype.newbyteorder("=")
+    if native.kind != "u" or native.itemsize > 2 or native != code_dtype(fmt):
         return
     if not isinstance(fmt, Codebook) and not fmt.exponent_bits:
         return
@@ -369,9 +371,34 @@ def as_array(values: object) -> Array:
     if is_frame(values):
         return whole_of(typed_parts(values))
     try:
+        if isinstance(values, _LISTS):
+            return _listed(values)
         return np.asarray(_from_torch(values) if is_tensor(values) else values)
     except (ValueError, TypeError, RuntimeError) as error:  # ragged lists, tensors that are not dense
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
+
+
+#: Sequences that NumPy makes arrays of, in a common type of their elements.
+_LISTS = (list, tuple, deque)
+
+
+def _listed(values: Any) -> Array:
+    """Return a list as an array; refuse numbers that NumPy's common type does not hold."""
+    try:
+        with np.errstate(invalid="raise"):
+            array = np.asarray(values)
+    except FloatingPointError:
+        raise TypeError(
+            "its types differ, and a signaling NaN would become quiet on the way to their common one"
+        ) from None
+    with np.errstate(invalid="ignore"):
+        rounds = array.dtype.kind == "V" or (array.dtype == np.float64 and (np.abs(array) >= 2**53).any())
+    if rounds:
+        for given, made in zip(np.array(values, object).flat, array.flat, strict=True):
+            exact = int(given) if isinstance(given, (int, np.integer)) else float(given)
+            if exact != float(made) and exact == exact:
+                raise TypeError(f"NumPy's common type of its elements, {array.dtype}, does not hold {given}")
+    return array
 
 
 #: Packages whose arrays may have names.
@@ -380,8 +407,8 @@ _NAMED = ("pandas", "xarray")
 
 def _refuse_kinds(values: Any, listed: bool = False) -> None:
     """Refuse masked arrays, and arrays with names where their place counts; in lists at any depth too."""
-    if isinstance(values, (list, tuple)):
-        lists = list, tuple, np.ma.MaskedArray
+    if isinstance(values, _LISTS):
+        lists = *_LISTS, np.ma.MaskedArray
         kinds = tuple(
             kind for kind in set(map(type, values)) if issubclass(kind, lists) or _package(kind) in _NAMED
         )

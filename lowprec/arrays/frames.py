@@ -44,9 +44,8 @@ def typed_parts(frame: Any) -> dict[np.dtype[Any], tuple[Array, Array]]:
 def _of_column(column: Any) -> list[tuple[Array, Array]]:
     """Return the elements of a Series by type, each with the mask of its own elements."""
     if hasattr(column, "cat") and column.cat.categories.dtype.kind in "iu":
-        categories = column.cat.categories.astype(
-            "UInt64" if column.cat.categories.dtype.kind == "u" else "Int64"
-        )
+        kind = column.cat.categories.dtype
+        categories = column.cat.categories.astype(f"{'U' * (kind.kind == 'u')}Int{8 * kind.itemsize}")
         column = type(column)(categories.array.take(column.cat.codes.to_numpy(), allow_fill=True))
     kind, missing = getattr(column.dtype, "numpy_dtype", None), column.isna().to_numpy()
     if not isinstance(kind, np.dtype) or kind.kind not in "biuf":

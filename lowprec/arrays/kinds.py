@@ -30,7 +30,16 @@ from lowprec.arrays.random import words_for
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["apply", "brings_dtype", "check_labels", "is_outside", "keeps_kind", "like", "tensor_of"]
+__all__ = [
+    "apply",
+    "brings_dtype",
+    "check_labels",
+    "check_products",
+    "is_outside",
+    "keeps_kind",
+    "like",
+    "tensor_of",
+]
 
 
 def is_outside(values: object) -> bool:
@@ -101,7 +110,7 @@ def _check_joined(name: str, other: Any, axes: list[Any]) -> None:
         )
 
 
-def _check_products(x: Any, y: Any, along: int, scales: Any, joined: dict[str, Any]) -> None:
+def check_products(x: Any, y: Any, along: int, scales: Any, joined: dict[str, Any]) -> None:
     """Refuse frames in a product whose names differ along K, or along the same rows or columns."""
     if is_frame(x) and is_frame(y) and not _equal(x.axes[-1], y.axes[along]):
         raise ValueError(
@@ -244,7 +253,7 @@ def keeps_kind(
             named = {key: each if key == "out" else _in_memory(each) for key, each in options.items()}
             if along is not None:
                 joined = {name: options.get(name) for name in ("addend", "bias", "output_scale")}
-                _check_products(given[0], given[1], along, options.get("scales"), joined)
+                check_products(given[0], given[1], along, options.get("scales"), joined)
                 given = [each for each in given if not is_frame(each)]
             made = verb(*plain, **named)
             return like(made, *given, out=options.get("out"))

@@ -247,11 +247,18 @@ def apply(
         "random", random, dims if any(map(is_named, operands)) else None, *operands, exclude=shared
     )
 
+    lengths = dict(each for values in operands if is_named(values) for each in values.sizes.items())
     for each in operands if dims else ():
         if not is_named(each) and np.ndim(each) > len(dims):
             raise ValueError(
                 f"an array of shape {np.shape(each)} has more axes than {dims}, the dimensions of the xarray "
                 "objects beside it: make it a DataArray"
+            )
+        pairs = zip(reversed(dims), reversed(np.shape(each)), strict=False)
+        if not is_named(each) and any(lengths[name] == 1 != length for name, length in pairs):
+            raise ValueError(
+                f"an array of shape {np.shape(each)} is longer than dimensions of length 1 of the xarray "
+                f"objects beside it, {lengths}: make it a DataArray"
             )
 
     def of_data(*data: Any) -> Any:

@@ -183,7 +183,10 @@ def _real(x: npt.ArrayLike) -> npt.NDArray[Any]:
     if values.dtype == np.float32:
         return values
     doubles = values.astype(np.float64)
-    if values.dtype.kind in "iu" and (lost := doubles.astype(values.dtype) != values).any():
+    if (
+        values.dtype in (np.int64, np.uint64)
+        and (lost := doubles.astype(object) != values.astype(object)).any()
+    ):
         raise ValueError(
             f"x has an integer that float64 does not have, {values[lost][0]}; round x to it first"
         )

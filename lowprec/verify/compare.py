@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lowprec.arrays.block import asked as block_asked
 from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import as_array, keeps_dtype, projection as projection_of
-from lowprec.arrays.kinds import check_labels
+from lowprec.arrays.kinds import check_labels, check_products
 from lowprec.arrays.random import integers_for, with_integers
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
@@ -160,6 +160,10 @@ def compare(
     given = operands if isinstance(operands, tuple | list) and operation != "convert" else (operands,)
     if operation not in DOTS:
         check_labels(*given, outputs=outputs, scales=scales, scale=scale, flags=flags, random=random)
+    elif len(given) == 2:
+        pair, whole = (scale, None) if isinstance(scale, tuple) else (None, scale)
+        joined = {"addend": addend, "bias": bias, "output_scale": output_scale, "outputs": outputs}
+        check_products(given[0], given[1], -1 if operation == "dot" else 0, pair, joined | {"scale": whole})
     dumps = [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)]
     got = _dump(outputs, "outputs")
     if isinstance(got, WeightDump) and operation == "convert" and scales is None and scale is None:
@@ -178,15 +182,9 @@ def compare(
                 f"scheduler= is for dumps that are read in pieces, and {operation} reads its factors at "
                 f"once; leave it out"
             )
-        others: dict[str, Any] = {
-            "to": to,
-            "scales": scales,
-            "axis": axis,
-            "tensor_scale": tensor_scale,
-            "rounding": rounding,
-        }
-        others |= {"saturation": saturation, "projection": projection, "profile": profile, "rule": rule}
-        others |= {"flags": flags}
+        others: dict[str, Any] = {"to": to, "scales": scales, "axis": axis, "tensor_scale": tensor_scale}
+        others |= {"rounding": rounding, "saturation": saturation, "projection": projection}
+        others |= {"profile": profile, "rule": rule, "flags": flags}
         for name, value in others.items():
             if value is not None:
                 raise ValueError(

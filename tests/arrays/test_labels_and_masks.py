@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import deque
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.methods import expansion, fp8, hif4, mx, nvfp4, scale_propagation as sp, unit_scaling as us
 
 INTEGER = 2**62 + 2**38 + 1  # in binary32 0x5E800001; by way of binary64 it is a tie, 0x5E800000
 
@@ -56,6 +60,42 @@ def test_scales_and_bias_that_are_integers_are_rounded_once(kind, lazy):
             int(np.asarray(lp.dot(one, np.ones((1, 1)), "exact", **options)).view(np.uint32)[0]) == 0x5E800001
         )
     assert int(np.asarray(lp.dot(one, none, "exact", bias=kind(INTEGER))).view(np.uint32)[0]) == 0x5E800001
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2**53 + 1, 0.5], (2**64 - 1, -1), deque([0.5, 2**53 + 1]), [[0.5], np.array([2**53 + 1])],
+        [np.int8(127), ml_dtypes.float8_e4m3fn(1)], [np.uint8(3), ml_dtypes.float8_e8m0fnu(1)],
+    ],
+)  # fmt: skip
+def test_lists_that_numpy_would_round_are_refused(values):
+    with pytest.raises(TypeError, match=r"NumPy's common type of its elements, \w+, does not hold \d+$"):
+        lp.encode(values, "binary32")
+
+
+def test_lists_of_several_types_that_one_type_holds_are_taken():
+    for values in ([2**62, 0.5, 2**53 + 2], [1e300, np.inf, np.nan, True], [np.float16(2), np.int8(-3)]):
+        assert lp.encode(values, "binary32").tolist() == [int(lp.encode(x, "binary32")) for x in values]
+    assert lp.quantize([ml_dtypes.bfloat16(2), ml_dtypes.bfloat16("nan")], "e5m2")[0] == 2
+    assert lp.encode([], "e4m3fn").size == 0
+
+
+def test_lists_do_not_make_signaling_nans_quiet():
+    signaling = np.array([0x7FA00000], np.uint32).view(np.float32)
+    flags = np.zeros(1, np.uint8)
+    lp.encode([signaling[0]], "e5m2", flags=flags)
+    assert flags == lp.Flag.INVALID
+    with pytest.raises(TypeError, match="a signaling NaN would become quiet"):
+        lp.encode([signaling[0], 1.0], "e5m2")
+
+
+def test_codes_in_another_order_of_bytes_or_as_categories_are_no_values():
+    pd = pytest.importorskip("pandas")
+    codes = np.array([0x3F80], np.uint16)
+    for given in (codes, codes.astype(">u2"), pd.Series(pd.Categorical(codes))):
+        with pytest.raises(TypeError, match="the type of codes of 'bfloat16'"):
+            lp.sqrt(given, "bfloat16")
 
 
 def test_arrays_of_pandas_with_gaps_are_not_rounded_unsaid():
@@ -239,11 +279,110 @@ def test_functions_without_names_in_their_results_refuse_arrays_with_names():
             call()
 
 
+METHODS = {
+    "fp8.encode": lambda x: fp8.encode(x, axis=0),
+    "fp8.encode scale": lambda x: fp8.encode(np.ones((2, 2)), scale=x),
+    "fp8.ScaledCodes": lambda x: fp8.ScaledCodes(x, np.float32(1), "e4m3fn"),
+    "fp8.Scaling": lambda x: fp8.Recipe(scaling="delayed").start().encode("x", x),
+    "fp8.sqnr": lambda x: fp8.sqnr(x, np.ones((2, 2))),
+    "fp8.sqnr results": lambda x: fp8.sqnr(np.ones((2, 2)), x),
+    "fp8.bias_sweep": lambda x: fp8.bias_sweep([x], biases=(7,)),
+    "fp8.calibrate": lambda x: fp8.calibrate(x, axis=0),
+    "nvfp4.encode": nvfp4.encode,
+    "mx.Vector.sum": lambda x: mx.Vector("bfloat16").sum(x, 0),
+    "mx.Vector.tanh": lambda x: mx.Vector("bfloat16").tanh(x),
+    "expansion.split": lambda x: expansion.split(x, 2, "bfloat16"),
+    "expansion.Expansion": lambda x: expansion.Expansion((x,), "binary32"),
+    "sp.relu": sp.relu,
+    "sp.gelu": sp.gelu,
+    "sp.layer_norm": sp.layer_norm,
+    "sp.pow2_round": sp.pow2_round,
+    "sp.pow2_decompose": sp.pow2_decompose,
+    "sp.best_pow2_scale": lambda x: sp.best_pow2_scale(x, "e4m3fn"),
+    "sp.stop_scaling": sp.stop_scaling,
+    "sp.get_data_scale": sp.get_data_scale,
+    "sp.Adam": lambda x: sp.Adam().start(x),
+    "us.format_report": lambda x: us.format_report(x, "e4m3fn"),
+    "us.TensorStatistics": us.TensorStatistics.of,
+    "us.quantized": lambda x: us.quantized(us.gelu, operands=1)(x),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_lose_neither_masks_nor_names(method):
+    xr = pytest.importorskip("xarray")
+    square = np.ones((2, 2), np.uint8 if method == "fp8.ScaledCodes" else np.float32)
+    METHODS[method](square)
+    with pytest.raises(TypeError, match="a masked array would lose its mask"):
+        METHODS[method](np.ma.masked_array(square, np.eye(2)))
+    with pytest.raises(TypeError, match=r"DataArray goes by the names of its dimensions"):
+        METHODS[method](xr.DataArray(square, dims=("p", "q")))
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.int64])
+def test_most_negative_integers_are_the_largest_magnitudes(kind):
+    least = np.iinfo(kind).min
+    values = np.array([least, 1, 2, 3] * 8, kind)
+    blocks = lp.encode(values, "nvfp4")
+    assert lp.compare(values, blocks.codes, "nvfp4", scales=blocks.scales).agrees
+    scaling, floats = (fp8.Recipe(scaling="delayed").start() for _ in "ab")
+    scaling.encode("x", values)
+    floats.encode("x", values.astype(np.float64))
+    assert scaling.scales == floats.scales
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_methods_refuse_integers_that_they_would_round(kind):
+    wide = np.array([2**53 + 1], kind)
+    for call in (
+        lambda: expansion.Expansion((wide,), "binary32"),
+        lambda: sp.ScaledArray(wide, 1.0),
+        lambda: fp8.encode([1.0], scale=wide),
+        lambda: fp8.encode([1.0], scale=wide[0]),
+        lambda: hif4.encode(np.array([np.iinfo(kind).max])),
+    ):
+        with pytest.raises(ValueError, match=r"does not have|is no float32 number"):
+            call()
+    assert expansion.Expansion((wide - 1,), "binary32").parts[0] == 2**53
+    assert sp.ScaledArray(wide - 1, 1.0).data == 2**53
+    assert fp8.encode([1.0], scale=wide - 1).scale == 2**53
+    assert hif4.quantize(wide - 1) > 0
+
+
+def test_scales_of_methods_need_the_names_of_the_frame():
+    pd = pytest.importorskip("pandas")
+    frame, scale = pd.DataFrame(np.eye(2), columns=["a", "b"]), pd.Series([1.0, 2.0], ["b", "a"])
+    with pytest.raises(ValueError, match=r"^scale has other rows or columns"):
+        fp8.encode(frame, scale=scale)
+    assert fp8.encode(frame, scale=scale[::-1]).scale.tolist() == [2.0, 1.0]
+
+
 def test_integers_of_two_types_in_a_frame_are_codes():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"u": np.array([0x38], np.uint64), "i": np.array([0x40], np.int64)})
     assert lp.decode(frame, "e4m3fn").to_numpy().tolist() == [[1.0, 2.0]]
     assert lp.less(frame, np.uint8(0x39), "e4m3fn").to_numpy().tolist() == [[True, False]]
+
+
+def test_products_that_are_compared_need_equal_names():
+    pd = pytest.importorskip("pandas")
+    x, y = np.float32([[1, 2], [3, 4]]), np.float32([[5, 6], [7, 8]])
+    rows, columns = pd.DataFrame(x, list("ab"), list("kl")), pd.DataFrame(y, list("kl"), list("cd"))
+    want, turned = lp.matmul(x, y, "exact"), pd.DataFrame(y, list("lk"), list("cd"))
+    compare = functools.partial(lp.compare, operation="matmul", accumulation="exact")
+    assert compare((rows, columns), pd.DataFrame(want, list("ab"), list("cd"))).agrees
+    assert lp.compare((rows, x), lp.dot(x, x, "exact"), operation="dot", accumulation="exact").agrees
+    series = pd.Series([1.0, 2.0], list("ba"))
+    for call in (
+        lambda: compare((rows, turned), want),
+        lambda: lp.compare((rows, turned.T), want[0], operation="dot", accumulation="exact"),
+        lambda: compare((rows, columns), pd.DataFrame(want, list("ba"), list("cd"))),
+        lambda: compare((rows, columns), want, addend=pd.DataFrame(want, list("ba"), list("cd"))),
+        lambda: compare((rows, columns), want, scale=(series, None)),
+        lambda: compare((rows, columns), want, scale=series[::-1]),
+    ):
+        with pytest.raises(ValueError, match=r"different names along K|other rows or columns"):
+            call()
 
 
 # -- names of xarray ----------------------------------------------------------------------------------
@@ -287,6 +426,19 @@ def test_results_with_more_axes_than_names_are_refused_by_name():
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             lp.add(*pair, "e4m3fn")
+
+
+def test_dimensions_of_length_one_are_not_spread_over_an_array():
+    xr = pytest.importorskip("xarray")
+    named = xr.DataArray([[1.0]], dims=("p", "q"))
+    message = (
+        r"^an array of shape \(2, 3\) is longer than dimensions of length 1 of .*, {'p': 1, 'q': 1}: make it"
+    )
+    for pair in ((named, np.ones((2, 3))), (np.ones((2, 3)), named)):
+        with pytest.raises(ValueError, match=message):
+            lp.add(*pair, "e4m3fn")
+    assert lp.add(named, np.ones((1, 1)), "e4m3fn").dims == ("p", "q")
+    assert lp.add(named[0], xr.DataArray(np.ones((2, 3)), dims=("p", "q"))[:, :1], "e4m3fn").shape == (1, 2)
 
 
 def test_delayed_values_are_refused_by_name():

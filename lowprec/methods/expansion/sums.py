@@ -136,7 +136,7 @@ def split(values: npt.ArrayLike, parts: int, fmt: Like) -> Expansion:
     known = signed(fmt)
     if type(parts) is not int or parts < 1:
         raise ValueError(f"parts={parts!r} of an expansion must be an integer, 1 or more")
-    left = np.asarray(values, np.float64)
+    left = as_array(values).astype(np.float64)
     carrier, found = float_dtype(known)[0], []
     for _ in range(parts):
         part = np.asarray(quantize(left, known), np.float64)

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith
-from lowprec.arrays.checks import Array, float_dtype
+from lowprec.arrays.checks import Array, as_array, float_dtype
 from lowprec.arrays.convert import quantize
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from lowprec.spec.projection import Flag
 
 __all__ = ["fast_two_sum", "halves", "two_prod", "two_sum", "values_of"]
 
@@ -204,9 +205,11 @@ def _lost_by(product: Any, x: npt.ArrayLike, y: npt.ArrayLike, fmt: Format) -> A
 
 def values_of(numbers: npt.ArrayLike, fmt: Format, name: str) -> Array:
     """Return numbers in the type that carries a format's values; refuse those that the format lacks."""
-    given = np.asarray(numbers)
-    values = np.asarray(quantize(given, fmt))
+    given = as_array(numbers)
+    flags = np.zeros(given.shape, np.uint8)
+    values = np.asarray(quantize(given, fmt, flags=flags))
     wrong = (values != given) & ((values == values) | (given == given))
+    wrong |= flags & Flag.INEXACT != 0  # of integers that NumPy compares as float64
     if wrong.any():
         first = tuple(int(place) for place in np.argwhere(wrong)[0])
         raise ValueError(

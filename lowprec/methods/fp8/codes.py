@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, statistics
-from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.checks import as_array, code_dtype
+from lowprec.arrays.kinds import check_labels
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
@@ -61,7 +62,7 @@ class ScaledCodes:
     format: Format
 
     def __post_init__(self) -> None:
-        codes, scale = np.asarray(self.codes), _scales(self.scale)
+        codes, scale = as_array(self.codes), _scales(self.scale)
         try:
             fits = np.broadcast_shapes(codes.shape, scale.shape) == codes.shape
         except ValueError:
@@ -151,7 +152,8 @@ def encode(
 
     Source: [FP8] 2; [OFP8] for the policies "sat" and "ovf".
     """
-    target = catalog.format(fmt)
+    check_labels(values, scale=scale)
+    values, target = as_array(values), catalog.format(fmt)
     how = projection_of(policy, rounding)
     if scale is None:
         scale = statistics.scale_for(
@@ -223,11 +225,12 @@ def _policy(name: str) -> Saturation:
 
 def _scales(scale: npt.ArrayLike) -> Array:
     """Return scales as float32; refuse numbers that it lacks."""
-    given = np.asarray(scale)
+    given = as_array(scale)
     scales = given.astype(np.float32)
     if not (np.isfinite(scales) & (scales > 0)).all():
         raise ValueError("scales must be positive numbers that float32 holds; lowprec.scale_for gives such")
-    if (scales != given).any():
-        first = given[scales != given][0]
+    wrong = np.asarray(scales.astype(object) != given.astype(object))
+    if wrong.any():
+        first = given[wrong][0]
         raise ValueError(f"scale {first} is no float32 number; give the nearest one, np.float32({first})")
     return scales

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith
+from lowprec.arrays.checks import as_array
 from lowprec.methods.fp8.codes import ScaledCodes, decode
 from lowprec.methods.fp8.products import Array, Gradients, Like, coded, matmul, total
 from lowprec.methods.fp8.scaling import Recipe, Scaling
@@ -97,9 +98,7 @@ def conv2d(
         )
         grad_w = matmul(last.T, rows, accumulation=backward, output=output)
         given = (
-            decode(last, np.float64)
-            if isinstance(grad, ScaledCodes)
-            else np.moveaxis(np.asarray(grad), 1, -1)
+            decode(last, np.float64) if isinstance(grad, ScaledCodes) else np.moveaxis(as_array(grad), 1, -1)
         )
         # A pixel of x lies in windows that begin at most a window before it: its gradient is a convolution of
         # y's gradient, spread by the stride, with w turned around.

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import convert, statistics
+from lowprec.arrays.checks import as_array
 from lowprec.methods.fp8.codes import encode, projection_of
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
@@ -76,6 +77,7 @@ def calibrate(
 
     Source: [FP8] 4.2: for activations the best of the three.
     """
+    values = as_array(values)
     trials = {"max": ("max", 100.0)}
     trials |= {f"percentile {each:g}": ("percentile", each) for each in percentiles}
     trials["mse"] = ("mse", 100.0)
@@ -146,7 +148,7 @@ def bias_sweep(
 
     Source: [FP8] 4.3, figure 2.
     """
-    arrays, target, tried = [np.asarray(tensor) for tensor in tensors], catalog.format(fmt), tuple(biases)
+    arrays, target, tried = [as_array(tensor) for tensor in tensors], catalog.format(fmt), tuple(biases)
     formats = [
         dataclasses.replace(target, name=f"{target.name} with bias {bias}", bias=bias) for bias in tried
     ]
@@ -177,7 +179,7 @@ def sqnr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
     decibels : float
         inf where nothing differs.
     """
-    signal = np.asarray(values).astype(np.float64)
-    noise = np.square(np.asarray(results).astype(np.float64) - signal).sum()
+    signal = as_array(values).astype(np.float64)
+    noise = np.square(as_array(results).astype(np.float64) - signal).sum()
     power = np.square(signal).sum()
     return math.inf if noise == 0 else -math.inf if power == 0 else 10 * math.log10(power / noise)

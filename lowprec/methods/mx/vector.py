@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
+from lowprec.arrays.checks import as_array
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -139,13 +140,13 @@ class Vector:
         >>> Vector("bfloat16").tanh([-1.0, 0.0, 0.01, 20.0])
         array([-0.76171875,  0.        ,  0.01000977,  1.        ], dtype=float32)
         """
-        values = np.asarray(x).astype(np.float64)
+        values = as_array(x).astype(np.float64)
         known = (values == 0) | ~np.isfinite(values)
         return self._projected(np.asarray(np.tanh(values)), known, values, _beside_tanh)
 
     def sum(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
         """Sum along an axis, as `sums` says."""
-        moved = np.moveaxis(np.asarray(x), axis, -1)
+        moved = np.moveaxis(as_array(x), axis, -1)
         total = np.asarray(dot.dot(moved, np.ones(moved.shape[-1], np.float32), self.sums))
         return np.expand_dims(total, axis) if keepdims else total
 
@@ -153,7 +154,7 @@ class Vector:
 
     def mean(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
         """Divide the sum by the number of values: two roundings."""
-        values = np.asarray(x)
+        values = as_array(x)
         return self.divide(self.sum(values, axis, keepdims), values.shape[axis])
 
     def softmax(self, x: npt.ArrayLike, axis: int = -1) -> Array:
@@ -161,7 +162,7 @@ class Vector:
 
         Source: [MICROXCALING] mx/softmax.py.
         """
-        values = np.asarray(x)
+        values = as_array(x)
         powers = self.exp(self.subtract(values, values.max(axis=axis, keepdims=True)))
         return self.divide(powers, self.sum(powers, axis, keepdims=True))
 
@@ -255,7 +256,7 @@ class Vector:
 
     def _power(self, x: npt.ArrayLike, base: int) -> Array:
         """Return base**x, of e for base 0."""
-        values = np.asarray(x).astype(np.float64)
+        values = as_array(x).astype(np.float64)
         powers, known = _powers(values, base)
         return self._projected(powers, known, values, lambda value: _beside_power(value, base))
 

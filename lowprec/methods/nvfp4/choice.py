@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
 from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import as_array
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
 
@@ -78,7 +79,7 @@ def encode(
         raise ValueError(f"choice={choice!r} of scales is unknown; use one of {', '.join(get_args(Choice))}")
     fmt = catalog.NVFP4_2D if tiles else catalog.NVFP4
     where: Any = (-2, -1) if tiles and axis is None else axis
-    given = np.asarray(convert.quantize(values, "binary32"), np.float32)
+    given = np.asarray(convert.quantize(as_array(values), "binary32"), np.float32)
     if choice == "six":
         return _encoded(given, fmt, where, tensor_scale)
     if tensor_scale is None:

@@ -12,6 +12,7 @@ from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.rounding import carrier
 from lowprec.spec import catalog
 from lowprec.spec.format import Carrier, Format
+from lowprec.spec.projection import Flag
 
 __all__ = ["check_zero", "checked_data", "checked_scale", "finite_scale", "format_of", "number"]
 
@@ -20,9 +21,11 @@ def checked_data(data: Any, fmt: Any) -> tuple[Array, Format]:
     """Return data in the type that carries their format, and the format; refuse values that it lacks."""
     operand = values_operand(data, "data")
     target = format_of(operand.fmt) if fmt is None else catalog.format(fmt)
-    codes = np.asarray(encode(operand.array, target))
+    flags = np.zeros(operand.array.shape, np.uint8)
+    codes = np.asarray(encode(operand.array, target, flags=flags))
     made = np.asarray(decode(codes, target, dtype=carrier(target)))
     wrong = (made != operand.array) & ~((made != made) & (operand.array != operand.array))
+    wrong |= flags & Flag.INEXACT != 0  # of integers that NumPy compares as float64
     if wrong.any():
         first = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
         raise ValueError(

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.checks import Array
+from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.special import erf
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, project
@@ -85,7 +85,7 @@ def _times(x: ScaledArray, factors: Array) -> ScaledArray:
 
 def _floats(x: Any) -> Array:
     """Return a plain array of floats; integers become float64, as in NumPy's functions."""
-    array = np.asarray(x)
+    array = as_array(x)
     return array.astype(np.float64) if array.dtype.kind in "biu" else array
 
 
@@ -121,7 +121,7 @@ def relu(x: Any) -> Pair:
 
     Source: [SCALIFY] 3.2.1.
     """
-    x = np.asarray(x)
+    x = as_array(x)
     return np.maximum(x, x.dtype.type(0)), lambda gradient: np.where(x > 0, gradient, 0)
 
 
@@ -204,7 +204,7 @@ def layer_norm(x: Any, axis: int = -1, eps: float = 1e-5) -> Pair:
     """
     x = _floats(x)
     y, back = _normalised(x.astype(np.float64), axis, eps)
-    return y.astype(x.dtype), lambda gradient: back(np.asarray(gradient, np.float64)).astype(x.dtype)
+    return y.astype(x.dtype), lambda gradient: back(as_array(gradient).astype(np.float64)).astype(x.dtype)
 
 
 @register_scaled_op(layer_norm)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import as_array
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, holds_no_scale
 from lowprec.methods.scale_propagation.transform import Norm, cast, dynamic_rescale, rebalance
 from lowprec.spec import catalog
@@ -86,7 +87,7 @@ class _Optimizer:
         values : ScaledArray or array of float, shape (...)
             With scales the moments have scale 0; plain arrays are kept without scales.
         """
-        given = values if isinstance(values, ScaledArray) else np.asarray(values)
+        given = values if isinstance(values, ScaledArray) else as_array(values)
         zeros = np.zeros_like(cast(given, catalog.BINARY32))
         return OptimizerState(self._kept(given, self.weights), *self._moments(zeros))
 
@@ -104,7 +105,7 @@ class _Optimizer:
         shape = state.weights.shape
         if np.shape(gradient) != shape:
             raise ValueError(f"gradient of shape {np.shape(gradient)} is not of the weights' shape {shape}")
-        given = gradient if isinstance(gradient, ScaledArray) else np.asarray(gradient)
+        given = gradient if isinstance(gradient, ScaledArray) else as_array(gradient)
         wide, steps = cast(given, catalog.BINARY32), state.steps + 1
         update, moments = self._update(state, wide, steps)
         w = cast(state.weights, catalog.BINARY32)

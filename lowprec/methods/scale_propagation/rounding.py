@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith
-from lowprec.arrays.checks import Array, float_dtype
+from lowprec.arrays.checks import Array, as_array, float_dtype
 from lowprec.arrays.convert import quantize
 from lowprec.arrays.dot import matmul
 from lowprec.methods.scale_propagation.config import current
@@ -56,7 +56,7 @@ def carrier(fmt: Format) -> np.dtype[Any]:
 
 def project(values: npt.ArrayLike, fmt: Format, **options: Any) -> Array:
     """Round values once to a format, as `config` or the options say."""
-    array = np.asarray(values)
+    array = as_array(values)
     made: Array = np.empty(array.shape, carrier(fmt))
     quantize(array, fmt, out=made, **(options or _options()))
     return made

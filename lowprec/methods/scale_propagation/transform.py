@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.arith import divide
-from lowprec.arrays.checks import Array
+from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.convert import quantize
 from lowprec.methods.scale_propagation.checks import finite_scale, number
 from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
@@ -143,7 +143,7 @@ def get_data_scale(x: Any) -> tuple[Array, Any]:
     """
     if isinstance(x, ScaledArray):
         return x.data, x.scale
-    return np.asarray(x), carrier(current().scale_format).type(1)
+    return as_array(x), carrier(current().scale_format).type(1)
 
 
 def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
@@ -168,7 +168,7 @@ def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
     Source: [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
-        return np.asarray(x, dtype)
+        return np.asarray(as_array(x), dtype)
     return x.to_array(dtype) if dtype is not None else project(over(x, 1.0), x.format)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import as_array
 from lowprec.arrays.convert import quantize
 from lowprec.methods.unit_scaling import convolutions, products
 from lowprec.methods.unit_scaling.softmaxes import attention
@@ -181,7 +182,7 @@ def quantized(
     def rounded(values: npt.ArrayLike, fmt: Format | str | None) -> Any:
         if fmt is None:
             return values
-        return quantize(np.asarray(values), fmt, rounding=rounding, saturation=saturation, rng=source)
+        return quantize(as_array(values), fmt, rounding=rounding, saturation=saturation, rng=source)
 
     def around(*given: Any, **settings: Any) -> tuple[Array, Vjp]:
         if len(given) < count:

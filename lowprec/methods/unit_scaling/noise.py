@@ -85,7 +85,7 @@ def snr_curve(fmt: Format | str | npt.DTypeLike, sigmas: npt.ArrayLike) -> Any:
     next binade, and reads 30.99 dB at E4M3's plateau, where it is 31.52.
     """
     values, borders = _intervals(catalog.format(fmt))
-    given = np.asarray(sigmas, np.float64)
+    given = as_array(sigmas).astype(np.float64)
     if not (np.isfinite(given) & (given > 0)).all():
         raise ValueError("sigmas must be positive numbers: they are standard deviations")
     ratios = np.array([_ratio(values, borders, float(sigma)) for sigma in given.ravel()]).reshape(given.shape)
@@ -195,7 +195,7 @@ def format_report(
     # A Generator would give each of the two conversions other random integers.
     key = int(rng.integers(0, 1 << 64, dtype=np.uint64)) if isinstance(rng, np.random.Generator) else rng
     how: dict[str, Any] = {"rounding": rounding, "saturation": saturation, "rng": key}
-    given = np.asarray(values)
+    given = as_array(values)
     errors = error_report(given, target, **how)
     results = np.abs(np.asarray(quantize(given, target, **how)).astype(np.float64))
     wide = array(given, "values")

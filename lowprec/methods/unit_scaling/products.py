@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import as_array
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
@@ -182,7 +183,7 @@ def embedding(indices: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Array, Vjp
 
     Source: [UNIT_SCALING] appendix on factors.
     """
-    places, table = np.asarray(indices), array(weight, "weight of embedding")
+    places, table = as_array(indices), array(weight, "weight of embedding")
     if places.dtype.kind not in "iu":
         raise TypeError(f"indices of embedding must be integers, not {places.dtype}")
     if table.ndim != 2:

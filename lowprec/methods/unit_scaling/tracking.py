@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import as_array
 from lowprec.methods.unit_scaling.vjp import Array, Vjp
 
 __all__ = ["ScaleTracker", "TensorScales", "TensorStatistics"]
@@ -55,7 +56,7 @@ class TensorStatistics:
         ----------
         values : array_like of float, shape (...)
         """
-        given = np.asarray(values).astype(np.float64)
+        given = as_array(values).astype(np.float64)
         if not given.size:
             return cls(*(math.nan,) * 5, 0)
         sizes = np.abs(given)
@@ -212,7 +213,7 @@ class ScaleTracker:
         return "\n".join(lines)
 
     def _record(self, name: str, side: str, values: npt.ArrayLike) -> Array:
-        found = np.asarray(values)
+        found = as_array(values)
         before = self._tensors.get(name, TensorScales())
         self._tensors[name] = dataclasses.replace(before, **{side: TensorStatistics.of(found)})
         return found

@@ -117,11 +117,15 @@ class BlockQuestion(Question):
     @functools.cached_property
     def _largest(self) -> Array:
         """The largest magnitude of all, in the values' type."""
-        found = np.zeros((), self.dump.dtype)
+        kind = self.dump.dtype
+        found = np.zeros((), f"u{kind.itemsize}" if kind.kind == "i" else kind)
         for start in range(0, self.size, _PIECE):
             part = np.abs(self.dump.read(start, start + _PIECE))
-            found = np.maximum(found, np.max(part[np.isfinite(doubles(part))], initial=0))
-        return found.astype(self.dump.dtype)
+            known = part[np.isfinite(doubles(part))]
+            # The most negative integer is its own magnitude, as unsigned.
+            known = known.view(found.dtype) if kind.kind == "i" else known
+            found = np.maximum(found, np.max(known, initial=0))
+        return found.astype(kind)
 
     def _tensor_scale(self, fmt: BlockFormat, change: Any = None) -> float:
         """Return the scale of the whole tensor, which its largest magnitude gives."""

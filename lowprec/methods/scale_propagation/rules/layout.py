@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from lowprec.arrays.checks import as_array
 from lowprec.methods.scale_propagation.registry import register_each, register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, project
 from lowprec.methods.scale_propagation.rules.operands import largest_scale, operands, taking_zeros
@@ -35,7 +36,7 @@ def _move(function: Callable[..., Any]) -> Callable[..., Any]:
 @register_scaled_op(np.compress)
 def compress(condition: Any, a: Any, axis: Any = None) -> ScaledArray:
     """Return selected elements. This is the one function whose condition comes first."""
-    return with_data(a, np.compress(np.asarray(condition), a.data, axis=axis))
+    return with_data(a, np.compress(as_array(condition), a.data, axis=axis))
 
 
 @register_each(np.tril, np.triu, np.diag)
