@@ -23,7 +23,7 @@ from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
 from lowprec.checkpoints.container import TAGS, CheckpointError, HeldEntry, changed, counts, stamp
 from lowprec.checkpoints.folder import open_checkpoint
-from lowprec.checkpoints.weights import weights_of
+from lowprec.checkpoints.weights import by_name, weights_of
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.verify.dump import Dump, DumpError, Held
@@ -312,10 +312,11 @@ def _tensor(path: Path, tensor: str) -> Dump:
     """Return a tensor by its name, or a quantised weight; F4 and F6, which have no whole bytes, are held."""
     try:
         checkpoint = open_checkpoint(path)
-        quantized = {weight.name: weight for weight in weights_of(checkpoint) if weight.is_quantized}
         if not tensor and len(checkpoint.entries) == 1:
             (tensor,) = checkpoint.entries
         name, _, part = tensor.rpartition(":")
+        named = by_name(checkpoint, {tensor, name})
+        quantized = {each: weight for each, weight in named.items() if weight.is_quantized}
         if tensor in quantized:
             return WeightDump(quantized[tensor], "values", f"{path}:{tensor}")
         if tensor not in checkpoint.entries and name in quantized and part in ("codes", "scales"):
@@ -326,7 +327,8 @@ def _tensor(path: Path, tensor: str) -> Dump:
         )
         raise DumpError(f"cannot read {str(path)!r} as {kind} file: {error}") from None
     if tensor not in checkpoint.entries:
-        names = list(dict.fromkeys([*quantized, *checkpoint.entries]))
+        quantised = [weight.name for weight in weights_of(checkpoint) if weight.is_quantized]
+        names = list(dict.fromkeys([*quantised, *checkpoint.entries]))
         shown = ", ".join(map(quoted, names[:10])) + (", ..." if len(names) > 10 else "")
         which = f"no tensor {tensor!r}" if tensor else f"{len(checkpoint.entries)} tensors"
         raise DumpError(f"{str(path)!r} has {which}; name one behind a colon: {shown}")
