@@ -46,7 +46,7 @@ class Checkpoint:
     notes : tuple of (str, str)
         What is odd about the files, as rule and evidence, for `lint`.
     unread : mapping of str to str
-        Of files of torch: tensors that are not read, and why.
+        Of files of torch and ONNX models: tensors that are not read, and why.
     missing : mapping of str to str
         Of an index: tensors that no file has, and what is known of them.
     """
@@ -61,8 +61,10 @@ class Checkpoint:
     unread: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
 
-    def check_whole(self, exclude: Sequence[str]) -> None:
-        """Refuse tensors that are missing or not read, which another file would lack; patterns allow some."""
+    def check_whole(self, out: Path, exclude: Sequence[str]) -> None:
+        """Refuse tensors that are missing or not read, which an output would lack; patterns allow some."""
+        if self.path.suffix == out.suffix == ".onnx":  # which keeps all that the source has
+            return
         unread = {**self.unread, **self.missing}
         lost = [name for name in unread if not any(fnmatch.fnmatchcase(name, pattern) for pattern in exclude)]
         if lost:
@@ -108,8 +110,8 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 
         return Checkpoint(path, open_gguf(path).entries, files=(Path(path.name),))
     if path.suffix == ".onnx":
-        entries, graph, metadata, notes, _ = open_onnx(path)
-        return Checkpoint(path, entries, metadata, {}, _files_of(path, entries), notes, graph)
+        entries, graph, metadata, unread, _ = open_onnx(path)
+        return Checkpoint(path, entries, metadata, {}, _files_of(path, entries), (), graph, unread)
     if path.suffix in _OF_TORCH:
         entries, metadata, unread = open_torch(path)
         return Checkpoint(path, entries, metadata, files=(Path(path.name),), unread=unread)
