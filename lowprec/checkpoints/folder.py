@@ -21,6 +21,8 @@ __all__ = ["INDEX", "INDICES", "Checkpoint", "open_checkpoint"]
 _OF_TORCH = (".pt", ".pth", ".bin")
 #: The index that folders are read by, and the ending of all that say which file has a tensor.
 INDEX, INDICES = "model.safetensors.index.json", ".index.json"
+#: Files that are some of so many, by their names; and how many of these are looked for at most.
+_SHARD, _MOST_SHARDS = re.compile(r"(.+)-\d+-of-(\d+)\.safetensors", re.DOTALL), 10_000
 #: What no index or configuration has reason to exceed, in bytes.
 _LONGEST_JSON = 100_000_000
 
@@ -48,7 +50,7 @@ class Checkpoint:
     unread : mapping of str to str
         Of files of torch and ONNX models: tensors that are not read, and why.
     missing : mapping of str to str
-        Of an index: tensors that no file has, and what is known of them.
+        Tensors that an index names, or files that the names of others tell of, and that are not there.
     """
 
     path: Path
@@ -102,7 +104,7 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         files = sorted(file for file in path.glob("*.safetensors") if not file.name.startswith("."))
         if not files:
             raise CheckpointError(f"{str(path)!r} has no .safetensors file and no {INDEX}")
-        return _joined(path, files, _config(path), ())
+        return _without_index(path, files)
     if not os.path.isfile(path):
         raise CheckpointError(f"there is no file or folder {str(path)!r}")
     if path.suffix == ".gguf":
@@ -163,6 +165,20 @@ def _indexed(named: Path, index: Path) -> Checkpoint:
         if name not in weights
     ]
     return replace(found, notes=(*found.notes, *notes), missing=missing)
+
+
+def _without_index(path: Path, files: list[Path]) -> Checkpoint:
+    """Return the tensors of files whose names may say how many they are, as a-00001-of-00002.safetensors."""
+    there = {file.name for file in files}
+    series = {found.groups() for name in there if (found := _SHARD.fullmatch(name))}
+    missing = {
+        name: f"{name} is not in the folder, and other files of {count} are"
+        for start, count in sorted(series)
+        for place in range(1, min(int(count), _MOST_SHARDS) + 1)
+        if (name := f"{start}-{place:0{len(count)}}-of-{count}.safetensors") not in there
+    }
+    notes = tuple(("missing-file", why) for why in missing.values())
+    return replace(_joined(path, files, _config(path), notes), missing=missing)
 
 
 def _joined(

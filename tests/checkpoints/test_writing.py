@@ -22,6 +22,7 @@ from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.correcting import statistics_in
 from lowprec.checkpoints.folder import INDEX, open_checkpoint
+from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.writing import Task, write_checkpoint
 from tests.checkpoints.files import source
@@ -651,6 +652,24 @@ def shards(folder):
     (folder / INDEX).write_text(json.dumps({"weight_map": {name: file for file, name in made.items()}}))
     (folder / "config.json").write_text('{"hidden_size": 32}')
     return folder
+
+
+def test_shards_without_an_index_say_how_many_they_are(tmp_path):
+    for place in (1, 3):
+        save_file(
+            {f"{place}.weight": np.ones((2, 2), np.float32)}, tmp_path / f"a-{place:05}-of-00003.safetensors"
+        )
+    found = open_checkpoint(tmp_path)
+    (finding,) = lint(found)
+    assert (finding.rule, finding.tensor) == ("missing-file", "a-00002-of-00003.safetensors")
+    with pytest.raises(
+        CheckpointError, match=r"would lack what is not read: a-00002-of-00003\.safetensors is"
+    ):
+        dequantize_checkpoint(found, tmp_path / "out")
+    dequantize_checkpoint(found, tmp_path / "out", exclude=["a-00002-*"])
+    (tmp_path / "a-1-of-999999999999.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    assert len(open_checkpoint(tmp_path).missing) < 20_000
+    assert open_checkpoint(tmp_path / "a-00001-of-00003.safetensors").missing == {}  # named by itself
 
 
 @pytest.mark.parametrize("how", ["quantize", "dequantize", "convert"])
