@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from lowprec.checkpoints.container import CheckpointError
@@ -20,6 +21,7 @@ __all__ = ["with_staying"]
 def with_staying(
     made: Mapping[str, str],
     config: Mapping[str, Any],
+    out: Path,
     checkpoint: Checkpoint,
     staying: Iterable[Weight],
 ) -> dict[str, str]:
@@ -31,6 +33,8 @@ def with_staying(
         The metadata of what is written.
     config : mapping
         Its quantisation config; empty where it has none.
+    out : Path
+        Where it is written: in ONNX models nodes alone say what is quantised.
     checkpoint : Checkpoint
         The source.
     staying : iterable of Weight
@@ -38,7 +42,7 @@ def with_staying(
     Raises
     ------
     CheckpointError
-        A weight that would be read otherwise: by the source's configuration, which is not kept.
+        A weight that would be read otherwise, without the source's configuration or in another file.
     """
     kept = [weight for weight in staying if weight.is_quantized and weight.problem is None]
     names, where = {weight.codes.name for weight in kept}, repr(str(checkpoint.path))
@@ -51,13 +55,13 @@ def with_staying(
         blocks = blocks_in(checkpoint.metadata, where)
         told["lowprec"] = json.dumps({"blocks": {name: blocks[name] for name in blocks if name in names}})
     metadata = joined([told, made], where)
-    then = weights_of(replace(checkpoint, metadata=metadata, config=config)) if kept else ()
+    then = weights_of(replace(checkpoint, path=out, metadata=metadata, config=config)) if kept else ()
     read = {weight.codes.name: _read(weight) for weight in then}
     for weight in kept:
-        if read[weight.codes.name] != _read(weight):
+        if read.get(weight.codes.name) != _read(weight):
             raise CheckpointError(
                 f"weight {weight.name!r} would stay as it is, in {weight.scheme.name}, and nothing would say "
-                f"so there; convert it too, or dequantise it first"
+                f"so in {out.name!r}; convert it too, or dequantise it first"
             )
     return metadata
 

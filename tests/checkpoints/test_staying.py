@@ -20,6 +20,7 @@ from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.dumps import open_dump
+from tests.programs import need_package
 
 WORKS = {
     "dequantize": lambda source, out: dequantize_checkpoint(source, out, exclude=["stays*"]),
@@ -43,6 +44,12 @@ def weights():
 
 
 NAMES = ("goes.weight", "stays.weight")
+
+
+def plain(folder):
+    """Write them as they are, and return the checkpoint."""
+    save_file(weights(), folder / "plain.safetensors")
+    return open_checkpoint(folder / "plain.safetensors")
 
 
 def saved(fmt):
@@ -107,6 +114,28 @@ def test_a_weight_that_nothing_would_describe_is_refused(tmp_path, work, folder)
     ):
         WORKS[work](open_checkpoint(source), out)
     assert not out.exists()
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(
+    ("family", "to"), [("torchao", "mxfp4"), ("modelopt", "e4m3fn"), ("deepseek", "e4m3fn")]
+)
+def test_a_weight_that_no_node_decodes_is_refused(tmp_path, family, to):
+    """Its parts were copied into an ONNX model, whose nodes alone say what is quantised."""
+    need_package("onnx")
+    source, out = tmp_path / "source.safetensors", tmp_path / "out.onnx"
+    quantize_checkpoint(plain(tmp_path), source, target(family, to))
+    for run in (
+        lambda: WORKS["dequantize"](open_checkpoint(source), out),
+        lambda: convert_checkpoint(open_checkpoint(source), out, target("onnx", "mxfp4"), exclude=["stays*"]),
+    ):
+        with pytest.raises(
+            CheckpointError, match=r"'stays\.weight' would stay .* nothing would say so in 'out"
+        ):
+            run()
+    SOURCES["mxfp4"](source)  # of which the metadata say it there too
+    WORKS["dequantize"](open_checkpoint(source), out)
+    assert values(out).tobytes() == values(source).tobytes()
 
 
 def test_a_weight_that_the_new_configuration_describes_stays(tmp_path):
