@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowprec.checkpoints.bitsandbytes import is_nested
 from lowprec.checkpoints.container import CheckpointError, parse_json
-from lowprec.checkpoints.folder import INDEX, Checkpoint
+from lowprec.checkpoints.folder import INDICES, Checkpoint
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.targets import Target
@@ -95,14 +95,16 @@ def _quark(how: Target, modules: list[str]) -> dict[str, Any]:
     }
 
 
-def beside(checkpoint: Checkpoint, kept: Mapping[str, str], how: Target | None = None) -> dict[str, bytes]:
-    """Return the other files of a folder, with config.json changed to what is written."""
-    folder = checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent
+def beside(checkpoint: Checkpoint, said: Mapping[str, Any] | None = None) -> dict[str, bytes]:
+    """Return the other files of a folder, with `said` as the quantisation part of config.json."""
+    path = checkpoint.path
+    folder = path if path.is_dir() else path.parent
     found: dict[str, bytes] = {}
-    if checkpoint.path.is_dir():
+    if path.is_dir() or path.name.endswith(INDICES):
         for file in sorted(folder.iterdir()):
             if file.suffix in _DESCRIBING and file.is_file() and not file.name.startswith("."):
-                if file.name not in (INDEX, "hf_quant_config.json") and file.stat().st_size <= _LARGEST:
+                is_told = file.name.endswith(INDICES) or file.name == "hf_quant_config.json"
+                if not is_told and file.stat().st_size <= _LARGEST:
                     found[file.name] = file.read_bytes()
     config: dict[str, Any] = {}
     if "config.json" in found:
@@ -115,7 +117,6 @@ def beside(checkpoint: Checkpoint, kept: Mapping[str, str], how: Target | None =
         for key, value in config.items()
         if key not in ("quantization_config", "compression_config")
     }
-    said = None if how is None else quantization_config(how, kept)
     if said is not None:
         config["quantization_config"] = said
     if config:

@@ -34,6 +34,7 @@ __all__ = [
     "changed",
     "counts",
     "held_shape",
+    "is_text",
     "naming",
     "open_file",
     "open_regular",
@@ -149,7 +150,9 @@ class Entry:
     stamp: tuple[int, ...] = field(default=(), compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Refuse shapes that no array has."""
+        """Refuse shapes that no array has, and names that no other software reads."""
+        if not is_text(self.name):
+            raise CheckpointError(f"the name of tensor {quoted(self.name)} is no Unicode text; rename it")
         held_shape(self.shape, f"the shape of tensor {quoted(self.name)} of {str(self.path)!r}")
 
     @property
@@ -345,7 +348,7 @@ def parse_json(text: bytes, what: str) -> dict[str, Any]:
     lowprec.checkpoints.container.CheckpointError: the file has the name 'a' twice
     """
     try:
-        found = json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, what))
+        found = json.loads(text.decode("utf-8-sig"), object_pairs_hook=lambda pairs: _once(pairs, what))
     except RecursionError:
         raise CheckpointError(f"{what} is nested too deeply") from None
     except CheckpointError:
@@ -383,8 +386,24 @@ def _once(pairs: list[tuple[str, Any]], what: str) -> dict[str, Any]:
     for name, value in pairs:
         if name in found:
             raise CheckpointError(f"{what} has the name {quoted(name)} twice")
+        for each in (name, value):
+            if isinstance(each, str) and not is_text(each):
+                raise CheckpointError(f"{what} has {quoted(each)}, which is no Unicode text")
         found[name] = value
     return found
+
+
+def is_text(text: str) -> bool:
+    r"""Return whether a string is Unicode text: one with half of a surrogate pair is none.
+
+    >>> is_text("w\x00\U0001f600"), is_text("\ud83d")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def quoted(value: object) -> str:

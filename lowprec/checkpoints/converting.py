@@ -20,6 +20,7 @@ from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, stored_s
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
 from lowprec.checkpoints.schemes import FLOATS, is_mark
+from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import SMALLEST_SCALE
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import SINGLE, Task, Watch, Write, source_of, with_copies, write_checkpoint
@@ -140,7 +141,7 @@ def dequantize_checkpoint(
     CheckpointError
         A weight that cannot be decoded, or a tensor that is not read.
     """
-    checkpoint.check_whole(exclude)
+    checkpoint.check_whole(out, exclude)
     pairs: list[tuple[Weight, Task | None]] = []
     names, broken = [], []
     kept = (
@@ -171,7 +172,8 @@ def dequantize_checkpoint(
         )
     made = {"format": "pt"}
     made |= transformer_engine.metadata_of(weights_of(checkpoint), names, None, checkpoint.metadata)
-    others = configs.beside(checkpoint, {}) if out.suffix not in SINGLE else None
+    made = with_staying(made, {}, out, checkpoint, [weight for weight, task in pairs if task is None])
+    others = configs.beside(checkpoint) if out.suffix not in SINGLE else None
     source, tasks = source_of(checkpoint, out), with_copies(pairs, out)
     write_checkpoint(out, tasks, made, "dequantize", others=others, watch=watch, source=source)
     return tuple(names)

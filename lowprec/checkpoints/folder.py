@@ -6,7 +6,7 @@ import fnmatch
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ from lowprec.checkpoints.onnx_reading import Graph, open_onnx
 from lowprec.checkpoints.saved import joined
 from lowprec.checkpoints.torch_reading import open_torch
 
-__all__ = ["INDEX", "Checkpoint", "open_checkpoint"]
+__all__ = ["INDEX", "INDICES", "Checkpoint", "open_checkpoint"]
 
 #: Endings of files of torch.save.
 _OF_TORCH = (".pt", ".pth", ".bin")
-INDEX = "model.safetensors.index.json"
+#: The index that folders are read by, and the ending of all that say which file has a tensor.
+INDEX, INDICES = "model.safetensors.index.json", ".index.json"
+#: Files that are some of so many, by their names; and how many of these are looked for at most.
+_SHARD, _MOST_SHARDS = re.compile(r"(.+)-\d+-of-(\d+)\.safetensors", re.DOTALL), 10_000
 #: What no index or configuration has reason to exceed, in bytes.
 _LONGEST_JSON = 100_000_000
 
@@ -45,7 +48,9 @@ class Checkpoint:
     notes : tuple of (str, str)
         What is odd about the files, as rule and evidence, for `lint`.
     unread : mapping of str to str
-        Of files of torch: tensors that are not read, and why.
+        Of files of torch and ONNX models: tensors that are not read, and why.
+    missing : mapping of str to str
+        Tensors that an index names, or files that the names of others tell of, and that are not there.
     """
 
     path: Path
@@ -56,16 +61,18 @@ class Checkpoint:
     notes: tuple[tuple[str, str], ...] = ()
     graph: Graph = field(default_factory=Graph)
     unread: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
 
-    def check_whole(self, exclude: Sequence[str]) -> None:
-        """Refuse a file with tensors that are not read, which another would lack; patterns allow some."""
-        lost = [
-            name for name in self.unread if not any(fnmatch.fnmatchcase(name, pattern) for pattern in exclude)
-        ]
+    def check_whole(self, out: Path, exclude: Sequence[str]) -> None:
+        """Refuse tensors that are missing or not read, which an output would lack; patterns allow some."""
+        if self.path.suffix == out.suffix == ".onnx":  # which keeps all that the source has
+            return
+        unread = {**self.unread, **self.missing}
+        lost = [name for name in unread if not any(fnmatch.fnmatchcase(name, pattern) for pattern in exclude)]
         if lost:
             more = f", and {len(lost) - 1:,} others" if lost[1:] else ""
             raise CheckpointError(
-                f"another file would lack what is not read: {self.unread[lost[0]]}{more}; lint lists them, "
+                f"another file would lack what is not read: {unread[lost[0]]}{more}; lint lists them, "
                 f"and --exclude {lost[0].replace('[', '[[]')!r} leaves it out"
             )
 
@@ -94,10 +101,10 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         index = path / INDEX
         if index.is_file():
             return _indexed(path, index)
-        files = sorted(path.glob("*.safetensors"))
+        files = sorted(file for file in path.glob("*.safetensors") if not file.name.startswith("."))
         if not files:
             raise CheckpointError(f"{str(path)!r} has no .safetensors file and no {INDEX}")
-        return _joined(path, files, _config(path), ())
+        return _without_index(path, files)
     if not os.path.isfile(path):
         raise CheckpointError(f"there is no file or folder {str(path)!r}")
     if path.suffix == ".gguf":
@@ -105,12 +112,12 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 
         return Checkpoint(path, open_gguf(path).entries, files=(Path(path.name),))
     if path.suffix == ".onnx":
-        entries, graph, metadata, notes, _ = open_onnx(path)
-        return Checkpoint(path, entries, metadata, {}, _files_of(path, entries), notes, graph)
+        entries, graph, metadata, unread, _ = open_onnx(path)
+        return Checkpoint(path, entries, metadata, {}, _files_of(path, entries), (), graph, unread)
     if path.suffix in _OF_TORCH:
         entries, metadata, unread = open_torch(path)
         return Checkpoint(path, entries, metadata, files=(Path(path.name),), unread=unread)
-    if path.name.endswith(".index.json"):
+    if path.name.endswith(INDICES):
         return _indexed(path, path)
     return _joined(path, [path], _config(path.parent), ())
 
@@ -141,10 +148,15 @@ def _indexed(named: Path, index: Path) -> Checkpoint:
         if name not in there
     ]
     found = _joined(named, files, _config(folder), ())
+    missing = {
+        tensor: f"{tensor} is in the index and not in {name}"
+        for tensor, name in weights.items()
+        if tensor not in found.entries
+    }
     for tensor, name in weights.items():
         entry = found.entries.get(tensor)
         if entry is None and name in there:
-            notes.append(("missing-tensor", f"{tensor} is in the index and not in {name}"))
+            notes.append(("missing-tensor", missing[tensor]))
         elif entry is not None and entry.path.name != name:
             notes.append(("index-disagrees", f"{tensor} is in {entry.path.name}, and the index says {name}"))
     notes += [
@@ -152,7 +164,21 @@ def _indexed(named: Path, index: Path) -> Checkpoint:
         for name in found.entries
         if name not in weights
     ]
-    return Checkpoint(named, found.entries, found.metadata, found.config, found.files, (*found.notes, *notes))
+    return replace(found, notes=(*found.notes, *notes), missing=missing)
+
+
+def _without_index(path: Path, files: list[Path]) -> Checkpoint:
+    """Return the tensors of files whose names may say how many they are, as a-00001-of-00002.safetensors."""
+    there = {file.name for file in files}
+    series = {found.groups() for name in there if (found := _SHARD.fullmatch(name))}
+    missing = {
+        name: f"{name} is not in the folder, and other files of {count} are"
+        for start, count in sorted(series)
+        for place in range(1, min(int(count), _MOST_SHARDS) + 1)
+        if (name := f"{start}-{place:0{len(count)}}-of-{count}.safetensors") not in there
+    }
+    notes = tuple(("missing-file", why) for why in missing.values())
+    return replace(_joined(path, files, _config(path), notes), missing=missing)
 
 
 def _joined(

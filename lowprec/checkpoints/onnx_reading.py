@@ -116,7 +116,7 @@ class Model(NamedTuple):
     entries: dict[str, Entry]
     graph: Graph
     metadata: dict[str, str]
-    notes: tuple[tuple[str, str], ...]  #: what is not read, for `lint`
+    unread: dict[str, str]  #: tensors that are not read, or nodes that hold some, and why
     proto: Any  #: the ModelProto
 
 
@@ -134,26 +134,30 @@ def open_onnx(path: Path) -> Model:
     """
     model, mark = _loaded(path)
     entries: dict[str, Entry] = {}
+    unread: dict[str, str] = {}
     for name, tensor in initializers(model.graph):
         if name in entries:
             raise CheckpointError(f"{str(path)!r} has two initializers {name!r}")
         entry = _entry(path, name, tensor, mark)
         if entry is not None:
             entries[name] = entry
+        else:
+            unread[name] = f"{name} is of a type that is not read, such as strings"
     metadata = {item.key: item.value for item in model.metadata_props}
-    notes = []
     for node in model.graph.node:
+        name = node.output[0] if node.output else node.op_type
         inner = [graph for item in node.attribute for graph in (item.g, *item.graphs)]
         if count := sum(1 for graph in inner for _ in _all_tensors(graph)):
-            notes.append(f"{node.name or node.op_type} has graphs inside with {count} tensors")
+            named = node.name or name
+            unread[named] = f"{named} has graphs inside with {count} tensors"
         if any(item.HasField("sparse_tensor") for item in node.attribute):
-            notes.append(f"{node.output[0] if node.output else node.op_type} is a sparse tensor")
-    notes += [f"{tensor.values.name} is a sparse tensor" for tensor in model.graph.sparse_initializer]
+            unread[name] = f"{name} is a sparse tensor"
+    for tensor in model.graph.sparse_initializer:
+        unread[tensor.values.name] = f"{tensor.values.name} is a sparse tensor"
     for function in model.functions:
         if count := sum(1 for _ in _all_tensors(function)):
-            notes.append(f"{function.name} is a function with {count} tensors")
-    told = tuple(("not-read", note) for note in notes)
-    return Model(entries, _graph(model.graph, entries), metadata, told, model)
+            unread[function.name] = f"{function.name} is a function with {count} tensors"
+    return Model(entries, _graph(model.graph, entries), metadata, unread, model)
 
 
 def initializers(graph: Any) -> Iterator[tuple[str, Any]]:

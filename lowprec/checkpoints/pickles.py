@@ -215,7 +215,7 @@ def _written(value: Any) -> bytes:
         size = max((value.bit_length() + 8) // 8, 1)
         return b"\x8a" + bytes([size]) + value.to_bytes(size, "little", signed=True)
     if isinstance(value, str):
-        text = value.encode("utf-8", "surrogatepass")
+        text = value.encode()
         return b"X" + struct.pack("<I", len(text)) + text
     if isinstance(value, Global):
         return f"c{value.module}\n{value.name}\n".encode()

@@ -29,6 +29,7 @@ from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
 from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SCALED_FP8, TRANSFORMER_ENGINE, Scheme
+from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import (
@@ -136,7 +137,7 @@ def quantize_checkpoint(
                 if out.suffix != suffix
                 else f"{how.scheme.name} is not written to {suffix} files; use --scheme {family}"
             )
-    checkpoint.check_whole(exclude)
+    checkpoint.check_whole(out, exclude)
     pairs: list[tuple[Weight, Task | None]] = []
     kept, done = {}, []
     for weight in weights_of(checkpoint):
@@ -175,7 +176,10 @@ def quantize_checkpoint(
     if how.scheme.family == "torchao":
         made |= torchao.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
     made |= transformer_engine.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
-    others = configs.beside(checkpoint, kept, how) if out.suffix not in SINGLE else None
+    said = configs.quantization_config(how, kept) if out.suffix not in SINGLE else None
+    staying = [weight for weight, task in pairs if task is None]
+    made = with_staying(made, said or {}, out, checkpoint, staying)
+    others = configs.beside(checkpoint, said) if out.suffix not in SINGLE else None
     source = source_of(checkpoint, out)
     reports = write_checkpoint(
         out, tasks, made, repr(how), others=others, watch=watch, source=source, spread=spread
@@ -373,9 +377,7 @@ def _tensor_scale(amax: Any, blocks: BlockFormat) -> Any:
 
 def key_of(name: str, seed: int) -> int:
     """Return the key of a weight's random integers, which are those of `lowprec.random_bits`."""
-    return int.from_bytes(
-        hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).digest()[:8], "big"
-    )
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big")
 
 
 def _random(name: str, how: Target, shape: tuple[int, ...], start: int, rows: int) -> Array | None:

@@ -16,7 +16,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.toml_reading import from_toml
 from lowprec.spec.toml_writing import to_toml
 
-__all__ = ["SCALES", "TENSOR", "Saved", "in_catalog", "joined", "metadata_of", "saved_in"]
+__all__ = ["SCALES", "TENSOR", "Saved", "blocks_in", "in_catalog", "joined", "metadata_of", "saved_in"]
 
 #: What is added to the name of a `BlockArray` for its scales, and for the tensor's scale.
 SCALES, TENSOR = ".scales", ".tensor_scale"
@@ -82,8 +82,16 @@ def saved_in(metadata: Mapping[str, str], where: str) -> Saved:
     )
 
 
+def blocks_in(metadata: Mapping[str, str], where: str) -> dict[str, Any]:
+    """Return what a header says of each BlockArray, as it is spelled there.
+
+    Raises CheckpointError: metadata that were damaged.
+    """
+    return _blocks(_said(metadata, where), where) if _KEY in metadata else {}
+
+
 def _said(metadata: Mapping[str, str], where: str) -> dict[str, Any]:
-    return parse_json(metadata[_KEY].encode("utf-8", "surrogatepass"), f"what lowprec wrote into {where}")
+    return parse_json(metadata[_KEY].encode(), f"what lowprec wrote into {where}")
 
 
 def _blocks(said: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -69,14 +69,13 @@ _FUSED = (("gate_proj", "up_proj"), ("q_proj", "k_proj", "v_proj"), ("w1", "w3")
 def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
     """Yield what headers and the configuration show. Only small tensors are read."""
     for rule, evidence in checkpoint.notes:
-        severity: Literal["error", "note"] = "note" if rule == "not-read" else "error"
-        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule], severity)
+        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule])
     for name, why in checkpoint.unread.items():
         yield Finding("not-read", name, why, _FILES["not-read"], "note")
     for weight in weights:
         if weight.problem is not None:
             rule, evidence = weight.problem
-            severity = "note" if rule == "not-read" else "error"
+            severity: Literal["error", "note"] = "note" if rule == "not-read" else "error"
             yield Finding(rule, weight.name, evidence, _PROBLEMS[rule], severity)
     yield from _maps(weights)
     yield from _lost(weights)

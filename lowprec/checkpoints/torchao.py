@@ -33,7 +33,7 @@ def attributes(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
     Nothing where it says nothing.
     """
     try:
-        said = parse_json(metadata.get(name, "{}").encode("utf-8", "surrogatepass"), name)
+        said = parse_json(metadata.get(name, "{}").encode(), name)
     except CheckpointError:
         return {}
     data, parts = said.get("_data"), said.get(_PARTS)

@@ -34,7 +34,7 @@ from lowprec.checkpoints.decoding import (
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.targets import usable
-from lowprec.checkpoints.weights import OVER, Weight, weights_of
+from lowprec.checkpoints.weights import OVER, Weight, by_name, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
@@ -84,12 +84,13 @@ class Verdict:
 def verify_checkpoint(checkpoint: Checkpoint, source: Checkpoint, watch: Watch = None) -> tuple[Verdict, ...]:
     """Return of each quantised weight how it follows from the weight of its name in the source.
 
-    Raises CheckpointError: no weight is in both, or one has another shape.
+    Raises CheckpointError: one has another shape there, or two weights of the source have its name.
     """
-    sources = {weight.name: weight for weight in weights_of(source)}
+    weights = weights_of(checkpoint)
+    sources = by_name(source, {weight.name for weight in weights})
     pairs = [
         (weight, sources[weight.name])
-        for weight in weights_of(checkpoint)
+        for weight in weights
         if weight.name in sources
         and (weight.is_quantized or weight.codes.tag != sources[weight.name].codes.tag)
         and weight.element not in WIDE

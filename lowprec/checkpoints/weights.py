@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from lowprec.checkpoints.torchao import attributes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
-__all__ = ["OVER", "Weight", "logical_shape", "padded", "weights_of"]
+__all__ = ["OVER", "Weight", "by_name", "logical_shape", "padded", "weights_of"]
 
 #: Types of what DequantizeLinear makes.
 _RESULTS = ("F32", "F16", "BF16")
@@ -167,6 +167,23 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
     return (*nodes, *(found[name] for name in entries if name in found))
 
 
+def by_name(checkpoint: Checkpoint, names: Collection[str]) -> dict[str, Weight]:
+    """Return the weights that have some names.
+
+    Raises CheckpointError: two weights have one of these, so that either may be meant.
+    """
+    found: dict[str, Weight] = {}
+    for weight in weights_of(checkpoint):
+        if weight.name in names:
+            other = found.setdefault(weight.name, weight)
+            if other is not weight:
+                raise CheckpointError(
+                    f"{str(checkpoint.path)!r} has two weights {weight.name!r}, of tensors "
+                    f"{other.codes.name!r} and {weight.codes.name!r}; remove or rename one"
+                )
+    return found
+
+
 def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[str, Entry]) -> Weight:
     """Return a `BlockArray` of `lowprec.save` as a weight."""
     codes, scales = entries[name], entries.get(name + SAVED.scales)
@@ -300,9 +317,7 @@ def _said(checkpoint: Checkpoint) -> dict[str, Any]:
         config["weight_dtype"] = weight.get("dtype")
     elif "lowprec" in checkpoint.metadata:
         try:
-            made = parse_json(
-                checkpoint.metadata["lowprec"].encode("utf-8", "surrogatepass"), "what lowprec wrote"
-            )
+            made = parse_json(checkpoint.metadata["lowprec"].encode(), "what lowprec wrote")
             config["weight_dtype"] = str(made.get("format")).replace("mxfp6_", "fp6_")
         except CheckpointError:
             pass

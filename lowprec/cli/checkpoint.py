@@ -88,8 +88,8 @@ def inspect(path: Path, show_all: bool, as_json: bool) -> None:
     problems = [weight for weight in summary.weights if weight.problem is not None]
     if problems and not show_all:
         say(f"{len(problems)} weights cannot be decoded: see `lowprec checkpoint lint`")
-    if found.unread:
-        say(f"tensors that are not read: {len(found.unread)}; see `lowprec checkpoint lint`")
+    if left := len(found.unread) + len(found.missing):
+        say(f"tensors that are not read: {left}; see `lowprec checkpoint lint`")
 
 
 @checkpoint.command(short_help="Find what is wrong with a checkpoint, and say what to do.")

@@ -23,7 +23,7 @@ from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
 from lowprec.checkpoints.container import TAGS, CheckpointError, HeldEntry, changed, counts, stamp
 from lowprec.checkpoints.folder import open_checkpoint
-from lowprec.checkpoints.weights import weights_of
+from lowprec.checkpoints.weights import by_name, weights_of
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.verify.dump import Dump, DumpError, Held
@@ -36,6 +36,8 @@ Array = npt.NDArray[Any]
 
 _TEXT = (".hex", ".mem", ".txt")
 _CHECKPOINTS = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
+#: A comment; its group is there where a line ends within it.
+_COMMENT = re.compile(r"/\*.*?(?:\*/|(\Z))|(?://|#).*", re.DOTALL)
 _WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _PIECE, _SCATTERED = 1 << 20, 1 << 11
 
@@ -312,10 +314,11 @@ def _tensor(path: Path, tensor: str) -> Dump:
     """Return a tensor by its name, or a quantised weight; F4 and F6, which have no whole bytes, are held."""
     try:
         checkpoint = open_checkpoint(path)
-        quantized = {weight.name: weight for weight in weights_of(checkpoint) if weight.is_quantized}
         if not tensor and len(checkpoint.entries) == 1:
             (tensor,) = checkpoint.entries
         name, _, part = tensor.rpartition(":")
+        named = by_name(checkpoint, {tensor, name})
+        quantized = {each: weight for each, weight in named.items() if weight.is_quantized}
         if tensor in quantized:
             return WeightDump(quantized[tensor], "values", f"{path}:{tensor}")
         if tensor not in checkpoint.entries and name in quantized and part in ("codes", "scales"):
@@ -326,7 +329,8 @@ def _tensor(path: Path, tensor: str) -> Dump:
         )
         raise DumpError(f"cannot read {str(path)!r} as {kind} file: {error}") from None
     if tensor not in checkpoint.entries:
-        names = list(dict.fromkeys([*quantized, *checkpoint.entries]))
+        quantised = [weight.name for weight in weights_of(checkpoint) if weight.is_quantized]
+        names = list(dict.fromkeys([*quantised, *checkpoint.entries]))
         shown = ", ".join(map(quoted, names[:10])) + (", ..." if len(names) > 10 else "")
         which = f"no tensor {tensor!r}" if tensor else f"{len(checkpoint.entries)} tensors"
         raise DumpError(f"{str(path)!r} has {which}; name one behind a colon: {shown}")
@@ -340,19 +344,12 @@ def _tensor(path: Path, tensor: str) -> Dump:
 
 def _text(path: Path, fmt: Format) -> Dump:
     """Return codes in hexadecimal, put beside each other in a temporary file."""
-    spool, count, inside = Spool(code_dtype(fmt), str(path)), 0, False
+    spool, count, opened = Spool(code_dtype(fmt), str(path)), 0, 0
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
-            # What stands between /* and */, and what follows // or #, is no code.
-            parts = re.split(r"(/\*|\*/)", line)
-            kept = []
-            for part in parts:
-                if part in ("/*", "*/"):
-                    inside = part == "/*"
-                elif not inside:
-                    kept.append(part)
+            text, opened = _uncommented(line, opened, number)
             codes: list[int] = []
-            for found in re.finditer(r"\S+", re.split(r"//|#", " ".join(kept), maxsplit=1)[0]):
+            for found in re.finditer(r"\S+", text):
                 word = found[0]
                 if len(codes) == _SCATTERED:  # a line may be a whole file
                     spool.append(codes)
@@ -369,7 +366,19 @@ def _text(path: Path, fmt: Format) -> Dump:
                 codes.append(int(word, 16))
             spool.append(codes)
             count += len(codes)
+    if opened:
+        raise DumpError(f"line {opened} of {str(path)!r} begins a comment /* that has no end")
     return spool.dump()
+
+
+def _uncommented(line: str, opened: int, number: int) -> tuple[str, int]:
+    """Return a line without comments, and the line that a comment which goes on began at, or 0."""
+    if opened:
+        _, end, line = line.partition("*/")
+        opened = opened if not end else 0
+    if any(found[1] is not None for found in _COMMENT.finditer(line)):
+        opened = number
+    return _COMMENT.sub(" ", line), opened
 
 
 class Spool:

@@ -225,12 +225,41 @@ def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(tmp_path):
         (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"a": "x.safetensors"}}))
 
 
-@pytest.mark.parametrize("name", ["n" * 300, "\ud800", "a\0"])
+@pytest.mark.parametrize("name", ["n" * 300, "a\0"])
 def test_an_index_may_name_what_no_folder_can_hold(tmp_path, name):
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"x": f"{name}.safetensors"}}))
     assert [rule for rule, _ in open_checkpoint(tmp_path).notes] == ["missing-file"]
     with pytest.raises(CheckpointError, match="there is no file or folder"):
         open_checkpoint(f"{tmp_path}/{name}")
+
+
+@pytest.mark.parametrize("escaped", [True, False], ids=["escaped", "bytes"])
+@pytest.mark.parametrize("where", ["name", "metadata", "index"])
+def test_text_with_half_of_a_surrogate_pair_is_refused(tmp_path, where, escaped):
+    """It was copied into files that the safetensors library does not read."""
+    bad = "\ud800"
+    entry = {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}
+    said = {"weight_map": {"x": bad}} if where == "index" else {bad if where == "name" else "x": entry}
+    said |= {"__metadata__": {"a": bad}} if where == "metadata" else {}
+    text = json.dumps(said, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
+    path = tmp_path / (INDEX if where == "index" else "x.safetensors")
+    path.write_bytes(text if where == "index" else len(text).to_bytes(8, "little") + text + b"1")
+    why = "which is no Unicode text" if escaped else "is no JSON: 'utf-8' codec"
+    with pytest.raises(CheckpointError, match=why):
+        open_checkpoint(path)
+
+
+def test_names_are_unicode_text_in_every_file(tmp_path):
+    with pytest.raises(CheckpointError, match=r"the name of tensor '\\ud800' is no Unicode text; rename it"):
+        lowprec.save(tmp_path / "x.safetensors", {"\ud800": np.zeros(1)})
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_hidden_files_are_no_shards(tmp_path):
+    """Some systems leave ._x.safetensors beside x.safetensors, with something else in it."""
+    save_file({"a": np.ones(2, np.float32)}, tmp_path / "x.safetensors")
+    (tmp_path / "._x.safetensors").write_bytes(b"\0\5\26\7")
+    assert [*open_checkpoint(tmp_path).entries] == ["a"]
 
 
 def test_shards_are_one_checkpoint_and_what_the_index_gets_wrong_is_noted(tmp_path):
@@ -243,6 +272,7 @@ def test_shards_are_one_checkpoint_and_what_the_index_gets_wrong_is_noted(tmp_pa
     assert sorted(found.entries) == ["b", "c"]
     rules = sorted(rule for rule, _ in found.notes)
     assert rules == ["missing-file", "missing-tensor", "missing-tensor", "not-indexed"]
+    assert [*found.missing] == ["a", "d", "e"]
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path):

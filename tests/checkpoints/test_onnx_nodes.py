@@ -462,3 +462,34 @@ def test_a_scale_that_many_nodes_share_is_followed_once(tmp_path, monkeypatch):
     _saved(tmp_path / "x.onnx", nodes, arrays)
     assert len(open_checkpoint(tmp_path / "x.onnx").graph.decoded) == 9
     assert followed == ["s"]
+
+
+@pytest.mark.parametrize("kind", ["strings", "complex", "sparse", "inside"])
+def test_another_file_lacks_no_tensor_without_a_word(tmp_path, kind):
+    """What is not read was left out; a .onnx file keeps it."""
+    ones = np.ones((32, 32), np.float32)
+    model = _saved(tmp_path / "x.onnx", [_node("Identity", "w", "y")], {"w": ones}, _ends(y=(32, 32)))
+    if kind == "strings":
+        model.graph.initializer.append(helper.make_tensor("t", TensorProto.STRING, [1], [b"a"]))
+    elif kind == "complex":
+        model.graph.initializer.append(helper.make_tensor("t", TensorProto.COMPLEX128, [1], [1j]))
+    elif kind == "sparse":
+        parts = (numpy_helper.from_array(np.zeros(1, kind), "t") for kind in ("f4", "i8"))
+        model.graph.sparse_initializer.append(helper.make_sparse_tensor(*parts, [4]))
+    else:
+        inner = helper.make_graph([], "inside", [], [], [numpy_helper.from_array(ones, "v")])
+        model.graph.node.append(
+            helper.make_node("If", ["w"], ["t"], name="t", then_branch=inner, else_branch=inner)
+        )
+    (tmp_path / "x.onnx").write_bytes(model.SerializeToString())
+    found = open_checkpoint(tmp_path / "x.onnx")
+    assert [(finding.rule, finding.tensor) for finding in lint(found)] == [("not-read", "t")]
+    out, how = tmp_path / "out.safetensors", target("plain", "bfloat16")
+    with pytest.raises(CheckpointError, match="another file would lack what is not read: t "):
+        dequantize_checkpoint(found, out)
+    with pytest.raises(CheckpointError, match="another file would lack what is not read: t "):
+        quantize_checkpoint(found, out, how, include=["w"])
+    quantize_checkpoint(found, out, how, include=["w"], exclude=["t"])
+    assert [*open_checkpoint(out).entries] == ["w"]
+    dequantize_checkpoint(found, tmp_path / "out.onnx")
+    assert "t" in open_checkpoint(tmp_path / "out.onnx").unread

@@ -21,7 +21,8 @@ from lowprec.checkpoints import container, quantizing, writing
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.correcting import statistics_in
-from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.folder import INDEX, open_checkpoint
+from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.writing import Task, write_checkpoint
 from tests.checkpoints.files import source
@@ -640,3 +641,68 @@ def test_a_run_that_is_killed_at_its_end_leaves_no_file_in_the_folder(tmp_path, 
     (folder / "README.md").unlink()
     quantize_checkpoint(open_checkpoint(folder), out, how)
     assert sorted(path.name for path in out.iterdir()) == ["config.json", "s.safetensors"]
+
+
+def shards(folder):
+    """Write a folder of two shards with an index and a configuration."""
+    folder.mkdir()
+    made = {"model.safetensors": "a.weight", "other.safetensors": "b.weight"}
+    for file, name in made.items():
+        save_file({name: np.ones((32, 32), np.float32)}, folder / file)
+    (folder / INDEX).write_text(json.dumps({"weight_map": {name: file for file, name in made.items()}}))
+    (folder / "config.json").write_text('{"hidden_size": 32}')
+    return folder
+
+
+def test_shards_without_an_index_say_how_many_they_are(tmp_path):
+    for place in (1, 3):
+        save_file(
+            {f"{place}.weight": np.ones((2, 2), np.float32)}, tmp_path / f"a-{place:05}-of-00003.safetensors"
+        )
+    found = open_checkpoint(tmp_path)
+    (finding,) = lint(found)
+    assert (finding.rule, finding.tensor) == ("missing-file", "a-00002-of-00003.safetensors")
+    with pytest.raises(
+        CheckpointError, match=r"would lack what is not read: a-00002-of-00003\.safetensors is"
+    ):
+        dequantize_checkpoint(found, tmp_path / "out")
+    dequantize_checkpoint(found, tmp_path / "out", exclude=["a-00002-*"])
+    (tmp_path / "a-1-of-999999999999.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    assert len(open_checkpoint(tmp_path).missing) < 20_000
+    assert open_checkpoint(tmp_path / "a-00001-of-00003.safetensors").missing == {}  # named by itself
+
+
+@pytest.mark.parametrize("how", ["quantize", "dequantize", "convert"])
+def test_a_folder_that_lacks_a_shard_becomes_no_other_one(tmp_path, how):
+    """The other one had no index, so nothing said that half of the model was missing."""
+    folder = shards(tmp_path / "source")
+    if how != "quantize":
+        quantize_checkpoint(open_checkpoint(folder), tmp_path / "made", target("torchao", "mxfp4"))
+        folder = tmp_path / "made"
+    (folder / "other.safetensors").unlink()
+    run = {
+        "quantize": lambda **said: quantize_checkpoint(found, out, target("quark", "mxfp4"), **said),
+        "convert": lambda **said: convert_checkpoint(found, out, target("quark", "mxfp4"), **said),
+        "dequantize": lambda **said: dequantize_checkpoint(found, out, **said),
+    }[how]
+    found, out = open_checkpoint(folder), tmp_path / "out"
+    with pytest.raises(
+        CheckpointError, match=r"would lack what is not read: b\..* is in the index and not in"
+    ):
+        run()
+    assert not out.exists()
+    run(exclude=["b.*"])
+    assert any(name.startswith("a.weight") for name in open_checkpoint(out).entries)
+
+
+def test_an_index_stands_for_its_folder(tmp_path):
+    """config.json was lost where the index was named, and an index of another name was copied as it was."""
+    folder = shards(tmp_path / "source")
+    (folder / "other.safetensors.index.json").write_text('{"weight_map": {"z": "z.safetensors"}}')
+    for place, path in enumerate((folder, folder / INDEX)):
+        out = tmp_path / f"out{place}"
+        quantize_checkpoint(open_checkpoint(path), out, target("quark", "mxfp4"))
+        assert sorted(file.name for file in out.iterdir()) == [
+            "config.json", "model.safetensors", INDEX, "other.safetensors"
+        ]  # fmt: skip
+        assert json.loads((out / "config.json").read_text())["hidden_size"] == 32

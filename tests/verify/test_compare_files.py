@@ -272,6 +272,11 @@ def test_memory_files_have_addresses_and_comments(tmp_path):
     path = tmp_path / "codes.mem"
     path.write_text("/* a\n12 */ @0 01 02 // three\n@2 03 /* */ 04\n")
     check(open_dump(str(path), E4M3FN), np.array([1, 2, 3, 4], np.uint8))
+    path.write_text("// a /* b\n01 # /*\n02 /* // */ 03 /* a\n// */04\n")
+    check(open_dump(str(path), E4M3FN), np.array([1, 2, 3, 4], np.uint8))  # a comment begins none
+    message = "line 2 of 'a.mem' begins a comment /* that has no end"
+    assert refused(tmp_path, "a.mem", b"01\n/* 02\n", fmt=E4M3FN) == message
+    assert "holds '*/', which is no hexadecimal number" in refused(tmp_path, "a.mem", b"01 */", fmt=E4M3FN)
     message = "line 1 of 'a.mem' holds '@8', which is an address other than that of the next code, 1"
     assert refused(tmp_path, "a.mem", b"01 @8 02", fmt=E4M3FN) == message
     assert "holds '_', which is no hexadecimal number" in refused(tmp_path, "a.mem", b"_", fmt=E4M3FN)
