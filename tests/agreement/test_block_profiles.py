@@ -20,6 +20,9 @@ from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from tests import programs
 
+#: Each program has kernels of its own.
+pytestmark = pytest.mark.apart
+
 Array = np.ndarray[Any, Any]
 
 MXFP = (catalog.MXFP8_E4M3, catalog.MXFP8_E5M2, catalog.MXFP6_E2M3, catalog.MXFP6_E3M2, catalog.MXFP4)

@@ -14,6 +14,9 @@ from lowprec.spec.order import Split
 from lowprec.spec.toml_reading import from_toml
 from tests.support import most_apart
 
+#: Each program has kernels of its own.
+pytestmark = pytest.mark.apart
+
 NAN, INFINITY = math.nan, math.inf
 
 #: For codebooks without NaN.

@@ -21,6 +21,9 @@ from lowprec.spec.rounding import (
     TOWARD_ZERO,
 )
 
+#: Each program has kernels of its own.
+pytestmark = pytest.mark.apart
+
 SIZE = 3000
 COUNTS = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "fma": 3}
 MODES = (TOWARD_POSITIVE, TOWARD_NEGATIVE, TOWARD_ZERO, AWAY_FROM_ZERO, TO_ODD, NEAREST_AWAY, NEAREST_ZERO)

@@ -18,6 +18,9 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from tests.support import most_apart
 
+#: Each program has kernels of its own.
+pytestmark = pytest.mark.apart
+
 SIZE = 2000
 
 

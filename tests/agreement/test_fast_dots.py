@@ -26,6 +26,9 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, TOWARD_NEGATIVE, TOWARD_ZERO
 
+#: Each program has kernels of its own.
+pytestmark = pytest.mark.apart
+
 MXFP8_STEPS = "blackwell_tcgen05_e5m2_binary32_e8m0fnu_1"
 BLOCKS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e2m1", "mxint8", "nvfp4")
 

@@ -11,6 +11,9 @@ from lowprec.kernels.vector import narrowed_program
 from lowprec.spec.arith import OPERANDS, operands_of
 from tests.support import most_apart
 
+#: Each program has kernels of its own.
+pytestmark = pytest.mark.apart
+
 PART = 512
 SIZE = 5 * PART + 37
 
