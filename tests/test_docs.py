@@ -39,11 +39,6 @@ def test_examples_give_what_the_page_says(page):
     assert not failures
 
 
-def test_pages_that_stand_apart_exist():
-    """A misspelled one would be run always."""
-    assert set(LONG) <= {page.name for page in EXAMPLES}
-
-
 def test_the_two_commands_are_in_the_readme():
     """The CI script takes them from there."""
     assert "$ pip install . && lowprec conform\n" in README
