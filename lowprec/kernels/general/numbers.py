@@ -17,7 +17,7 @@ import numpy as np
 from lowprec.kernels.jit import bit_length, inlined
 from lowprec.kernels.lower.records import Source
 
-__all__ = ["Lane", "normal", "pick", "read", "zeros_above"]
+__all__ = ["CHUNK", "Lane", "normal", "pick", "read", "zeros_above"]
 
 Word = Any
 
@@ -25,6 +25,9 @@ _U = np.uint64
 _I = np.int64
 _0, _1, _63 = _U(0), _U(1), _U(63)
 _FAR = _I(1 << 40)
+
+#: Elements per chunk; the words of three operands and a result fit the nearest cache.
+CHUNK = 1 << 10
 
 
 class Lane(NamedTuple):

@@ -31,7 +31,7 @@ from lowprec.spec.format import Sign
 from lowprec.spec.projection import BINARY_ONLY, Flag, Projection, Saturation
 from lowprec.spec.rounding import Threshold
 
-__all__ = ["TABLES", "Place", "in_values", "lower_codebook"]
+__all__ = ["TABLES", "Place", "in_values", "lower_codebook", "points_of"]
 
 Word = Any
 Codes = npt.NDArray[Any]
@@ -242,7 +242,8 @@ class _Points(NamedTuple):
 
 
 @functools.lru_cache(maxsize=32)
-def _points(fmt: Codebook, negative: bool) -> _Points:
+def points_of(fmt: Codebook, negative: bool) -> _Points:
+    """Return the magnitudes of a ray."""
     ray = fmt.ray(negative)
     aboves = (*ray.sizes[1:], 0.0 if ray.beyond is None else ray.beyond)
     thresholds = [0.0 if each is None else each for each in ray.thresholds]
@@ -289,7 +290,7 @@ def _steps(
     fmt: Codebook, projection: Projection, negative: bool, codes: Codes
 ) -> tuple[_Numbers, npt.NDArray[np.bool_]]:
     """Return what `_step` does for all places but the ends: there numbers may be negative, or missing."""
-    mode, points = fmt.mode(projection.rounding), _points(fmt, negative)
+    mode, points = fmt.mode(projection.rounding), points_of(fmt, negative)
     if mode.bits:
         return points.aboves, np.ones(codes.size, bool)
     odd = (codes & 1).astype(bool)
@@ -308,7 +309,7 @@ def _steps(
 
 def _places(fmt: Codebook, projection: Projection, ray: Ray, negative: bool) -> npt.NDArray[np.uint64]:
     """Return the words of a ray's places, a row for each."""
-    codes, points = np.array(ray.codes), _points(fmt, negative)
+    codes, points = np.array(ray.codes), points_of(fmt, negative)
     at, passes = _steps(fmt, projection, negative, codes)
     gaps = _Numbers(*np.zeros((3, codes.size), np.int64))
     if projection.rounding.bits:

@@ -27,7 +27,8 @@ Codes = npt.NDArray[Any]
 
 #: For messages.
 SERVES = (
-    "one operand of at most 16 bits or two of at most 8, or values into codebooks, and no random integers"
+    "one operand of at most 16 bits or two of at most 8, or values into codebooks without flags, "
+    "and no random integers"
 )
 
 #: Bits of all operands together.
