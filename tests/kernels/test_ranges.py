@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.kernels.lower.steps import part
+from lowprec.kernels.lower.codebook import part
 from lowprec.kernels.table.steps import look_up
 
 

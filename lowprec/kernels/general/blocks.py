@@ -275,6 +275,8 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool, book: b
             if lanes and book:
                 drawn_by = random[start : start + count]
                 refuses = answered(words[:count], words[:0], element_words, drawn_by, stochastic, False, True)
+                for i in range(count):
+                    words[i] = pick(words[3 * CHUNK + i] & _BLANK != _0, _0, words[i])
             if refuses:
                 refused, first = counted(words, 0, count, start, refused, first)
             narrow(words, 0, count, out, out_size, start)

@@ -1,7 +1,7 @@
 """Round to the values of a codebook: results are rounded to odd, as words of binary64, and looked up.
 
-A word has at most one step in its range (`lower.steps`), so two loads and a comparison find its answer. The
-scalar kernel gives the answers, by its results next to all values and thresholds.
+A word has at most one step in its range (`lower.codebook`), so two loads and a comparison find its answer.
+The scalar kernel gives the answers, by its results next to all values and thresholds.
 
 Rounding to odd keeps a number on its side of every number of few bits. A value or a threshold of more bits
 may lie within a result's `margin`: where words that far below or above have other answers, the scalar kernel
@@ -31,10 +31,18 @@ from lowprec.kernels.general.numbers import CHUNK, pick
 from lowprec.kernels.general.operations import word_product
 from lowprec.kernels.general.rounding import drawn_limit, long_shifted
 from lowprec.kernels.jit import helper, in_wide_vectors, inlined, load_record
-from lowprec.kernels.lower.codebook import TABLES, points_of
+from lowprec.kernels.lower.codebook import (
+    CROWDED,
+    SHIFTS,
+    TABLES,
+    Place,
+    is_between,
+    part,
+    points_of,
+    words_next_to,
+)
 from lowprec.kernels.lower.records import REFUSED, Grid, Params
 from lowprec.kernels.lower.scalar import lower_source, lower_target
-from lowprec.kernels.lower.steps import CROWDED, SHIFTS, part, words_next_to
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.scalar.convert import convert_to_codebook
 from lowprec.spec.codebook import Codebook
@@ -49,7 +57,7 @@ _U = np.uint64
 _I = np.int64
 _0, _1, _11, _16, _24, _32, _52 = (_U(number) for number in (0, 1, 11, 16, 24, 32, 52))
 _LOW, _CODE, _FLAGS = _U((1 << 32) - 1), _U((1 << 16) - 1), _U((1 << 8) - 1)
-_SIGN, _INFINITY, _HIDDEN = _U(1 << 63), _U(0x7FF << 52), _U(1 << 52)
+_SIGN, _INFINITY, _HIDDEN, _ONES = _U(1 << 63), _U(0x7FF << 52), _U(1 << 52), _U((1 << 64) - 1)
 _FRACTION = _U((1 << 52) - 1)
 _SHIFTS, _SHIFT = _U(SHIFTS), _U(CROWDED)
 _REFUSED = _U(REFUSED)
@@ -116,11 +124,9 @@ def is_farther(word: np.uint64, limit: np.uint64, low: np.uint64, gap: np.uint64
     high -= low
     # The limit times the gap; limits that are odd count as one more, which is taken too.
     taken = limit & _1
-    by_high, by_low = word_product(gap, limit)
-    by_low += gap * taken
-    by_high += _U(by_low < gap * taken)
+    by_high, by_low = word_product(gap, limit + taken)
     equal = (below > by_low) | ((below == by_low) & (taken != _0))
-    return (high > by_high) | ((high == by_high) & equal)
+    return (limit != _ONES) & ((high > by_high) | ((high == by_high) & equal))
 
 
 @helper
@@ -204,7 +210,7 @@ def answer_words(fmt: Codebook, rule: Projection, loses: bool) -> Params | None:
     ranges = np.stack([entries["first"], entries["above"].astype(_U) << _32 | entries["below"]], axis=1)
     draws = _draws(fmt, rule, target, firsts, answers) if bits else np.empty(0, _U)
     at = _FIRST + _BINADES
-    margin = _MARGIN * (loses and not _is_short(fmt, bits))
+    margin = _MARGIN * (loses and not _is_short(fmt, bits, target))
     book = Book(margin, at, at + ranges.size, at + ranges.size + len(fmt.values))
     words = [target[:TABLES], book, binades, ranges.reshape(-1), values_of(fmt), draws.reshape(-1)]
     found = np.concatenate([np.asarray(each, _U) for each in words])
@@ -212,18 +218,22 @@ def answer_words(fmt: Codebook, rule: Projection, loses: bool) -> Params | None:
     return found
 
 
-def _is_short(fmt: Codebook, bits: int) -> bool:
+def _is_short(fmt: Codebook, bits: int, target: Params) -> bool:
     """Return whether quotients to odd lie on the right side of all points, with so many random bits."""
+    zeros = (1 << 64 - _SHORT) - 1
     for negative in (False, True):
         for numbers in points_of(fmt, negative):
-            if numbers.low.any() or (numbers.high & _U((1 << 64 - _SHORT) - 1)).any():
+            if numbers.low.any() or (numbers.high & _U(zeros)).any():
                 return False
-        if bits:
-            lows, gaps, _, whole = _intervals(fmt, negative)
-            # Of 63 bits, as many as precision and random bits leave; the last place is half a unit.
-            if ((lows | gaps) & _U((1 << 64 - _SHORT + bits) - 1)).any() or not whole.all():
-                return False
-    return True
+    places = _places_of(target)
+    # Of 63 bits, as many as precision and random bits leave; the last place is half a unit.
+    used = (places.low | places.gap) & _U(((zeros + 1) << bits) - 1)
+    return not (bits and (used | places.low_rest | places.gap_rest).any())
+
+
+def _places_of(target: Params) -> Place:
+    """Return the places of both rays, a column for each word."""
+    return Place(*target[TABLES:].reshape(-1, len(Place._fields)).T)
 
 
 def _is_near(fmt: Codebook, negative: bool) -> bool:
@@ -264,43 +274,34 @@ def steps_of(
     return words[changes], found[changes]
 
 
-@functools.lru_cache(maxsize=16)
-def _intervals(fmt: Codebook, negative: bool) -> tuple[Codes, Codes, Codes, Codes]:
-    """Return values of a ray and the gaps above them, their unit, and whether they are whole in it."""
-    ray = fmt.ray(negative)
-    sizes = np.array([*ray.sizes, *([] if ray.beyond is None else [float(ray.beyond)])])
-    lows, highs = sizes[:-1], sizes[1:]
-    units = np.frexp(np.maximum(abs(lows), highs))[1] - 63
-    low, high = np.ldexp(lows, -units), np.ldexp(highs, -units)
-    whole = (low == np.floor(low)) & (high == np.floor(high))
-    whole[len(ray.sizes) - 1 :] &= isinstance(ray.beyond, float)
-    low, high = low.astype(_I).view(_U), high.astype(_I).view(_U)
-    return low, high - low, units, whole
-
-
 def _draws(fmt: Codebook, rule: Projection, target: Params, firsts: Codes, answers: Codes) -> Codes:
     """Return the words of the draw of each step; without an interval both answers are the same."""
-    between = fmt.ray(False).sizes[0] < 0  # then -0 is as 0 is
     draws = np.zeros((firsts.size, _DRAW), _U)
     nexts = answers.copy()
+    places = _places_of(target)
     for negative in (False, True):
-        lows, gaps, units, whole = _intervals(fmt, negative)
         sizes = np.array(fmt.ray(negative).sizes)
-        mine = (firsts > _SIGN) == negative if between else (firsts >= _SIGN) == negative
+        mine = (firsts >= _SIGN + _U(is_between(fmt))) == negative  # there -0 is as 0 is
         numbers = (firsts & ~_SIGN).view(np.float64)
         place = np.searchsorted(sizes, numbers, side="right") - 1
-        mine &= (place >= 0) & (place < lows.size) & (numbers < np.inf)
+        mine &= (place >= 0) & (numbers < np.inf)
         at = place[mine]
-        above = sizes[at] + np.ldexp(gaps[at].astype(np.float64), units[at])
-        inside = numbers[mine] < above
-        (mine,) = np.nonzero(mine)
-        mine, at, above = mine[inside], at[inside], above[inside]
-        draws[mine, 0], draws[mine, 1], draws[mine, 2] = lows[at], gaps[at], units[at].astype(_I).view(_U)
+        row = at + negative * (places.size.size - sizes.size)
+        low, gap, units = places.low[row], places.gap[row], places.unit[row].view(_I)
+        whole = (places.low_rest[row] == 0) & (places.gap_rest[row] == 0)
+        gaps = np.ldexp(gap.astype(np.float64), units)
+        above, some = sizes[at] + gaps, np.nonzero(mine)[0]
         # Three quarters of the gap, or on this side of zero if that lies within.
-        middle = np.maximum(sizes[at] + np.ldexp(0.75 * gaps[at].astype(np.float64), units[at]), above / 2)
+        middle = np.maximum(sizes[at] + 0.75 * gaps, above / 2)
+        inside = numbers[mine] < above
+        some, middle, whole = (
+            some[inside],
+            middle[inside],
+            (whole & (sizes[at] < middle) & (middle < above))[inside],
+        )
+        draws[some, :3] = np.stack([low, gap, units.view(_U)], axis=1)[inside]
         points = (-middle if negative else middle).view(_U)
-        nexts[mine] = _answers(points, target, (1 << rule.rounding.bits) - 1, True)
-        unsure = mine[~(whole[at] & (sizes[at] < middle) & (middle < above))]
-        answers[unsure], nexts[unsure] = REFUSES, REFUSES
+        nexts[some] = _answers(points, target, (1 << rule.rounding.bits) - 1, True)
+        answers[some[~whole]], nexts[some[~whole]] = REFUSES, REFUSES
     draws[:, 3] = answers.astype(_U) | nexts.astype(_U) << _32
     return draws

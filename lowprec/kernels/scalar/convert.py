@@ -22,11 +22,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import bit_length, inlined, jit, load_record
+from lowprec.kernels.general.operations import word_product
+from lowprec.kernels.general.rounding import drawn_limit
+from lowprec.kernels.jit import bit_length, helper, inlined, jit, load_record
+from lowprec.kernels.lower.codebook import Place
 from lowprec.kernels.lower.kinds import FINITE, FLUSHED, GENERATED, INFINITY, NAN, SIGNALING
 from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Side, Source
-from lowprec.kernels.scalar.codebook import place_of
-from lowprec.kernels.scalar.rounding import cut_payload, limit_after, split, takes_farther
+from lowprec.kernels.scalar.rounding import (
+    cut_payload,
+    limit_after,
+    shifted_down,
+    split,
+    takes_farther,
+)
 from lowprec.spec.projection import Flag
 
 __all__ = ["convert_to_codebook"]
@@ -41,6 +49,9 @@ _0, _1, _2, _63 = _U(0), _U(1), _U(2), _U(63)
 _ONES = _U(0xFFFFFFFFFFFFFFFF)
 _REFUSED = _U(REFUSED)
 
+#: An exponent below all others: that of 0.
+_FAR = _I(-(1 << 40))
+_WORDS = len(Place._fields)
 _SIDES, _SIDE = len(Grid._fields), len(Side._fields)
 _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
     _U(flag) for flag in (Flag.INEXACT, Flag.UNDERFLOW, Flag.OVERFLOW, Flag.INVALID)
@@ -114,6 +125,89 @@ def is_tiny(
     # On the continued grid the code is kept - 2**trailing_bits: even where there are no trailing bits.
     odd = _U(grid.trailing_bits != _0)
     return not takes_farther(tail, odd, random, grid, side)
+
+
+@inlined
+def load_place(words: Params, side: Side, place: Any) -> Place:
+    """The words of a place, in locals."""
+    return load_record(Place, words, _I(side.first) + place * _WORDS)
+
+
+@inlined
+def passes(high: np.uint64, low: np.uint64, exponent: np.int64, at: Place) -> bool:
+    """Whether a number goes on to the next place."""
+    if at.step == _0:
+        return bool(high != _0 or at.passes != _0)
+    step_exponent = _I(at.step_exponent)
+    if exponent != step_exponent:
+        return bool(exponent > step_exponent)
+    if high != at.step or low != at.step_low:
+        return bool(high > at.step or (high == at.step and low > at.step_low))
+    return bool(at.passes != _0)
+
+
+@helper
+def is_farther(high: np.uint64, low: np.uint64, exponent: np.int64, limit: np.uint64, at: Place) -> bool:
+    """Return whether the share of a number's distance to the value below in the gap is above a limit."""
+    first, second, third = high, low, _0
+    if high != _0:
+        first, second, third = shifted_down(high, low, _I(at.unit) - exponent)
+    first -= at.low + _U(second < at.low_rest)
+    second -= at.low_rest
+    # The limit times the gap; limits that are odd count as one more, which is taken too.
+    taken = limit & _1
+    by_first, by_second = word_product(at.gap, limit + taken)
+    more, by_third = word_product(at.gap_rest, limit + taken)
+    by_second += more
+    by_first += _U(by_second < more)
+    if limit == _ONES or first != by_first:
+        return bool(limit != _ONES and first > by_first)
+    if second != by_second:
+        return bool(second > by_second)
+    return bool(third > by_third or (third == by_third and taken != _0))
+
+
+@helper
+def place_of(
+    significand: np.uint64,
+    low: np.uint64,
+    exponent: np.int64,
+    random: np.uint64,
+    grid: Grid,
+    side: Side,
+    words: Params,
+) -> tuple[np.int64, np.uint64, bool, bool]:
+    """The place of a number, not negative, on its ray, and the code there; one past the last if it overflows.
+
+    And whether it is exactly that value, and whether it lies below all values.
+    """
+    up = _I(64) - bit_length(significand)
+    if significand == _0:
+        high, exponent = _0, _FAR
+    else:
+        high, exponent = significand << _U(up), exponent - up
+    last = _I(side.max_magnitude)
+    start, end = _I(0), last + _I(1)
+    while start < end:  # the first place whose step is not passed
+        middle = (start + end) >> _I(1)
+        if passes(high, low, exponent, load_place(words, side, middle)):
+            start = middle + _I(1)
+        else:
+            end = middle
+    if start > last:
+        return start, _0, False, False
+    at = load_place(words, side, start)
+    place = _I(at.exponent)
+    exact = high == at.size and low == _0 and exponent == place and at.other == _0
+    below = start == _I(0) and at.size != _0 and at.other == _0
+    below = below and not exact and (exponent < place or (exponent == place and high < at.size))
+    if grid.bits != _0 and not exact and not below and (at.gap != _0 or at.gap_rest != _0):
+        if is_farther(high, low, exponent, drawn_limit(random, grid), at):
+            start += _I(1)
+            if start > last:
+                return start, _0, False, False
+            at = load_place(words, side, start)
+    return start, at.code, exact, below
 
 
 @inlined

@@ -16,8 +16,8 @@ from lowprec.kernels.engine import DONE, REFUSED
 from lowprec.kernels.general.codebooks import REFUSES, steps_of
 from lowprec.kernels.general.program import carried
 from lowprec.kernels.jit import helper, jit
+from lowprec.kernels.lower.codebook import CROWDED, SHIFTS, Ranges, part
 from lowprec.kernels.lower.scalar import lower_target
-from lowprec.kernels.lower.steps import CROWDED, SHIFTS, Ranges, part
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.scalar import program as scalar
