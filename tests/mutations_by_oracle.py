@@ -653,8 +653,8 @@ MUTANTS = (
         "kernels/scalar/rounding.py",
         "takes_farther",
         "stochastic A takes one random integer more, by the scalar kernels",
-        "share + random",
-        "share + random + _1",
+        "drawn_limit(random, grid)",
+        "drawn_limit(random + _1, grid)",
         ("engine:scalar remainder binary32 e5m2 stochastic(8)",),
     ),
     Mutant(

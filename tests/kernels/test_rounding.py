@@ -64,8 +64,8 @@ EXACT = {
     "general/codebooks.py:look_up": "one of two answers",
     "general/codebooks.py:looked_up": "the range of a word, and one of two answers",
     "general/numbers.py:read": "the exponent field of a code",
+    "general/numbers.py:word_product": "halves of words, all of which are used",
     "general/operations.py:as_53_bits": "a normalized number of at most 53 bits: what goes are zeros",
-    "general/operations.py:word_product": "halves of words, all of which are used",
     "general/operations.py:long_number": "bits that go down into the next word, and the last bit, which is 0",
     "general/operations.py:long_sum": "bits that go up into the next word",
     "general/operations.py:quotient": "the sign of a rest",
@@ -74,7 +74,7 @@ EXACT = {
     "scalar/block.py:quotient": "digits of a quotient, whose remainder is kept; halves of a divisor "
     "that are zeros",
     "scalar/block.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
-    "scalar/convert.py:place_of": "the middle of two places",
+    "scalar/convert.py:on_ray": "the middle of two places",
     "scalar/convert.py:read": "the exponent field of a code",
     "scalar/dot.py:number_of_double": "the exponent field and the sign of a binary64 number",
     "scalar/dot.py:sums_of_doubles": "the sign of a binary64 number",

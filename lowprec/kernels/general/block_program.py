@@ -51,12 +51,11 @@ class BlockEncoder:
         divisor = divisor + 24 * request.tensor if exact else 24
         self._short, drawn = source <= 53, fmt.elements.rounding.bits
         lanes, powers = max(source, divisor) <= 53, divisor == 1
-        usual, self._answers = False, None
+        usual, self._answers = is_usual([], fmt.element, self._element), None
         if isinstance(fmt.element, Codebook):
             self._answers = answer_words(fmt.element, fmt.elements, exact and not powers)
             lanes = lanes and self._answers is not None
         else:
-            usual = is_usual([], fmt.element, self._element)
             lanes = lanes and fmt.element.precision + drawn + 2 <= 50
         book = self._answers is not None
         arithmetic = ARITHMETICS.index(fmt.arithmetic)

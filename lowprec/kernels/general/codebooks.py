@@ -27,8 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.codes import values_of
-from lowprec.kernels.general.numbers import CHUNK, pick
-from lowprec.kernels.general.operations import word_product
+from lowprec.kernels.general.numbers import CHUNK, pick, word_product
 from lowprec.kernels.general.rounding import drawn_limit, long_shifted
 from lowprec.kernels.jit import helper, in_wide_vectors, inlined, load_record
 from lowprec.kernels.lower.codebook import (

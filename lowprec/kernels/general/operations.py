@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowprec.kernels.general.numbers import Lane, normal, pick, zeros_above
+from lowprec.kernels.general.numbers import Lane, normal, pick, word_product, zeros_above
 from lowprec.kernels.general.rounding import limit_of, long_shifted, shifted, split
 from lowprec.kernels.jit import inlined
 from lowprec.spec.codebook import Codebook
@@ -205,15 +205,6 @@ def full_product(
     x_up, y_up = zeros_above(x), zeros_above(y)
     high, low = word_product(x << _U(x_up), y << _U(y_up))
     return high, low, x_exponent + y_exponent - x_up - y_up + _I(64)
-
-
-@inlined
-def word_product(x: np.uint64, y: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Multiply words; return both words of the product."""
-    a, b, c, d = x >> _32, x & _LOW, y >> _32, y & _LOW
-    lowest, left, right = b * d, a * d, b * c
-    middle = (lowest >> _32) + (left & _LOW) + (right & _LOW)
-    return a * c + (left >> _32) + (right >> _32) + (middle >> _32), middle << _32 | lowest & _LOW
 
 
 @inlined

@@ -68,22 +68,18 @@ def readable(codes: Codes, fmt: Format) -> Codes:
 
 
 def is_usual(sources: list[Params], fmt: Format, target: Params) -> bool:
-    """Return whether `rounding.project_usual` and the same variant of `numbers.read` serve formats."""
+    """Return whether `rounding.project_usual`, if needed, and the same variant of `numbers.read` serve."""
     grid, (plus, minus) = parts(target)
-    return (
-        is_read_usually(sources)
-        and fmt.width <= 32
+    if not all(words[_COMPLEMENT] == 0 and words[_FLUSH] == 0 for words in sources):
+        return False
+    return isinstance(fmt, Codebook) or (
+        fmt.width <= 32
         and fmt.sign is Sign.MAGNITUDE
         and fmt.subnormals
-        and not (grid.hidden or grid.flush or grid.before or grid.shared or grid.rays)
+        and not (grid.hidden or grid.flush or grid.before or grid.shared)
         and (plus.carried, minus.carried) == (plus.nan, minus.nan)
         and not grid.payload
     )
-
-
-def is_read_usually(sources: list[Params]) -> bool:
-    """Return whether the usual variant of `numbers.read` serves formats."""
-    return all(words[_COMPLEMENT] == 0 and words[_FLUSH] == 0 for words in sources)
 
 
 _COMPLEMENT, _FLUSH = Source._fields.index("complement"), Source._fields.index("flush")
@@ -103,8 +99,7 @@ class Step:
         self._general, wide = serves(operation, read, fmt, rule)
         self._loses, self._came = not is_exact(operation, read), 0
         book = isinstance(fmt, Codebook)
-        usual = is_read_usually(reads) if book else is_usual(reads, fmt, self.words)
-        usual = usual and rule.nan_payload == "drop"
+        usual = rule.nan_payload == "drop" and is_usual(reads, fmt, self.words)
         self._kernel = functools.partial(kernel, operation, wide, rule.rounding.bits > 0, usual, book)
         self._signals = bool(self.words[_FLUSH_RESULTS])
 

@@ -55,6 +55,9 @@ Codes = npt.NDArray[Any]
 #: A number, and whether it itself goes on to the next place.
 Step = tuple[Number, bool]
 
+#: An exponent below all others: that of 0.
+FAR = -(1 << 40)
+
 #: Where the places of the rays begin: behind the words of a stage, which has a target, a source and one more.
 TABLES = len(Grid._fields) + 2 * len(Side._fields) + len(Source._fields) + 1
 
@@ -377,7 +380,7 @@ def _gaps(fmt: Codebook, negative: bool) -> Codes:
 def _words(numerator: int, denominator: int) -> tuple[int, int, int]:
     """Return a number of at most 128 bits as two words, normalized, and the exponent of the first."""
     if numerator == 0:
-        return 0, 0, 0
+        return 0, 0, FAR
     bits = numerator.bit_length()
     whole = numerator << 128 >> bits
     assert whole << bits == numerator << 128, "more than 128 bits"
