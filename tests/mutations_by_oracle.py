@@ -1765,7 +1765,7 @@ MUTANTS = (
         "values of a codebook signal what numbers next to them do",
         "pick(word == values[i], _0, answer >> _16 & _FLAGS)",
         "answer >> _16 & _FLAGS",
-        ("engine:scalar convert binary32 posit8 flags",),
+        ("engine:scalar convert binary32 posit5 flags",),
     ),
     Mutant(
         "codebook-odd",
@@ -1774,7 +1774,16 @@ MUTANTS = (
         "what is lost below a word of binary64 leaves no mark",
         "_U(word << _11 != significand)",
         "_0",
-        ("engine:scalar add binary32 posit8",),
+        ("engine:scalar add binary64 posit5",),
+    ),
+    Mutant(
+        "codebook-division-by-zero",
+        "kernels/general/codebooks.py",
+        "answered",
+        "a division by zero is invalid in codebooks without infinity",
+        "pick(raised[i] & _DIVIDED != _0, _DIVIDED, alone)",
+        "alone",
+        ("engine:scalar divide binary32 posit5 flags",),
     ),
     Mutant(
         "codebook-margin",
@@ -1783,7 +1792,7 @@ MUTANTS = (
         "results next to thresholds of more bits than binary64 has are not left to the scalar kernels",
         "_MARGIN * (loses and (not _is_short(fmt, bits, target)))",
         "0",
-        ("engine:scalar divide binary32 takum8 flags",),
+        ("engine:scalar divide binary64 takum6 flags",),
     ),
     Mutant(
         "codebook-drawn",
@@ -1792,7 +1801,7 @@ MUTANTS = (
         "random integers choose the other of two values",
         "high > by_high",
         "high < by_high",
-        ("engine:scalar convert binary32 posit8 stochastic(8)",),
+        ("engine:scalar convert binary32 posit5 stochastic(8)",),
     ),
     Mutant(
         "codebook-tie",
@@ -1801,7 +1810,7 @@ MUTANTS = (
         "numbers on the border of a random integer's share stay below",
         "(below == by_low) & (taken != _0)",
         "False",
-        ("engine:scalar convert binary32 posit8 stochastic(8)",),
+        ("engine:scalar convert binary32 posit5 stochastic(2)",),
     ),
     Mutant(
         "codebook-gaps",

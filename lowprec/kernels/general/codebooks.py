@@ -174,7 +174,8 @@ def answered(
         for i in range(numbers.size):
             word, answer = numbers[i], answers[i]
             flags = pick(word == values[i], _0, answer >> _16 & _FLAGS) | raised[i]
-            alone = pick(flags & _INVALID != _0, _INVALID, pick(flags & _DIVIDED != _0, _DIVIDED, flags))
+            alone = pick(flags & _INVALID != _0, _INVALID, flags)
+            alone = pick(raised[i] & _DIVIDED != _0, _DIVIDED, alone)
             raised[i] = pick(converts, flags, alone)
             off = beside(word, book.margin) - word
             answers[i] = answer | _U((values[i] - word + off <= off + off) & (off != _0)) << _24
