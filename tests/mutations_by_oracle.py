@@ -701,8 +701,8 @@ MUTANTS = (
         "return (_0, _0, _1)",
         "return (_0, _0, _0)",
         (
-            "engine:scalar add binary32 posit5 toward_negative",
-            "engine:scalar add binary32 posit5 toward_positive",
+            "engine:scalar add binary32 posit10 toward_negative",
+            "engine:scalar add binary32 posit10 toward_positive",
             "engine:scalar add binary64 binary64 stochastic(8)",
             "engine:scalar fma binary64 binary64 stochastic(8)",
         ),
@@ -726,7 +726,7 @@ MUTANTS = (
         "products into codebooks have the sign of the first factor",
         "x.negative != y.negative",
         "x.negative",
-        ("engine:scalar multiply e5m2 posit5",),
+        ("engine:scalar multiply e5m2 posit10",),
     ),
     Mutant(
         "scalar-quotient-exponent",
@@ -753,7 +753,7 @@ MUTANTS = (
         "square roots of squares are cut short, into codebooks",
         "rest_high == trial_high and rest >= trial",
         "rest_high == trial_high and rest > trial",
-        ("engine:scalar sqrt e5m2 posit5",),
+        ("engine:scalar sqrt e5m2 posit10",),
     ),
     Mutant(
         "scalar-remainder-even",
@@ -771,7 +771,7 @@ MUTANTS = (
         "subtraction into codebooks adds",
         "not y.negative",
         "y.negative",
-        ("engine:scalar subtract e5m2 posit5",),
+        ("engine:scalar subtract e5m2 posit10",),
     ),
     Mutant(
         "scalar-fma-low",

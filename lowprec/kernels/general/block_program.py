@@ -78,7 +78,7 @@ class BlockEncoder:
         )  # fmt: skip
         scales[:] = made
         out, blocks = (codes.view(np.uint8), codes.itemsize), (most, places, kinds, random, words)
-        in_lanes = self._answers is not None and self._how != self._one_by_one
+        in_lanes = self._how[1] and self._answers is not None
         element = self._answers if in_lanes else self._element
         refused, first = encoder(*self._how)(*read, *out, element, *blocks)
         if refused and in_lanes:  # lanes may have left some
