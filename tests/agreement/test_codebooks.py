@@ -16,7 +16,7 @@ from lowprec.oracle import order
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import from_float
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.codebooks import lns, posit, takum
+from lowprec.spec.codebooks import CODEBOOKS, lns, posit, takum
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
 from tests.support import most_apart
@@ -455,3 +455,36 @@ def test_a_nan_of_all_ones_is_looked_up_too(name, dtype):
     how = {"projection": lp.Projection(nan="max")}
     want = lp.encode(values[:1], name, backend="oracle", **how)[0]
     assert (lp.encode(values, name, backend="table", **how) == want).all()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("operation", ["encode", "add", "multiply", "divide", "sqrt", "fma", "minimum"])
+@pytest.mark.parametrize("name", [name for name in CODEBOOKS if lp.format(name).width <= 8])
+def test_drawn_operands_in_lanes_have_the_oracles_codes_and_flags(name, operation):
+    """Numbers of all sizes, values of the codebook and zeros, in every mode; lanes are given all at once."""
+    rng = np.random.default_rng(sum(map(ord, name + operation)))
+    book, size, some = lp.format(name), 4096, 300
+    verb, count = getattr(lp, operation), {"encode": 1, "sqrt": 1, "fma": 3}.get(operation, 2)
+    values = np.array([value for value in book.values if math.isfinite(value)])
+    given = [rng.standard_normal(size) * 2.0 ** rng.integers(-20, 20, size) for _ in range(count)]
+    for each in given:
+        each[: some // 2] = rng.choice(values, some // 2)
+        each[some - 4 : some] = 0.0, -0.0, INFINITY, 1e-310
+        rng.shuffle(each[:some])
+    for rounding in ROUNDINGS:
+        random = None
+        if rounding.bits:
+            random = rng.integers(0, 1 << rounding.bits, size, dtype=np.uint64).astype(np.uint32)
+        for saturation in ("none", "finite"):
+            projection = asked(book, rounding, saturation, {"negative": "drop_sign"})
+            codes, flags = {}, {}
+            for backend, end in (("scalar", size), ("oracle", some)):
+                flags[backend] = np.empty(end, np.uint8)
+                words = None if random is None else random[:end]
+                found = verb(
+                    *(each[:end] for each in given), book, projection=projection, random=words,
+                    flags=flags[backend], backend=backend,
+                )  # fmt: skip
+                codes[backend] = found.view(f"u{found.itemsize}")
+            np.testing.assert_array_equal(codes["scalar"][:some], codes["oracle"], err_msg=str(projection))
+            np.testing.assert_array_equal(flags["scalar"][:some], flags["oracle"], err_msg=str(projection))
