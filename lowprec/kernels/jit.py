@@ -163,7 +163,7 @@ def _lower_retyped(context: Any, builder: Any, signature: Any, values: Any) -> A
     return impl_ret_borrowed(context, builder, kind, made._getvalue())
 
 
-def load_record(kind: type[R], words: np.ndarray[Any, Any], start: int) -> R:
+def load_record(kind: type[R], words: np.ndarray[Any, Any], start: Any) -> R:
     """Load a NamedTuple from an array, from index `start` on; `Signed` fields as signed integers."""
     signed, number = _signed(kind), np.dtype(f"i{words.itemsize}").type
     return kind(*(number(words[start + i]) if minus else words[start + i] for i, minus in enumerate(signed)))

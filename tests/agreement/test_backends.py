@@ -169,8 +169,8 @@ def test_an_engine_that_does_not_serve_a_request_is_refused():
     """By what it serves, and which do."""
     message = (
         "backend='table' does not serve this request: it takes one operand of at most 16 bits or two of at "
-        "most 8, or values into codebooks, and no random integers; use 'scalar' or 'oracle', which serve "
-        "everything, or leave backend out"
+        "most 8, or values into codebooks without flags, and no random integers; use 'scalar' or 'oracle', "
+        "which serve everything, or leave backend out"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         lp.encode(SINGLES, "e4m3fn", backend="table")

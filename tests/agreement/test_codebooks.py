@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.kernels.codes import code_dtype
+from lowprec.kernels.general.program import Step, reader
+from lowprec.kernels.lower.words import DOUBLE
 from lowprec.oracle import order
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import from_float
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.codebooks import lns, posit, takum
+from lowprec.spec.codebooks import CODEBOOKS, lns, posit, takum
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
 from tests.support import most_apart
@@ -160,28 +163,22 @@ def test_tables_give_what_the_scalar_kernel_gives(name, dtype):
         for each in BOOKS
     ],
 )
-def test_flags_are_looked_up_as_the_scalar_kernel_answers(name):
+def test_flags_of_float32_are_the_oracles(name):
     """Of every value, threshold and step, the numbers next to them, and every kind of NaN."""
     book = BOOKS[name]
-    for kind in (np.float32, np.float64):
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            values = operands(book).astype(kind)
-            values = np.concatenate(
-                [values, np.nextafter(values, kind(0)), np.nextafter(values, kind(INFINITY))]
-            )
-        values = np.append(values, kind(-0.0))
-        signaling = np.array([0x7F800001 if kind is np.float32 else 0x7FF0 << 48 | 1], f"u{values.itemsize}")
-        values = np.concatenate([values, signaling.view(kind)])
-        for rounding in (MODES[0], MODES[3], MODES[5]):
-            for saturation, others in (
-                ("none", {}),
-                ("finite", {}),
-                ("none", OTHERS[2]),
-                ("none", OTHERS[3]),
-            ):
-                projection = asked(book, rounding, saturation, others)
-                for verb in (lp.encode, lp.quantize):
-                    agree(verb, [values], book, ("table", "scalar"), projection=projection)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        values = operands(book).astype(np.float32)
+    signaling = np.array([0x7F800001], np.uint32).view(np.float32)
+    values = np.concatenate([values, np.float32([-0.0]), signaling])
+    for rounding, saturation, others in (
+        (MODES[0], "none", {}),
+        (MODES[3], "finite", {}),
+        (MODES[5], "none", OTHERS[2]),
+        (MODES[0], "none", OTHERS[3]),
+    ):
+        projection = asked(book, rounding, saturation, others)
+        for verb in (lp.encode, lp.quantize):
+            agree(verb, [values], book, (None, "oracle"), projection=projection)
 
 
 def agree(verb, given, book, backends, **options):
@@ -195,49 +192,62 @@ def agree(verb, given, book, backends, **options):
     np.testing.assert_array_equal(made[0][1], made[1][1], err_msg=str(options))
 
 
-#: Codebooks that operations into go through binary64 for: of short points, and the last ones of long ones.
+def in_lanes_as_one_by_one(operation, given, book, projection, random):
+    """Codes and flags of 64-bit lanes, and of what they leave, are those of the scalar kernels."""
+    source = lp.format("binary32") if given[0].dtype == np.float32 else DOUBLE
+    step = Step(operation, [source] * len(given), [reader(source)] * len(given), book, projection)
+    words = [each.view(f"u{each.itemsize}") for each in given]
+    made = []
+    for run in (step.run, step._by_scalar):
+        codes, flags = np.zeros(words[0].size, code_dtype(book)), np.full(words[0].size, 99, np.uint8)
+        found = run(words, codes, flags, random)
+        assert found is None or found == (0, -1)
+        made.append((codes, flags))
+    for lanes, one_by_one in zip(*made, strict=True):
+        np.testing.assert_array_equal(lanes, one_by_one, err_msg=str(projection))
+
+
+#: Codebooks of short values and thresholds, and the last ones of long ones.
 WIDE = ("posit5", "hif8", "halves", "beyond", "nf4", "takum7", "fine")
 
 
 @pytest.mark.apart
 @pytest.mark.parametrize("operation", ["add", "subtract", "multiply", "divide", "sqrt", "fma"])
 @pytest.mark.parametrize("name", [*WIDE, "posit16", "takum16"])
-def test_operations_by_way_of_binary64_are_the_scalar_kernels(name, operation):
-    """Numbers at and beside values and thresholds, of binary32 and binary64; codes; sums near a threshold."""
+def test_operations_in_lanes_are_the_scalar_kernels(name, operation):
+    """Numbers at and beside values and thresholds, of binary32 and binary64; sums near a threshold."""
     book = BOOKS.get(name) or lp.format(name)
     rng, count = np.random.default_rng(7), {"sqrt": 1, "fma": 3}.get(operation, 2)
+    size = max(8000, 5 * len(book.values))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         points = rng.permutation(operands(book))[:20_000]
         points = np.concatenate([points, np.nextafter(points, 0.0), np.nextafter(points, INFINITY)])
-        given = [rng.choice(points, 8000) for _ in range(count)]
+        given = [rng.choice(points, size) for _ in range(count)]
         if operation in ("add", "subtract"):
-            given[1][::2] = (rng.choice(points, 8000) - given[0])[::2]
+            given[1][::2] = (rng.choice(points, size) - given[0])[::2]
+        if operation in ("multiply", "divide"):
+            given[1][::3] = 1
         short = [each.astype(np.float32) for each in given]
-    verb = getattr(lp, operation)
     for numbers in (given, short):
         for rounding in (MODES[0], MODES[3], stochastic(8), stochastic(3, "B"), stochastic(5, "C")):
-            random = None
+            if rounding.bits and name == "fine":
+                continue
+            random = np.empty(0, np.uint32)
             if rounding.bits:
-                if name in ("takum7", "fine", "takum16"):  # their gaps are too long for binary64
-                    continue
-                random = rng.integers(0, 1 << rounding.bits, 8000, dtype=np.uint32)
+                random = rng.integers(0, 1 << rounding.bits, size, dtype=np.uint32)
             for saturation in ("none", "finite"):
-                options = {"projection": asked(book, rounding, saturation, {}), "random": random}
-                if rounding.bits or name in ("takum7", "fine", "takum16"):
-                    made = [verb(*numbers, book, backend=each, **options) for each in ("vector", "scalar")]
-                    np.testing.assert_array_equal(*(each.view(f"u{each.itemsize}") for each in made))
-                else:
-                    agree(verb, numbers, book, ("vector", "scalar"), **options)
+                projection = asked(book, rounding, saturation, {})
+                in_lanes_as_one_by_one(operation, numbers, book, projection, random)
 
 
 @pytest.mark.parametrize(
     "name",
     [
         "posit5",
-        pytest.param("nf4", marks=pytest.mark.apart),
-        pytest.param("halves", marks=pytest.mark.apart),
-        pytest.param("beyond", marks=pytest.mark.apart),
-        pytest.param("far", marks=pytest.mark.apart),
+        *(
+            pytest.param(each, marks=pytest.mark.apart)
+            for each in ("nf4", "halves", "down", "beyond", "far", "takum7", "lns6_2", "powers")
+        ),
     ],
 )
 @pytest.mark.parametrize("rounding", [stochastic(3), stochastic(3, "B"), stochastic(3, "C")], ids=str)
@@ -253,15 +263,12 @@ def test_every_tail_is_drawn_as_by_the_scalar_kernel(name, rounding):
     values = np.unique(np.concatenate([values, np.nextafter(values, 0), np.nextafter(values, INFINITY)]))
     values = np.concatenate([values, -values, [0.0, -0.0, INFINITY, -INFINITY, NAN]])
     values, random = np.repeat(values, 8), np.tile(np.arange(8, dtype=np.uint32), values.size)
+    with np.errstate(over="ignore", under="ignore"):
+        singles = values.astype(np.float32)
     for saturation in ("none", "finite"):
         projection = asked(book, rounding, saturation, {})
-        for verb in (lp.encode, lp.quantize):
-            for given in (values, values.astype(np.float32)):
-                made = [
-                    verb(given, book, projection=projection, random=random, backend=each)
-                    for each in ("vector", "scalar")
-                ]
-                np.testing.assert_array_equal(*(each.view(f"u{each.itemsize}") for each in made))
+        for given in (values, singles):
+            in_lanes_as_one_by_one("convert", [given], book, projection, random)
 
 
 @pytest.mark.parametrize("name", BOOKS)
@@ -450,3 +457,36 @@ def test_a_nan_of_all_ones_is_looked_up_too(name, dtype):
     how = {"projection": lp.Projection(nan="max")}
     want = lp.encode(values[:1], name, backend="oracle", **how)[0]
     assert (lp.encode(values, name, backend="table", **how) == want).all()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("operation", ["encode", "add", "multiply", "divide", "sqrt", "fma", "minimum"])
+@pytest.mark.parametrize("name", [name for name in CODEBOOKS if lp.format(name).width <= 8])
+def test_drawn_operands_in_lanes_have_the_oracles_codes_and_flags(name, operation):
+    """Numbers of all sizes, values of the codebook and zeros, in every mode; lanes are given all at once."""
+    rng = np.random.default_rng(sum(map(ord, name + operation)))
+    book, size, some = lp.format(name), 4096, 300
+    verb, count = getattr(lp, operation), {"encode": 1, "sqrt": 1, "fma": 3}.get(operation, 2)
+    values = np.array([value for value in book.values if math.isfinite(value)])
+    given = [rng.standard_normal(size) * 2.0 ** rng.integers(-20, 20, size) for _ in range(count)]
+    for each in given:
+        each[: some // 2] = rng.choice(values, some // 2)
+        each[some - 4 : some] = 0.0, -0.0, INFINITY, 1e-310
+        rng.shuffle(each[:some])
+    for rounding in ROUNDINGS:
+        random = None
+        if rounding.bits:
+            random = rng.integers(0, 1 << rounding.bits, size, dtype=np.uint64).astype(np.uint32)
+        for saturation in ("none", "finite"):
+            projection = asked(book, rounding, saturation, {"negative": "drop_sign"})
+            codes, flags = {}, {}
+            for backend, end in (("scalar", size), ("oracle", some)):
+                flags[backend] = np.empty(end, np.uint8)
+                words = None if random is None else random[:end]
+                found = verb(
+                    *(each[:end] for each in given), book, projection=projection, random=words,
+                    flags=flags[backend], backend=backend,
+                )  # fmt: skip
+                codes[backend] = found.view(f"u{found.itemsize}")
+            np.testing.assert_array_equal(codes["scalar"][:some], codes["oracle"], err_msg=str(projection))
+            np.testing.assert_array_equal(flags["scalar"][:some], flags["oracle"], err_msg=str(projection))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.kernels.table.steps import look_up, part
+from lowprec.kernels.lower.codebook import part
+from lowprec.kernels.table.steps import look_up
 
 
 def steps(name: str, kind: type) -> np.ndarray:

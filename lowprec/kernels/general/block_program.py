@@ -14,7 +14,8 @@ import numpy.typing as npt
 from lowprec.kernels.codes import unlocked, values_of
 from lowprec.kernels.engine import BlockRefusal, Tensor
 from lowprec.kernels.general.blocks import POWERS, decoder, encoder, magnitudes, scaled
-from lowprec.kernels.general.kernel import CHUNK
+from lowprec.kernels.general.codebooks import answer_words
+from lowprec.kernels.general.numbers import CHUNK
 from lowprec.kernels.general.program import FLUSHES, is_usual, read_as, readable, reader
 from lowprec.kernels.lower.block import ARITHMETICS, BlockRule, lower_block, lower_tensor
 from lowprec.kernels.lower.scalar import lower_target
@@ -42,17 +43,24 @@ class BlockEncoder:
         self._scale, self._rule = lower_target(fmt.scale, fmt.scales), lower_block(fmt)
         self._scale_read = reader(fmt.scale)
         self._values = unlocked(values_of(fmt.scale)) if isinstance(fmt.scale, Codebook) else _NO_VALUES
-        usual = not isinstance(fmt.element, Codebook) and is_usual([], fmt.element, self._element)
         bits = [each.precision if each.exponent_bits else each.width
                 for each in (read_as(request.source), read_as(fmt.scale))]  # fmt: skip
         smallest = int(self._rule[_SMALLEST])
         source, divisor = bits[0], max(bits[1], (smallest // (smallest & -smallest or 1)).bit_length())
-        divisor = divisor + 24 * request.tensor if fmt.arithmetic == "exact" else 24
-        self._short, stochastic = source <= 53, fmt.elements.rounding.bits > 0
-        lanes = not isinstance(fmt.element, Codebook) and max(source, divisor) <= 53
-        lanes = lanes and fmt.element.precision + fmt.elements.rounding.bits + 2 <= 50
-        arithmetic = POWERS if lanes and divisor == 1 else ARITHMETICS.index(fmt.arithmetic)
-        self._how = arithmetic, lanes, stochastic, usual
+        exact = fmt.arithmetic == "exact"
+        divisor = divisor + 24 * request.tensor if exact else 24
+        self._short, drawn = source <= 53, fmt.elements.rounding.bits
+        lanes, powers = max(source, divisor) <= 53, divisor == 1
+        usual, self._answers = is_usual([], fmt.element, self._element), None
+        if isinstance(fmt.element, Codebook):
+            self._answers = answer_words(fmt.element, fmt.elements, exact and not powers)
+            lanes = lanes and self._answers is not None
+        else:
+            lanes = lanes and fmt.element.precision + drawn + 2 <= 50
+        book = self._answers is not None
+        arithmetic = ARITHMETICS.index(fmt.arithmetic)
+        self._how = POWERS if lanes and powers else arithmetic, lanes, drawn > 0, usual, book
+        self._one_by_one = arithmetic, False, drawn > 0, False, book
 
     def run(
         self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
@@ -69,9 +77,12 @@ class BlockEncoder:
             scale_random, self._given,
         )  # fmt: skip
         scales[:] = made
-        refused, first = encoder(*self._how)(
-            *read, codes.view(np.uint8), codes.itemsize, self._element, most, places, kinds, random, words
-        )
+        out, blocks = (codes.view(np.uint8), codes.itemsize), (most, places, kinds, random, words)
+        in_lanes = self._how[1] and self._answers is not None
+        element = self._answers if in_lanes else self._element
+        refused, first = encoder(*self._how)(*read, *out, element, *blocks)
+        if refused and in_lanes:  # lanes may have left some
+            refused, first = encoder(*self._one_by_one)(*read, *out, self._element, *blocks)
         return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None
 
 

@@ -1,8 +1,8 @@
 """Kernels of blocks of any format: the largest magnitude, the scale, the elements.
 
 Values are read, divided and projected in 64-bit lanes; the scale of a block is computed once, by
-`scalar.block`. Where lanes are not exact, for values of more than 53 bits and for elements in codebooks, the
-scalar kernels divide and project, element by element.
+`scalar.block`. Where lanes are not exact, for values of more than 53 bits and for few elements in codebooks,
+the scalar kernels divide and project, element by element.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """
@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.kernels.general.kernel import CHUNK, counted, narrow, widen
-from lowprec.kernels.general.numbers import Lane, pick, read, zeros_above
+from lowprec.kernels.general.codebooks import answered
+from lowprec.kernels.general.kernel import counted, narrow, widen
+from lowprec.kernels.general.numbers import CHUNK, Lane, pick, read, zeros_above
 from lowprec.kernels.general.operations import long_product, quotient
 from lowprec.kernels.general.rounding import (
     MOST,
@@ -24,6 +25,7 @@ from lowprec.kernels.general.rounding import (
     load_target,
     project,
     project_usual,
+    to_odd,
     to_single,
 )
 from lowprec.kernels.jit import bit_length, helper, in_wide_vectors, inlined, jit, load_record
@@ -220,13 +222,14 @@ def spread(
 
 
 @functools.cache
-def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool) -> Any:
+def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool, book: bool) -> Any:
     """Return the kernel that writes elements; it returns how many are refused, and the index of the first.
 
     `arithmetic` is a place in ARITHMETICS, or POWERS; `lanes` says that lanes are exact, `usual` that the
-    element is so to `rounding.project_usual`.
+    element is so to `rounding.project_usual`, `book` that it is a codebook.
     """
-    place, signals = project_usual if usual else project, not usual  # which flush results
+    place = to_odd if book else project_usual if usual else project
+    signals = not usual  # which flush results
 
     def encode(
         values: Any, value_size: int, source_words: Any, size: int, out: Any, out_size: int,
@@ -269,12 +272,17 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool) -> Any:
                 code = pick(becomes & _BLANK != _0, _0, code)
                 words[i] = code
                 refuses |= code == _REFUSED
+            if lanes and book:
+                drawn_by = random[start : start + count]
+                refuses = answered(words[:count], words[:0], element_words, drawn_by, stochastic, False, True)
+                for i in range(count):
+                    words[i] = pick(words[3 * CHUNK + i] & _BLANK != _0, _0, words[i])
             if refuses:
                 refused, first = counted(words, 0, count, start, refused, first)
             narrow(words, 0, count, out, out_size, start)
         return refused, first
 
-    return jit(encode, f"general_blocks_{arithmetic}{lanes:d}{stochastic:d}{usual:d}")
+    return jit(encode, f"general_blocks_{arithmetic}{lanes:d}{stochastic:d}{usual:d}{book:d}")
 
 
 @inlined

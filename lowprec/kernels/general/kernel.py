@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.general.numbers import read
+from lowprec.kernels.general.codebooks import answered
+from lowprec.kernels.general.numbers import CHUNK, read
 from lowprec.kernels.general.operations import COMPUTE, Context, lane, of_numbers, with_nans
-from lowprec.kernels.general.rounding import drawn_limit, load_target, project, project_usual
+from lowprec.kernels.general.rounding import drawn_limit, load_target, project, project_usual, to_odd
 from lowprec.kernels.jit import helper, in_wide_vectors, jit, load_record, retyped
 from lowprec.kernels.lower.records import REFUSED, Params, Source
 from lowprec.kernels.request import CONVERT
 from lowprec.spec.arith import OPERANDS, SIGN_ONLY
 from lowprec.spec.projection import Flag
 
-__all__ = ["CHUNK", "counted", "kernel", "narrow", "run", "widen"]
+__all__ = ["counted", "kernel", "narrow", "run", "widen"]
 
 Codes = npt.NDArray[Any]
 
@@ -33,9 +34,6 @@ _I = np.int64
 _0 = _U(0)
 _REFUSED = _U(REFUSED)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
-
-#: Elements per chunk; the words of three operands and a result fit the nearest cache.
-CHUNK = 1 << 10
 
 
 @helper
@@ -90,17 +88,17 @@ def counted(words: Any, place: int, count: int, start: int, refused: int, first:
 
 
 @functools.cache
-def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, signals: bool) -> Any:
+def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, book: bool, signals: bool) -> Any:
     """Return the kernel of an operation; it returns how many results have no code, and the first one's index.
 
-    `wide` says that exact results have two words, `usual` that formats are so to `read` and `place`.
-    Projections that flush results need `signals`.
+    `wide` says that exact results have two words, `usual` that formats are so to `read` and `place`, `book`
+    that the target is a codebook. Projections that flush results need `signals`.
     """
     number = operation.endswith("_number")
     compute = COMPUTE[operation.removesuffix("_number") + ("_long" if wide else "")]
     count, converts, fused = OPERANDS.get(operation, 1), operation == CONVERT, operation == "fma"
     two, three, chooses = count > 1, count > 2, converts or operation in SIGN_ONLY
-    place = project_usual if usual else project
+    place = to_odd if book else project_usual if usual else project
 
     def operate(
         xs: Any, x_size: int, x_words: Any, ys: Any, y_size: int, y_words: Any, zs: Any, z_size: int,
@@ -140,6 +138,10 @@ def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, signals: b
                         raised = _DIVIDED if found.raised == _DIVIDED else raised
                         raised = _INVALID if raised & _INVALID != _0 else raised
                     words[4 * CHUNK + i] = raised
+            if book:
+                numbers, raised_by = words[3 * CHUNK :][:size], words[4 * CHUNK :][:size]
+                drawn_by = random[start : start + size]
+                refuses = answered(numbers, raised_by, target_words, drawn_by, stochastic, signals, converts)
             if refuses:
                 refused, first = counted(words, 3 * CHUNK, size, start, refused, first)
             narrow(words, 3 * CHUNK, size, out, out_size, start)
@@ -147,7 +149,7 @@ def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, signals: b
                 narrow(words, 4 * CHUNK, size, flags, 1, start)
         return refused, first
 
-    return jit(operate, f"general_{operation}_{wide:d}{stochastic:d}{usual:d}{signals:d}")
+    return jit(operate, f"general_{operation}_{wide:d}{stochastic:d}{usual:d}{book:d}{signals:d}")
 
 
 def run(

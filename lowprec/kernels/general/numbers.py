@@ -17,14 +17,17 @@ import numpy as np
 from lowprec.kernels.jit import bit_length, inlined
 from lowprec.kernels.lower.records import Source
 
-__all__ = ["Lane", "normal", "pick", "read", "zeros_above"]
+__all__ = ["CHUNK", "Lane", "normal", "pick", "read", "word_product", "zeros_above"]
 
 Word = Any
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _63 = _U(0), _U(1), _U(63)
+_0, _1, _32, _63, _LOW = _U(0), _U(1), _U(32), _U(63), _U((1 << 32) - 1)
 _FAR = _I(1 << 40)
+
+#: Elements per chunk; the words of three operands and a result fit the nearest cache.
+CHUNK = 1 << 10
 
 
 class Lane(NamedTuple):
@@ -88,3 +91,12 @@ def normal(significand: np.uint64, exponent: np.int64) -> tuple[np.uint64, np.in
     up = zeros_above(significand) - _I(2)
     zero = significand == _0
     return significand << _U(pick(zero, _I(0), up)), pick(zero, -_FAR, exponent - up)
+
+
+@inlined
+def word_product(x: np.uint64, y: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """Multiply words; return both words of the product."""
+    a, b, c, d = x >> _32, x & _LOW, y >> _32, y & _LOW
+    lowest, left, right = b * d, a * d, b * c
+    middle = (lowest >> _32) + (left & _LOW) + (right & _LOW)
+    return a * c + (left >> _32) + (right >> _32) + (middle >> _32), middle << _32 | lowest & _LOW

@@ -16,14 +16,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowprec.kernels.general.numbers import Lane, normal, pick, zeros_above
+from lowprec.kernels.general.numbers import Lane, normal, pick, word_product, zeros_above
 from lowprec.kernels.general.rounding import limit_of, long_shifted, shifted, split
 from lowprec.kernels.jit import inlined
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Flag, Projection
 
-__all__ = ["COMPUTE", "Context", "Outcome", "lane", "of_numbers", "serves", "with_nans"]
+__all__ = [
+    "COMPUTE",
+    "Context",
+    "Outcome",
+    "is_exact",
+    "lane",
+    "of_numbers",
+    "serves",
+    "with_nans",
+    "word_product",
+]
 
 Word = Any
 
@@ -193,12 +203,7 @@ def full_product(
 ) -> tuple[np.uint64, np.uint64, np.int64]:
     """Multiply numbers; return both words, and the exponent of the last bit of the high one."""
     x_up, y_up = zeros_above(x), zeros_above(y)
-    x, y = x << _U(x_up), y << _U(y_up)
-    a, b, c, d = x >> _32, x & _LOW, y >> _32, y & _LOW
-    lowest, left, right = b * d, a * d, b * c
-    middle = (lowest >> _32) + (left & _LOW) + (right & _LOW)
-    high = a * c + (left >> _32) + (right >> _32) + (middle >> _32)
-    low = middle << _32 | lowest & _LOW
+    high, low = word_product(x << _U(x_up), y << _U(y_up))
     return high, low, x_exponent + y_exponent - x_up - y_up + _I(64)
 
 
@@ -468,10 +473,11 @@ def of_numbers(found: Outcome, x: Lane, y: Lane, signaling_first: bool) -> Outco
 
 def serves(operation: str, sources: list[Format], target: Format, rule: Projection) -> tuple[bool, bool]:
     """Return whether results are exact for formats, and whether only by kernels in two words."""
-    if isinstance(target, Codebook) or operation.removesuffix("_number") not in COMPUTE:
+    if operation.removesuffix("_number") not in COMPUTE:
         return False, False
     bits = [fmt.precision if fmt.exponent_bits else fmt.width for fmt in sources]
-    kept = target.precision + rule.rounding.bits + 2  # bits that decide, the sticky one included
+    # Bits that decide, the sticky one included; for codebooks `codebooks` says what does.
+    kept = 0 if isinstance(target, Codebook) else target.precision + rule.rounding.bits + 2
     if operation in ("add", "subtract"):
         return kept <= 60, max(bits) > 57
     if operation == "multiply":
@@ -481,3 +487,11 @@ def serves(operation: str, sources: list[Format], target: Format, rule: Projecti
     if operation in ("divide", "sqrt"):
         return max(bits) <= 53 and kept <= 50, False
     return True, False
+
+
+def is_exact(operation: str, sources: list[Format]) -> bool:
+    """Return whether binary64 has all results, if exponents had no ends."""
+    bits = [fmt.precision if fmt.exponent_bits else fmt.width for fmt in sources]
+    if operation == "multiply":
+        return sum(bits) <= 53
+    return max(bits) <= 53 and operation not in ("add", "subtract", "divide", "sqrt", "fma")

@@ -1,7 +1,7 @@
 """Programs of elements: conversions and operations of any formats and rules.
 
 Kernels in 64-bit lanes compute all results that they are exact for; the scalar kernels compute the others:
-remainders, results in codebooks, and operations on numbers of too many bits.
+remainders, operations on numbers of too many bits, and few results in codebooks.
 
 Floor 2b. Imports the general and the scalar kernels; never the oracle, which checks them.
 """
@@ -20,9 +20,10 @@ import numpy.typing as npt
 from lowprec.kernels import engine
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans, unlocked, values_of
 from lowprec.kernels.engine import DONE, REFUSED, Refusal
+from lowprec.kernels.general.codebooks import answer_words
 from lowprec.kernels.general.kernel import kernel, run
-from lowprec.kernels.general.operations import serves
-from lowprec.kernels.lower.records import Grid, Params, Source
+from lowprec.kernels.general.operations import is_exact, serves
+from lowprec.kernels.lower.records import REFUSED as NO_CODE, Grid, Params, Source
 from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse, parts
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import CONVERT, Elementwise
@@ -33,12 +34,15 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
-__all__ = ["FLUSHES", "Conversion", "Operation", "Program", "Step", "joined", "readable", "reader"]
+__all__ = ["FLUSHES", "Conversion", "Operation", "Program", "Step", "carried", "joined", "readable", "reader"]
 
 Codes = npt.NDArray[Any]
 
 #: Elements that the scalar kernel is given at a time, as 64-bit words, and that go to a carrier together.
 _PART = 1 << 15
+
+#: The answers of a codebook are looked up when so many elements have come for each of its values.
+_SHARE = 4
 
 #: Policies under which subnormal operands are zeros.
 FLUSHES = ("flush_operands", "flush_both")
@@ -64,14 +68,15 @@ def readable(codes: Codes, fmt: Format) -> Codes:
 
 
 def is_usual(sources: list[Params], fmt: Format, target: Params) -> bool:
-    """Return whether `rounding.project_usual` and the same variant of `numbers.read` serve formats."""
+    """Return whether `rounding.project_usual`, if needed, and the same variant of `numbers.read` serve."""
     grid, (plus, minus) = parts(target)
-    return (
-        all(words[_COMPLEMENT] == 0 and words[_FLUSH] == 0 for words in sources)
-        and fmt.width <= 32
+    if not all(words[_COMPLEMENT] == 0 and words[_FLUSH] == 0 for words in sources):
+        return False
+    return isinstance(fmt, Codebook) or (
+        fmt.width <= 32
         and fmt.sign is Sign.MAGNITUDE
         and fmt.subnormals
-        and not (grid.hidden or grid.flush or grid.before or grid.shared or grid.rays)
+        and not (grid.hidden or grid.flush or grid.before or grid.shared)
         and (plus.carried, minus.carried) == (plus.nan, minus.nan)
         and not grid.payload
     )
@@ -90,24 +95,56 @@ class Step:
         self.fmt, self.rule, self.words = fmt, rule, lower_target(fmt, rule)
         self.refuses, self._operation, self._reads = may_refuse(self.words), operation, reads
         self._modes = rule.rounding.downward, rule.nan_payload == "signaling_first"
-        self._general, wide = serves(operation, [read_as(source) for source in sources], fmt, rule)
+        read = [read_as(source) for source in sources]
+        self._general, wide = serves(operation, read, fmt, rule)
+        self._loses, self._came = not is_exact(operation, read), 0
+        book = isinstance(fmt, Codebook)
         usual = rule.nan_payload == "drop" and is_usual(reads, fmt, self.words)
-        self._kernel = functools.partial(kernel, operation, wide, rule.rounding.bits > 0, usual)
+        self._kernel = functools.partial(kernel, operation, wide, rule.rounding.bits > 0, usual, book)
         self._signals = bool(self.words[_FLUSH_RESULTS])
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Refusal | None:
         """Write results and flags, or say which results have no code; `readable` gave the operands."""
-        run_some = self._in_lanes if self._general else self._by_scalar
-        refused, first = run_some(operands, out, flags, random)
+        words = self._lane_words(out.size) if self._general else None
+        if words is None:
+            refused, first = self._by_scalar(operands, out, flags, random)
+        else:
+            refused, first = self._in_lanes(words, operands, out, flags, random)
+            if refused and words is not self.words:
+                refused, first = self._decided(words, operands, out, flags, random)
         return Refusal(refused, first, self.fmt, self.rule) if refused else None
 
+    def _lane_words(self, size: int) -> Params | None:
+        """Return the words of the target; those of a codebook once they pay, and if lanes serve it."""
+        if not isinstance(self.fmt, Codebook):
+            return self.words
+        self._came += size
+        pays = self._came >= _SHARE * len(self.fmt.values)
+        return answer_words(self.fmt, self.rule, self._loses) if pays else None
+
     def _in_lanes(
-        self, operands: list[Codes], out: Codes, flags: Codes, random: Codes
-    ) -> tuple[int, int]:  # fmt: skip
+        self, words: Params, operands: list[Codes], out: Codes, flags: Codes, random: Codes
+    ) -> tuple[int, int]:
         if self._signals and not flags.size:
             flags = np.empty(out.size, np.uint8)
         pairs = list(zip(operands, self._reads, strict=True))
-        return run(self._kernel(flags.size > 0), pairs, out, self.words, random, flags, *self._modes)
+        return run(self._kernel(flags.size > 0), pairs, out, words, random, flags, *self._modes)
+
+    def _decided(
+        self, words: Params, operands: list[Codes], out: Codes, flags: Codes, random: Codes
+    ) -> tuple[int, int]:
+        """Write the results in a codebook that lanes left, by the scalar kernels."""
+        codes = np.empty(out.size, np.uint64)
+        self._in_lanes(words, operands, codes, flags, random)
+        (left,) = np.nonzero(codes == NO_CODE)
+        given = [each if each.size == 1 != out.size else each[left] for each in operands]
+        results, signals = np.zeros(left.size, out.dtype), np.empty(left.size * (flags.size > 0), np.uint8)
+        chosen = random[left] if random.size else random
+        refused, first = self._by_scalar(given, results, signals, chosen)
+        out[left] = results
+        if flags.size:
+            flags[left] = signals
+        return refused, int(left[first])
 
     def _by_scalar(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> tuple[int, int]:
         if self._operation == CONVERT:
@@ -179,7 +216,7 @@ class Program(abc.ABC):
         """Return what writes the value of each code, in a type that holds them all."""
         assert self._carrier is not None
         if isinstance(self.target, Codebook):
-            values = _carried(self.target, self._carrier)
+            values = carried(self.target, self._carrier)
             return lambda codes, out: np.take(values, codes, out=out)
         rule = Projection(nan_payload=self.rule.nan_payload)
         request = Elementwise(CONVERT, (self.target,), self._carrier, rule)
@@ -188,7 +225,7 @@ class Program(abc.ABC):
 
 
 @functools.lru_cache(maxsize=64)
-def _carried(fmt: Codebook, carrier: Format) -> Codes:
+def carried(fmt: Codebook, carrier: Format) -> Codes:
     """Return the value of each code in a type that holds them all."""
     values = np.empty(len(fmt.values), code_dtype(carrier))
     step = Step(CONVERT, [DOUBLE], [lower_source(DOUBLE)], carrier, DEFAULT)

@@ -21,13 +21,13 @@ from lowprec.kernels.lower.records import REFUSED, Grid, Params, Side
 from lowprec.spec.projection import Flag
 
 __all__ = ["MOST", "MOST_EXPONENT", "Target", "drawn_limit", "limit_of", "load_target", "long_shifted"]
-__all__ += ["project", "project_usual", "shifted", "split", "to_single"]
+__all__ += ["project", "project_usual", "shifted", "split", "to_odd", "to_single"]
 
 Word = Any
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _2, _63, _64 = _U(0), _U(1), _U(2), _U(63), _U(64)
+_0, _1, _2, _11, _52, _63, _64 = _U(0), _U(1), _U(2), _U(11), _U(52), _U(63), _U(64)
 _TOP, _ONES = _U(1 << 63), _U((1 << 64) - 1)
 _REFUSED = _U(REFUSED)
 _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
@@ -35,6 +35,9 @@ _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
 )
 #: The largest binary32 number, and the exponents of its last bit and of the smallest number's.
 MOST, MOST_EXPONENT, _SMALLEST_EXPONENT = _U((1 << 24) - 1), _I(104), _I(-149)
+#: Words of binary64: a subnormal number, a large one, infinity and NaN.
+_SUBNORMAL, _ALMOST = _U(1 << 51), _U((0x7FF << 52) - (1 << 51))
+_INFINITY, _QUIET = _U(0x7FF << 52), _U(0x7FF8 << 48)
 _SIDES, _SIDE = len(Grid._fields), len(Side._fields)
 
 
@@ -101,6 +104,28 @@ def to_single(significand: np.uint64, exponent: np.int64) -> tuple[np.uint64, np
     beyond &= significand != _0
     kept = pick(significand == _0, _0, pick(beyond, MOST, kept))
     return kept, pick(beyond, MOST_EXPONENT, place)
+
+
+@inlined
+def to_odd(
+    x: Lane, generated: bool, drawn: np.uint64, target: Target, stochastic: bool, signals: bool
+) -> tuple[np.uint64, np.uint64]:
+    """Return the word of a number in binary64, rounded to odd, and the flags of a NaN.
+
+    All numbers below the smallest normal one are one subnormal number; all above the largest are that, or
+    almost.
+    """
+    up = zeros_above(x.significand)
+    significand = x.significand << _U(up)
+    field = x.exponent - up + _I(1023 + 63)
+    word = significand >> _11
+    word |= _U(word << _11 != significand)
+    word += _U(field - _I(1)) << _52
+    word = pick(field < _I(1), _SUBNORMAL, pick(field > _I(2046), _ALMOST, word))
+    word = pick(x.significand == _0, _0, word)
+    word = pick(x.nan, _QUIET, pick(x.infinite, _INFINITY, word))
+    flags = pick(x.nan & (generated | x.signaling), _INVALID, _0)
+    return word | _U(x.negative) << _63, flags
 
 
 @inlined

@@ -4,6 +4,10 @@ A deterministic mode takes the next place of a ray from some number on, its *ste
 that number, and to whether the number itself passes it. So kernels compare, and know neither modes nor ties.
 A stochastic mode's steps are the values, and kernels find the tail between two of them.
 
+Of words of binary32 or binary64 a projection is a step function. Words are parted into ranges in which
+results change at most once: the upper bits of a word name its range. Values may lie close in one binade and
+far apart in another: there the sign and the exponent say how many bits name the range.
+
 Floor 2b. Imports spec and NumPy.
 """
 
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,13 +36,27 @@ from lowprec.spec.format import Sign
 from lowprec.spec.projection import BINARY_ONLY, Flag, Projection, Saturation
 from lowprec.spec.rounding import Threshold
 
-__all__ = ["TABLES", "Place", "in_values", "lower_codebook"]
+__all__ = [
+    "CROWDED",
+    "SHIFTS",
+    "TABLES",
+    "Place",
+    "Ranges",
+    "in_values",
+    "lower_codebook",
+    "part",
+    "points_of",
+]
+__all__ += ["words_next_to"]
 
 Word = Any
 Codes = npt.NDArray[Any]
 
 #: A number, and whether it itself goes on to the next place.
 Step = tuple[Number, bool]
+
+#: An exponent below all others: that of 0.
+FAR = -(1 << 40)
 
 #: Where the places of the rays begin: behind the words of a stage, which has a target, a source and one more.
 TABLES = len(Grid._fields) + 2 * len(Side._fields) + len(Source._fields) + 1
@@ -58,9 +77,11 @@ class Place(NamedTuple):
     step_low: Word
     step_exponent: Word
     passes: Word
-    gap: Word  #: the distance to the next value, for stochastic modes; 0 where there is none
-    gap_low: Word
-    gap_exponent: Word
+    low: Word  #: for stochastic modes, the value in units of 2**unit, and 64 bits more
+    low_rest: Word
+    gap: Word  #: the distance to the next value in them; 0 where there is none
+    gap_rest: Word
+    unit: Word
 
 
 def lower_codebook(fmt: Codebook, projection: Projection) -> Params:
@@ -92,7 +113,7 @@ def lower_codebook(fmt: Codebook, projection: Projection) -> Params:
             "mask": len(fmt.values) - 1,
             "bits": projection.rounding.bits,
             "variant": VARIANTS_BY_NUMBER[projection.rounding.variant],
-            "rays": 2 if _is_between(fmt) else 1,
+            "rays": 2 if is_between(fmt) else 1,
         }
     )
     sides = []
@@ -116,7 +137,7 @@ def lower_codebook(fmt: Codebook, projection: Projection) -> Params:
                 nan=nan[sign],
                 carried=nan[sign],
                 negative_invalid=Flag.INVALID if sign and unsigned else 0,
-                zero_invalid=0 if fmt.subnormals or _is_between(fmt) else Flag.INVALID,
+                zero_invalid=0 if fmt.subnormals or is_between(fmt) else Flag.INVALID,
                 infinity_invalid=0 if fmt.infinity_codes[sign] is not None else Flag.INVALID,
                 nan_invalid=0 if fmt.has_nan else Flag.INVALID,
                 first=TABLES + sign * len(places[0]) * len(Place._fields),
@@ -162,7 +183,7 @@ def _refuse(fmt: Codebook, projection: Projection) -> None:
         )
 
 
-def _is_between(fmt: Codebook) -> bool:
+def is_between(fmt: Codebook) -> bool:
     """Return whether zero lies between two values, so that it is rounded to one of them."""
     return fmt.ray(False).sizes[0] < 0
 
@@ -214,7 +235,7 @@ def _nan_results(
 
 
 class _Numbers(NamedTuple):
-    """Numbers as `_normalized` gives them: an array for each of its words."""
+    """Numbers as `_words` gives them: an array for each of its words."""
 
     high: Codes
     low: Codes
@@ -242,7 +263,8 @@ class _Points(NamedTuple):
 
 
 @functools.lru_cache(maxsize=32)
-def _points(fmt: Codebook, negative: bool) -> _Points:
+def points_of(fmt: Codebook, negative: bool) -> _Points:
+    """Return the magnitudes of a ray."""
     ray = fmt.ray(negative)
     aboves = (*ray.sizes[1:], 0.0 if ray.beyond is None else ray.beyond)
     thresholds = [0.0 if each is None else each for each in ray.thresholds]
@@ -289,7 +311,7 @@ def _steps(
     fmt: Codebook, projection: Projection, negative: bool, codes: Codes
 ) -> tuple[_Numbers, npt.NDArray[np.bool_]]:
     """Return what `_step` does for all places but the ends: there numbers may be negative, or missing."""
-    mode, points = fmt.mode(projection.rounding), _points(fmt, negative)
+    mode, points = fmt.mode(projection.rounding), points_of(fmt, negative)
     if mode.bits:
         return points.aboves, np.ones(codes.size, bool)
     odd = (codes & 1).astype(bool)
@@ -308,20 +330,18 @@ def _steps(
 
 def _places(fmt: Codebook, projection: Projection, ray: Ray, negative: bool) -> npt.NDArray[np.uint64]:
     """Return the words of a ray's places, a row for each."""
-    codes, points = np.array(ray.codes), _points(fmt, negative)
+    codes, points = np.array(ray.codes), points_of(fmt, negative)
     at, passes = _steps(fmt, projection, negative, codes)
-    gaps = _Numbers(*np.zeros((3, codes.size), np.int64))
-    if projection.rounding.bits:
-        gaps = _gaps(fmt, negative)
+    gaps = _gaps(fmt, negative) if projection.rounding.bits else np.zeros((5, codes.size), np.uint64)
     columns = Place(
         size=points.sizes.high, exponent=points.sizes.exponent, other=np.zeros_like(codes), code=codes,
         step=at.high, step_low=at.low, step_exponent=at.exponent, passes=passes,
-        gap=gaps.high, gap_low=gaps.low, gap_exponent=gaps.exponent,
+        low=gaps[0], low_rest=gaps[1], gap=gaps[2], gap_rest=gaps[3], unit=gaps[4],
     )  # fmt: skip
     places = np.stack([column.astype(np.uint64) for column in columns], axis=1)
     for place in {0, codes.size - 1}:
         step = _step(fmt, projection, ray, negative, place)
-        words = (1 << 63, 0, 1 << 40) if step is None else _normalized(max(step[0], 0.0))
+        words = (1 << 63, 0, 1 << 40) if step is None else _words(*max(step[0], 0.0).as_integer_ratio())
         passed = step is not None and (step[1] or step[0] < 0)
         first = Place._fields.index("step")
         places[place, first : first + 4] = [word & _ONES for word in (*words, int(passed))]
@@ -330,36 +350,37 @@ def _places(fmt: Codebook, projection: Projection, ray: Ray, negative: bool) -> 
 
 
 @functools.lru_cache(maxsize=32)
-def _gaps(fmt: Codebook, negative: bool) -> _Numbers:
-    """Return the distances to the next places, 0 where there is none."""
+def _gaps(fmt: Codebook, negative: bool) -> Codes:
+    """Return the values, the distances to the next places, and their units: 0 where there is no next one."""
     ray = fmt.ray(negative)
-    gaps = np.zeros((3, len(ray.sizes)), np.uint64)
-    for place, size in enumerate(ray.sizes):
-        above = ray.size(place + 1)
-        if above is not None:
-            gaps[:, place] = [word & _ONES for word in _gap(above, size, fmt)]
-    return _Numbers(gaps[0], gaps[1], gaps[2].view(np.int64))
-
-
-def _gap(above: Number, size: float, fmt: Codebook) -> tuple[int, int, int]:
-    (large, by), (small, other) = above.as_integer_ratio(), size.as_integer_ratio()
-    gap, unit = (large * (other // by) - small, other) if by <= other else (large - small * (by // other), by)
-    if (gap // (gap & -gap)) >> 128 or (size > 0 and large * other > small * by << 72):
+    sizes = np.array([*ray.sizes, *([] if ray.beyond is None else [float(ray.beyond)])])
+    units = np.frexp(np.maximum(abs(sizes[:-1]), sizes[1:]))[1] - 63
+    scaled = np.ldexp([sizes[:-1], sizes[1:]], -units)
+    rests = np.ldexp(scaled - np.floor(scaled), 64)
+    wide = (rests != np.floor(rests)).any(axis=0)
+    (low, high), (low_rest, high_rest) = (
+        np.floor(scaled).astype(np.int64).view(np.uint64),
+        rests.astype(np.uint64),
+    )
+    if isinstance(ray.beyond, Fraction):
+        exact = ray.beyond * Fraction(2) ** (64 - int(units[-1]))
+        wide[-1] |= exact.denominator > 1
+        high[-1], high_rest[-1] = int(exact) >> 64, int(exact) & _ONES
+    if wide.any():
         raise ValueError(
-            f"stochastic rounding to {fmt.name!r} is not served: the gap above {float(size)!r} is too wide "
-            "for the 128 bits that numbers are divided in. Use a deterministic mode"
+            f"stochastic rounding to {fmt.name!r} is not served: the gap above {ray.sizes[wide.argmax()]!r} "
+            "is too wide for the 128 bits that numbers are divided in. Use a deterministic mode"
         )
-    return _words(gap, unit)
-
-
-def _normalized(number: Number) -> tuple[int, int, int]:
-    """Return a number of at most 128 bits as two words, normalized, and the exponent of the first."""
-    return _words(*number.as_integer_ratio())
+    gap = high - low - (high_rest < low_rest)
+    gaps = np.zeros((5, len(ray.sizes)), np.uint64)
+    gaps[:, : low.size] = low, low_rest, gap, high_rest - low_rest, units.astype(np.int64).view(np.uint64)
+    return gaps
 
 
 def _words(numerator: int, denominator: int) -> tuple[int, int, int]:
+    """Return a number of at most 128 bits as two words, normalized, and the exponent of the first."""
     if numerator == 0:
-        return 0, 0, 0
+        return 0, 0, FAR
     bits = numerator.bit_length()
     whole = numerator << 128 >> bits
     assert whole << bits == numerator << 128, "more than 128 bits"
@@ -368,3 +389,108 @@ def _words(numerator: int, denominator: int) -> tuple[int, int, int]:
 
 
 _ONES = (1 << 64) - 1
+
+
+# -- steps of words --------------------------------------------------------------------------------------
+
+#: Upper bits that name ranges of equal lengths, at most.
+_UPPER = 16
+
+#: Bits below the exponent that name ranges, and ranges in all, at most.
+_FINEST, _MOST = 14, 1 << 19
+
+#: Bits of `Ranges.binades` that say how far a word is shifted, and what they are where steps are searched.
+SHIFTS, CROWDED = 6, 63
+
+
+class Ranges(NamedTuple):
+    """A step function of words, and ranges of words in which it changes at most once."""
+
+    firsts: Codes  #: the first word of each step, ascending
+    results: Codes
+    entries: Codes  #: of each range `first`, the word it changes at, and what it is `below` and `above` that
+    binades: Codes  #: of each sign and exponent, where its ranges are and how far they shift; none: all alike
+    shift: int  #: how far a word is shifted down to look up `binades`, or `entries` where there are none
+
+
+@functools.lru_cache(maxsize=16)
+def words_next_to(fmt: Codebook, kind: np.dtype[Any]) -> Codes:
+    """Return the words of all numbers where results may change, and of those next to them, ascending."""
+    points: list[Number | None] = [0.0]
+    for ray in (fmt.ray(False), fmt.ray(True)):
+        points += [*ray.sizes, *ray.thresholds, ray.beyond]
+    single, unit = kind.itemsize == 4, kind.type(1)
+    with np.errstate(over="ignore", under="ignore"):
+        floats = np.array([float(each) for each in points if each is not None])
+        near = np.abs(floats).astype(np.float32 if single else np.float64).view(kind)
+    last = kind.type((1 << 8 * kind.itemsize - 1) - 1)
+    infinity = kind.type(0xFF << 23 if single else 0x7FF << 52)
+    quiet = infinity + (infinity & (~infinity + unit)) // kind.type(2)  # other NaNs signal
+    near = np.append(near, [infinity, quiet])
+    sizes = np.unique(np.concatenate([near, near + unit, near[near > 0] - unit, [last]]))
+    words = np.concatenate([sizes, sizes | (last + unit)])
+    words.flags.writeable = False
+    return words
+
+
+def part(firsts: Codes, results: Codes) -> Ranges:
+    """Return ranges in which a step function changes at most once.
+
+    `firsts` are the first words of its steps, ascending and from 0 on, and `results` what the steps are.
+    Binades that would need too many ranges, as that of float32's subnormal numbers may, have one alone:
+    there steps are searched, but for the first word, which may be zero.
+    """
+    width = 8 * firsts.itemsize
+    bits = max(1, int(_needed(firsts, width, _UPPER).max(initial=0)))
+    if bits <= _UPPER:
+        entries = _entries(firsts, results, width, np.array([bits]))
+        return Ranges(firsts, results, entries, np.empty(0, np.int64), width - bits)
+    shift = 23 if width == 32 else 52
+    needed = np.zeros(1 << width - shift, np.int64)
+    np.maximum.at(
+        needed, (firsts[:-1] >> firsts.dtype.type(shift)).astype(np.int64), _needed(firsts, shift, _FINEST)
+    )
+    finest = _FINEST
+    while (sizes := 1 << np.where(needed > finest, 0, needed)).sum() > _MOST:
+        finest -= 1
+    crowded = needed > finest
+    needed[crowded] = 0
+    begins = np.cumsum(sizes) - sizes
+    binades = begins << SHIFTS | shift - needed
+    binades[crowded] = begins[crowded] << SHIFTS | CROWDED
+    entries = _entries(firsts, results, shift, needed)
+    return Ranges(firsts, results, entries, binades, shift)
+
+
+def _needed(firsts: Codes, below: int, most: int) -> Codes:
+    """Return how many of the lowest `below` bits name ranges in which no step and the next both lie inside.
+
+    A step that begins a range does not lie inside of it. One more than `most` stands for any number above.
+    """
+    first, second = firsts[:-1].astype(np.uint64), firsts[1:].astype(np.uint64)
+    needed = np.zeros(first.size, np.int64)
+    for bits in range(most + 1):
+        rest = np.uint64((1 << below - bits) - 1)
+        needed[(first & rest != 0) & ((first | rest) == (second | rest))] = bits + 1
+    return needed
+
+
+def _entries(firsts: Codes, results: Codes, below: int, bits: Codes) -> Codes:
+    """Return the entries of ranges, named by `bits` of the lowest `below` bits; for each upper part."""
+    kind = firsts.dtype
+    sizes = 1 << bits
+    shifts = np.repeat(below - bits, sizes).astype(np.uint64)
+    tops = np.repeat(np.arange(bits.size), sizes).astype(np.uint64)
+    within = (np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)).astype(np.uint64)
+    top = tops << np.uint64(below) if bits.size > 1 else tops
+    starts = top | within << shifts
+    lasts = starts | ((np.uint64(1) << shifts) - np.uint64(1))
+    step, end = (np.searchsorted(firsts, each.astype(kind), side="right") - 1 for each in (starts, lasts))
+    entries = np.empty(
+        starts.size,
+        np.dtype([("first", kind), ("below", results.dtype), ("above", results.dtype)], align=True),
+    )
+    # A binade with too many steps has an entry for its first word.
+    entries["first"] = np.where(end - step <= 1, firsts[end], starts)
+    entries["below"], entries["above"] = results[step], results[end]
+    return entries

@@ -22,11 +22,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import bit_length, inlined, jit, load_record
+from lowprec.kernels.general.numbers import word_product
+from lowprec.kernels.general.rounding import drawn_limit
+from lowprec.kernels.jit import bit_length, helper, inlined, jit, load_record
+from lowprec.kernels.lower.codebook import FAR, Place
 from lowprec.kernels.lower.kinds import FINITE, FLUSHED, GENERATED, INFINITY, NAN, SIGNALING
 from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Side, Source
-from lowprec.kernels.scalar.codebook import place_of
-from lowprec.kernels.scalar.rounding import cut_payload, limit_after, split, takes_farther
+from lowprec.kernels.scalar.rounding import (
+    cut_payload,
+    limit_after,
+    shifted_down,
+    split,
+    takes_farther,
+)
 from lowprec.spec.projection import Flag
 
 __all__ = ["convert_to_codebook"]
@@ -41,6 +49,8 @@ _0, _1, _2, _63 = _U(0), _U(1), _U(2), _U(63)
 _ONES = _U(0xFFFFFFFFFFFFFFFF)
 _REFUSED = _U(REFUSED)
 
+_FAR = _I(FAR)
+_WORDS, _CODE = len(Place._fields), Place._fields.index("code")
 _SIDES, _SIDE = len(Grid._fields), len(Side._fields)
 _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
     _U(flag) for flag in (Flag.INEXACT, Flag.UNDERFLOW, Flag.OVERFLOW, Flag.INVALID)
@@ -117,6 +127,38 @@ def is_tiny(
 
 
 @inlined
+def passes(high: np.uint64, low: np.uint64, exponent: np.int64, at: Place) -> bool:
+    """Whether a number goes on to the next place."""
+    step_exponent = _I(at.step_exponent)
+    if exponent != step_exponent:
+        return bool(exponent > step_exponent)
+    if high != at.step:
+        return bool(high > at.step)
+    return bool(low > at.step_low or (low == at.step_low and at.passes != _0))
+
+
+@helper
+def is_farther(high: np.uint64, low: np.uint64, exponent: np.int64, limit: np.uint64, at: Place) -> bool:
+    """Return whether the share of a number's distance to the value below in the gap is above a limit."""
+    first, second, third = high, low, _0
+    if high != _0:
+        first, second, third = shifted_down(high, low, _I(at.unit) - exponent)
+    first -= at.low + _U(second < at.low_rest)
+    second -= at.low_rest
+    # The limit times the gap; limits that are odd count as one more, which is taken too.
+    taken = limit & _1
+    by_first, by_second = word_product(at.gap, limit + taken)
+    more, by_third = word_product(at.gap_rest, limit + taken)
+    by_second += more
+    by_first += _U(by_second < more)
+    if limit == _ONES or first != by_first:
+        return bool(limit != _ONES and first > by_first)
+    if second != by_second:
+        return bool(second > by_second)
+    return bool(third > by_third or (third == by_third and taken != _0))
+
+
+@helper
 def on_ray(
     significand: np.uint64,
     low: np.uint64,
@@ -127,11 +169,32 @@ def on_ray(
     words: Params,
 ) -> tuple[np.uint64, np.uint64]:
     """Return the code of a number in a codebook, and what it signals."""
-    place, code, exact, below = place_of(significand, low, exponent, random, grid, side, words)
-    if place > _I(side.max_magnitude):
+    up = _I(64) - bit_length(significand | _1)
+    high, exponent = significand << _U(up), _FAR if significand == _0 else exponent - up
+    last = _I(side.max_magnitude)
+    start, end = _I(0), last + _I(1)
+    while start < end:  # the first place whose step is not passed
+        middle = (start + end) >> _I(1)
+        if passes(high, low, exponent, load_record(Place, words, _I(side.first) + middle * _WORDS)):
+            start = middle + _I(1)
+        else:
+            end = middle
+    exact = below = False
+    code = side.rounded_zero
+    if start <= last:
+        at = load_record(Place, words, _I(side.first) + start * _WORDS)
+        place, code = _I(at.exponent), at.code
+        exact = bool(high == at.size and low == _0 and exponent == place and at.other == _0)
+        below = bool(start == _I(0) and at.size != _0 and at.other == _0 and not exact)
+        below = below and bool(exponent < place or (exponent == place and high < at.size))
+        if grid.bits != _0 and not exact and not below and (at.gap != _0 or at.gap_rest != _0):
+            if is_farther(high, low, exponent, drawn_limit(random, grid), at):
+                start += _I(1)
+                code = words[_I(side.first) + min(start, last) * _WORDS + _CODE]
+    if start > last:
         return side.overflow, instead(side.negative_invalid, _OVERFLOW | _INEXACT)
     flags = (_INEXACT | _UNDERFLOW) if below else _U(not exact) * _INEXACT
-    if code == side.rounded_zero and not below and place == _I(0) and not exact:
+    if code == side.rounded_zero and not below and start == _I(0) and not exact:
         return code, flags
     if side.base == _REFUSED:
         return _REFUSED, flags

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.kernels.general.rounding import drawn_limit
 from lowprec.kernels.jit import inlined
 from lowprec.kernels.lower.kinds import CUT_DOWN, CUT_TO_ODD
 from lowprec.kernels.lower.scalar import Grid, Side
@@ -75,16 +76,7 @@ def limit_after(magnitude: np.uint64, grid: Grid, side: Side) -> np.uint64:
 @inlined
 def takes_farther(tail: np.uint64, odd_code: np.uint64, random: np.uint64, grid: Grid, side: Side) -> bool:
     """Return whether the farther of two codes is taken; `odd_code` is 1 if the nearer one is odd, else 0."""
-    if grid.bits == _0:
-        return bool(tail > limit_of(odd_code, side))
-    whole = _1 << grid.bits
-    if grid.variant == _1:
-        return (tail >> (_63 - grid.bits)) + _2 * random + _1 >= _2 * whole
-    share = tail >> (_64 - grid.bits)
-    if grid.variant == _2:
-        rest = tail << grid.bits
-        share += _U(rest > _TOP or (rest == _TOP and share & _1 != _0))
-    return share + random >= whole
+    return bool(tail > (limit_of(odd_code, side) if grid.bits == _0 else drawn_limit(random, grid)))
 
 
 @inlined

@@ -18,7 +18,6 @@ from lowprec.kernels.engine import DONE, REFUSED
 from lowprec.kernels.jit import jit
 from lowprec.kernels.request import CONVERT, Elementwise, Request
 from lowprec.kernels.scalar import program as scalar
-from lowprec.kernels.table.refusals import attempt_all
 from lowprec.kernels.table.steps import Steps, serves
 
 __all__ = ["SERVES", "Table", "is_narrow", "lower", "overtaking"]
@@ -27,7 +26,8 @@ Codes = npt.NDArray[Any]
 
 #: For messages.
 SERVES = (
-    "one operand of at most 16 bits or two of at most 8, or values into codebooks, and no random integers"
+    "one operand of at most 16 bits or two of at most 8, or values into codebooks without flags, "
+    "and no random integers"
 )
 
 #: Bits of all operands together.
@@ -147,6 +147,29 @@ class Table:
                 both["result"], both["flags"] = results, flags
             self._tables = results, flags, refused, both
         return self._tables
+
+
+def attempt_all(program: Any, operands: list[Codes], results: Codes, flags: Codes) -> Codes:
+    """Write the result and the flags of each pattern that a program takes; return 1 for each other.
+
+    Patterns are halved until a half is taken, or refused, whole: those that are refused lie together.
+    """
+    refused = np.zeros(results.size, np.uint8)
+    pending = [slice(0, results.size)]
+    while pending:
+        part = pending.pop()
+        size = part.stop - part.start
+        given = [operand[part] for operand in operands]
+        refusal = program.attempt(given, results[part], flags[part], np.empty(0, np.uint32))
+        if refusal is None:
+            continue
+        if refusal.refused == size:
+            refused[part] = 1
+            results[part] = 0
+        else:
+            middle = part.start + size // 2
+            pending += [slice(part.start, middle), slice(middle, part.stop)]
+    return refused
 
 
 @jit

@@ -14,12 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels import engine
-from lowprec.kernels.codes import values_of
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
-from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 
@@ -53,9 +51,6 @@ def readers(*formats: Format) -> list[Read] | None:
 def _reader(fmt: Format) -> Read | None:
     if fmt in (SINGLE, DOUBLE):
         return lambda codes: codes.view(f"f{codes.itemsize}")
-    if isinstance(fmt, Codebook):
-        values = values_of(fmt).view(np.float64)
-        return lambda codes: values[codes & codes.dtype.type(values.size - 1)]
     request = Elementwise(CONVERT, (fmt,), SINGLE, DEFAULT)
     program: ElementwiseProgram | None = engine.lower_by("vector", request)
     if program is None:

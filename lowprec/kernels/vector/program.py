@@ -74,7 +74,7 @@ SERVES = "formats that fit 32-bit words, and rules without payloads of NaN opera
 def lower(request: Request) -> Any:
     """Return the program of a request; None if its words are too wide or a rule needs another engine."""
     if any(isinstance(fmt, Codebook) for fmt in request.formats):
-        return _into_codebook(request)
+        return None
     if isinstance(request, Elementwise) and request.operation in FUNCTIONS:
         return None
     if isinstance(request, Elementwise):
@@ -90,14 +90,6 @@ def lower(request: Request) -> Any:
 
         return dot_program.lower(request)
     return None
-
-
-def _into_codebook(request: Request) -> Any:
-    from lowprec.kernels.vector import codebook_program
-
-    if not isinstance(request, Elementwise) or (request.backend is None and is_narrow(request)):
-        return None
-    return codebook_program.lower(request)
 
 
 #: Operations whose vector kernels are faster than a table.

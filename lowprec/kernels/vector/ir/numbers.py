@@ -20,7 +20,6 @@ __all__ = [
     "cut_down",
     "cut_to_odd",
     "cut_to_zero",
-    "drawn_farther",
     "made_odd",
     "nearest_single",
     "nearest_singles",
@@ -110,23 +109,6 @@ def by_random(
     size = np.floor((np.floor(abs(x) * parts) + added) * whole) * unit
     size = min(size, _LARGEST)  # what was finite stays it
     return x if field == np.int64(0x7FF) else np.copysign(size, x)
-
-
-@inlined
-def drawn_farther(
-    size: np.float64, low: np.float64, gap: np.float64, random: np.uint32, whole: float, variant: int
-) -> bool:
-    """Return whether a random integer below `whole` takes a number to the next value, by its place there.
-
-    True where the place, cut to a multiple of 1 / `whole`, and random / `whole` make one; variant 1 adds half
-    a unit to the random integer, and variant 2 rounds the place to nearest even instead. No gap: never.
-    """
-    rest = summed_to_odd(size, -low) * (2.0 * whole)
-    missing = np.float64(whole) - np.float64(random)
-    limit = (2.0 * missing - (0.0 if variant == 0 else 1.0)) * gap
-    half = missing * 0.5
-    tied = (variant != 2) | (np.floor(half) == half)
-    return bool((gap != 0.0) & ((rest > limit) | ((rest == limit) & tied)))
 
 
 @inlined
