@@ -9,6 +9,7 @@ Notation:
 
     tile    a range of outputs; its words are rows of TILE: factors, numbers, random integers
     stage   where numbers are kept: how they are projected, and how they are read back
+    term    a product, or the sum of the products of two blocks times their scales
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from lowprec.kernels.general.operations import (
     add,
     fma,
     lane,
+    long_number,
+    long_sum,
     multiply,
     serves as serves_operation,
     with_nans,
@@ -34,35 +37,47 @@ from lowprec.kernels.general.rounding import Target, drawn_limit, load_target, p
 from lowprec.kernels.jit import helper, in_wide_vectors, inlined, jit, load_record
 from lowprec.kernels.lower.dot import DOWNWARD, SOURCE, How, Stages
 from lowprec.kernels.lower.records import Grid, Params, Source
+from lowprec.kernels.lower.words import POWERS
 from lowprec.kernels.random import philox_fill
-from lowprec.kernels.request import Dot
 from lowprec.kernels.vector.ir.longs import LONGS
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT
 
-__all__ = ["factors", "kernel", "serves"]
+__all__ = ["NO_BLOCKS", "Blocks", "factors", "kernel", "serves"]
 
 Words = npt.NDArray[Any]  #: of uint64
 
 _U = np.uint64
 _I = np.int64
 _0, _1, _2, _3, _4, _32, _40 = _U(0), _U(1), _U(2), _U(3), _U(4), _U(32), _U(40)
-_LOW = _U((1 << 32) - 1)
+_63, _LOW = _I(63), _U((1 << 32) - 1)
 
 #: Outputs per tile; its words fit the nearest cache.
 _TILE = 256
 
-#: Where the words of a tile have both factors and, in three rows each, sums and terms.
-_X, _Y, _SUMS, _TERMS, _RANDOM = (row * _TILE for row in (0, 1, 2, 5, 8))
+#: Where the words of a tile have both factors, sums and terms in three rows each, and lower words of terms.
+_X, _Y, _SUMS, _TERMS, _LOWER, _RANDOM = (row * _TILE for row in (0, 1, 2, 5, 8, 9))
 _NUMBERS = 3 * _TILE
 
 _BITS = Grid._fields.index("bits")
 
 
+class Blocks(NamedTuple):
+    """Sums of products of blocks: those of `parts[k]`, integers shifted up by `shifts`, times 2**base."""
+
+    parts: Any  #: int64, shape (blocks, numbers in a sum, outputs); empty where there are no blocks
+    shifts: Any
+    base: Any
+    minus: Any  #: whether a sum that is zero is -0, shape (blocks, outputs)
+
+
 class Tile(NamedTuple):
     """A range of outputs, and what they are made with."""
 
-    x: Words  #: factors, shape (K, rows); see `factors`
+    x: Words  #: factors, or scales of blocks, shape (K, rows); see `factors`
     y: Words
+    blocks: Blocks
     words: Words
     waiting: Words  #: sums in pairs without a partner yet
     room: Any  #: of random integers
@@ -199,6 +214,68 @@ def steps(usual: bool, finite: bool, stochastic: bool) -> tuple[Any, Any, Any, A
     return made[0], made[1], made[2], made[3]
 
 
+@inlined
+def added(high: np.uint64, low: np.uint64, number: np.int64, shift: np.int64) -> tuple[np.uint64, np.uint64]:
+    """Add a number that is shifted up to another of two words, all in two's complement."""
+    up, near = _U(number) << _U(shift & _63), shift < _I(64)
+    over = _U((number >> _I(1)) >> (_63 - (shift & _63)))
+    made = low + pick(near, up, _0)
+    return high + pick(near, over, up) + _U(made < low), made
+
+
+@functools.cache
+def block_steps(usual: bool, wide: bool) -> tuple[Any, Any]:
+    """Return the steps of blocks: one makes terms of two of them, one adds those of two words."""
+    place, name = project_usual if usual else project, f"{usual:d}{wide:d}"
+
+    def terms(tile: Tile, k: int, stage: Params, rounds: bool) -> None:
+        in_wide_vectors()
+        words, start, blocks = tile.words, tile.start, tile.blocks
+        parts, minus, many = blocks.parts[k], blocks.minus[k], blocks.shifts.size
+        target, source = load_target(stage), load_record(Source, stage, SOURCE)
+        for i in range(tile.count):
+            high, low = added(_0, _0, parts[0, start + i], blocks.shifts[0] if wide else _I(0))
+            if wide:
+                for part in range(1, many):
+                    high, low = added(high, low, parts[part, start + i], blocks.shifts[part])
+            negative = high >> _U(63) != _0
+            high = pick(negative, _0 - high - _U(low != _0), high)
+            low = pick(negative, _0 - low, low)
+            x, y = factor(words[_X + i], True), factor(words[_Y + i], True)
+            negative = pick(high | low == _0, minus[start + i], negative) != (x.negative != y.negative)
+            scale, exponent = x.significand * y.significand, blocks.base + x.exponent + y.exponent
+            high, low = high * scale, low * scale
+            significand = low
+            if wide:
+                short = high == _0
+                high, low, exponent = long_number(
+                    pick(short, low, high), pick(short, _0, low), pick(short, exponent, exponent + _I(64))
+                )
+                words[_LOWER + i] = low
+                significand = high
+                if rounds:
+                    significand, exponent = high | _U(low != _0), exponent + _I(64)
+            made = lane(negative, significand, exponent, False)
+            if rounds:
+                code, _ = place(made, False, _0, target, False, not usual)
+                made = read(code, source, usual)
+            store(words, _TERMS, i, made)
+
+    def join_long(words: Words, count: int, stage: Params) -> None:
+        in_wide_vectors()
+        target, source = load_target(stage), load_record(Source, stage, SOURCE)
+        context, none = Context(stage[DOWNWARD] != _0, _0, False, target), lane(False, _0, _I(0), False)
+        for i in range(count):
+            x, y = load(words, _SUMS, i), load(words, _TERMS, i)
+            term = y.significand, words[_LOWER + i], y.exponent
+            found = long_sum(x, *long_number(x.significand, _0, x.exponent), y, *term, context)
+            found = with_nans(found, x, none, none, False, False, usual)
+            code, _ = place(found.made, found.invalid, _0, target, False, not usual)
+            store(words, _SUMS, i, read(code, source, usual))
+
+    return helper(terms, f"sums_terms_{name}"), helper(join_long, f"sums_join_long_{name}")
+
+
 @helper
 def numbered(terms: int, size: int, start: int) -> int:
     """Return which rounding, level by level, adds the `size` terms from `start` on to the next ones."""
@@ -219,13 +296,16 @@ def open_sums(tile: Tile, place: int, addends: Words, source_words: Params) -> N
 
 
 @functools.cache
-def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
+def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0) -> Any:
     """Return the kernel of sums for such formats, factors and modes; see `steps`.
 
-    Called as kernel(x, y, addends, out, how, stages, key, first, columns, paired): words of `factors`, shape
-    (K, rows); codes of addends, where there are any, and of outputs, row by row.
+    `words_of_terms` is 0 for products. Terms of blocks have 1 or 2 words, in pairs 1 unless they are rounded.
+    Called as kernel(x, y, blocks, addends, out, how, stages, key, first, columns, paired): `x` and `y` are words
+    of `factors`, shape (K, rows); codes of addends, if there are any, and of outputs are row by row.
     """
     fuse, times, join, settle = steps(usual, finite, False)
+    terms_of, join_long = block_steps(usual, words_of_terms == 2)
+    blocked = words_of_terms > 0
     fuse_drawn, _, join_drawn, settle_drawn = steps(usual, finite, stochastic)
 
     def fused(tile: Tile, step: int, stage: Params) -> None:
@@ -249,7 +329,7 @@ def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
         else:
             settle(tile.words, tile.count, stage)
 
-    name = f"{usual:d}{finite:d}{stochastic:d}"
+    name = f"{usual:d}{finite:d}{stochastic:d}{words_of_terms}"
     fused, joined = helper(fused, f"sums_fused_{name}"), helper(joined, f"sums_joined_{name}")
     settled = helper(settled, f"sums_settled_{name}")
 
@@ -259,8 +339,13 @@ def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
     ) -> int:  # fmt: skip
         for k in range(first, stop):
             gather(tile, k)
-            if rounds:
+            if blocked:
+                terms_of(tile, k, stages[Stages.PRODUCT], rounds)
+            elif rounds:
                 times(tile.words, tile.count, stages[Stages.PRODUCT], rounds)
+            if words_of_terms == 2 and not rounds:
+                join_long(tile.words, tile.count, stages[Stages.SUM])
+            elif blocked or rounds:
                 joined(tile, step, stages[Stages.SUM])
             else:
                 fused(tile, step, stages[Stages.SUM])
@@ -277,7 +362,10 @@ def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
                 copy(words, _SUMS, words, _TERMS)
             else:
                 gather(tile, first + number - begins)
-                times(words, tile.count, stages[Stages.PRODUCT], rounds)
+                if blocked:
+                    terms_of(tile, first + number - begins, stages[Stages.PRODUCT], rounds)
+                else:
+                    times(words, tile.count, stages[Stages.PRODUCT], rounds)
             size = 1
             while (number + 1) // size % 2 == 0:
                 depth -= 1
@@ -301,12 +389,12 @@ def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
             settled(tile, step, stage)
         return step + max(terms - 1, min(terms, 1))
 
-    in_sequence = helper(in_sequence, f"sums_sequence_{usual:d}{finite:d}{stochastic:d}")
-    in_pairs = helper(in_pairs, f"sums_pairs_{usual:d}{finite:d}{stochastic:d}")
+    in_sequence = helper(in_sequence, f"sums_sequence_{name}")
+    in_pairs = helper(in_pairs, f"sums_pairs_{name}")
 
     def run(
-        x: Words, y: Words, addends: Words, out: Words, how: Params,
-        stages: Words, key: np.uint64, first: np.uint64, columns: int, paired: bool,
+        x: Words, y: Words, blocks: Blocks, addends: Words, out: Words, how: Params, stages: Words,
+        key: np.uint64, first: np.uint64, columns: int, paired: bool,
     ) -> None:  # fmt: skip
         length, chunk, pairs = x.shape[0], how[How.CHUNK], how[How.PAIRWISE] != 0
         rounds, last = how[How.ROUNDS_PRODUCTS] != 0, how[How.ADDEND_LAST] != 0
@@ -322,7 +410,7 @@ def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
         room = np.empty(_TILE + 4 * LONGS, np.uint32)
         for start in range(0, out.size, _TILE):
             tile = Tile(
-                x, y, words, waiting, room, start, min(out.size - start, _TILE), columns, paired,
+                x, y, blocks, words, waiting, room, start, min(out.size - start, _TILE), columns, paired,
                 first + _U(start), key,
             )  # fmt: skip
             step = 0
@@ -348,20 +436,23 @@ def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
             for i in range(tile.count):
                 out[start + i] = words[_X + i]
 
-    return jit(run, f"sums_{usual:d}{finite:d}{stochastic:d}")
+    return jit(run, f"sums_{name}")
 
 
-def serves(request: Dot) -> bool:
-    """Return whether sums are exact in lanes until they are rounded: of factors in no blocks."""
-    how = request.accumulation
-    if how.machine or how.order == EXACT or request.block or request.tensor != 1 or how.has_codebooks:
-        return False
-    if not isinstance(how.accumulator, tuple):
+#: What kernels of factors in no blocks are given.
+NO_BLOCKS = Blocks(np.empty((0, 1, 0), np.int64), np.zeros(1, np.int64), 0, np.empty((0, 0), np.bool_))
+
+
+def serves(how: Accumulation, *factors: Format) -> bool:
+    """Return whether an accumulation's sums of products are exact in lanes until they are rounded.
+
+    Without `factors` terms are said to be.
+    """
+    if how.machine or how.order == EXACT or how.has_codebooks or not isinstance(how.accumulator, tuple):
         return False
     places = [place for place in (how.product, how.accumulator, how.total) if place is not None]
-    factors = [request.x, request.y]
     return all(
-        serves_operation("fma", [*factors, source], fmt, rule) == (True, False)
+        serves_operation("fma", [*(factors or (source, POWERS)), source], fmt, rule) == (True, False)
         for fmt, rule in (*places, how.output)
         for source, _ in places
     )

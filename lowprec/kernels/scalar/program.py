@@ -13,10 +13,9 @@ import numpy.typing as npt
 from lowprec.kernels.codes import signaling_nans
 from lowprec.kernels.engine import Refusal, Rows
 from lowprec.kernels.functions.tables import columns_of
+from lowprec.kernels.general import sums_program
 from lowprec.kernels.general.block_program import BlockDecoder, BlockEncoder
 from lowprec.kernels.general.program import FLUSHES, Conversion, Operation, Step, joined, readable, reader
-from lowprec.kernels.general.sums import serves
-from lowprec.kernels.general.sums_program import Sums
 from lowprec.kernels.lower.dot import bits_of_terms, integer, kind_of, lower_how, lower_stages
 from lowprec.kernels.lower.kinds import NAN
 from lowprec.kernels.lower.scalar import lower_source
@@ -59,8 +58,9 @@ def lower(request: Request) -> Any:
     if isinstance(request, BlockDecoding):
         return BlockDecoder(request)
     if isinstance(request, Dot):
-        if serves(request):
-            return Sums(request)
+        program = sums_program.lower(request)
+        if program is not None:
+            return program
         return Dots(request) if bits_of_terms(request) <= _BITS else None
     raise TypeError(f"no scalar program for a {type(request).__name__}")
 
