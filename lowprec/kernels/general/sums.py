@@ -148,8 +148,11 @@ def gather(tile: Tile, k: int) -> None:
 
 
 @helper
-def draw(tile: Tile, step: int, bits: np.uint64) -> None:
-    """Write the random integers of rounding `step` of each output."""
+def draw(tile: Tile, step: int, stage: Params) -> None:
+    """Write the random integers of rounding `step` of each output, if the stage rounds stochastically."""
+    bits = stage[_BITS]
+    if bits == _0:
+        return
     skipped = _I(tile.element & _3)
     philox_fill(tile.room, tile.element - _U(skipped), tile.key, _U(step) + _2)
     for i in range(tile.count):
@@ -168,8 +171,11 @@ def steps(usual: bool, finite: bool, stochastic: bool) -> tuple[Any, Any, Any, A
 
     @inlined
     def code_of(found: Outcome, words: Words, i: int, target: Target) -> np.uint64:
-        drawn = drawn_limit(words[_RANDOM + i], target.grid) if stochastic else _0
-        code, _ = place(found.made, found.invalid, drawn, target, stochastic, not usual)
+        code, _ = place(found.made, found.invalid, _0, target, False, not usual)
+        if stochastic:
+            limit = drawn_limit(words[_RANDOM + i], target.grid)
+            drawn, _ = place(found.made, found.invalid, limit, target, True, not usual)
+            code = pick(target.grid.bits != _0, drawn, code)
         return code
 
     def fuse(words: Words, count: int, stage: Params) -> None:
@@ -300,38 +306,12 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
     """Return the kernel of sums for such formats, factors and modes; see `steps`.
 
     `words_of_terms` is 0 for products. Terms of blocks have 1 or 2 words, in pairs 1 unless they are rounded.
-    Called as kernel(x, y, blocks, addends, out, how, stages, key, first, columns, paired): `x` and `y` are words
-    of `factors`, shape (K, rows); codes of addends, if there are any, and of outputs are row by row.
+    Called as kernel(x, y, blocks, addends, out, how, stages, key, first, columns, paired): words of `factors` of
+    both sides, shape (K, rows); codes of addends, if there are any, and of outputs, row by row.
     """
-    fuse, times, join, settle = steps(usual, finite, False)
+    fuse, times, join, settle = steps(usual, finite, stochastic)
     terms_of, join_long = block_steps(usual, words_of_terms == 2)
-    blocked = words_of_terms > 0
-    fuse_drawn, _, join_drawn, settle_drawn = steps(usual, finite, stochastic)
-
-    def fused(tile: Tile, step: int, stage: Params) -> None:
-        if stochastic and stage[_BITS] != _0:
-            draw(tile, step, stage[_BITS])
-            fuse_drawn(tile.words, tile.count, stage)
-        else:
-            fuse(tile.words, tile.count, stage)
-
-    def joined(tile: Tile, step: int, stage: Params) -> None:
-        if stochastic and stage[_BITS] != _0:
-            draw(tile, step, stage[_BITS])
-            join_drawn(tile.words, tile.count, stage)
-        else:
-            join(tile.words, tile.count, stage)
-
-    def settled(tile: Tile, step: int, stage: Params) -> None:
-        if stochastic and stage[_BITS] != _0:
-            draw(tile, step, stage[_BITS])
-            settle_drawn(tile.words, tile.count, stage)
-        else:
-            settle(tile.words, tile.count, stage)
-
-    name = f"{usual:d}{finite:d}{stochastic:d}{words_of_terms}"
-    fused, joined = helper(fused, f"sums_fused_{name}"), helper(joined, f"sums_joined_{name}")
-    settled = helper(settled, f"sums_settled_{name}")
+    blocked, name = words_of_terms > 0, f"{usual:d}{finite:d}{stochastic:d}{words_of_terms}"
 
     def in_sequence(
         tile: Tile, first: int, stop: int, step: int, stages: Words,
@@ -343,12 +323,13 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
                 terms_of(tile, k, stages[Stages.PRODUCT], rounds)
             elif rounds:
                 times(tile.words, tile.count, stages[Stages.PRODUCT], rounds)
+            draw(tile, step, stages[Stages.SUM])
             if words_of_terms == 2 and not rounds:
                 join_long(tile.words, tile.count, stages[Stages.SUM])
             elif blocked or rounds:
-                joined(tile, step, stages[Stages.SUM])
+                join(tile.words, tile.count, stages[Stages.SUM])
             else:
-                fused(tile, step, stages[Stages.SUM])
+                fuse(tile.words, tile.count, stages[Stages.SUM])
             step += 1
         return step
 
@@ -370,7 +351,8 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
             while (number + 1) // size % 2 == 0:
                 depth -= 1
                 copy(waiting, depth * _NUMBERS, words, _SUMS)
-                joined(tile, step + numbered(terms, size, number + 1 - 2 * size), stage)
+                draw(tile, step + numbered(terms, size, number + 1 - 2 * size), stage)
+                join(tile.words, tile.count, stage)
                 copy(words, _SUMS, words, _TERMS)
                 size *= 2
             copy(words, _TERMS, waiting, depth * _NUMBERS)
@@ -381,12 +363,14 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
             rest -= size
             copy(waiting, (depth - 1) * _NUMBERS, words, _SUMS)
             copy(waiting, depth * _NUMBERS, words, _TERMS)
-            joined(tile, step + numbered(terms, size, rest), stage)
+            draw(tile, step + numbered(terms, size, rest), stage)
+            join(tile.words, tile.count, stage)
             copy(words, _SUMS, waiting, (depth - 1) * _NUMBERS)
         if terms > 0:
             copy(waiting, 0, words, _SUMS)
         if terms == 1:
-            settled(tile, step, stage)
+            draw(tile, step, stage)
+            settle(tile.words, tile.count, stage)
         return step + max(terms - 1, min(terms, 1))
 
     in_sequence = helper(in_sequence, f"sums_sequence_{name}")
@@ -402,11 +386,8 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
         end = stages[Stages.TOTAL] if chunk != 0 else stages[Stages.SUM]
         begins = addends.size != 0 and not last and chunk == 0
         size, whole = (chunk, length) if chunk != 0 else (max(length, 1), max(length, 1))
-        words, waiting, sums = (
-            np.zeros(_RANDOM + _TILE, np.uint64),
-            np.empty(64 * _NUMBERS, np.uint64),
-            np.empty(_NUMBERS, np.uint64),
-        )
+        words, sums = np.zeros(_RANDOM + _TILE, np.uint64), np.empty(_NUMBERS, np.uint64)
+        waiting = np.empty(64 * _NUMBERS, np.uint64)
         room = np.empty(_TILE + 4 * LONGS, np.uint32)
         for start in range(0, out.size, _TILE):
             tile = Tile(
@@ -426,13 +407,16 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
                 if chunk != 0:
                     copy(words, _SUMS, words, _TERMS)
                     copy(sums, 0, words, _SUMS)
-                    joined(tile, step, end)
+                    draw(tile, step, end)
+                    join(tile.words, tile.count, end)
                     step += 1
             if last:
                 open_sums(tile, _TERMS, addends, begin)
-                joined(tile, step, end)
+                draw(tile, step, end)
+                join(tile.words, tile.count, end)
                 step += 1
-            settled(tile, step, stages[Stages.OUTPUT])
+            draw(tile, step, stages[Stages.OUTPUT])
+            settle(tile.words, tile.count, stages[Stages.OUTPUT])
             for i in range(tile.count):
                 out[start + i] = words[_X + i]
 

@@ -137,7 +137,7 @@ class Dots:
         self._block = 0 if request.block == 0 or isinstance(how.accumulator, Window) else request.block
         self._stages, self._kernel = (
             lower_stages(how, request.addend),
-            dot.kernel(kind_of(how, request.block)),
+            dot.kernel(kind_of(how)),
         )
         scales = request.scales or (request.x, request.y)  # not read where there are none
         self._from = request.x, request.y

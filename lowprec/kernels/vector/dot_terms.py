@@ -84,7 +84,7 @@ def by_terms(
     of_scales = sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
     bits = sum(high - low for low, high in spans) + count
     numbers = [words.view(np.float32).astype(np.float64) for words, _ in found]
-    cut = cut_in_slices(*numbers, *spans, 53 - count, _SLICES)
+    cut = cut_in_slices(numbers[0], numbers[1], spans[0], spans[1], 53 - count, _SLICES)
     if cut is None or bits > _WIDEST:
         return None
     many = len(cut[0]) * len(cut[1])
@@ -182,9 +182,8 @@ def _by_processor(
     request: Dot, left: Matrix, right: Matrix, shape: tuple[int, int], addends: Array, share: Share
 ) -> Array:
     """Return sums in binary32 or in binary64, which a term has the bits for."""
-    how, kind = request.accumulation, np.float64
-    if how.accumulator == (SINGLE, DEFAULT):
-        kind = np.float32
+    how = request.accumulation
+    kind: Any = np.float32 if how.accumulator == (SINGLE, DEFAULT) else np.float64
     out = np.zeros(shape, kind)
     if addends.size:
         out[...] = addends.astype(f"u{out.itemsize}").view(kind)
@@ -237,7 +236,8 @@ def _in_lanes(
     stages[Stages.OUTPUT, : target.size] = target
     params = lower_how(how, request.x, request.y, request.addend, request.scales, size)
     by = kernel(is_usual_sum(how), True, False, words)
-    downward = (how.product or how.accumulator)[1].rounding.downward
+    term = how.product or how.accumulator
+    downward = isinstance(term, tuple) and term[1].rounding.downward
     base = left.units[-1] + right.units[-1]
     shifts = np.array([x + y - base for x in left.units for y in right.units], np.int64)
     codes = np.empty(shape, np.uint64)
