@@ -46,6 +46,9 @@ __all__ = ["dot", "matmul"]
 #: Sums that vectors leave to the general kernel are done by so many.
 _TOGETHER = 4096
 
+#: One output in so many, or more, that vectors leave: then lanes do all of them, which saves copies of rows.
+_MANY = 6
+
 
 @Returns[DotSignature]()
 @keeps_kind(2, along=-1)
@@ -418,7 +421,8 @@ def _one(
         return
     scalar = engine.lower_by("scalar", request) or engine.lower_by("oracle", request)
     doubts = None if paired else program.run(x, y, addends, out, share_rows)
-    if doubts is None:
+    in_lanes = getattr(scalar, "in_lanes", False)
+    if doubts is None or (in_lanes and _MANY * np.count_nonzero(doubts) > doubts.size):
         _in_rows(scalar, x, y, addends, out, key, first, paired)
         return
     left = np.argwhere(doubts) if doubts.any() else ()

@@ -306,8 +306,8 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
     """Return the kernel of sums for such formats, factors and modes; see `steps`.
 
     `words_of_terms` is 0 for products. Terms of blocks have 1 or 2 words, in pairs 1 unless they are rounded.
-    Called as kernel(x, y, blocks, addends, out, how, stages, key, first, columns, paired): words of `factors` of
-    both sides, shape (K, rows); codes of addends, if there are any, and of outputs, row by row.
+    Called as kernel(x, y, blocks, addends, out, how, stages, key, first, columns, paired): words of
+    `factors`, shape (K, rows); codes of addends, if there are any, and of outputs, row by row.
     """
     fuse, times, join, settle = steps(usual, finite, stochastic)
     terms_of, join_long = block_steps(usual, words_of_terms == 2)

@@ -39,6 +39,7 @@ class Sums:
     """Dot products of rows in no blocks, whose sums are exact in lanes until they are rounded."""
 
     partial = False
+    in_lanes = True
 
     def __init__(self, request: Dot) -> None:
         how = request.accumulation
