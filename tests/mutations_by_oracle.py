@@ -1374,7 +1374,7 @@ MUTANTS = (
         "running sums round products where they must not",
         "'multiply_and_add' if rounded else 'fma'",
         "'fma' if rounded else 'multiply_and_add'",
-        ("products:fp32_fma binary32 21",),
+        ("products:fp32_fma binary32 21 finite",),
     ),
     Mutant(
         "way-addend",
@@ -1383,7 +1383,7 @@ MUTANTS = (
         "the addend comes first, whatever is asked",
         "how.addend != 'first'",
         "False",
-        ("products:addend_last binary16 21",),
+        ("products:addend_last binary16 21 finite",),
     ),
     Mutant(
         "way-mode",
@@ -1392,7 +1392,7 @@ MUTANTS = (
         "the processor rounds in every mode",
         "rule == Projection(nan_code=rule.nan_code, nan_sign=rule.nan_sign, nan=rule.nan)",
         "rule.subnormals == 'keep'",
-        ("products:toward_zero binary32 21",),
+        ("products:toward_zero binary32 21 finite",),
     ),
     Mutant(
         "way-lost",
@@ -1473,7 +1473,7 @@ MUTANTS = (
         "sums in pairs forget the addend",
         "depth, count = (1, 1)",
         "depth, count = (0, 0)",
-        ("products:fp32_pairwise binary16 21",),
+        ("products:fp32_pairwise binary16 21 finite",),
     ),
     Mutant(
         "doubles-begin",
@@ -1482,7 +1482,7 @@ MUTANTS = (
         "sums in binary64 forget the addend",
         "out[i, columns]",
         "0.0 * out[i, columns]",
-        ("products:fp64_sequential bfloat16 20",),
+        ("products:fp64_sequential bfloat16 20 finite",),
     ),
     Mutant(
         "blocks-last",
@@ -1523,10 +1523,10 @@ MUTANTS = (
     Mutant(
         "blocks-slices",
         "kernels/vector/dot_terms.py",
-        "by_terms",
-        "products of slices have more bits than binary64",
-        "cut_in_slices(numbers[0], numbers[1], spans[0], spans[1], 53 - count, _SLICES)",
-        "cut_in_slices(numbers[0], numbers[1], spans[0], spans[1], 75 - count, _SLICES)",
+        "_matrix",
+        "slices have each other's units",
+        "reversed(range(len(parts)))",
+        "range(len(parts))",
         ("products:fp32_fma mxfp8_e5m2 31",),
     ),
     Mutant(
@@ -1588,7 +1588,7 @@ MUTANTS = (
         "kernels/general/sums.py",
         "factor",
         "infinite factors are taken for numbers",
-        "not finite and infinite",
+        "(not finite) & infinite",
         "False",
         ("products:rounded_products bfloat16 21",),
     ),
