@@ -29,7 +29,7 @@ from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import Dot
 from lowprec.kernels.vector.dot_operands import converted, cut_in_slices, finite, singles, span
-from lowprec.kernels.vector.rounding import added_exact
+from lowprec.kernels.vector.rounding import added_exact, nearest_singles
 from lowprec.spec.accumulation import Accumulation, as_it_is
 from lowprec.spec.format import Format
 from lowprec.spec.order import PAIRWISE, SEQUENTIAL
@@ -200,15 +200,18 @@ def _by_processor(
         waiting = [total] if addends.size else []
         for place, term in enumerate(terms):
             term *= np.multiply.outer(left.numbers[place, some] * unit, right.numbers[place, across])
+            if how.product is not None:
+                exact, term = term, np.empty(term.shape, np.float32)
+                nearest_singles(exact.reshape(-1), term.reshape(-1))
             if how.order == PAIRWISE:
-                waiting.append(term.astype(kind))
+                waiting.append(term)
                 count = place + 1 + bool(addends.size)
                 for _ in range((count & -count).bit_length() - 1):
                     _join(waiting)
             elif how.product is None and kind == np.float32:
                 fused(total, term)
             else:
-                total += term.astype(kind, copy=False)
+                total += term
         while len(waiting) > 1:
             _join(waiting)
         out[some, across] = waiting[0] if how.order == PAIRWISE else total
