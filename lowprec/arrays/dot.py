@@ -406,7 +406,7 @@ def _runs(
 
 
 def _steps(request: Dot, layout: tuple[int, int, int], length: int) -> int:
-    """How many rows to do between reports: a hundredth, or what is worth preparing the other side for."""
+    """Return the rows between reports: a hundredth, or what is worth preparing the other side for."""
     program = engine.lower(request)
     least = 64 if program.partial or _in_lanes(program) else 1
     return max(least, -(-layout[1] // 100), (1 << 22) // max(1, layout[2] * length))

@@ -114,7 +114,6 @@ EXACT = {
     "vector/dot_terms.py:_matrix": "scales as wider numbers, and marks of words",
     "vector/dot_terms.py:_in_lanes": "codes, in the type that holds all of them",
     "vector/dot_terms.py:_by_processor": "codes of addends",
-    "vector/dot_terms.py:tile": "binary32 numbers as wider ones",
     "general/sums.py:factor": "the fields of a word",
     "general/sums.py:draw": "the bits of a random word that are used",
     "general/sums.py:added": "bits that go to the upper word",

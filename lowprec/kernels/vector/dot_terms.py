@@ -29,7 +29,7 @@ from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import Dot
 from lowprec.kernels.vector.dot_operands import converted, cut_in_slices, finite, singles, span
-from lowprec.kernels.vector.rounding import added_exact, nearest_singles
+from lowprec.kernels.vector.rounding import added_exact
 from lowprec.spec.accumulation import Accumulation, as_it_is
 from lowprec.spec.format import Format
 from lowprec.spec.order import PAIRWISE, SEQUENTIAL
@@ -171,11 +171,16 @@ def _is_native(how: Accumulation) -> bool:
 
 
 @jit
-def fused(sums: Array, terms: Array) -> None:
-    """Add binary64 numbers to binary32 numbers, rounding once."""
+def added(products: Array, x_scales: Array, y_scales: Array, rounds: bool, sums: Array) -> None:
+    """Add products times both scales to binary32 numbers, rounding once, or the products too if `rounds`."""
     for i in range(sums.shape[0]):
-        for j in range(sums.shape[1]):
-            sums[i, j] = added_exact(sums[i, j], terms[i, j])
+        scale = x_scales[i]
+        if rounds:
+            for j in range(sums.shape[1]):
+                sums[i, j] += added_exact(np.float32(-0.0), products[i, j] * (scale * y_scales[j]))
+        else:
+            for j in range(sums.shape[1]):
+                sums[i, j] = added_exact(sums[i, j], products[i, j] * (scale * y_scales[j]))
 
 
 def _by_processor(
@@ -188,35 +193,39 @@ def _by_processor(
     if addends.size:
         out[...] = addends.astype(f"u{out.itemsize}").view(kind)
     unit = 2.0 ** (left.units[0] + right.units[0])
+    # Elsewhere no sum is -0, so that the sign of a term that is zero does not count.
+    least = math.prod(
+        np.abs(side.numbers).min(where=side.numbers != 0, initial=1.0) for side in (left, right)
+    )
+    signed = how.order == PAIRWISE or least * unit < 2.0**-149 or bool((np.signbit(out) & (out == 0)).any())
 
     def tile(some: slice, across: slice) -> None:
         (x,), (y,) = left.slices, right.slices
-        terms = np.matmul(x[:, some], y[:, across].swapaxes(1, 2)).astype(np.float64, copy=False)
-        if not terms.all():
-            minus = _minus(left, right, some, across, False) & (terms == 0)
-            terms[minus] = -0.0
-            terms[(terms == 0) & ~minus] = 0.0
+        minus = None
         total = np.ascontiguousarray(out[some, across])
         waiting = [total] if addends.size else []
-        for place, term in enumerate(terms):
-            term *= np.multiply.outer(left.numbers[place, some] * unit, right.numbers[place, across])
-            if how.product is not None:
-                exact, term = term, np.empty(term.shape, np.float32)
-                nearest_singles(exact.reshape(-1), term.reshape(-1))
+        for place in range(len(x)):
+            products = np.matmul(x[place, some], y[place, across].T)
+            if signed and not products.all():
+                minus = _minus(left, right, some, across, False) if minus is None else minus
+                products[products == 0] = 0.0
+                products[(products == 0) & minus[place]] = -0.0
+            scales = left.numbers[place, some] * unit, right.numbers[place, across]
             if how.order == PAIRWISE:
-                waiting.append(term)
+                waiting.append(np.full(products.shape, np.float32(-0.0)))
+                added(products, *scales, True, waiting[-1])
                 count = place + 1 + bool(addends.size)
                 for _ in range((count & -count).bit_length() - 1):
                     _join(waiting)
-            elif how.product is None and kind == np.float32:
-                fused(total, term)
+            elif kind == np.float32:
+                added(products, *scales, how.product is not None, total)
             else:
-                total += term
+                total += products * np.multiply.outer(*scales)
         while len(waiting) > 1:
             _join(waiting)
         out[some, across] = waiting[0] if how.order == PAIRWISE else total
 
-    _by_tiles(shape, len(left.scales), tile, share, shape[1] * len(left.scales))
+    _by_tiles(shape, 1, tile, share, shape[1] * len(left.scales))
     return out
 
 
