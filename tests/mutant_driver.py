@@ -144,6 +144,7 @@ def sums(name):
         "odd_window": lambda: sum_of(odd, operands=(BFLOAT16, BFLOAT16)),
         "addend_last": lambda: sum_of(to(BINARY32), addend="last"),
         "toward_zero": lambda: sum_of(to(BINARY32, "toward_zero")),
+        "ties_to_zero": lambda: sum_of(to(BINARY32, "nearest_zero")),
         "rounded_products": lambda: sum_of(to(BFLOAT16), product=to(BFLOAT16)),
         "chunks": lambda: sum_of(to(BFLOAT16), order=chunked(4), total=to(BINARY32)),
         "pairs_drawn": lambda: sum_of(to(BFLOAT16, "stochastic(8)"), order=PAIRWISE),

@@ -20,7 +20,8 @@ from lowprec.arrays import dot
 from lowprec.kernels import engine
 from lowprec.kernels.general import sums_program
 from lowprec.kernels.general.sums_program import Sums
-from lowprec.kernels.vector.rounding import summed_to_odd, three_to_odd
+from lowprec.kernels.vector.rounding import added_once, summed_to_odd, three_to_odd
+from lowprec.oracle.convert import project
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Cut, Window
 from lowprec.spec.accumulations import accumulation
@@ -118,6 +119,32 @@ def test_ties_of_narrow_accumulators(left):
     agree(left, x, np.ones((3, 1), np.float32), "bf16_sequential")
     products = np.array([[one, 1 + 2.0**-9], [one, 1 - 2.0**-9]], np.float32)
     agree(left, products, np.array([[1.0], [2.0**-8]], np.float32), "bf16_sequential")
+
+
+@numba.njit
+def summed(total, term, rest):
+    return added_once(total, term, rest)
+
+
+def test_a_sum_is_rounded_once():
+    """What binary64 rounds onto a tie of binary32 goes where the exact sum is, in each binade."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        total = np.float32(
+            rng.choice([1, -1]) * (1 + rng.integers(0, 3) * 2.0**-23) * 2.0 ** rng.integers(-20, 20)
+        )
+        half = float(np.spacing(total)) / rng.choice([2, 4])
+        for tail in (0.0, 2.0**-40, 2.0**-80, 2.0**-200):
+            for sign in (1, -1):
+                for term, rest in (
+                    (half * (1 + sign * tail), 0.0),
+                    (half, sign * half * tail),
+                    (-half, half * tail),
+                ):
+                    exact = catalog.BINARY32
+                    want = project(_fraction(total) + _fraction(term) + _fraction(rest), exact)
+                    got = summed(total, np.float64(term), np.float64(rest))
+                    assert int(np.float32(got).view(np.uint32)) == want, (total, term, rest)
 
 
 @pytest.mark.parametrize("name", ["fp32_fma", "fp32_sequential", "fp32_pairwise", "exact"])

@@ -1,8 +1,8 @@
 """Sums of blocks: a term is the exact sum of a block's products, times both scales.
 
 Binary32 or binary64 holds every sum of the products of a block, so matrices are multiplied by NumPy, in any
-order; where an operand has too many bits it is cut into slices of fewer. Then the terms are added: in
-64-bit lanes, or one after the other in binary32, which is faster.
+order; where an operand has too many bits it is cut into slices of fewer. Then the terms are added in 64-bit
+lanes. Sums that the processor adds as it is have a faster way, `dot_native_terms`.
 
 Floor 2b. Imports the other kernels; never the oracle, which checks them.
 """
@@ -10,7 +10,6 @@ Floor 2b. Imports the other kernels; never the oracle, which checks them.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,14 +21,13 @@ from lowprec.kernels.engine import DONE, Rows
 from lowprec.kernels.general.program import reader
 from lowprec.kernels.general.sums import Blocks, factors, kernel, serves
 from lowprec.kernels.general.sums_program import is_usual_sum
-from lowprec.kernels.jit import jit
 from lowprec.kernels.lower.dot import Stages, lower_how, lower_stages
 from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import Dot
-from lowprec.kernels.vector.dot_operands import converted, cut_in_slices, finite, singles, span
-from lowprec.kernels.vector.rounding import added_exact
+from lowprec.kernels.vector.dot_native_terms import by_processor, span_of
+from lowprec.kernels.vector.dot_operands import converted, cut_in_slices, finite
 from lowprec.spec.accumulation import Accumulation, as_it_is
 from lowprec.spec.format import Format
 from lowprec.spec.order import PAIRWISE, SEQUENTIAL
@@ -42,9 +40,6 @@ Share = Callable[[Callable[[int, int], int], int, int], int]
 
 #: Numbers that the sums of a tile take, and its columns. They stay in the caches.
 _TILE, _COLUMNS = 1 << 16, 256
-
-#: Bits between the least and the largest value of a format whose values need no look: of E4M3 and narrower.
-_NARROW = 18
 
 #: The most products of slices, and the most bits of the sums of a block's products that two words hold.
 _SLICES, _WIDEST = 9, 120
@@ -65,7 +60,6 @@ class Matrix(NamedTuple):
     slices: list[Array]  #: shape (blocks, rows, K of a block)
     units: list[int]  #: the exponent of 1 in each slice
     scales: Array  #: words of `factors`, shape (blocks, rows)
-    numbers: Array  #: scales as binary64 numbers
     signs: Array  #: 1 or -1, 0 beyond the last element
 
 
@@ -77,9 +71,13 @@ def by_terms(
     `sides` are the operands as patterns of binary32; see `dot_program.Dots.run` for the rest.
     """
     assert request.scales is not None
+    if _is_native(request.accumulation):
+        made = by_processor(request, x, y, sides, addends, share)
+        if made is not None:
+            return made
     how, (m, n) = request.accumulation, (len(sides[0]), len(sides[1]))
     found = [finite(side) for side in sides]
-    spans = [_span(words, fmt) for (words, _), fmt in zip(found, (request.x, request.y), strict=True)]
+    spans = [span_of(words, fmt) for (words, _), fmt in zip(found, (request.x, request.y), strict=True)]
     count = (request.block - 1).bit_length()
     of_scales = sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
     bits = sum(high - low for low, high in spans) + count
@@ -101,16 +99,7 @@ def by_terms(
         )
     )
     doubts = found[0][1][:, None] | found[1][1]
-    if not wide and bits + of_scales <= 53 and _is_native(how):
-        made = _by_processor(request, left, right, (m, n), addends, share)
-        return made.view(np.uint32) if made.dtype == np.float32 else made, doubts | np.isnan(made)
     return _in_lanes(request, left, right, (m, n), addends, 2 if wide else 1, share), doubts
-
-
-def _span(words: Array, fmt: Format) -> tuple[int, int]:
-    """All numbers are multiples of 2**low and below 2**high: as all of a narrow format, or as these are."""
-    low, high = fmt.scaled(0)[1], math.frexp(max(fmt.max_finite, -fmt.min_finite))[1]
-    return (low, high) if high - low <= _NARROW else span(words)
 
 
 def _matrix(
@@ -132,11 +121,9 @@ def _matrix(
     factors(scales.reshape(-1), reader(fmt))
     special = scales >> np.uint64(32) & np.uint64(6) != 0
     scales[special] = 0
-    numbers = finite(singles(np.asarray(rows.scales), fmt))[0].view(np.float32).astype(np.float64)
     doubts |= special.any(axis=0)
     slices = [in_blocks(np.ldexp(part, -unit)) for part, unit in zip(parts, units, strict=True)]
-    numbers = np.ascontiguousarray(numbers.T)
-    return Matrix(slices, units, scales, numbers, in_blocks(np.where(words >> 31, kind(-1), kind(1))))
+    return Matrix(slices, units, scales, in_blocks(np.where(words >> 31, kind(-1), kind(1))))
 
 
 def _by_tiles(
@@ -168,71 +155,6 @@ def _is_native(how: Accumulation) -> bool:
     return how.addend == "first" and (
         (how.order == SEQUENTIAL and (single or fused)) or (how.order == PAIRWISE and single)
     )
-
-
-@jit
-def added(products: Array, x_scales: Array, y_scales: Array, rounds: bool, sums: Array) -> None:
-    """Add products times both scales to binary32 numbers, rounding once, or the products too if `rounds`."""
-    for i in range(sums.shape[0]):
-        scale = x_scales[i]
-        if rounds:
-            for j in range(sums.shape[1]):
-                sums[i, j] += added_exact(np.float32(-0.0), products[i, j] * (scale * y_scales[j]))
-        else:
-            for j in range(sums.shape[1]):
-                sums[i, j] = added_exact(sums[i, j], products[i, j] * (scale * y_scales[j]))
-
-
-def _by_processor(
-    request: Dot, left: Matrix, right: Matrix, shape: tuple[int, int], addends: Array, share: Share
-) -> Array:
-    """Return sums in binary32 or in binary64, which a term has the bits for."""
-    how = request.accumulation
-    kind: Any = np.float32 if how.accumulator == (SINGLE, DEFAULT) else np.float64
-    out = np.zeros(shape, kind)
-    if addends.size:
-        out[...] = addends.astype(f"u{out.itemsize}").view(kind)
-    unit = 2.0 ** (left.units[0] + right.units[0])
-    # Elsewhere no sum is -0, so that the sign of a term that is zero does not count.
-    least = math.prod(
-        np.abs(side.numbers).min(where=side.numbers != 0, initial=1.0) for side in (left, right)
-    )
-    signed = how.order == PAIRWISE or least * unit < 2.0**-149 or bool((np.signbit(out) & (out == 0)).any())
-
-    def tile(some: slice, across: slice) -> None:
-        (x,), (y,) = left.slices, right.slices
-        minus = None
-        total = np.ascontiguousarray(out[some, across])
-        waiting = [total] if addends.size else []
-        for place in range(len(x)):
-            products = np.matmul(x[place, some], y[place, across].T)
-            if signed and not products.all():
-                minus = _minus(left, right, some, across, False) if minus is None else minus
-                products[products == 0] = 0.0
-                products[(products == 0) & minus[place]] = -0.0
-            scales = left.numbers[place, some] * unit, right.numbers[place, across]
-            if how.order == PAIRWISE:
-                waiting.append(np.full(products.shape, np.float32(-0.0)))
-                added(products, *scales, True, waiting[-1])
-                count = place + 1 + bool(addends.size)
-                for _ in range((count & -count).bit_length() - 1):
-                    _join(waiting)
-            elif kind == np.float32:
-                added(products, *scales, how.product is not None, total)
-            else:
-                total += products * np.multiply.outer(*scales)
-        while len(waiting) > 1:
-            _join(waiting)
-        out[some, across] = waiting[0] if how.order == PAIRWISE else total
-
-    _by_tiles(shape, 1, tile, share, shape[1] * len(left.scales))
-    return out
-
-
-def _join(waiting: list[Array]) -> None:
-    """Add the last sum to the one before."""
-    last = waiting.pop()
-    waiting[-1] = waiting[-1] + last
 
 
 def _in_lanes(

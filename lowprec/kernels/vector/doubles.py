@@ -14,12 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import inlined, jit
+from lowprec.kernels.jit import helper, inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
-from lowprec.kernels.vector.rounding import summed_to_odd
+from lowprec.kernels.vector.rounding import (
+    added_exact,
+    added_once,
+    nearest_single,
+    summed_to_odd,
+    three_to_odd,
+    with_error,
+)
 
-__all__ = ["exponent_of", "joined", "power", "sequence"]
+__all__ = ["doubles_added", "exponent_of", "joined", "power", "sequence", "terms_added"]
 
 Numbers = npt.NDArray[Any]  #: of binary64, but for results in binary32
 
@@ -60,6 +67,80 @@ def sequence(x: Numbers, y: Numbers, out: Numbers, plan: Words) -> int:
                     b[n] += b0 * y0[n]
                     c[n] += c0 * y0[n]
             out[i, columns], out[second, columns], out[third, columns] = a[:width], b[:width], c[:width]
+    return DONE
+
+
+@inlined
+def joined_parts(parts: Numbers, row: int, terms: Numbers, rests: Numbers) -> bool:
+    """Write the sums of the parts of a row, and what they were rounded by; return whether that is nothing."""
+    terms[:], rests[:], lost = parts[0, row], 0.0, np.uint64(0)
+    for place in range(1, len(parts)):
+        more = parts[place, row]
+        for c in range(more.size):
+            terms[c], error = with_error(terms[c], np.float64(more[c]))
+            rests[c] += error
+            lost |= np.float64(error).view(np.uint64)
+    return bool(lost << np.uint64(1) == np.uint64(0))
+
+
+@helper
+def exact_added(terms: Numbers, scale: np.float64, y_scales: Numbers, rounds: bool, sums: Numbers) -> None:
+    """Add exact terms times their scales to a row of binary32 sums."""
+    if rounds:
+        for c in range(sums.size):
+            sums[c] += np.float32(nearest_single(terms[c] * (scale * y_scales[c])))
+    else:
+        for c in range(sums.size):
+            sums[c] = added_exact(sums[c], terms[c] * (scale * y_scales[c]))
+
+
+@jit
+def terms_added(
+    parts: Numbers, x_scales: Numbers, y_scales: Numbers, rounds: bool, out: Numbers, plan: Words
+) -> int:
+    """Add a term to each of `out`, binary32 numbers: a sum of `parts`, exact, times both scales.
+
+    It is rounded to binary32 before if `rounds`. Of more than one part scales are powers of two.
+    """
+    if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+        return UNSUITED
+    terms, rests = np.empty(out.shape[1]), np.empty(out.shape[1])
+    for i in range(out.shape[0]):
+        scale, sums = x_scales[i], out[i]
+        if len(parts) == 1:
+            exact_added(parts[0, i], scale, y_scales, rounds, sums)
+        elif joined_parts(parts, i, terms, rests):
+            exact_added(terms, scale, y_scales, rounds, sums)
+        elif rounds:
+            for c in range(sums.size):
+                by = scale * y_scales[c]
+                sums[c] += added_once(np.float32(0), terms[c] * by, rests[c] * by)
+        else:
+            for c in range(sums.size):
+                by = scale * y_scales[c]
+                sums[c] = added_once(sums[c], terms[c] * by, rests[c] * by)
+    return DONE
+
+
+@jit
+def doubles_added(parts: Numbers, x_scales: Numbers, y_scales: Numbers, out: Numbers, plan: Words) -> int:
+    """Add a term to each of `out`, binary64 numbers; see `terms_added`."""
+    if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+        return UNSUITED
+    terms, rests = np.empty(out.shape[1]), np.empty(out.shape[1])
+    for i in range(out.shape[0]):
+        scale, sums, first = x_scales[i], out[i], parts[0, i]
+        if len(parts) == 1:
+            for c in range(sums.size):
+                sums[c] += first[c] * (scale * y_scales[c])
+        elif joined_parts(parts, i, terms, rests):
+            for c in range(sums.size):
+                sums[c] += terms[c] * (scale * y_scales[c])
+        else:
+            for c in range(sums.size):
+                by = scale * y_scales[c]
+                high, low = three_to_odd(sums[c], terms[c] * by, rests[c] * by)
+                sums[c] = high + low
     return DONE
 
 

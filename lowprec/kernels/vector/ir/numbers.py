@@ -15,12 +15,14 @@ from lowprec.kernels.jit import inlined, jit
 
 __all__ = [
     "added_exact",
+    "added_once",
     "by_random",
     "cut_down",
     "cut_to_odd",
     "cut_to_zero",
     "drawn_farther",
     "made_odd",
+    "nearest_single",
     "nearest_singles",
     "summed_to_odd",
     "three_to_odd",
@@ -39,6 +41,12 @@ def with_error(x: np.float64, y: np.float64) -> tuple[np.float64, np.float64]:
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
+
+
+@inlined
+def nearest_single(x: np.float64) -> np.float64:
+    """Return the nearest binary32 number."""
+    return np.float64(np.float32(x))
 
 
 @jit
@@ -134,3 +142,21 @@ def three_to_odd(x: np.float64, y: np.float64, z: np.float64) -> tuple[np.float6
 def added_exact(total: np.float32, term: np.float64) -> np.float32:
     """Return the sum of two numbers, rounded to binary32 once; what is not finite is of no use."""
     return np.float32(summed_to_odd(np.float64(total), term))
+
+
+@inlined
+def added_once(total: np.float32, term: np.float64, rest: np.float64) -> np.float32:
+    """Return the sum of three numbers, rounded to binary32 once; what is not finite is of no use.
+
+    The binary64 sum is rounded twice where it lies on a tie between two binary32 numbers, and `error` says
+    that the exact sum does not: then the neighbour on the other side is right, if `error` points there.
+    """
+    both, error = with_error(np.float64(total), term)
+    error, below = with_error(error, rest)
+    both, error = with_error(both, error)
+    error = error if error != 0.0 else below
+    near = np.float32(both)
+    half = both - np.float64(near)
+    other = np.float64(near) + (half + half)
+    beyond = error * half > 0.0 and np.float64(np.float32(other)) == other
+    return np.float32(other) if beyond else near
