@@ -1665,6 +1665,15 @@ MUTANTS = (
         ("products:pairs_drawn binary16 21",),
     ),
     Mutant(
+        "lanes-finite",
+        "kernels/general/sums_program.py",
+        "Sums.run",
+        "operands with infinities have the kernel of finite ones",
+        "bool(finite)",
+        "True",
+        ("products:rounded_products bfloat16 21",),
+    ),
+    Mutant(
         "specials-sign",
         "kernels/vector/dot_specials.py",
         "_with_infinities",
