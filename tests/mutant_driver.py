@@ -144,7 +144,10 @@ def sums(name):
         "odd_window": lambda: sum_of(odd, operands=(BFLOAT16, BFLOAT16)),
         "addend_last": lambda: sum_of(to(BINARY32), addend="last"),
         "toward_zero": lambda: sum_of(to(BINARY32, "toward_zero")),
+        "ties_to_zero": lambda: sum_of(to(BINARY32, "nearest_zero")),
         "rounded_products": lambda: sum_of(to(BFLOAT16), product=to(BFLOAT16)),
+        "chunks": lambda: sum_of(to(BFLOAT16), order=chunked(4), total=to(BINARY32)),
+        "pairs_drawn": lambda: sum_of(to(BFLOAT16, "stochastic(8)"), order=PAIRWISE),
         "pairs_up": lambda: sum_of(to(BFLOAT16, "toward_positive"), order=PAIRWISE),
         "pairs_down": lambda: sum_of(to(BFLOAT16, "toward_negative"), order=PAIRWISE),
         "wide_window": lambda: sum_of(wide, operands=(E4M3FN, E4M3FN), order=chunked(16), total=to(BINARY32)),
@@ -202,9 +205,10 @@ def products(how, name, length, *options):
         for place, side in enumerate((x, y.T))
     )
     engines = [option for option in options if option not in ("finite", "wide", "tiny", "tie")] or [None]
+    key = 1 if sums(how).rounds_randomly else None
     for begin in (None,) if how == "exact" or "nvfp4" in name else (None, addend):
         got, want = (
-            np.asarray(lp.matmul(left, right, sums(how), addend=begin, backend=backend))
+            np.asarray(lp.matmul(left, right, sums(how), addend=begin, rng=key, backend=backend))
             for backend in (engines[0], "oracle")
         )
         differ = np.argwhere(bits_of(got) != bits_of(want))

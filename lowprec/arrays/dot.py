@@ -46,6 +46,9 @@ __all__ = ["dot", "matmul"]
 #: Sums that vectors leave to the general kernel are done by so many.
 _TOGETHER = 4096
 
+#: One output in so many, or more, that vectors leave: then lanes do all of them, which saves copies of rows.
+_MANY = 6
+
 
 @Returns[DotSignature]()
 @keeps_kind(2, along=-1)
@@ -404,8 +407,14 @@ def _runs(
 
 def _steps(request: Dot, layout: tuple[int, int, int], length: int) -> int:
     """Return the rows between reports: a hundredth, or what is worth preparing the other side for."""
-    least = 64 if engine.lower(request).partial else 1
+    program = engine.lower(request)
+    least = 64 if program.partial or _in_lanes(program) else 1
     return max(least, -(-layout[1] // 100), (1 << 22) // max(1, layout[2] * length))
+
+
+def _in_lanes(program: Any) -> bool:
+    """Return whether a program makes many outputs at a time, and prepares rows for that."""
+    return getattr(program, "in_lanes", False)
 
 
 def _one(
@@ -418,7 +427,7 @@ def _one(
         return
     scalar = engine.lower_by("scalar", request) or engine.lower_by("oracle", request)
     doubts = None if paired else program.run(x, y, addends, out, share_rows)
-    if doubts is None:
+    if doubts is None or (_in_lanes(scalar) and _MANY * np.count_nonzero(doubts) > doubts.size):
         _in_rows(scalar, x, y, addends, out, key, first, paired)
         return
     left = np.argwhere(doubts) if doubts.any() else ()

@@ -21,7 +21,7 @@ from lowprec.kernels.request import Dot
 from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL
+from lowprec.spec.order import EXACT, PAIRWISE
 from lowprec.spec.projection import DEFAULT
 
 __all__ = [
@@ -128,14 +128,9 @@ def kept_as(fmt: Format) -> Format:
     return DOUBLE if isinstance(fmt, Codebook) else fmt
 
 
-def kind_of(accumulation: Accumulation, block: int) -> str:
-    """Return the key of `dot.KINDS`, for operands in blocks of `block` elements, or 0."""
-    if accumulation.machine or accumulation.order == EXACT:
-        return "machine" if accumulation.machine else "exact"
-    plain = (
-        accumulation.order == SEQUENTIAL and not block and not isinstance(accumulation.accumulator, Window)
-    )
-    return "sequence" if plain else "sums"
+def kind_of(accumulation: Accumulation) -> str:
+    """Return the key of `dot.KINDS`."""
+    return "machine" if accumulation.machine else "exact" if accumulation.order == EXACT else "sums"
 
 
 @functools.lru_cache(maxsize=256)

@@ -28,7 +28,6 @@ from lowprec.kernels.scalar.sums import (
     Work,
     begun,
     drawn,
-    elements_in_sequence,
     in_order,
     precisely,
     scaled,
@@ -74,18 +73,6 @@ def stretched(x: Number, how: Params) -> Number:
 
 
 # -- one output, by each kind of accumulation --------------------------------------------------------
-
-
-@helper
-def by_sequence(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
-    """In an accumulator, one product after the other."""
-    stages, first = dot.stages, dot.how[How.ADDEND_LAST] == 0
-    stage, output = stages[Stages.SUM], stages[Stages.OUTPUT]
-    code = elements_in_sequence(begun(given and first, addend, dot), dot, 0 * terms, terms)
-    if not first:
-        number = number_of(begun(given, addend, dot), stages[Stages.BEGIN])
-        code = summed(number_of(code, stage), number, drawn(stage, dot.element, dot.work), stage)
-    return placed(number_of(code, stage), drawn(output, dot.element, dot.work), output)
 
 
 @helper
@@ -143,7 +130,6 @@ def by_machine(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint6
 #: What makes an output, by the kind of accumulation. Each is a kernel of its own, as it takes seconds to
 #: compile.
 KINDS: dict[str, Any] = {
-    "sequence": by_sequence,
     "sums": by_sums,
     "exact": by_exact_sum,
     "machine": by_machine,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from lowprec.kernels.codes import signaling_nans
 from lowprec.kernels.engine import Refusal, Rows
 from lowprec.kernels.functions.tables import columns_of
+from lowprec.kernels.general import sums_program
 from lowprec.kernels.general.block_program import BlockDecoder, BlockEncoder
 from lowprec.kernels.general.program import FLUSHES, Conversion, Operation, Step, joined, readable, reader
 from lowprec.kernels.lower.dot import bits_of_terms, integer, kind_of, lower_how, lower_stages
@@ -57,6 +58,9 @@ def lower(request: Request) -> Any:
     if isinstance(request, BlockDecoding):
         return BlockDecoder(request)
     if isinstance(request, Dot):
+        program = sums_program.lower(request)
+        if program is not None:
+            return program
         return Dots(request) if bits_of_terms(request) <= _BITS else None
     raise TypeError(f"no scalar program for a {type(request).__name__}")
 
@@ -133,7 +137,7 @@ class Dots:
         self._block = 0 if request.block == 0 or isinstance(how.accumulator, Window) else request.block
         self._stages, self._kernel = (
             lower_stages(how, request.addend),
-            dot.kernel(kind_of(how, request.block)),
+            dot.kernel(kind_of(how)),
         )
         scales = request.scales or (request.x, request.y)  # not read where there are none
         self._from = request.x, request.y

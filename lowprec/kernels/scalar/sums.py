@@ -41,7 +41,7 @@ from lowprec.kernels.scalar.windows import (
     window,
 )
 
-__all__ = ["Dot", "Work", "begun", "drawn", "elements_in_sequence", "in_order", "precisely", "scaled"]
+__all__ = ["Dot", "Work", "begun", "drawn", "in_order", "precisely", "scaled"]
 
 Words = npt.NDArray[Any]  #: of uint64
 
@@ -246,12 +246,6 @@ def term_at(dot: Dot, k: int) -> Number:
 
 
 @inlined
-def element_at(dot: Dot, k: int) -> Number:
-    """The product of two elements."""
-    return product_at(dot.x.elements, dot.y.elements, k)
-
-
-@inlined
 def as_added(made: Number, dot: Dot) -> Number:
     """A term, rounded if products are."""
     if dot.how[How.ROUNDS_PRODUCTS] != 0:
@@ -262,23 +256,16 @@ def as_added(made: Number, dot: Dot) -> Number:
 # -- orders ------------------------------------------------------------------------------------------
 
 
-def _sequence(of: Any) -> Any:
-    def in_sequence(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
-        """Add terms to a running sum in order. A term's NaN precedes the sum's, unless it was rounded."""
-        how, stage, work = dot.how, dot.stages[Stages.SUM], dot.work
-        for k in range(start, stop):
-            made, total = as_added(of(dot, k), dot), number_of(code, stage)
-            if how[How.ROUNDS_PRODUCTS] != 0:
-                made, total = total, made
-            code = summed(made, total, drawn(stage, dot.element, work), stage)
-        return code
-
-    return in_sequence
-
-
-#: Running sums of any terms, and of elements that are in no blocks.
-terms_in_sequence = helper(_sequence(term_at), "terms_in_sequence")
-elements_in_sequence = helper(_sequence(element_at), "elements_in_sequence")
+@helper
+def in_sequence(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
+    """Add terms to a running sum in order. A term's NaN precedes the sum's, unless it was rounded."""
+    how, stage, work = dot.how, dot.stages[Stages.SUM], dot.work
+    for k in range(start, stop):
+        made, total = as_added(term_at(dot, k), dot), number_of(code, stage)
+        if how[How.ROUNDS_PRODUCTS] != 0:
+            made, total = total, made
+        code = summed(made, total, drawn(stage, dot.element, work), stage)
+    return code
 
 
 @helper
@@ -346,7 +333,7 @@ def begun(given: bool, addend: np.uint64, dot: Dot) -> np.uint64:
 def part_of(code: np.uint64, dot: Dot, first: int, stop: int) -> Number:
     """Add some terms to a running sum, in sequence or in steps: these begin in BEGIN's format, else SUM's."""
     if dot.how[How.WINDOW] == 0:
-        code = terms_in_sequence(code, dot, first, stop)
+        code = in_sequence(code, dot, first, stop)
     elif first == stop:
         return number_of(code, dot.stages[Stages.BEGIN])
     else:

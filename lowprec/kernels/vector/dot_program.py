@@ -43,7 +43,6 @@ from lowprec.kernels.vector.dot_operands import (
     singles,
 )
 from lowprec.kernels.vector.dot_specials import decided
-from lowprec.kernels.vector.dot_steps import MOST, by_steps, is_served
 from lowprec.kernels.vector.dot_terms import by_terms
 from lowprec.kernels.vector.dot_ways import Way, way_of
 from lowprec.kernels.vector.doubles import joined, sequence
@@ -61,6 +60,10 @@ Share = Callable[[Callable[[int, int], int], int, int], int]
 
 #: Exponents of products that a window's vectors hold.
 _LOWEST, _HIGHEST = -60, 100
+
+
+#: The most bits that a number rounded to odd in binary64 may then be rounded to.
+_ODD = 51
 
 
 class Done(NamedTuple):
@@ -98,20 +101,15 @@ class Dots:
             doubts = None if addends.size else self._exact(x, y, out)
             return doubts if doubts is None else self._without_specials(x, y, out, doubts)
         given = addends
-        if addends.size and way.kind not in ("sequence", "steps", "terms", "wide"):
+        if addends.size and way.kind not in ("sequence", "terms", "wide"):
             if isinstance(begin, Carrier):
                 return None
             given = singles(addends.astype(code_dtype(begin)), begin)
         sides = [singles(rows.codes, fmt) for rows, fmt in zip((x, y), self._formats, strict=True)]
-        if way.kind == "steps":
-            made = by_steps(self._request, x, y, sides, addends, share)
-            done = None if made is None else Done(*made)
-        elif way.kind == "sequence":
+        if way.kind == "sequence":
             done = _sequence(sides[0], sides[1], given, out.shape, share)
         elif way.kind == "terms":
             made = by_terms(self._request, x, y, sides, addends, share)
-            if made is None and is_served(self._how, True):
-                made = by_steps(self._request, x, y, sides, addends, share)
             done = None if made is None else Done(*made)
         else:
             done = None if way.kind == "wide" else self._lanes(x, y, sides, given, share)
@@ -180,7 +178,7 @@ class Dots:
             stack = np.stack(parts).reshape(len(parts), -1)
             if joined(stack, exact.base, exact.bits, sums.reshape(-1), plan()) != DONE:
                 return None
-            if self._request.tensor == 1 and self._how.output[0].precision <= MOST:
+            if self._request.tensor == 1 and self._how.output[0].precision <= _ODD:
                 parts = [sums]
         doubts = left_rows[:, None] | right_rows | (sums == 0)
         if len(parts) == 1 and self._request.tensor == 1:

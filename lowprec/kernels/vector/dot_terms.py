@@ -1,15 +1,15 @@
-"""Sums of blocks, running or in pairs: a term is the exact sum of a block's products, times both scales.
+"""Sums of blocks: a term is the exact sum of a block's products, times both scales.
 
 Binary32 or binary64 holds every sum of the products of a block, so matrices are multiplied by NumPy, in any
-order; where an operand has too many bits it is cut into slices of fewer. Then the terms are added.
+order; where an operand has too many bits it is cut into slices of fewer. Then the terms are added in 64-bit
+lanes. Sums that the processor adds as it is have a faster way, `dot_native_terms`.
 
-Floor 2b. Imports the vector kernels; never the oracle, which checks them.
+Floor 2b. Imports the other kernels; never the oracle, which checks them.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,190 +18,189 @@ import numpy.typing as npt
 
 from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import DONE, Rows
+from lowprec.kernels.general.program import reader
+from lowprec.kernels.general.sums import Blocks, factors, kernel, serves
+from lowprec.kernels.general.sums_program import is_usual_sum
+from lowprec.kernels.lower.dot import Stages, lower_how, lower_stages
+from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import Dot
-from lowprec.kernels.vector.dot import plan
-from lowprec.kernels.vector.dot_operands import converted, cut_in_slices, finite, singles, span
-from lowprec.kernels.vector.doubles import doubles_added, terms_added
+from lowprec.kernels.vector.dot_native_terms import by_processor, span_of
+from lowprec.kernels.vector.dot_operands import converted, cut_in_slices, finite
+from lowprec.spec.accumulation import Accumulation, as_it_is
 from lowprec.spec.format import Format
-from lowprec.spec.order import PAIRWISE
+from lowprec.spec.order import PAIRWISE, SEQUENTIAL
 from lowprec.spec.projection import DEFAULT
 
-__all__ = ["by_terms"]
+__all__ = ["by_terms", "is_served"]
 
 Array = npt.NDArray[Any]
 Share = Callable[[Callable[[int, int], int], int, int], int]
 
-#: Bits of sums that two binary64 numbers hold, less those of the rests that nine slices leave.
-_WIDEST = 102
+#: Numbers that the sums of a tile take, and its columns. They stay in the caches.
+_TILE, _COLUMNS = 1 << 16, 256
 
-#: Products that NumPy makes in one thread, and those and the columns of a tile. They stay in the caches.
-_PRODUCTS, _TILE, _COLUMNS = 1 << 18, 1 << 20, 256
+#: The most products of slices, and the most bits of the sums of a block's products that two words hold.
+_SLICES, _WIDEST = 9, 120
 
-#: Rows from which on it pays to have the columns of y one after the other in memory.
-_MANY = 64
+#: Bits of terms of one word.
+_SHORT = 57
 
-#: Bits between the least and the largest value of a format whose values need no look: of E4M3 and narrower.
-_NARROW = 18
 
-#: The most products of slices: of two operands with so many bits that `_WIDEST` allows them.
-_SLICES = 9
+def is_served(how: Accumulation) -> bool:
+    """Return whether sums of terms are exact in lanes, and binary64 holds them."""
+    place = how.total or how.accumulator
+    return not how.rounds_randomly and isinstance(place, tuple) and DOUBLE.contains(place[0]) and serves(how)
+
+
+class Matrix(NamedTuple):
+    """One side: integers, as many slices of them as there are, in blocks of K, and what they count."""
+
+    slices: list[Array]  #: shape (blocks, rows, K of a block)
+    units: list[int]  #: the exponent of 1 in each slice
+    scales: Array  #: words of `factors`, shape (blocks, rows)
+    signs: Array  #: 1 or -1, 0 beyond the last element
 
 
 def by_terms(
     request: Dot, x: Rows, y: Rows, sides: list[Array], addends: Array, share: Share
 ) -> tuple[Array, Array] | None:
-    """Return all sums, and where they are in doubt; None where terms take too many numbers.
+    """Return all sums, and where they are in doubt; None where terms have too many bits.
 
     `sides` are the operands as patterns of binary32; see `dot_program.Dots.run` for the rest.
     """
     assert request.scales is not None
-    assert x.scales is not None
-    assert y.scales is not None
-    how, begin, shape = request.accumulation, request.addend, (len(sides[0]), len(sides[1]))
-    double = isinstance(how.accumulator, tuple) and how.accumulator[0] == DOUBLE
-    into = DOUBLE if double else SINGLE
-    if addends.size and not into.contains(begin):
-        return None
-    scales = [
-        _of_numbers(side, singles(codes, fmt).view(np.float32).astype(np.float64), request.block)
-        for side, codes, fmt in zip(sides, (x.scales, y.scales), request.scales, strict=True)
-    ]
-    (x_words, x_doubts), (y_words, y_doubts) = (finite(side) for side in sides)
-    x_span, y_span = (_span(words, fmt) for words, fmt in ((x_words, request.x), (y_words, request.y)))
-    factors = sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
+    if _is_native(request.accumulation):
+        made = by_processor(request, x, y, sides, addends, share)
+        if made is not None:
+            return made
+    how, (m, n) = request.accumulation, (len(sides[0]), len(sides[1]))
+    found = [finite(side) for side in sides]
+    spans = [span_of(words, fmt) for (words, _), fmt in zip(found, (request.x, request.y), strict=True)]
     count = (request.block - 1).bit_length()
-    bits = x_span[1] - x_span[0] + y_span[1] - y_span[0] + count
-    least_bit = (
-        math.frexp(math.prod(map(_least, scales)))[1] - 1 - sum(fmt.trailing_bits for fmt in request.scales)
+    of_scales = sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
+    bits = sum(high - low for low, high in spans) + count
+    numbers = [words.view(np.float32).astype(np.float64) for words, _ in found]
+    cut = cut_in_slices(numbers[0], numbers[1], spans[0], spans[1], 53 - count, _SLICES)
+    if cut is None or bits > _WIDEST:
+        return None
+    many = len(cut[0]) * len(cut[1])
+    wide = many > 1 or bits + of_scales > _SHORT
+    if wide and (bits + of_scales > 64 if many == 1 else of_scales):
+        return None
+    if wide and how.product is None and "pairwise" in (how.order.name, how.order.inner):
+        return None
+    kind = np.float32 if bits <= 24 else np.float64
+    left, right = (
+        _matrix(request, rows, fmt, parts, limits, words, kind, doubts)
+        for rows, fmt, parts, limits, (words, doubts) in zip(
+            (x, y), request.scales, cut, spans, found, strict=True
+        )
     )
-    # Sums are multiples of the least number: none is rounded below it, or becomes -0.
-    if x_span[0] + y_span[0] + least_bit < (-1074 if double else -149):
-        return None
-    if bits + factors > (53 if factors else _WIDEST):
-        return None
-    kind = np.float32 if bits <= 24 and x_span[0] + y_span[0] >= -126 else np.float64
-    turned = np.ascontiguousarray(y_words.T) if shape[0] > _MANY else y_words.T
-    numbers = [words.view(np.float32).astype(kind, copy=False) for words in (x_words, turned)]
-    cut = cut_in_slices(numbers[0], numbers[1], x_span, y_span, 53 - count, _SLICES)
-    assert cut is not None, "no more bits than nine slices have"
-    rows, columns = cut
-    left, right = (np.ascontiguousarray(side.T) for side in scales)
-    out = np.zeros(shape, np.float64 if double else np.float32)
-    if addends.size:
-        out[...] = converted(addends.astype(code_dtype(begin)), begin, into, DEFAULT).view(out.dtype)
-    doubts = np.signbit(out) & (out == 0)
-    terms = _Terms(rows, columns, left, right, request.block, how.product is not None, addends.size > 0)
-    way = terms.in_pairs if how.order == PAIRWISE else terms.running
+    doubts = found[0][1][:, None] | found[1][1]
+    return _in_lanes(request, left, right, (m, n), addends, 2 if wide else 1, share), doubts
+
+
+def _matrix(
+    request: Dot, rows: Rows, fmt: Format, parts: list[Array], limits: tuple[int, int], words: Array,
+    kind: Any, doubts: Array,
+) -> Matrix:  # fmt: skip
+    """Return one side in blocks; mark rows whose scales are not finite."""
+    size, (count, length) = request.block, words.shape
+    blocks = -(-length // size)
+
+    def in_blocks(array: Array) -> Array:
+        padded = np.zeros((count, blocks * size), kind)
+        padded[:, :length] = array
+        return np.ascontiguousarray(padded.reshape(count, blocks, size).swapaxes(0, 1))
+
+    each = -(-max(1, limits[1] - limits[0]) // len(parts))
+    units = [limits[0] + place * each for place in reversed(range(len(parts)))]
+    scales = np.array(np.asarray(rows.scales).T, np.uint64, order="C")
+    factors(scales.reshape(-1), reader(fmt))
+    special = scales >> np.uint64(32) & np.uint64(6) != 0
+    scales[special] = 0
+    doubts |= special.any(axis=0)
+    slices = [in_blocks(np.ldexp(part, -unit)) for part, unit in zip(parts, units, strict=True)]
+    return Matrix(slices, units, scales, in_blocks(np.where(words >> 31, kind(-1), kind(1))))
+
+
+def _by_tiles(
+    shape: tuple[int, int], numbers: int, tile: Callable[[slice, slice], None], share: Share, cost: int
+) -> None:
+    """Call `tile` for rows and columns whose outputs take so many numbers each."""
 
     def part(start: int, stop: int) -> int:
-        high = max(1, _TILE // (request.block * min(_COLUMNS, shape[1])))
-        for first in range(start, stop, high):
-            for column in range(0, shape[1], _COLUMNS):
-                tile = slice(first, min(first + high, stop)), slice(column, column + _COLUMNS)
-                sums, minus = np.ascontiguousarray(out[tile]), doubts[tile]
-                status = way(*tile, sums, minus)
-                if status != DONE:
-                    return status
-                out[tile] = sums
+        high = max(1, _TILE // (numbers * min(_COLUMNS, shape[1])))
+        with usual_arithmetic():
+            for row, column in itertools.product(range(start, stop, high), range(0, shape[1], _COLUMNS)):
+                tile(slice(row, min(row + high, stop)), slice(column, min(column + _COLUMNS, shape[1])))
         return DONE
 
-    if share(part, shape[0], shape[1] * sides[0].shape[1] // 16) != DONE:
-        return None
-    doubts = ~np.isfinite(out) | (doubts & (out == 0)) | x_doubts[:, None] | y_doubts
-    return out if double else out.view(np.uint32), doubts
+    share(part, shape[0], cost)
 
 
-class _Terms(NamedTuple):
-    """Blocks of rows and of columns, in slices, and their scales; a tile are some rows and columns."""
-
-    rows: list[Array]
-    columns: list[Array]
-    left: Array  #: scales, of a block of each row
-    right: Array
-    block: int
-    rounds: bool  #: whether terms are rounded to binary32 before they are added
-    begins: bool  #: whether sums begin with an addend
-
-    def running(self, some: slice, across: slice, sums: Array, minus: Array) -> int:
-        """Add all terms of a tile to its sums, one after the other."""
-        parts, words = self._room(sums), plan()
-        for place in range(len(self.left)):
-            given = self._products(place, some, across, parts)
-            if sums.dtype == np.float64:
-                status = doubles_added(*given, sums, words)
-            else:
-                status = terms_added(*given, self.rounds, sums, words)
-            if status != DONE:
-                return status
-        return DONE
-
-    def in_pairs(self, some: slice, across: slice, sums: Array, minus: Array) -> int:
-        """Write the sums in pairs of terms that are rounded; mark zeros that might be -0.
-
-        `waiting` are sums of 2**i terms that have no partner yet.
-        """
-        parts, words = self._room(sums), plan()
-        waiting, count = ([sums.copy()], 1) if self.begins else ([], 0)
-        for place in range(len(self.left)):
-            if count % 2 == 0:
-                waiting.append(np.full_like(sums, -0.0))  # to which every number is added as it is
-            status = terms_added(*self._products(place, some, across, parts), True, waiting[-1], words)
-            if status != DONE:
-                return status
-            count += 1
-            for _ in range((count & -count).bit_length() - 2):
-                _join(waiting)
-        while len(waiting) > 1:
-            _join(waiting)
-        i, j = np.nonzero(waiting[0] == 0)
-        minus[i, j] = self._all_minus(self.rows[0][some][i], self.columns[0][:, across][:, j].T)
-        sums[...] = waiting[0]
-        sums[i, j] = 0
-        return DONE
-
-    def _all_minus(self, rows: Array, columns: Array) -> Array:
-        """Whether all products of two rows are negative, so that a zero sum of them is -0, or may be."""
-        if any((np.signbit(scales) | (scales == 0)).any() for scales in (self.left, self.right)):
-            return np.ones(len(rows), bool)
-        return np.asarray((np.signbit(rows) != np.signbit(columns)).all(axis=1))
-
-    def _room(self, sums: Array) -> Array:
-        kind = self.rows[0].dtype
-        return np.empty((len(self.rows) * len(self.columns), *sums.shape), kind)
-
-    def _products(
-        self, place: int, some: slice, across: slice, parts: Array
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
-        """Write the sums of products of each block at a place; return them and the scales."""
-        inner = slice(place * self.block, place * self.block + self.block)
-        high = max(1, _PRODUCTS // (self.block * parts.shape[2]))
-        for part, (row, column) in zip(parts, itertools.product(self.rows, self.columns), strict=True):
-            left, right = row[some, inner], column[inner, across]
-            for first in range(0, len(left), high):
-                np.matmul(left[first : first + high], right, out=part[first : first + high])
-        return parts, self.left[place, some], self.right[place, across]
+def _minus(left: Matrix, right: Matrix, some: slice, across: slice, downward: bool) -> Array:
+    """Return whether sums that are zero are -0: if all their products are negative, or `downward` any."""
+    elements = np.abs(left.signs[:, :1]).sum(axis=2, keepdims=True)
+    signs = np.matmul(left.signs[:, some], right.signs[:, across].swapaxes(1, 2))
+    return np.asarray(signs < elements if downward else signs == -elements)
 
 
-def _join(waiting: list[Array]) -> None:
-    """Add the last sum to the one before."""
-    last = waiting.pop()
-    waiting[-1] += last
+def _is_native(how: Accumulation) -> bool:
+    """Return whether the processor rounds as an accumulation does."""
+    single = how.product == (SINGLE, DEFAULT) and how.accumulator == (SINGLE, DEFAULT)
+    fused = how.product is None and how.accumulator in ((SINGLE, DEFAULT), (DOUBLE, DEFAULT))
+    return how.addend == "first" and (
+        (how.order == SEQUENTIAL and (single or fused)) or (how.order == PAIRWISE and single)
+    )
 
 
-def _of_numbers(side: Array, scales: Array, block: int) -> Array:
-    """Scales, but 1 of blocks of zeros: theirs may be the smallest there is, and nothing is that small."""
-    starts = np.arange(0, side.shape[1], block)
-    numbers = np.logical_or.reduceat((side & 0x7FFFFFFF) != 0, starts, axis=1)
-    return np.where(numbers | ~np.isfinite(scales), scales, np.copysign(1.0, scales))
+def _in_lanes(
+    request: Dot, left: Matrix, right: Matrix, shape: tuple[int, int], addends: Array, words: int,
+    share: Share,
+) -> Array:  # fmt: skip
+    """Return sums in the format that they are kept in, as binary64 numbers."""
+    how, size, length = request.accumulation, request.block, left.signs.shape[2] * left.signs.shape[0]
+    kept = how.total or how.accumulator
+    assert isinstance(kept, tuple)
+    stages = lower_stages(how, request.addend).copy()
+    target = lower_target(*as_it_is(kept))
+    stages[Stages.OUTPUT, : target.size] = target
+    params = lower_how(how, request.x, request.y, request.addend, request.scales, size)
+    by = kernel(is_usual_sum(how), True, False, words)
+    term = how.product or how.accumulator
+    downward = isinstance(term, tuple) and term[1].rounding.downward
+    base = left.units[-1] + right.units[-1]
+    shifts = np.array([x + y - base for x in left.units for y in right.units], np.int64)
+    codes = np.empty(shape, np.uint64)
 
+    def tile(some: slice, across: slice) -> None:
+        made = codes[some, across]
+        parts = np.empty((len(left.scales), shifts.size, made.size), np.int64)
+        pairs = itertools.product(left.slices, right.slices)
+        for place, (x, y) in enumerate(pairs):
+            products = np.matmul(x[:, some], y[:, across].swapaxes(1, 2))
+            parts[:, place] = products.reshape(len(products), -1)
+        minus = np.zeros((len(parts), made.size), bool)
+        if words > 1 or not parts.all():
+            minus[...] = _minus(left, right, some, across, downward).reshape(minus.shape)
+        out = np.empty(made.size, np.uint64)
+        scales = (
+            np.ascontiguousarray(side[:, rows])
+            for side, rows in ((left.scales, some), (right.scales, across))
+        )
+        given = (
+            np.ascontiguousarray(addends[some, across]).reshape(-1) if addends.size else addends.reshape(-1)
+        )
+        by(
+            *scales, Blocks(parts, shifts, base, minus), given, out, params, stages, np.uint64(0),
+            np.uint64(0), made.shape[1], False,
+        )  # fmt: skip
+        made[...] = out.reshape(made.shape)
 
-def _least(scales: Array) -> float:
-    """Return the least scale that is neither zero nor NaN, at most 1."""
-    return float(np.abs(scales).min(where=~np.isnan(scales) & (scales != 0), initial=1.0))
-
-
-def _span(words: Array, fmt: Format) -> tuple[int, int]:
-    """All numbers are multiples of 2**low and below 2**high: as all of a narrow format, or as these are."""
-    low, high = fmt.scaled(0)[1], math.frexp(max(fmt.max_finite, -fmt.min_finite))[1]
-    return (low, high) if high - low <= _NARROW else span(words)
+    _by_tiles(shape, len(left.scales) * shifts.size, tile, share, shape[1] * length // 8)
+    fmt = kept[0]
+    numbers = codes if fmt == DOUBLE else converted(codes.astype(code_dtype(fmt)), fmt, DOUBLE, DEFAULT)
+    return numbers.view(np.float64)

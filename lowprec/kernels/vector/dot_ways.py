@@ -12,7 +12,7 @@ from lowprec.kernels.jit import has_half
 from lowprec.kernels.lower.vector import Encoder, Words as Plan, lower_decoder, lower_encoder
 from lowprec.kernels.lower.words import BRAIN, CUT_SINGLE, DOUBLE, HALF, SINGLE
 from lowprec.kernels.request import Dot
-from lowprec.kernels.vector.dot_steps import is_served
+from lowprec.kernels.vector.dot_terms import is_served
 from lowprec.kernels.vector.window_steps import is_wide
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Carrier
@@ -26,7 +26,7 @@ __all__ = ["Way", "way_of"]
 class Way(NamedTuple):
     """Which kernel serves an accumulation, and what it asks for."""
 
-    kind: str  #: "exact", "running", "pairwise", "sequence" in binary64, "terms", "windows", "wide", "steps"
+    kind: str  #: "exact", "running", "pairwise", "sequence" in binary64, "terms", "windows", "wide"
     running: str = ""  #: the key of `dot.ACCUMULATORS`, or none
     bits: int = 0  #: that products may have there
     stages: tuple[Plan, Plan] | None = None  #: of an accumulator of any format: to it, and back
@@ -38,11 +38,15 @@ class Way(NamedTuple):
 def way_of(request: Dot) -> Way | None:
     """Return how vectors serve a request, or None where they do not."""
     how, x, y = request.accumulation, request.x, request.y
-    if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine or how.addend != "first":
+    if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine:
         return None
     if how.has_codebooks:
         return None
     if not (SINGLE.contains(x) and SINGLE.contains(y)) or how.output[1].rounding.bits:
+        return None
+    if request.block and isinstance(how.accumulator, tuple):
+        return Way("terms") if is_served(how) and all(map(SINGLE.contains, request.scales or ())) else None
+    if how.addend != "first":
         return None
     if how.order == EXACT:
         return Way("exact")
@@ -50,21 +54,15 @@ def way_of(request: Dot) -> Way | None:
         way = _window(how, how.accumulator, x.precision + y.precision)
         way = Way("wide") if way is None and is_wide(how, how.accumulator) else way
         return None if request.tensor != 1 or (request.block and how.scale is None) else way
-    if how.accumulator is None or not all(map(SINGLE.contains, request.scales or ())):
+    if how.accumulator is None or how.order not in (SEQUENTIAL, PAIRWISE):
         return None
-    way = _sum_of_terms(request, how.accumulator) if how.order in (SEQUENTIAL, PAIRWISE) else None
-    return Way("steps") if way is None and is_served(how, bool(request.block)) else way
+    return _running(request, how.accumulator)
 
 
-def _sum_of_terms(request: Dot, into: Rounded) -> Way | None:
-    """Return the kernel that has loops over the terms, or None where there is none."""
+def _running(request: Dot, into: Rounded) -> Way | None:
+    """Return the kernel that has loops over products, or None where there is none."""
     how, rounded = request.accumulation, request.accumulation.product is not None
     single = into[0] == SINGLE and _is_plain(into) and how.product in (None, (SINGLE, DEFAULT))
-    if request.block:
-        double = into[0] == DOUBLE and _is_plain(into) and not rounded
-        if how.order == PAIRWISE:
-            return Way("terms") if single and rounded else None
-        return Way("terms") if single or double else None
     if how.order == PAIRWISE:
         return Way("pairwise") if single and rounded else None
     if single:

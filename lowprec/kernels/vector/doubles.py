@@ -9,8 +9,6 @@ Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,6 @@ from lowprec.kernels.jit import helper, inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
 from lowprec.kernels.vector.rounding import (
-    CUTS,
     added_exact,
     added_once,
     nearest_single,
@@ -29,19 +26,7 @@ from lowprec.kernels.vector.rounding import (
     with_error,
 )
 
-__all__ = [
-    "DOUBLES",
-    "ODD",
-    "SINGLES",
-    "cutting",
-    "doubles_added",
-    "exponent_of",
-    "joined",
-    "power",
-    "sequence",
-    "sums",
-    "terms_added",
-]
+__all__ = ["doubles_added", "exponent_of", "joined", "power", "sequence", "terms_added"]
 
 Numbers = npt.NDArray[Any]  #: of binary64, but for results in binary32
 
@@ -50,9 +35,6 @@ _COLUMNS, _ROWS = 128, 3
 
 #: Terms that a sum gets, one after the other, between being read and written.
 _TERMS = 4
-
-#: What `sums` are rounded to: to odd in binary64, to nearest in binary32 or in binary64.
-ODD, SINGLES, DOUBLES = range(3)
 
 
 @jit
@@ -163,26 +145,6 @@ def doubles_added(parts: Numbers, x_scales: Numbers, y_scales: Numbers, out: Num
 
 
 @jit
-def sums(
-    x: Numbers, y: Numbers, z: Numbers, to: int, downward: bool, out: Numbers, plan: Words
-) -> int:  # fmt: skip
-    """Write sums of two numbers, or of three where there is a `z`, rounded once.
-
-    `downward` makes -0 of exact sums of opposite numbers.
-    """
-    if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
-        return UNSUITED
-    sign = -1.0 if downward else 1.0
-    for i in range(out.size):
-        first, second = sign * x[i], sign * y[i]
-        if z.size != 0:
-            first, second = three_to_odd(first, second, sign * z[i])
-        made = first + second if to == DOUBLES else summed_to_odd(first, second)
-        out[i] = sign * (nearest_single(made) if to == SINGLES else made)
-    return DONE
-
-
-@jit
 def joined(parts: Numbers, base: int, bits: int, out: Numbers, plan: Words) -> int:
     """Write the sums of the numbers in each column of `parts`, exact and then rounded to odd.
 
@@ -225,29 +187,3 @@ def exponent_of(x: np.float64) -> np.float64:
 def power(exponent: np.float64) -> np.float64:
     """Return two to the power of an integer from -1022 to 1023."""
     return np.uint64((np.int64(exponent) + np.int64(1023)) << np.int64(52)).view(np.float64)
-
-
-@functools.cache
-def cutting(by: str) -> Callable[..., int]:
-    """Return the kernel that cuts numbers in a way of `CUTS`.
-
-    Called as cut(x, emin, bits, limit, most, out, plan), it writes to `out` the numbers of a format with
-    `bits` trailing bits; finite ones from `limit` on become `most`.
-    """
-    cut: Any = CUTS[by]
-
-    def cut_numbers(
-        x: Numbers, emin: np.float64, bits: np.float64, limit: np.float64, most: np.float64, out: Numbers,
-        plan: Words,
-    ) -> int:  # fmt: skip
-        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
-            return UNSUITED
-        for i in range(out.size):
-            exponent = exponent_of(x[i])
-            last = (exponent if exponent > emin else emin) - bits
-            size = abs(cut(x[i] * power(-last)) * power(last))
-            size = most if limit <= abs(x[i]) < np.inf else size
-            out[i] = np.copysign(size, x[i])
-        return DONE
-
-    return jit(cut_numbers, f"cut_numbers_{by}")

@@ -16,20 +16,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels import engine
 from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import DONE
 from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words, plan
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.kernels.request import Dot
+from lowprec.kernels.request import CONVERT, Dot, Elementwise
 from lowprec.kernels.vector.convert import UNSUITED, keeps_subnormals, rounds_to_nearest
 from lowprec.kernels.vector.dot_operands import converted, finite
 from lowprec.kernels.vector.dot_specials import loses_nans
-from lowprec.kernels.vector.dot_steps import Place, Unsuited
 from lowprec.kernels.vector.doubles import exponent_of, power
+from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM
 from lowprec.kernels.vector.rounding import CUTS
-from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 
@@ -124,6 +125,25 @@ def by_windows(
     return out, doubts | np.isnan(addends) if addends.size else doubts
 
 
+class Unsuited(Exception):
+    """The thread's processor does not round as usual."""
+
+
+def _program(operation: str, place: Rounded) -> Any:
+    """Return the program that rounds results of an operation on binary64 numbers to a place."""
+    sources = (DOUBLE,) * (1 if operation == CONVERT else 2)
+    return engine.lower(Elementwise(operation, sources, *place, carrier=DOUBLE))
+
+
+def _made(program: Any, *operands: Numbers) -> Numbers:
+    """Return results as binary64 numbers."""
+    out = np.empty(operands[0].size)
+    words = [each.view(np.uint64) for each in operands]
+    if program.run(words, out.view(np.uint64), NO_FLAGS, NO_RANDOM) != DONE:
+        raise Unsuited
+    return out
+
+
 class _Windows:
     """The sums that an accumulation in windows makes."""
 
@@ -131,8 +151,8 @@ class _Windows:
         assert isinstance(how.accumulator, Window)
         self._window, self._length, self._order = how.accumulator, length, how.order
         self._begin = how.output[0]
-        self._result = Place(how.accumulator.result)
-        self._total = None if how.total is None else Place(how.total)
+        self._result = _program(CONVERT, how.accumulator.result)
+        self._total = None if how.total is None else _program("add", how.total)
         self._step = kernel(how.accumulator.cut)
 
     def of(self, x: Side, y: Side, begin: Numbers) -> Numbers:
@@ -143,7 +163,7 @@ class _Windows:
         for start in range(0, self._length, self._order.size):
             stop = min(start + self._order.size, self._length)
             some = self._run(x, y, start, stop, np.zeros(begin.shape))
-            total = self._total.rounded(total, some.reshape(-1))
+            total = _made(self._total, total, some.reshape(-1))
         return total.reshape(begin.shape)
 
     def _run(self, x: Side, y: Side, start: int, stop: int, running: Numbers) -> Numbers:
@@ -156,7 +176,7 @@ class _Windows:
             limits = float(fmt.emin), bits, least, limit
             if self._step(*x, *y, places, running, *limits, made, plan()) != DONE:
                 raise Unsuited
-            running = self._result.rounded(made.reshape(-1)).reshape(made.shape)
+            running = _made(self._result, made.reshape(-1)).reshape(made.shape)
             if not window.negative_zero:
                 running = running + 0.0  # of -0 this makes +0
             fmt = window.result[0]
