@@ -337,15 +337,8 @@ CLAUSE = re.compile(r"(What|Whether|Where|Which|How|As|Of|The same|One|That)\b")
 NOUN = re.compile(r"(The|A|An|All|Each|Every|Both|No|Two)\b")
 #: Decorators of functions that need no verb: properties, fixtures, and texts for users of commands and laws.
 NEED_NO_VERB = re.compile(r"property\b|fixture\b|\.(command|group)\b|\blaw\(")
-#: Beginnings of the names of files that are not rewritten yet; to be removed. And golden files print
-#: docstrings of the oracle's machines, one of which begins with "As".
-NOT_YET = tuple(
-    f"lowprec/{name}"
-    for name in (
-        *("kernels/general/", "kernels/scalar/codebook", "kernels/scalar/convert", "kernels/scalar/dot"),
-        *("kernels/scalar/sums", "kernels/vector/dot", "oracle/machines"),
-    )
-)
+#: Golden files print the docstrings of the oracle's machines, one of which begins with "As".
+PRINTED = "lowprec/oracle/machines"
 
 
 def _wrong_first_lines(tree):
@@ -362,7 +355,7 @@ def _wrong_first_lines(tree):
 
 def test_first_lines_of_docstrings_are_no_clauses_and_those_of_functions_verbs():
     found = {_name(path): [*_wrong_first_lines(_tree(path))] for path in MODULES}
-    assert {name: lines for name, lines in found.items() if lines and not name.startswith(NOT_YET)} == {}
+    assert {name: lines for name, lines in found.items() if lines and not name.startswith(PRINTED)} == {}
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ _BINADES = 1 << 12
 
 
 class Book(NamedTuple):
-    """Where the words of a codebook are: the first words after those of a target; then come the binades."""
+    """Places of a codebook's words: the first words after those of a target; then come the binades."""
 
     margin: Word
     ranges: Word  #: pairs of words: where the answer changes, and the answers below and from there on

@@ -50,7 +50,7 @@ _LARGEST_POWER = _U(1 << 13)
 
 
 class Context(NamedTuple):
-    """What an operation depends on besides its operands."""
+    """Parameters of an operation besides its operands."""
 
     downward: Word  #: whether exact zero sums are negative
     drawn: Word  #: the limit of a stochastic mode; 0 for others

@@ -42,7 +42,7 @@ _SIDES, _SIDE = len(Grid._fields), len(Side._fields)
 
 
 class Target(NamedTuple):
-    """What a projection needs: the grid, and what it does with positive and with negative numbers."""
+    """Parameters of a projection: the grid, and its rules for positive and for negative numbers."""
 
     grid: Word
     plus: Word

@@ -128,7 +128,7 @@ def is_tiny(
 
 @inlined
 def passes(high: np.uint64, low: np.uint64, exponent: np.int64, at: Place) -> bool:
-    """Whether a number goes on to the next place."""
+    """Return whether a number goes on to the next place."""
     step_exponent = _I(at.step_exponent)
     if exponent != step_exponent:
         return bool(exponent > step_exponent)

@@ -45,7 +45,7 @@ _ZERO = Number(FINITE, False, _0, _0, _I(0))
 
 
 class Rows(NamedTuple):
-    """One side of the products: rows of codes, and how they are read."""
+    """Operands of one side of the products: rows of codes, and how they are read."""
 
     codes: Words  #: shape (rows, K)
     source: Params
@@ -67,7 +67,7 @@ def work_of(how: Params, length: int, terms: int, key: int) -> Work:
 
 @inlined
 def stretched(x: Number, how: Params) -> Number:
-    """A sum times the scales of the tensors."""
+    """Multiply a sum by the scales of the tensors."""
     up = _I(64) - bit_length(_U(how[How.TENSOR]))
     return scaled(x, Number(FINITE, False, _U(how[How.TENSOR]) << _U(up), _0, how[How.TENSOR_EXPONENT] - up))
 
@@ -104,7 +104,7 @@ def by_sums(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
 
 @helper
 def by_exact_sum(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
-    """All at once."""
+    """Add all products at once, exactly."""
     output = dot.stages[Stages.OUTPUT]
     number = number_of(addend, dot.stages[Stages.BEGIN]) if given else _ZERO
     made = precisely(given, number, dot, output[DOWNWARD] != _0)
@@ -113,7 +113,7 @@ def by_exact_sum(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uin
 
 @helper
 def by_machine(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
-    """As a matrix core does."""
+    """Add products as a matrix core does."""
     x, y, stage, output = dot.x.elements, dot.y.elements, dot.stages[Stages.SUM], dot.stages[Stages.OUTPUT]
     code, machine, step = addend if given else _0, dot.how[How.MACHINE], dot.how[How.STEP]
     if machine == Machine.CDNA2:
@@ -138,7 +138,7 @@ KINDS: dict[str, Any] = {
 
 @functools.cache
 def kernel(kind: str) -> Callable[..., None]:
-    """The kernel of a kind of accumulation.
+    """Return the kernel of a kind of accumulation.
 
     Called as kernel(x, y, addends, out, how, stages, work, first, paired) with `Rows`, it writes to `out`
     the codes of all dot products of the rows of x and those of y; if `paired`, of each and its own.
@@ -190,7 +190,7 @@ def sums_of_doubles(parts: Words, how: Params, stage: Stage, out: Words) -> None
 
 @helper
 def number_of_double(pattern: np.uint64) -> Number:
-    """A finite binary64 number that is not subnormal."""
+    """Return the number that is a finite binary64 number, not subnormal."""
     field, negative = _I(pattern >> _U(52) & _U(0x7FF)), pattern >> _U(63) != _0
     if field == _I(0):
         return Number(FINITE, negative, _0, _0, _I(0))

@@ -54,7 +54,7 @@ _ZERO = Number(FINITE, False, _0, _0, _I(0))
 
 
 class Work(NamedTuple):
-    """What one output after the other is made with."""
+    """Arrays in which outputs are computed, one after the other."""
 
     words: Words  #: of an exact sum
     spare: Words  #: of another beside it
@@ -65,7 +65,7 @@ class Work(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """One output: what is summed, how, and with what."""
+    """Operands and parameters of one output."""
 
     x: Operand
     y: Operand
@@ -77,7 +77,7 @@ class Dot(NamedTuple):
 
 @inlined
 def leaf(leaves: Words, i: int) -> Number:
-    """The number at a place."""
+    """Return the number at a place."""
     mark = leaves[i, 0]
     return Number(_I(mark >> _1), mark & _1 != _0, leaves[i, 1], leaves[i, 2], _I(leaves[i, 3]))
 
@@ -91,7 +91,7 @@ def put(leaves: Words, i: int, x: Number) -> None:
 
 @helper
 def drawn(stage: Stage, element: np.uint64, work: Work) -> np.uint64:
-    """The random integer of the next rounding, if it is stochastic."""
+    """Return the random integer of the next rounding, if it is stochastic."""
     bits, step = load_record(Grid, stage, 0).bits, work.counter[0]
     work.counter[0] = step + _1
     if bits == _0:
@@ -108,7 +108,7 @@ def drawn(stage: Stage, element: np.uint64, work: Work) -> np.uint64:
 
 @helper
 def times(x: Number, y: Number) -> Number:
-    """The product of two numbers of 64 bits, without rounding."""
+    """Multiply two numbers of 64 bits, without rounding."""
     if x.kind >= NAN or y.kind >= NAN:
         return x if x.kind >= NAN and (x.kind != GENERATED or y.kind < NAN) else y
     made = multiplied(x, y)
@@ -117,7 +117,7 @@ def times(x: Number, y: Number) -> Number:
 
 @helper
 def scaled(x: Number, y: Number) -> Number:
-    """The product of a number of 128 bits and one of 64, rounded to odd at 128."""
+    """Multiply numbers of 128 and of 64 bits, rounded to odd at 128."""
     if x.kind != FINITE or y.kind != FINITE or x.low == _0 or y.high == _0:
         return times(x, y)
     carry, low = long_product(x.low, y.high)
@@ -132,7 +132,7 @@ def scaled(x: Number, y: Number) -> Number:
 
 @helper
 def product_at(x: Row, y: Row, k: int) -> Number:
-    """The product of two elements, or of the scales of two blocks."""
+    """Return the product of two elements, or of the scales of two blocks."""
     return times(number(factor(x, k)), number(factor(y, k)))
 
 
@@ -140,7 +140,7 @@ def product_at(x: Row, y: Row, k: int) -> Number:
 
 
 class Seen(NamedTuple):
-    """What an exact sum leaves to say: of infinities and NaN among the terms, and how many are negative."""
+    """Infinities and NaNs among the terms of an exact sum, and the count of negative terms."""
 
     state: State
     nan: Number
@@ -152,7 +152,7 @@ _NOTHING_SEEN = Seen(State(False, False, False), _ZERO, _I(0))
 
 @helper
 def joined(seen: Seen, x: Number, words: Words, base: np.int64) -> Seen:
-    """An exact sum with one more term. The first NaN counts, unless an operation generated it."""
+    """Add a term to an exact sum. The first NaN counts, unless an operation generated it."""
     state, nan = seen.state, seen.nan
     if x.kind >= NAN and (nan.kind == FINITE or (nan.kind == GENERATED and x.kind != GENERATED)):
         nan = x
@@ -165,7 +165,7 @@ def joined(seen: Seen, x: Number, words: Words, base: np.int64) -> Seen:
 
 @helper
 def whole(seen: Seen, count: Any, downward: bool, words: Words, base: np.int64) -> Number:
-    """An exact sum of so many terms, rounded to odd at 128 bits. A zero is -0 if all terms are negative."""
+    """Return an exact sum, rounded to odd at 128 bits. A zero is -0 if all terms are negative."""
     if seen.nan.kind != FINITE:
         return seen.nan
     total = number_of_sum(words, base)
@@ -177,7 +177,7 @@ def whole(seen: Seen, count: Any, downward: bool, words: Words, base: np.int64) 
 
 @helper
 def block_sum(dot: Dot, block: int, downward: bool, words: Words) -> Number:
-    """The exact sum of a block's products, times its scales."""
+    """Return the exact sum of a block's products, times its scales."""
     start, base = block * dot.how[How.BLOCK], dot.how[How.BASE]
     x, y, seen = dot.x.elements, dot.y.elements, _NOTHING_SEEN
     stop = min(start + dot.how[How.BLOCK], x.shape[0])
@@ -191,13 +191,13 @@ def block_sum(dot: Dot, block: int, downward: bool, words: Words) -> Number:
 
 @inlined
 def needs_sum(scale: Number) -> bool:
-    """Whether products times a scale do not sum to what their sum times it is: zeros, infinities and NaNs."""
+    """Return whether a scale must multiply the sum of products, not each: zeros, infinities and NaNs."""
     return bool(scale.kind != FINITE or scale.high == _0)
 
 
 @helper
 def zero_of_blocks(given: bool, addend: Number, dot: Dot, downward: bool) -> Number:
-    """A sum that is zero: its terms are blocks, whose sums may have another sign than their products."""
+    """Return a sum that is zero, whose terms are blocks: their sums may have other signs than products."""
     block, stop, terms, negatives = 0, dot.x.elements.shape[0], _I(given), _I(given and addend.negative)
     while block * dot.how[How.BLOCK] < stop:
         negatives += _I(block_sum(dot, block, downward, dot.work.spare).negative)
@@ -207,7 +207,7 @@ def zero_of_blocks(given: bool, addend: Number, dot: Dot, downward: bool) -> Num
 
 @helper
 def precisely(given: bool, addend: Number, dot: Dot, downward: bool) -> Number:
-    """The sum of all products and the addend, times the tensors' scales."""
+    """Return the sum of all products and the addend, times the tensors' scales."""
     x, y, seen, terms = dot.x.elements, dot.y.elements, _NOTHING_SEEN, _I(given)
     how, words, base = dot.how, dot.work.words, dot.how[How.BASE]
     words[:] = _0
@@ -238,7 +238,7 @@ def precisely(given: bool, addend: Number, dot: Dot, downward: bool) -> Number:
 
 @inlined
 def term_at(dot: Dot, k: int) -> Number:
-    """The product of two elements, or of two blocks."""
+    """Return the product of two elements, or of two blocks."""
     if dot.how[How.BLOCK] == 0:
         return product_at(dot.x.elements, dot.y.elements, k)
     into = Stages.PRODUCT if dot.how[How.ROUNDS_PRODUCTS] != 0 else Stages.SUM
@@ -247,7 +247,7 @@ def term_at(dot: Dot, k: int) -> Number:
 
 @inlined
 def as_added(made: Number, dot: Dot) -> Number:
-    """A term, rounded if products are."""
+    """Return a term, rounded if products are."""
     if dot.how[How.ROUNDS_PRODUCTS] != 0:
         return number_of(placed(made, _0, dot.stages[Stages.PRODUCT]), dot.stages[Stages.PRODUCT])
     return made
@@ -270,7 +270,7 @@ def in_sequence(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
 
 @helper
 def in_pairs(count: int, dot: Dot) -> Number:
-    """The sum of so many leaves: neighbours, then neighbours of their sums. They are used up."""
+    """Add `count` leaves, which are overwritten: neighbours, then neighbours of their sums."""
     if count == 0:
         return _ZERO
     work, leaves, stage = dot.work, dot.work.leaves, dot.stages[Stages.SUM]
@@ -290,7 +290,7 @@ def in_pairs(count: int, dot: Dot) -> Number:
 
 @helper
 def in_windows(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
-    """A running sum with steps of products. The code is in `begin` before them, and in `sum` after them."""
+    """Add steps of products to a running sum, whose code is in `begin` before and in `sum` after them."""
     x, y, how, work, stage = dot.x, dot.y, dot.how, dot.work, dot.stages[Stages.SUM]
     places = work.places
     c = factor_of(code, dot.stages[Stages.BEGIN, SOURCE:])
@@ -325,7 +325,7 @@ def in_windows(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
 
 @inlined
 def begun(given: bool, addend: np.uint64, dot: Dot) -> np.uint64:
-    """What the running sum begins with: the addend's code, if there is one, or zero's."""
+    """Return the code that the running sum begins with: the addend's, if there is one, or zero's."""
     return addend if given else placed(_ZERO, _0, dot.stages[Stages.BEGIN])
 
 
@@ -343,7 +343,7 @@ def part_of(code: np.uint64, dot: Dot, first: int, stop: int) -> Number:
 
 @helper
 def in_order(given: bool, addend: np.uint64, dot: Dot, terms: int) -> Number:
-    """The sum in sequence, in pairs, or of chunks; with the addend at first, if there is one."""
+    """Return the sum in sequence, in pairs, or of chunks; an addend comes first."""
     how, stages, leaves = dot.how, dot.stages, dot.work.leaves
     begin, total = stages[Stages.BEGIN], stages[Stages.TOTAL]
     if how[How.CHUNK] == 0 and how[How.PAIRWISE] == 0:

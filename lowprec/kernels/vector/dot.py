@@ -89,7 +89,7 @@ _ROWS, _TOGETHER = 3, 8
 
 
 def plan() -> Words:
-    """What tells whether a process is suited."""
+    """Return the plan of the probe of the processor's rounding mode."""
     return conversion_plan()
 
 
@@ -98,31 +98,31 @@ def plan() -> Words:
 
 @inlined
 def fuse(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
-    """The product joins the sum, rounded once."""
+    """Add a product to a sum, rounded once."""
     return as_words(fused(as_singles(x), as_singles(y), as_singles(total)))
 
 
 @inlined
 def multiply_and_add(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
-    """The product is rounded, and then the sum."""
+    """Add a rounded product to a sum, and round it."""
     return as_words(as_singles(total) + as_singles(x) * as_singles(y))
 
 
 @inlined
 def fuse_to_short(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
-    """As `fuse`, and then to 8 bits: as once, where products have no more (docs/decisions/0011)."""
+    """Add as `fuse` does, then round to 8 bits; equal to one rounding for short products (decision 11)."""
     return to_short(fuse(total, x, y))
 
 
 @inlined
 def fuse_to_half(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
-    """As `fuse`, and then to 11 bits, likewise."""
+    """Add as `fuse` does, then round to 11 bits; equal to one rounding for short products."""
     return widened_from_half(narrowed_to_half(fuse(total, x, y)))
 
 
 @inlined
 def add_singles(total: Lanes, part: Lanes) -> Lanes:
-    """The sum of two, to nearest."""
+    """Add two numbers, to nearest."""
     return as_words(as_singles(total) + as_singles(part))
 
 
@@ -137,7 +137,7 @@ ACCUMULATORS: dict[str, Any] = {
 
 @functools.cache
 def running(accumulator: str) -> Kernel:
-    """The kernel whose running sums are kept so.
+    """Return the kernel whose running sums are kept in a format of `ACCUMULATORS`.
 
     Called as kernel(x, y, addends, out, plan): patterns of binary32, NaNs quiet and without payload, of
     x in rows of K, of y in `panels`; addends and results in rows of LANES for each panel.
@@ -175,7 +175,7 @@ def running(accumulator: str) -> Kernel:
 
 @functools.cache
 def projected(target_shape: Shape, result_shape: Shape) -> Kernel:
-    """The kernel of running sums in any format, for stages of these shapes or for all where they are empty.
+    """Return the kernel of running sums in any format, for stages of given shapes, or of any if none.
 
     Called as kernel(x, y, addends, out, doubts, plan), as that of `running`; `plan` is of `arith`, with the
     accumulator as target. A sum is rounded to odd in binary64 first, and then as casts round.
@@ -206,7 +206,7 @@ def projected(target_shape: Shape, result_shape: Shape) -> Kernel:
 
 @inlined
 def product(row: Codes, panel: Codes, k: int) -> Lanes:
-    """The products of a number of a row and those of the columns, rounded."""
+    """Return the rounded products of a number of a row and those of the columns."""
     return as_words(as_singles(fill(row[k])) * as_singles(load(panel, k * LANES)))
 
 
@@ -259,14 +259,14 @@ def pairwise(x: Codes, y: Codes, addends: Codes, begins: bool, out: Codes, plan:
 
 @inlined
 def to_half(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
-    """A sum of units in binary16, to nearest; +0 for -0."""
+    """Round a sum of units to binary16, to nearest; +0 for -0."""
     half = narrowed_to_half(odd_sum(first, second, third, field))
     return widened_from_half(choose(equal(half & 0x7FFF, 0), 0, half))
 
 
 @inlined
 def add_halves(total: Lanes, part: Lanes) -> Lanes:
-    """The sum of two of 11 bits, which binary32 rounds first, harmlessly."""
+    """Add two numbers of 11 bits, which binary32 rounds first, harmlessly."""
     return widened_from_half(narrowed_to_half(add_singles(total, part)))
 
 
@@ -289,7 +289,7 @@ def oddity(word: Lanes) -> Lanes:
 
 @functools.cache
 def windows(sink: str, chunks: bool) -> Kernel:
-    """The kernel of windows whose sums become this.
+    """Return the kernel of windows with a kind of result.
 
     Called as kernel(x, x_exponents, y, y_exponents, addends, out, doubts, step, chunk, bits, lowest,
     lost, plan): finite numbers and exponents with BIAS, 0 for those of zeros, K a multiple of step and of the

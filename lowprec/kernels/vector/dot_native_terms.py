@@ -161,7 +161,7 @@ class _Terms(NamedTuple):
         return DONE
 
     def _all_minus(self, rows: Array, columns: Array) -> Array:
-        """Whether all products of two rows are negative, so that a zero sum of them is -0, or may be."""
+        """Return whether all products of two rows are negative, so that a zero sum of them may be -0."""
         if any((np.signbit(scales) | (scales == 0)).any() for scales in (self.left, self.right)):
             return np.ones(len(rows), bool)
         return np.asarray((np.signbit(rows) != np.signbit(columns)).all(axis=1))
@@ -202,6 +202,6 @@ def _least(scales: Array) -> float:
 
 
 def span_of(words: Array, fmt: Format) -> tuple[int, int]:
-    """All numbers are multiples of 2**low and below 2**high: as all of a narrow format, or as these are."""
+    """Return low and high: numbers are multiples of 2**low below 2**high, of a narrow format or as given."""
     low, high = fmt.scaled(0)[1], math.frexp(max(fmt.max_finite, -fmt.min_finite))[1]
     return (low, high) if high - low <= _NARROW else span(words)

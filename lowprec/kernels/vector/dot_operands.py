@@ -49,7 +49,7 @@ _SLICES = 8
 
 
 def scaled(rows: Rows, fmt: Format) -> Array | None:
-    """The values of rows, times their scales, as patterns of binary32; None where that does not hold them."""
+    """Return rows times their scales, as patterns of binary32; None where that does not hold them."""
     words = singles(rows.codes, fmt)
     if rows.scales is None or rows.scale_fmt is None:
         return words
@@ -78,7 +78,7 @@ class Exact(NamedTuple):
 
 
 def products(x: Array, y: Array) -> Exact | None:
-    """All sums of products, exact; None where they took too many binary64 numbers.
+    """Return all exact sums of products; None where they would take too many binary64 numbers.
 
     Operands are cut into slices of few bits, so that binary64 holds every sum of products of two slices, in
     any order. Source: [OZAKI].
@@ -144,12 +144,12 @@ def converted(codes: Array, source: Format, target: Format, rule: Projection) ->
 
 
 def singles(codes: Array, fmt: Format) -> Array:
-    """The values of rows of codes, as patterns of binary32."""
+    """Return the values of rows of codes, as patterns of binary32."""
     return codes.view(np.uint32) if fmt == SINGLE else converted(codes, fmt, SINGLE, DEFAULT)
 
 
 def raised_by(side: Rows) -> Array | None:
-    """The exponents of the scales, of each element, 0 of NaN; None where scales are no powers of two."""
+    """Return the exponent of each element's scale, 0 of NaN; None where scales are no powers of two."""
     if side.scales is None or side.scale_fmt != POWERS:
         return None
     exponents = np.where(side.scales == POWERS.nan_code, 0, side.scales.astype(np.int32) - POWERS.bias)
@@ -157,7 +157,7 @@ def raised_by(side: Rows) -> Array | None:
 
 
 def precision_of(words: Array, fmt: Format) -> int:
-    """The bits of the widest significand: of the format, or of the numbers that are there."""
+    """Return the bits of the widest significand: of the format, or of the numbers given."""
     if fmt.precision <= 8:
         return fmt.precision
     used = int(np.bitwise_or.reduce(words, axis=None)) & 0x7FFFFF | 0x800000
@@ -171,7 +171,7 @@ def quiet(words: Array) -> Array:
 
 
 def span(words: Array) -> tuple[int, int]:
-    """All numbers, which are finite, are multiples of 2**low and below 2**high."""
+    """Return low and high: finite numbers are multiples of 2**low and below 2**high."""
     last, first = extent(unlocked(np.ascontiguousarray(words).reshape(-1)))
     return (last - 277, first - 126) if last < NO_BIT else (200, 200)
 
@@ -205,7 +205,7 @@ def prepared(words: Array, raised: Array | None, fmt: Format) -> Prepared | None
 
 
 def places_of(length: int, window: Window) -> Array:
-    """Which product is taken when; `length` stands for one that is zero."""
+    """Return the order of products; `length` stands for one that is zero."""
     pairs = window.groups == "alternate_pairs"
     both = window.step * (2 if pairs else 1)
     places = np.arange(-(-length // both) * both)

@@ -217,7 +217,7 @@ class Dots:
         return None if done is None else Done(done.words[:, :n], done.doubts[:, :n])
 
     def _raised(self, x: Rows, y: Rows) -> list[Array | None] | None:
-        """The exponents of scales that join those of products, if any do; None where they are no powers."""
+        """Return the exponents of scales that join those of products; None if scales are no powers of two."""
         raised = [raised_by(rows) if self._request.scales else None for rows in (x, y)]
         return None if self._request.scales and any(side is None for side in raised) else raised
 
@@ -231,7 +231,7 @@ class Dots:
 
 
 def _nan_scales(x: Rows, y: Rows) -> Array:
-    """Which outputs have a scale that is NaN."""
+    """Return a mask of outputs with a scale that is NaN."""
     found = []
     for rows in (x, y):
         assert rows.scales is not None
@@ -258,7 +258,7 @@ def _sequence(x: Array, y: Array, addends: Array, shape: tuple[int, ...], share:
 
 
 def _operated(operation: str, operands: list[Array], fmt: Format, rule: Projection) -> Array:
-    """The codes of the results of an operation on binary64 numbers."""
+    """Return the codes of results of an operation on binary64 numbers."""
     program = engine.lower(Elementwise(operation, (DOUBLE,) * len(operands), fmt, rule))
     made = np.empty(operands[0].size, code_dtype(fmt))
     program.run([side.view(np.uint64) for side in operands], made, NO_FLAGS, NO_RANDOM)

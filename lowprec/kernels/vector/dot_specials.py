@@ -59,18 +59,18 @@ def decided(how: Accumulation, x: Array, y: Array, scales: list[Array], only_nan
 
 
 def _places(how: Accumulation) -> list[Rounded]:
-    """Where sums are kept on the way to the output."""
+    """Return the formats and rules that keep sums on the way to the output."""
     into = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
     return [place for place in (how.product, into, how.total) if place is not None]
 
 
 def loses_nans(places: list[Rounded]) -> bool:
-    """Whether a NaN that infinities make on the way can become a number, whose sign counts then."""
+    """Return whether a NaN made by infinities can become a number, whose sign counts then."""
     return any(place[0].infinity and not _keeps_nans(place) for place in places)
 
 
 def _keeps_nans(place: Rounded) -> bool:
-    """Whether every NaN that gets there is a NaN of the format, and a positive one positive."""
+    """Return whether every NaN becomes a NaN of the format, and a positive one a positive NaN."""
     fmt, rule = place
     infinity = fmt.infinity_code if fmt.payload_bits is not None else None
     named = rule.nan_code is None or (infinity is not None and infinity < rule.nan_code < fmt.sign_code)
@@ -78,14 +78,14 @@ def _keeps_nans(place: Rounded) -> bool:
 
 
 def _makes_nans(place: Rounded) -> bool:
-    """Whether a number can become a NaN there, which counts before one that an operand brings later."""
+    """Return whether a number can become a NaN, which counts before one of a later operand."""
     fmt, rule = place
     overflows = not fmt.infinity and rule.saturation is Saturation.NONE
     return overflows or not fmt.subnormals  # there is no zero
 
 
 def _stays_below(places: list[Rounded], x: Array, y: Array) -> bool:
-    """Whether all places keep infinities of both signs, and no finite sum comes near their largest number."""
+    """Return whether all formats keep both infinities, and no finite sum nears their largest number."""
     for fmt, rule in places:
         if not fmt.infinity or fmt.sign is not Sign.MAGNITUDE or rule.saturation is Saturation.FINITE:
             return False

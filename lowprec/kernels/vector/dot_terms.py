@@ -55,7 +55,7 @@ def is_served(how: Accumulation) -> bool:
 
 
 class Matrix(NamedTuple):
-    """One side: integers, as many slices of them as there are, in blocks of K, and what they count."""
+    """Operands of one side: integers in slices, in blocks along K, with units and scales."""
 
     slices: list[Array]  #: shape (blocks, rows, K of a block)
     units: list[int]  #: the exponent of 1 in each slice

@@ -1,4 +1,4 @@
-"""Which vector kernel serves an accumulation, if one does.
+"""Choose the vector kernel that serves an accumulation, if one does.
 
 Floor 2b. Imports spec; NumPy where it lowers.
 """
@@ -24,7 +24,7 @@ __all__ = ["Way", "way_of"]
 
 
 class Way(NamedTuple):
-    """Which kernel serves an accumulation, and what it asks for."""
+    """Kernel that serves an accumulation, and the parameters that it needs."""
 
     kind: str  #: "exact", "running", "pairwise", "sequence" in binary64, "terms", "windows", "wide"
     running: str = ""  #: the key of `dot.ACCUMULATORS`, or none
@@ -79,7 +79,7 @@ def _running(request: Dot, into: Rounded) -> Way | None:
 
 
 def _stages(place: Rounded) -> tuple[Plan, Plan] | None:
-    """The stages of an accumulator of any format, or None where vectors cannot be exact."""
+    """Return the stages of an accumulator of any format, or None where vectors cannot be exact."""
     fmt, rule = place
     to, back = lower_encoder(fmt, rule, True), lower_decoder(fmt)
     if to is None or back is None or rule.rounding.bits or to[Encoder._fields.index("refuses")]:
@@ -122,13 +122,13 @@ def _direct(how: Accumulation, window: Window, bits: int) -> Way | None:
 
 
 def _fits(window: Window, bits: int) -> bool:
-    """Whether vectors align so: sums of 16 products fit signed words, and each is cut as numbers are."""
+    """Return whether vectors align so: sums of 16 products fit signed words, and are cut as numbers are."""
     if window.fraction_bits is None or window.fraction_bits > 25 or window.step > 32 or bits > 24:
         return False
     return window.cut == "toward_zero" and window.scales != "groups" and not window.negative_zero
 
 
 def _is_plain(place: Rounded) -> bool:
-    """Whether sums get there as the processor rounds. NaNs are left to the scalar kernel."""
+    """Return whether the processor rounds sums so. NaNs fall back to the scalar kernel."""
     rule = place[1]
     return rule == Projection(nan_code=rule.nan_code, nan_sign=rule.nan_sign, nan=rule.nan)
