@@ -54,6 +54,7 @@ def test_all_operands_agree(operation, fmt):
             agrees(expected, columns, fmt, policy(fmt, rounding=mode, saturation=saturation))
 
 
+@pytest.mark.apart
 def test_all_triples_agree():
     """Fma of the 4-bit format, in every mode and under every policy."""
     fmt = catalog.E2M1FN
@@ -68,6 +69,7 @@ def test_all_triples_agree():
         assert_same_codes(got, codes, fmt, expected.rows)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     "name",
     most_apart(["e4m3fnuz", "int4", "uint4", "e8m0fnu", "bfloat16", "binary32"], ["e4m3fnuz", "e8m0fnu"]),
@@ -108,6 +110,7 @@ def test_chosen_and_random_operands_of_wide_formats_agree(operation, name):
 NARROW = (catalog.E4M3FN, catalog.E5M2, catalog.BINARY16, catalog.BFLOAT16)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     ("operation", "target"),
     most_apart(itertools.product(USUAL, NARROW), [("add", catalog.E4M3FN), ("add", catalog.BFLOAT16)]),
@@ -121,6 +124,7 @@ def test_results_near_ties_of_narrow_formats_agree(operation, target):
         agrees(expected, columns, target, Projection(rounding=mode))
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", most_apart(["bfloat16", "binary16", "e5m2", "e4m3fnuz"], ["bfloat16"]))
 def test_lesser_and_larger_codes_agree(name):
     """Zeros, NaNs of all kinds, infinities and their neighbours, each with each, into the format itself."""
@@ -136,6 +140,7 @@ def test_lesser_and_larger_codes_agree(name):
             agrees(expected, columns, fmt, policy(fmt, **how))
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     ("mode", "name"),
     most_apart(itertools.product(MODES, ("bfloat16", "tf32")), [(MODES[0], "bfloat16")]),
@@ -164,6 +169,7 @@ def test_sums_beside_the_largest_binary32_number_agree(mode, name):
         assert np.array_equal(signals, others), (saturation, operation.__name__)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", ["e4m3fn", "binary16"])
 def test_what_is_left_of_a_product_and_a_sum_is_not_lost(name):
     """A product just beside a value or a tie, plus what takes it there but for a last place, which decides.
@@ -351,6 +357,7 @@ def test_any_operands_formats_and_projections_agree(operation):
             assert int(other) == want[0], (operation, row, formats, target, projection)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("operation", USUAL)
 @pytest.mark.parametrize("variant", most_apart(["A", "B"], ["A"]))
 def test_stochastic_results_agree(operation, variant):
@@ -380,6 +387,7 @@ def test_stochastic_results_agree(operation, variant):
 # -- limits -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.apart
 def test_float64_operands_at_their_limits_are_exact():
     """The largest and the smallest, gaps of 2000 binades, and what only shows in the 107th bit."""
     one, hair = 1.0, 2.0**-1074
@@ -433,6 +441,7 @@ def test_integers_are_exact_operands():
 # -- others -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("dtype", most_apart([np.float16, np.float32], [np.float32]))
 def test_numpy_agrees_on_its_own_types(dtype):
     """binary16 and binary32, nearest_even, on random bit patterns; a NaN stands for any."""
@@ -457,6 +466,7 @@ def test_numpy_agrees_on_its_own_types(dtype):
             assert (got[~nan].view(f"u{bits // 8}") == want[~nan].view(f"u{bits // 8}")).all(), operation
 
 
+@pytest.mark.apart
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="compares with an x86 processor")
 def test_nans_are_those_of_an_x86_processor():
     """NumPy's float32 operations are the processor's: payloads, signs, and the NaN that it generates."""
@@ -481,6 +491,7 @@ def test_nans_are_those_of_an_x86_processor():
         assert (lp.sqrt(x, "binary32", profile="x86").view(np.uint32) == np.sqrt(x).view(np.uint32)).all()
 
 
+@pytest.mark.apart
 def test_nans_are_those_of_arm_and_risc_v():
     """Whose NaN, and its payload: Arm takes signaling ones first, and fma's addend; RISC-V has one NaN."""
     quiet, signaling, other, one = 0x7E01, 0xFC02, 0xFE03, 0x3C00
@@ -526,6 +537,7 @@ def test_integers_are_those_of_arm_and_risc_v():
     ]
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", most_apart(ML_DTYPES, ML_DTYPES[:1]))
 def test_ml_dtypes_agrees_where_it_rounds_once(name):
     """Its operators compute in binary32, wide enough for sums, products and quotients of few bits."""
@@ -542,6 +554,7 @@ def test_ml_dtypes_agrees_where_it_rounds_once(name):
             assert (got[~nan].view(codes.dtype) == want[~nan].view(codes.dtype)).all(), operation
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("mode", ["nearest_even", "toward_negative", "to_odd"])
 def test_sums_of_two_words_agree(mode):
     """Fma of float64 and sums of int64 that nearly cancel, far apart, or exact; flags too."""

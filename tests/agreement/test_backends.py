@@ -105,6 +105,7 @@ def test_blocks_are_the_same_on_every_engine(name):
         assert (bits(lp.decode(want, backend=backend)) == bits(lp.decode(want))).all()
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", ["exact", "fp32_fma", "fp32_pairwise", "hopper_wgmma_e4m3fn_binary32"])
 def test_products_are_the_same_on_every_engine(name):
     """Of matrices of values of e4m3fn."""
@@ -118,6 +119,7 @@ def test_products_are_the_same_on_every_engine(name):
     assert (bits(pairs[0]) == bits(pairs[1])).all()
 
 
+@pytest.mark.apart
 def test_random_integers_are_the_same_on_every_engine():
     """Those of `rng=` belong to places, whoever draws them."""
     x = np.linspace(-3, 3, 41, dtype=np.float32)
@@ -190,6 +192,7 @@ def test_an_engine_that_does_not_serve_a_request_is_refused():
             call()
 
 
+@pytest.mark.apart
 def test_refusals_read_the_same_on_every_engine():
     """Operands are named as they were given, and by the element at fault."""
     x, y = np.array([[1, 2], [3, 0]]), np.array([[1, 2], [3, 0]])
@@ -279,6 +282,7 @@ def test_an_engine_is_a_module_with_a_name(monkeypatch, caplog):
     engine.lower_by.cache_clear()
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("operation", ["negative", "absolute", "copysign"])
 def test_a_nan_whose_sign_an_operation_changes_is_still_an_operand(operation):
     """It keeps its payload, none here, and `nan_code` is for NaNs that arise; of formats with one NaN too."""
@@ -300,6 +304,7 @@ def test_a_nan_whose_sign_an_operation_changes_is_still_an_operand(operation):
     assert bits(kept).tolist() == [0x7FC00000]
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("backend", [None, "scalar", "oracle"])
 def test_sign_operations_take_a_nan_with_another_sign_and_signal_nothing(backend):
     """Quiet and signaling ones of both signs; the sign of a NaN counts for copysign."""

@@ -212,6 +212,7 @@ def test_scales_agree_at_every_limit_of_every_rule(fmt, how):
             agrees(rows(amaxes(fmt, dtype, tensor.value), smaller), smaller, tensor=tensor)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("how", ["nearest", THIRDS, rule("nearest(999999/700001)")], ids=str)
 @pytest.mark.parametrize("fmt", MX, ids=str)
 def test_the_nearest_scale_is_found_for_values_of_64_bits(fmt, how):
@@ -245,6 +246,7 @@ SCALE_PROJECTIONS = [
 NARROW_SCALES = ["e8m0fnu", "ue4m3", "binary6p3uf", "e5m2"]
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("scale", most_apart([*NARROW_SCALES, "binary32"], NARROW_SCALES))
 def test_scales_are_projected_in_every_mode(scale):
     """Powers of two and others, around the limits; a format with infinities is one of them."""
@@ -283,6 +285,7 @@ def test_the_scale_of_a_tensor_follows_from_its_largest_finite_value(fmt):
 # -- elements ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("fmt", MX, ids=str)
 def test_elements_agree_on_the_first_blocks_of_midpoints(fmt):
     """10,000 blocks of those that tests/sweep.py goes through; the first 50 by the oracle as a whole."""
@@ -310,6 +313,7 @@ def test_elements_are_rounded_in_every_mode(fmt, mode):
             assert_same_codes(got.codes, codes, fmt.element, values.reshape(-1), wanted.elements)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", ["nvfp4", "nvfp4_2d", "fp8_block_1x128"])
 def test_elements_over_scales_that_are_no_powers_of_two_are_rounded_once(name):
     """Values that are ties of elements times rounded scales, and the floats next to them."""
@@ -486,6 +490,7 @@ def test_the_blocks_of_every_profile_agree(profile, known):
 # -- stochastic rounding ----------------------------------------------------------------------------
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("fmt", [*MX, catalog.NVFP4], ids=str)
 def test_stochastic_elements_agree(fmt):
     """Random integers that are given, and those of a key; tails that fill no block."""
@@ -732,6 +737,7 @@ def test_products_of_many_bits_are_rounded_once(element, scale, tensor):
         assert got.view(f"u{got.itemsize}").tolist() == expected
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("element", [catalog.E4M3FN, WIDE[2]], ids=str)
 @pytest.mark.parametrize("arithmetic", ["exact", "product", "reciprocal", "reciprocals"])
 def test_wide_formats_agree(element, arithmetic):
@@ -918,6 +924,7 @@ def test_quotients_that_become_zero_in_steps_are_zero_for_formats_without_it(ari
     assert fast == general == oracle
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("bias", [-200, -260, -600, -1010])
 @pytest.mark.parametrize("trailing_bits", [0, 2], ids=["powers", "numbers"])
 @pytest.mark.parametrize("element", ["e2m1fn", "int4"])

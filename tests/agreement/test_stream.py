@@ -81,6 +81,7 @@ def _both(values, fmt, projection, **options):
     return served
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("source", most_apart(SOURCES, ["float32", "float64"]))
 def test_all_small_formats_in_all_modes(source):
     """142 formats, eight modes, three saturations in turn; all from binary32, a third from the others.

@@ -40,6 +40,7 @@ def rounded(exact, into, how=None):
     return value if isinstance(value, Fraction) else Fraction(0)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(("instruction", "products"), [("fdot", (2, 4)), ("fmmla", (4, 8))])
 @pytest.mark.parametrize("operands", PAIRS, ids=lambda pair: "_".join(fmt.name for fmt in pair))
 def test_arm_rounds_each_sum_of_products_and_the_addend_once(instruction, products, operands):
@@ -60,6 +61,7 @@ def test_arm_rounds_each_sum_of_products_and_the_addend_once(instruction, produc
                 assert Fraction(float(got)) == want
 
 
+@pytest.mark.apart
 def test_one_rounding_tells_arm_from_a_chain_of_additions():
     """2**-24 twice is what a single rounding sees, and additions one after the other do not."""
     how, x = ACCUMULATIONS["arm_fdot_e5m2_binary32"], [2.0**-12, 2.0**-12, 0.0, 0.0]

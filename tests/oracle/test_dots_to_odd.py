@@ -91,6 +91,7 @@ def addend_of(rng, value):
     return pattern_to_odd(near if abs(near) < Fraction(2) ** 128 else -value)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("engine", ["oracle", "scalar"])
 @pytest.mark.parametrize(
     ("x", "y", "products"), [("bfloat16", "bfloat16", 8), ("e4m3fn", "e5m2", 16), ("e5m2", "e5m2", 4)]
@@ -137,6 +138,7 @@ def bfdot(xs, ys, addend):
     return sum_of(addend, sum_of(*products))
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("engine", ["oracle", "scalar"])
 def test_bfdot(engine):
     """Products below the normal range, subnormal operands and addends, sums that cancel or overflow."""
@@ -182,6 +184,7 @@ def test_bfdot_takes_subnormal_operands_for_zeros_of_whatever_type_they_come():
             assert lp.dot(x, y, how, backend=engine) == 1.0
 
 
+@pytest.mark.apart
 def test_specials_of_both():
     """NaN is positive and without payload; infinities stay."""
     for name in ("arm_bfdot_bfloat16_binary32", "riscv_bulk8_bfloat16_binary32"):

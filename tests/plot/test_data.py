@@ -75,6 +75,7 @@ def test_sqnr_by_scale_is_that_of_the_report():
         assert lp.error_report(VALUES, "e4m3fn", scale=scale, saturation="finite").sqnr == sqnr
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     "name", ["posit8", "takum8", "takum_linear8", "hif8", "nf4", "e2m1fn", "int8", "binary16"]
 )
@@ -108,6 +109,7 @@ def test_errors_by_binade_against_fractions():
         assert float(max(inside)) == pytest.approx(largest, rel=1e-15)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     ("name", "axis", "size"), [("mxfp4", -1, (1, 32)), ("mxfp4", 0, (32, 1)), ("nvfp4_2d", None, (16, 16))]
 )

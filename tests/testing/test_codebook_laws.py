@@ -40,6 +40,7 @@ OTHERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     "book", [*(pytest.param(name, id=name) for name in ("posit5", "nf4", "iq4_nl")), *OTHERS]
 )

@@ -39,6 +39,7 @@ LONE_AND_TOP = [
 ]
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("fmt", LONE_AND_TOP, ids=repr)
 def test_formats_with_nans_in_two_places_keep_all_laws(fmt):
     """No catalog has them. None of their NaNs has a sign."""
