@@ -19,8 +19,8 @@ from lowprec.cli.main import main
 from lowprec.oracle.convert import decode, project
 from lowprec.oracle.exact import Special, from_float
 from lowprec.spec.projection import DEFAULT
-from lowprec.verify import explaining
-from lowprec.verify.explaining import explain, parse
+from lowprec.verify import explanation
+from lowprec.verify.explanation import explain, parse
 
 VALUES = [
     "464",
@@ -234,7 +234,7 @@ def test_flushed_operands_are_told():
 
     tiny = decode(1, lp.format("bfloat16"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explaining, "PROFILES", {"mine": profile})
+        patch.setattr(explanation, "PROFILES", {"mine": profile})
         (answer,) = explain(tiny, fmt, lp.format("bfloat16")).answers
         assert answer.codes == (0,)
         zero, up = explain(tiny, fmt).answers
@@ -258,7 +258,7 @@ def test_random_integers_decide():
     profile = lp.Profile("mine", "1", {fmt: lp.Projection(rounding="stochastic(8)")})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explaining, "PROFILES", {"mine": profile})
+        patch.setattr(explanation, "PROFILES", {"mine": profile})
         found = explain(Fraction(17, 16), fmt)
     assert [answer.codes for answer in found.answers] == [(0x38,), (0x38, 0x39)]
     assert "or 39  0 0111 001  1.125 = 0x1.2p+0, by a random integer" in found.as_text()

@@ -1,4 +1,4 @@
-"""No order of summation leaves the range that `verify.orders` gives, and some nearly reach its ends."""
+"""No order of summation leaves the range that `reference.sum_ranges` gives, and some nearly reach its ends."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.families import ieee
 from lowprec.spec.projection import Projection
-from lowprec.verify.operations import distances
-from lowprec.verify.orders import check_bound, ranges, results
+from lowprec.verify.reference.operations import distances
+from lowprec.verify.reference.sum_ranges import check_bound, ranges, results
 
 SMALL = ieee("small", 4, 3)
 OUTPUT = (catalog.BINARY32, Projection())

@@ -15,12 +15,13 @@ from lowprec.cli.main import main
 from lowprec.export.vectors import suite
 from lowprec.spec import catalog
 from lowprec.spec.projection import DEFAULT
-from lowprec.verify import diagnosis, spread, sweeping
-from lowprec.verify.dumps import Held, open_dump
-from lowprec.verify.judge import judge
+from lowprec.verify.compare import diagnosis
+from lowprec.verify.compare.judging import judge
+from lowprec.verify.dumps.files import Held, open_dump
 from lowprec.verify.questions import blocks, elements
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.sweeps import cluster, processes
 from tests.programs import need_package
 
 pytestmark = pytest.mark.apart
@@ -29,7 +30,7 @@ VALUES = (np.random.default_rng(1).standard_normal((640, 96)) * 30).astype(np.fl
 E4M3FN = lp.format("e4m3fn")
 
 
-class Shuffled(sweeping.Here):
+class Shuffled(processes.Here):
     """Workers that take several tasks, and finish the last one first."""
 
     ahead = 5
@@ -65,7 +66,7 @@ def small_pieces(monkeypatch):
     """Many pieces of a few thousand results."""
     monkeypatch.setattr(elements, "_PIECE", 3001)
     monkeypatch.setattr(blocks, "_PIECE", 3001)
-    monkeypatch.setattr(spread, "_TOGETHER", 2)
+    monkeypatch.setattr(cluster, "_TOGETHER", 2)
 
 
 @pytest.mark.parametrize("limit", [0, 7, None])
@@ -81,8 +82,8 @@ def test_who_works_in_which_order_changes_no_report(question, limit):
     assert len(want.details) == (want.mismatches if limit is None else limit)
     assert want.tally.signs == 2 or isinstance(question(), BlockQuestion)
     assert want.diagnosis is not None
-    for workers in (sweeping.Here(), Shuffled()):
-        got = judge(question(), limit=limit, each=spread.each_on(workers, question()))
+    for workers in (processes.Here(), Shuffled()):
+        got = judge(question(), limit=limit, each=cluster.each_on(workers, question()))
         assert got.as_json() == want.as_json()
         assert got.as_text() == want.as_text()
 
@@ -116,14 +117,14 @@ def test_equal_keys_are_drawn_from_the_front():
 
 def test_results_come_in_the_order_of_tasks():
     """As many as there are, none too."""
-    assert list(spread.in_order(Shuffled(), pow, ((n, 2) for n in range(23)))) == [n * n for n in range(23)]
-    assert list(spread.in_order(Shuffled(), pow, iter(()))) == []
+    assert list(cluster.in_order(Shuffled(), pow, ((n, 2) for n in range(23)))) == [n * n for n in range(23)]
+    assert list(cluster.in_order(Shuffled(), pow, iter(()))) == []
 
 
 # -- what goes wrong --------------------------------------------------------------------------------
 
 
-class Ends(sweeping.Here):
+class Ends(processes.Here):
     """Workers whose tasks all end so."""
 
     died = (KeyError,)
@@ -148,8 +149,8 @@ class Ends(sweeping.Here):
 )
 def test_a_task_that_fails_ends_the_run(error, message):
     """With the reason."""
-    with pytest.raises(sweeping.SweepError, match=f"^{re.escape(message)}$"):
-        list(spread.in_order(Ends(error), pow, [(1, 2)]))
+    with pytest.raises(processes.SweepError, match=f"^{re.escape(message)}$"):
+        list(cluster.in_order(Ends(error), pow, [(1, 2)]))
 
 
 def test_a_file_that_workers_do_not_see_is_named(tmp_path):
@@ -163,8 +164,8 @@ def test_a_file_that_workers_do_not_see_is_named(tmp_path):
         f"a worker does not see '{tmp_path / 'codes.npy'}': all of them must read the files that the command "
         f"reads, by the same names"
     )
-    with pytest.raises(sweeping.SweepError, match=f"^{re.escape(message)}$"):
-        judge(question, each=spread.each_on(sweeping.Here(), question))
+    with pytest.raises(processes.SweepError, match=f"^{re.escape(message)}$"):
+        judge(question, each=cluster.each_on(processes.Here(), question))
 
 
 def test_files_have_whole_names(tmp_path, monkeypatch):
@@ -178,9 +179,9 @@ def test_files_have_whole_names(tmp_path, monkeypatch):
 
 def test_a_worker_with_other_sources_refuses(monkeypatch):
     """What it would do may be something else."""
-    monkeypatch.setattr(spread, "SOURCES", "others")
-    with pytest.raises(sweeping.SweepError, match="runs other sources of lowprec"):
-        list(spread.in_order(sweeping.Here(), pow, [(1, 2)]))
+    monkeypatch.setattr(cluster, "SOURCES", "others")
+    with pytest.raises(processes.SweepError, match="runs other sources of lowprec"):
+        list(cluster.in_order(processes.Here(), pow, [(1, 2)]))
 
 
 def command(*words):
@@ -229,10 +230,10 @@ def test_a_cluster_gives_the_same_reports_and_vectors(tmp_path):
         ["vectors", "fma", "e4m3fn", "e5m2", "binary32", "binary32", "--samples", "300000", "--as", "npy"],
         ["vectors", "convert", "binary32", "e2m1fn"],
     ]
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as dask:
         for words in runs:
             here = CliRunner().invoke(main, words)
-            there = CliRunner().invoke(main, [*words, "--scheduler", cluster.scheduler_address])
+            there = CliRunner().invoke(main, [*words, "--scheduler", dask.scheduler_address])
             assert (there.exit_code, there.stderr) == (here.exit_code, here.stderr)
             assert there.stdout_bytes == here.stdout_bytes
             assert len(here.stdout_bytes) > 300
@@ -241,7 +242,7 @@ def test_a_cluster_gives_the_same_reports_and_vectors(tmp_path):
 def test_vectors_come_in_parts(monkeypatch):
     """With cases that are left out."""
     monkeypatch.setattr("lowprec.export.vectors._PART", 1000)
-    monkeypatch.setattr(spread, "cluster", lambda address: _As(Shuffled()))
+    monkeypatch.setattr(cluster, "cluster", lambda address: _As(Shuffled()))
     formats = (catalog.BINARY32, lp.format("e2m1fn"))
     want = suite("convert", formats)
     got = suite("convert", formats, scheduler="tcp://x:1")

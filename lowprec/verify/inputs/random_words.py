@@ -13,7 +13,7 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import Rounding
 
 if TYPE_CHECKING:
-    from lowprec.verify.operations import Operation
+    from lowprec.verify.reference.operations import Operation
 
 __all__ = ["random_width", "random_words"]
 

@@ -25,14 +25,14 @@ from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
+from lowprec.verify.codes.display import hex_of, shown_code
 from lowprec.verify.difference import Difference
-from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import as_doubles, carrier_of, distances, doubles, is_nan, own_dtype
-from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
+from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.causes import SATURATIONS, in_words
-from lowprec.verify.shown import hex_of, shown_code
+from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question, words_of
+from lowprec.verify.reference.operations import as_doubles, carrier_of, distances, doubles, is_nan, own_dtype
 
 __all__ = ["BlockQuestion"]
 

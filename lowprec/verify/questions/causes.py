@@ -23,10 +23,10 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, Rounding
-from lowprec.verify.cutting import cut_behind_guard, guard_words
-from lowprec.verify.operations import as_doubles
-from lowprec.verify.question import Change
-from lowprec.verify.scales import POWERS
+from lowprec.verify.questions.cutting import cut_behind_guard, guard_words
+from lowprec.verify.questions.question import Change
+from lowprec.verify.questions.scales import POWERS
+from lowprec.verify.reference.operations import as_doubles
 
 __all__ = ["SATURATIONS", "codes", "formats", "in_words", "operands", "places", "profiles", "projections"]
 __all__ += ["swapped"]

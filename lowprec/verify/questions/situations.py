@@ -23,8 +23,8 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 from lowprec.spec.rounding import Rounding, rounding
-from lowprec.verify.functions import function_value
-from lowprec.verify.operations import OPERATIONS, is_nan
+from lowprec.verify.questions.functions import function_value
+from lowprec.verify.reference.operations import OPERATIONS, is_nan
 
 __all__ = ["exact_value", "names_of", "neighbours", "situation", "situations"]
 
