@@ -198,6 +198,6 @@ def _drawn(
     if formats[-1].nan_code is None and how.nan == "error":
         keep = ~chosen.gives_nan(operands, formats, dataclasses.replace(how, rounding=TOWARD_ZERO))
         operands = [codes[keep] for codes in operands]
-    operands, random = random_words(chosen, operands, formats, how, seed)
+    operands, random = random_words(chosen.compute, operands, formats, how, seed)
     flags = np.zeros(operands[0].shape, np.uint8)
     return operands, random, chosen.compute(operands, formats, how, flags, random), flags
