@@ -10,8 +10,7 @@ import itertools
 from collections.abc import Iterable
 
 from lowprec.export import markdown
-from lowprec.verify.conform.conformance import Finding, Row
-from lowprec.verify.conform.environment import flushing
+from lowprec.verify.conform.conformance import Finding, Row, flushing
 from lowprec.verify.frameworks import FRAMEWORKS
 from lowprec.verify.frameworks.tasks import KINDS, Blocks
 

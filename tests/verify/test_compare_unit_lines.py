@@ -18,7 +18,7 @@ from lowprec.verify.compare.dot_and_block_lines import (
     compare_dot_lines,
 )
 from lowprec.verify.dumps.files import DumpError
-from lowprec.verify.reference.random_dots import drawn_codes, roundings
+from lowprec.verify.reference.dots import drawn_codes, roundings
 
 pytestmark = pytest.mark.apart
 

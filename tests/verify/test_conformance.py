@@ -11,8 +11,7 @@ import pytest
 import lowprec as lp
 from lowprec.spec import catalog
 from lowprec.verify.conform import conformance
-from lowprec.verify.conform.conformance import compare_casts, known_divergences, run
-from lowprec.verify.conform.environment import flushing
+from lowprec.verify.conform.conformance import compare_casts, flushing, known_divergences, run
 from lowprec.verify.frameworks import FRAMEWORKS, Framework
 from lowprec.verify.frameworks.tasks import Arithmetic, Blocks
 from lowprec.verify.inputs import conversions

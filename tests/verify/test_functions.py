@@ -21,8 +21,7 @@ from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT, Flag
 from lowprec.testing import check_operation
 from lowprec.verify.inputs.recipes import INVERSES
-from lowprec.verify.questions.functions import function_value, shown_result
-from lowprec.verify.questions.situations import names_of, situation, situations
+from lowprec.verify.questions.situations import function_value, names_of, shown_result, situation, situations
 
 CODES = np.arange(256, dtype=np.uint8)
 

@@ -1,4 +1,4 @@
-"""No order of summation leaves the range that `reference.sum_ranges` gives, and some nearly reach its ends."""
+"""No order of summation leaves the range that `sum_ranges` gives, and some nearly reach its ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.families import ieee
 from lowprec.spec.projection import Projection
-from lowprec.verify.reference.operations import distances
+from lowprec.verify.codes.values import distances
 from lowprec.verify.reference.sum_ranges import check_bound, ranges, results
 
 SMALL = ieee("small", 4, 3)

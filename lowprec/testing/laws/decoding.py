@@ -12,7 +12,7 @@ from lowprec.testing.grid import EXACT, Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.subjects import Subject, is_verbs
 from lowprec.verify.codes.display import shown_float
-from lowprec.verify.reference.operations import own_dtype
+from lowprec.verify.codes.values import own_dtype
 
 __all__ = ["same"]
 

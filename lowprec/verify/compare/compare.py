@@ -16,7 +16,7 @@ from lowprec.arrays.kinds import check_labels, check_products
 from lowprec.arrays.random import integers_for, with_integers
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
-from lowprec.spec.accumulations import ACCUMULATIONS, accumulation as accumulation_of
+from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.epilogue import LibraryCall
 from lowprec.spec.format import Format
@@ -25,18 +25,20 @@ from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.codes.display import quoted
+from lowprec.verify.codes.values import is_values
+from lowprec.verify.compare.diagnosis import Failures
 from lowprec.verify.compare.judging import Watch, judge
+from lowprec.verify.compare.ranking import rank_accumulations, rank_formats
 from lowprec.verify.compare.report import Comparison, Ranked
-from lowprec.verify.compare.trying import Failures, trying
 from lowprec.verify.dumps.files import Dump, Held, Values, open_dump
 from lowprec.verify.dumps.weights import WeightDump
 from lowprec.verify.questions.blocks import BlockQuestion
-from lowprec.verify.questions.dots import DotQuestion, could_be
+from lowprec.verify.questions.dots import DotQuestion
 from lowprec.verify.questions.element_flags import FlagQuestion
 from lowprec.verify.questions.elements import ElementQuestion
-from lowprec.verify.questions.question import Batch, Budget, Question, budget, differ
+from lowprec.verify.questions.question import Budget, Question, budget
 from lowprec.verify.questions.scaled_elements import ScaledQuestion, Scaling
-from lowprec.verify.reference.operations import OPERATIONS, check_operands, is_values
+from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
 __all__ = ["DOTS", "compare", "drawn_integers"]
 
@@ -44,9 +46,6 @@ __all__ = ["DOTS", "compare", "drawn_integers"]
 DOTS = ("dot", "matmul")
 
 Scale = float | npt.ArrayLike | Dump
-
-#: Results on which formats and accumulations are ranked, and how many of these are told.
-_RANKED_ON, _TOLD = 1 << 15, 8
 
 
 def compare(
@@ -228,7 +227,7 @@ def compare(
     if to is None:
         if operation != "convert":
             raise ValueError(f"say which format the results of {operation} are in: to=")
-        ranking = _rank_formats(dumps[0], read[0], got, by, failed)
+        ranking = rank_formats(dumps[0], read[0], got, by, failed)
         to = ranking[0].name
     question: Question
     beside: FlagQuestion | None = None
@@ -382,69 +381,6 @@ def _source(dump: Dump, fmt: Format | None) -> Format:
     return found
 
 
-# -- what is it? -------------------------------------------------------------------------------------
-
-
-def _rank_formats(
-    values: Dump, source: Format, got: Dump, by: Scaling | None, failed: Failures
-) -> list[Ranked]:
-    """Rank formats by the share of results that they give, with or without saturation."""
-    places = (
-        np.unique(np.random.default_rng(0).integers(0, got.size, _RANKED_ON))
-        if got.size
-        else np.empty(0, int)
-    )
-    part, results = Held(values.take(places), values.name), Held(got.take(places), got.name)
-    operation, parts, sources = "convert", [part], [source]
-    if by is not None:
-        operation, parts = "divide", [part, Held(by.spread.take(places), "scale")]
-        sources = [source, by.format]
-    found: list[Ranked] = []
-    own = catalog.carrier(got.dtype) if got.dtype.kind not in "iu" else None
-    if own is not None and own.width <= 8:
-        return [Ranked(own.name, 1.0, places.size)]  # the type says it
-    codes = results.read(0, results.size) if got.dtype.kind in "iu" else np.zeros(0, np.int64)
-    largest = int(codes.max(initial=0))
-    for fmt in catalog.FORMATS.values():
-        if not is_values(got.dtype, fmt):
-            wide = got.dtype.itemsize * 8
-            # Codes in a wider type than they need are told by the largest of them.
-            if largest >> fmt.width or (got.dtype.kind == "u" and wide <= 16 and wide != fmt.code_bits):
-                continue
-        shares = []
-        for policy in ("none", "finite"):
-            rule = Projection(saturation=policy)
-            with trying(f"{fmt.name} of saturation {policy}", failed, (ValueError,)):  # it may lack values
-                question = ElementQuestion(operation, parts, (*sources, fmt), rule, results, any_nan=True)
-                shares.append(_share(question))
-        if shares:
-            found.append(Ranked(fmt.name, max(shares), places.size))
-    if got.size and values.shape == got.shape and got.dtype.kind not in "iu" and by is None:
-        found += _rank_blocks(values, got, failed)
-    if not found:
-        raise ValueError(f"{got} holds {got.dtype}, which is neither codes nor values of a format")
-    return sorted(found, key=lambda ranked: -ranked.share)[:_TOLD]
-
-
-def _rank_blocks(values: Dump, got: Dump, failed: Failures) -> list[Ranked]:
-    found = []
-    for fmt in catalog.BLOCK_FORMATS.values():
-        with trying(fmt.name, failed, (ValueError,)):
-            question = BlockQuestion(values, fmt, got)
-            batch = next(question.batches())
-            share = float(np.mean(~differ(question, batch.got, question.answer(batch))))
-            found.append(Ranked(fmt.name, share, batch.got.size))
-    return found
-
-
-def _share(question: Question) -> float:
-    right = total = 0
-    for batch in question.batches():
-        wrong = differ(question, batch.got, question.answer(batch))
-        right, total = right + int(np.count_nonzero(~wrong)), total + wrong.size
-    return right / total if total else 0.0
-
-
 # -- dot products ------------------------------------------------------------------------------------
 
 
@@ -470,7 +406,7 @@ def _compare_dots(
 
     ranking, failed = list[Ranked](), Failures()
     if named is None:
-        ranking = _rank_accumulations(question_of, got, failed)
+        ranking = rank_accumulations(question_of, got, failed)
         named = ranking[0].name
     call = library_call(named) if isinstance(named, str) else named
     how = call if isinstance(call, LibraryCall) else accumulation_of(named)  # type: ignore[arg-type]
@@ -478,24 +414,3 @@ def _compare_dots(
     report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
     report.failed |= failed
     return report
-
-
-def _rank_accumulations(question_of: Any, got: Dump, failed: Failures) -> list[Ranked]:
-    found = catalog.carrier(got.dtype)
-    target = catalog.BINARY32 if found is None else found
-    first: DotQuestion = question_of(ACCUMULATIONS["exact"])
-    if not first.size:
-        raise ValueError("there are no results to rank accumulations by; name one")
-    places = np.random.default_rng(0).permutation(first.size)[:4096]
-    batch: Batch = first.sample(places, places[:0])
-    ranking = []
-    for name in could_be(first.x, first.y, target):
-        with trying(name, failed, (ValueError,)):  # it may refuse factors
-            question: DotQuestion = question_of(ACCUMULATIONS[name])
-            share = float(np.mean(~differ(question, batch.got, question.answer(batch))))
-            ranking.append(Ranked(name, share, batch.got.size))
-    if not ranking:
-        raise ValueError(
-            f"no named accumulation takes such factors and gives {target.name!r}; name one, or make one"
-        )
-    return sorted(ranking, key=lambda ranked: -ranked.share)[:_TOLD]

@@ -13,8 +13,8 @@ from lowprec.arrays.order import classify
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.codes import codebooks
+from lowprec.verify.codes.values import distances, is_nan
 from lowprec.verify.questions.question import Batch, Question
-from lowprec.verify.reference.operations import distances, is_nan
 
 __all__ = ["Tally", "binned", "by_binade"]
 

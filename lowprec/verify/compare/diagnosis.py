@@ -7,7 +7,9 @@ tried on a sample, the best of them together with each other change, and the bes
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -15,20 +17,19 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.verify.compare.stochastic_rounding import random_bits_of
-from lowprec.verify.compare.trying import Failures, trying
-from lowprec.verify.questions.pieces import Each
 from lowprec.verify.questions.question import (
     Array,
     Batch,
     Change,
     Changes,
+    Each,
     Question,
     differ,
     excluded,
     judged,
 )
 
-__all__ = ["Cause", "Diagnosis", "Sample", "diagnose"]
+__all__ = ["Cause", "Diagnosis", "Failures", "Sample", "diagnose", "trying"]
 
 #: Mismatches and matches of a sample, hypotheses that are taken further, and changes together at most.
 _MISMATCHES, _MATCHES, _BEAM, _DEPTH = 1 << 14, 1 << 14, 6, 3
@@ -427,3 +428,23 @@ def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:
         else:
             kept.append(cause)
     return kept
+
+
+#: Errors of hypotheses, by the words of the hypothesis.
+Failures = dict[str, str]
+
+#: Environment variable that, if not empty, raises the errors of hypotheses, as the tests do.
+_RAISE = "LOWPREC_RAISE"
+
+
+@contextlib.contextmanager
+def trying(words: str, failures: Failures, refusals: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Note an error of a hypothesis; drop errors that are refusals."""
+    try:
+        yield
+    except refusals:
+        pass
+    except Exception as error:
+        if os.environ.get(_RAISE):
+            raise
+        failures.setdefault(words, f"{type(error).__name__}: {error}")

@@ -11,8 +11,7 @@ from lowprec.verify.compare.counts import Tally
 from lowprec.verify.compare.diagnosis import Sample, diagnose
 from lowprec.verify.compare.report import Comparison, Farthest, Spent
 from lowprec.verify.difference import Difference
-from lowprec.verify.questions.pieces import Each, each_here
-from lowprec.verify.questions.question import Batch, Judged, Question, judged
+from lowprec.verify.questions.question import Batch, Each, Judged, Question, each_here, judged
 
 __all__ = ["Watch", "judge"]
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from lowprec import __version__
 from lowprec.verify.compare.counts import Tally, binned, by_binade
-from lowprec.verify.compare.diagnosis import Cause, Diagnosis
-from lowprec.verify.compare.trying import Failures
+from lowprec.verify.compare.diagnosis import Cause, Diagnosis, Failures
 from lowprec.verify.difference import Difference
 from lowprec.verify.questions.question import Budget
 

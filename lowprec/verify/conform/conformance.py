@@ -9,6 +9,8 @@ beyond it fails the run.
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -24,7 +26,6 @@ from lowprec.spec.profiles import INSTRUCTIONS, PROFILES, Profile
 from lowprec.spec.projection import Projection
 from lowprec.verify.compare.judging import judge
 from lowprec.verify.conform.divergences import Divergence, known_divergences
-from lowprec.verify.conform.environment import flushing
 from lowprec.verify.difference import Difference
 from lowprec.verify.frameworks.base import Answer, Framework
 from lowprec.verify.frameworks.tasks import (
@@ -42,12 +43,13 @@ from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.question import Change, Changes, Question, differ
 
 __all__ = [
-    "KINDS",
     "Divergence",
     "Finding",
+    "KINDS",
     "Row",
     "compare",
     "compare_casts",
+    "flushing",
     "known_divergences",
     "report",
     "run",
@@ -463,3 +465,35 @@ def report(rows: Iterable[Row]) -> str:
         },
         indent=1,
     )
+
+
+# -- subnormals --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def flushing() -> Iterator[bool]:
+    """Let this thread flush subnormals to zero, operands and results, as torch.set_flush_denormal does.
+
+    Gives whether it does: not without torch, nor on processors where torch cannot. Afterwards all is as
+    before.
+
+    >>> with flushing() as set_:
+    ...     halved = np.float32(1e-38) / np.float32(2)
+    >>> bool(halved == 0) == set_
+    True
+    """
+    if importlib.util.find_spec("torch") is None:
+        yield False
+        return
+    import torch
+
+    before = _flushes()
+    try:
+        yield bool(torch.set_flush_denormal(True))
+    finally:
+        torch.set_flush_denormal(before)
+
+
+def _flushes() -> bool:
+    smallest = np.array([1], np.uint32).view(np.float32)
+    return not (smallest * np.float32(1))[0]

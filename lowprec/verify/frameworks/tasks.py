@@ -24,6 +24,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes import codebooks
 from lowprec.verify.codes.display import hex_code
+from lowprec.verify.codes.values import carrier_of, doubles
 from lowprec.verify.dumps.files import Held
 from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.blocks import blocks as blocks_that_matter
@@ -31,7 +32,6 @@ from lowprec.verify.inputs.operands import operands as operands_that_matter
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.question import Changes
-from lowprec.verify.reference.operations import carrier_of, doubles
 
 __all__ = [
     "KINDS",

@@ -17,9 +17,8 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.verify.codes.display import hex_of, quoted
+from lowprec.verify.codes.values import doubles, words_of
 from lowprec.verify.identify.ports import Ports, Rows
-from lowprec.verify.questions.question import words_of
-from lowprec.verify.reference.operations import doubles
 
 __all__ = ["Ask", "UnitError", "command", "function", "lines_of", "parsed"]
 

@@ -18,9 +18,9 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
-from lowprec.verify.questions.cutting import cut_behind_guard, guard_words
+from lowprec.verify.codes.values import doubles
+from lowprec.verify.questions.causes import cut_behind_guard, guard_words
 from lowprec.verify.questions.question import Array, Change
-from lowprec.verify.reference.operations import doubles
 
 __all__ = ["SCALE_SHIFT", "elements", "lanes", "operands", "orders", "scales", "special_blocks"]
 __all__ += ["with_nan"]

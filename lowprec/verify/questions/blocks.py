@@ -26,13 +26,21 @@ from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from lowprec.verify.codes.display import hex_of, shown_code
+from lowprec.verify.codes.values import (
+    as_doubles,
+    carrier_of,
+    distances,
+    doubles,
+    is_nan,
+    own_dtype,
+    words_of,
+)
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.causes import SATURATIONS, in_words
-from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question, words_of
-from lowprec.verify.reference.operations import as_doubles, carrier_of, distances, doubles, is_nan, own_dtype
+from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 
 __all__ = ["BlockQuestion"]
 

@@ -15,7 +15,7 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Held
 from lowprec.verify.questions.element_flags import RecordedFlags
 from lowprec.verify.questions.question import Array, Batch, Change, Changes
-from lowprec.verify.reference.dot_flags import check_flags, sums_with_flags
+from lowprec.verify.reference.dots import check_flags, sums_with_flags
 
 __all__ = ["SumFlagQuestion"]
 

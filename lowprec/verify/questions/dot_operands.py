@@ -14,10 +14,10 @@ import lowprec as lp
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
+from lowprec.verify.codes.values import doubles
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions.dot_scales import Part
 from lowprec.verify.questions.question import Array
-from lowprec.verify.reference.operations import doubles
 
 __all__ = ["Given", "could_be", "factors", "joining", "shape_of"]
 

@@ -24,10 +24,11 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.epilogue import Epilogue
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
+from lowprec.verify.codes.values import doubles
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions.question import Change
 from lowprec.verify.questions.scales import scale_values
-from lowprec.verify.reference.operations import OPERATIONS, doubles
+from lowprec.verify.reference.operations import OPERATIONS
 
 __all__ = [
     "DotScales",

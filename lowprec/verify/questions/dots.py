@@ -20,6 +20,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
 from lowprec.verify.codes.display import shown_value
+from lowprec.verify.codes.values import as_doubles, carried, distances, doubles, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions.causes import in_words
@@ -45,12 +46,11 @@ from lowprec.verify.questions.dot_scales import (
     spread_blocks,
     times,
 )
-from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question, words_of
+from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.questions.step_faults import FIELDS, nans_as_numbers, stages_of, step_faults
 from lowprec.verify.questions.step_model import Formats, Stages, has_steps, stepped
-from lowprec.verify.reference.operations import as_doubles, carried, distances, doubles, is_values
-from lowprec.verify.reference.random_dots import check_random, drawn_codes
+from lowprec.verify.reference.dots import check_random, drawn_codes
 from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
 
 __all__ = ["DotQuestion", "could_be"]

@@ -17,21 +17,21 @@ from lowprec.spec.format import Format
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.display import hex_of, shown_code, shown_value
+from lowprec.verify.codes.values import as_doubles, carried, is_nan, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import causes
-from lowprec.verify.questions.functions import shown_result
-from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question, words_of
+from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, is_listed, shown_factor, spread_places, times
-from lowprec.verify.questions.situations import exact_value, names_of, neighbours, situation, situations
-from lowprec.verify.reference.operations import (
-    OPERATIONS,
-    as_doubles,
-    carried,
-    is_nan,
-    is_values,
-    operand_names,
+from lowprec.verify.questions.situations import (
+    exact_value,
+    names_of,
+    neighbours,
+    shown_result,
+    situation,
+    situations,
 )
+from lowprec.verify.reference.operations import OPERATIONS, operand_names
 
 __all__ = ["Computation", "ElementQuestion"]
 

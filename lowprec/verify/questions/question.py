@@ -8,25 +8,37 @@ changes together.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import UNSIGNED, typed_codes
-from lowprec.spec import catalog
+from lowprec.arrays.checks import UNSIGNED
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.codes import codebooks
 from lowprec.verify.codes.display import hex_of, shown_code
+from lowprec.verify.codes.values import carrier_of, distances, is_nan, on_grid
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
-from lowprec.verify.reference.operations import carrier_of, distances, is_nan, on_grid
 
-__all__ = ["Array", "Batch", "Budget", "Change", "Changes", "Judged", "Question", "budget", "differ"]
-__all__ += ["excluded", "judged", "words_of"]
+__all__ = [
+    "Array",
+    "Batch",
+    "Budget",
+    "Change",
+    "Changes",
+    "Each",
+    "Judged",
+    "Question",
+    "budget",
+    "differ",
+    "each_here",
+    "excluded",
+    "judged",
+]
 
 Array = npt.NDArray[Any]
 
@@ -82,12 +94,6 @@ def budget(ulps: int | str | None, operation: str, dots: tuple[str, ...] = ()) -
     if int(ulps) < 1:
         raise ValueError(f"ulps={ulps!r} must be 1 or more; leave it out to allow no difference")
     return int(ulps)
-
-
-def words_of(elements: Array) -> Array:
-    """Return the bit patterns of elements; of types that do not fill their bytes the codes."""
-    own = catalog.carrier(elements.dtype) if elements.dtype.kind == "V" else None
-    return elements.view(UNSIGNED[elements.dtype.itemsize]) if own is None else typed_codes(elements, own)
 
 
 @dataclass
@@ -267,3 +273,15 @@ def judged(question: Question, batch: Batch) -> Judged:
     low, high = question.limits(batch, places, want[places])
     wrong[places[finite & (low <= far) & (far <= high)]] = False
     return Judged(want, wrong, right, places, far, finite, (low, high))
+
+
+class Each(Protocol):
+    """Calls a function with the question, each of its pieces and what else is given; yields the results."""
+
+    def __call__(self, function: Callable[..., Any], *given: Any) -> Iterator[Any]:
+        """Yield the results in the order of pieces."""
+
+
+def each_here(question: Question) -> Each:
+    """Return what goes through a question in this process."""
+    return lambda function, *given: (function(question, batch, *given) for batch in question.batches())

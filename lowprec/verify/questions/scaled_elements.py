@@ -14,12 +14,12 @@ from lowprec.arrays.scaling import sizes_of
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
+from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import causes
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.question import Budget, Change
 from lowprec.verify.questions.scales import Spread, factor_between, scale_values, shown_factor, spread_places
-from lowprec.verify.reference.operations import as_doubles
 
 __all__ = ["ScaledQuestion", "Scaling"]
 

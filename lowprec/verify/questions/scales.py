@@ -14,8 +14,8 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.codes.display import number
+from lowprec.verify.codes.values import doubles
 from lowprec.verify.dumps.files import Dump
-from lowprec.verify.reference.operations import doubles
 
 __all__ = ["POWERS", "Spread", "factor_between", "is_listed", "scale_values", "shown_factor"]
 __all__ += ["spread_places", "times"]

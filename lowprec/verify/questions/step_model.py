@@ -21,7 +21,7 @@ from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.rounding import NEAREST_EVEN
-from lowprec.verify.reference.operations import doubles
+from lowprec.verify.codes.values import doubles
 
 __all__ = ["LOW", "Ends", "Formats", "Numbers", "Parts", "Settled", "Stages", "Sum"]
 __all__ += ["exactly", "has_steps", "ieee", "signed", "stepped", "window_sum"]

@@ -28,7 +28,7 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import EXACT
 from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, NEAREST_ZERO, TOWARD_ZERO
-from lowprec.verify.reference.operations import doubles, is_nan
+from lowprec.verify.codes.values import doubles, is_nan
 
 __all__ = ["check_bound", "finite", "ranges", "results"]
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from lowprec.verify.questions.pieces import Each
-from lowprec.verify.questions.question import Question
+from lowprec.verify.questions.question import Each, Question
 from lowprec.verify.sweeps.exhaustive import SOURCES, same_code
 from lowprec.verify.sweeps.processes import Cluster, SweepError, Workers
 

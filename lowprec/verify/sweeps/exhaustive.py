@@ -32,11 +32,10 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, NanPolicy, Projection, Saturation
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.codes.display import hex_code
+from lowprec.verify.codes.values import on_grid, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.frameworks import FRAMEWORKS
-from lowprec.verify.questions.question import words_of
 from lowprec.verify.reference.binary32_steps import binary32_steps
-from lowprec.verify.reference.operations import on_grid
 
 __all__ = [
     "CHUNK",
