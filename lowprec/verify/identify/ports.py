@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
 from lowprec.arrays import calls
+from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype, values_operand
+from lowprec.arrays.convert import encode
 from lowprec.arrays.factors import alike, factors
 from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.request import Dot
@@ -168,7 +169,7 @@ def _side(rows: Rows, number: int, ports: Ports) -> Any:
         return values
     element = ports.operands[number]
     blocks = BlockFormat(name="asked", element=element, scale=ports.scale[0], size=ports.scale[1])
-    return lp.BlockArray(np.asarray(lp.encode(values, element)), rows[3 + number], blocks)
+    return BlockArray(np.asarray(encode(values, element)), rows[3 + number], blocks)
 
 
 def fitted(how: Accumulation, ports: Ports) -> Accumulation:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
+from lowprec.arrays.arith import add, fma, multiply
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.convert import decode, encode
 from lowprec.verify.identify.ports import Ports, Rows
 
 __all__ = ["Tree", "evaluate", "reveal", "spelled"]
@@ -50,7 +51,7 @@ def reveal(ask: Callable[[Rows], Array], ports: Ports) -> Tree | None:
         y[row, lane] = y[row, list(others)] = large[1]
         none = np.zeros((len(others), 0), np.uint8)
         codes = ask(Rows(x, y, np.zeros(len(others)), none, none)).astype(code_dtype(ports.output))
-        left = np.asarray(lp.decode(codes, ports.output, dtype=np.float64)) / value
+        left = np.asarray(decode(codes, ports.output, dtype=np.float64)) / value
         if not np.isin(left, np.arange(ports.length - 1)).all():
             return None
         return [ports.length - int(each) for each in left]
@@ -109,7 +110,7 @@ def evaluate(tree: Tree, rows: Rows, ports: Ports, *, fused: bool, begun: bool) 
     fmt = ports.output
 
     def product(lane: int) -> Array:
-        return np.asarray(lp.multiply(rows.x[:, lane], rows.y[:, lane], fmt, dtype=np.float64))
+        return np.asarray(multiply(rows.x[:, lane], rows.y[:, lane], fmt, dtype=np.float64))
 
     def value(part: Tree) -> Array:
         if isinstance(part, int):
@@ -117,17 +118,17 @@ def evaluate(tree: Tree, rows: Rows, ports: Ports, *, fused: bool, begun: bool) 
         running = value(part[0])
         for each in part[1:]:
             if fused and isinstance(each, int):
-                running = np.asarray(lp.fma(rows.x[:, each], rows.y[:, each], running, fmt, dtype=np.float64))
+                running = np.asarray(fma(rows.x[:, each], rows.y[:, each], running, fmt, dtype=np.float64))
             else:
-                running = np.asarray(lp.add(running, value(each), fmt, dtype=np.float64))
+                running = np.asarray(add(running, value(each), fmt, dtype=np.float64))
         return running
 
     made = value(tree)
     if begun:
         made = made + 0.0
     if ports.addend is not None:
-        made = np.asarray(lp.add(made, rows.addend, fmt, dtype=np.float64))
-    return np.asarray(lp.encode(made, fmt)).astype(np.int64)
+        made = np.asarray(add(made, rows.addend, fmt, dtype=np.float64))
+    return np.asarray(encode(made, fmt)).astype(np.int64)
 
 
 def spelled(tree: Tree) -> str:

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import UNSIGNED
+from lowprec.arrays.convert import encode
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.profiles import PROFILES
@@ -138,7 +138,7 @@ class BlockQuestion(Question):
     def _tensor_scale(self, fmt: BlockFormat, change: Any = None) -> float:
         """Return the scale of the whole tensor, which its largest magnitude gives."""
         amax = self._largest.reshape((1,) * len(fmt.sizes))
-        one = lp.encode(amax if change is None else change(amax), fmt)
+        one = encode(amax if change is None else change(amax), fmt)
         assert one.tensor_scale is not None
         return float(one.tensor_scale)
 
@@ -260,7 +260,7 @@ class BlockQuestion(Question):
             pads[axes[-1]] = (fmt.sizes[-1] - shift, 0)
             values = np.pad(values, pads)
             keep = tuple(slice(pad, None) for pad, _ in pads)
-        blocks: BlockArray = lp.encode(values, fmt, axis=axes, tensor_scale=tensor)
+        blocks: BlockArray = encode(values, fmt, axis=axes, tensor_scale=tensor)
         for change in changes:
             blocks = change(blocks, values)
         if self.values:
@@ -383,9 +383,7 @@ class BlockQuestion(Question):
         if self.values:
             dtype = self.received.dtype
             return as_doubles(answers.astype(UNSIGNED[dtype.itemsize]), carrier_of(dtype))
-        blocks: BlockArray = lp.encode(
-            batch.given, self.format, axis=self.axes, tensor_scale=self.tensor_scale
-        )
+        blocks: BlockArray = encode(batch.given, self.format, axis=self.axes, tensor_scale=self.tensor_scale)
         codes = (answers & (1 << SCALE_SHIFT) - 1).astype(blocks.codes.dtype).reshape(blocks.shape)
         return np.asarray(dataclasses.replace(blocks, codes=codes).values(np.float64)).reshape(-1)
 

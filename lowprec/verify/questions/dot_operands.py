@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import lowprec as lp
+from lowprec.arrays.convert import decode, encode
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
@@ -42,7 +42,7 @@ def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
             # By bits: a format without -0 does not hold it.
             given = doubles(side.reshape(-1))
             rule = Projection(nan="max", negative="zero")
-            back = np.asarray(lp.decode(lp.encode(given, fmt, projection=rule), fmt, dtype=np.float64))
+            back = np.asarray(decode(encode(given, fmt, projection=rule), fmt, dtype=np.float64))
             has[number, fmt] = bool(((back.view(np.uint64) == given.view(np.uint64)) | np.isnan(given)).all())
         return has[number, fmt]
 
@@ -63,7 +63,7 @@ def factors(side: Dump, fmt: Format | None) -> Array:
         return whole
     if fmt is None:
         raise ValueError(f"{side} holds {whole.dtype}: say of which format its codes are")
-    return np.asarray(lp.decode(whole, fmt))
+    return np.asarray(decode(whole, fmt))
 
 
 def joining(given: Dump, name: str, shape: tuple[int, ...]) -> Array:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.epilogue import check_blocks
 from lowprec.arrays.scaling import ScaledBlocks, operand_scales
 from lowprec.spec import catalog
@@ -192,14 +192,14 @@ def in_blocks(
         )
     scale = catalog.BINARY32 if how.scale is None else how.scale[0]
     given = blocks.scales.reshape(-1)
-    codes = np.asarray(lp.encode(given, scale)).reshape(blocks.scales.shape)
-    held = np.asarray(lp.decode(codes, scale, dtype=np.float64))
+    codes = np.asarray(encode(given, scale)).reshape(blocks.scales.shape)
+    held = np.asarray(decode(codes, scale, dtype=np.float64))
     if ((held != blocks.scales) & ~(np.isnan(held) & np.isnan(blocks.scales))).any():
         raise ValueError(f"scale of {'xy'[side]} has numbers that {scale.name!r} does not have")
     plain = Projection(nan="max") if element.nan_code is None else Projection()
     name = f"blocks of {blocks.size} {element.name} with scales in {scale.name}"
     form = BlockFormat(name=name, element=element, scale=scale, size=blocks.size)
-    elements = np.asarray(lp.encode(values, element, projection=plain))
+    elements = np.asarray(encode(values, element, projection=plain))
     return BlockArray(elements, codes, form, (values.ndim + axis,))
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.dot import dot, matmul
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
@@ -286,7 +286,7 @@ class DotQuestion(Question):
                 )
         if "backward" in fields:
             x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else y[::-1])
-        verb: Callable[..., Any] = lp.dot if self.verb == "dot" else lp.matmul
+        verb: Callable[..., Any] = dot if self.verb == "dot" else matmul
         target = how.output[0] if epilogue is None else (epilogue.output or how.output)[0]
         if self.integers is not None:
             return drawn_codes(how, x, y, addend, self.integers[batch.places]), target

@@ -1,9 +1,9 @@
 """Dot products by definition: their exception flags, and sums rounded stochastically by given integers.
 
-Flags are those of dot products whose steps are operations of IEEE 754. Status flags stay raised until they are
-lowered (IEEE 754, 7.1), so a sum in sequence, in pairs or in chunks raises what any of its multiplications,
-additions, fused ones and conversions raises. Sums of several products at once are no operation of the standard,
-which leaves the exceptions of its own reductions (9.4) to those who implement them.
+Flags are those of dot products whose steps are operations of IEEE 754. Status flags stay raised until they
+are lowered (IEEE 754, 7.1), so a sum in sequence, in pairs or in chunks raises what any of its
+multiplications, additions, fused ones and conversions raises. Sums of several products at once are no
+operation of the standard, which leaves the exceptions of its own reductions (9.4) to their implementers.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
+from lowprec.arrays.convert import decode, encode
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import EXACT
@@ -73,6 +73,7 @@ def ranges(
 ) -> tuple[Doubles, Doubles]:
     """Return the ends of the ranges in which finite sums lie, before they become the output.
 
+    >>> import lowprec as lp
     >>> low, high = ranges([[1.0, 2.0**-24, -1.0]], [[1.0, 1.0, 1.0]], None, lp.accumulations["fp32_fma"])
     >>> float(low[0]) <= 0.0 <= float(high[0]), bool(high[0] < 2.0**-22)
     (True, True)
@@ -111,7 +112,7 @@ def results(ends: Doubles, output: Rounded) -> Array:
     """Return the codes of the ends of ranges in an output; those past its largest value are at that."""
     fmt, how = output
     inside = np.clip(ends, fmt.min_finite, fmt.max_finite)
-    return np.asarray(lp.encode(inside, fmt, projection=how)).astype(np.int64)
+    return np.asarray(encode(inside, fmt, projection=how)).astype(np.int64)
 
 
 def finite(codes: Array, fmt: Format) -> Array:
@@ -130,7 +131,7 @@ def _factors(name: str, given: Array, how: Accumulation, number: int) -> Doubles
     if how.operand_rounding is not None and how.operands is not None:
         fmt = how.operands[number]
         values = np.asarray(
-            lp.decode(lp.encode(values, fmt, projection=how.operand_rounding), fmt, dtype=np.float64)
+            decode(encode(values, fmt, projection=how.operand_rounding), fmt, dtype=np.float64)
         )
     grain = _grain(values)
     with np.errstate(all="ignore"):
