@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import code_dtype
-from lowprec.arrays.convert import decode, encode
+from lowprec.arrays.convert import encode
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
@@ -24,7 +24,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes import codebooks
 from lowprec.verify.codes.display import hex_code
-from lowprec.verify.codes.values import carrier_of, doubles
+from lowprec.verify.codes.values import as_doubles, carrier_of, doubles
 from lowprec.verify.dumps.files import Held
 from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.blocks import blocks as blocks_that_matter
@@ -226,7 +226,7 @@ class Arithmetic:
         return _elements(self.operation, operands, formats, projection, got)
 
     def _values(self, operands: Operands) -> list[Array]:
-        return [np.asarray(decode(codes, self.target, dtype="float64")) for codes in operands]
+        return [as_doubles(codes, self.target) for codes in operands]
 
     def _results(self, operands: Operands) -> Array:
         with np.errstate(all="ignore"):

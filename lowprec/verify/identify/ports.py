@@ -14,7 +14,7 @@ from lowprec.arrays import calls
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype, values_operand
 from lowprec.arrays.convert import encode
-from lowprec.arrays.factors import alike, factors
+from lowprec.arrays.factors import alike, factors, takes_scales
 from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.request import Dot
 from lowprec.kernels.scalar.program import Dots
@@ -124,7 +124,7 @@ class Prepared:
         return out[:, 0].astype(np.int64)
 
     def _side(self, how: Accumulation, number: int) -> Any:
-        key = number, how.operands, how.operand_rounding, _is_scaled(how)
+        key = number, how.operands, how.operand_rounding, takes_scales(how)
         if key not in self._sides:
             side = factors("xy"[number], _side(self.rows, number, self.ports), how, number, -1)
             self._sides[key] = side.rows(side.shape)
@@ -149,10 +149,6 @@ class Prepared:
                 codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin)))
             self._addends[key] = codes.astype(np.uint64)[:, None]
         return kept_as(begin), self._addends[key]
-
-
-def _is_scaled(how: Accumulation) -> bool:
-    return isinstance(how.accumulator, Window) and how.accumulator.scales != "none"
 
 
 def predict(how: Accumulation, rows: Rows, ports: Ports) -> Array:

@@ -18,7 +18,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.display import hex_of, quoted
-from lowprec.verify.codes.values import doubles, words_of
+from lowprec.verify.codes.values import as_doubles, doubles, words_of
 from lowprec.verify.identify.ports import Ports, Rows
 
 __all__ = ["Ask", "UnitError", "command", "function", "lines_of", "parsed"]
@@ -115,7 +115,7 @@ def _codes(answer: Any, count: int, fmt: Format) -> tuple[Array, bool]:
         return words_of(array).astype(np.int64), False
     values = doubles(array)
     made = np.asarray(_encoded(values, fmt))
-    back = np.asarray(decode(made, fmt, dtype=np.float64))
+    back = as_doubles(made, fmt)
     wrong = (back != values) & ~np.isnan(values)
     if wrong.any():
         raise UnitError(f"the unit answered {float(values[np.argmax(wrong)])!r}, no value of {fmt.name!r}")
@@ -187,7 +187,7 @@ def _said(ports: Ports) -> str:
 
 
 def _decoded(codes: Array, fmt: Format) -> Array:
-    return np.asarray(decode(codes.astype(code_dtype(fmt)), fmt, dtype=np.float64))
+    return as_doubles(codes.astype(code_dtype(fmt)), fmt)
 
 
 def _code(word: str, fmt: Format, where: str) -> int:

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
-from lowprec.arrays.convert import decode, encode, quantize
+from lowprec.arrays.convert import encode, quantize
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
-from lowprec.verify.codes.values import doubles
+from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.causes import cut_behind_guard, guard_words
 from lowprec.verify.questions.question import Array, Change
 
@@ -432,7 +432,7 @@ def _with_magnitudes(blocks: BlockArray, where: Array, magnitudes: Array | int) 
 
 
 def _units(codes: Array, fmt: BlockFormat) -> npt.NDArray[np.float64]:
-    return np.asarray(decode(codes, fmt.scale, dtype=np.float64))
+    return as_doubles(codes, fmt.scale)
 
 
 def _under(blocks: BlockArray, values: Array, codes: Array) -> BlockArray:

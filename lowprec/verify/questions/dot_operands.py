@@ -14,7 +14,7 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
-from lowprec.verify.codes.values import doubles
+from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions.dot_scales import Part
 from lowprec.verify.questions.question import Array
@@ -42,7 +42,7 @@ def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
             # By bits: a format without -0 does not hold it.
             given = doubles(side.reshape(-1))
             rule = Projection(nan="max", negative="zero")
-            back = np.asarray(decode(encode(given, fmt, projection=rule), fmt, dtype=np.float64))
+            back = as_doubles(encode(given, fmt, projection=rule), fmt)
             has[number, fmt] = bool(((back.view(np.uint64) == given.view(np.uint64)) | np.isnan(given)).all())
         return has[number, fmt]
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
-from lowprec.arrays.convert import decode, encode
+from lowprec.arrays.convert import encode
 from lowprec.arrays.epilogue import check_blocks
 from lowprec.arrays.scaling import ScaledBlocks, operand_scales
 from lowprec.spec import catalog
@@ -24,7 +24,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.epilogue import Epilogue
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
-from lowprec.verify.codes.values import doubles
+from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions.question import Change
 from lowprec.verify.questions.scales import scale_values
@@ -193,7 +193,7 @@ def in_blocks(
     scale = catalog.BINARY32 if how.scale is None else how.scale[0]
     given = blocks.scales.reshape(-1)
     codes = np.asarray(encode(given, scale)).reshape(blocks.scales.shape)
-    held = np.asarray(decode(codes, scale, dtype=np.float64))
+    held = as_doubles(codes, scale)
     if ((held != blocks.scales) & ~(np.isnan(held) & np.isnan(blocks.scales))).any():
         raise ValueError(f"scale of {'xy'[side]} has numbers that {scale.name!r} does not have")
     plain = Projection(nan="max") if element.nan_code is None else Projection()

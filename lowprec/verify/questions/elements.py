@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import code_dtype
-from lowprec.arrays.convert import decode
 from lowprec.spec.format import Format
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
@@ -219,7 +218,7 @@ class ElementQuestion(Question):
         if self.operation != "convert" or self.projection.via:
             return None
         down, up = neighbours(self.operation, batch.given, self.formats, self._rule)
-        ends = [np.asarray(decode(codes, self.target, dtype=np.float64)) for codes in (down, up)]
+        ends = [as_doubles(codes, self.target) for codes in (down, up)]
         numbers = as_doubles(batch.given[0], self.formats[0])
         with np.errstate(all="ignore"):
             far = (numbers - ends[0]) / (ends[1] - ends[0])

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.convert import decode
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.codes.display import number
-from lowprec.verify.codes.values import doubles
+from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.dumps.files import Dump
 
 __all__ = ["POWERS", "Spread", "factor_between", "is_listed", "scale_values", "shown_factor"]
@@ -132,7 +131,7 @@ def factor_between(numbers: Array, codes: Array, fmt: Format, mode: Rounding) ->
 
 def _values(magnitudes: Array, fmt: Format) -> Array:
     wide = np.uint32 if fmt.width > 16 else np.uint16 if fmt.width > 8 else np.uint8
-    return np.asarray(decode(magnitudes.astype(wide), fmt, dtype=np.float64))
+    return as_doubles(magnitudes.astype(wide), fmt)
 
 
 def _simplest(low: float, high: float) -> float:

@@ -22,7 +22,7 @@ from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.rounding import NEAREST_EVEN
-from lowprec.verify.codes.values import doubles
+from lowprec.verify.codes.values import as_doubles, doubles
 
 __all__ = ["LOW", "Ends", "Formats", "Numbers", "Parts", "Settled", "Stages", "Sum"]
 __all__ += ["exactly", "has_steps", "ieee", "signed", "stepped", "window_sum"]
@@ -162,8 +162,8 @@ def _values(side: Any) -> tuple[Array, Array | None]:
     """Return elements, and the scales that they have, if they are in blocks."""
     if not isinstance(side, BlockArray):
         return doubles(side), None
-    elements = np.asarray(decode(side.codes, side.format.element, dtype=np.float64))
-    scales = np.asarray(decode(side.scales, side.format.scale, dtype=np.float64))
+    elements = as_doubles(side.codes, side.format.element)
+    scales = as_doubles(side.scales, side.format.scale)
     each = np.repeat(scales, side.format.sizes[0], axis=-1)[..., : elements.shape[-1]]
     return elements, each
 
@@ -213,7 +213,7 @@ def _rounded_products(products: Numbers, finite: Array, into: Rounded) -> tuple[
     size = np.where(finite, np.ldexp(products.significand.astype(np.float64), products.last), 0)
     exact = np.where(products.negative, -size, size)
     codes = np.asarray(encode(exact, into[0], projection=into[1]))
-    values = np.asarray(decode(codes, into[0], dtype=np.float64))
+    values = as_doubles(codes, into[0])
     return _numbers(values, into[0]), np.isinf(values)
 
 
@@ -273,7 +273,7 @@ def _run(
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     result: Rounded = window.result if window is not None else how.accumulator  # type: ignore[assignment]
     for number, places in enumerate(_places(products.negative.shape[1], window, max(how.term, 1))):
-        running = np.asarray(decode(codes, fmt, dtype=np.float64))
+        running = as_doubles(codes, fmt)
         c = _numbers(running, fmt)._replace(negative=signs)
         terms = Numbers(
             *(np.column_stack([part[:, places], of_c]) for part, of_c in zip(products, c, strict=True))
