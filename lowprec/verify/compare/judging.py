@@ -1,4 +1,4 @@
-"""A question judged: all results compared, what differs counted and told, and the reason looked for."""
+"""Judging of questions: all results compared, differences counted and told, and the reason looked for."""
 
 from __future__ import annotations
 

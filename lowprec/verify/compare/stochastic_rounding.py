@@ -1,4 +1,4 @@
-"""Detection of stochastic rounding, and of its random bits, in results that are one neighbour or the other.
+"""Detection of stochastic rounding, and of its random bits, in results next to the exact ones.
 
 A result with the tail t, from 0 to 1, is the farther neighbour with a probability that follows from t and the
 random bits. The other hypothesis is mistakes: the nearer neighbour, and now and then the farther one.
