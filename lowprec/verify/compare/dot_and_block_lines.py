@@ -22,7 +22,7 @@ from lowprec.spec.catalog import BINARY32
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.codes.display import quoted
 from lowprec.verify.compare.compare import compare
-from lowprec.verify.compare.element_lines import HEXADECIMAL, check_whole, flags_in, promised
+from lowprec.verify.compare.element_lines import check_whole, code_in, flags_in, promised
 from lowprec.verify.compare.judging import judge
 from lowprec.verify.compare.report import Comparison
 from lowprec.verify.dumps.files import DumpError
@@ -79,8 +79,6 @@ def compare_dot_lines(
         Formats that the accumulation does not take.
     """
     shape, rows = shape_of(how, formats), _rows(lines)
-    if not rows:
-        raise DumpError("there are no lines to compare")
     m, n, k = size or (1, 1, 0)
     raised: list[int] = []
     if flags:
@@ -185,8 +183,6 @@ def compare_block_lines(lines: Iterable[str], source: Format, fmt: BlockFormat, 
             f"compare files with --scales"
         )
     rows = _rows(lines)
-    if not rows:
-        raise DumpError("there are no lines to compare")
     packed = len(rows[0][1]) == 3 and size > 1
     one, many = [(source, 1)] * size, [(fmt.element, 1)] * size
     layout = (
@@ -230,8 +226,6 @@ def compare_decoder_lines(
     """
     size, tensor = math.prod(fmt.sizes), int(fmt.tensor_scale != "none")
     rows = _rows(lines)
-    if not rows:
-        raise DumpError("there are no lines to compare")
     packed = len(rows[0][1]) == 3 + tensor and size > 1
     one = [*[(BINARY32, 1)] * tensor, (fmt.scale, 1)]
     lanes = [(fmt.element, size), (target, size)]
@@ -263,7 +257,7 @@ def _word(bits: int) -> Format:
 def _rows(lines: Iterable[str]) -> list[Row]:
     """Return the number, the words and the text of each line that is no comment.
 
-    Raises DumpError: fewer than the header says.
+    Raises DumpError: fewer than the header says, or none.
     """
     rows, wanted = [], 0
     for number, line in enumerate(lines, 1):
@@ -273,6 +267,8 @@ def _rows(lines: Iterable[str]) -> list[Row]:
         else:
             rows.append((number, words, line.strip()))
     check_whole(wanted, len(rows), rows[-1][0] if rows else 0)
+    if not rows:
+        raise DumpError("there are no lines to compare")
     return rows
 
 
@@ -298,19 +294,7 @@ def _columns(rows: list[Row], layout: list[tuple[Format, int]]) -> Array:
             _refuse(row, f"{len(words)} words, not {len(layout)}{why}")
         place = 0
         for word, (fmt, count) in zip(words, layout, strict=True):
-            if not HEXADECIMAL.fullmatch(word):
-                raise DumpError(
-                    f"line {number} holds {quoted(word)}, which is no hexadecimal number; "
-                    "lines of other text begin with '#'"
-                )
-            code = int(word, 16)
-            if code >> fmt.width * count:
-                what = (
-                    f"{fmt.width}-bit code of {fmt.name!r}"
-                    if count == 1
-                    else f"{count} codes of {fmt.name!r}"
-                )
-                raise DumpError(f"line {number} holds {quoted(word)}, which is no {what}")
+            code = code_in(word, number, fmt, count)
             for lane in range(count):
                 codes[at, place + lane] = code >> fmt.width * lane & (1 << fmt.width) - 1
             place += count

@@ -24,9 +24,9 @@ from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.question import budget
 from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
-__all__ = ["HEXADECIMAL", "check_whole", "compare_lines", "flags_in", "promised"]
+__all__ = ["check_whole", "code_in", "compare_lines", "flags_in", "promised"]
 
-HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
+_HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
 _HEADER = re.compile(r"(?:#|//) (\d+) cases: ")
 
 
@@ -132,7 +132,7 @@ def compare_lines(
         found = flags_in(words[-1], number) if flags and len(words) == whole else -1
         for lane in range(group):
             lane_words = words[lane : count * group : group] + words[asked + lane : asked + lane + 1]
-            codes = [_code(word, fmt, number) for word, fmt in zip(lane_words, formats, strict=False)]
+            codes = [code_in(word, number, fmt) for word, fmt in zip(lane_words, formats, strict=False)]
             codes += [-1] if len(codes) == count else []
             held.append([*codes, found, number])
         if len(held) >= 1 << 16:
@@ -162,27 +162,27 @@ def compare_lines(
 
 
 def _integer(word: str, bits: int, number: int) -> int:
-    if not HEXADECIMAL.fullmatch(word) or int(word, 16) >> bits:
+    if not _HEXADECIMAL.fullmatch(word) or int(word, 16) >> bits:
         raise DumpError(f"line {number} holds {quoted(word)}, which is no random integer of {bits} bits")
     return int(word, 16)
 
 
 def flags_in(word: str, number: int) -> int:
     """Return the flags that a word at the end of a line stands for; more than 62 bits as 62 ones."""
-    if not HEXADECIMAL.fullmatch(word):
+    if not _HEXADECIMAL.fullmatch(word):
         raise DumpError(f"line {number} ends with {quoted(word)}, which are no flags: a hexadecimal number")
     return min(int(word, 16), (1 << 62) - 1)
 
 
-def _code(word: str, fmt: Format, number: int) -> int:
-    if not HEXADECIMAL.fullmatch(word):
+def code_in(word: str, number: int, fmt: Format, count: int = 1) -> int:
+    """Return the code that a word of a line is, or `count` codes, the first in the lowest bits."""
+    if not _HEXADECIMAL.fullmatch(word):
         raise DumpError(
             f"line {number} holds {quoted(word)}, which is no hexadecimal number; "
             "lines of other text begin with '#'"
         )
     code = int(word, 16)
-    if code >> fmt.width:
-        raise DumpError(
-            f"line {number} holds {quoted(word)}, which is no {fmt.width}-bit code of {fmt.name!r}"
-        )
+    if code >> fmt.width * count:
+        what = f"{fmt.width}-bit code of" if count == 1 else f"{count} codes of"
+        raise DumpError(f"line {number} holds {quoted(word)}, which is no {what} {fmt.name!r}")
     return code
