@@ -13,21 +13,8 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.naming import plain
 
-__all__ = [
-    "decimal",
-    "fields",
-    "hex_code",
-    "hex_digits",
-    "hex_float",
-    "hex_of",
-    "quoted",
-    "shown_code",
-    "shown_float",
-    "shown_value",
-    "split",
-    "widths",
-    "number",
-]
+__all__ = ["decimal", "fields", "hex_code", "hex_digits", "hex_float", "hex_of", "quoted", "shown_code"]
+__all__ += ["shown_float", "shown_value", "split", "widths", "number"]
 
 
 def split(code: int, widths: Iterable[int]) -> str:

@@ -15,19 +15,8 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes import codebooks
 
-__all__ = [
-    "as_doubles",
-    "carried",
-    "carrier_dtype",
-    "carrier_of",
-    "distances",
-    "doubles",
-    "is_nan",
-    "is_values",
-    "on_grid",
-    "own_dtype",
-    "words_of",
-]
+__all__ = ["as_doubles", "carried", "carrier_dtype", "carrier_of", "distances", "doubles", "is_nan"]
+__all__ += ["is_values", "on_grid", "own_dtype", "words_of"]
 
 Array = npt.NDArray[Any]
 

@@ -28,7 +28,7 @@ from lowprec.verify.compare.report import Comparison
 from lowprec.verify.dumps.files import DumpError
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
-from lowprec.verify.questions.dot_flags import SumFlagQuestion
+from lowprec.verify.questions.flags import SumFlagQuestion
 from lowprec.verify.reference.dots import check_flags, random_bits_of, roundings
 
 __all__ = ["compare_block_lines", "compare_decoder_lines", "compare_dot_lines"]

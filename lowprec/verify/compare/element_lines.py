@@ -19,8 +19,8 @@ from lowprec.verify.compare.judging import Watch, judge
 from lowprec.verify.compare.report import Comparison
 from lowprec.verify.dumps.files import DumpError, Spool
 from lowprec.verify.inputs.random_words import random_width
-from lowprec.verify.questions.element_flags import FlagQuestion
 from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.questions.flags import FlagQuestion
 from lowprec.verify.questions.question import budget
 from lowprec.verify.reference.operations import OPERATIONS, check_operands
 

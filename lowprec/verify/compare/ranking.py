@@ -15,10 +15,10 @@ from lowprec.verify.compare.diagnosis import Failures, trying
 from lowprec.verify.compare.report import Ranked
 from lowprec.verify.dumps.files import Dump, Held
 from lowprec.verify.questions.blocks import BlockQuestion
-from lowprec.verify.questions.dots import DotQuestion, could_be
-from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.questions.dot_operands import could_be
+from lowprec.verify.questions.dots import DotQuestion
+from lowprec.verify.questions.elements import ElementQuestion, Scaling
 from lowprec.verify.questions.question import Batch, Question, differ
-from lowprec.verify.questions.scaled_elements import Scaling
 
 __all__ = ["rank_accumulations", "rank_formats"]
 

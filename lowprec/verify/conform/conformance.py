@@ -42,18 +42,8 @@ from lowprec.verify.frameworks.tasks import (
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.question import Change, Changes, Question, differ
 
-__all__ = [
-    "Divergence",
-    "Finding",
-    "KINDS",
-    "Row",
-    "compare",
-    "compare_casts",
-    "flushing",
-    "known_divergences",
-    "report",
-    "run",
-]
+__all__ = ["Divergence", "Finding", "KINDS", "Row", "compare", "compare_casts", "flushing"]
+__all__ += ["known_divergences", "report", "run"]
 
 Array = npt.NDArray[Any]
 

@@ -33,18 +33,8 @@ from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.question import Changes
 
-__all__ = [
-    "KINDS",
-    "Arithmetic",
-    "Asked",
-    "Blocks",
-    "Cast",
-    "Operands",
-    "Task",
-    "comparable",
-    "is_zero",
-    "shown",
-]
+__all__ = ["KINDS", "Arithmetic", "Asked", "Blocks", "Cast", "Operands", "Task", "comparable", "is_zero"]
+__all__ += ["shown"]
 
 Array = npt.NDArray[Any]
 Operands = tuple[Array, ...]

@@ -27,19 +27,8 @@ from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions.question import Change
 from lowprec.verify.questions.scales import POWERS
 
-__all__ = [
-    "SATURATIONS",
-    "codes",
-    "cut_behind_guard",
-    "formats",
-    "guard_words",
-    "in_words",
-    "operands",
-    "places",
-    "profiles",
-    "projections",
-    "swapped",
-]
+__all__ = ["SATURATIONS", "codes", "cut_behind_guard", "formats", "guard_words", "in_words", "operands"]
+__all__ += ["places", "profiles", "projections", "swapped"]
 
 Array = npt.NDArray[Any]
 

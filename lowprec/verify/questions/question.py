@@ -24,21 +24,8 @@ from lowprec.verify.codes.values import carrier_of, distances, is_nan, on_grid
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 
-__all__ = [
-    "Array",
-    "Batch",
-    "Budget",
-    "Change",
-    "Changes",
-    "Each",
-    "Judged",
-    "Question",
-    "budget",
-    "differ",
-    "each_here",
-    "excluded",
-    "judged",
-]
+__all__ = ["Array", "Batch", "Budget", "Change", "Changes", "Each", "Judged", "Question", "budget", "differ"]
+__all__ += ["each_here", "excluded", "judged"]
 
 Array = npt.NDArray[Any]
 

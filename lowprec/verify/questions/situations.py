@@ -31,15 +31,8 @@ from lowprec.verify.codes.display import shown_value
 from lowprec.verify.codes.values import is_nan
 from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = [
-    "exact_value",
-    "function_value",
-    "names_of",
-    "neighbours",
-    "shown_result",
-    "situation",
-    "situations",
-]
+__all__ = ["exact_value", "function_value", "names_of", "neighbours", "shown_result", "situation"]
+__all__ += ["situations"]
 
 Array = npt.NDArray[Any]
 
