@@ -29,7 +29,7 @@ from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
-from lowprec.verify.operations import is_nan
+from lowprec.verify.codes.values import is_nan
 
 __all__ = ["Conversion", "conversion", "differing_codes"]
 

@@ -106,11 +106,11 @@ from lowprec.spec.rounding import Rounding as Rounding, Threshold as Threshold, 
 from lowprec.spec.toml_reading import load_toml as load_toml
 from lowprec.spec.toml_writing import to_toml as to_toml
 from lowprec.verify.capture.reading import Capture as Capture, read_capture as read_capture
-from lowprec.verify.compare import compare as compare
-from lowprec.verify.comparison import Comparison as Comparison
+from lowprec.verify.compare.compare import compare as compare
+from lowprec.verify.compare.report import Comparison as Comparison
+from lowprec.verify.error_report import error_report as error_report
 from lowprec.verify.identify.identify import identify as identify
 from lowprec.verify.identify.report import Identification as Identification
-from lowprec.verify.named import error_report as error_report
 
 __version__: str
 accumulations: Mapping[str, Accumulation]

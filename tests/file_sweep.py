@@ -34,7 +34,7 @@ from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.capture import script
-from lowprec.verify.dumps import DumpError, open_dump
+from lowprec.verify.dumps.files import DumpError, open_dump
 from tests.checkpoints.files import ENDINGS
 
 #: Kinds of files, and how many cases of each the sweep has.

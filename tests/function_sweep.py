@@ -17,7 +17,7 @@ from lowprec.spec import catalog
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from lowprec.verify.operations import OPERATIONS
+from lowprec.verify.reference.operations import OPERATIONS
 from tests.mpfr import PEERS, differences
 
 #: Formats of single operands, and of pairs: all codes of each are tried, into the format itself.

@@ -279,7 +279,7 @@ def engine(backend, operation, source, target, *options):
     from lowprec.spec.arith import OPERANDS
     from lowprec.spec.rounding import rounding
     from lowprec.verify.inputs.operands import operands
-    from lowprec.verify.operations import operand_format
+    from lowprec.verify.reference.operations import operand_format
 
     rng, fmt = np.random.default_rng(0), operand_format(target)
     fields = dict(option.split("=") for option in options if "=" in option)

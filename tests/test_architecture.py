@@ -139,8 +139,8 @@ def test_no_files_import_each_other_in_a_circle():
 def test_a_circle_would_be_seen():
     """The arrows are the sources' own: verify's comparison reaches its pages, these only type checkers."""
     arrows = _arrows()
-    assert "lowprec.verify.pages" in arrows["lowprec.verify.comparison"]
-    assert "lowprec.verify.comparison" not in arrows["lowprec.verify.pages"]
+    assert "lowprec.verify.compare.report_pages" in arrows["lowprec.verify.compare.report"]
+    assert "lowprec.verify.compare.report" not in arrows["lowprec.verify.compare.report_pages"]
 
 
 def test_a_class_of_the_tools_has_a_name_of_its_own():

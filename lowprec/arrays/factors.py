@@ -32,7 +32,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["Factors", "Side", "alike", "along", "factors", "part_of"]
+__all__ = ["Factors", "Side", "alike", "along", "factors", "part_of", "takes_scales"]
 
 Factors = npt.ArrayLike | BlockArray
 
@@ -135,7 +135,7 @@ def factors(
     wanted = None if how.operands is None else how.operands[side]
     if wanted is not None:
         refuse_codes(name, operand.array, wanted, str(how))
-    if _takes_scales(how):
+    if takes_scales(how):
         raise ValueError(
             f"{how} takes operands in blocks, but {name} is {operand.array.dtype}: {_way_to(how, side)}"
         )
@@ -198,7 +198,7 @@ def _in_blocks(
         raise ValueError(
             f"{how} takes {name} of {wanted.name!r}, not of {fmt.element.name!r} in blocks of {fmt.name!r}"
         )
-    takes = _takes_scales(how)
+    takes = takes_scales(how)
     if not takes and (how.machine or isinstance(how.accumulator, Window)):
         raise ValueError(
             f"{how} takes no operands in blocks, but {name} is in {fmt.name!r}: use an accumulation that "
@@ -231,7 +231,8 @@ def _in_blocks(
     return Side(*_carried(codes, fmt.element), Scales(scales, kept, size, tensor), values.shape)
 
 
-def _takes_scales(how: Accumulation) -> bool:
+def takes_scales(how: Accumulation) -> bool:
+    """Return whether an accumulation multiplies its sums by scales of blocks."""
     return isinstance(how.accumulator, Window) and how.accumulator.scales != "none"
 
 

@@ -100,7 +100,7 @@ def format_named(
         if found is not None:
             return cast("Format", found)
         if operand:
-            from lowprec.verify.operations import operand_format
+            from lowprec.verify.reference.operations import operand_format
 
             return operand_format(name)
         return format_of(name)
@@ -247,7 +247,7 @@ def one_format(name: str | None, define: str | None) -> Format:
 
 def operation_formats(operation: str, names: tuple[str, ...], define: str | None) -> tuple[Format, ...]:
     """Return the formats of an operation's operands and of its result."""
-    from lowprec.verify.operations import OPERATIONS, check_operands
+    from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
     if operation not in OPERATIONS:
         raise click.UsageError(f"unknown operation {operation!r}; use one of {', '.join(OPERATIONS)}")
@@ -327,7 +327,7 @@ def frameworks_named(names: tuple[str, ...]) -> list[Framework]:
 
 def load(path: Path) -> npt.NDArray[Any]:
     """Return values from an .npy file of one of the source types."""
-    from lowprec.verify.dumps import open_npy
+    from lowprec.verify.dumps.files import open_npy
     from lowprec.verify.inputs.conversions import SOURCES
 
     with usage_errors():

@@ -14,7 +14,7 @@ from lowprec.cli.options import output_option, seed_option
 
 if TYPE_CHECKING:
     from lowprec.verify.capture.reading import Capture, CapturedQuestion
-    from lowprec.verify.comparison import Comparison
+    from lowprec.verify.compare.report import Comparison
 
 __all__ = ["capture", "compare_capture", "compare_question"]
 

@@ -207,8 +207,8 @@ def quantize(
     if scheduler is None:
         _write(run, path, output, as_json, **asked)
         return
-    from lowprec.verify.spread import cluster, in_order
-    from lowprec.verify.sweeping import SweepError
+    from lowprec.verify.sweeps.cluster import cluster, in_order
+    from lowprec.verify.sweeps.processes import SweepError
 
     with usage_errors((ValueError, TypeError, OSError, SweepError)), cluster(scheduler) as workers:
         run = functools.partial(run, spread=functools.partial(in_order, workers))

@@ -37,7 +37,7 @@ from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
 
 if TYPE_CHECKING:
-    from lowprec.verify.comparison import Comparison
+    from lowprec.verify.compare.report import Comparison
 
 __all__ = ["compare"]
 
@@ -215,10 +215,10 @@ def compare(
 
     Exit codes: 0 all agree or lie within --ulps, 1 some differ, 2 bad input or usage, 3 nothing was compared.
     """  # noqa: D301
-    from lowprec.verify.baseline import read_baseline
     from lowprec.verify.capture.reading import is_capture
-    from lowprec.verify.operations import OPERATIONS
-    from lowprec.verify.sweeping import SweepError
+    from lowprec.verify.conform.baseline import read_baseline
+    from lowprec.verify.reference.operations import OPERATIONS
+    from lowprec.verify.sweeps.processes import SweepError
 
     captured = len(words) == 1 and is_capture(words[0])
     if captured and scheduler is not None:
@@ -267,7 +267,7 @@ def compare(
 
 
 def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
-    from lowprec.verify.lines import compare_lines
+    from lowprec.verify.compare.element_lines import compare_lines
 
     path, operation, *names = words
     _refuse(
@@ -308,7 +308,11 @@ def _unit_lines(
     """Compare lines of a dot unit or a block converter, as `lowprec vectors` names what it does."""
     from lowprec.arrays.block import asked as block_asked
     from lowprec.spec import catalog
-    from lowprec.verify.unit_lines import compare_block_lines, compare_decoder_lines, compare_dot_lines
+    from lowprec.verify.compare.dot_and_block_lines import (
+        compare_block_lines,
+        compare_decoder_lines,
+        compare_dot_lines,
+    )
 
     if asked["flags"] is not None and operation != "dot":
         raise click.UsageError(f"lines of {operation} have no flags; leave --flags out")
@@ -362,7 +366,7 @@ def _ulps(spelled: str | None) -> Any:
 
 def _scale(spelled: str | None, operation: str) -> Any:
     """Return a number, a dump, or a pair of them."""
-    from lowprec.verify.compare import DOTS
+    from lowprec.verify.compare.compare import DOTS
 
     if spelled is None:
         return None
@@ -372,7 +376,7 @@ def _scale(spelled: str | None, operation: str) -> Any:
 
 def _number(spelled: str | None) -> Any:
     """Return a number, or the dump of a file."""
-    from lowprec.verify.dumps import open_dump
+    from lowprec.verify.dumps.files import open_dump
 
     if spelled is None:
         return None
@@ -392,8 +396,8 @@ def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
-    from lowprec.verify.compare import compare as compare_arrays
-    from lowprec.verify.dumps import open_dump
+    from lowprec.verify.compare.compare import compare as compare_arrays
+    from lowprec.verify.dumps.files import open_dump
 
     if len(words) < 2:
         raise click.UsageError(
@@ -452,7 +456,7 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
 
 
 def _flags(spelled: str | None) -> Any:
-    from lowprec.verify.dumps import open_dump
+    from lowprec.verify.dumps.files import open_dump
 
     if spelled == "":
         raise click.UsageError(

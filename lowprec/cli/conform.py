@@ -25,7 +25,7 @@ from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
 
 if TYPE_CHECKING:
-    from lowprec.verify.conformance import Row
+    from lowprec.verify.conform.conformance import Row
 
 __all__ = ["conform"]
 
@@ -124,8 +124,8 @@ def conform(
     """
     from lowprec.export import conformance_page, conformance_report
     from lowprec.spec.arith import OPERANDS
-    from lowprec.verify import conformance
-    from lowprec.verify.baseline import read_baseline
+    from lowprec.verify.conform import conformance
+    from lowprec.verify.conform.baseline import read_baseline
     from lowprec.verify.inputs.conversions import SOURCES
 
     chosen = frameworks_named(frameworks)

@@ -32,7 +32,7 @@ from lowprec.spec.rounding import MODES
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from lowprec.verify.exhaustive import Sweep, Swept
+    from lowprec.verify.sweeps.exhaustive import Sweep, Swept
 
 __all__ = ["exhaustive_options"]
 
@@ -140,7 +140,7 @@ def _sweep(
 ) -> None:
     from lowprec.arrays.threads import get_threads
     from lowprec.export import cards, golden
-    from lowprec.verify import exhaustive, sweeping
+    from lowprec.verify.sweeps import exhaustive, processes
 
     subjects = _subjects(frameworks)
     formats = list(dict.fromkeys(format_named(target) for target in targets)) or None
@@ -162,11 +162,11 @@ def _sweep(
     if action is not None:
         _check_action(action, sweeps, folder, ranges)
     try:
-        keeper = sweeping.Keeper(state or sweeping.state_folder(), fresh=fresh)
+        keeper = processes.Keeper(state or processes.state_folder(), fresh=fresh)
         with progress() as watch:
-            team = sweeping.team(scheduler, workers or get_threads())
-            rows = sweeping.run(sweeps, team, keeper, ranges=chosen, watch=watch)
-    except sweeping.SweepError as error:
+            team = processes.team(scheduler, workers or get_threads())
+            rows = processes.run(sweeps, team, keeper, ranges=chosen, watch=watch)
+    except processes.SweepError as error:
         say(f"Error: {error}", err=True)
         sys.exit(FAILED)
     except KeyboardInterrupt:
@@ -186,8 +186,8 @@ def _sweep(
 
 def _subjects(names: tuple[str, ...]) -> list[str]:
     """Return the names of subjects: our kernels and installed frameworks."""
-    from lowprec.verify.exhaustive import OURS
     from lowprec.verify.frameworks import FRAMEWORKS
+    from lowprec.verify.sweeps.exhaustive import OURS
 
     for name in names:
         if name not in (OURS, *FRAMEWORKS):
@@ -213,7 +213,7 @@ def _check_action(action: str, sweeps: list[Sweep], tables: Path | None, ranges:
     """Refuse before the work what cannot be done after it."""
     from lowprec.export import golden
     from lowprec.spec import catalog
-    from lowprec.verify.exhaustive import OURS
+    from lowprec.verify.sweeps.exhaustive import OURS
 
     for sweep in sweeps:
         if sweep.subject != OURS:
@@ -234,7 +234,7 @@ def _check_action(action: str, sweeps: list[Sweep], tables: Path | None, ranges:
 
 def _act(action: str, rows: list[Swept], digests: Path) -> bool:
     """Write or check; whether something is wrong."""
-    from lowprec.verify import exhaustive
+    from lowprec.verify.sweeps import exhaustive
 
     text = digests.read_text()
     if action == "write":

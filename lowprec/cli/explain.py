@@ -50,7 +50,7 @@ def explain(
     """  # noqa: D301
     from lowprec.oracle.convert import decode, project
     from lowprec.spec.projection import Projection
-    from lowprec.verify import explaining
+    from lowprec.verify import explanation
 
     target = one_format(fmt, define)
     start = None if source is None else format_named(source, operand=True)
@@ -65,10 +65,10 @@ def explain(
                 raise ValueError(f"{value!r} is no code in hexadecimal, such as 7e") from None
             given = decode(code, start)
         else:
-            given = explaining.parse(value)
+            given = explanation.parse(value)
             if start is not None:
                 given = decode(project(given, start, Projection(nan="zero", negative="zero")), start)
-        found = explaining.explain(given, target, start, code=code)
+        found = explanation.explain(given, target, start, code=code)
     if as_json:
         deliver(json.dumps(found.as_dict(), indent=1) + "\n")
         return

@@ -25,7 +25,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.naming import plain
 from lowprec.spec.profiles import PROFILES, Profile
 from lowprec.spec.projection import Projection
-from lowprec.verify.shown import hex_code, hex_of, number
+from lowprec.verify.codes.display import hex_code, hex_of, number
 
 __all__ = [
     "card",

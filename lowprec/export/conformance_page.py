@@ -10,10 +10,9 @@ import itertools
 from collections.abc import Iterable
 
 from lowprec.export import markdown
-from lowprec.verify.conformance import Finding, Row
-from lowprec.verify.environment import flushing
+from lowprec.verify.conform.conformance import Finding, Row, flushing
 from lowprec.verify.frameworks import FRAMEWORKS
-from lowprec.verify.tasks import KINDS, Blocks
+from lowprec.verify.frameworks.tasks import KINDS, Blocks
 
 __all__ = ["changes", "page"]
 

@@ -12,8 +12,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from lowprec.spec.naming import plain, plain_lines
-from lowprec.verify.conformance import Finding, Row
-from lowprec.verify.pages import junit
+from lowprec.verify.compare.report_pages import junit
+from lowprec.verify.conform.conformance import Finding, Row
 
 __all__ = ["as_junit", "as_text", "command_of"]
 
@@ -28,7 +28,7 @@ def as_text(rows: Sequence[Row], *, everything: bool = False, next_steps: Sequen
 
     No line is longer than 100 columns.
 
-    >>> from lowprec.verify.conformance import Row
+    >>> from lowprec.verify.conform.conformance import Row
     >>> print(as_text([Row("mine", "1.0", "float32", "e4m3fn", 1000)]))
     mine 1.0: all of 1 task agree, on 1,000 inputs
     <BLANKLINE>
@@ -182,7 +182,7 @@ def as_junit(rows: Iterable[Row]) -> str:
 
     Needs `pip install "lowprec[report]"`.
 
-    >>> from lowprec.verify.conformance import Row
+    >>> from lowprec.verify.conform.conformance import Row
     >>> 'failures="0"' in as_junit([Row("mine", "1.0", "float32", "e4m3fn", 1000)])
     True
     """

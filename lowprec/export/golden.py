@@ -33,8 +33,8 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
+from lowprec.verify.codes.display import number
 from lowprec.verify.inputs import conversions
-from lowprec.verify.shown import number
 
 __all__ = ["Disagreement", "Refused", "check", "generate", "read_digests", "tables_folder", "write"]
 

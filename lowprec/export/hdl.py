@@ -13,7 +13,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
-from lowprec.verify.steps import binary32_steps
+from lowprec.verify.reference.binary32_steps import binary32_steps
 
 __all__ = ["systemverilog", "vhdl"]
 

@@ -20,8 +20,8 @@ from lowprec.export.tabulate import provenance, rows, thresholds, value_words
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
-from lowprec.verify.shown import decimal, hex_code, hex_digits, hex_float
-from lowprec.verify.steps import binary32_steps
+from lowprec.verify.codes.display import decimal, hex_code, hex_digits, hex_float
+from lowprec.verify.reference.binary32_steps import binary32_steps
 
 __all__ = ["Table"]
 

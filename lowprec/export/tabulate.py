@@ -16,7 +16,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.naming import plain
 from lowprec.spec.projection import Projection
-from lowprec.verify.shown import hex_float
+from lowprec.verify.codes.display import hex_float
 
 __all__ = [
     "TABLE_KINDS",

@@ -18,14 +18,13 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.rounding import NEAREST_EVEN
-from lowprec.verify import codebooks
+from lowprec.verify.codes import codebooks
 from lowprec.verify.coverage.dots import plan_of_dots
 from lowprec.verify.coverage.points import Plan
-from lowprec.verify.dot_flags import check_flags, sums_with_flags
-from lowprec.verify.drawn_dots import drawn_codes, random_bits_of, roundings
 from lowprec.verify.inputs.dot_shape import DotCases, Shape, answers, shape_of, values_of
 from lowprec.verify.inputs.dots import dots
 from lowprec.verify.inputs.operands import combinations, special_codes
+from lowprec.verify.reference.dots import check_flags, drawn_codes, random_bits_of, roundings, sums_with_flags
 
 __all__ = ["UnitSuite", "comparison_suite", "dot_suite", "matmul_suite", "unit_file"]
 

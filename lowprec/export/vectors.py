@@ -24,7 +24,7 @@ from lowprec.spec.rounding import TOWARD_ZERO
 from lowprec.verify.coverage.elements import plan_of_elements
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.random_words import random_width, random_words
-from lowprec.verify.operations import OPERATIONS, Operation, check_operands, operand_names
+from lowprec.verify.reference.operations import OPERATIONS, Operation, check_operands, operand_names
 
 __all__ = ["Suite", "suite"]
 
@@ -164,7 +164,10 @@ def suite(
     if scheduler is None:
         results, raised, keep = _results(chosen, list(operands), formats, projection)
     else:
-        from lowprec.verify.spread import cluster, in_order  # it reads the sources, for workers to compare
+        from lowprec.verify.sweeps.cluster import (  # it reads the sources, for workers to compare
+            cluster,
+            in_order,
+        )
 
         parts = (
             (chosen, [codes[start : start + _PART] for codes in operands], formats, projection)
@@ -195,6 +198,6 @@ def _drawn(
     if formats[-1].nan_code is None and how.nan == "error":
         keep = ~chosen.gives_nan(operands, formats, dataclasses.replace(how, rounding=TOWARD_ZERO))
         operands = [codes[keep] for codes in operands]
-    operands, random = random_words(chosen, operands, formats, how, seed)
+    operands, random = random_words(chosen.compute, operands, formats, how, seed)
     flags = np.zeros(operands[0].shape, np.uint8)
     return operands, random, chosen.compute(operands, formats, how, flags, random), flags

@@ -52,7 +52,7 @@ ENGINES = {
     "vector": "lowprec.kernels.vector.program",
     "table": "lowprec.kernels.table.program",
     "scalar": "lowprec.kernels.scalar.program",
-    "oracle": "lowprec.verify.oracle_backend",
+    "oracle": "lowprec.verify.reference.oracle_backend",
 }
 
 #: What `run` returns: every result is written; or some operand has a result without a code, and what is

@@ -14,7 +14,7 @@ from lowprec.arrays.checks import as_array, code_dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
-from lowprec.verify.operations import own_dtype
+from lowprec.verify.codes.values import own_dtype
 
 __all__ = ["check_callable", "check_count", "codes_of", "codes_or_values"]
 

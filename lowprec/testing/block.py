@@ -17,9 +17,9 @@ from lowprec.spec.format import Format, Sign
 from lowprec.testing.grid import Array, largest, values_of
 from lowprec.testing.implementation import name_of
 from lowprec.testing.subjects import Floats
-from lowprec.verify import oracle_arrays
-from lowprec.verify.oracle_arrays import BlockCodes
-from lowprec.verify.shown import shown_code
+from lowprec.verify.codes.display import shown_code
+from lowprec.verify.reference import oracle_arrays
+from lowprec.verify.reference.oracle_arrays import BlockCodes
 
 __all__ = ["ArrayBlocks", "BlockSubject", "OracleBlocks", "ScalarBlocks", "OwnBlocks"]
 

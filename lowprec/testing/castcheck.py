@@ -26,11 +26,11 @@ from lowprec.testing.laws import LAWS
 from lowprec.testing.laws.codebooks import law_of_codebook
 from lowprec.testing.laws.rounding import law_at
 from lowprec.testing.projecting import is_plain
-from lowprec.verify.conformance import Row, compare
+from lowprec.verify.codes.display import shown_code
+from lowprec.verify.conform.conformance import Row, compare
 from lowprec.verify.frameworks.base import Framework
+from lowprec.verify.frameworks.tasks import Cast
 from lowprec.verify.inputs.conversions import SOURCES
-from lowprec.verify.shown import shown_code
-from lowprec.verify.tasks import Cast
 
 __all__ = ["check_cast"]
 

@@ -18,10 +18,10 @@ from lowprec.spec.projection import Projection
 from lowprec.testing.book import zero_codes
 from lowprec.testing.grid import EXACT, Array, grid_of, values_of
 from lowprec.testing.subjects import Floats
-from lowprec.verify import oracle_arrays
+from lowprec.verify.codes.display import shown_code
 from lowprec.verify.inputs.operands import operands
-from lowprec.verify.operations import OPERATIONS
-from lowprec.verify.shown import shown_code
+from lowprec.verify.reference import oracle_arrays
+from lowprec.verify.reference.operations import OPERATIONS
 
 __all__ = ["Call", "OperationSubject", "answered", "of_arrays", "of_oracle"]
 

@@ -26,10 +26,10 @@ from lowprec.spec.library_calls import library_call
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
-from lowprec.verify.compare import compare
-from lowprec.verify.comparison import Comparison
+from lowprec.verify.compare.compare import compare
+from lowprec.verify.compare.report import Comparison
 from lowprec.verify.inputs.block_cases import source_values
-from lowprec.verify.operations import OPERATIONS, check_operands, operand_format
+from lowprec.verify.reference.operations import OPERATIONS, check_operands, operand_format
 
 __all__ = ["Scoreboard"]
 

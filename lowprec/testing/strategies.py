@@ -25,7 +25,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPolicy, Tininess
 from lowprec.spec.rounding import MODES, stochastic
 from lowprec.testing.grid import grid_of
-from lowprec.verify.codebooks import marks as book_marks
+from lowprec.verify.codes.codebooks import marks as book_marks
 from lowprec.verify.inputs.operands import special_codes
 
 try:

@@ -14,11 +14,11 @@ from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
 from lowprec.testing.book import Stops, stops_of
 from lowprec.testing.grid import Array, Grid, Places, grid_of
-from lowprec.verify import oracle_arrays
-from lowprec.verify.codebooks import marks
+from lowprec.verify.codes.codebooks import marks
+from lowprec.verify.codes.display import shown_float, split, widths
 from lowprec.verify.inputs.conversions import magnitudes, sample
 from lowprec.verify.inputs.operands import special_codes
-from lowprec.verify.shown import shown_float, split, widths
+from lowprec.verify.reference import oracle_arrays
 
 __all__ = ["Arrays", "Floats", "Oracle", "Subject", "is_verbs"]
 

@@ -19,7 +19,7 @@ from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.schemes import find
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
-from lowprec.verify.dumps import open_dump
+from lowprec.verify.dumps.files import open_dump
 from tests.checkpoints.files import quantized, source
 from tests.programs import need_package
 

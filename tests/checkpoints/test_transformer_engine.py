@@ -28,8 +28,8 @@ from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
-from lowprec.verify.compare import compare
-from lowprec.verify.dumps import open_dump
+from lowprec.verify.compare.compare import compare
+from lowprec.verify.dumps.files import open_dump
 from tests.checkpoints.files import changed, quantized, source
 from tests.programs import need_framework
 

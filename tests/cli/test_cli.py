@@ -243,7 +243,7 @@ def test_conform_exits_0_where_only_known_divergences_are_found():
 
 def test_conform_exits_1_where_something_else_differs(monkeypatch):
     """The reviewed file is the only excuse."""
-    monkeypatch.setattr("lowprec.verify.conformance.known_divergences", tuple)
+    monkeypatch.setattr("lowprec.verify.conform.conformance.known_divergences", tuple)
     result = lowprec("conform", "ml_dtypes", "--source", "float64", "--target", "e4m3fn", "--samples", 0)
     assert result.exit_code == 1
     assert "2,344 of them beyond the known divergences" in result.stdout

@@ -13,9 +13,9 @@ from junitparser import JUnitXml
 
 from lowprec.cli.main import main
 from lowprec.export.conformance_report import as_junit, as_text, command_of
-from lowprec.verify import conformance
-from lowprec.verify.baseline import read_baseline
-from lowprec.verify.conformance import Finding, Row
+from lowprec.verify.conform import conformance
+from lowprec.verify.conform.baseline import read_baseline
+from lowprec.verify.conform.conformance import Finding, Row
 from lowprec.verify.difference import Difference
 
 ROOT = Path(__file__).parents[2]

@@ -23,8 +23,8 @@ from lowprec.cli.main import main
 from lowprec.export.markdown import row
 from lowprec.spec.naming import plain
 from lowprec.verify.capture.writing import chosen, written
-from lowprec.verify.dumps import Held
-from lowprec.verify.shown import quoted
+from lowprec.verify.codes.display import quoted
+from lowprec.verify.dumps.files import Held
 
 #: A window title, a colour, a change of direction, an 8-bit control, a line of one's own, a lone surrogate.
 EVIL = "w\x1b]0;title\x07\x1b[31m\u202e\x9b2J\n4 results agree\r\x00\x7f\udc80\ufffe"

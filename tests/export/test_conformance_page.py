@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from lowprec.cli.main import main
 from lowprec.export import conformance_page
-from lowprec.verify.conformance import Finding, Row, known_divergences, run
+from lowprec.verify.conform.conformance import Finding, Row, known_divergences, run
 from lowprec.verify.difference import Difference
 from lowprec.verify.frameworks import FRAMEWORKS
-from lowprec.verify.tasks import KINDS
+from lowprec.verify.frameworks.tasks import KINDS
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "conformance.md"
 

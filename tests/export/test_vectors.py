@@ -19,7 +19,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.verify.inputs import conversions
-from lowprec.verify.operations import OPERATIONS, operand_format
+from lowprec.verify.reference.operations import OPERATIONS, operand_format
 
 PAIRS = [
     ("binary32", "e4m3fn"),

@@ -12,7 +12,7 @@ from lowprec.kernels.lower import scalar as params
 from lowprec.oracle import convert
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.rounding import Threshold
-from lowprec.verify import diagnosis
+from lowprec.verify.compare import diagnosis
 from tests.fuzz import frames, labels, runner
 from tests.fuzz.__main__ import main
 from tests.fuzz.runner import forget, fuzz

@@ -28,7 +28,7 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.verify.capture import asking, script
-from lowprec.verify.capture.questions import CAPTURES
+from lowprec.verify.capture.calls import CAPTURES
 from lowprec.verify.capture.reading import CapturedQuestion
 from lowprec.verify.capture.writing import chosen, written
 from tests.programs import need_framework, need_library

@@ -12,10 +12,10 @@ from lowprec.export.vectors import suite
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.codebooks import ENTRIES
 from lowprec.spec.projection import DEFAULT, Projection
-from lowprec.verify import codebooks
+from lowprec.verify.codes import codebooks
+from lowprec.verify.codes.values import distances, is_nan
 from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.operands import operands, special_codes
-from lowprec.verify.operations import distances, is_nan
 from lowprec.verify.questions.situations import names_of, situation, situations
 
 SMALL = [name for name, entry in ENTRIES.items() if entry.width <= 8]

@@ -12,11 +12,10 @@ import lowprec as lp
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.projection import Projection
-from lowprec.verify.cutting import cut_behind_guard
 from lowprec.verify.inputs import conversions
-from lowprec.verify.operations import OPERATIONS
-from lowprec.verify.questions.causes import in_words
+from lowprec.verify.questions.causes import cut_behind_guard, in_words
 from lowprec.verify.questions.situations import names_of, situation, situations
+from lowprec.verify.reference.operations import OPERATIONS
 
 pytestmark = pytest.mark.apart
 

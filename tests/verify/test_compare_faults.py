@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.verify import diagnosis
+from lowprec.verify.compare import diagnosis
 from lowprec.verify.questions.dots import DotQuestion
 from tests import planted_bugs
 

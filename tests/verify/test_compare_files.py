@@ -18,8 +18,8 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.spec import catalog
-from lowprec.verify import compare as comparing, pages
-from lowprec.verify.dumps import Dump, DumpError, Held, Spool, open_dump
+from lowprec.verify.compare import compare as comparing, report_pages
+from lowprec.verify.dumps.files import Dump, DumpError, Held, Spool, open_dump
 from lowprec.verify.questions import elements
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -442,7 +442,7 @@ def test_a_page_that_cannot_be_made_leaves_no_file(files, monkeypatch):
     def missing(package, what):
         raise ModuleNotFoundError(f'{what} needs {package}: pip install "lowprec[report]"')
 
-    monkeypatch.setattr(pages, "_need", missing)
+    monkeypatch.setattr(report_pages, "_need", missing)
     run = command(files / "x.npy", files / "cut.npy", "--to", "e4m3fn", "--html", files / "r.html")
     assert run.exit_code == 2
     assert 'the plots of an HTML page needs matplotlib: pip install "lowprec[report]"' in run.output

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.spec.rounding import NEAREST_EVEN
-from lowprec.verify.scales import factor_between
+from lowprec.verify.questions.scales import factor_between
 
 pytestmark = pytest.mark.apart
 

@@ -12,9 +12,13 @@ import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.export.block_vectors import block_suite, decoder_suite
 from lowprec.export.unit_vectors import dot_suite, matmul_suite
-from lowprec.verify.drawn_dots import drawn_codes, roundings
-from lowprec.verify.dumps import DumpError
-from lowprec.verify.unit_lines import compare_block_lines, compare_decoder_lines, compare_dot_lines
+from lowprec.verify.compare.dot_and_block_lines import (
+    compare_block_lines,
+    compare_decoder_lines,
+    compare_dot_lines,
+)
+from lowprec.verify.dumps.files import DumpError
+from lowprec.verify.reference.dots import drawn_codes, roundings
 
 pytestmark = pytest.mark.apart
 

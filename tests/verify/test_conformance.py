@@ -10,13 +10,12 @@ import pytest
 
 import lowprec as lp
 from lowprec.spec import catalog
-from lowprec.verify import conformance
-from lowprec.verify.conformance import compare_casts, known_divergences, run
-from lowprec.verify.environment import flushing
+from lowprec.verify.conform import conformance
+from lowprec.verify.conform.conformance import compare_casts, flushing, known_divergences, run
 from lowprec.verify.frameworks import FRAMEWORKS, Framework
+from lowprec.verify.frameworks.tasks import Arithmetic, Blocks
 from lowprec.verify.inputs import conversions
-from lowprec.verify.operations import OPERATIONS
-from lowprec.verify.tasks import Arithmetic, Blocks
+from lowprec.verify.reference.operations import OPERATIONS
 from tests.programs import need_framework
 
 E4M3FN = catalog.E4M3FN

@@ -27,9 +27,9 @@ from lowprec.oracle.exact import from_float
 from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from lowprec.verify import exhaustive, sweeping
-from lowprec.verify.exhaustive import Steps, Sweep, plan, steps_of
 from lowprec.verify.frameworks import FRAMEWORKS
+from lowprec.verify.sweeps import exhaustive, processes
+from lowprec.verify.sweeps.exhaustive import Steps, Sweep, plan, steps_of
 from tests.programs import need_package
 
 ROOT = Path(__file__).parents[2]
@@ -56,8 +56,8 @@ def sweep_of(fmt=E4M3FN, subject="lowprec", **how):
 
 def go(sweep, ranges, workers=None, keeper=None, watch=None):
     """One row of some ranges, in this process and keeping nothing unless told otherwise."""
-    keeper = keeper or sweeping.Keeper(None)
-    (row,) = sweeping.run([sweep], workers or sweeping.Here(), keeper, ranges=ranges, watch=watch)
+    keeper = keeper or processes.Keeper(None)
+    (row,) = processes.run([sweep], workers or processes.Here(), keeper, ranges=ranges, watch=watch)
     return row
 
 
@@ -193,7 +193,7 @@ def test_a_worker_with_another_version_refuses():
     sweep = sweep_of("e4m3fn", "ml_dtypes")
     other = Sweep(sweep.subject, "0.0", sweep.fmt, sweep.projection)
     with pytest.raises(
-        sweeping.SweepError, match=r"has ml_dtypes .*, not 0\.0; workers need what the command has"
+        processes.SweepError, match=r"has ml_dtypes .*, not 0\.0; workers need what the command has"
     ):
         go(other, [0])
     with pytest.raises(RuntimeError, match="runs other sources of lowprec, or other versions of Python"):
@@ -222,7 +222,7 @@ def test_a_killed_worker_changes_nothing(digest):
             killed.append(done)
             (set(multiprocessing.active_children()) - before).pop().kill()
 
-    row = go(sweep_of(), SOME, workers=sweeping.Processes(2), watch=kill)
+    row = go(sweep_of(), SOME, workers=processes.Processes(2), watch=kill)
     assert killed
     assert (row.sha256, row.differences) == (digest, 0)
     until = time.monotonic() + 300  # or until they have ended
@@ -231,7 +231,7 @@ def test_a_killed_worker_changes_nothing(digest):
     assert set(multiprocessing.active_children()) == before
 
 
-class Mortal(sweeping.Here):
+class Mortal(processes.Here):
     """Dies of some ranges."""
 
     died = (ChildProcessError,)
@@ -254,9 +254,9 @@ class Mortal(sweeping.Here):
 @pytest.mark.apart
 def test_a_range_that_kills_every_worker_ends_the_run(tmp_path):
     """After the others are done and kept."""
-    keeper = sweeping.Keeper(tmp_path)
+    keeper = processes.Keeper(tmp_path)
     with pytest.raises(
-        sweeping.SweepError, match=r"workers died 4 times in a row, last at lowprec to e4m3fn, nearest"
+        processes.SweepError, match=r"workers died 4 times in a row, last at lowprec to e4m3fn, nearest"
     ):
         go(sweep_of(), SOME, workers=Mortal(lambda index: index == 255), keeper=keeper)
     assert sorted(keeper.ranges(sweep_of())) == SOME[:-1]
@@ -286,8 +286,8 @@ def counted(monkeypatch):
         done.append(None)
         return steps_of(*given)
 
-    monkeypatch.setattr(sweeping, "sweep_range", ranged)
-    monkeypatch.setattr(sweeping, "steps_of", stepped)
+    monkeypatch.setattr(processes, "sweep_range", ranged)
+    monkeypatch.setattr(processes, "steps_of", stepped)
     return done
 
 
@@ -305,21 +305,21 @@ def interrupted(keeper):
 
 def test_a_run_goes_on_where_it_was_interrupted(tmp_path, counted, digest):
     """No range is done twice, and the digest is that of an unbroken run."""
-    interrupted(sweeping.Keeper(tmp_path))
+    interrupted(processes.Keeper(tmp_path))
     assert counted == [None, *SOME[:4]]
-    row = go(sweep_of(), SOME, keeper=sweeping.Keeper(tmp_path))
+    row = go(sweep_of(), SOME, keeper=processes.Keeper(tmp_path))
     assert counted == [None, *SOME]
     assert (row.sha256, row.kept) == (digest, 4)
-    assert go(sweep_of(), SOME, keeper=sweeping.Keeper(tmp_path)).kept == len(SOME)
+    assert go(sweep_of(), SOME, keeper=processes.Keeper(tmp_path)).kept == len(SOME)
     assert counted == [None, *SOME]
-    assert go(sweep_of(), SOME, keeper=sweeping.Keeper(tmp_path, fresh=True)).sha256 == digest
+    assert go(sweep_of(), SOME, keeper=processes.Keeper(tmp_path, fresh=True)).sha256 == digest
     assert counted == [None, *SOME] * 2
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "empty", "forge", "other"])
 def test_damaged_state_is_done_again(tmp_path, counted, digest, harm):
     """And told of; its own digest must be right, and it must be of this very sweep."""
-    interrupted(sweeping.Keeper(tmp_path))
+    interrupted(processes.Keeper(tmp_path))
     (path,) = tmp_path.glob("*.json")
     head, body = path.read_bytes().split(b"\n")
     if harm == "flip":
@@ -337,7 +337,7 @@ def test_damaged_state_is_done_again(tmp_path, counted, digest, harm):
     path.write_bytes(head + b"\n" + body)
     (steps,) = tmp_path.glob("*.steps")
     steps.write_bytes(steps.read_bytes()[:-1])
-    keeper = sweeping.Keeper(tmp_path)
+    keeper = processes.Keeper(tmp_path)
     row = go(sweep_of(), SOME, keeper=keeper)
     assert counted == [None, *SOME[:4], None, *SOME]
     assert (row.sha256, row.kept) == (digest, 0)
@@ -345,32 +345,32 @@ def test_damaged_state_is_done_again(tmp_path, counted, digest, harm):
         str(path),
         str(steps),
     ]
-    assert go(sweep_of(), SOME, keeper=sweeping.Keeper(tmp_path)).kept == len(SOME)
+    assert go(sweep_of(), SOME, keeper=processes.Keeper(tmp_path)).kept == len(SOME)
 
 
 def test_state_of_other_sources_is_not_used(tmp_path, counted, monkeypatch):
     """Nor that of another version, format or projection."""
-    interrupted(sweeping.Keeper(tmp_path))
+    interrupted(processes.Keeper(tmp_path))
     for other in (
         sweep_of("e5m2"),
         sweep_of(saturations=["finite"]),
         Sweep("lowprec", "0", E4M3FN, Projection()),
     ):
-        assert sweeping.Keeper(tmp_path).ranges(other) == {}
-    assert len(sweeping.Keeper(tmp_path).ranges(sweep_of())) == 4
+        assert processes.Keeper(tmp_path).ranges(other) == {}
+    assert len(processes.Keeper(tmp_path).ranges(sweep_of())) == 4
     monkeypatch.setattr(exhaustive, "SOURCES", "edited")
-    monkeypatch.setattr(sweeping, "SOURCES", "edited")
-    assert go(sweep_of(), SOME[:4], keeper=sweeping.Keeper(tmp_path)).kept == 0
+    monkeypatch.setattr(processes, "SOURCES", "edited")
+    assert go(sweep_of(), SOME[:4], keeper=processes.Keeper(tmp_path)).kept == 0
     assert counted == [None, *SOME[:4]] * 2
 
 
 def test_an_edited_file_makes_other_sources(tmp_path, monkeypatch):
     """Any file of the package."""
     package = tmp_path / "lowprec"
-    for name in ("verify/exhaustive.py", "kernels/scalar/convert.py"):
+    for name in ("verify/sweeps/exhaustive.py", "kernels/scalar/convert.py"):
         (package / name).parent.mkdir(parents=True)
         (package / name).write_text("x = 1\n")
-    monkeypatch.setattr(exhaustive, "__file__", str(package / "verify" / "exhaustive.py"))
+    monkeypatch.setattr(exhaustive, "__file__", str(package / "verify" / "sweeps" / "exhaustive.py"))
     before = exhaustive._sources()
     assert exhaustive._sources() == before
     (package / "kernels" / "convert.py").write_text("x = 2\n")
@@ -380,12 +380,12 @@ def test_an_edited_file_makes_other_sources(tmp_path, monkeypatch):
 def test_where_state_is_kept(monkeypatch, tmp_path):
     """Beside the compiled kernels; nowhere if those are kept nowhere."""
     monkeypatch.setenv("LOWPREC_CACHE_DIR", str(tmp_path))
-    assert sweeping.state_folder() == tmp_path / "sweeps"
+    assert processes.state_folder() == tmp_path / "sweeps"
     monkeypatch.setenv("LOWPREC_CACHE_DIR", "")
-    assert sweeping.state_folder() is None
+    assert processes.state_folder() is None
     monkeypatch.delenv("LOWPREC_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert sweeping.state_folder() == tmp_path / "lowprec" / "sweeps"
+    assert processes.state_folder() == tmp_path / "lowprec" / "sweeps"
 
 
 # -- a cluster --------------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ def test_a_cluster_gives_the_same_digest_and_survives_a_killed_worker(digest, tm
             if done == 3 and not killed:
                 killed.append(os.kill(pid, signal.SIGKILL))
 
-        row = go(sweep_of(), SOME, workers=sweeping.Cluster(cluster.scheduler_address), watch=kill)
+        row = go(sweep_of(), SOME, workers=processes.Cluster(cluster.scheduler_address), watch=kill)
         given = ["--target", "e4m3fn", "--ranges", ",".join(map(str, SOME)), "--state", tmp_path, "--json"]
         code, out, said = command(*given, "--scheduler", cluster.scheduler_address)
     assert killed
@@ -507,10 +507,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 def test_what_is_kept_by_default_is_not_believed_where_others_may_write(tmp_path, monkeypatch, caplog):
     """As compiled kernels are not: who may write there could plant a sweep that agrees."""
     monkeypatch.setenv("LOWPREC_CACHE_DIR", str(tmp_path / "shared"))
-    assert sweeping.state_folder() == tmp_path / "shared" / "sweeps"
+    assert processes.state_folder() == tmp_path / "shared" / "sweeps"
     assert (tmp_path / "shared" / "sweeps").stat().st_mode & 0o777 == 0o700
     (tmp_path / "shared").chmod(0o777)
-    assert sweeping.state_folder() is None
+    assert processes.state_folder() is None
     assert f"others may write {str(tmp_path / 'shared')!r} (mode 0777)" in caplog.text
 
 
@@ -658,7 +658,7 @@ def test_ctrl_c_ends_at_once_and_the_next_run_goes_on(tmp_path, digest):
     whole = subprocess.Popen(
         program, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
-    kept = sweeping.Keeper(tmp_path)
+    kept = processes.Keeper(tmp_path)
     until = time.monotonic() + 600  # of a slow machine, where kernels are compiled first
     # Of this sweep, as the others' steps may be found sooner, and one of those that are asked for again.
     while not set(SOME) & set(kept.ranges(sweep_of())) and whole.poll() is None and time.monotonic() < until:

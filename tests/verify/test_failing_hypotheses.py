@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.verify import compare
-from lowprec.verify.question import Change
+from lowprec.verify.compare import compare
 from lowprec.verify.questions import elements
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.questions.question import Change
 
 SCHEMA = pathlib.Path(__file__).parents[2] / "tables" / "schema" / "compare.schema.json"
 X = np.linspace(-2.0, 2.0, 4096, dtype=np.float32)

@@ -20,9 +20,8 @@ from lowprec.spec.catalog import BFLOAT16, BINARY32, E4M3FN, E5M2
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT, Flag
 from lowprec.testing import check_operation
-from lowprec.verify.functions import function_value, shown_result
 from lowprec.verify.inputs.recipes import INVERSES
-from lowprec.verify.questions.situations import names_of, situation, situations
+from lowprec.verify.questions.situations import function_value, names_of, shown_result, situation, situations
 
 CODES = np.arange(256, dtype=np.uint8)
 

@@ -18,7 +18,7 @@ from lowprec.verify.identify.identify import asked, ports_of
 from lowprec.verify.identify.ports import Ports, joined, predict
 from lowprec.verify.identify.probes import TOPICS, draw
 from lowprec.verify.identify.search import Answers, Search
-from lowprec.verify.identify.tree import reveal, spelled
+from lowprec.verify.identify.sum_order import reveal, spelled
 from tests import identify_table
 
 E4M3 = ("e4m3fn", "e4m3fn")

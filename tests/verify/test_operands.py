@@ -22,7 +22,7 @@ from lowprec.spec.arith import OPERANDS
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.verify.inputs.operands import operands, special_codes
 from lowprec.verify.inputs.recipes import RECIPES, Aim, recipes_of
-from lowprec.verify.operations import operand_format
+from lowprec.verify.reference.operations import operand_format
 
 pytestmark = pytest.mark.apart
 

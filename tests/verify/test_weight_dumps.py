@@ -17,8 +17,8 @@ from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import FAMILIES
 from lowprec.checkpoints.weights import weights_of
 from lowprec.cli.main import main
-from lowprec.verify import weight_dumps
-from lowprec.verify.dumps import DumpError, open_dump
+from lowprec.verify.dumps import weights
+from lowprec.verify.dumps.files import DumpError, open_dump
 from tests.checkpoints.files import changed, quantized
 
 PAIRS = [(family, to) for family, known in FAMILIES.items() if family != "plain" for to in known]
@@ -53,7 +53,7 @@ def test_a_weight_is_read_by_its_own_scales_and_judged_in_its_own_format(tmp_pat
 )
 def test_pieces_and_places_are_those_of_the_whole(tmp_path, monkeypatch, family, to):
     """Also where ranges of rows are short, and after it was sent to another process."""
-    monkeypatch.setattr(weight_dumps, "ranges", lambda weight, part=64: ranges(weight, 64))
+    monkeypatch.setattr(weights, "ranges", lambda weight, part=64: ranges(weight, 64))
     _, dump, found = _both(tmp_path, family, to)
     flat = _values(found).reshape(-1)
     for start, stop in ((0, 5), (90, 7000), (flat.size - 3, flat.size + 9), (8, 8)):

@@ -13,8 +13,8 @@ from lowprec.testing.block import ArrayBlocks, BlockSubject, OracleBlocks
 from lowprec.testing.grid import Array, grid_of, largest, nan_code, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import is_plain, projected
-from lowprec.verify.oracle_arrays import BlockCodes
-from lowprec.verify.shown import shown_float
+from lowprec.verify.codes.display import shown_float
+from lowprec.verify.reference.oracle_arrays import BlockCodes
 
 __all__: list[str] = []
 

@@ -22,7 +22,7 @@ from lowprec.testing.law import Outcome, law
 from lowprec.testing.laws.decoding import same
 from lowprec.testing.laws.rounding import compared
 from lowprec.testing.subjects import Subject
-from lowprec.verify.shown import shown_float
+from lowprec.verify.codes.display import shown_float
 
 __all__ = ["law_of_codebook"]
 

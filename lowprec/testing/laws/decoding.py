@@ -11,8 +11,8 @@ from lowprec.spec.projection import Saturation
 from lowprec.testing.grid import EXACT, Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.subjects import Subject, is_verbs
-from lowprec.verify.operations import own_dtype
-from lowprec.verify.shown import shown_float
+from lowprec.verify.codes.display import shown_float
+from lowprec.verify.codes.values import own_dtype
 
 __all__ = ["same"]
 

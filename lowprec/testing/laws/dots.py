@@ -13,8 +13,8 @@ from lowprec.testing.grid import Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import projected
 from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
-from lowprec.verify import oracle_arrays
-from lowprec.verify.shown import shown_float
+from lowprec.verify.codes.display import shown_float
+from lowprec.verify.reference import oracle_arrays
 
 __all__: list[str] = []
 

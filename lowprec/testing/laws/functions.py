@@ -10,7 +10,7 @@ import numpy as np
 from lowprec.testing.grid import Array
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.operation import OperationSubject
-from lowprec.verify.operations import distances
+from lowprec.verify.codes.values import distances
 
 __all__: list[str] = []
 

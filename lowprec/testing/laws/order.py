@@ -15,7 +15,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.testing.grid import Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
-from lowprec.verify.shown import shown_float
+from lowprec.verify.codes.display import shown_float
 
 __all__: list[str] = []
 

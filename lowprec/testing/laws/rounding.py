@@ -18,7 +18,7 @@ from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Grid, Places, 
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import beyond_codes, farther
 from lowprec.testing.subjects import Subject
-from lowprec.verify.shown import shown_float
+from lowprec.verify.codes.display import shown_float
 
 __all__ = ["codes_at", "compared", "inside", "law_at"]
 

@@ -12,7 +12,7 @@ from lowprec.testing.grid import Array, Places
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.laws.rounding import codes_at
 from lowprec.testing.subjects import Subject
-from lowprec.verify.shown import shown_float
+from lowprec.verify.codes.display import shown_float
 
 __all__: list[str] = []
 

@@ -19,8 +19,8 @@ from lowprec.testing.law import Outcome, law
 from lowprec.testing.laws.decoding import same
 from lowprec.testing.laws.rounding import compared, inside
 from lowprec.testing.subjects import Subject, is_verbs
+from lowprec.verify.codes.display import shown_float
 from lowprec.verify.inputs.conversions import inputs
-from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 

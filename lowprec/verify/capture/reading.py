@@ -27,13 +27,13 @@ from lowprec.spec.format import Format
 from lowprec.spec.naming import close_names
 from lowprec.spec.projection import Projection
 from lowprec.verify.capture.script import MANIFEST, SCHEMA, digest
-from lowprec.verify.compare import compare
-from lowprec.verify.comparison import Comparison
-from lowprec.verify.dumps import DumpError, Held, npy_header
+from lowprec.verify.codes.display import hex_of, quoted
+from lowprec.verify.compare.compare import compare
+from lowprec.verify.compare.report import Comparison
+from lowprec.verify.dumps.files import DumpError, Held, npy_header
 from lowprec.verify.identify.identify import ports_of
 from lowprec.verify.identify.ports import Ports
 from lowprec.verify.inputs.dot_shape import values_of
-from lowprec.verify.shown import hex_of, quoted
 
 __all__ = ["Capture", "CapturedQuestion", "is_capture", "read_capture", "read_question", "shortened"]
 

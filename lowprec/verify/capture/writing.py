@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lowprec import __version__
 from lowprec.spec.naming import close_names, plain
 from lowprec.verify.capture import script
-from lowprec.verify.capture.questions import CAPTURES, CaptureQuestion
+from lowprec.verify.capture.calls import CAPTURES, CaptureQuestion
 
 __all__ = ["chosen", "written"]
 

@@ -15,6 +15,7 @@ from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import MODES, NEAREST_EVEN
+from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.block_cases import BlockCases, block_answers, source_values
 
@@ -95,7 +96,7 @@ def _elements(
     """Add where quotients lie between the values of the elements."""
     element = fmt.element
     tensor = 1.0 if cases.tensors is None else cases.tensors.astype(np.float64)[:, None]
-    units = np.asarray(decode(scales, fmt.scale, dtype="float64"))[:, None] * tensor
+    units = as_doubles(scales, fmt.scale)[:, None] * tensor
     grid = np.asarray(
         decode(np.arange(element.max_magnitude + 1).astype(code_dtype(element)), element, dtype="float64")
     )

@@ -14,10 +14,10 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Flag, Projection, Saturation, SubnormalPolicy
 from lowprec.spec.rounding import MODES
-from lowprec.verify import codebooks
+from lowprec.verify.codes import codebooks
 from lowprec.verify.coverage.points import Plan
-from lowprec.verify.operations import Operation, operand_names
 from lowprec.verify.questions.situations import names_of, situations
+from lowprec.verify.reference.operations import Operation, operand_names
 
 __all__ = ["plan_of_elements"]
 

@@ -14,7 +14,7 @@ from lowprec.arrays.checks import code_dtype, dtype
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
-from lowprec.verify.tasks import Arithmetic, Cast, Task
+from lowprec.verify.frameworks.tasks import Arithmetic, Cast, Task
 
 __all__ = ["Answer", "Array", "Framework", "arithmetic", "astype", "formats", "none", "ufunc"]
 

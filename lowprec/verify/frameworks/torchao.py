@@ -12,8 +12,8 @@ import numpy as np
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule
 from lowprec.verify.frameworks.base import Answer, Array, Framework
+from lowprec.verify.frameworks.tasks import Blocks, Task
 from lowprec.verify.frameworks.torch import tensor
-from lowprec.verify.tasks import Blocks, Task
 
 __all__ = ["FRAMEWORKS"]
 

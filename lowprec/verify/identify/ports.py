@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
 from lowprec.arrays import calls
+from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype, values_operand
-from lowprec.arrays.factors import alike, factors
+from lowprec.arrays.convert import encode
+from lowprec.arrays.factors import alike, factors, takes_scales
 from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.request import Dot
 from lowprec.kernels.scalar.program import Dots
@@ -123,7 +124,7 @@ class Prepared:
         return out[:, 0].astype(np.int64)
 
     def _side(self, how: Accumulation, number: int) -> Any:
-        key = number, how.operands, how.operand_rounding, _is_scaled(how)
+        key = number, how.operands, how.operand_rounding, takes_scales(how)
         if key not in self._sides:
             side = factors("xy"[number], _side(self.rows, number, self.ports), how, number, -1)
             self._sides[key] = side.rows(side.shape)
@@ -150,10 +151,6 @@ class Prepared:
         return kept_as(begin), self._addends[key]
 
 
-def _is_scaled(how: Accumulation) -> bool:
-    return isinstance(how.accumulator, Window) and how.accumulator.scales != "none"
-
-
 def predict(how: Accumulation, rows: Rows, ports: Ports) -> Array:
     """Return the codes that an accumulation gives for rows, int64.
 
@@ -168,7 +165,7 @@ def _side(rows: Rows, number: int, ports: Ports) -> Any:
         return values
     element = ports.operands[number]
     blocks = BlockFormat(name="asked", element=element, scale=ports.scale[0], size=ports.scale[1])
-    return lp.BlockArray(np.asarray(lp.encode(values, element)), rows[3 + number], blocks)
+    return BlockArray(np.asarray(encode(values, element)), rows[3 + number], blocks)
 
 
 def fitted(how: Accumulation, ports: Ports) -> Accumulation:

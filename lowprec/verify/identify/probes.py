@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.convert import encode
 from lowprec.spec.format import Format
 from lowprec.verify.identify.ports import Ports, Rows, signed
 
@@ -45,7 +45,7 @@ class _Draw:
         self.scales: list[Array] = []
         for _ in range(2):
             fmt = None if ports.scale is None else ports.scale[0]
-            one = 0 if fmt is None else int(np.asarray(lp.encode(1.0, fmt)))
+            one = 0 if fmt is None else int(np.asarray(encode(1.0, fmt)))
             self.scales.append(
                 np.full((count, ports.blocks), one, np.uint8 if fmt is None else code_dtype(fmt))
             )
@@ -383,5 +383,5 @@ def _scale(d: _Draw) -> None:
         near = d.values(fmt, d.integers(-8, 8, codes.shape), 0.3)
         far = d.values(fmt, d.integers(_lowest(fmt), fmt.emax, codes.shape), 0.3)
         value = np.where(d.chance(0.15, codes.shape), far, near)
-        made = np.asarray(lp.encode(value, fmt, saturation="finite"))
+        made = np.asarray(encode(value, fmt, saturation="finite"))
         d.scales[number] = np.where(d.chance(0.6, (d.count, 1)), made, codes)

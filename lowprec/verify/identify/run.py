@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.projection import Projection
-from lowprec.verify.identify import tree, units
+from lowprec.verify.identify import sum_order, units
 from lowprec.verify.identify.hypotheses import Move, known
 from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
 from lowprec.verify.identify.probes import CORE, TOPICS, draw
@@ -306,7 +306,7 @@ class Run:
             return codes
 
         try:
-            found = tree.reveal(ask, self.ports)
+            found = sum_order.reveal(ask, self.ports)
         except UnitError:
             return ""
         if found is None or self.answers.rows is None:
@@ -314,12 +314,12 @@ class Run:
         said = []
         for fused, words in ((False, "rounded products"), (True, "fused products")):
             for begun in (False, True):
-                codes = tree.evaluate(found, self.answers.rows, self.ports, fused=fused, begun=begun)
+                codes = sum_order.evaluate(found, self.answers.rows, self.ports, fused=fused, begun=begun)
                 count = int(np.count_nonzero(~self.search.differ(codes, self.answers.codes)))
                 said.append((count, words))
         count, words = max(said)
         return (
-            f"{tree.spelled(found)}; with {words} and sums in {self.ports.output.name} that order gives "
+            f"{sum_order.spelled(found)}; with {words} and sums in {self.ports.output.name} that order gives "
             f"{count:,} of the {len(self.answers):,} answers"
         )
 

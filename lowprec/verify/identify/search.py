@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
+from lowprec.arrays.convert import decode
 from lowprec.spec.accumulation import Accumulation
 from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, known, moves, starts
 from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
@@ -159,7 +159,7 @@ class Search:
         """Return which codes are NaNs of the output."""
         fmt = self.ports.output
         typed = codes.astype(f"u{fmt.code_bits // 8}")
-        return np.asarray(np.isnan(lp.decode(typed, fmt, dtype=np.float64)))
+        return np.asarray(np.isnan(decode(typed, fmt, dtype=np.float64)))
 
     def count(self, how: Accumulation, places: Array) -> int:
         """Return how many of these answers an accumulation does not give."""

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.convert import decode, encode
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection
+from lowprec.verify.codes.display import hex_of, quoted
+from lowprec.verify.codes.values import as_doubles, doubles, words_of
 from lowprec.verify.identify.ports import Ports, Rows
-from lowprec.verify.operations import doubles
-from lowprec.verify.question import words_of
-from lowprec.verify.shown import hex_of, quoted
 
 __all__ = ["Ask", "UnitError", "command", "function", "lines_of", "parsed"]
 
@@ -60,7 +60,7 @@ def function(unit: Callable[..., Any], ports: Ports, time_limit: float, *, codes
             given.append(_given(rows.addend, ports.addend, codes))
         if ports.scale is not None:
             scales = (rows.x_scales.copy(), rows.y_scales.copy())
-            given += scales if codes else (np.asarray(lp.decode(part, ports.scale[0])) for part in scales)
+            given += scales if codes else (np.asarray(decode(part, ports.scale[0])) for part in scales)
         return _codes(_within(lambda: unit(*given), time_limit), len(rows.x), ports.output)
 
     return ask
@@ -115,7 +115,7 @@ def _codes(answer: Any, count: int, fmt: Format) -> tuple[Array, bool]:
         return words_of(array).astype(np.int64), False
     values = doubles(array)
     made = np.asarray(_encoded(values, fmt))
-    back = np.asarray(lp.decode(made, fmt, dtype=np.float64))
+    back = as_doubles(made, fmt)
     wrong = (back != values) & ~np.isnan(values)
     if wrong.any():
         raise UnitError(f"the unit answered {float(values[np.argmax(wrong)])!r}, no value of {fmt.name!r}")
@@ -123,8 +123,8 @@ def _codes(answer: Any, count: int, fmt: Format) -> tuple[Array, bool]:
 
 
 def _encoded(values: Array, fmt: Format) -> Array:
-    projection = lp.Projection(nan="error" if fmt.has_nan else "max")
-    return np.asarray(lp.encode(values, fmt, projection=projection)).astype(code_dtype(fmt))
+    projection = Projection(nan="error" if fmt.has_nan else "max")
+    return np.asarray(encode(values, fmt, projection=projection)).astype(code_dtype(fmt))
 
 
 # -- lines -------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def _said(ports: Ports) -> str:
 
 
 def _decoded(codes: Array, fmt: Format) -> Array:
-    return np.asarray(lp.decode(codes.astype(code_dtype(fmt)), fmt, dtype=np.float64))
+    return as_doubles(codes.astype(code_dtype(fmt)), fmt)
 
 
 def _code(word: str, fmt: Format, where: str) -> int:

@@ -22,6 +22,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import NEAREST_EVEN
+from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.inputs.operands import special_codes
 
 __all__ = ["BlockCases", "block_answers", "block_cases", "source_values"]
@@ -144,7 +145,7 @@ class _Maker:
         if len(codes) > 2 * _ENDS + _DRAWN and fmt.scale.width <= 8:
             drawn = self.random.choice(codes[_ENDS:-_ENDS], _DRAWN, replace=False)
             codes = np.concatenate([codes[:_ENDS], drawn, codes[-_ENDS:]])
-        scales = np.asarray(decode(codes.astype(code_dtype(fmt.scale)), fmt.scale, dtype="float64"))
+        scales = as_doubles(codes.astype(code_dtype(fmt.scale)), fmt.scale)
         scales = np.unique(np.abs(scales[np.isfinite(scales)]))
         divisor = float(fmt.rule.divides_by(fmt.element))
         if fmt.rule.powers == "none":
@@ -183,7 +184,7 @@ class _Maker:
         )
         tensors = None if self.fmt.tensor_scale == "none" else np.full(n, tensor, np.float32)
         _, scales = block_answers(plain, self.source, BlockCases(alone, tensors))
-        units = np.abs(np.asarray(decode(scales, self.fmt.scale, dtype="float64"))) * float(tensor)
+        units = np.abs(as_doubles(scales, self.fmt.scale)) * float(tensor)
         units = np.where(np.isfinite(units) & (units > 0), units, 1.0)
         grid = _points(self.fmt.element)
         chosen = self.random.choice(grid, (n, self.size)) * units[:, None]
@@ -244,5 +245,5 @@ def _points(element: Format) -> Array:
             [abs(float(each)) for ray in rays for each in (*ray.sizes, *ray.thresholds) if each is not None]
         )
     codes = np.arange(element.max_magnitude + 1).astype(code_dtype(element))
-    grid = np.unique(np.abs(np.asarray(decode(codes, element, dtype="float64"))))
+    grid = np.unique(np.abs(as_doubles(codes, element)))
     return np.concatenate([grid, (grid[1:] + grid[:-1]) / 2])

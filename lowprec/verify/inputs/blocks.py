@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec.block import BlockFormat
+from lowprec.verify.codes.values import as_doubles
 
 __all__ = ["blocks"]
 
@@ -72,7 +73,7 @@ def _small_floats(fmt: BlockFormat, scale: np.float32) -> tuple[Array, Array]:
 
 def _ties(codes: Array, fmt: Any) -> Array:
     """Return the finite magnitudes of codes, and the midpoints between them."""
-    values = np.asarray(decode(codes[codes < 1 << fmt.width], fmt, dtype="float64"))
+    values = as_doubles(codes[codes < 1 << fmt.width], fmt)
     grid = np.unique(np.abs(values[np.isfinite(values)]))
     return np.concatenate([grid, (grid[:-1] + grid[1:]) / 2])
 

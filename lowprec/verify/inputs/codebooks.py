@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
-from lowprec.verify.codebooks import marks, ranks, values
+from lowprec.verify.codes.codebooks import marks, ranks, values
 
 __all__ = ["aimed", "special_codes"]
 

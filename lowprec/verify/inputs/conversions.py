@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
-from lowprec.verify.codebooks import marks
+from lowprec.verify.codes.codebooks import marks
 
 __all__ = ["SOURCES", "inputs", "magnitudes", "sample"]
 

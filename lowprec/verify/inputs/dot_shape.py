@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
-from lowprec.arrays.convert import decode
 from lowprec.arrays.dot import dot
 from lowprec.kernels.lower.dot import begins_in
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.order import EXACT
+from lowprec.verify.codes.values import as_doubles
 
 __all__ = ["DotCases", "Shape", "answers", "shape_of", "values_of"]
 
@@ -140,4 +140,4 @@ def values_of(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
     """Return values in float64: of any format, and of float64 itself."""
     if isinstance(fmt, Carrier):
         return codes.astype(np.uint64).view(np.float64)
-    return np.asarray(decode(codes.astype(code_dtype(fmt)), fmt, dtype="float64"))
+    return as_doubles(codes.astype(code_dtype(fmt)), fmt)

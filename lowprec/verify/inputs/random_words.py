@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,6 @@ from lowprec.spec.format import Format
 from lowprec.spec.layouts import check_layout, lanes
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import Rounding
-
-if TYPE_CHECKING:
-    from lowprec.verify.operations import Operation
 
 __all__ = ["random_width", "random_words"]
 
@@ -33,7 +31,11 @@ def random_width(mode: Rounding) -> int:
 
 
 def random_words(
-    chosen: Operation, operands: list[Array], formats: tuple[Format, ...], how: Projection, seed: int
+    compute: Callable[..., Array],
+    operands: list[Array],
+    formats: tuple[Format, ...],
+    how: Projection,
+    seed: int,
 ) -> tuple[list[Array], Array]:
     """Return operands and a random word for each case: of shape (n,), or (n, lanes) where lanes share a word.
 
@@ -54,7 +56,7 @@ def random_words(
     shift = {"rdna4": 32 - mode.bits, "avx10_2": 8 - mode.bits}.get(mode.variant, 0)
 
     def results(integers: Array) -> Array:
-        return chosen.compute(operands, formats, how, None, (integers << np.uint64(shift)).astype(np.uint32))
+        return compute(operands, formats, how, None, (integers << np.uint64(shift)).astype(np.uint32))
 
     first = results(np.zeros(size, np.uint64))
     low, high = np.zeros(size, np.uint64), np.full(size, most + 1, np.uint64)

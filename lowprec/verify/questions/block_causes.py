@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.convert import encode, quantize
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
-from lowprec.verify.cutting import cut_behind_guard, guard_words
-from lowprec.verify.operations import doubles
-from lowprec.verify.question import Array, Change
+from lowprec.verify.codes.values import as_doubles, doubles
+from lowprec.verify.questions.causes import cut_behind_guard, guard_words
+from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["SCALE_SHIFT", "elements", "lanes", "operands", "orders", "scales", "special_blocks"]
 __all__ += ["with_nan"]
@@ -82,7 +82,7 @@ def operands(dtype: np.dtype[Any]) -> Iterator[Change]:
 
 
 def _through(values: Array, name: str) -> Array:
-    return np.asarray(lp.quantize(values, name))
+    return np.asarray(quantize(values, name))
 
 
 def _cut(values: Array) -> Array:
@@ -264,21 +264,21 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
 
 def _off(blocks: BlockArray, values: Array, power: int) -> BlockArray:
     scaled = np.ldexp(doubles(values), power)
-    return _under(blocks, values, lp.encode(scaled, blocks.format, axis=blocks.axes).scales)
+    return _under(blocks, values, encode(scaled, blocks.format, axis=blocks.axes).scales)
 
 
 def _unseen(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArray:
     fmt = blocks.format
     seen = _without(values, lanes, blocks.axes[0], fmt.sizes[0])
-    return _under(blocks, values, lp.encode(seen, fmt, axis=blocks.axes).scales)
+    return _under(blocks, values, encode(seen, fmt, axis=blocks.axes).scales)
 
 
 def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArray:
     """Return blocks whose NaNs in some lanes are elements; those with others are as before."""
     fmt, axis, size = blocks.format, blocks.axes[0], blocks.format.sizes[0]
     plain = with_nan(dataclasses.replace(fmt, nan="elements"))
-    other = lp.encode(values, plain, axis=blocks.axes)
-    seen = np.isnan(_units(lp.encode(_without(values, lanes, axis, size), fmt, axis=blocks.axes).scales, fmt))
+    other = encode(values, plain, axis=blocks.axes)
+    seen = np.isnan(_units(encode(_without(values, lanes, axis, size), fmt, axis=blocks.axes).scales, fmt))
     kept = spread(seen, values.shape, blocks.axes, fmt.sizes)
     return dataclasses.replace(
         blocks,
@@ -289,13 +289,13 @@ def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArr
 
 def _positive(blocks: BlockArray, values: Array) -> BlockArray:
     seen = np.where(doubles(values) < 0, np.zeros_like(values), values)
-    return _under(blocks, values, lp.encode(seen, blocks.format, axis=blocks.axes).scales)
+    return _under(blocks, values, encode(seen, blocks.format, axis=blocks.axes).scales)
 
 
 def _kept(blocks: BlockArray, values: Array) -> BlockArray:
     fmt = blocks.format
     plain = with_nan(dataclasses.replace(fmt, nan="elements", infinity="elements"))
-    other = lp.encode(values, plain, axis=blocks.axes).codes
+    other = encode(values, plain, axis=blocks.axes).codes
     nan = spread(np.isnan(_units(blocks.scales, fmt)), values.shape, blocks.axes, fmt.sizes)
     return dataclasses.replace(blocks, codes=np.where(nan, other, blocks.codes))
 
@@ -319,7 +319,7 @@ def _named_nan(blocks: BlockArray, values: Array, code: int) -> BlockArray:
 def _wrapped(blocks: BlockArray, values: Array) -> BlockArray:
     """Return scales whose exponents are below the smallest as codes that wrap around, and their elements."""
     fmt, up = blocks.format, 64
-    high = lp.encode(np.ldexp(doubles(values), up), fmt, axis=blocks.axes).scales.astype(np.int64)
+    high = encode(np.ldexp(doubles(values), up), fmt, axis=blocks.axes).scales.astype(np.int64)
     low = (blocks.scales == 0) & (0 < high) & (high < up)  # blocks of zeros are as before
     codes = np.where(low, high - up & (1 << fmt.scale.width) - 1, blocks.scales)
     under = _under(blocks, values, np.minimum(codes, fmt.scale.max_magnitude).astype(blocks.scales.dtype))
@@ -422,7 +422,7 @@ def _unsigned_zeros(blocks: BlockArray, values: Array, zero: bool) -> BlockArray
 
 def _again(blocks: BlockArray, values: Array, fmt: BlockFormat) -> Array:
     """Return the codes of elements in another format, under the same scales."""
-    made: BlockArray = lp.encode(values, fmt, axis=blocks.axes, scales=blocks.scales)
+    made: BlockArray = encode(values, fmt, axis=blocks.axes, scales=blocks.scales)
     return made.codes
 
 
@@ -432,13 +432,13 @@ def _with_magnitudes(blocks: BlockArray, where: Array, magnitudes: Array | int) 
 
 
 def _units(codes: Array, fmt: BlockFormat) -> npt.NDArray[np.float64]:
-    return np.asarray(lp.decode(codes, fmt.scale, dtype=np.float64))
+    return as_doubles(codes, fmt.scale)
 
 
 def _under(blocks: BlockArray, values: Array, codes: Array) -> BlockArray:
     """Return the blocks with other scales, and the elements under these; those of scale NaN stay."""
     fmt, codes = blocks.format, _but_nan(blocks, codes)
     units = spread(_units(codes, fmt), values.shape, blocks.axes, fmt.sizes)
-    made = lp.encode(values, fmt, axis=blocks.axes, scales=codes)
+    made = encode(values, fmt, axis=blocks.axes, scales=codes)
     valid = np.isfinite(units) & (units > 0)
     return dataclasses.replace(blocks, codes=np.where(valid, made.codes, blocks.codes), scales=codes)

@@ -15,24 +15,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import UNSIGNED
+from lowprec.arrays.convert import encode
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
+from lowprec.verify.codes.display import hex_of, shown_code
+from lowprec.verify.codes.values import (
+    as_doubles,
+    carrier_of,
+    distances,
+    doubles,
+    is_nan,
+    own_dtype,
+    words_of,
+)
 from lowprec.verify.difference import Difference
-from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import as_doubles, carrier_of, distances, doubles, is_nan, own_dtype
-from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
+from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.causes import SATURATIONS, in_words
-from lowprec.verify.shown import hex_of, shown_code
+from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 
 __all__ = ["BlockQuestion"]
 
@@ -130,7 +138,7 @@ class BlockQuestion(Question):
     def _tensor_scale(self, fmt: BlockFormat, change: Any = None) -> float:
         """Return the scale of the whole tensor, which its largest magnitude gives."""
         amax = self._largest.reshape((1,) * len(fmt.sizes))
-        one = lp.encode(amax if change is None else change(amax), fmt)
+        one = encode(amax if change is None else change(amax), fmt)
         assert one.tensor_scale is not None
         return float(one.tensor_scale)
 
@@ -252,7 +260,7 @@ class BlockQuestion(Question):
             pads[axes[-1]] = (fmt.sizes[-1] - shift, 0)
             values = np.pad(values, pads)
             keep = tuple(slice(pad, None) for pad, _ in pads)
-        blocks: BlockArray = lp.encode(values, fmt, axis=axes, tensor_scale=tensor)
+        blocks: BlockArray = encode(values, fmt, axis=axes, tensor_scale=tensor)
         for change in changes:
             blocks = change(blocks, values)
         if self.values:
@@ -375,9 +383,7 @@ class BlockQuestion(Question):
         if self.values:
             dtype = self.received.dtype
             return as_doubles(answers.astype(UNSIGNED[dtype.itemsize]), carrier_of(dtype))
-        blocks: BlockArray = lp.encode(
-            batch.given, self.format, axis=self.axes, tensor_scale=self.tensor_scale
-        )
+        blocks: BlockArray = encode(batch.given, self.format, axis=self.axes, tensor_scale=self.tensor_scale)
         codes = (answers & (1 << SCALE_SHIFT) - 1).astype(blocks.codes.dtype).reshape(blocks.shape)
         return np.asarray(dataclasses.replace(blocks, codes=codes).values(np.float64)).reshape(-1)
 

@@ -23,13 +23,12 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, Rounding
-from lowprec.verify.cutting import cut_behind_guard, guard_words
-from lowprec.verify.operations import as_doubles
-from lowprec.verify.question import Change
-from lowprec.verify.scales import POWERS
+from lowprec.verify.codes.values import as_doubles
+from lowprec.verify.questions.question import Change
+from lowprec.verify.questions.scales import POWERS
 
-__all__ = ["SATURATIONS", "codes", "formats", "in_words", "operands", "places", "profiles", "projections"]
-__all__ += ["swapped"]
+__all__ = ["SATURATIONS", "codes", "cut_behind_guard", "formats", "guard_words", "in_words", "operands"]
+__all__ += ["places", "profiles", "projections", "swapped"]
 
 Array = npt.NDArray[Any]
 
@@ -362,3 +361,28 @@ def _sign_dropped(made: Array, target: Format) -> Array:
 def _clipped(made: Array, target: Format) -> Array:
     wide = made.astype(np.int64)
     return np.where(wide & target.sign_code, 0, wide)
+
+
+# -- a rounder without sticky bit --------------------------------------------------------------------
+
+
+def cut_behind_guard(values: npt.ArrayLike, fmt: Format, bits: int) -> npt.NDArray[np.float64]:
+    """Return values cut toward zero so many bits behind the guard bit, which follows a format's last place.
+
+    >>> from lowprec.spec.catalog import E4M3FN
+    >>> [cut_behind_guard([1.0625 + 2.0**-9], E4M3FN, bits).tolist() for bits in (0, 4, 5)]
+    [[1.0625], [1.0625], [1.064453125]]
+    """
+    numbers = np.asarray(values, np.float64)
+    finite = np.isfinite(numbers)
+    held: npt.NDArray[Any] = np.where(finite, numbers, 0)
+    exponent = np.maximum(np.frexp(held)[1] - 1, fmt.emin)
+    last = exponent - fmt.trailing_bits - 1 - bits
+    with np.errstate(all="ignore"):  # numbers may lie far below the format's
+        return np.where(finite, np.ldexp(np.trunc(np.ldexp(held, -last)), last), numbers)
+
+
+def guard_words(bits: int) -> str:
+    """Return in words what such a rounder sees."""
+    behind = f" and {bits} bit{'s' * (bits > 1)} behind it" if bits else ""
+    return f"sticky bit lost: rounded by the guard bit{behind} alone"

@@ -16,8 +16,8 @@ from lowprec.spec.format import Carrier
 from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Deal, Split, chunked
 from lowprec.spec.projection import Projection, SignPolicy
 from lowprec.spec.rounding import MODES, rounding
-from lowprec.verify.question import Change
 from lowprec.verify.questions.causes import SATURATIONS, in_words
+from lowprec.verify.questions.question import Change
 
 __all__ = ["How", "named", "output_rounded", "splits", "sums", "window_with", "windows", "with_fields"]
 

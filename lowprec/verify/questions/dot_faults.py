@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lowprec.spec.format import Format
-from lowprec.verify.question import Array, Change
+from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["Fault", "Terms", "faults", "lanes_in_words", "lanes_without_nan", "nans_left_out", "of_lanes"]
 

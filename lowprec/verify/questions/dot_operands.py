@@ -1,25 +1,284 @@
-"""Operands of dot products, as their question has them: factors, and what joins the sums.
+"""Operands of dot products, as their question has them: factors, what joins the sums, and scales.
 
-All are read whole.
+Scales of tensors and of channels multiply the sum, before it becomes the output; those of blocks along K
+multiply the exact sum of a block's products, which is then a term.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-import lowprec as lp
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.convert import decode, encode
+from lowprec.arrays.epilogue import check_blocks
+from lowprec.arrays.scaling import ScaledBlocks, operand_scales
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation, Rounded
 from lowprec.spec.accumulations import ACCUMULATIONS
-from lowprec.spec.format import Format
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.epilogue import Epilogue
+from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
-from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import doubles
-from lowprec.verify.question import Array
-from lowprec.verify.questions.dot_scales import Part
+from lowprec.verify.codes.values import as_doubles, doubles
+from lowprec.verify.dumps.files import Dump
+from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.scales import scale_values
+from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = ["Given", "could_be", "factors", "joining", "shape_of"]
+__all__ = ["DotScales", "Given", "Part", "check_block", "could_be", "factors", "in_blocks", "joining"]
+__all__ += ["pairings", "scale_pair", "scaled", "scalings", "shape_of", "spread_blocks", "times"]
+
+
+class Part(NamedTuple):
+    """Scales of some outputs."""
+
+    x: Array  #: of rows, or of outputs
+    y: Array  #: of columns, or of outputs
+    x_blocks: ScaledBlocks | None
+    y_blocks: ScaledBlocks | None
+
+    @property
+    def factor(self) -> Array:
+        """Factors of the sums, one for each output: exact where both scales are in binary32."""
+        return np.asarray(self.x * self.y, np.float64).reshape(-1)
+
+
+class DotScales:
+    """The scales of a product of vectors or matrices, in the layout of its question."""
+
+    def __init__(
+        self,
+        verb: str,
+        scale: Dump | tuple[Dump | None, Dump | None],
+        left: Array,
+        right: Array,
+        shape: tuple[int, ...],
+        block: int = 0,
+        *,
+        of_hardware: bool = False,
+    ) -> None:
+        self.verb = verb
+        self.rows: list[Array] = []
+        self.blocks: list[ScaledBlocks | None] = []
+        if isinstance(scale, Dump):
+            self.rows, self.blocks = [_of_results(verb, scale, left, right, shape), np.ones(())], [None, None]
+            return
+        outer = shape if verb == "dot" else np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        for number, (given, operand) in enumerate(zip(scale, (left, right), strict=True)):
+            k = -1 if verb == "dot" or number == 0 else -2
+            values = np.ones(())
+            if given is not None:
+                values = np.asarray(scale_values(given, of_hardware=of_hardware), np.float64)
+            if values.ndim == operand.ndim and values.size > 1:
+                _check_sizes("xy"[number], values.shape, operand.shape, k % operand.ndim, block)
+            rows, blocks = operand_scales("xy"[number], values, operand.shape, k, block)
+            if of_hardware and blocks is None and values.ndim == operand.ndim and operand.shape[k] <= block:
+                rows, blocks = np.ones(()), ScaledBlocks(values, block)  # one block
+            if verb == "dot":
+                rows, inner = np.broadcast_to(rows, outer).reshape(-1), list(operand.shape[-1:])
+            else:
+                places = operand.shape[-1 if number else -2]
+                rows = np.broadcast_to(rows, (*outer, places)).reshape(
+                    -1, *((1, places) if number else (places, 1))
+                )
+                inner = list(operand.shape[-2:])
+            if blocks is not None:
+                inner[k] = blocks.scales.shape[k]
+                laid = np.broadcast_to(blocks.scales, (*outer, *inner)).reshape(-1, *inner)
+                blocks = blocks._replace(scales=laid)
+            self.rows.append(rows)
+            self.blocks.append(blocks)
+
+    def at(self, rows: Any, columns: Any) -> Part:
+        """Return the scales of rows of x and columns of y; of matrices their number first."""
+        x_blocks, y_blocks = self.blocks
+        if self.verb == "dot":
+            x, y = (side[rows] if side.ndim else side for side in self.rows)
+            of_x, of_y = (None if b is None else b._replace(scales=b.scales[rows]) for b in self.blocks)
+            return Part(x, y, of_x, of_y)
+        number, some = rows
+        x, y = self.rows
+        if not y.ndim:  # scales of the results themselves
+            return Part(x[number][some][:, columns], y, None, None)
+        if x_blocks is not None:
+            x_blocks = x_blocks._replace(scales=x_blocks.scales[number][some])
+        if y_blocks is not None:
+            y_blocks = y_blocks._replace(scales=y_blocks.scales[number][:, columns])
+        return Part(x[number][some], y[number][:, columns], x_blocks, y_blocks)
+
+
+def check_block(
+    block: int, scale: Dump | tuple[Dump | None, Dump | None] | None, left: Array, right: Array
+) -> None:
+    """Refuse a size of blocks beside scales that are in none: it would say nothing."""
+    given = scale if isinstance(scale, tuple) else (scale, scale)
+    found = []
+    for dump, operand in zip(given, (left, right), strict=True):
+        if dump is not None and len(dump.shape) == operand.ndim and isinstance(scale, tuple):
+            sizes = zip(dump.shape, operand.shape, strict=True)
+            # Another number than blocks make is told where scales are laid out.
+            found.append(any(count == -(-size // block) or count not in (1, size) for count, size in sizes))
+    if any(found):
+        return
+    what = "there is no scale="
+    if scale is not None:
+        shapes = {str(dump.shape) for dump in given if dump is not None}
+        what = f"the scales, of shape {' and '.join(sorted(shapes))}, are in no blocks of {block}"
+    raise ValueError(f"block={block} says how many elements share a scale, and {what}: leave it out")
+
+
+def _check_sizes(name: str, counts: tuple[int, ...], shape: tuple[int, ...], k: int, block: int) -> None:
+    """Refuse scales of blocks of another size, and of a size that is not said: their number does not tell."""
+    if block:
+        return check_blocks(name, counts, shape, k, block)
+    for axis, (count, size) in enumerate(zip(counts, shape, strict=True)):
+        if count == 1 or (count == size and axis != k) or -(-size // (least := -(-size // count))) != count:
+            continue  # that no size fits is told where they are laid out
+        power = 1 << (least - 1).bit_length()
+        such = power if -(-size // power) == count else least
+        along = "K" if axis == k else f"axis {axis}"
+        raise ValueError(
+            f"scale of {name} has {count} numbers along {along} of {size}: say how many elements "
+            f"share one, such as block={such}"
+        )
+
+
+def _of_results(verb: str, scale: Dump, left: Array, right: Array, shape: tuple[int, ...]) -> Array:
+    values = np.asarray(scale_values(scale), np.float64)
+    try:
+        whole = np.broadcast_to(values, shape)
+    except ValueError:
+        raise ValueError(
+            f"scale of shape {values.shape} does not broadcast to the results' {shape}; give a pair for the "
+            f"scales of the two operands"
+        ) from None
+    return whole.reshape(-1) if verb == "dot" else whole.reshape(-1, left.shape[-2], right.shape[-1])
+
+
+# -- what is computed --------------------------------------------------------------------------------
+
+
+def in_blocks(
+    values: Array, blocks: ScaledBlocks | None, how: Accumulation, side: int, fmt: Format | None, axis: int
+) -> Any:
+    """Return an operand as an array in blocks with these scales, along an axis from the end.
+
+    Raises ValueError: scales that their format does not have, blocks that the accumulation does not take.
+    """
+    if blocks is None:
+        return values
+    element = how.operands[side] if how.operands is not None else fmt or catalog.carrier(values.dtype)
+    if element is None or isinstance(element, Carrier):
+        raise ValueError(
+            f"scales of blocks need operands in a format of at most 32 bits, and {'xy'[side]} holds "
+            f"{values.dtype}; say which it is, source="
+        )
+    scale = catalog.BINARY32 if how.scale is None else how.scale[0]
+    given = blocks.scales.reshape(-1)
+    codes = np.asarray(encode(given, scale)).reshape(blocks.scales.shape)
+    held = as_doubles(codes, scale)
+    if ((held != blocks.scales) & ~(np.isnan(held) & np.isnan(blocks.scales))).any():
+        raise ValueError(f"scale of {'xy'[side]} has numbers that {scale.name!r} does not have")
+    plain = Projection(nan="max") if element.nan_code is None else Projection()
+    name = f"blocks of {blocks.size} {element.name} with scales in {scale.name}"
+    form = BlockFormat(name=name, element=element, scale=scale, size=blocks.size)
+    elements = np.asarray(encode(values, element, projection=plain))
+    return BlockArray(elements, codes, form, (values.ndim + axis,))
+
+
+def times(verb: Any, x: Any, y: Any, addend: Array | None, how: Accumulation, factor: Array) -> Array:
+    """Return the output's codes of sums times factors, each rounded once."""
+    into = how.summed
+    inner = dataclasses.replace(how, output=into)
+    sums = np.asarray(verb(x, y, inner, addend=addend, dtype=code_dtype(into[0]))).reshape(-1)
+    return scaled(sums, factor, into, how.output)
+
+
+def scaled(sums: Array, factor: Array, into: Rounded, output: Rounded) -> Array:
+    """Return codes of sums times factors."""
+    by = np.broadcast_to(np.asarray(factor, np.float64), sums.shape).copy().view(np.uint64)
+    formats = (into[0], catalog.BINARY64, output[0])
+    return OPERATIONS["multiply"].compute([sums, by], formats, output[1])
+
+
+def scale_pair(scales: Part | None) -> tuple[tuple[Any, Any] | None, int]:
+    """Return the scales of both operands as `lowprec.matmul` takes them, and the size of their blocks."""
+    if scales is None:
+        return None, 0
+    blocks = scales.x_blocks, scales.y_blocks
+    x, y = (side if of is None else of.scales for side, of in zip((scales.x, scales.y), blocks, strict=True))
+    return (x, y), max((of.size for of in blocks if of is not None), default=0)
+
+
+def spread_blocks(values: Array, blocks: ScaledBlocks | None, axis: int) -> Array:
+    """Return values times the scales of their blocks along an axis, in float64: exact, or refused later."""
+    if blocks is None:
+        return values
+    each = np.asarray(np.repeat(blocks.scales, blocks.size, axis=axis))
+    each = each.take(range(values.shape[axis]), axis=axis)
+    return np.asarray(doubles(values) * each)
+
+
+# -- changes -----------------------------------------------------------------------------------------
+
+
+def scalings(scales: DotScales) -> Iterator[Change]:
+    """Yield scales that were used otherwise."""
+    yield Change("scaling", _inverse, "the inverse of the scales: sums divided by them, not multiplied")
+    if not any(scales.blocks):
+        yield Change("scaling", _none, "the scales left out")
+    if scales.rows[1].ndim:
+        yield Change("scaling", _only_x, "the scale of x alone")
+        yield Change("scaling", _only_y, "the scale of y alone")
+        yield Change("scaling", _single, "the product of the scales rounded to binary32 first")
+    if scales.rows[1].ndim and not any(scales.blocks):
+        for order, words in (
+            ("product", "sums times the product of the scales, both rounded to binary32"),
+            ("x_first", "sums times the scale of x, and then times that of y, both rounded to binary32"),
+            ("y_first", "sums times the scale of y, and then times that of x, both rounded to binary32"),
+        ):
+            yield Change("epilogue", Epilogue(scales=order), f"{words}, before the output")  # type: ignore[arg-type]
+
+
+def pairings() -> Iterator[Change]:
+    """Yield scales of x and y that were used otherwise, before a bias or an output scale."""
+    yield Change("pair", _inverses, "the inverse of the scales: sums divided by them, not multiplied")
+    yield Change("pair", lambda pair: None, "the scales left out")
+    yield Change("pair", lambda pair: (pair[0], None), "the scale of x alone")
+    yield Change("pair", lambda pair: (None, pair[1]), "the scale of y alone")
+
+
+def _inverses(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+    return np.reciprocal(pair[0]), np.reciprocal(pair[1])
+
+
+def _inverse(scales: Part) -> Array:
+    return np.asarray(1 / scales.factor)
+
+
+def _none(scales: Part) -> None:
+    return None
+
+
+def _only_x(scales: Part) -> Array:
+    return np.asarray(scales.x * np.ones_like(scales.y), np.float64).reshape(-1)
+
+
+def _only_y(scales: Part) -> Array:
+    return np.asarray(np.ones_like(scales.x) * scales.y, np.float64).reshape(-1)
+
+
+def _single(scales: Part) -> Array:
+    with np.errstate(all="ignore"):
+        return scales.factor.astype(np.float32).astype(np.float64)
+
+
+# -- operands ----------------------------------------------------------------------------------------
 
 
 class Given(NamedTuple):
@@ -42,7 +301,7 @@ def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
             # By bits: a format without -0 does not hold it.
             given = doubles(side.reshape(-1))
             rule = Projection(nan="max", negative="zero")
-            back = np.asarray(lp.decode(lp.encode(given, fmt, projection=rule), fmt, dtype=np.float64))
+            back = as_doubles(encode(given, fmt, projection=rule), fmt)
             has[number, fmt] = bool(((back.view(np.uint64) == given.view(np.uint64)) | np.isnan(given)).all())
         return has[number, fmt]
 
@@ -63,7 +322,7 @@ def factors(side: Dump, fmt: Format | None) -> Array:
         return whole
     if fmt is None:
         raise ValueError(f"{side} holds {whole.dtype}: say of which format its codes are")
-    return np.asarray(lp.decode(whole, fmt))
+    return np.asarray(decode(whole, fmt))
 
 
 def joining(given: Dump, name: str, shape: tuple[int, ...]) -> Array:

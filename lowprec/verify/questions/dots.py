@@ -12,48 +12,45 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.dot import dot, matmul
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
+from lowprec.verify.codes.display import shown_value
+from lowprec.verify.codes.values import as_doubles, carried, distances, doubles, is_values, words_of
 from lowprec.verify.difference import Difference
-from lowprec.verify.drawn_dots import check_random, drawn_codes
-from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import as_doubles, carried, distances, doubles, is_values
-from lowprec.verify.orders import check_bound, finite, ranges, results
-from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
+from lowprec.verify.dumps.files import Dump
+from lowprec.verify.questions import dot_faults
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_changes import named, output_rounded, splits, sums, windows, with_fields
-from lowprec.verify.questions.dot_faults import (
-    Terms,
-    faults,
-    lanes_in_words,
-    lanes_without_nan,
-    nans_left_out,
-    of_lanes,
-)
-from lowprec.verify.questions.dot_operands import Given, could_be, factors, joining, shape_of
-from lowprec.verify.questions.dot_scales import (
+from lowprec.verify.questions.dot_operands import (
     DotScales,
+    Given,
     Part,
     check_block,
+    could_be,
+    factors,
     in_blocks,
+    joining,
     pairings,
     scale_pair,
     scaled,
     scalings,
+    shape_of,
     spread_blocks,
     times,
 )
+from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
+from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.questions.step_faults import FIELDS, nans_as_numbers, stages_of, step_faults
 from lowprec.verify.questions.step_model import Formats, Stages, has_steps, stepped
-from lowprec.verify.scales import factor_between, shown_factor, spread_places
-from lowprec.verify.shown import shown_value
+from lowprec.verify.reference.dots import check_random, drawn_codes
+from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
 
-__all__ = ["DotQuestion", "could_be"]
+__all__ = ["DotQuestion"]
 
 #: Products of a piece, rows and columns of a sample, and outputs of one.
 _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 11
@@ -259,7 +256,7 @@ class DotQuestion(Question):
             x[..., first::period] = 0
             (y if self.verb == "dot" else np.moveaxis(y, 0, -1))[..., first::period] = 0
         if "fault" in fields:
-            x, y, addend, _ = fields["fault"](Terms(x, y, addend, self.verb == "dot"))
+            x, y, addend, _ = fields["fault"](dot_faults.Terms(x, y, addend, self.verb == "dot"))
         addend = None if "addend" in fields else addend
         bias = None if "bias" in fields else bias
         if "output_scale" in fields:
@@ -286,7 +283,7 @@ class DotQuestion(Question):
                 )
         if "backward" in fields:
             x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else y[::-1])
-        verb: Callable[..., Any] = lp.dot if self.verb == "dot" else lp.matmul
+        verb: Callable[..., Any] = dot if self.verb == "dot" else matmul
         target = how.output[0] if epilogue is None else (epilogue.output or how.output)[0]
         if self.integers is not None:
             return drawn_codes(how, x, y, addend, self.integers[batch.places]), target
@@ -368,9 +365,9 @@ class DotQuestion(Question):
         for lane in range(min(period, length)) if period <= _LANES else ():
             yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
         operands = how.operands or self.read
-        yield from faults(operands, paired=self.verb == "dot", addend=self.addend is not None)
+        yield from dot_faults.faults(operands, paired=self.verb == "dot", addend=self.addend is not None)
         if length <= _WIRED and self.scales is None:
-            yield from of_lanes(length, period)
+            yield from dot_faults.of_lanes(length, period)
         blocks = self.scales is not None and how.scale is not None and self.verb == "dot"
         few = self.size * length <= _STEPPED[self.verb]
         if (blocks or self.scales is None) and few and has_steps(how, operands):
@@ -382,10 +379,10 @@ class DotQuestion(Question):
         """Yield what becomes of NaNs of lanes whose NaNs are lost."""
         whole = self.piece(0, self.size)
         lost = self.nans(self.answer(whole)) & ~self.nans(whole.got)
-        lanes = lanes_without_nan(self.x, self.y, lost)
+        lanes = dot_faults.lanes_without_nan(self.x, self.y, lost)
         if lanes.any() and not lanes.all():
-            where = lanes_in_words(lanes, period)
-            yield nans_left_out(lanes, where)
+            where = dot_faults.lanes_in_words(lanes, period)
+            yield dot_faults.nans_left_out(lanes, where)
             yield from nans_as_numbers(operands, lanes, f" in products {where}")
 
     def _factors(self) -> Iterator[Change]:

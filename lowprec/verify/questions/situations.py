@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.functions.tables import value_at
+from lowprec.kernels.lower.kinds import FINITE, INFINITY
 from lowprec.oracle.arith import Result, exact
 from lowprec.oracle.convert import decode, position
-from lowprec.oracle.exact import Exact, Special
+from lowprec.oracle.exact import Exact, Special, to_float
 from lowprec.oracle.flags import is_signaling
 from lowprec.spec.catalog import BINARY32
 from lowprec.spec.codebook import Codebook
@@ -23,10 +27,12 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 from lowprec.spec.rounding import Rounding, rounding
-from lowprec.verify.functions import function_value
-from lowprec.verify.operations import OPERATIONS, is_nan
+from lowprec.verify.codes.display import shown_value
+from lowprec.verify.codes.values import is_nan
+from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = ["exact_value", "names_of", "neighbours", "situation", "situations"]
+__all__ = ["exact_value", "function_value", "names_of", "neighbours", "shown_result", "situation"]
+__all__ += ["situations"]
 
 Array = npt.NDArray[Any]
 
@@ -301,3 +307,59 @@ def _one_by_one(
         found[place] = names.index(situation(codes, operation, formats, projection))
     found[places[_ONE_BY_ONE:]] = len(names) - 1
     return found
+
+
+# -- of functions ------------------------------------------------------------------------------------
+
+
+#: Exponents are cut to this: every format ends long before.
+_FAR = 1 << 16
+
+
+def function_value(name: str, operands: Sequence[Exact]) -> Result:
+    """Return what a function gives before it is projected, and the flags that it raises.
+
+    Parameters
+    ----------
+    name : str
+        A key of `lowprec.spec.functions.FUNCTIONS`.
+    operands : sequence of Fraction or Special
+        Numbers that float64 holds.
+
+    >>> function_value("exp2", [Fraction(-3)]).value
+    Fraction(1, 8)
+    >>> function_value("log", [Fraction(0)])
+    Result(value=Special.NEGATIVE_INFINITY, signals=<Flag.DIVIDE_BY_ZERO: 8>)
+    """
+    kind, negative, high, low, exponent, raised = value_at(name, *map(to_float, operands))
+    signals = Flag(raised)
+    if kind == INFINITY:
+        return Result(Special.NEGATIVE_INFINITY if negative else Special.INFINITY, signals)
+    if kind != FINITE:
+        return Result(Special.NAN, signals)
+    whole = high << 64 | low
+    if not whole:
+        return Result(Special.NEGATIVE_ZERO if negative else Fraction(0), signals)
+    value = whole * Fraction(2) ** max(-_FAR, min(_FAR, exponent - 64))
+    return Result(-value if negative else value, signals)
+
+
+def shown_result(value: Exact) -> str:
+    """Return what a function gives, in words: a number of 128 bits stands for one of more, and is rounded.
+
+    >>> shown_result(function_value("exp2", [Fraction(-3)]).value)
+    '0.125 = 0x1p-3'
+    >>> shown_result(function_value("exp", [Fraction(1000)]).value)
+    'about 1.9700711140170470e+434'
+    """
+    if isinstance(value, Special) or value == 0:
+        return shown_value(value)
+    size, below = abs(value.numerator), value.denominator
+    bits = size.bit_length() - below.bit_length()
+    if abs(bits) > _FAR - 256:
+        sign = "-" if value < 0 else ""
+        return f"beyond {sign}2**{_FAR - 256}" if bits > 0 else f"between {sign}2**-{_FAR - 256} and 0"
+    if (size // (size & -size)).bit_length() < 128:
+        return shown_value(value)
+    with localcontext(Context(prec=17, Emax=1 << 20, Emin=-(1 << 20))):
+        return f"about {Decimal(value.numerator) / Decimal(below):.17g}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
-from lowprec.verify.question import Array, Change, Changes
+from lowprec.verify.questions.question import Array, Change, Changes
 from lowprec.verify.questions.step_model import (
     LOW,
     Ends,

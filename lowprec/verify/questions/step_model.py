@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-import lowprec as lp
+from lowprec.arrays.arith import add
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.convert import cast, decode, encode, quantize
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.rounding import NEAREST_EVEN
-from lowprec.verify.operations import doubles
+from lowprec.verify.codes.values import as_doubles, doubles
 
 __all__ = ["LOW", "Ends", "Formats", "Numbers", "Parts", "Settled", "Stages", "Sum"]
 __all__ += ["exactly", "has_steps", "ieee", "signed", "stepped", "window_sum"]
@@ -161,8 +162,8 @@ def _values(side: Any) -> tuple[Array, Array | None]:
     """Return elements, and the scales that they have, if they are in blocks."""
     if not isinstance(side, BlockArray):
         return doubles(side), None
-    elements = np.asarray(lp.decode(side.codes, side.format.element, dtype=np.float64))
-    scales = np.asarray(lp.decode(side.scales, side.format.scale, dtype=np.float64))
+    elements = as_doubles(side.codes, side.format.element)
+    scales = as_doubles(side.scales, side.format.scale)
     each = np.repeat(scales, side.format.sizes[0], axis=-1)[..., : elements.shape[-1]]
     return elements, each
 
@@ -182,7 +183,7 @@ def _rows(
     for number, ((values, scale), fmt) in enumerate(zip(sides, formats, strict=True)):
         assert fmt is not None, "asked before"
         if how.operand_rounding is not None:
-            values = np.asarray(lp.quantize(values, fmt, projection=how.operand_rounding), np.float64)
+            values = np.asarray(quantize(values, fmt, projection=how.operand_rounding), np.float64)
         numbers, changed = _numbers(values, fmt), (stages.x, stages.y)[number]
         numbers = numbers if changed is None else changed(numbers, fmt)
         if scale is not None:
@@ -211,8 +212,8 @@ def _rounded_products(products: Numbers, finite: Array, into: Rounded) -> tuple[
     """Return products rounded to a format, and which of the finite ones became infinite."""
     size = np.where(finite, np.ldexp(products.significand.astype(np.float64), products.last), 0)
     exact = np.where(products.negative, -size, size)
-    codes = np.asarray(lp.encode(exact, into[0], projection=into[1]))
-    values = np.asarray(lp.decode(codes, into[0], dtype=np.float64))
+    codes = np.asarray(encode(exact, into[0], projection=into[1]))
+    values = as_doubles(codes, into[0])
     return _numbers(values, into[0]), np.isinf(values)
 
 
@@ -224,7 +225,7 @@ def _in_order(
     into = how.total or (how.output if isinstance(how.accumulator, Window) else how.summed)
     start = np.zeros(count) if addend is None else doubles(addend)
     nearest = dataclasses.replace(into[1], rounding=NEAREST_EVEN)
-    given = np.asarray(lp.encode(start, into[0], projection=nearest))
+    given = np.asarray(encode(start, into[0], projection=nearest))
     signs = np.signbit(start)
     nothing = np.zeros_like(given)
     first = how.addend == "first"
@@ -250,13 +251,13 @@ def _in_order(
         codes = codes if first else _added((codes, into[0]), (given, into[0]), into)
     result = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
     same = (how.total or result) == how.output
-    return codes if same else np.asarray(lp.cast(codes, fmt, how.output[0], projection=how.output[1]))
+    return codes if same else np.asarray(cast(codes, fmt, how.output[0], projection=how.output[1]))
 
 
 def _added(first: tuple[Array, Format], second: tuple[Array, Format], into: Rounded) -> Array:
     """Return the codes of sums of codes, each with its format."""
-    x, y = (np.asarray(lp.decode(*side)) for side in (first, second))
-    return np.asarray(lp.add(x, y, into[0], projection=into[1], dtype=code_dtype(into[0])))
+    x, y = (np.asarray(decode(*side)) for side in (first, second))
+    return np.asarray(add(x, y, into[0], projection=into[1], dtype=code_dtype(into[0])))
 
 
 def _run(
@@ -272,7 +273,7 @@ def _run(
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     result: Rounded = window.result if window is not None else how.accumulator  # type: ignore[assignment]
     for number, places in enumerate(_places(products.negative.shape[1], window, max(how.term, 1))):
-        running = np.asarray(lp.decode(codes, fmt, dtype=np.float64))
+        running = as_doubles(codes, fmt)
         c = _numbers(running, fmt)._replace(negative=signs)
         terms = Numbers(
             *(np.column_stack([part[:, places], of_c]) for part, of_c in zip(products, c, strict=True))
@@ -365,7 +366,7 @@ def _step(
         first = np.argmax(found, 1)[:, None]
         minus = ends.nan.any(1) & np.take_along_axis(ends.negative, first, 1)[:, 0]
         numbers = np.where(nan & minus, np.copysign(numbers, -1), numbers)
-    codes = np.asarray(lp.encode(numbers, fmt, projection=rule))
+    codes = np.asarray(encode(numbers, fmt, projection=rule))
     plain = ~(nan | infinite | zero)
     if stages.after is not None:
         codes = np.where(plain, stages.after(codes, sums, fmt), codes).astype(codes.dtype)

@@ -1,0 +1,1 @@
+"""Codes and their values: as numbers, as arrays of a codebook, and as text."""

@@ -1,0 +1,112 @@
+"""Codes and their values: NumPy types, float64, NaNs, and distances in codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import UNSIGNED, code_dtype, dtype, typed_codes, values_operand
+from lowprec.arrays.convert import decode, encode
+from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
+from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.projection import Projection
+from lowprec.verify.codes import codebooks
+
+__all__ = ["as_doubles", "carried", "carrier_dtype", "carrier_of", "distances", "doubles", "is_nan"]
+__all__ += ["is_values", "on_grid", "own_dtype", "words_of"]
+
+Array = npt.NDArray[Any]
+
+
+def is_nan(codes: Array, fmt: Format) -> Array:
+    """Return which codes of a format are NaNs."""
+    if isinstance(fmt, Codebook):
+        return np.isnan(codebooks.values(fmt))[codes]
+    wide = codes.astype(np.uint64)
+    magnitude = wide & np.uint64(~fmt.sign_code & (1 << fmt.width) - 1)
+    above = np.uint64(min(fmt.max_magnitude + fmt.infinity, (1 << 64) - 1))
+    nan = (magnitude > above) & (fmt.nans > 0)
+    return np.asarray(nan if fmt.negative_zero else nan | (wide == np.uint64(fmt.sign_code)))
+
+
+def carrier_dtype(fmt: Format) -> np.dtype[Any]:
+    """Return the NumPy type of a source wider than 16 bits."""
+    names = {"binary32": "float32", "binary64": "float64"}
+    return np.dtype(names.get(fmt.name, fmt.name))
+
+
+def words_of(elements: Array) -> Array:
+    """Return the bit patterns of elements; of types that do not fill their bytes the codes."""
+    own = catalog.carrier(elements.dtype) if elements.dtype.kind == "V" else None
+    return elements.view(UNSIGNED[elements.dtype.itemsize]) if own is None else typed_codes(elements, own)
+
+
+def own_dtype(fmt: Format) -> np.dtype[Any] | None:
+    """Return the type of NumPy or ml_dtypes for a format, or None."""
+    try:
+        return dtype(fmt)
+    except ValueError:
+        return None
+
+
+def is_values(kind: np.dtype[Any], target: Format) -> bool:
+    """Return whether results of a type are values, not codes: floats, but for the format's own type."""
+    return kind.kind not in "iub" and kind != own_dtype(target)
+
+
+def as_doubles(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
+    """Return the values of codes; of integers of 64 bits the nearest float64."""
+    if isinstance(fmt, Carrier):
+        return np.asarray(codes.view(carrier_dtype(fmt)).astype(np.float64))
+    return np.asarray(decode(codes, fmt, dtype=np.float64))
+
+
+def doubles(values: Array) -> npt.NDArray[np.float64]:
+    """Return values as float64, read by their codes: a cast by NumPy warns of signaling NaNs."""
+    given = values_operand(values)
+    return as_doubles(given.codes.astype(code_dtype(given.fmt)), given.fmt)  # of this machine's byte order
+
+
+def carrier_of(kind: np.dtype[Any]) -> Format:
+    """Return the format of a type of numbers."""
+    found = catalog.carrier(kind)
+    assert found is not None
+    return found
+
+
+def carried(codes: Array, fmt: Format, kind: np.dtype[Any]) -> Array:
+    """Return the bit patterns of values of a type that codes stand for."""
+    return np.asarray(decode(codes, fmt, dtype=kind)).view(UNSIGNED[kind.itemsize])
+
+
+def on_grid(patterns: Array, kind: np.dtype[Any], target: Format) -> Array:
+    """Return codes of values that a format has, -1 for others."""
+    source = carrier_of(kind)
+    rule = Projection(nan="max" if target.nan_code is None else "error")
+    codes = np.asarray(encode(patterns.view(kind), target, projection=rule))
+    nan = is_nan(patterns, source)
+    same = np.where(nan, target.nan_code is not None, carried(codes, target, kind) == patterns)
+    return np.where(same, codes.astype(np.int64), -1)
+
+
+def distances(got: Array, want: Array, fmt: Format) -> Array:
+    """Return by how many codes, in the order of values, results exceed the right ones; both zeros are one.
+
+    >>> from lowprec.spec.catalog import E4M3FN
+    >>> distances(np.array([0x39, 0x80, 0xB8]), np.array([0x38, 0x00, 0x38]), E4M3FN)
+    array([   1,    0, -112])
+    """
+    return _place(got, fmt) - _place(want, fmt)
+
+
+def _place(codes: Array, fmt: Format) -> Array:
+    wide = codes.astype(np.int64)
+    if isinstance(fmt, Codebook):
+        return codebooks.ranks(fmt)[wide]
+    negative = (wide & fmt.sign_code) != 0
+    if fmt.sign is Sign.TWOS_COMPLEMENT:
+        return np.where(negative, wide - (1 << fmt.width), wide)
+    return np.where(negative, -(wide & ~fmt.sign_code), wide)

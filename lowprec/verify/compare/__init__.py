@@ -1,0 +1,1 @@
+"""`lowprec.compare`: results held against the right ones, the reason looked for, and the report."""

@@ -1,0 +1,450 @@
+"""Why results differ: the changes to the question that explain most of the mismatches.
+
+A hypothesis explains a mismatch if the result is what the hypothesis gives, and contradicts a match if it
+gives something else there. What counts is what it explains less what it contradicts. Single changes are
+tried on a sample, the best of them together with each other change, and the best of all on everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.verify.compare.stochastic_rounding import random_bits_of
+from lowprec.verify.questions.question import (
+    Array,
+    Batch,
+    Change,
+    Changes,
+    Each,
+    Question,
+    differ,
+    excluded,
+    judged,
+)
+
+__all__ = ["Cause", "Diagnosis", "Failures", "Sample", "diagnose", "trying"]
+
+#: Mismatches and matches of a sample, hypotheses that are taken further, and changes together at most.
+_MISMATCHES, _MATCHES, _BEAM, _DEPTH = 1 << 14, 1 << 14, 6, 3
+#: Results that a hypothesis is tried on first, of a question whose answers are dear.
+_FEW = 256
+#: Standard deviations by which what it is seen to contradict there must exceed what it explains, to be left.
+_DOUBTS = 4
+#: Keys that are drawn at a time.
+_KEYS = 1 << 14
+#: Hypotheses that are tried on everything; more, where more are as good as the best.
+_FINALISTS, _MOST = 8, 32
+#: Of fewer mismatches than these a cause must explain all.
+_MANY = 8
+#: Causes that are told, where none explains everything.
+_TOLD = 3
+_STOCHASTIC = "stochastic rounding"
+#: A cause explains at least this share of the mismatches, net.
+_LEAST = 0.1
+
+
+@dataclass
+class Cause:
+    """A hypothesis, and how much it explains."""
+
+    words: str
+    explained: int = 0
+    contradicted: int = 0
+    changes: Changes = ()
+    same: list[str] = field(default_factory=list)  #: hypotheses that explain, and contradict, as many
+
+    @property
+    def net(self) -> int:
+        """Results that the cause explains less those that it contradicts."""
+        return self.explained - self.contradicted
+
+    @property
+    def cost(self) -> int:
+        """The lower, the simpler."""
+        return sum(change.cost for change in self.changes)
+
+
+@dataclass
+class Diagnosis:
+    """The causes that were found, the best first, and the mismatches that the first leaves unexplained."""
+
+    causes: list[Cause]
+    unexplained: int
+    situations: dict[str, int] = field(default_factory=dict)  #: of those that the first leaves, in the sample
+
+
+class Sample:
+    """Places of mismatches and of matches, each as likely as any other of its kind.
+
+    A place is drawn by a number of its own, its key, so that samples of parts join to that of the whole.
+    `below` are the keys from which on places are of no use any more: samples of parts may begin with them.
+    """
+
+    def __init__(self, below: Sequence[float] = (math.inf, math.inf)) -> None:
+        self._drawn = _Drawn(_MISMATCHES, below[0]), _Drawn(_MATCHES, below[1])
+        self.below = list(below)
+
+    def add(self, first: int, wrong: Array, asked: Array | None = None) -> None:
+        """Offer places that follow each other: which are mismatches, and which are compared."""
+        places, found, generator = [], [], _generator(first)
+        for start in range(0, wrong.size, _KEYS):  # which stay in the caches
+            part = wrong[start : start + _KEYS]
+            keys = generator.random(part.size, np.float32)
+            # Where all agree, as most do, only low keys are looked at again.
+            near = np.flatnonzero(keys < max(self.below) if part.any() else keys < self._drawn[1].below)
+            places.append(near + start)
+            found.append(keys[near])
+        if not places:
+            return
+        index, low = np.concatenate(places), np.concatenate(found)
+        different = wrong[index]
+        compared = True if asked is None else asked[index]
+        for drawn, which in zip(self._drawn, (different, ~different), strict=True):
+            which = which & compared & (low < drawn.below)
+            drawn.add(first + index[which], low[which])
+
+    def join(self, other: Sample) -> None:
+        """Take the sample of the places behind these."""
+        for mine, theirs in zip(self._drawn, other._drawn, strict=True):
+            mine.add(theirs.held, theirs.keys)
+        self.below[:] = [drawn.below for drawn in self._drawn]
+
+    def places(self) -> tuple[Array, Array]:
+        """Return the places of mismatches and of matches, ascending."""
+        different, equal = (np.sort(drawn.held) for drawn in self._drawn)
+        return different, equal
+
+
+def _generator(first: int) -> np.random.Generator:
+    """Return what draws the keys of places from one on: it draws those of all places."""
+    bits = np.random.PCG64(0)
+    bits.advance(first // 2)  # two keys at a time
+    generator = np.random.Generator(bits)
+    generator.random(first % 2, np.float32)
+    return generator
+
+
+class _Drawn:
+    """Sample of at most `wanted` places, those with the lowest keys; of equal keys the first places."""
+
+    def __init__(self, wanted: int, below: float = math.inf) -> None:
+        self._wanted, self.held, self.keys = wanted, np.empty(0, np.int64), np.empty(0, np.float32)
+        self.below = below
+
+    def add(self, places: Array, keys: Array) -> None:
+        """Offer places behind those that are held."""
+        self.held, self.keys = np.append(self.held, places), np.append(self.keys, keys)
+        if self.keys.size < self._wanted:
+            return
+        self.below = float(np.partition(self.keys, self._wanted - 1)[self._wanted - 1])
+        low = self.keys < self.below
+        low[np.flatnonzero(self.keys == self.below)[: self._wanted - np.count_nonzero(low)]] = True
+        self.held, self.keys = self.held[low], self.keys[low]
+
+
+def diagnose(
+    question: Question, sample: Sample, mismatches: int, each: Each, failures: Failures
+) -> Diagnosis:
+    """Return the hypotheses that explain the mismatches of a question, from a sample, then from all of it.
+
+    Hypotheses that fail are noted in `failures`, and explain nothing.
+    """
+    trial = _Trial(question, question.sample(*sample.places()), failures)
+    finalists = [_Finalist(changes) for changes in trial.finalists()]
+    chance = None
+    with trying(_STOCHASTIC, failures, (ValueError,)):
+        chance = chances(question)
+    tried: list[_Finalist] = [*finalists, *([] if chance is None else [_Chance(chance)])]
+    if tried:
+        _on_everything(tried, each, failures)
+    causes = _ranked([one.cause for one in finalists], mismatches)
+    if chance is not None and chance.net > max(0, causes[0].net if causes else 0):
+        causes = [chance, *causes]
+    if causes and causes[0].changes and 0 < causes[0].net < mismatches:
+        causes = _completed(question, causes, each, failures)
+    # Beside one that explains everything the others are worth nothing.
+    causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
+    left = mismatches - (causes[0].explained if causes else 0)
+    return Diagnosis(causes, left, trial.left(causes[0].changes) if causes and left else {})
+
+
+def _completed(question: Question, causes: list[Cause], each: Each, failures: Failures) -> list[Cause]:
+    """Return the causes; in front, if found, the first with a change that explains what it leaves over.
+
+    What is left may be too rare to be in the sample: it is collected from all of the results.
+    """
+    first, rest = causes[0], Sample()
+    for some in each(_left_over, first.changes, rest.below):
+        rest.join(some)
+    trial = _Trial(question, question.sample(*rest.places()), failures)
+    trial.wrong &= ~trial.agrees(first.changes)
+    settled, best = excluded(first.changes), (0, first.changes)
+    for change in trial.changes:
+        if change.field not in settled:
+            changes = (*first.changes, change)
+            best = max(best, (trial.net(changes), changes), key=lambda pair: pair[0])
+    left = int(np.count_nonzero(trial.wrong))
+    if best[0] < left and (left < _MANY or 2 * best[0] < left):
+        return causes
+    finalist = _Finalist(best[1])
+    _on_everything([finalist], each, failures)
+    return [finalist.cause, *causes] if finalist.cause.net > first.net else causes
+
+
+class _Trial:
+    """Hypotheses on a sample."""
+
+    def __init__(self, question: Question, batch: Batch, failures: Failures) -> None:
+        self.question, self.batch, found = question, batch, judged(question, batch)
+        self.want, self.wrong, self.right = found.want, found.wrong, found.right
+        self.failures = failures
+        self.changes: list[Change] = []
+        self._screens: dict[Changes, _Screen] = {}
+        with trying("the list of hypotheses", failures):
+            for change in question.changes():
+                self.changes.append(change)
+
+    def agrees(self, changes: Changes) -> npt.NDArray[np.bool_]:
+        """Return where results are what a hypothesis gives."""
+        return _agrees(self.question, self.batch, changes, self.failures)
+
+    def net(self, changes: Changes) -> int:
+        """Return what is explained less what is contradicted; 0 where the last change mends nothing, net."""
+        screen = self._screen(changes[:-1])
+        if screen is not None and not screen.hopeful(self.question, changes, self.failures):
+            return 0
+        agree = self.agrees(changes)
+        return int(np.count_nonzero(agree & self.wrong)) - int(np.count_nonzero(~agree & self.right))
+
+    def _screen(self, changes: Changes) -> _Screen | None:
+        """Return a few of the results that a hypothesis does not give, and of those that it gives.
+
+        A change more must give some of the first, and not lose more of the others.
+        """
+        if not self.question.dear or self.wrong.size <= 2 * _FEW:
+            return None
+        if changes not in self._screens:
+            asked = self.wrong | self.right
+            held = asked & ~self.wrong if not changes else asked & self.agrees(changes)
+            drawn = np.random.default_rng(3)
+            sides, sizes = [], []
+            for which, most in ((asked & ~held, _FEW), (held, _FEW // 2)):
+                places = drawn.permutation(self.batch.places[which])
+                sides.append(np.sort(places[:most]))
+                sizes.append(places.size)
+            both = np.union1d(*sides)
+            batch = self.question.sample(both, both[:0])
+            self._screens[changes] = _Screen(batch, np.isin(batch.places, sides[1]), sizes)
+        return self._screens[changes]
+
+    def finalists(self) -> list[Changes]:
+        """Return the best hypotheses, and all that are as good as the first."""
+        found, scores = self.search()
+        best = scores[found[0]] if found else 0
+        ties = sum(scores[changes] == best for changes in found)
+        return found[: min(max(ties, _FINALISTS), _MOST)]
+
+    def search(self) -> tuple[list[Changes], dict[Changes, int]]:
+        """Return the hypotheses that explain something, the best first, and what each explains, net."""
+        singles: list[Changes] = [(change,) for change in self.changes]
+        scores: dict[Changes, int] = {changes: self.net(changes) for changes in singles}
+        all_wrong, best = int(np.count_nonzero(self.wrong)), 0
+        beam = singles
+        for depth in range(1, _DEPTH + 1):
+            beam = sorted(
+                (changes for changes in beam if scores[changes] > 0), key=lambda c: _rank(c, scores)
+            )[:_BEAM]
+            reached = max((scores[changes] for changes in beam), default=0)
+            if depth == _DEPTH or reached == all_wrong or reached <= best:
+                break
+            best = reached
+            # Two changes in either order are one hypothesis.
+            beam = list(
+                {frozenset(more): more for changes in beam for more in self._with(changes, singles)}.values()
+            )
+            for changes in beam:
+                score = self.net(changes)
+                # A second change must explain what the first alone did not.
+                simpler = max(scores.get(changes[:-1], 0), scores.get(changes[-1:], 0))
+                scores[changes] = score if score > simpler + max(2, all_wrong // 5000) else 0
+        positive = [changes for changes, score in scores.items() if score > 0]
+        return sorted(positive, key=lambda changes: _rank(changes, scores)), scores
+
+    @staticmethod
+    def _with(changes: Changes, singles: Iterable[Changes]) -> Iterator[Changes]:
+        settled = excluded(changes)
+        for (more,) in singles:
+            if more.field not in settled:
+                yield (*changes, more)
+
+    def left(self, changes: Changes) -> dict[str, int]:
+        """Return where the mismatches lie that a hypothesis does not explain."""
+        left = ~self.agrees(changes) & self.wrong
+        counts = np.bincount(self.question.situations(self.batch, left, self.want[left]))
+        named = zip(self.question.situation_names, counts.tolist(), strict=False)
+        return {name: count for name, count in sorted(named, key=lambda pair: -pair[1]) if count}
+
+
+@dataclass
+class _Screen:
+    """Some results that a hypothesis does not give, and some that it gives."""
+
+    batch: Batch
+    held: Array  #: which it gives
+    sizes: list[int]  #: how many there are in all: of the others, and of these
+
+    def hopeful(self, question: Question, changes: Changes, failures: Failures) -> bool:
+        """Return whether a hypothesis of one change more may explain more than it contradicts."""
+        agree = _agrees(question, self.batch, changes, failures)
+        found, lost = np.count_nonzero(agree & ~self.held), np.count_nonzero(~agree & self.held)
+        if not found:
+            return False
+        left, held = (
+            size / max(int(np.count_nonzero(which)), 1)
+            for size, which in zip(self.sizes, (~self.held, self.held), strict=True)
+        )
+        gain, doubt = left * found - held * lost, math.hypot(left * math.sqrt(found), held * math.sqrt(lost))
+        return bool(gain + _DOUBTS * doubt > 0)
+
+
+def chances(question: Question) -> Cause | None:
+    """Return stochastic rounding as a cause, if results lie on either side as often as it would have them."""
+    if not question.size:
+        return None
+    places = np.random.default_rng(1).integers(0, question.size, 2 * _MATCHES)
+    batch = question.sample(np.sort(places), places[:0])
+    sides = question.random(batch)
+    if sides is None:
+        return None
+    (down, up, far), got = sides, batch.got
+    inside = (down != up) & (far > 0) & (far < 1)
+    is_up, is_down = ~differ(question, got, up), ~differ(question, got, down)
+    faithful = inside & (is_up | is_down)
+    if np.count_nonzero(faithful) < 0.98 * np.count_nonzero(inside):
+        return None
+    bits = random_bits_of(far[faithful], is_up[faithful])
+    if bits is None:
+        return None
+    which = f" with {bits} random bit{'s' * (bits > 1)}" if bits else ""
+    return Cause(f"{_STOCHASTIC}{which}: each result is a neighbour, taken as often as it is near")
+
+
+def _rank(changes: Changes, scores: dict[Changes, int]) -> tuple[int, int]:
+    return -scores[changes], sum(change.cost for change in changes)
+
+
+def _agrees(question: Question, batch: Batch, changes: Changes, failures: Failures) -> npt.NDArray[np.bool_]:
+    """Return where results are what a hypothesis gives: nowhere if it refuses an operand, or fails."""
+    agree = np.zeros(batch.got.size, bool)
+    with trying(_words(changes), failures, (ValueError,)):
+        agree = ~differ(question, batch.got, question.answer(batch, changes))
+    return agree
+
+
+def _words(changes: Changes) -> str:
+    return "; and ".join(change.words for change in changes)
+
+
+class _Finalist:
+    """A hypothesis tried on everything."""
+
+    def __init__(self, changes: Changes) -> None:
+        self.cause = Cause(_words(changes), changes=changes)
+
+    def count(
+        self, question: Question, batch: Batch, wrong: Array, right: Array, failures: Failures
+    ) -> tuple[int, int]:
+        """Return what the hypothesis explains and contradicts in a piece."""
+        agree = _agrees(question, batch, self.cause.changes, failures)
+        return int(np.count_nonzero(agree & wrong)), int(np.count_nonzero(~agree & right))
+
+
+class _Chance(_Finalist):
+    """Stochastic rounding tried on everything."""
+
+    def __init__(self, cause: Cause) -> None:
+        self.cause = cause
+
+    def count(
+        self, question: Question, batch: Batch, wrong: Array, right: Array, failures: Failures
+    ) -> tuple[int, int]:
+        """Return what the hypothesis explains in a piece; it contradicts nothing."""
+        agree = np.zeros(wrong.size, bool)
+        with trying(self.cause.words, failures, (ValueError,)):
+            sides = question.random(batch)
+            assert sides is not None
+            agree = ~differ(question, batch.got, sides[0]) | ~differ(question, batch.got, sides[1])
+        return int(np.count_nonzero(agree & wrong)), 0
+
+
+def _left_over(question: Question, batch: Batch, changes: Changes, below: Sequence[float]) -> Sample:
+    """Return a sample of what a hypothesis does not explain."""
+    found = judged(question, batch)
+    agree = _agrees(question, batch, changes, {})  # it has not failed so far
+    sample, first = Sample(below), batch.index.start  # type: ignore[union-attr]
+    sample.add(first, found.wrong, (found.wrong | found.right) & ~(found.wrong & agree))
+    return sample
+
+
+def _counted(
+    question: Question, batch: Batch, hypotheses: list[_Finalist]
+) -> tuple[list[tuple[int, int]], Failures]:
+    """Return what each hypothesis explains and contradicts in a piece, and those that fail there."""
+    found, failures = judged(question, batch), Failures()
+    counts = [each.count(question, batch, found.wrong, found.right, failures) for each in hypotheses]
+    return counts, failures
+
+
+def _on_everything(hypotheses: list[_Finalist], each: Each, failures: Failures) -> None:
+    for counts, failed in each(_counted, hypotheses):
+        failures |= failed
+        for hypothesis, (explained, contradicted) in zip(hypotheses, counts, strict=True):
+            hypothesis.cause.explained += explained
+            hypothesis.cause.contradicted += contradicted
+    for hypothesis in hypotheses:
+        if hypothesis.cause.words in failures:
+            hypothesis.cause.explained = hypothesis.cause.contradicted = 0
+
+
+def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:
+    """Rank the causes that explain enough; those that explain the same come under the simplest."""
+    kept: list[Cause] = []
+    least = mismatches if mismatches < _MANY else max(_MANY // 2, _LEAST * mismatches)
+    for cause in sorted(causes, key=lambda cause: (-cause.net, cause.cost)):
+        if cause.net < least:
+            continue
+        twin = next(
+            (k for k in kept if (k.explained, k.contradicted) == (cause.explained, cause.contradicted)), None
+        )
+        if twin is not None:
+            twin.same.append(cause.words)
+        else:
+            kept.append(cause)
+    return kept
+
+
+#: Errors of hypotheses, by the words of the hypothesis.
+Failures = dict[str, str]
+
+#: Environment variable that, if not empty, raises the errors of hypotheses, as the tests do.
+_RAISE = "LOWPREC_RAISE"
+
+
+@contextlib.contextmanager
+def trying(words: str, failures: Failures, refusals: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Note an error of a hypothesis; drop errors that are refusals."""
+    try:
+        yield
+    except refusals:
+        pass
+    except Exception as error:
+        if os.environ.get(_RAISE):
+            raise
+        failures.setdefault(words, f"{type(error).__name__}: {error}")

@@ -1,0 +1,309 @@
+"""Lines of operands and results of units: dot products and blocks, as `lowprec vectors` writes them.
+
+The words of a line are the columns of the vectors, from the left: lanes apart by blanks, or a column as one
+number (`--packed`). A line that lacks its result, or is of another width than the first, is refused by its
+number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import code_dtype
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.catalog import BINARY32
+from lowprec.spec.format import Format, Sign
+from lowprec.verify.codes.display import quoted
+from lowprec.verify.compare.compare import compare
+from lowprec.verify.compare.element_lines import check_whole, code_in, flags_in, promised
+from lowprec.verify.compare.judging import judge
+from lowprec.verify.compare.report import Comparison
+from lowprec.verify.dumps.files import DumpError
+from lowprec.verify.inputs.block_cases import source_values
+from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
+from lowprec.verify.questions.flags import SumFlagQuestion
+from lowprec.verify.reference.dots import check_flags, random_bits_of, roundings
+
+__all__ = ["compare_block_lines", "compare_decoder_lines", "compare_dot_lines"]
+
+Array = npt.NDArray[Any]
+
+
+Row = tuple[int, list[str], str]
+
+
+def compare_dot_lines(
+    lines: Iterable[str],
+    how: Accumulation,
+    formats: tuple[Format, Format] | None = None,
+    *,
+    size: tuple[int, int, int] | None = None,
+    flags: bool = False,
+    **options: Any,
+) -> Comparison:
+    """Hold lines of x, y, addend and result against what an accumulation gives.
+
+    Scales stand behind x and behind y, the random integers of sums that are rounded stochastically before the
+    result.
+
+    >>> from lowprec.spec.accumulations import ACCUMULATIONS
+    >>> unit = ACCUMULATIONS["volta_mma_binary16_binary32"]
+    >>> compare_dot_lines(["3c00 0000 3c00 0000 3f800000 40000000"], unit).compared
+    1
+
+    Parameters
+    ----------
+    lines : iterable of str
+    how : Accumulation
+    formats : (Format, Format), optional
+        Of the operands, where the accumulation takes any.
+    size : (int, int, int), optional
+        M, N and K of matrices, as `lowprec vectors matmul` has them; by default lines are of dot products.
+    flags : bool
+        Whether each line ends with the exception flags that the sum raised.
+    options
+        `any_nan`, `limit`, `why` and `watch` of `lowprec.compare`.
+
+    Raises
+    ------
+    DumpError
+        A line of another width than the first, without a result, or with a word that is no code.
+    ValueError
+        Formats that the accumulation does not take.
+    """
+    shape, rows = shape_of(how, formats), _rows(lines)
+    m, n, k = size or (1, 1, 0)
+    raised: list[int] = []
+    if flags:
+        if size is not None:
+            raise ValueError("flags are of dot products alone; leave out the size of matrices, or the flags")
+        check_flags(how)
+        raised = [_flags(row) for row in rows]
+        rows = [(number, words[:-1], text) for number, words, text in rows]
+    columns, packed = _layout(shape, rows[0], size)
+    layout = [each for each in columns if each[1]] if packed else [
+        (fmt, 1) for fmt, lanes in columns for _ in range(lanes)
+    ]  # fmt: skip
+    parts = np.split(_columns(rows, layout), np.cumsum([lanes for _, lanes in columns])[:-1], axis=1)
+    codes = [part.astype(code_dtype(fmt)) for part, (fmt, _) in zip(parts, columns, strict=True)]
+    x, x_scales, y, y_scales, addend, random, results = codes
+    joined = values_of(addend, shape.addend)
+    if how.scale is not None:
+        each = [values_of(part, how.scale[0]) for part in (x_scales, y_scales)]
+        if size is not None:
+            each = [each[0].reshape(len(rows), m, -1), each[1].reshape(len(rows), n, -1).swapaxes(1, 2)]
+        options["scale"] = tuple(each)
+    if random.size:
+        options["random"] = random
+    if size is None:
+        joined, results = joined[:, 0], results[:, 0]
+    else:
+        x, y = x.reshape(-1, m, k), y.reshape(-1, k, n)
+        joined, results = (part.reshape(-1, m, n) for part in (joined, results))
+    report = compare(
+        (x, y), results, operation="dot" if size is None else "matmul", source=shape.formats,
+        accumulation=how, addend=joined, **options,
+    )  # fmt: skip
+    if flags:
+        asked = SumFlagQuestion(x, y, addend[:, 0], (*shape.formats, shape.addend), how, np.array(raised))
+        said = {name: options[name] for name in ("limit", "why", "watch") if name in options}
+        report.flags = _numbered(judge(asked, **said, unit="line"), rows, 1)
+    return _numbered(report, rows, m * n)
+
+
+def _layout(
+    shape: Shape, first: Row, size: tuple[int, int, int] | None
+) -> tuple[list[tuple[Format, int]], bool]:
+    """Return the format and the lanes of each column, 0 where there is none; and whether each is a word."""
+    how, (x, y) = shape.how, shape.formats
+    m, n, _ = size or (1, 1, 0)
+    scale, block = how.scale or (x, 0)
+    bits = random_bits_of(how)
+
+    def columns(k: int) -> list[tuple[Format, int]]:
+        blocks = -(-k // block) if block else 0
+        drawn = len(roundings(how, k)) if bits else 0
+        return [
+            *((x, m * k), (scale, m * blocks), (y, n * k), (scale, n * blocks)),
+            *((shape.addend, m * n), (_word(bits), drawn), (how.output[0], m * n)),
+        ]
+
+    words, digits = first[1], len(first[1][0].removeprefix("0x"))
+    if digits > -(-x.width // 4) and len(words) == sum(lanes > 0 for _, lanes in columns(max(block, 1))):
+        found = columns(size[2] if size else digits * 4 // x.width)
+        if digits == -(-found[0][1] * x.width // 4):
+            return found, True
+    for k in (size[2],) if size else range(max(block, 1), len(words), max(block, 1)):
+        found = columns(k)
+        if sum(lanes for _, lanes in found) == len(words):
+            return found, False
+    parts = ["x and y of as many lanes", *(["their scales"] if block else []), "the addend"]
+    parts += ["the random integers"] if bits else []
+    wanted = f"{', '.join(parts)} and the result{'' if size is None else f' of M, N, K = {size}'}"
+    short = size is not None and len(words) < sum(lanes for _, lanes in columns(size[2]))
+    without = "; it ends before its result" if short else ""
+    _refuse(first, f"{len(words)} words, not {wanted}{without}")
+    raise AssertionError("refused")
+
+
+def compare_block_lines(lines: Iterable[str], source: Format, fmt: BlockFormat, **options: Any) -> Comparison:
+    """Hold lines of values, scale and elements against the blocks that the values become.
+
+    >>> from lowprec.spec.catalog import BFLOAT16, MXFP4
+    >>> line = " ".join(["3f80"] * 32 + ["7d"] + ["6"] * 32)
+    >>> compare_block_lines([line], BFLOAT16, MXFP4).mismatches
+    0
+
+    Parameters
+    ----------
+    lines : iterable of str
+    source : Format
+        Of the values.
+    fmt : BlockFormat
+        One-dimensional, and without a scale of the tensor.
+    options
+        As for `compare_dot_lines`.
+
+    Raises
+    ------
+    DumpError, ValueError
+        As `compare_dot_lines`; a block format of two dimensions, or with a scale of the tensor.
+    """
+    size = math.prod(fmt.sizes)
+    if fmt.tensor_scale != "none" or len(fmt.sizes) > 1:
+        raise ValueError(
+            f"lines of {fmt.name!r} are not read: it has a scale of the tensor, or blocks of two dimensions; "
+            f"compare files with --scales"
+        )
+    rows = _rows(lines)
+    packed = len(rows[0][1]) == 3 and size > 1
+    one, many = [(source, 1)] * size, [(fmt.element, 1)] * size
+    layout = (
+        [(source, size), (fmt.scale, 1), (fmt.element, size)] if packed else [*one, (fmt.scale, 1), *many]
+    )
+    codes = _columns(rows, layout)
+    values = source_values(codes[:, :size].astype(code_dtype(source)), source)
+    report = compare(
+        values, codes[:, size + 1 :].astype(code_dtype(fmt.element)), fmt,
+        scales=codes[:, size : size + 1].astype(code_dtype(fmt.scale)), **options,
+    )  # fmt: skip
+    return _numbered(report, rows, size)
+
+
+def compare_decoder_lines(
+    lines: Iterable[str], fmt: BlockFormat, target: Format, **options: Any
+) -> Comparison:
+    """Hold lines of scale, elements and values against what the blocks stand for.
+
+    A scale of the tensor comes first, where there is one. A value is the product of the scales and an
+    element, which binary64 holds, rounded once.
+
+    >>> from lowprec.spec.catalog import BFLOAT16, MXFP4
+    >>> line = " ".join(["7d"] + ["6"] * 32 + ["3f80"] * 32)
+    >>> compare_decoder_lines([line], MXFP4, BFLOAT16).mismatches
+    0
+
+    Parameters
+    ----------
+    lines : iterable of str
+    fmt : BlockFormat
+    target : Format
+        Of the values.
+    options
+        As for `compare_dot_lines`.
+
+    Raises
+    ------
+    DumpError
+        As `compare_dot_lines`.
+    """
+    size, tensor = math.prod(fmt.sizes), int(fmt.tensor_scale != "none")
+    rows = _rows(lines)
+    packed = len(rows[0][1]) == 3 + tensor and size > 1
+    one = [*[(BINARY32, 1)] * tensor, (fmt.scale, 1)]
+    lanes = [(fmt.element, size), (target, size)]
+    codes = _columns(rows, one + (lanes if packed else [(each, 1) for each, _ in lanes for _ in range(size)]))
+    scales = codes[:, tensor].astype(code_dtype(fmt.scale))
+    elements = codes[:, tensor + 1 : tensor + 1 + size].astype(code_dtype(fmt.element))
+    tensors = codes[:, 0].astype(np.uint32).view(np.float32).tolist() if tensor else [None] * len(rows)
+    grid = (size,) if len(fmt.sizes) == 1 else fmt.sizes
+    values = np.empty((len(rows), size))
+    for at, held in enumerate(tensors):
+        one_scale = scales[at].reshape((1,) * len(grid))
+        given = {} if held is None else {"tensor_scale": held}
+        values[at] = BlockArray(elements[at].reshape(grid), one_scale, fmt, **given).values("float64").ravel()
+    report = compare(values, codes[:, -size:].astype(code_dtype(target)), target, **options)
+    return _numbered(report, rows, size)
+
+
+def _word(bits: int) -> Format:
+    """Return a format of which every code of so many bits is one."""
+    return Format(
+        name=f"random integer of {bits} bits",
+        exponent_bits=0,
+        trailing_bits=max(bits, 2),
+        bias=0,
+        sign=Sign.UNSIGNED,
+    )
+
+
+def _rows(lines: Iterable[str]) -> list[Row]:
+    """Return the number, the words and the text of each line that is no comment.
+
+    Raises DumpError: fewer than the header says, or none.
+    """
+    rows, wanted = [], 0
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith(("#", "//")):
+            wanted += promised(line)
+        else:
+            rows.append((number, words, line.strip()))
+    check_whole(wanted, len(rows), rows[-1][0] if rows else 0)
+    if not rows:
+        raise DumpError("there are no lines to compare")
+    return rows
+
+
+def _flags(row: Row) -> int:
+    if len(row[1]) < 2:
+        _refuse(row, "no flags at its end")
+    return flags_in(row[1][-1], row[0])
+
+
+def _refuse(row: Row, why: str) -> None:
+    raise DumpError(f"line {row[0]} has {why}: {quoted(row[2])}")
+
+
+def _columns(rows: list[Row], layout: list[tuple[Format, int]]) -> Array:
+    """Return the codes of each line, lanes unpacked, as many as the layout says."""
+    wide = sum(count for _, count in layout)
+    codes = np.zeros((len(rows), wide), np.uint64)
+    for at, row in enumerate(rows):
+        number, words, _ = row
+        if len(words) != len(layout):
+            without = len(words) < len(layout)
+            why = "; it ends before its result" if without else ""
+            _refuse(row, f"{len(words)} words, not {len(layout)}{why}")
+        place = 0
+        for word, (fmt, count) in zip(words, layout, strict=True):
+            code = code_in(word, number, fmt, count)
+            for lane in range(count):
+                codes[at, place + lane] = code >> fmt.width * lane & (1 << fmt.width) - 1
+            place += count
+    return codes
+
+
+def _numbered(report: Comparison, rows: list[Row], lanes: int) -> Comparison:
+    """Return the report with the numbers of lines."""
+    for detail in report.details:
+        if "index" in detail.data:
+            detail.data["line"] = rows[detail.data["index"] // lanes][0]
+    return report

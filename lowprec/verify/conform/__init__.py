@@ -1,0 +1,1 @@
+"""`lowprec conform`: frameworks held against the reference, known divergences, and baselines."""

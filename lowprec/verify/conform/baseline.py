@@ -1,0 +1,151 @@
+"""Baselines: reports of earlier runs, whose differences later runs may have too.
+
+A baseline is what `lowprec conform --json` or `lowprec compare --json` printed. A run against it fails where
+it differs in a way that the baseline does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lowprec.verify.codes.display import quoted
+
+if TYPE_CHECKING:
+    from lowprec.verify.compare.report import Comparison
+    from lowprec.verify.conform.conformance import Row
+
+__all__ = ["Baseline", "read_baseline"]
+
+#: The beginning of schemas whose reports can be baselines, and the command that writes them.
+_COMMANDS = {"lowprec.conform/2": "conform", "lowprec.compare/3": "compare"}
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A report of an earlier run.
+
+    Attributes
+    ----------
+    path : Path
+        The file that it was read from.
+    data : dict
+        The report.
+    """
+
+    path: Path
+    data: dict[str, Any]
+
+    def excuse(self, rows: Iterable[Row]) -> tuple[list[Row], list[str]]:
+        """Return rows in which what the baseline has is known, and what it has that is gone.
+
+        A difference is the baseline's if the framework, the task, the kind, the count and the smallest input
+        are the same; the framework's version may be another. What is gone is told of the rows that were run.
+        """
+        then = {
+            (*_key(row), finding["kind"]): finding for row in self.data["rows"] for finding in row["findings"]
+        }
+        made, now = [], set()
+        for row in rows:
+            findings = []
+            for finding in row.findings:
+                key = (row.framework, row.operation, row.source, row.target, finding.kind)
+                now.add(key)
+                same = then.get(key, {})
+                if (
+                    finding.known is None
+                    and same.get("count") == finding.count
+                    and same.get("smallest") == dict(finding.smallest.rows)
+                ):
+                    finding = replace(finding, known=f"accepted by {self.path}")
+                findings.append(finding)
+            row = replace(row, findings=tuple(findings))
+            made.append(row if row.unexplained else replace(row, causes=()))
+        ran = {(row.framework, row.operation, row.source, row.target) for row in made}
+        gone = [" ".join(key) for key in then if key not in now and key[:4] in ran]
+        return made, gone
+
+    def judge(self, report: Comparison) -> list[str]:
+        """Return what makes a comparison worse than the baseline, a line each; nothing if it is no worse.
+
+        It is no worse if no count of mismatches, in all, by situation, by distance or by class, and none of
+        flags, is above the baseline's, and at least as many results are compared.
+
+        Raises
+        ------
+        ValueError
+            The baseline answers another question.
+        """
+        now, then = report.as_dict(), self.data
+        if now["question"] != then["question"]:
+            raise ValueError(
+                f"the baseline {str(self.path)!r} is about {quoted(then['question'])}, this comparison "
+                f"about {quoted(now['question'])}; make one with the same options and --json"
+            )
+        return _worse(now, then, "")
+
+
+def read_baseline(path: Path, command: str) -> Baseline:
+    """Return the baseline in a file, of `conform` or of `compare`.
+
+    Raises
+    ------
+    ValueError
+        The file is no report of that command, or lacks a part of one.
+    """
+    way = f"write one with `lowprec {command} ... --json`"
+    try:
+        data = json.loads(path.read_text())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{str(path)!r} is no baseline, as it is no JSON ({error}); {way}") from None
+    schema = data.get("schema") if isinstance(data, dict) else None
+    found = _COMMANDS.get(schema) if isinstance(schema, str) else None
+    if found != command:
+        what = f"has schema {quoted(schema)}" if schema is not None else "has no schema"
+        raise ValueError(f"{str(path)!r} is no baseline of {command}: it {what}; {way}")
+    try:
+        if command == "conform":
+            for row in data["rows"]:
+                _key(row)
+                for finding in row["findings"]:
+                    _ = finding["kind"], finding["count"], finding["smallest"].items()
+        else:
+            _counts(data)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        why = error.args[0] if error.args else error
+        raise ValueError(f"{str(path)!r} is no whole report of {command} ({why}); {way}") from None
+    return Baseline(path, data)
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str, str, str]:
+    return row["framework"], row["operation"], row["source"], row["target"]
+
+
+def _counts(data: dict[str, Any]) -> dict[str, int]:
+    """Return the counts that must not grow, by what they count."""
+    counts = {"mismatches": data["mismatches"], "results left out": data["left_out"]}
+    counts["results that are missing"] = data["unanswered"]
+    counts["mismatches without a distance"] = data["no_distance"]
+    counts |= {f"mismatches {name}": count for name, count in data["situations"].items()}
+    counts |= {f"mismatches off by {int(name):+,} codes": count for name, count in data["distances"].items()}
+    for found in data["classes"]:
+        counts[f"{found['want']} became {found['got']}"] = found["count"]
+    if data["flags"] is not None:
+        counts |= {f"flags: {name}": count for name, count in _counts(data["flags"]).items()}
+    if not all(isinstance(count, int) for count in (*counts.values(), data["compared"])):
+        raise ValueError("counts are integers")
+    return counts
+
+
+def _worse(now: dict[str, Any], then: dict[str, Any], lead: str) -> list[str]:
+    found = []
+    if now["compared"] < then["compared"]:
+        found.append(f"{lead}{now['compared']:,} results were compared, {then['compared']:,} in the baseline")
+    before = _counts(then)
+    for name, count in _counts(now).items():
+        if count > before.get(name, 0):
+            found.append(f"{lead}{name}: {count:,}, {before.get(name, 0):,} in the baseline")
+    return found

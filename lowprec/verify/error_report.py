@@ -1,0 +1,31 @@
+"""Functions of arrays that take the names of arrays in files too."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from lowprec.arrays import statistics
+from lowprec.arrays.errors import ErrorReport
+from lowprec.spec import catalog
+
+__all__ = ["error_report"]
+
+
+@functools.wraps(statistics.error_report)
+def error_report(values: Any, *arguments: Any, **options: Any) -> ErrorReport:
+    """Measure what a format does to values, or to those that a string such as "m.safetensors:NAME" names."""
+    if isinstance(values, str) and not _is_format(values):
+        from lowprec.verify.dumps.files import open_dump
+
+        values = open_dump(values)
+    return statistics.error_report(values, *arguments, **options)
+
+
+def _is_format(name: str) -> bool:
+    """Return whether a string names a format: then it is refused as before, since values come first."""
+    try:
+        catalog.format(name)
+    except (TypeError, ValueError):
+        return catalog.is_block(name)
+    return True
