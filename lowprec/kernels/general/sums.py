@@ -163,7 +163,7 @@ def draw(tile: Tile, step: int, stage: Params) -> None:
 def steps(usual: bool, finite: bool, stochastic: bool) -> tuple[Any, Any, Any, Any]:
     """Return the steps that all outputs of a tile take, each compiled as a function.
 
-    `fuse` adds products to the sums, `multiply` makes terms of them, `join` adds terms to the sums, and
+    `fuse` adds products to the sums, `times` makes terms of them, `join` adds terms to the sums, and
     `settle` rounds the sums and writes their codes. `usual` says that all formats are so to `read` and to
     `project_usual`, `finite` that no factor is an infinity or a NaN.
     """
