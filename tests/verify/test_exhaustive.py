@@ -373,7 +373,7 @@ def test_an_edited_file_makes_other_sources(tmp_path, monkeypatch):
     monkeypatch.setattr(exhaustive, "__file__", str(package / "verify" / "sweeps" / "exhaustive.py"))
     before = exhaustive._sources()
     assert exhaustive._sources() == before
-    (package / "kernels" / "convert.py").write_text("x = 2\n")
+    (package / "kernels" / "scalar" / "convert.py").write_text("x = 2\n")
     assert exhaustive._sources() != before
 
 
