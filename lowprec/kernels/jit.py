@@ -80,13 +80,29 @@ def bound(kernel: Callable[..., int], given: tuple[Any, ...], others: tuple[Any,
 
 def inlined(function: F) -> F:
     """Compile a helper of kernels, and put its code in place of every call."""
-    return cast(F, numba.njit(forceinline=True, **_INTERNAL)(function))
+    return _without_literals(numba.njit(forceinline=True, **_INTERNAL)(function))
 
 
 def helper(function: F, name: str = "") -> F:
     """Compile a part of kernels that is called as a function. Named as kernels are."""
     _named(function, name)
-    return cast(F, numba.njit(**_INTERNAL)(function))
+    return _without_literals(numba.njit(**_INTERNAL)(function))
+
+
+def _without_literals(compiled: Any) -> Any:
+    """Let a helper be compiled once for all integers: numba compiles it for each that calls spell out."""
+    if isinstance(compiled, numba.core.dispatcher.Dispatcher):
+        template = compiled.get_call_template
+
+        def call_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+            return template(tuple(map(_unliteral, args)), {name: _unliteral(kws[name]) for name in kws})
+
+        compiled.get_call_template = call_template
+    return compiled
+
+
+def _unliteral(kind: Any) -> Any:
+    return types.unliteral(kind) if isinstance(kind, types.IntegerLiteral) else kind
 
 
 def _named(function: Callable[..., object], name: str) -> None:

@@ -136,14 +136,14 @@ def gather(tile: Tile, k: int) -> None:
     """Write both factors of product k of each output."""
     words, x, y = tile.words, tile.x[k], tile.y[k]
     if tile.paired:
-        words[_X : _X + tile.count] = x[tile.start : tile.start + tile.count]
-        words[_Y : _Y + tile.count] = y[tile.start : tile.start + tile.count]
+        for i in range(tile.count):
+            words[_X + i], words[_Y + i] = x[tile.start + i], y[tile.start + i]
         return
     row, column, done = tile.start // tile.columns, tile.start % tile.columns, 0
     while done < tile.count:
         some = min(tile.columns - column, tile.count - done)
-        words[_X + done : _X + done + some] = x[row]
-        words[_Y + done : _Y + done + some] = y[column : column + some]
+        for i in range(some):
+            words[_X + done + i], words[_Y + done + i] = x[row], y[column + i]
         row, column, done = row + 1, 0, done + some
 
 
@@ -294,7 +294,8 @@ def numbered(terms: int, size: int, start: int) -> int:
 @helper
 def open_sums(tile: Tile, place: int, addends: Words, source_words: Params) -> None:
     """Write addends as numbers; zeros where there are none."""
-    tile.words[place : place + _NUMBERS] = _0
+    for i in range(_NUMBERS):
+        tile.words[place + i] = _0
     if addends.size != 0:
         source = load_record(Source, source_words, 0)
         for i in range(tile.count):
