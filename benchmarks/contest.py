@@ -53,7 +53,7 @@ class Contest(ABC):
 
     @property
     def comparable(self) -> bool:
-        """Whether results of peers can be compared with lowprec's."""
+        """True if results of peers can be compared with lowprec's."""
         return True
 
     def both(

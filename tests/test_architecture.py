@@ -15,6 +15,7 @@ import pytest
 import lowprec as lp
 from lowprec.arrays import arith, comparisons, order
 from lowprec.spec import catalog
+from tests.conftest import SAMPLED
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "lowprec"
@@ -431,3 +432,11 @@ def test_every_public_name_has_a_docstring_that_ends_its_first_line():
 def test_no_kernel_is_compiled_while_tests_are_collected(compiled_while_collecting):
     """Every worker would compile it, whichever tests are asked for. Only a cold cache tells."""
     assert compiled_while_collecting == []
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_what_is_sampled_exists(name):
+    """A misspelled file or test would run with all its parameters, unseen."""
+    path, _, test = name.partition("::")
+    assert (ROOT / path).exists()
+    assert not test or f"def {test}(" in (ROOT / path).read_text()

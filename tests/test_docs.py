@@ -39,6 +39,11 @@ def test_examples_give_what_the_page_says(page):
     assert not failures
 
 
+def test_pages_that_run_always_exist():
+    """A misspelled one would stand apart unseen."""
+    assert set(ALWAYS) <= {page.name for page in EXAMPLES}
+
+
 def test_the_two_commands_are_in_the_readme():
     """The CI script takes them from there."""
     assert "$ pip install . && lowprec conform\n" in README

@@ -408,13 +408,8 @@ def _runs(
 def _steps(request: Dot, layout: tuple[int, int, int], length: int) -> int:
     """Return the rows between reports: a hundredth, or what is worth preparing the other side for."""
     program = engine.lower(request)
-    least = 64 if program.partial or _in_lanes(program) else 1
+    least = 64 if program.partial or program.in_lanes else 1
     return max(least, -(-layout[1] // 100), (1 << 22) // max(1, layout[2] * length))
-
-
-def _in_lanes(program: Any) -> bool:
-    """Return whether a program makes many outputs at a time, and prepares rows for that."""
-    return getattr(program, "in_lanes", False)
 
 
 def _one(
@@ -427,7 +422,7 @@ def _one(
         return
     scalar = engine.lower_by("scalar", request) or engine.lower_by("oracle", request)
     doubts = None if paired else program.run(x, y, addends, out, share_rows)
-    if doubts is None or (_in_lanes(scalar) and _MANY * np.count_nonzero(doubts) > doubts.size):
+    if doubts is None or (scalar.in_lanes and _MANY * np.count_nonzero(doubts) > doubts.size):
         _in_rows(scalar, x, y, addends, out, key, first, paired)
         return
     left = np.argwhere(doubts) if doubts.any() else ()

@@ -82,7 +82,6 @@ EXACT = {
     "scalar/exact_sum.py:add_number": "the word that a place is in",
     "scalar/exact_sum.py:number_of_sum": "the sign of a sum",
     "scalar/numbers.py:shifted_up": "bits that go up into the next word",
-    "scalar/numbers.py:long_product": "halves of words, all of which are used",
     "scalar/numbers.py:digits": "halves of a divisor, both of which are used",
     "scalar/numbers.py:square_root": "72 digits, of which the upper word has 64; half of an even exponent",
     "scalar/program.py:_scales_of": "codes of scales, in wider words",

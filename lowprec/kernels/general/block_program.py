@@ -16,6 +16,7 @@ from lowprec.kernels.engine import BlockRefusal, Tensor
 from lowprec.kernels.general.blocks import POWERS, decoder, encoder, magnitudes, scaled
 from lowprec.kernels.general.codebooks import answer_words
 from lowprec.kernels.general.numbers import CHUNK
+from lowprec.kernels.general.operations import bits_of
 from lowprec.kernels.general.program import FLUSHES, is_usual, read_as, readable, reader
 from lowprec.kernels.lower.block import ARITHMETICS, BlockRule, lower_block, lower_tensor
 from lowprec.kernels.lower.scalar import lower_target
@@ -43,8 +44,7 @@ class BlockEncoder:
         self._scale, self._rule = lower_target(fmt.scale, fmt.scales), lower_block(fmt)
         self._scale_read = reader(fmt.scale)
         self._values = unlocked(values_of(fmt.scale)) if isinstance(fmt.scale, Codebook) else _NO_VALUES
-        bits = [each.precision if each.exponent_bits else each.width
-                for each in (read_as(request.source), read_as(fmt.scale))]  # fmt: skip
+        bits = [bits_of(read_as(each)) for each in (request.source, fmt.scale)]
         smallest = int(self._rule[_SMALLEST])
         source, divisor = bits[0], max(bits[1], (smallest // (smallest & -smallest or 1)).bit_length())
         exact = fmt.arithmetic == "exact"

@@ -23,25 +23,15 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Flag, Projection
 
-__all__ = [
-    "COMPUTE",
-    "Context",
-    "Outcome",
-    "is_exact",
-    "lane",
-    "of_numbers",
-    "serves",
-    "with_nans",
-    "word_product",
-]
+__all__ = ["COMPUTE", "Context", "Outcome", "bits_of", "is_exact", "lane", "of_numbers", "serves", "with_nans"]
 
 Word = Any
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _32, _63, _64 = _U(0), _U(1), _U(32), _U(63), _U(64)
+_0, _1, _63, _64 = _U(0), _U(1), _U(63), _U(64)
 _11, _48, _50, _52 = _U(11), _U(48), _U(50), _U(52)
-_LOW, _FRACTION = _U((1 << 32) - 1), _U((1 << 52) - 1)
+_FRACTION = _U((1 << 52) - 1)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
 #: The exponent that infinities are compared by, above those of all numbers.
 _FAR = _I(1 << 40)
@@ -471,11 +461,16 @@ def of_numbers(found: Outcome, x: Lane, y: Lane, signaling_first: bool) -> Outco
     return Outcome(made, False, _U(signaling) * _INVALID)
 
 
+def bits_of(fmt: Format) -> int:
+    """Return how many bits the significands of a format have at most, as kernels read them."""
+    return fmt.precision if fmt.exponent_bits else fmt.width
+
+
 def serves(operation: str, sources: list[Format], target: Format, rule: Projection) -> tuple[bool, bool]:
     """Return whether results are exact for formats, and whether only by kernels in two words."""
     if operation.removesuffix("_number") not in COMPUTE:
         return False, False
-    bits = [fmt.precision if fmt.exponent_bits else fmt.width for fmt in sources]
+    bits = [bits_of(fmt) for fmt in sources]
     # Bits that decide, the sticky one included; for codebooks `codebooks` says what does.
     kept = 0 if isinstance(target, Codebook) else target.precision + rule.rounding.bits + 2
     if operation in ("add", "subtract"):
@@ -491,7 +486,7 @@ def serves(operation: str, sources: list[Format], target: Format, rule: Projecti
 
 def is_exact(operation: str, sources: list[Format]) -> bool:
     """Return whether binary64 has all results, if exponents had no ends."""
-    bits = [fmt.precision if fmt.exponent_bits else fmt.width for fmt in sources]
+    bits = [bits_of(fmt) for fmt in sources]
     if operation == "multiply":
         return sum(bits) <= 53
     return max(bits) <= 53 and operation not in ("add", "subtract", "divide", "sqrt", "fma")

@@ -34,15 +34,26 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
-__all__ = ["FLUSHES", "Conversion", "Operation", "Program", "Step", "carried", "joined", "readable", "reader"]
+__all__ = [
+    "FLUSHES",
+    "SHARE",
+    "Conversion",
+    "Operation",
+    "Program",
+    "Step",
+    "carried",
+    "joined",
+    "readable",
+    "reader",
+]
 
 Codes = npt.NDArray[Any]
 
 #: Elements that the scalar kernel is given at a time, as 64-bit words, and that go to a carrier together.
 _PART = 1 << 15
 
-#: The answers of a codebook are looked up when so many elements have come for each of its values.
-_SHARE = 4
+#: Tables of a codebook are made when so many elements have come for each of its values.
+SHARE = 4
 
 #: Policies under which subnormal operands are zeros.
 FLUSHES = ("flush_operands", "flush_both")
@@ -119,7 +130,7 @@ class Step:
         if not isinstance(self.fmt, Codebook):
             return self.words
         self._came += size
-        pays = self._came >= _SHARE * len(self.fmt.values)
+        pays = self._came >= SHARE * len(self.fmt.values)
         return answer_words(self.fmt, self.rule, self._loses) if pays else None
 
     def _in_lanes(

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.general.numbers import word_product
 from lowprec.kernels.jit import bit_length, helper
 from lowprec.kernels.lower.kinds import FINITE
-from lowprec.kernels.scalar.numbers import Number, long_product, shifted_up
+from lowprec.kernels.scalar.numbers import Number, shifted_up
 from lowprec.kernels.scalar.rounding import odd
 
 __all__ = ["add_number", "number_of_sum", "scale_sum"]
@@ -61,7 +62,7 @@ def scale_sum(words: Words, by: np.uint64) -> None:
     """Multiply a sum by an integer. In two's complement that needs nothing else for negative ones."""
     carry = _0
     for i in range(words.size):
-        high, low = long_product(words[i], by)
+        high, low = word_product(words[i], by)
         words[i] = low + carry
         carry = high + _U(words[i] < low)
 

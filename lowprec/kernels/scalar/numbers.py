@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lowprec.kernels.general.numbers import word_product
 from lowprec.kernels.jit import bit_length, helper, inlined
 from lowprec.kernels.lower.kinds import FINITE, FLUSHED, NAN, SIGNALING
 from lowprec.kernels.lower.scalar import Source
@@ -27,7 +28,6 @@ __all__ = [
     "Number",
     "is_larger",
     "is_nan",
-    "long_product",
     "operand",
     "product",
     "quotient",
@@ -136,22 +136,13 @@ def total(x: Number, y: Number, downward: bool) -> Number:
     return Number(FINITE, x.negative, high, odd(low, third != _0), exponent - up)
 
 
-@inlined
-def long_product(x: np.uint64, y: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Return the upper and the lower word of the product of two words."""
-    a, b, c, d = x >> _32, x & _HALF, y >> _32, y & _HALF
-    lowest, left, right = b * d, a * d, b * c
-    middle = (lowest >> _32) + (left & _HALF) + (right & _HALF)
-    return a * c + (left >> _32) + (right >> _32) + (middle >> _32), middle << _32 | lowest & _HALF
-
-
 @helper
 def product(x: Number, y: Number) -> Number:
     """Return the product of finite numbers of 64 bits."""
     negative = x.negative != y.negative
     if x.high == _0 or y.high == _0:
         return Number(FINITE, negative, _0, _0, _I(0))
-    high, low = long_product(x.high, y.high)
+    high, low = word_product(x.high, y.high)
     exponent = x.exponent + y.exponent + _I(64)
     if high < _TOP:
         high, low, _ = shifted_up(high, low, _0, _I(1))

@@ -125,7 +125,7 @@ class Function(Operation):
 class Dots:
     """Dot products of rows, one output after the other."""
 
-    partial = False
+    partial = in_lanes = False
 
     def __init__(self, request: Dot) -> None:
         from lowprec.kernels.scalar import dot

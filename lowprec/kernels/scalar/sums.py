@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.general.numbers import word_product
 from lowprec.kernels.jit import helper, inlined, load_record
 from lowprec.kernels.lower.dot import DOWNWARD, SOURCE, How, Scales, Stages
 from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY, NAN
@@ -25,7 +26,7 @@ from lowprec.kernels.lower.scalar import Grid, Params
 from lowprec.kernels.random import philox
 from lowprec.kernels.scalar.arith import multiplied
 from lowprec.kernels.scalar.exact_sum import add_number, number_of_sum, scale_sum
-from lowprec.kernels.scalar.numbers import Number, long_product, shifted_up
+from lowprec.kernels.scalar.numbers import Number, shifted_up
 from lowprec.kernels.scalar.rounding import odd
 from lowprec.kernels.scalar.stages import Stage, number_of, placed, summed
 from lowprec.kernels.scalar.windows import (
@@ -120,8 +121,8 @@ def scaled(x: Number, y: Number) -> Number:
     """Multiply numbers of 128 and of 64 bits, rounded to odd at 128."""
     if x.kind != FINITE or y.kind != FINITE or x.low == _0 or y.high == _0:
         return times(x, y)
-    carry, low = long_product(x.low, y.high)
-    high, middle = long_product(x.high, y.high)
+    carry, low = word_product(x.low, y.high)
+    high, middle = word_product(x.high, y.high)
     middle += carry
     high += _U(middle < carry)
     exponent = x.exponent + y.exponent + _I(64)

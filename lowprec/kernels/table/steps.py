@@ -14,7 +14,7 @@ import numpy.typing as npt
 from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import DONE, REFUSED
 from lowprec.kernels.general.codebooks import REFUSES, steps_of
-from lowprec.kernels.general.program import carried
+from lowprec.kernels.general.program import SHARE, carried
 from lowprec.kernels.jit import helper, jit
 from lowprec.kernels.lower.codebook import CROWDED, SHIFTS, Ranges, part
 from lowprec.kernels.lower.scalar import lower_target
@@ -26,9 +26,6 @@ from lowprec.spec.codebook import Codebook
 __all__ = ["Steps", "look_up", "serves"]
 
 Codes = npt.NDArray[Any]
-
-#: Steps are made when so many elements have come for each of them.
-_SHARE = 4
 
 
 def serves(request: Elementwise) -> bool:
@@ -61,7 +58,7 @@ class Steps:
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Look up the step of each element."""
         self._came += out.size
-        if not self._asked and self._came < _SHARE * len(self._fmt.values):
+        if not self._asked and self._came < SHARE * len(self._fmt.values):
             status: int = self._scalar.run(operands, out, flags, random)
             return status
         ranges, refused = self._found

@@ -83,6 +83,7 @@ class Dots:
     """Dot products by vectors of columns; an output in doubt, or with unsuitable operands, is left."""
 
     partial = True
+    in_lanes = False
 
     def __init__(self, request: Dot, way: Way) -> None:
         self._way, self._how, self._request = way, request.accumulation, request

@@ -153,7 +153,7 @@ class _BlockDecoder:
 class _Dots:
     """Dot products of rows."""
 
-    partial = False
+    partial = in_lanes = False
 
     def __init__(self, request: Dot) -> None:
         self._request = request
