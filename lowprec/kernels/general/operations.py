@@ -23,7 +23,8 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Flag, Projection
 
-__all__ = ["COMPUTE", "Context", "Outcome", "bits_of", "is_exact", "lane", "of_numbers", "serves", "with_nans"]
+__all__ = ["COMPUTE", "Context", "Outcome", "bits_of", "is_exact", "lane", "of_numbers", "serves"]
+__all__ += ["with_nans"]
 
 Word = Any
 
