@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import code_dtype, dtype
+from lowprec.arrays.checks import code_dtype
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.verify.frameworks.tasks import Arithmetic, Cast, Task
+from lowprec.verify.inputs.conversions import SOURCES
 
-__all__ = ["Answer", "Array", "Framework", "arithmetic", "astype", "formats", "none", "ufunc"]
+__all__ = ["Answer", "Array", "Framework", "arithmetic", "codes_in", "formats", "library", "none"]
 
 Array = npt.NDArray[Any]
 
@@ -97,17 +98,45 @@ def formats(names: str) -> tuple[Format, ...]:
     return tuple(map(catalog.format, names.split()))
 
 
-def astype(values: Array, fmt: Format) -> Array:
-    """Cast as NumPy does, to its own types and those of ml_dtypes."""
-    with np.errstate(all="ignore"):
-        return values.astype(dtype(fmt)).view(code_dtype(fmt))
-
-
-def ufunc(operation: str, fmt: Format, *operands: Array) -> Array:
-    """Compute by NumPy's function of that name, on its own types and those of ml_dtypes."""
-    with np.errstate(all="ignore"):
-        made = getattr(np, operation)(*(codes.view(dtype(fmt)) for codes in operands))
+def codes_in(fmt: Format, made: Any) -> Array:
+    """Return the bits of what a library made as codes of a format."""
     return np.asarray(made).view(code_dtype(fmt))
+
+
+def library(
+    name: str,
+    cast: Callable[[Array, Format], Array],
+    targets: Callable[[], tuple[Format, ...]] | str,
+    *,
+    package: str = "",
+    install: str = "",
+    sources: str | None = "",
+    others: Callable[[], Mapping[Task, Answer]] = none,
+    **more: Any,
+) -> Framework:
+    """Return a library as a framework, whose casts may set NumPy's floating-point flags.
+
+    Parameters
+    ----------
+    name, cast, others, more
+        As for `Framework`.
+    targets : function, or str
+        As for `Framework`, or names of formats.
+    package, install : str, optional
+        By default the name, and its installation by pip.
+    sources : str or None, optional
+        Names; by default all; None: none.
+    """
+    return Framework(
+        name,
+        package or name,
+        f"pip install {install or package or name}",
+        () if sources is None else tuple(sources.split()) or tuple(SOURCES),
+        (lambda: formats(targets)) if isinstance(targets, str) else targets,
+        np.errstate(all="ignore")(cast),
+        others,
+        **more,
+    )
 
 
 def arithmetic(
