@@ -12,7 +12,7 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.export.unit_vectors import dot_suite
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.verify.questions.step_faults import stages_of, step_faults
-from lowprec.verify.questions.step_model import Stages, has_steps, stepped
+from lowprec.verify.questions.step_model import has_steps, stepped
 from tests.planted_bugs import UNIT
 from tests.support import most_apart
 
@@ -55,7 +55,7 @@ def test_without_faults_the_stages_are_the_dot_product(name):
     how = ACCUMULATIONS[name]
     x, y, addend = vectors(how, 64 if how.scale else 16)
     want = lp.dot(x, y, how, addend=addend, dtype=code_dtype(how.output[0]))
-    assert (stepped(x, y, addend, how, how.operands or (BFLOAT16, BFLOAT16), Stages()) == want).all()
+    assert (stepped(x, y, addend, how, how.operands or (BFLOAT16, BFLOAT16), {}) == want).all()
 
 
 @pytest.mark.apart
@@ -105,7 +105,7 @@ def test_the_stages_are_the_oracles(words):
     some = np.concatenate([some, special[:: max(len(special) // 200, 1)]])
     x, y, addend = x[some], y[some], addend[some]
     want = lp.dot(x, y, how, addend=addend, dtype=code_dtype(how.output[0]), backend="oracle")
-    assert (stepped(x, y, addend, how, formats, Stages()) == want).all()
+    assert (stepped(x, y, addend, how, formats, {}) == want).all()
 
 
 #: Accumulations of the catalog whose stages are not known: machines, exact sums, sums in pairs.

@@ -18,6 +18,7 @@ from lowprec.spec.rounding import MODES, NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.block_cases import BlockCases, block_answers, source_values
+from lowprec.verify.questions.block_causes import with_nan
 
 __all__ = ["plan_of_blocks"]
 
@@ -169,13 +170,7 @@ def _others(fmt: BlockFormat) -> Iterator[tuple[str, BlockFormat]]:
     changes.append(("subnormal amax taken as zero", {"flush_subnormals": not fmt.flush_subnormals}))
     for words, fields in changes:
         try:
-            other = dataclasses.replace(fmt, **fields)
-            if (
-                other.element.nan_code is None
-                and other.nan in ("all", "elements", "scale")
-                and other.elements.nan == "error"
-            ):
-                other = dataclasses.replace(other, elements=dataclasses.replace(other.elements, nan="max"))
+            other = with_nan(dataclasses.replace(fmt, **fields))
         except ValueError:
             continue
         if other != fmt:

@@ -12,13 +12,12 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.spec.accumulation import Accumulation, Cut, Window
-from lowprec.spec.format import Format
+from lowprec.spec.accumulation import Accumulation, AddendPlace, Cut, Window
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
-from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, TOWARD_NEGATIVE, TOWARD_ZERO
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.dot_shape import DotCases, Shape, answers
+from lowprec.verify.questions.dot_changes import How, part_of, tried, window_with, with_fields, with_rule
 
 __all__ = ["add_units", "vanishes"]
 
@@ -79,77 +78,59 @@ def _lanes(cases: DotCases, order: Array) -> DotCases:
 
 def others_of(shape: Shape) -> Iterator[tuple[str, Accumulation]]:
     """Yield units with one field changed."""
-    how, held = shape.how, shape.how.accumulator
-
-    def changed(words: str, **fields: Any) -> Iterator[tuple[str, Accumulation]]:
-        try:
-            other = dataclasses.replace(how, name="", **fields)
-        except (ValueError, TypeError):
-            return
-        if other != how:
+    for words, change in _changes(shape):
+        other = tried(change, shape.how)
+        if other is not None:
             yield words, other
 
-    def modes(place: tuple[Format, Projection]) -> Iterator[tuple[str, tuple[Format, Projection]]]:
+
+def _changes(shape: Shape) -> Iterator[tuple[str, How]]:
+    how, held = shape.how, shape.how.accumulator
+
+    def rules(words: str, place: str) -> Iterator[tuple[str, How]]:
+        into = part_of(how, place)
+        assert into is not None, "asked where sums are rounded"
         for mode in (NEAREST_EVEN, NEAREST_AWAY, TOWARD_ZERO, TOWARD_NEGATIVE):
-            if mode != place[1].rounding:
-                yield f"rounded {mode}", (place[0], dataclasses.replace(place[1], rounding=mode))
-        if place[1].subnormals == "keep":
-            yield "subnormals flushed", (place[0], dataclasses.replace(place[1], subnormals="flush_results"))
+            yield f"{words} rounded {mode}", with_rule(place, rounding=mode)
+        if into[1].subnormals == "keep":
+            yield f"{words} subnormals flushed", with_rule(place, subnormals="flush_results")
 
     if isinstance(held, Window):
         if vanishes(shape):
-            flipped = dataclasses.replace(held, negative_zero=not held.negative_zero)
-            yield from changed("the sign of sums that vanish", accumulator=flipped)
-        for words, window in _windows(held, shape.lanes):
-            yield from changed(words, accumulator=window)
-        for words, place in modes(held.result):
-            try:
-                yield from changed(f"steps {words}", accumulator=dataclasses.replace(held, result=place))
-            except ValueError:
-                continue
+            yield "the sign of sums that vanish", window_with(negative_zero=not held.negative_zero)
+        yield from _windows(held, shape.lanes)
+        yield from rules("steps", "accumulator")
     elif held is not None:
-        for words, place in modes(held):
-            yield from changed(f"sums {words}", accumulator=place)
-        yield from changed("products rounded to the accumulator", product=held)
+        yield from rules("sums", "accumulator")
+        yield "products rounded to the accumulator", with_fields(product=held)
         x, y = shape.formats
         if how.product is not None and x.precision + y.precision > how.product[0].precision:
-            yield from changed("products not rounded", product=None)
+            yield "products not rounded", with_fields(product=None)
         for term in {1, how.term // 2, 2 * how.term} - {0} if how.term else ():
-            yield from changed(f"terms of {term}", term=term)
+            yield f"terms of {term}", with_fields(term=term)
         for order in (SEQUENTIAL, PAIRWISE, chunked(max(shape.lanes // 2, 1))):
-            yield from changed(f"order {order}", order=order, total=None)
+            yield f"order {order}", with_fields(order=order, total=None)
     summed = how.total[0] if how.total is not None else shape.result
     if not how.machine and (held is None or not how.output[0].contains(summed)):
-        for words, place in modes(how.output):
-            yield from changed(f"output {words}", output=place)
+        yield from rules("output", "output")
     if how.output[1].nan_code is not None:
-        any_nan = dataclasses.replace(how.output[1], nan_code=None, nan_sign="keep")
-        yield from changed("NaNs of either sign", output=(how.output[0], any_nan))
+        yield "NaNs of either sign", with_rule("output", nan_code=None, nan_sign="keep")
     if how.order.name != "chunked" or shape.lanes > how.order.size:
-        other = "last" if how.addend == "first" else "first"
-        yield from changed(f"the addend {other}", addend=other)
+        other: AddendPlace = "last" if how.addend == "first" else "first"
+        yield f"the addend {other}", with_fields(addend=other)
 
 
-def _windows(window: Window, lanes: int) -> Iterator[tuple[str, Window]]:
-    """Yield windows with one field changed."""
-    changes: list[tuple[str, dict[str, Any]]] = []
-    if window.fraction_bits is not None:
-        changes += [
-            (f"F = {window.fraction_bits + more}", {"fraction_bits": window.fraction_bits + more})
-            for more in (-1, 1)
-        ]
-        changes.append(("nothing cut", {"fraction_bits": None}))
-        changes += [
-            (f"cut {way.replace('_', ' ')}", {"cut": way}) for way in get_args(Cut) if way != window.cut
-        ]
-    changes += [
-        (f"L = {size}", {"step": size}) for size in (window.step // 2, window.step * 2) if 0 < size <= lanes
-    ]
-    other = "alternate_pairs" if window.groups == "consecutive" else "consecutive"
+def _windows(window: Window, lanes: int) -> Iterator[tuple[str, How]]:
+    bits = window.fraction_bits
+    if bits is not None:
+        for other in (bits - 1, bits + 1):
+            yield f"F = {other}", window_with(fraction_bits=other)
+        yield "nothing cut", window_with(fraction_bits=None)
+        for way in get_args(Cut):
+            yield f"cut {way.replace('_', ' ')}", window_with(cut=way)
+    for size in (window.step // 2, window.step * 2):
+        if 0 < size <= lanes:
+            yield f"L = {size}", window_with(step=size)
+    groups = "alternate_pairs" if window.groups == "consecutive" else "consecutive"
     if lanes > window.step > 1:
-        changes.append((f"steps of {other.replace('_', ' ')}", {"groups": other}))
-    for words, fields in changes:
-        try:
-            yield words, dataclasses.replace(window, **fields)
-        except ValueError:
-            continue
+        yield f"steps of {groups.replace('_', ' ')}", window_with(groups=groups)

@@ -19,7 +19,15 @@ from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPolicy, SubnormalPolicy
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO, Rounding
 from lowprec.verify.identify.ports import Ports, fitted
-from lowprec.verify.questions.dot_changes import How, window_with
+from lowprec.verify.questions.dot_changes import (
+    How,
+    part_of,
+    tried,
+    window_with,
+    with_fields,
+    with_part,
+    with_rule,
+)
 
 __all__ = ["Move", "Stage", "known", "kind_of", "moves", "starts"]
 
@@ -44,11 +52,7 @@ class Move(NamedTuple):
 
     def __call__(self, how: Accumulation) -> Accumulation | None:
         """Return the changed accumulation; None where there is no such one, or none that differs."""
-        try:
-            made = self.change(how)
-        except (ValueError, TypeError):
-            return None
-        return None if made == how else made
+        return tried(self.change, how)
 
 
 def kind_of(how: Accumulation) -> str:
@@ -170,7 +174,7 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) ->
             continue
         if place != "output":
             yield _formats(how, place, ports)
-        yield [Move(f"{place} rounding", mode.name, _rule(place, rounding=mode)) for mode in MODES]
+        yield [Move(f"{place} rounding", mode.name, with_rule(place, rounding=mode)) for mode in MODES]
         if stage not in ("core", "simple"):
             yield _rules(place)
     if isinstance(how.accumulator, tuple):
@@ -206,13 +210,13 @@ def _families(how: Accumulation, ports: Ports) -> list[Move]:
         return []
     if isinstance(how.accumulator, Window):
         into = how.accumulator.result
-        return [Move("accumulator", "sums", lambda how: dataclasses.replace(how, accumulator=into))]
+        return [Move("accumulator", "sums", with_fields(accumulator=into))]
     return [Move("accumulator", f"steps of {step}", _in_steps(step, ports)) for step in _sizes(ports.length)]
 
 
 def _in_steps(step: int, ports: Ports) -> How:
     def changed(how: Accumulation) -> Accumulation:
-        into = _get(how, "accumulator")
+        into = part_of(how, "accumulator")
         assert into is not None, "a sum that is not exact has an accumulator"
         window = Window(step=step, fraction_bits=None, result=into)
         order = chunked(how.order.size) if how.order.name == "chunked" else SEQUENTIAL
@@ -293,7 +297,7 @@ def _groups(ports: Ports) -> list[Move]:
 
 def _formats(how: Accumulation, place: str, ports: Ports) -> list[Move]:
     """Return moves to formats of every precision, rounded as now and in the usual modes."""
-    now = _get(how, place)
+    now = part_of(how, place)
     exponents = 8 if now is None or isinstance(now[0], Carrier) else now[0].exponent_bits or 8
     formats: list[Format] = list(dict.fromkeys((*_USUAL, ports.output)))
     for bits in range(1, 24):
@@ -303,12 +307,12 @@ def _formats(how: Accumulation, place: str, ports: Ports) -> list[Move]:
     modes = dict.fromkeys((NEAREST_EVEN, TOWARD_ZERO, *([] if now is None else [now[1].rounding])))
     found = []
     if place in ("product", "total"):
-        found.append(Move(place, "none", _put(place, None)))
+        found.append(Move(place, "none", with_part(place, None)))
     for fmt in formats:
         for mode in modes:
             rule = _projection(fmt, mode) if now is None else dataclasses.replace(now[1], rounding=mode)
             into = (fmt, Projection()) if isinstance(fmt, Carrier) else (fmt, _legal(rule, fmt))
-            found.append(Move(place, f"{fmt.name}, {into[1].rounding}", _put(place, into)))
+            found.append(Move(place, f"{fmt.name}, {into[1].rounding}", with_part(place, into)))
     return found
 
 
@@ -316,7 +320,7 @@ def _both_roundings() -> list[Move]:
     """Return moves to each pair of modes of the accumulator and the output, which act one after the other."""
 
     def both(inner: Rounding, outer: Rounding) -> How:
-        return lambda how: _rule("output", rounding=outer)(_rule("accumulator", rounding=inner)(how))
+        return lambda how: with_rule("output", rounding=outer)(with_rule("accumulator", rounding=inner)(how))
 
     return [
         Move("roundings", f"{inner} and {outer}", both(inner, outer)) for inner in MODES for outer in MODES
@@ -325,11 +329,13 @@ def _both_roundings() -> list[Move]:
 
 def _fields(how: Accumulation, place: str) -> list[Move]:
     """Return moves to formats of any exponent and trailing bits, rounded as now, to nearest or cut."""
-    now = _get(how, place)
+    now = part_of(how, place)
     if now is None:
         return []
     return [
-        Move(place, f"{fmt.name}, {mode}", _put(place, (fmt, dataclasses.replace(now[1], rounding=mode))))
+        Move(
+            place, f"{fmt.name}, {mode}", with_part(place, (fmt, dataclasses.replace(now[1], rounding=mode)))
+        )
         for exponents in range(2, 9)
         for bits in range(1, 24)
         if (fmt := _ieee(exponents, bits)) is not None
@@ -343,15 +349,17 @@ def _rules(place: str) -> list[Move]:
         options += [(field, value) for value in get_args(type_)]
     if place == "output":
         options += [("nan_sign", value) for value in get_args(SignPolicy)]
-    return [Move(f"{place} {field}", str(value), _rule(place, **{field: value})) for field, value in options]
+    return [
+        Move(f"{place} {field}", str(value), with_rule(place, **{field: value})) for field, value in options
+    ]
 
 
 def _edges(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -> Iterator[list[Move]]:
     for place in _PLACES[:3]:
-        now = _get(how, place)
+        now = part_of(how, place)
         if now is not None and not isinstance(now[0], Carrier) and now[0].exponent_bits:
             yield [
-                Move(place, fmt.name, _put(place, (fmt, now[1])))
+                Move(place, fmt.name, with_part(place, (fmt, now[1])))
                 for bits in range(2, 9)
                 if (fmt := _ieee(bits, now[0].trailing_bits)) is not None
             ]
@@ -372,7 +380,7 @@ def _edges(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -
             ]  # fmt: skip
         yield found
     yield [
-        Move("output nan_code", f"{code:#x}", _rule("output", nan_code=code))
+        Move("output nan_code", f"{code:#x}", with_rule("output", nan_code=code))
         for code in sorted({*nans, *([ports.output.nan_code] if ports.output.nan_code is not None else [])})
     ]
 
@@ -395,35 +403,7 @@ def _operands(rule: Projection | None, ports: Ports) -> How:
     return changed
 
 
-# -- parts of an accumulation ------------------------------------------------------------------------
-
-
-def _get(how: Accumulation, place: str) -> Rounded | None:
-    if place == "accumulator" and isinstance(how.accumulator, Window):
-        return how.accumulator.result
-    found: Rounded | None = getattr(how, place)
-    return found
-
-
-def _put(place: str, into: Rounded | None) -> How:
-    def changed(how: Accumulation) -> Accumulation:
-        if place == "accumulator" and isinstance(how.accumulator, Window):
-            assert into is not None, "a window has a result"
-            return dataclasses.replace(how, accumulator=dataclasses.replace(how.accumulator, result=into))
-        fields: dict[str, Any] = {place: into}
-        return dataclasses.replace(how, **fields)
-
-    return changed
-
-
-def _rule(place: str, **fields: Any) -> How:
-    def changed(how: Accumulation) -> Accumulation:
-        now = _get(how, place)
-        if now is None:
-            raise ValueError("nothing is rounded there")
-        return _put(place, (now[0], dataclasses.replace(now[1], **fields)))(how)
-
-    return changed
+# -- formats and their rules -------------------------------------------------------------------------
 
 
 def _projection(fmt: Format, mode: Rounding = NEAREST_EVEN) -> Projection:

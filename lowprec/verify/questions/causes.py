@@ -205,16 +205,18 @@ def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
                     yield Change("operand", cut, f"operands cut off to {name} first, not rounded", 1)
             if not isinstance(target, Codebook) and target.exponent_bits:
                 for bits in range(_BEHIND):
-                    lost = functools.partial(_sticky_lost, target=target, bits=bits)
-                    yield Change("operand", lost, guard_words(bits), 2)
+                    lost = functools.partial(cut_behind_guard, fmt=target, bits=bits)
+                    yield Change("operand", functools.partial(_valued, change=lost), guard_words(bits), 2)
             for power in POWERS:
-                scaled = functools.partial(_scaled, power=power)
-                yield Change(
-                    "operand", scaled, f"a bias or scale off by {-power}: operands times 2**{power}", 2
-                )
+                words = f"a bias or scale off by {-power}: operands times 2**{power}"
+                times = functools.partial(np.multiply, 2.0**power)
+                yield Change("operand", functools.partial(_valued, change=times), words, 2)
         if first.sign is Sign.MAGNITUDE and not isinstance(first, Codebook):
-            yield Change("operand", _negated, "signs inverted", 2)
-            yield Change("operand", _absolute, "signs dropped", 2)
+            for change, code, words in (
+                (np.bitwise_xor, first.sign_code, "signs inverted"),
+                (np.bitwise_and, first.sign_code - 1, "signs dropped"),
+            ):
+                yield Change("operand", functools.partial(_coded, change=change, code=code), words, 2)
     if operation == "fma":
         for fmt in dict.fromkeys((target, catalog.BINARY32, catalog.BFLOAT16, catalog.BINARY16)):
             yield Change("unfused", fmt, f"not fused: the product is rounded to {fmt.name}, then the sum")
@@ -233,23 +235,14 @@ def _cut(given: list[Array], sources: tuple[Format, ...], name: str) -> Operands
     return [np.asarray(encode(numbers, to, rounding="toward_zero"))], (to,)
 
 
-def _sticky_lost(given: list[Array], sources: tuple[Format, ...], target: Format, bits: int) -> Operands:
-    numbers = cut_behind_guard(as_doubles(given[0], sources[0]), target, bits)
-    return [numbers.view(np.uint64)], (catalog.BINARY64,)
+@np.errstate(all="ignore")
+def _valued(given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]) -> Operands:
+    """Return the first operand's values, changed, as binary64."""
+    return [change(as_doubles(given[0], sources[0])).view(np.uint64)], (catalog.BINARY64,)
 
 
-def _scaled(given: list[Array], sources: tuple[Format, ...], power: int) -> Operands:
-    with np.errstate(all="ignore"):
-        numbers = np.ldexp(as_doubles(given[0], sources[0]), power)
-    return [numbers.view(np.uint64)], (catalog.BINARY64,)
-
-
-def _negated(given: list[Array], sources: tuple[Format, ...]) -> Operands:
-    return [given[0] ^ given[0].dtype.type(sources[0].sign_code)], sources
-
-
-def _absolute(given: list[Array], sources: tuple[Format, ...]) -> Operands:
-    return [given[0] & given[0].dtype.type(sources[0].sign_code - 1)], sources
+def _coded(given: list[Array], sources: tuple[Format, ...], change: Any, code: int) -> Operands:
+    return [change(given[0], given[0].dtype.type(code))], sources
 
 
 def swapped(given: list[Array], sources: tuple[Format, ...]) -> Operands:
@@ -259,11 +252,9 @@ def swapped(given: list[Array], sources: tuple[Format, ...]) -> Operands:
 
 # -- places ------------------------------------------------------------------------------------------
 
-Place = Callable[[Array, tuple[int, ...]], tuple[Array, Array]]
-
 
 def places(size: int, shape: tuple[int, ...], target: Format) -> Iterator[Change]:
-    """Yield results at other places than their operands."""
+    """Yield results at other places than their operands: where the operand of each lies, if it is inside."""
     names = {
         1: "swapped nibbles: the two codes of a byte" if target.width == 4 else "neighbours swapped in pairs",
         3: "the order of four reversed (bytes of 32-bit words)",
@@ -271,96 +262,63 @@ def places(size: int, shape: tuple[int, ...], target: Format) -> Iterator[Change
     }
     for bits, words in names.items():
         if size > bits:
-            yield Change("place", functools.partial(_exchanged, bits=bits), words)
+            yield Change("place", functools.partial(np.bitwise_xor, bits), words)
     if len(shape) > 1 and min(shape[-2:]) > 1:
-        yield Change("place", _transposed, "transposed: rows and columns exchanged")
+        transposed = functools.partial(_transposed, shape=shape[-2:])
+        yield Change("place", transposed, "transposed: rows and columns exchanged")
     for step in (1, 2, 4, 8, 16, 32, 64, 128):
         for by in (step, -step):
             if size > step:
                 words = f"shifted by {step} to the {'right' if by > 0 else 'left'}"
-                yield Change("place", functools.partial(_shifted, by=by), words)
+                yield Change("place", functools.partial(np.add, -by), words)
     if size > 1:
-        yield Change("place", _reversed, "in reverse order")
+        yield Change("place", functools.partial(np.subtract, size - 1), "in reverse order")
 
 
-def _exchanged(index: Array, shape: tuple[int, ...], bits: int) -> tuple[Array, Array]:
-    size = int(np.prod(shape))
-    moved = index ^ bits
-    return np.minimum(moved, size - 1), moved >= size
-
-
-def _shifted(index: Array, shape: tuple[int, ...], by: int) -> tuple[Array, Array]:
-    size = int(np.prod(shape))
-    moved = index - by
-    return np.clip(moved, 0, size - 1), (moved < 0) | (moved >= size)
-
-
-def _transposed(index: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    rows, columns = shape[-2:]
+def _transposed(index: Array, shape: tuple[int, ...]) -> Array:
+    rows, columns = shape
     matrix, inside = np.divmod(index, rows * columns)
-    row, column = np.divmod(
-        inside, rows
-    )  # of the transposed matrix, which has as many rows as this has columns
-    return matrix * (rows * columns) + column * columns + row, np.zeros(index.shape, bool)
-
-
-def _reversed(index: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    return int(np.prod(shape)) - 1 - index, np.zeros(index.shape, bool)
+    row, column = np.divmod(inside, rows)  # of the transposed matrix, which has `columns` rows
+    return np.asarray(matrix * (rows * columns) + column * columns + row)
 
 
 # -- codes -------------------------------------------------------------------------------------------
 
 
 def codes(target: Format) -> Iterator[Change]:
-    """Yield right results that were written otherwise."""
-    yield Change("received", _nothing, "zeros everywhere, as if nothing had been written", 0)
+    """Yield right results that were written otherwise: functions of their codes and format."""
+    yield Change(
+        "received", lambda made, _: np.zeros_like(made), "zeros everywhere, as if nothing had been written", 0
+    )
     if target.width == 8:
-        yield Change("received", _nibbles_swapped, "swapped nibbles: the halves of each byte")
+        halves = "swapped nibbles: the halves of each byte"
+        yield Change("received", lambda made, _: (made << 4 | made >> 4).astype(made.dtype), halves)
     if target.width in (16, 32):
-        yield Change("received", _bytes_swapped, "swapped bytes: the other byte order")
+        yield Change("received", lambda made, _: made.byteswap(), "swapped bytes: the other byte order")
     if code_dtype(target).itemsize * 8 != target.width:
         yield Change("received", _left, "codes at the upper end of their bytes")
     yield Change("received", _bits_reversed, "bits in reverse order")
     if target.sign is Sign.MAGNITUDE and not isinstance(target, Codebook):
-        yield Change("received", _sign_inverted, "signs inverted")
-        yield Change("received", _sign_dropped, "signs dropped")
-        yield Change("received", _clipped, "negative results become zero, as a ReLU makes them")
+        yield Change("received", lambda made, fmt: _wide(made) ^ fmt.sign_code, "signs inverted")
+        yield Change("received", lambda made, fmt: _wide(made) & ~fmt.sign_code, "signs dropped")
+        yield Change(
+            "received",
+            lambda made, fmt: np.where(_wide(made) & fmt.sign_code, 0, _wide(made)),
+            "negative results become zero, as a ReLU makes them",
+        )
 
 
-def _nothing(made: Array, target: Format) -> Array:
-    return np.zeros_like(made)
-
-
-def _nibbles_swapped(made: Array, target: Format) -> Array:
-    return (made << 4 | made >> 4).astype(made.dtype)
-
-
-def _bytes_swapped(made: Array, target: Format) -> Array:
-    return made.byteswap()
+def _wide(made: Array) -> Array:
+    return made.astype(np.int64)
 
 
 def _left(made: Array, target: Format) -> Array:
-    return np.asarray(made.astype(np.int64) << (8 * code_dtype(target).itemsize - target.width))
+    return np.asarray(_wide(made) << (8 * code_dtype(target).itemsize - target.width))
 
 
 def _bits_reversed(made: Array, target: Format) -> Array:
-    found = np.zeros(made.shape, np.int64)
-    for bit in range(target.width):
-        found |= (made.astype(np.int64) >> bit & 1) << (target.width - 1 - bit)
-    return found
-
-
-def _sign_inverted(made: Array, target: Format) -> Array:
-    return np.asarray(made.astype(np.int64) ^ target.sign_code)
-
-
-def _sign_dropped(made: Array, target: Format) -> Array:
-    return np.asarray(made.astype(np.int64) & ~target.sign_code)
-
-
-def _clipped(made: Array, target: Format) -> Array:
-    wide = made.astype(np.int64)
-    return np.where(wide & target.sign_code, 0, wide)
+    bits = ((_wide(made) >> bit & 1) << (target.width - 1 - bit) for bit in range(target.width))
+    return np.asarray(sum(bits))
 
 
 # -- a rounder without sticky bit --------------------------------------------------------------------

@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Cut, Window
+from lowprec.spec.accumulation import Accumulation, Cut, Rounded, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
-from lowprec.spec.format import Carrier
+from lowprec.spec.format import Carrier, Format
 from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Deal, Split, chunked
 from lowprec.spec.projection import Projection, SignPolicy
 from lowprec.spec.rounding import MODES, rounding
 from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.questions.question import Change
 
-__all__ = ["How", "named", "output_rounded", "splits", "sums", "window_with", "windows", "with_fields"]
+__all__ = ["How", "named", "part_of", "splits", "sums", "tried", "window_with", "windows", "with_fields"]
+__all__ += ["with_part", "with_rule"]
 
 How = Callable[[Accumulation], Accumulation]
 
@@ -55,24 +56,54 @@ def window_with(**fields: Any) -> How:
     return changed
 
 
-def _result(**fields: Any) -> How:
+def part_of(how: Accumulation, place: str) -> Rounded | None:
+    """Return the format and rule of "product", "accumulator" (a window's result too), "total" or "output"."""
+    if place == "accumulator" and isinstance(how.accumulator, Window):
+        return how.accumulator.result
+    found: Rounded | None = getattr(how, place)
+    return found
+
+
+def with_part(place: str, into: Rounded | None) -> How:
+    """Return the accumulation with another format and rule of a rounding."""
+
     def changed(how: Accumulation) -> Accumulation:
-        if not isinstance(how.accumulator, Window):
-            raise ValueError("no window")
-        fmt, rule = how.accumulator.result
-        of_rule = {name: value for name, value in fields.items() if name != "fmt"}
-        return window_with(result=(fields.get("fmt", fmt), dataclasses.replace(rule, **of_rule)))(how)
+        if place == "accumulator" and isinstance(how.accumulator, Window):
+            assert into is not None, "a window has a result"
+            return window_with(result=into)(how)
+        return with_fields(**{place: into})(how)
 
     return changed
 
 
-def output_rounded(name: str) -> How:
-    """Return the accumulation whose output is rounded otherwise."""
+def with_rule(place: str, **fields: Any) -> How:
+    """Return the accumulation with these fields of a rounding's rule changed; of no rounding ValueError."""
 
     def changed(how: Accumulation) -> Accumulation:
-        return dataclasses.replace(
-            how, output=(how.output[0], dataclasses.replace(how.output[1], rounding=rounding(name)))
-        )
+        now = part_of(how, place)
+        if now is None:
+            raise ValueError("nothing is rounded there")
+        return with_part(place, (now[0], dataclasses.replace(now[1], **fields)))(how)
+
+    return changed
+
+
+def tried(change: How, how: Accumulation) -> Accumulation | None:
+    """Return the changed accumulation; None where there is no such one, or none that differs."""
+    try:
+        made = change(how)
+    except (ValueError, TypeError):
+        return None
+    return None if made == how else made
+
+
+def _window_result(fmt: Format | None = None, **fields: Any) -> How:
+    """Return the accumulation with another format, or fields of the rule, of its window's results."""
+
+    def changed(how: Accumulation) -> Accumulation:
+        now = part_of(window_with()(how), "accumulator")
+        assert now is not None, "a window has a result"
+        return with_part("accumulator", (fmt or now[0], dataclasses.replace(now[1], **fields)))(how)
 
     return changed
 
@@ -93,9 +124,9 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
             yield Change("step", window_with(step=step), words)
     for mode in MODES:
         if mode != window.result[1].rounding:
-            yield Change("result_rounding", _result(rounding=mode), f"sums of steps: {in_words(mode)}")
+            yield Change("result_rounding", _window_result(rounding=mode), f"sums of steps: {in_words(mode)}")
     if window.result[1].subnormals == "keep":
-        flushed = _result(subnormals="flush_results")
+        flushed = _window_result(subnormals="flush_results")
         yield Change("result_subnormals", flushed, "subnormal sums of steps become zeros")
     signed = not window.negative_zero
     words = f"negative sums that round to zero are {'-0' if signed else '+0'}"
@@ -103,9 +134,8 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
     yield from _results(how)
     for fmt in (catalog.BINARY32, E8M13, catalog.BINARY16, catalog.BFLOAT16):
         if fmt != window.result[0]:
-            yield Change(
-                "result", _result(fmt=fmt), f"sums of steps in {fmt.name}, not {window.result[0].name}"
-            )
+            words = f"sums of steps in {fmt.name}, not {window.result[0].name}"
+            yield Change("result", _window_result(fmt), words)
     for cut in get_args(Cut):
         if cut != window.cut:
             yield Change("cut", window_with(cut=cut), f"terms cut {cut.replace('_', ' ')}")
@@ -144,13 +174,10 @@ def _output(**fields: Any) -> How:
     """Return the accumulation whose sums and output have these fields of their rules changed."""
 
     def changed(how: Accumulation) -> Accumulation:
-        made = dataclasses.replace(how, output=(how.output[0], dataclasses.replace(how.output[1], **fields)))
-        if isinstance(how.accumulator, Window) and how.accumulator.result[0] == how.output[0]:
-            return _result(**fields)(made)
-        if isinstance(how.accumulator, tuple) and how.accumulator[0] == how.output[0]:
-            rule = dataclasses.replace(how.accumulator[1], **fields)
-            return dataclasses.replace(made, accumulator=(how.accumulator[0], rule))
-        return made
+        sums = part_of(how, "accumulator")
+        made = with_rule("output", **fields)(how)
+        both = sums is not None and sums[0] == how.output[0]
+        return with_rule("accumulator", **fields)(made) if both else made
 
     return changed
 

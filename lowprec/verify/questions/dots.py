@@ -19,13 +19,14 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
+from lowprec.spec.rounding import rounding
 from lowprec.verify.codes.display import shown_value
 from lowprec.verify.codes.values import as_doubles, carried, distances, doubles, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import dot_faults
 from lowprec.verify.questions.causes import in_words
-from lowprec.verify.questions.dot_changes import named, output_rounded, splits, sums, windows, with_fields
+from lowprec.verify.questions.dot_changes import named, splits, sums, windows, with_fields, with_rule
 from lowprec.verify.questions.dot_operands import (
     DotScales,
     Given,
@@ -45,7 +46,7 @@ from lowprec.verify.questions.dot_operands import (
 )
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
-from lowprec.verify.questions.step_faults import FIELDS, nans_as_numbers, stages_of, step_faults
+from lowprec.verify.questions.step_faults import nans_as_numbers, stages_of, step_faults
 from lowprec.verify.questions.step_model import Formats, Stages, has_steps, stepped
 from lowprec.verify.reference.dots import check_random, drawn_codes
 from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
@@ -58,7 +59,7 @@ _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 11
 _TERMS = 1 << 16
 
 #: Fields of changes that are not of the accumulation; the longest step, and K, of which lanes are tried.
-_NOT_HOW = {*"addend backward bias epilogue fault lane output_scale pair scaling".split(), *FIELDS}
+_NOT_HOW = set("addend backward bias epilogue fault lane output_scale pair scaling".split())
 _LANES, _WIRED = 64, 32
 #: Products of which faults within steps are tried: fewer of matrices, whose samples are large.
 _STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
@@ -247,7 +248,7 @@ class DotQuestion(Question):
         how, (x, y, addend, scales, bias, output_scale) = self.how, batch.given
         fields = {change.field: change.value for change in changes}
         for change in changes:
-            if change.field not in _NOT_HOW:
+            if change.field not in _NOT_HOW and not change.field.startswith("stage."):
                 how = change.value(how)
         stages = stages_of(changes)
         if "lane" in fields:
@@ -340,7 +341,9 @@ class DotQuestion(Question):
         mode = how.output[1].rounding
         for name in ("nearest_even", "toward_zero", "nearest_away"):
             if name != str(mode):
-                yield Change("output", output_rounded(name), f"output: {in_words(name)}", 2)
+                yield Change(
+                    "output", with_rule("output", rounding=rounding(name)), f"output: {in_words(name)}", 2
+                )
         if not how.rounds_randomly:
             yield from splits(how, self.x.shape[-1])
         steps = self.bias is not None or self.output_scale is not None

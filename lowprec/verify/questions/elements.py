@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,8 +168,9 @@ class ElementQuestion(Question):
         operands, sources, target = batch.given, self.formats[:-1], fields.get("format", self.target)
         outside = None
         if "place" in fields:
-            index, outside = fields["place"](batch.places, self.operands[0].shape)
-            operands = self._at(index)
+            index = fields["place"](batch.places)
+            outside = (index < 0) | (index >= self.size)
+            operands = self._at(np.clip(index, 0, self.size - 1))
         if "operand" in fields:
             operands, sources = fields["operand"](operands, sources)
         rule = self._rule
@@ -331,16 +332,19 @@ class ScaledQuestion(ElementQuestion):
 
     def changes(self) -> Iterator[Change]:
         """Yield scales that were used otherwise, and what changes any conversion."""
+        inverse = "the inverse of the scale: values times the scale, not divided by it"
+        yield Change("operation", lambda operands, sources, _: ("multiply", operands, sources), inverse)
+        without = "the scale left out"
         yield Change(
-            "operation", _inverse, "the inverse of the scale: values times the scale, not divided by it"
+            "operation", lambda operands, sources, _: ("convert", operands[:1], sources[:1]), without
         )
-        yield Change("operation", _without, "the scale left out")
-        yield Change(
-            "operation", _reciprocal, "values times the reciprocal of the scale, rounded to binary32"
-        )
+        reciprocal = _scaled("multiply", lambda scales, _: (1 / scales).astype(np.float32))
+        yield Change("operation", reciprocal, "values times the reciprocal of the scale, rounded to binary32")
         for mode, words in (("toward_positive", "up"), ("toward_zero", "down")):
             rounded = functools.partial(_power_of_two, mode=mode)
-            yield Change("operation", rounded, f"the scale rounded {words} to a power of two")
+            yield Change(
+                "operation", _scaled("divide", rounded), f"the scale rounded {words} to a power of two"
+            )
         shape = self.operands[0].shape
         for axis in range(len(shape)) if self.given.ndim == 1 < self.given.size else ():
             try:
@@ -348,7 +352,7 @@ class ScaledQuestion(ElementQuestion):
             except ValueError:
                 continue
             along = functools.partial(_along, scale=other)
-            yield Change("operation", along, f"scales along axis {axis}", 2)
+            yield Change("operation", _scaled("divide", along), f"scales along axis {axis}", 2)
         yield from self._factors()
         for change in super().changes():
             if not (change.field == "operand" and change.value is causes.swapped):
@@ -363,36 +367,23 @@ class ScaledQuestion(ElementQuestion):
         found = factor_between(numbers, got, self.target, self.projection.rounding)
         if found is not None:
             words = f"scales off by one factor: results are times {shown_factor(found)}"
-            yield Change("operation", functools.partial(_off, factor=found), words, 2)
+            yield Change("operation", _scaled("divide", lambda scales, _: scales / found), words, 2)
 
 
-def _inverse(operands: list[Array], sources: tuple[Format, ...], places: Array) -> Operation:
-    return "multiply", operands, sources
+def _scaled(operation: str, change: Callable[[Array, Array], Array]) -> Callable[..., Operation]:
+    """Return an operation on the first operand, and on the scales of some places, changed, in float64."""
+
+    def changed(operands: list[Array], sources: tuple[Format, ...], places: Array) -> Operation:
+        with np.errstate(all="ignore"):
+            by = change(as_doubles(operands[1], sources[1]), places).astype(np.float64)
+        return operation, [operands[0], by.view(np.uint64)], (sources[0], catalog.BINARY64)
+
+    return changed
 
 
-def _without(operands: list[Array], sources: tuple[Format, ...], places: Array) -> Operation:
-    return "convert", operands[:1], sources[:1]
+def _power_of_two(scales: Array, places: Array, mode: str) -> Array:
+    return np.exp2(np.asarray(encode(scales, "e8m0fnu", rounding=mode)).astype(np.float64) - 127)
 
 
-def _scaled(operands: list[Array], sources: tuple[Format, ...], name: str, by: Array) -> Operation:
-    return name, [operands[0], by.astype(np.float64).view(np.uint64)], (sources[0], catalog.BINARY64)
-
-
-def _reciprocal(operands: list[Array], sources: tuple[Format, ...], places: Array) -> Operation:
-    with np.errstate(all="ignore"):
-        by = (1 / as_doubles(operands[1], sources[1])).astype(np.float32)
-    return _scaled(operands, sources, "multiply", by)
-
-
-def _power_of_two(operands: list[Array], sources: tuple[Format, ...], places: Array, mode: str) -> Operation:
-    scales = as_doubles(operands[1], sources[1])
-    by = np.exp2(np.asarray(encode(scales, "e8m0fnu", rounding=mode)).astype(np.float64) - 127)
-    return _scaled(operands, sources, "divide", by)
-
-
-def _along(operands: list[Array], sources: tuple[Format, ...], places: Array, scale: Spread) -> Operation:
-    return _scaled(operands, sources, "divide", scale.take(places))
-
-
-def _off(operands: list[Array], sources: tuple[Format, ...], places: Array, factor: float) -> Operation:
-    return _scaled(operands, sources, "divide", as_doubles(operands[1], sources[1]) / factor)
+def _along(scales: Array, places: Array, scale: Spread) -> Array:
+    return scale.take(places)

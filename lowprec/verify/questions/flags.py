@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from lowprec.spec.rounding import TOWARD_ZERO
 from lowprec.verify.codes.display import shown_code
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Held
+from lowprec.verify.questions.dot_changes import part_of, with_rule
 from lowprec.verify.questions.elements import Computation, ElementQuestion
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Question
 from lowprec.verify.reference.dots import check_flags, sums_with_flags
@@ -56,18 +57,18 @@ class RecordedFlags(Question):
 
     def flag_changes(self) -> Iterator[Change]:
         """Yield flags that are lost, stuck or renumbered."""
-        yield Change("flags", _none, "no flags at all", 0)
+        yield Change("flags", np.zeros_like, "no flags at all", 0)
         for flag, name in _NAMES.items():
-            lost, stuck = functools.partial(_without, flag=flag), functools.partial(_with, flag=flag)
-            yield Change("flags", lost, f"{name} is never raised")
-            yield Change("flags", stuck, f"{name} is always raised")
+            yield Change("flags", functools.partial(np.bitwise_and, ~flag), f"{name} is never raised")
+            yield Change("flags", functools.partial(np.bitwise_or, flag), f"{name} is always raised")
         for first in (Flag.OVERFLOW, Flag.UNDERFLOW):
             words = f"{_NAMES[first]} raised without inexact"
             yield Change("flags", functools.partial(_alone, flag=first), words)
-        yield Change(
-            "flags", _renumbered((4, 3, 2, 1, 0)), "flags in reverse order: invalid is 1, inexact 16"
-        )
-        yield Change("flags", _renumbered((5, 4, 3, 2, 0)), "flags numbered as in x86's MXCSR: inexact is 32")
+        for places, words in (
+            ((4, 3, 2, 1, 0), "flags in reverse order: invalid is 1, inexact 16"),
+            ((5, 4, 3, 2, 0), "flags numbered as in x86's MXCSR: inexact is 32"),
+        ):
+            yield Change("flags", functools.partial(_renumbered, places=places), words)
 
     def codes(self, answers: Array) -> Array:
         """Return no codes: flags are none."""
@@ -176,28 +177,11 @@ def _always(flags: Array, asked: Computation) -> Array:
     return np.where(raised, flags | Flag.UNDERFLOW, flags)
 
 
-def _none(flags: Array) -> Array:
-    return np.zeros_like(flags)
-
-
-def _without(flags: Array, flag: Flag) -> Array:
-    return np.asarray(flags & ~flag)
-
-
-def _with(flags: Array, flag: Flag) -> Array:
-    return np.asarray(flags | flag)
-
-
 def _alone(flags: Array, flag: Flag) -> Array:
     return np.where(flags & flag != 0, flags & ~Flag.INEXACT, flags)
 
 
-def _renumbered(places: tuple[int, ...]) -> Callable[[Array], Array]:
-    """Return what puts each flag at another place."""
-    return functools.partial(_moved, places=places)
-
-
-def _moved(flags: Array, places: tuple[int, ...]) -> Array:
+def _renumbered(flags: Array, places: tuple[int, ...]) -> Array:
     found = np.zeros_like(flags)
     for flag, place in zip(_NAMES, places, strict=True):
         found |= np.where(flags & flag != 0, 1 << place, 0)
@@ -270,18 +254,8 @@ class SumFlagQuestion(RecordedFlags):
 
 def _tininess(how: Accumulation) -> Accumulation:
     """Return the accumulation whose every rounding judges tininess otherwise."""
-    swap: Callable[[Any], Any] = lambda into: (  # noqa: E731
-        into
-        if into is None
-        else (
-            into[0],
-            dataclasses.replace(into[1], tininess={"after": "before", "before": "after"}[into[1].tininess]),
-        )
-    )
-    return dataclasses.replace(
-        how,
-        product=swap(how.product),
-        accumulator=swap(how.accumulator),
-        total=swap(how.total),
-        output=swap(how.output),
-    )
+    for place in ("product", "accumulator", "total", "output"):
+        into = part_of(how, place)
+        if into is not None:
+            how = with_rule(place, tininess="before" if into[1].tininess == "after" else "after")(how)
+    return how

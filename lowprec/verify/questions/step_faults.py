@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,10 +27,7 @@ from lowprec.verify.questions.step_model import (
     window_sum,
 )
 
-__all__ = ["FIELDS", "nans_as_numbers", "stages_of", "step_faults"]
-
-#: Fields of changes that are stages.
-FIELDS = tuple(f"stage.{field.name}" for field in dataclasses.fields(Stages))
+__all__ = ["nans_as_numbers", "stages_of", "step_faults"]
 
 #: The longest step of which single lanes are tried; bits that the rounder may not see, and that it may keep.
 _LANES, _UNSEEN, _TWICE = 32, 4, 8
@@ -38,16 +35,12 @@ _LANES, _UNSEEN, _TWICE = 32, 4, 8
 
 def stages_of(changes: Changes) -> Stages | None:
     """Return the stages with the faults among some changes; None where none is one."""
-    faults = [change.value for change in changes if change.field in FIELDS]
-    names = [field.name for field in dataclasses.fields(Stages)]
-    replaced = {
-        name: getattr(fault, name) for fault in faults for name in names if getattr(fault, name) is not None
-    }
-    return Stages(**replaced) if faults else None
+    faults = [change.value for change in changes if change.field.startswith("stage.")]
+    return dict(ChainMap(*reversed(faults))) if faults else None
 
 
-def _fault(words: str, cost: int = 1, /, **stage: Any) -> Change:
-    return Change(f"stage.{next(iter(stage))}", Stages(**stage), words, cost)
+def _fault(words: str, cost: int = 1, /, **stages: Any) -> Change:
+    return Change(f"stage.{next(iter(stages))}", stages, words, cost)
 
 
 def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: bool) -> Iterator[Change]:
@@ -230,11 +223,10 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
     """Yield faults of the largest exponent, and of what is cut."""
     for lane in (-1, *range(lanes)):
         name, they = (what, "they exceed") if lane < 0 else (f"lane {lane} of {window.step}", "it exceeds")
-        for beyond, above in (("", None), (f", and lost where {they} it", _lost)):
-            for begin, least in ((0, "0"), (None, "the least")):
+        for beyond, above in (("", {}), (f", and lost where {they} it", {"above": _lost})):
+            for begin, least in (({"empty": lambda: 0}, "0"), ({}, "the least")):
                 words = f"{name} left out of the largest exponent, which is {least} where nothing else counts"
-                stages = {"counts": _counting(lane), "empty": begin, "above": above}
-                yield _fault(words + beyond, 1 if lane < 0 else 2, **stages)
+                yield _fault(words + beyond, 1 if lane < 0 else 2, counts=_counting(lane), **begin, **above)
     for lane in range(lanes):
         for by, where in ((-1, "low"), (1, "high")):
             words = f"lane {lane} of {window.step} aligned one place too {where}"

@@ -8,7 +8,7 @@ hundred bits together; what lies below is kept as one sticky bit.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,43 +78,23 @@ Settled = tuple[Array, Array, Array]
 Formats = tuple[Format | None, Format | None]
 
 
-@dataclasses.dataclass(frozen=True)
-class Stages:
-    """Functions that a fault may replace; None: what the accumulation says.
-
-    Attributes
-    ----------
-    values : the values of x and y.
-    x, y : factors as they are read, and their format.
-    running : terms of a step, in whose last column the addend or the running sum is.
-    addend : those of the first step alone.
-    counts : which terms the largest exponent is of.
-    total : the two words of the sum.
-    before : the sum before it is rounded.
-    after : codes of the rounded sum.
-    zero : which sums that are zero are negative.
-    ends : what is not finite.
-    settled : what becomes of it.
-    nan : which NaNs are negative.
-    empty : the exponent where no term counts.
-    above : what becomes of terms with an exponent above the largest: by default they are shifted to the left.
-    """
-
-    values: Callable[[Array, Array], tuple[Array, Array]] | None = None
-    x: Callable[[Numbers, Format], Numbers] | None = None
-    y: Callable[[Numbers, Format], Numbers] | None = None
-    running: Callable[[Numbers], Numbers] | None = None
-    addend: Callable[[Numbers], Numbers] | None = None
-    counts: Callable[[Numbers], Array] | None = None
-    total: Callable[[Parts], tuple[Array, Array]] | None = None
-    before: Callable[[Sum], Sum] | None = None
-    after: Callable[[Array, Sum, Format], Array] | None = None
-    zero: Callable[[Numbers], Array] | None = None
-    ends: Callable[[Ends], Ends] | None = None
-    settled: Callable[[Ends], Settled] | None = None
-    nan: Callable[[Ends], Array] | None = None
-    empty: int | None = None
-    above: Callable[[Numbers, Array], Numbers] | None = None
+#: Functions that a fault puts in the place of what the accumulation says, by the stage that each replaces:
+#:
+#: values : the values of x and y.
+#: x, y : factors as they are read, and their format.
+#: running : terms of a step, in whose last column the addend or the running sum is.
+#: addend : those of the first step alone.
+#: counts : which terms the largest exponent is of.
+#: empty : the exponent where no term of these counts.
+#: above : terms of which some have an exponent above the largest: by default they are shifted to the left.
+#: total : the two words of the sum.
+#: before : the sum before it is rounded.
+#: after : codes of the rounded sum.
+#: zero : which sums that are zero are negative.
+#: ends : what is not finite.
+#: settled : what becomes of it.
+#: nan : which NaNs are negative.
+Stages = Mapping[str, Any]
 
 
 def has_steps(how: Accumulation, formats: Formats) -> bool:
@@ -177,15 +157,14 @@ def _rows(
 ) -> Array:
     """Return codes of the output, of rows."""
     read, wild = [], []
-    if stages.values is not None:
-        changed_values = stages.values(sides[0][0], sides[1][0])
+    if "values" in stages:
+        changed_values = stages["values"](sides[0][0], sides[1][0])
         sides = [(values, scale) for values, (_, scale) in zip(changed_values, sides, strict=True)]
     for number, ((values, scale), fmt) in enumerate(zip(sides, formats, strict=True)):
         assert fmt is not None, "asked before"
         if how.operand_rounding is not None:
             values = np.asarray(quantize(values, fmt, projection=how.operand_rounding), np.float64)
-        numbers, changed = _numbers(values, fmt), (stages.x, stages.y)[number]
-        numbers = numbers if changed is None else changed(numbers, fmt)
+        numbers = stages.get("xy"[number], _as_read)(_numbers(values, fmt), fmt)
         if scale is not None:
             by = np.frexp(np.where(np.isnan(scale), 1, scale))[1].astype(np.int64) - 1
             numbers = numbers._replace(last=numbers.last + by, exponent=numbers.exponent + by)
@@ -278,7 +257,7 @@ def _run(
         terms = Numbers(
             *(np.column_stack([part[:, places], of_c]) for part, of_c in zip(products, c, strict=True))
         )
-        terms = terms if stages.addend is None or number else stages.addend(terms)
+        terms = terms if number else stages.get("addend", _same)(terms)
         infinite = np.isinf(running)
         of_step = Ends(
             np.column_stack([ends.nan[:, places], np.isnan(running)]),
@@ -326,31 +305,30 @@ def _step(
 ) -> Array:
     """Return codes of the sums of one step."""
     fmt, rule = result
-    ends = ends if stages.ends is None else stages.ends(ends)
-    terms = terms if stages.running is None else stages.running(terms)
+    ends = stages.get("ends", _same)(ends)
+    terms = stages.get("running", _same)(terms)
     bits = _WIDE if window is None or window.fraction_bits is None else window.fraction_bits
-    counted = terms.significand != 0 if stages.counts is None else stages.counts(terms)
+    counted = stages.get("counts", _nonzero)(terms)
     least = -4096 if window is None else window.lowest_exponent
     largest = np.where(counted, terms.exponent, least).max(1).clip(least)
-    if stages.empty is not None:
-        largest = np.where(counted.any(1), largest, stages.empty)
-    terms = terms if stages.above is None else stages.above(terms, largest)
+    if "empty" in stages:
+        largest = np.where(counted.any(1), largest, stages["empty"]())
+    terms = stages.get("above", _as_read)(terms, largest)
     unit = largest - bits
     parts, beyond, below = _aligned(terms, unit, bits)
-    hi, lo = window_sum(window, parts) if stages.total is None else stages.total(parts)
+    hi, lo = stages["total"](parts) if "total" in stages else window_sum(window, parts)
     sums = _magnitude(hi, lo, unit)
-    exact = stages.total is None and (window is None or window.fraction_bits is None)
+    exact = "total" not in stages and (window is None or window.fraction_bits is None)
     for row in np.flatnonzero(beyond | below if exact else beyond).tolist():
         kept = None if exact else parts.kept[row]
         sums = _wide(sums, row, Numbers(*(part[row] for part in terms)), kept, int(unit[row]))
-    sums = _with_places(sums, fmt)
-    sums = sums if stages.before is None else stages.before(sums)
+    sums = stages.get("before", _same)(_with_places(sums, fmt))
     zero = sums.significand == 0
     sizes = np.where(zero, 0, _folded(sums))
     sizes = np.where(sizes >= np.ldexp(1.0, fmt.emax + 1), np.inf, sizes)
-    nan, infinite, minus = (ieee if stages.settled is None else stages.settled)(ends)
-    if stages.zero is not None:
-        none = stages.zero(terms)
+    nan, infinite, minus = stages.get("settled", ieee)(ends)
+    if "zero" in stages:
+        none = stages["zero"](terms)
     elif window is not None:
         none = np.zeros(zero.size, bool)
     else:
@@ -368,13 +346,25 @@ def _step(
         numbers = np.where(nan & minus, np.copysign(numbers, -1), numbers)
     codes = np.asarray(encode(numbers, fmt, projection=rule))
     plain = ~(nan | infinite | zero)
-    if stages.after is not None:
-        codes = np.where(plain, stages.after(codes, sums, fmt), codes).astype(codes.dtype)
+    if "after" in stages:
+        codes = np.where(plain, stages["after"](codes, sums, fmt), codes).astype(codes.dtype)
     if window is not None and not window.negative_zero:
         codes = np.where(plain & (codes == fmt.sign_code), 0, codes).astype(codes.dtype)
-    if stages.nan is not None:
-        codes = np.where(nan & stages.nan(ends), codes | fmt.sign_code, codes).astype(codes.dtype)
+    if "nan" in stages:
+        codes = np.where(nan & stages["nan"](ends), codes | fmt.sign_code, codes).astype(codes.dtype)
     return codes
+
+
+def _same(part: Any) -> Any:
+    return part
+
+
+def _as_read(numbers: Numbers, _: Any) -> Numbers:
+    return numbers
+
+
+def _nonzero(terms: Numbers) -> Array:
+    return np.asarray(terms.significand != 0)
 
 
 def _wide(sums: Sum, row: int, terms: Numbers, kept: Array | None, unit: int) -> Sum:
