@@ -17,7 +17,7 @@ import numpy.typing as npt
 from benchmarks import peers
 from benchmarks.timing import Contender
 from benchmarks.topics import Job
-from lowprec.verify.conform.divergences import known_divergences
+from lowprec.verify.conform.baseline import known_divergences
 
 __all__ = ["Contest", "WrongResult", "sampled", "same_floats", "unreliable"]
 

@@ -59,7 +59,7 @@ def capture(listed: bool, names: tuple[str, ...], seed: int, count: int, output:
     mma.sync. Operands are aimed as those of `lowprec vectors` are. What a machine lacks is skipped, and the
     file says why.
     """  # noqa: D301
-    from lowprec.verify.capture.writing import chosen, written
+    from lowprec.verify.capture.calls import chosen, written
 
     with usage_errors():
         questions = chosen(names)

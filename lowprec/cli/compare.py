@@ -267,7 +267,7 @@ def compare(
 
 
 def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
-    from lowprec.verify.compare.element_lines import compare_lines
+    from lowprec.verify.compare.lines import compare_lines
 
     path, operation, *names = words
     _refuse(
@@ -308,7 +308,7 @@ def _unit_lines(
     """Compare lines of a dot unit or a block converter, as `lowprec vectors` names what it does."""
     from lowprec.arrays.block import asked as block_asked
     from lowprec.spec import catalog
-    from lowprec.verify.compare.dot_and_block_lines import (
+    from lowprec.verify.compare.lines import (
         compare_block_lines,
         compare_decoder_lines,
         compare_dot_lines,

@@ -23,7 +23,7 @@ from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounding import TOWARD_ZERO
 from lowprec.verify.coverage.elements import plan_of_elements
 from lowprec.verify.coverage.points import Plan
-from lowprec.verify.inputs.random_words import random_width, random_words
+from lowprec.verify.inputs.operands import random_width, random_words
 from lowprec.verify.reference.operations import OPERATIONS, Operation, check_operands, operand_names
 
 __all__ = ["Suite", "suite"]

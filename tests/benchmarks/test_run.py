@@ -23,7 +23,7 @@ from benchmarks.topics import TARGETS, TOPICS, Job, Target
 from lowprec.export import cards
 from lowprec.oracle.convert import decode as decode_exactly
 from lowprec.spec import catalog
-from lowprec.verify.compare.element_lines import compare_lines
+from lowprec.verify.compare.lines import compare_lines
 
 pytestmark = pytest.mark.apart
 

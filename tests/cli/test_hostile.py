@@ -22,7 +22,7 @@ from lowprec.arrays import progress
 from lowprec.cli.main import main
 from lowprec.export.markdown import row
 from lowprec.spec.naming import plain
-from lowprec.verify.capture.writing import chosen, written
+from lowprec.verify.capture.calls import chosen, written
 from lowprec.verify.codes.display import quoted
 from lowprec.verify.dumps.files import Held
 

@@ -21,7 +21,7 @@ from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
-from lowprec.verify.compare.element_lines import compare_lines
+from lowprec.verify.compare.lines import compare_lines
 from lowprec.verify.compare.report import Comparison
 
 Array = npt.NDArray[Any]

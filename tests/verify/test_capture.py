@@ -28,9 +28,8 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.verify.capture import asking, script
-from lowprec.verify.capture.calls import CAPTURES
+from lowprec.verify.capture.calls import CAPTURES, chosen, written
 from lowprec.verify.capture.reading import CapturedQuestion
-from lowprec.verify.capture.writing import chosen, written
 from tests.programs import need_framework, need_library
 from tests.verify import simulated_gpu
 from tests.verify.simulated_gpu import CORES, Device

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.spec import catalog
-from lowprec.verify.compare.element_lines import compare_lines
+from lowprec.verify.compare.lines import compare_lines
 from lowprec.verify.dumps.files import DumpError
 from lowprec.verify.questions.flags import shown_flags
 from lowprec.verify.reference.operations import flags_of

@@ -11,7 +11,7 @@ from lowprec.export.vectors import suite
 from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.display import fields
-from lowprec.verify.compare.element_lines import compare_lines as check_lines
+from lowprec.verify.compare.lines import compare_lines as check_lines
 from lowprec.verify.dumps.files import DumpError
 from lowprec.verify.questions.situations import situation
 

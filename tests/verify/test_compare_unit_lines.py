@@ -12,7 +12,7 @@ import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.export.block_vectors import block_suite, decoder_suite
 from lowprec.export.unit_vectors import dot_suite, matmul_suite
-from lowprec.verify.compare.dot_and_block_lines import (
+from lowprec.verify.compare.lines import (
     compare_block_lines,
     compare_decoder_lines,
     compare_dot_lines,

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.export.unit_vectors import dot_suite
-from lowprec.verify.compare.dot_and_block_lines import compare_dot_lines
+from lowprec.verify.compare.lines import compare_dot_lines
 from lowprec.verify.reference.dots import check_flags, sums_with_flags
 
 pytestmark = pytest.mark.apart

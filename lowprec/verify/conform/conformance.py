@@ -25,7 +25,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.profiles import INSTRUCTIONS, PROFILES, Profile
 from lowprec.spec.projection import Projection
 from lowprec.verify.compare.judging import judge
-from lowprec.verify.conform.divergences import Divergence, known_divergences
+from lowprec.verify.conform.baseline import Divergence, known_divergences
 from lowprec.verify.difference import Difference
 from lowprec.verify.frameworks.base import Answer, Framework
 from lowprec.verify.frameworks.tasks import (

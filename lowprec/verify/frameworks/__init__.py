@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
-from lowprec.verify.frameworks import arrays, compiled, scalars, torch
+from lowprec.verify.frameworks import arrays, compiled, torch
 from lowprec.verify.frameworks.base import Answer, Array, Framework, arithmetic, formats, library
 from lowprec.verify.frameworks.tasks import Task
 
@@ -48,7 +48,7 @@ def _gfloat() -> list[Framework]:
             sources="float64" if name else "float32 float64", projection=Projection(rounding=rounding),
             few=bool(name),
         )
-        for name, cast in (("", scalars.gfloat), ("_scalar", scalars.gfloat_scalars))
+        for name, cast in (("", arrays.gfloat), ("_scalar", arrays.gfloat_scalars))
         for ending, mode, rounding in (
             ("", "TiesToEven", "nearest_even"), ("_ties_away", "TiesToAway", "nearest_away"),
         )
@@ -58,12 +58,12 @@ def _gfloat() -> list[Framework]:
 def _bitstring() -> list[Framework]:
     return [
         library(
-            name, functools.partial(scalars.bitstring, names=names), functools.partial(tuple, names),
+            name, functools.partial(arrays.bitstring, names=names), functools.partial(tuple, names),
             package="bitstring", sources="float64", projection=Projection(saturation=saturation), few=True,
         )
         for name, saturation, names in (
-            ("bitstring", "none", scalars.BITSTRING),
-            ("bitstring_saturate", "finite", scalars.BITSTRING_SATURATED),
+            ("bitstring", "none", arrays.BITSTRING),
+            ("bitstring_saturate", "finite", arrays.BITSTRING_SATURATED),
         )
     ]  # fmt: skip
 

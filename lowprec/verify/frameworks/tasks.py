@@ -27,7 +27,7 @@ from lowprec.verify.codes.display import hex_code
 from lowprec.verify.codes.values import as_doubles, carrier_of, doubles
 from lowprec.verify.dumps.files import Held
 from lowprec.verify.inputs import conversions
-from lowprec.verify.inputs.blocks import blocks as blocks_that_matter
+from lowprec.verify.inputs.block_cases import blocks as blocks_that_matter
 from lowprec.verify.inputs.operands import operands as operands_that_matter
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.elements import ElementQuestion
@@ -79,8 +79,61 @@ class Asked(NamedTuple):
     reads_float32: bool = False
 
 
+class _OfNumbers:
+    """Tasks of which a case is one number or two, and the answer a code or a value."""
+
+    target: Format
+    operation: str
+    any_nan: bool = False
+
+    def question(
+        self, operands: Operands, projection: Projection, got: Array | None = None
+    ) -> ElementQuestion:
+        """Return the question about these operands."""
+        results = np.zeros(operands[0].shape, code_dtype(self.target)) if got is None else got
+        operation = "convert" if self.operation == "cast" else self.operation
+        formats, dumps = (*self._formats(operands), self.target), [Held(column) for column in operands]
+        return ElementQuestion(operation, dumps, formats, projection, Held(results), any_nan=self.any_nan)
+
+    def _formats(self, operands: Operands) -> list[Format]:
+        return [self.target] * len(operands)
+
+    def _values(self, operands: Operands) -> list[Array]:
+        return [as_doubles(codes, self.target) for codes in operands]
+
+    def _results(self, operands: Operands) -> Array:
+        """Return the exact results, or float64 near enough to see where these lie."""
+        with np.errstate(all="ignore"):
+            return np.asarray(getattr(np, self.operation)(*self._values(operands)))
+
+    def size(self, operands: Operands) -> Array:
+        """Return the sum of the operands' magnitudes."""
+        return np.asarray(sum(np.abs(values) for values in self._values(operands)))
+
+    def rank(self, operands: Operands) -> Array:
+        """Return the number by which the smallest case is chosen; NaN counts as smallest of all."""
+        return self.size(operands)
+
+    def tiny(self, operands: Operands) -> Array:
+        """Return what flushing could concern: subnormal operands and results, of binary32 among them."""
+        least = max(_small(operands[0].dtype), float(self.target.min_normal or 0))
+        sizes = [np.abs(values) for values in (*self._values(operands), self._results(operands))]
+        return np.asarray(np.any([(size > 0) & (size < least) for size in sizes], axis=0))
+
+    def kinds(self, asked: Asked) -> dict[str, Array]:
+        """Return where each kind of difference may be."""
+        values, size = self._values(asked.operands), self._results(asked.operands)
+        return {
+            "NaN": np.any([np.isnan(column) for column in values], axis=0),
+            "invalid": np.isnan(size),
+            "zero": size == 0,
+            "sign of zero": asked.zeros,
+            **_of_results(size, asked, self.target),
+        }
+
+
 @dataclass(frozen=True)
-class Cast:
+class Cast(_OfNumbers):
     """Values of a type, to codes of a format."""
 
     source: str
@@ -95,31 +148,19 @@ class Cast:
             chosen = np.concatenate([chosen, conversions.sample(self.source, samples, seed)])
         return (chosen,)
 
-    def question(
-        self, operands: Operands, projection: Projection, got: Array | None = None
-    ) -> ElementQuestion:
-        """Return the question about these operands."""
-        return _elements(
-            "convert", operands, (carrier_of(operands[0].dtype), self.target), projection, got, self.any_nan
-        )
+    def _formats(self, operands: Operands) -> list[Format]:
+        return [carrier_of(operands[0].dtype)]
 
-    def size(self, operands: Operands) -> Array:
-        """Return the magnitude."""
-        return np.abs(doubles(operands[0]))
+    def _values(self, operands: Operands) -> list[Array]:
+        return [doubles(operands[0])]
 
-    def rank(self, operands: Operands) -> Array:
-        """Return the number by which the smallest case is chosen; NaN counts as smallest of all."""
-        return self.size(operands)
+    def _results(self, operands: Operands) -> Array:
+        return doubles(operands[0])
 
     def special(self, operands: Operands) -> Array:
         """Return where NaNs, infinities, zeros, subnormals and numbers that overflow are."""
         size = self.size(operands)
         return ~(size < self.target.max_finite) | (size < _small(operands[0].dtype))
-
-    def tiny(self, operands: Operands) -> Array:
-        """Return what flushing could concern: subnormal operands and results, of binary32 among them."""
-        least = max(_small(operands[0].dtype), float(self.target.min_normal or 0))
-        return (self.size(operands) < least) & (self.size(operands) > 0)
 
     def rounds_twice(self, asked: Asked) -> bool:
         """Return whether most operands get the result of rounding twice, of those for which that matters."""
@@ -131,17 +172,11 @@ class Cast:
 
     def kinds(self, asked: Asked) -> dict[str, Array]:
         """Return where each kind of difference may be."""
-        (values,) = asked.operands
-        size = doubles(values)
-        nan = np.isnan(size)
-        return {
-            "NaN": nan,
-            "zero": size == 0,
-            "sign of zero": asked.zeros,
+        size, narrowed = self._results(asked.operands), self.narrowed(asked)
+        return super().kinds(asked) | {
             "negative": (size < 0) & (self.target.sign is Sign.UNSIGNED),
-            "double rounding": ~nan & np.any([asked.got == codes for codes in self.narrowed(asked)], axis=0),
-            "subnormal operand": np.abs(size) < _small(values.dtype),
-            **_of_results(size, asked, self.target),
+            "double rounding": ~np.isnan(size) & np.any([asked.got == codes for codes in narrowed], axis=0),
+            "subnormal operand": np.abs(size) < _small(asked.operands[0].dtype),
         }
 
     def narrowed(self, asked: Asked) -> list[Array]:
@@ -179,18 +214,8 @@ class Cast:
         return _shown_value(operands[0].reshape(-1)[0])
 
 
-#: How operations are done in float64, near enough to see where a result lies.
-_IN_FLOAT64: dict[str, Callable[..., Array]] = {
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "divide": np.divide,
-    "sqrt": np.sqrt,
-}
-
-
 @dataclass(frozen=True)
-class Arithmetic:
+class Arithmetic(_OfNumbers):
     """An operation on codes of a format, to codes of the same format."""
 
     operation: str
@@ -208,53 +233,19 @@ class Arithmetic:
             operands_that_matter(self.operation, (*formats, self.target), min(samples, 1 << 14), seed)
         )
 
-    def question(
-        self, operands: Operands, projection: Projection, got: Array | None = None
-    ) -> ElementQuestion:
-        """Return the question about these operands."""
-        formats = (self.target,) * (len(operands) + 1)
-        return _elements(self.operation, operands, formats, projection, got)
-
-    def _values(self, operands: Operands) -> list[Array]:
-        return [as_doubles(codes, self.target) for codes in operands]
-
-    def _results(self, operands: Operands) -> Array:
-        with np.errstate(all="ignore"):
-            return _IN_FLOAT64[self.operation](*self._values(operands))
-
-    def size(self, operands: Operands) -> Array:
-        """Return the sum of the operands' sizes."""
-        return np.asarray(sum(np.abs(values) for values in self._values(operands)))
-
-    def rank(self, operands: Operands) -> Array:
-        """Return the number by which the smallest case is chosen; NaN counts as smallest of all."""
-        return self.size(operands)
-
     def special(self, operands: Operands) -> Array:
         """Return where results are NaN, infinite or zero."""
         size = np.abs(self._results(operands))
         return np.asarray(~(size < self.target.max_finite) | (size == 0))
 
-    def tiny(self, operands: Operands) -> Array:
-        """Return what flushing could concern: subnormal operands and results."""
-        least = max(float(self.target.min_normal or 0), 2.0**-126)
-        sizes = [np.abs(values) for values in (*self._values(operands), self._results(operands))]
-        return np.asarray(np.any([(size > 0) & (size < least) for size in sizes], axis=0))
-
     def kinds(self, asked: Asked) -> dict[str, Array]:
         """Return where each kind of difference may be."""
-        values, size = self._values(asked.operands), self._results(asked.operands)
-        small = [(column != 0) & (np.abs(column) < float(self.target.min_normal or 0)) for column in values]
+        values, least = self._values(asked.operands), float(self.target.min_normal or 0)
+        small = np.any([(column != 0) & (np.abs(column) < least) for column in values], axis=0)
         twice = asked.again(via=(catalog.BINARY32,))
-        return {
-            "NaN": np.any([np.isnan(column) for column in values], axis=0),
-            "invalid": np.isnan(size),
-            "zero": size == 0,
-            "sign of zero": asked.zeros,
+        return super().kinds(asked) | {
             "double rounding": (twice == asked.got) & (twice != asked.want),
-            "subnormal operand": np.any(small, axis=0)
-            & (asked.again(subnormals="flush_operands") == asked.got),
-            **_of_results(size, asked, self.target),
+            "subnormal operand": small & (asked.again(subnormals="flush_operands") == asked.got),
         }
 
     def show(self, operands: Operands) -> tuple[str, str]:
@@ -346,19 +337,6 @@ class Blocks:
 
 
 Task = Cast | Arithmetic | Blocks
-
-
-def _elements(
-    operation: str,
-    operands: Operands,
-    formats: tuple[Format, ...],
-    projection: Projection,
-    got: Array | None,
-    any_nan: bool = False,
-) -> ElementQuestion:
-    results = np.zeros(operands[0].shape, code_dtype(formats[-1])) if got is None else got
-    dumps = [Held(column) for column in operands]
-    return ElementQuestion(operation, dumps, formats, projection, Held(results), any_nan=any_nan)
 
 
 def comparable(answers: Array) -> Array:

@@ -8,7 +8,7 @@ hundred bits together; what lies below is kept as one sticky bit.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np

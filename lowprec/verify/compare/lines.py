@@ -1,14 +1,16 @@
-"""Lines of operands and results of units: dot products and blocks, as `lowprec vectors` writes them.
+"""Lines of operands and result that a program printed, as columns to compare.
 
-The words of a line are the columns of the vectors, from the left: lanes apart by blanks, or a column as one
-number (`--packed`). A line that lacks its result, or is of another width than the first, is refused by its
-number.
+Every result is computed from the operands of its own line, so a program that only echoes its input cannot
+pass. The words of a line are the columns of the vectors of `lowprec vectors`, from the left: lanes apart by
+blanks, or, of units, a column as one number (`--packed`). A line of a unit that lacks its result, or is of
+another width than the first, is refused by its number.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,23 +22,187 @@ from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.catalog import BINARY32
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.layouts import lanes
+from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.verify.codes.display import quoted
-from lowprec.verify.compare.compare import compare
-from lowprec.verify.compare.element_lines import check_whole, code_in, flags_in, promised
-from lowprec.verify.compare.judging import judge
+from lowprec.verify.compare.compare import compare, drawn_integers
+from lowprec.verify.compare.judging import Watch, judge
 from lowprec.verify.compare.report import Comparison
-from lowprec.verify.dumps.files import DumpError
+from lowprec.verify.dumps.files import DumpError, Spool
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
-from lowprec.verify.questions.flags import SumFlagQuestion
+from lowprec.verify.inputs.operands import random_width
+from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.questions.flags import FlagQuestion, SumFlagQuestion
+from lowprec.verify.questions.question import budget
 from lowprec.verify.reference.dots import check_flags, random_bits_of, roundings
+from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
-__all__ = ["compare_block_lines", "compare_decoder_lines", "compare_dot_lines"]
-
-Array = npt.NDArray[Any]
-
+__all__ = ["compare_block_lines", "compare_decoder_lines", "compare_dot_lines", "compare_lines"]
 
 Row = tuple[int, list[str], str]
+
+_HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
+_HEADER = re.compile(r"(?:#|//) (\d+) cases: ")
+
+
+def _rows(lines: Iterable[str]) -> Iterator[Row]:
+    """Yield the number, the words and the text of each line that is no comment.
+
+    Raises DumpError: fewer lines than the headers of files of vectors say.
+    """
+    wanted = count = last = 0
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith(("#", "//")):
+            found = _HEADER.match(line)
+            wanted += int(found[1]) if found else 0
+        else:
+            count, last = count + 1, number
+            yield number, words, line.strip()
+    if count < wanted:
+        raise DumpError(
+            f"the file ends after line {last} with {count:,} cases, and its header says {wanted:,}: it was "
+            f"cut short; leave out the header to compare a part"
+        )
+
+
+def compare_lines(
+    lines: Iterable[str],
+    operation: str,
+    formats: tuple[Format, ...],
+    projection: Projection = DEFAULT,
+    *,
+    flags: bool = False,
+    ulps: int | None = None,
+    any_nan: bool = False,
+    limit: int | None = 20,
+    why: bool = True,
+    watch: Watch | None = None,
+) -> Comparison:
+    """Hold every line against what its operands give.
+
+    >>> from lowprec.spec.catalog import BINARY32, E4M3FN
+    >>> compare_lines(["3f800000 38", "3f880000 39"], "convert", (BINARY32, E4M3FN)).mismatches
+    1
+
+    Parameters
+    ----------
+    lines : iterable of str
+        Operands and result, hexadecimal codes apart by blanks; of a stochastic mode the random integer is
+        between them, and where lanes share one, a line has those of each operand, the integer, and those of
+        the result. Empty lines and lines that begin with # or // are passed over; a line without a result is
+        wrong.
+    operation, formats, projection
+        As for `vectors.suite`.
+    flags : bool
+        Whether each line ends with the exception flags that were raised, as in TestFloat's output.
+    ulps, any_nan, limit, why, watch
+        As for `lowprec.compare`.
+
+    Raises
+    ------
+    DumpError
+        A line that is no case: words that are no codes of their format, or too few or many.
+    ValueError
+        Operands that the operation does not take.
+    """
+    check_operands(operation, formats)
+    count = OPERATIONS[operation].operands
+    columns = [Spool(code_dtype(fmt), f"operand {place}") for place, fmt in enumerate(formats[:-1], 1)]
+    results, numbers = Spool("int64", "results"), Spool("int64", "lines")
+    raised, random = Spool("int64", "flags"), Spool("uint32", "random integers")
+    mode, target = projection.rounding, formats[-1]
+    drawn, group = bool(mode.bits), lanes(mode, target) if mode.bits else 1
+    if drawn and flags:
+        raise ValueError(f"flags are compared with deterministic roundings, not with {mode}")
+    asked, whole = count * group + drawn, count * group + drawn + group + flags
+    held: list[list[int]] = []
+
+    integers: list[int] = []
+
+    def keep() -> None:
+        if integers:
+            random.append(integers)
+            integers.clear()
+        if held:
+            spools = (*columns, results, raised, numbers)
+            for spool, column in zip(spools, zip(*held, strict=True), strict=True):
+                spool.append(column)
+            held.clear()
+
+    for number, words, text in _rows(lines):
+        if len(words) not in (asked, whole):
+            wanted = "a result and flags" if flags else "a result" if group == 1 else f"{group} results"
+            wanted = f"a random integer and {wanted}" if drawn else wanted
+            raise DumpError(
+                f"line {number} has {len(words)} words, but {operation} needs {count * group} operand(s) and "
+                f"{wanted}: {quoted(text)}"
+            )
+        if drawn:
+            integers.append(_integer(words[count * group], random_width(mode), number))
+        found = _flags_in(words[-1], number) if flags and len(words) == whole else -1
+        for lane in range(group):
+            lane_words = words[lane : count * group : group] + words[asked + lane : asked + lane + 1]
+            codes = [_code_in(word, number, fmt) for word, fmt in zip(lane_words, formats, strict=False)]
+            codes += [-1] if len(codes) == count else []
+            held.append([*codes, found, number])
+        if len(held) >= 1 << 16:
+            keep()
+    keep()
+    operands, labels = [spool.dump() for spool in columns], numbers.dump()
+    how, of_results = projection, None
+    if drawn:
+        how, of_results = drawn_integers(projection, target, random.dump(), operands[0].size)
+    question = ElementQuestion(
+        operation,
+        operands,
+        formats,
+        how,
+        results.dump(),
+        any_nan=any_nan,
+        labels=labels,
+        budget=budget(ulps, operation),
+        integers=of_results,
+    )
+    report = judge(question, limit=limit, why=why, unit="line", watch=watch)
+    if flags:
+        beside = FlagQuestion(operation, operands, formats, projection, raised.dump(), labels=labels)
+        report.flags = judge(beside, limit=limit, why=why, unit="line", watch=watch)
+    return report
+
+
+def _integer(word: str, bits: int, number: int) -> int:
+    if not _HEXADECIMAL.fullmatch(word) or int(word, 16) >> bits:
+        raise DumpError(f"line {number} holds {quoted(word)}, which is no random integer of {bits} bits")
+    return int(word, 16)
+
+
+def _flags_in(word: str, number: int) -> int:
+    """Return the flags that a word at the end of a line stands for; more than 62 bits as 62 ones."""
+    if not _HEXADECIMAL.fullmatch(word):
+        raise DumpError(f"line {number} ends with {quoted(word)}, which are no flags: a hexadecimal number")
+    return min(int(word, 16), (1 << 62) - 1)
+
+
+def _code_in(word: str, number: int, fmt: Format, count: int = 1) -> int:
+    """Return the code that a word of a line is, or `count` codes, the first in the lowest bits."""
+    if not _HEXADECIMAL.fullmatch(word):
+        raise DumpError(
+            f"line {number} holds {quoted(word)}, which is no hexadecimal number; "
+            "lines of other text begin with '#'"
+        )
+    code = int(word, 16)
+    if code >> fmt.width * count:
+        what = f"{fmt.width}-bit code of" if count == 1 else f"{count} codes of"
+        raise DumpError(f"line {number} holds {quoted(word)}, which is no {what} {fmt.name!r}")
+    return code
+
+
+# -- dot products and blocks -----------------------------------------------------------------------
+
+
+Array = npt.NDArray[Any]
 
 
 def compare_dot_lines(
@@ -78,7 +244,7 @@ def compare_dot_lines(
     ValueError
         Formats that the accumulation does not take.
     """
-    shape, rows = shape_of(how, formats), _rows(lines)
+    shape, rows = shape_of(how, formats), _some_rows(lines)
     m, n, k = size or (1, 1, 0)
     raised: list[int] = []
     if flags:
@@ -182,7 +348,7 @@ def compare_block_lines(lines: Iterable[str], source: Format, fmt: BlockFormat, 
             f"lines of {fmt.name!r} are not read: it has a scale of the tensor, or blocks of two dimensions; "
             f"compare files with --scales"
         )
-    rows = _rows(lines)
+    rows = _some_rows(lines)
     packed = len(rows[0][1]) == 3 and size > 1
     one, many = [(source, 1)] * size, [(fmt.element, 1)] * size
     layout = (
@@ -225,7 +391,7 @@ def compare_decoder_lines(
         As `compare_dot_lines`.
     """
     size, tensor = math.prod(fmt.sizes), int(fmt.tensor_scale != "none")
-    rows = _rows(lines)
+    rows = _some_rows(lines)
     packed = len(rows[0][1]) == 3 + tensor and size > 1
     one = [*[(BINARY32, 1)] * tensor, (fmt.scale, 1)]
     lanes = [(fmt.element, size), (target, size)]
@@ -254,19 +420,8 @@ def _word(bits: int) -> Format:
     )
 
 
-def _rows(lines: Iterable[str]) -> list[Row]:
-    """Return the number, the words and the text of each line that is no comment.
-
-    Raises DumpError: fewer than the header says, or none.
-    """
-    rows, wanted = [], 0
-    for number, line in enumerate(lines, 1):
-        words = line.split()
-        if not words or words[0].startswith(("#", "//")):
-            wanted += promised(line)
-        else:
-            rows.append((number, words, line.strip()))
-    check_whole(wanted, len(rows), rows[-1][0] if rows else 0)
+def _some_rows(lines: Iterable[str]) -> list[Row]:
+    rows = list(_rows(lines))
     if not rows:
         raise DumpError("there are no lines to compare")
     return rows
@@ -275,7 +430,7 @@ def _rows(lines: Iterable[str]) -> list[Row]:
 def _flags(row: Row) -> int:
     if len(row[1]) < 2:
         _refuse(row, "no flags at its end")
-    return flags_in(row[1][-1], row[0])
+    return _flags_in(row[1][-1], row[0])
 
 
 def _refuse(row: Row, why: str) -> None:
@@ -294,7 +449,7 @@ def _columns(rows: list[Row], layout: list[tuple[Format, int]]) -> Array:
             _refuse(row, f"{len(words)} words, not {len(layout)}{why}")
         place = 0
         for word, (fmt, count) in zip(words, layout, strict=True):
-            code = code_in(word, number, fmt, count)
+            code = _code_in(word, number, fmt, count)
             for lane in range(count):
                 codes[at, place + lane] = code >> fmt.width * lane & (1 << fmt.width) - 1
             place += count
