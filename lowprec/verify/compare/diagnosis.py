@@ -23,6 +23,7 @@ from lowprec.verify.questions.question import (
     Change,
     Changes,
     Each,
+    Judged,
     Question,
     differ,
     excluded,
@@ -157,14 +158,14 @@ def diagnose(
     Hypotheses that fail are noted in `failures`, and explain nothing.
     """
     trial = _Trial(question, question.sample(*sample.places()), failures)
-    finalists = [_Finalist(changes) for changes in trial.finalists()]
+    finalists = [Cause(_words(changes), changes=changes) for changes in trial.finalists()]
     chance = None
     with trying(_STOCHASTIC, failures, (ValueError,)):
         chance = chances(question)
-    tried: list[_Finalist] = [*finalists, *([] if chance is None else [_Chance(chance)])]
+    tried = [*finalists, *([] if chance is None else [chance])]
     if tried:
         _on_everything(tried, each, failures)
-    causes = _ranked([one.cause for one in finalists], mismatches)
+    causes = _ranked(finalists, mismatches)
     if chance is not None and chance.net > max(0, causes[0].net if causes else 0):
         causes = [chance, *causes]
     if causes and causes[0].changes and 0 < causes[0].net < mismatches:
@@ -193,9 +194,9 @@ def _completed(question: Question, causes: list[Cause], each: Each, failures: Fa
     left = int(np.count_nonzero(trial.wrong))
     if best[0] < left and (left < _MANY or 2 * best[0] < left):
         return causes
-    finalist = _Finalist(best[1])
+    finalist = Cause(_words(best[1]), changes=best[1])
     _on_everything([finalist], each, failures)
-    return [finalist.cause, *causes] if finalist.cause.net > first.net else causes
+    return [finalist, *causes] if finalist.net > first.net else causes
 
 
 class _Trial:
@@ -352,36 +353,19 @@ def _words(changes: Changes) -> str:
     return "; and ".join(change.words for change in changes)
 
 
-class _Finalist:
-    """A hypothesis tried on everything."""
-
-    def __init__(self, changes: Changes) -> None:
-        self.cause = Cause(_words(changes), changes=changes)
-
-    def count(
-        self, question: Question, batch: Batch, wrong: Array, right: Array, failures: Failures
-    ) -> tuple[int, int]:
-        """Return what the hypothesis explains and contradicts in a piece."""
-        agree = _agrees(question, batch, self.cause.changes, failures)
-        return int(np.count_nonzero(agree & wrong)), int(np.count_nonzero(~agree & right))
-
-
-class _Chance(_Finalist):
-    """Stochastic rounding tried on everything."""
-
-    def __init__(self, cause: Cause) -> None:
-        self.cause = cause
-
-    def count(
-        self, question: Question, batch: Batch, wrong: Array, right: Array, failures: Failures
-    ) -> tuple[int, int]:
-        """Return what the hypothesis explains in a piece; it contradicts nothing."""
-        agree = np.zeros(wrong.size, bool)
-        with trying(self.cause.words, failures, (ValueError,)):
-            sides = question.random(batch)
-            assert sides is not None
-            agree = ~differ(question, batch.got, sides[0]) | ~differ(question, batch.got, sides[1])
-        return int(np.count_nonzero(agree & wrong)), 0
+def _count(
+    question: Question, batch: Batch, cause: Cause, found: Judged, failures: Failures
+) -> tuple[int, int]:
+    """Return what a cause explains and contradicts in a piece; stochastic rounding contradicts nothing."""
+    if cause.changes:
+        agree = _agrees(question, batch, cause.changes, failures)
+        return int(np.count_nonzero(agree & found.wrong)), int(np.count_nonzero(~agree & found.right))
+    agree = np.zeros(found.wrong.size, bool)
+    with trying(cause.words, failures, (ValueError,)):
+        sides = question.random(batch)
+        assert sides is not None
+        agree = ~differ(question, batch.got, sides[0]) | ~differ(question, batch.got, sides[1])
+    return int(np.count_nonzero(agree & found.wrong)), 0
 
 
 def _left_over(question: Question, batch: Batch, changes: Changes, below: Sequence[float]) -> Sample:
@@ -393,24 +377,21 @@ def _left_over(question: Question, batch: Batch, changes: Changes, below: Sequen
     return sample
 
 
-def _counted(
-    question: Question, batch: Batch, hypotheses: list[_Finalist]
-) -> tuple[list[tuple[int, int]], Failures]:
-    """Return what each hypothesis explains and contradicts in a piece, and those that fail there."""
+def _counted(question: Question, batch: Batch, causes: list[Cause]) -> tuple[list[tuple[int, int]], Failures]:
+    """Return what each cause explains and contradicts in a piece, and those that fail there."""
     found, failures = judged(question, batch), Failures()
-    counts = [each.count(question, batch, found.wrong, found.right, failures) for each in hypotheses]
-    return counts, failures
+    return [_count(question, batch, cause, found, failures) for cause in causes], failures
 
 
-def _on_everything(hypotheses: list[_Finalist], each: Each, failures: Failures) -> None:
-    for counts, failed in each(_counted, hypotheses):
+def _on_everything(causes: list[Cause], each: Each, failures: Failures) -> None:
+    for counts, failed in each(_counted, causes):
         failures |= failed
-        for hypothesis, (explained, contradicted) in zip(hypotheses, counts, strict=True):
-            hypothesis.cause.explained += explained
-            hypothesis.cause.contradicted += contradicted
-    for hypothesis in hypotheses:
-        if hypothesis.cause.words in failures:
-            hypothesis.cause.explained = hypothesis.cause.contradicted = 0
+        for cause, (explained, contradicted) in zip(causes, counts, strict=True):
+            cause.explained += explained
+            cause.contradicted += contradicted
+    for cause in causes:
+        if cause.words in failures:
+            cause.explained = cause.contradicted = 0
 
 
 def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -163,7 +163,8 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
     unseen = np.unique(np.argmax(np.abs(low[np.isfinite(low).all(1)]), axis=1)).tolist()
     if 0 < len(unseen) < size and _given_scales(fmt):
         words = f"{_named(unseen)} of {size} left out of the largest magnitude"
-        yield Change("scaling", functools.partial(_unseen, lanes=unseen), words)
+        away = functools.partial(_without, lanes=unseen, axis=axis, size=size)
+        yield Change("scaling", _of_values(away), words)
 
 
 def _has_nan(fmt: BlockFormat, side: Array) -> Array:
@@ -207,28 +208,28 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
     if not _given_scales(fmt):
         return
     emax = ": emax taken as one {}" if fmt.rule.divisor == "binade" else ""
-    for power, words, other in ((1, "twice", "less"), (-1, "half", "more")):
-        said = f"scales {words} as large{emax.format(other)}"
-        yield Change("scaling", functools.partial(_off, power=power), said)
-    yield Change("scaling", _positive, "negative values left out of the largest magnitude")
+    for power, words, other in ((2.0, "twice", "less"), (0.5, "half", "more")):
+        off = _of_values(functools.partial(np.multiply, power))
+        yield Change("scaling", off, f"scales {words} as large{emax.format(other)}")
+    positive = _of_values(lambda values: np.where(values < 0, 0.0, values))
+    yield Change("scaling", positive, "negative values left out of the largest magnitude")
+    last = (1 << fmt.scale.width) - 1
     for by, words in ((1, "high"), (-1, "low")):
-        said = f"scale codes one too {words}, above elements that are right"
-        yield Change("scaling", functools.partial(_written, by=by), said)
+        written = _with_scales(lambda codes, nan, by=by: np.where(nan, codes, codes + by & last))
+        yield Change("scaling", written, f"scale codes one too {words}, above elements that are right")
     yield Change("scaling", _kept, "elements under scales that are NaN are not cleared")
-    largest = fmt.scale.max_magnitude
     if fmt.scale.has_nan:
-        for code, said in ((largest, "the largest number"), (0, "the smallest number")):
-            yield Change(
-                "scaling", functools.partial(_named_nan, code=code), f"NaN scales are {code:#x}, {said}"
-            )
+        for code, said in ((fmt.scale.max_magnitude, "the largest number"), (0, "the smallest number")):
+            named = _with_scales(lambda codes, nan, code=code: np.where(nan, code, codes))
+            yield Change("scaling", named, f"NaN scales are {code:#x}, {said}")
     if not fmt.scale.trailing_bits and not fmt.scale.subnormals:
         words = f"scales below the smallest wrap around, modulo {1 << fmt.scale.width}"
         yield Change("scaling", _wrapped, words)
     for words, by in (("the block before", 1), ("the next block", -1)):
-        yield Change(
-            "scaling", functools.partial(_moved, by=by), f"scales are those of {words}, above right elements"
-        )
-    yield Change("scaling", _exchanged, "scales of neighbouring blocks swapped, above right elements")
+        moved = _with_scales(lambda codes, _, by=by: np.roll(codes, by))
+        yield Change("scaling", moved, f"scales are those of {words}, above right elements")
+    exchanged = _with_scales(lambda codes, _: _pairs(codes))
+    yield Change("scaling", exchanged, "scales of neighbouring blocks swapped, above right elements")
 
 
 def elements(fmt: BlockFormat) -> Iterator[Change]:
@@ -262,15 +263,28 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
         yield Change("shaping", functools.partial(_unsigned_zeros, zero=zero), words)
 
 
-def _off(blocks: BlockArray, values: Array, power: int) -> BlockArray:
-    scaled = np.ldexp(doubles(values), power)
-    return _under(blocks, values, encode(scaled, blocks.format, axis=blocks.axes).scales)
+BlockChange = Callable[[BlockArray, Array], BlockArray]
 
 
-def _unseen(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArray:
-    fmt = blocks.format
-    seen = _without(values, lanes, blocks.axes[0], fmt.sizes[0])
-    return _under(blocks, values, encode(seen, fmt, axis=blocks.axes).scales)
+def _of_values(change: Callable[[Array], Array]) -> BlockChange:
+    """Return the blocks with the scales that changed values have, and the elements under these."""
+
+    def changed(blocks: BlockArray, values: Array) -> BlockArray:
+        seen = change(doubles(values))
+        return _under(blocks, values, encode(seen, blocks.format, axis=blocks.axes).scales)
+
+    return changed
+
+
+def _with_scales(change: Callable[..., Any]) -> BlockChange:
+    """Return the blocks with other codes of scales, made of the codes and where they are NaN."""
+
+    def changed(blocks: BlockArray, values: Array) -> BlockArray:
+        codes = blocks.scales.astype(np.int64)
+        made = change(codes, np.isnan(_units(blocks.scales, blocks.format)))
+        return dataclasses.replace(blocks, scales=made.astype(blocks.scales.dtype))
+
+    return changed
 
 
 def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArray:
@@ -287,11 +301,6 @@ def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArr
     )
 
 
-def _positive(blocks: BlockArray, values: Array) -> BlockArray:
-    seen = np.where(doubles(values) < 0, np.zeros_like(values), values)
-    return _under(blocks, values, encode(seen, blocks.format, axis=blocks.axes).scales)
-
-
 def _kept(blocks: BlockArray, values: Array) -> BlockArray:
     fmt = blocks.format
     plain = with_nan(dataclasses.replace(fmt, nan="elements", infinity="elements"))
@@ -300,20 +309,10 @@ def _kept(blocks: BlockArray, values: Array) -> BlockArray:
     return dataclasses.replace(blocks, codes=np.where(nan, other, blocks.codes))
 
 
-def _written(blocks: BlockArray, values: Array, by: int) -> BlockArray:
-    codes = blocks.scales.astype(np.int64) + by & (1 << blocks.format.scale.width) - 1
-    return dataclasses.replace(blocks, scales=_but_nan(blocks, codes))
-
-
 def _but_nan(blocks: BlockArray, codes: Array) -> Array:
     """Return codes of scales, but NaN where those of the blocks are."""
     nan = _units(blocks.scales, blocks.format)
     return np.where(np.isnan(nan), blocks.scales, codes).astype(blocks.scales.dtype)
-
-
-def _named_nan(blocks: BlockArray, values: Array, code: int) -> BlockArray:
-    nan = np.isnan(_units(blocks.scales, blocks.format))
-    return dataclasses.replace(blocks, scales=np.where(nan, code, blocks.scales).astype(blocks.scales.dtype))
 
 
 def _wrapped(blocks: BlockArray, values: Array) -> BlockArray:
@@ -324,16 +323,6 @@ def _wrapped(blocks: BlockArray, values: Array) -> BlockArray:
     codes = np.where(low, high - up & (1 << fmt.scale.width) - 1, blocks.scales)
     under = _under(blocks, values, np.minimum(codes, fmt.scale.max_magnitude).astype(blocks.scales.dtype))
     return dataclasses.replace(under, scales=codes.astype(blocks.scales.dtype))
-
-
-def _moved(blocks: BlockArray, values: Array, by: int) -> BlockArray:
-    return dataclasses.replace(
-        blocks, scales=np.roll(blocks.scales.reshape(-1), by).reshape(blocks.scales.shape)
-    )
-
-
-def _exchanged(blocks: BlockArray, values: Array) -> BlockArray:
-    return dataclasses.replace(blocks, scales=_pairs(blocks.scales))
 
 
 # -- elements ----------------------------------------------------------------------------------------

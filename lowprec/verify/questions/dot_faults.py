@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from lowprec.spec.format import Format
+from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.question import Array, Change
 
-__all__ = ["Fault", "Terms", "faults", "lanes_in_words", "lanes_without_nan", "nans_left_out", "of_lanes"]
+__all__ = ["Fault", "backward", "faults", "lanes_in_words", "lanes_without_nan", "left_out", "nans_left_out"]
+__all__ += ["of_lanes"]
 
 
-class Terms(NamedTuple):
-    """Factors and the addend. Of dot products x and y are in pairs; of matrices y has K first."""
-
-    x: Array
-    y: Array
-    addend: Array | None
-    paired: bool
-
-
-Fault = Callable[[Terms], Terms]
+Fault = Callable[[Given], Given]
 
 
 def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend: bool) -> Iterator[Change]:
@@ -98,10 +90,10 @@ def of_lanes(length: int, period: int) -> Iterator[Change]:
     """Yield lanes that are wired wrongly: left out, swapped, or dealt to steps in another order."""
     for lane in range(length):
         if length > period:
-            yield Change("fault", _left_out(lane, (0, 1)), f"product {lane} of {length} left out", 2)
+            yield Change("fault", left_out(lane, (0, 1)), f"product {lane} of {length} left out", 2)
         for number in (0, 1):
             words = f"{'xy'[number]} of product {lane} of {length} read as zero"
-            yield Change("fault", _left_out(lane, (number,)), words, 2)
+            yield Change("fault", left_out(lane, (number,)), words, 2)
     even = [*range(0, length, 2), *range(1, length, 2)]
     yield Change("fault", _in_order(even), "first the products of even numbers, then the others", 2)
     for lane in range(length - 1):
@@ -116,32 +108,32 @@ def of_lanes(length: int, period: int) -> Iterator[Change]:
             yield Change("fault", _in_order(order, y_only=True), words, 2)
 
 
-def _lanes(terms: Terms, number: int) -> Array:
+def _lanes(given: Given, number: int) -> Array:
     """Return one side with K as its last axis."""
-    return np.moveaxis(terms.y, 0, -1) if number and not terms.paired else (terms.x, terms.y)[number]
+    return np.moveaxis(given.y, 0, -1) if number and not given.paired else (given.x, given.y)[number]
 
 
 def _flushed(number: int, least: float) -> Fault:
-    def changed(terms: Terms) -> Terms:
-        side = (terms.x, terms.y)[number]
+    def changed(given: Given) -> Given:
+        side = (given.x, given.y)[number]
         made = np.where(np.abs(side) < least, np.copysign(np.zeros_like(side), side), side)
-        return terms._replace(y=made) if number else terms._replace(x=made)
+        return given._replace(y=made) if number else given._replace(x=made)
 
     return changed
 
 
 def _signless(sides: tuple[int, ...]) -> Fault:
-    def changed(terms: Terms) -> Terms:
-        x, y = (np.abs(side) if number in sides else side for number, side in enumerate(terms[:2]))
-        return terms._replace(x=x, y=y)
+    def changed(given: Given) -> Given:
+        x, y = (np.abs(side) if number in sides else side for number, side in enumerate(given[:2]))
+        return given._replace(x=x, y=y)
 
     return changed
 
 
 def _without(which: Callable[[Array, Array], Array]) -> Fault:
-    def changed(terms: Terms) -> Terms:
-        gone = which(terms.x, terms.y)
-        return terms._replace(x=np.where(gone, 0, terms.x), y=np.where(gone, 0, terms.y))
+    def changed(given: Given) -> Given:
+        gone = which(given.x, given.y)
+        return given._replace(x=np.where(gone, 0, given.x), y=np.where(gone, 0, given.y))
 
     return changed
 
@@ -159,35 +151,44 @@ def _zero_times_infinity(x: Array, y: Array) -> Array:
     return found
 
 
-def _negative(terms: Terms) -> Terms:
-    both = np.signbit(terms.x) & np.signbit(terms.y)
-    return terms._replace(x=np.where(both, np.abs(terms.x), terms.x))
+def _negative(given: Given) -> Given:
+    both = np.signbit(given.x) & np.signbit(given.y)
+    return given._replace(x=np.where(both, np.abs(given.x), given.x))
 
 
 def _addend(change: Callable[[Array], Array]) -> Fault:
-    def changed(terms: Terms) -> Terms:
-        assert terms.addend is not None, "asked of units with one"
+    def changed(given: Given) -> Given:
+        assert given.addend is not None, "asked of units with one"
         with np.errstate(all="ignore"):
-            return terms._replace(addend=change(terms.addend).astype(terms.addend.dtype))
+            return given._replace(addend=change(given.addend).astype(given.addend.dtype))
 
     return changed
 
 
-def _left_out(lane: int, sides: tuple[int, ...]) -> Fault:
-    def changed(terms: Terms) -> Terms:
-        made = terms._replace(x=terms.x.copy(), y=terms.y.copy())
+def left_out(lanes: int | slice, sides: tuple[int, ...]) -> Fault:
+    """Return the operands with zeros in some lanes of x, of y or of both."""
+
+    def changed(given: Given) -> Given:
+        made = given._replace(x=given.x.copy(), y=given.y.copy())
         for number in sides:
-            _lanes(made, number)[..., lane] = 0
+            _lanes(made, number)[..., lanes] = 0
         return made
 
     return changed
 
 
+def backward(given: Given) -> Given:
+    """Return the products in reverse order. Raises ValueError: operands in blocks."""
+    if given.scales is not None and (given.scales.x_blocks or given.scales.y_blocks):
+        raise ValueError("blocks have their scales in order")
+    return given._replace(x=given.x[..., ::-1], y=given.y[..., ::-1] if given.paired else given.y[::-1])
+
+
 def _in_order(order: list[int], *, y_only: bool = False) -> Fault:
-    def changed(terms: Terms) -> Terms:
-        made = terms._replace(x=terms.x.copy(), y=terms.y.copy())
+    def changed(given: Given) -> Given:
+        made = given._replace(x=given.x.copy(), y=given.y.copy())
         for number in (1,) if y_only else (0, 1):
-            _lanes(made, number)[...] = _lanes(terms, number)[..., order]
+            _lanes(made, number)[...] = _lanes(given, number)[..., order]
         return made
 
     return changed

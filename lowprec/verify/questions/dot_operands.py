@@ -48,6 +48,20 @@ class Part(NamedTuple):
         return np.asarray(self.x * self.y, np.float64).reshape(-1)
 
 
+class Given(NamedTuple):
+    """Operands of some outputs."""
+
+    x: Array
+    y: Array
+    addend: Array | None
+    scales: Part | None
+    bias: Array | None = None
+    output_scale: Array | None = None
+    paired: bool = (
+        True  #: whether x and y are in pairs, as those of dot products are; of matrices y has K first
+    )
+
+
 class DotScales:
     """The scales of a product of vectors or matrices, in the layout of its question."""
 
@@ -163,13 +177,19 @@ def _of_results(verb: str, scale: Dump, left: Array, right: Array, shape: tuple[
 # -- what is computed --------------------------------------------------------------------------------
 
 
-def in_blocks(
-    values: Array, blocks: ScaledBlocks | None, how: Accumulation, side: int, fmt: Format | None, axis: int
-) -> Any:
-    """Return an operand as an array in blocks with these scales, along an axis from the end.
+def in_blocks(given: Given, how: Accumulation, formats: tuple[Format | None, Format | None]) -> list[Any]:
+    """Return x and y, those with scales of blocks as arrays in blocks.
 
     Raises ValueError: scales that their format does not have, blocks that the accumulation does not take.
     """
+    blocks = (None, None) if given.scales is None else (given.scales.x_blocks, given.scales.y_blocks)
+    sides = zip((given.x, given.y), blocks, formats, (-1, -1 if given.paired else -2), strict=True)
+    return [_in_blocks(*side, how, number) for number, side in enumerate(sides)]
+
+
+def _in_blocks(
+    values: Array, blocks: ScaledBlocks | None, fmt: Format | None, axis: int, how: Accumulation, side: int
+) -> Any:
     if blocks is None:
         return values
     element = how.operands[side] if how.operands is not None else fmt or catalog.carrier(values.dtype)
@@ -279,17 +299,6 @@ def _single(scales: Part) -> Array:
 
 
 # -- operands ----------------------------------------------------------------------------------------
-
-
-class Given(NamedTuple):
-    """Operands of some outputs."""
-
-    x: Array
-    y: Array
-    addend: Array | None
-    scales: Part | None
-    bias: Array | None = None
-    output_scale: Array | None = None
 
 
 def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:

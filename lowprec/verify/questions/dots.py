@@ -58,8 +58,10 @@ _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 11
 #: Terms whose orders are looked at together.
 _TERMS = 1 << 16
 
-#: Fields of changes that are not of the accumulation; the longest step, and K, of which lanes are tried.
-_NOT_HOW = set("addend backward bias epilogue fault lane output_scale pair scaling".split())
+#: Fields of changes of the operands, in the order in which they are made; others that are not of the
+#: accumulation; the longest step, and K, of which lanes are tried.
+_OF_OPERANDS = ("lane", "fault", "addend", "bias", "output_scale", "backward")
+_NOT_HOW = {*_OF_OPERANDS, "epilogue", "pair", "scaling"}
 _LANES, _WIRED = 64, 32
 #: Products of which faults within steps are tried: fewer of matrices, whose samples are large.
 _STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
@@ -216,7 +218,7 @@ class DotQuestion(Question):
         number, chosen = rows
         addend, bias, after = (None if each is None else each[number][chosen][:, columns] for each in joins)
         x, y = self.x[number][chosen], self.y[number][:, columns]
-        return Batch(index, got, Given(x, y, addend, scales, bias, after))
+        return Batch(index, got, Given(x, y, addend, scales, bias, after, paired=False))
 
     def sample(self, different: Array, equal: Array) -> Batch:
         """Return rows and columns of the matrix with most mismatches, mismatched first; or some results."""
@@ -245,45 +247,21 @@ class DotQuestion(Question):
 
     def _codes(self, batch: Batch, changes: Changes) -> tuple[Array, Format]:
         """Return codes of the output, and its format."""
-        how, (x, y, addend, scales, bias, output_scale) = self.how, batch.given
-        fields = {change.field: change.value for change in changes}
+        how, given, fields = self.how, batch.given, {change.field: change.value for change in changes}
         for change in changes:
             if change.field not in _NOT_HOW and not change.field.startswith("stage."):
                 how = change.value(how)
+        for field in _OF_OPERANDS:
+            if field in fields:
+                given = fields[field](given)
         stages = stages_of(changes)
-        if "lane" in fields:
-            first, period = fields["lane"]
-            x, y = x.copy(), y.copy()
-            x[..., first::period] = 0
-            (y if self.verb == "dot" else np.moveaxis(y, 0, -1))[..., first::period] = 0
-        if "fault" in fields:
-            x, y, addend, _ = fields["fault"](dot_faults.Terms(x, y, addend, self.verb == "dot"))
-        addend = None if "addend" in fields else addend
-        bias = None if "bias" in fields else bias
-        if "output_scale" in fields:
-            output_scale = fields["output_scale"](output_scale)
+        x, y, addend, scales, bias, output_scale, _ = given
         factor = None if scales is None else scales.factor
         epilogue = None if "scaling" in fields else fields.get("epilogue", self.epilogue)
         if "scaling" in fields:
             factor = fields["scaling"](scales)
-        if scales is not None:
-            blocks = (scales.x_blocks, scales.y_blocks)
-            if "backward" in fields and any(blocks):
-                raise ValueError("blocks have their scales in order")
-            if epilogue is None:
-                x, y = (
-                    in_blocks(
-                        side,
-                        block,
-                        how,
-                        number,
-                        self.formats[number],
-                        -2 if number and self.verb == "matmul" else -1,
-                    )
-                    for number, (side, block) in enumerate(zip((x, y), blocks, strict=True))
-                )
-        if "backward" in fields:
-            x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else y[::-1])
+        if epilogue is None:
+            x, y = in_blocks(given, how, self.formats)
         verb: Callable[..., Any] = dot if self.verb == "dot" else matmul
         target = how.output[0] if epilogue is None else (epilogue.output or how.output)[0]
         if self.integers is not None:
@@ -294,14 +272,11 @@ class DotQuestion(Question):
             pair, block = scale_pair(scales)
             if "pair" in fields:
                 pair = fields["pair"](pair)
-            options = {
-                "addend": addend,
-                "bias": bias,
-                "output_scale": output_scale,
-                "epilogue": replace(epilogue, block=block),
-                "dtype": code_dtype(target),
-            }
-            codes = np.asarray(verb(x, y, how, scales=pair, **options)).reshape(-1)
+            made = verb(
+                x, y, how, addend=addend, scales=pair, bias=bias, output_scale=output_scale,
+                epilogue=replace(epilogue, block=block), dtype=code_dtype(target),
+            )  # fmt: skip
+            codes = np.asarray(made).reshape(-1)
         elif stages is not None:
             codes = self._stepped(x, y, addend, how, stages)
         elif factor is None:
@@ -321,10 +296,10 @@ class DotQuestion(Question):
         """Yield other accumulations, orders and outputs."""
         how = self.how
         if self.integers is not None:  # others draw at other places
-            yield Change("backward", None, "the products in reverse order", 2)
+            yield Change("backward", dot_faults.backward, "the products in reverse order", 2)
             yield from self._lanes()
             if self.addend is not None:
-                yield Change("addend", None, "the addend left out")
+                yield Change("addend", functools.partial(Given._replace, addend=None), "the addend left out")
             return
         if isinstance(how.accumulator, Window):
             yield from windows(how, how.accumulator)
@@ -334,10 +309,10 @@ class DotQuestion(Question):
             if ACCUMULATIONS[name] != how:
                 yield Change("named", named(name), f"accumulation {name!r}", 2)
         if how.order.name != "exact":
-            yield Change("backward", None, "the products in reverse order", 2)
+            yield Change("backward", dot_faults.backward, "the products in reverse order", 2)
         yield from self._lanes()
         if self.addend is not None:
-            yield Change("addend", None, "the addend left out")
+            yield Change("addend", functools.partial(Given._replace, addend=None), "the addend left out")
         mode = how.output[1].rounding
         for name in ("nearest_even", "toward_zero", "nearest_away"):
             if name != str(mode):
@@ -350,14 +325,18 @@ class DotQuestion(Question):
         if self.scales is not None:
             yield from pairings() if steps else scalings(self.scales)
         if self.bias is not None:
-            yield Change("bias", None, "the bias left out")
+            yield Change("bias", functools.partial(Given._replace, bias=None), "the bias left out")
             if self.addend is None and self.epilogue is not None:
                 fused = replace(self.epilogue, fused_bias=not self.epilogue.fused_bias)
                 words = "before the sums are rounded" if fused.fused_bias else "after the sums are scaled"
                 yield Change("epilogue", fused, f"the bias joins {words}")
         if self.output_scale is not None:
-            yield Change("output_scale", _nothing, "the output scale left out")
-            yield Change("output_scale", np.reciprocal, "the inverse of the output scale")
+            yield Change(
+                "output_scale",
+                functools.partial(Given._replace, output_scale=None),
+                "the output scale left out",
+            )
+            yield Change("output_scale", _inverse_output, "the inverse of the output scale")
         blocks = self.scales is not None and any(self.scales.blocks)
         if not steps and (self.epilogue is None or not (how.machine or blocks)):
             yield from self._factors()
@@ -366,7 +345,8 @@ class DotQuestion(Question):
         how, length = self.how, self.x.shape[-1]
         period = how.accumulator.step if isinstance(how.accumulator, Window) else length
         for lane in range(min(period, length)) if period <= _LANES else ():
-            yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
+            left_out = dot_faults.left_out(np.s_[lane::period], (0, 1))
+            yield Change("lane", left_out, f"lane {lane} of {period} left out")
         operands = how.operands or self.read
         yield from dot_faults.faults(operands, paired=self.verb == "dot", addend=self.addend is not None)
         if length <= _WIRED and self.scales is None:
@@ -487,8 +467,9 @@ def _parts(call: LibraryCall) -> tuple[Accumulation, Epilogue]:
     return replace(how, output=call.output), replace(epilogue, output=None)
 
 
-def _nothing(given: Array) -> None:
-    return None
+def _inverse_output(given: Given) -> Given:
+    assert given.output_scale is not None, "asked of calls with one"
+    return given._replace(output_scale=np.reciprocal(given.output_scale))
 
 
 def _unscaled(scales: Part | None) -> None:

@@ -41,6 +41,8 @@ _INFINITIES = (Special.INFINITY, Special.NEGATIVE_INFINITY)
 _PAST, _BEYOND = ", past the largest value", "beyond the next value after the largest"
 #: Cases that the oracle looks at one by one, where the kernels do not say.
 _ONE_BY_ONE = 4096
+#: Operations of which the rounding mode is a part, or nearly.
+_ROUND_THEMSELVES = ("round_to_integral", "scaleb", "logb")
 
 
 # -- of one case -------------------------------------------------------------------------------------
@@ -118,15 +120,8 @@ def _place(value: Exact, target: Format, what: str) -> str:
 
 def _tail(tail: Fraction) -> str:
     half = Fraction(1, 2)
-    return (
-        "exact"
-        if not tail
-        else "at a tie"
-        if tail == half
-        else "below a tie"
-        if tail < half
-        else "above a tie"
-    )
+    where = "at" if tail == half else "below" if tail < half else "above"
+    return f"{where} a tie" if tail else "exact"
 
 
 def _has_poles(operation: str) -> bool:
@@ -159,18 +154,8 @@ def names_of(operation: str) -> tuple[str, ...]:
     return (*found, "below the smallest value", f"exact{_PAST}", "not looked at")
 
 
-_EXACT, _BELOW, _TIE, _ABOVE, _PASSED, _OVER, _INFINITE, _ZERO, _NAN, _INVALID = (
-    0,
-    1,
-    2,
-    3,
-    3,
-    7,
-    8,
-    9,
-    10,
-    11,
-)
+_EXACT, _BELOW, _TIE, _ABOVE = range(4)
+_PASSED, _OVER, _INFINITE, _ZERO, _NAN, _INVALID = 3, *range(7, 12)
 
 
 def situations(
@@ -214,11 +199,7 @@ def situations(
     nans = [is_nan(codes, source) for codes, source in zip(operands, sources, strict=True)]
     found[nan & ~np.any(nans, axis=0)] = _INVALID
     unsure = infinite if _has_poles(operation) else np.zeros(size, bool)
-    if operation in (
-        "round_to_integral",
-        "scaleb",
-        "logb",
-    ):  # the rounding mode is part of the operation, or nearly
+    if operation in _ROUND_THEMSELVES:
         unsure = ~nan
     return _one_by_one(operation, operands, formats, projection, found, unsure)
 
@@ -267,7 +248,7 @@ def _in_codebook(
         found[np.isnan(numbers) & ~np.any(nans, axis=0)] = _INVALID
         unsure |= np.isinf(numbers) & _has_poles(operation)
     unsure |= (high & 0x7FFFFFFF == 0) & inexact  # zero lies between two values
-    if operation in ("round_to_integral", "scaleb", "logb"):
+    if operation in _ROUND_THEMSELVES:
         unsure = ~np.isnan(numbers)
     return _one_by_one(operation, operands, formats, projection, found, unsure & ~np.isnan(numbers))
 
