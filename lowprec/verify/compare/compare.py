@@ -182,11 +182,7 @@ def compare(
         others: dict[str, Any] = {"to": to, "scales": scales, "axis": axis, "tensor_scale": tensor_scale}
         others |= {"rounding": rounding, "saturation": saturation, "projection": projection}
         others |= {"profile": profile, "rule": rule, "flags": flags}
-        for name, value in others.items():
-            if value is not None:
-                raise ValueError(
-                    f"{name}= says nothing about {operation}, which goes by accumulation=; leave it out"
-                )
+        _none_of(others, f"says nothing about {operation}, which goes by accumulation=; leave it out")
         joins = {"addend": addend, "bias": bias, "output_scale": output_scale}
         options: dict[str, Any] = {
             name: None if each is None else _dump(each, name) for name, each in joins.items()
@@ -198,9 +194,8 @@ def compare(
         raise ValueError(f"unknown operation {operation!r}; use one of {', '.join((*OPERATIONS, *DOTS))}")
     if accumulation is not None or addend is not None:
         raise ValueError(f"accumulation= and addend= are for {' and '.join(DOTS)}, not for {operation!r}")
-    for name, value in {"block": block, "bias": bias, "output_scale": output_scale}.items():
-        if value is not None:
-            raise ValueError(f"{name}= is for {' and '.join(DOTS)}, not for {operation!r}; leave it out")
+    of_dots = {"block": block, "bias": bias, "output_scale": output_scale}
+    _none_of(of_dots, f"is for {' and '.join(DOTS)}, not for {operation!r}; leave it out")
     if len(dumps) != OPERATIONS[operation].operands:
         raise ValueError(f"{operation} takes {OPERATIONS[operation].operands} operands, not {len(dumps)}")
     for dump in dumps:
@@ -230,12 +225,11 @@ def compare(
     question: Question
     beside: FlagQuestion | None = None
     if catalog.is_block(to):
-        for name, value in {"scale": scale, "flags": flags, "random": random}.items():
-            if value is not None:
-                raise ValueError(
-                    f"{name}= is for single values, and {str(to)!r} has blocks: their scales are scales= and "
-                    f"tensor_scale=, and they raise no flags"
-                )
+        _none_of(
+            {"scale": scale, "flags": flags, "random": random},
+            f"is for single values, and {str(to)!r} has blocks: their scales are scales= and tensor_scale=, "
+            f"and they raise no flags",
+        )
         if operation != "convert":
             raise ValueError(
                 f"results of {operation} are no blocks; name the format of single results, not {str(to)!r}"
@@ -251,9 +245,10 @@ def compare(
             got = _as_values(got, fmt.element)
         question = BlockQuestion(dumps[0], fmt, got, any_nan=any_nan, budget=allowed, **blocks)
     else:
-        for name, value in {**blocks, "rule": rule}.items():
-            if value is not None and not (name == "axis" and by is not None):
-                raise ValueError(f"{name}= is for block formats, and {str(to)!r} is none")
+        _none_of(
+            {**blocks, "axis": axis if by is None else None, "rule": rule},
+            f"is for block formats, and {str(to)!r} is none",
+        )
         target = catalog.format(to)
         how = projection_of(target, rounding, saturation, projection, profile)
         how, integers = drawn_integers(how, target, random, got.size)
@@ -309,6 +304,13 @@ def drawn_integers(how: Projection, target: Format, random: Any, size: int) -> t
     words = _dump(random, "random")
     integers = integers_for(how.rounding, target, (size,), words.read(0, words.size), None)
     return with_integers(how), Held(integers, words.name)
+
+
+def _none_of(options: dict[str, Any], why: str) -> None:
+    """Refuse the first of some options that is given."""
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"{name}= {why}")
 
 
 def _scale(given: Any, name: str = "scale") -> Dump | None:

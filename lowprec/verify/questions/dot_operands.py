@@ -7,6 +7,7 @@ multiply the exact sum of a block's products, which is then a term.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -249,12 +250,13 @@ def spread_blocks(values: Array, blocks: ScaledBlocks | None, axis: int) -> Arra
 
 def scalings(scales: DotScales) -> Iterator[Change]:
     """Yield scales that were used otherwise."""
-    yield Change("scaling", _inverse, "the inverse of the scales: sums divided by them, not multiplied")
+    inverse = "the inverse of the scales: sums divided by them, not multiplied"
+    yield Change("scaling", lambda scales: 1 / scales.factor, inverse)
     if not any(scales.blocks):
-        yield Change("scaling", _none, "the scales left out")
+        yield Change("scaling", lambda scales: None, "the scales left out")
     if scales.rows[1].ndim:
-        yield Change("scaling", _only_x, "the scale of x alone")
-        yield Change("scaling", _only_y, "the scale of y alone")
+        for side, other in (("x", "y"), ("y", "x")):
+            yield Change("scaling", functools.partial(_without, side=other), f"the scale of {side} alone")
         yield Change("scaling", _single, "the product of the scales rounded to binary32 first")
     if scales.rows[1].ndim and not any(scales.blocks):
         for order, words in (
@@ -267,30 +269,15 @@ def scalings(scales: DotScales) -> Iterator[Change]:
 
 def pairings() -> Iterator[Change]:
     """Yield scales of x and y that were used otherwise, before a bias or an output scale."""
-    yield Change("pair", _inverses, "the inverse of the scales: sums divided by them, not multiplied")
+    inverse = "the inverse of the scales: sums divided by them, not multiplied"
+    yield Change("pair", lambda pair: tuple(map(np.reciprocal, pair)), inverse)
     yield Change("pair", lambda pair: None, "the scales left out")
     yield Change("pair", lambda pair: (pair[0], None), "the scale of x alone")
     yield Change("pair", lambda pair: (None, pair[1]), "the scale of y alone")
 
 
-def _inverses(pair: tuple[Array, Array]) -> tuple[Array, Array]:
-    return np.reciprocal(pair[0]), np.reciprocal(pair[1])
-
-
-def _inverse(scales: Part) -> Array:
-    return np.asarray(1 / scales.factor)
-
-
-def _none(scales: Part) -> None:
-    return None
-
-
-def _only_x(scales: Part) -> Array:
-    return np.asarray(scales.x * np.ones_like(scales.y), np.float64).reshape(-1)
-
-
-def _only_y(scales: Part) -> Array:
-    return np.asarray(np.ones_like(scales.x) * scales.y, np.float64).reshape(-1)
+def _without(scales: Part, side: str) -> Array:
+    return scales._replace(**{side: np.ones_like(getattr(scales, side))}).factor
 
 
 def _single(scales: Part) -> Array:

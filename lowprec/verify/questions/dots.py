@@ -24,26 +24,9 @@ from lowprec.verify.codes.display import shown_value
 from lowprec.verify.codes.values import as_doubles, carried, distances, doubles, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
-from lowprec.verify.questions import dot_faults
+from lowprec.verify.questions import dot_changes, dot_faults, dot_operands
 from lowprec.verify.questions.causes import in_words
-from lowprec.verify.questions.dot_changes import named, splits, sums, windows, with_fields, with_rule
-from lowprec.verify.questions.dot_operands import (
-    DotScales,
-    Given,
-    Part,
-    check_block,
-    could_be,
-    factors,
-    in_blocks,
-    joining,
-    pairings,
-    scale_pair,
-    scaled,
-    scalings,
-    shape_of,
-    spread_blocks,
-    times,
-)
+from lowprec.verify.questions.dot_operands import Given, Part, scaled
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.questions.step_faults import nans_as_numbers, stages_of, step_faults
@@ -65,6 +48,17 @@ _NOT_HOW = {*_OF_OPERANDS, "epilogue", "pair", "scaling"}
 _LANES, _WIRED = 64, 32
 #: Products of which faults within steps are tried: fewer of matrices, whose samples are large.
 _STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
+
+
+def _without(given: Given, name: str) -> Given:
+    none: dict[str, Any] = {name: None}
+    return given._replace(**none)
+
+
+_LEFT_OUT = {
+    name: Change(name, functools.partial(_without, name=name), f"the {words} left out")
+    for name, words in {"addend": "addend", "bias": "bias", "output_scale": "output scale"}.items()
+}
 
 
 class DotQuestion(Question):
@@ -108,8 +102,8 @@ class DotQuestion(Question):
         for said, meant in zip(formats, operands, strict=True):
             if said is not None and said != meant:
                 raise ValueError(f"accumulation {how.name!r} takes {meant}, not source={said.name!r}")
-        left, right = (factors(side, fmt) for side, fmt in zip((x, y), operands, strict=True))
-        shape = shape_of(verb, left, right)
+        left, right = (dot_operands.factors(side, fmt) for side, fmt in zip((x, y), operands, strict=True))
+        shape = dot_operands.shape_of(verb, left, right)
         if got.shape != shape:
             raise ValueError(
                 f"{verb} of shapes {x.shape} and {y.shape} has results of shape {shape}, not {got.shape}"
@@ -132,12 +126,12 @@ class DotQuestion(Question):
                 random, verb, how, got.size, length, alone=not (self.epilogue or scale is not None or budget)
             )
         if block is not None:
-            check_block(block, scale, left, right)
+            dot_operands.check_block(block, scale, left, right)
         size = block or (self.epilogue.block if self.epilogue else 0) or (how.scale[1] if how.scale else 0)
         self.scales = None
         if scale is not None:
             own = how.scale is not None
-            self.scales = DotScales(verb, scale, left, right, shape, size, of_hardware=own)
+            self.scales = dot_operands.DotScales(verb, scale, left, right, shape, size, of_hardware=own)
         takes_blocks = how.scale is not None or not (how.machine or isinstance(how.accumulator, Window))
         if self.scales is not None and any(self.scales.blocks) and not takes_blocks:
             self.epilogue = (
@@ -162,7 +156,7 @@ class DotQuestion(Question):
             self.y = np.broadcast_to(right, (*outer, *right.shape[-2:])).reshape(count, *right.shape[-2:])
             inner = (count, left.shape[-2], right.shape[-1])
         self.addend, self.bias, self.output_scale = (
-            None if each is None else joining(each, name, shape).reshape(inner)
+            None if each is None else dot_operands.joining(each, name, shape).reshape(inner)
             for each, name in ((addend, "an addend"), (bias, "a bias"), (output_scale, "an output scale"))
         )
         self.inner = inner
@@ -261,7 +255,7 @@ class DotQuestion(Question):
         if "scaling" in fields:
             factor = fields["scaling"](scales)
         if epilogue is None:
-            x, y = in_blocks(given, how, self.formats)
+            x, y = dot_operands.in_blocks(given, how, self.formats)
         verb: Callable[..., Any] = dot if self.verb == "dot" else matmul
         target = how.output[0] if epilogue is None else (epilogue.output or how.output)[0]
         if self.integers is not None:
@@ -269,7 +263,7 @@ class DotQuestion(Question):
         if self.epilogue is not None and epilogue is None and how.machine:
             raise ValueError("a machine's sums are in binary32, and its epilogue has another output")
         if epilogue is not None:
-            pair, block = scale_pair(scales)
+            pair, block = dot_operands.scale_pair(scales)
             if "pair" in fields:
                 pair = fields["pair"](pair)
             made = verb(
@@ -282,7 +276,7 @@ class DotQuestion(Question):
         elif factor is None:
             codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
         else:
-            codes = times(verb, x, y, addend, how, factor)
+            codes = dot_operands.times(verb, x, y, addend, how, factor)
         return codes, target
 
     def _stepped(self, x: Any, y: Any, addend: Array | None, how: Accumulation, stages: Stages) -> Array:
@@ -299,43 +293,38 @@ class DotQuestion(Question):
             yield Change("backward", dot_faults.backward, "the products in reverse order", 2)
             yield from self._lanes()
             if self.addend is not None:
-                yield Change("addend", functools.partial(Given._replace, addend=None), "the addend left out")
+                yield _LEFT_OUT["addend"]
             return
         if isinstance(how.accumulator, Window):
-            yield from windows(how, how.accumulator)
+            yield from dot_changes.windows(how, how.accumulator)
         elif how.accumulator is not None:
-            yield from sums(how)
-        for name in could_be(self.x, self.y, self.target):
+            yield from dot_changes.sums(how)
+        for name in dot_operands.could_be(self.x, self.y, self.target):
             if ACCUMULATIONS[name] != how:
-                yield Change("named", named(name), f"accumulation {name!r}", 2)
+                yield Change("named", dot_changes.named(name), f"accumulation {name!r}", 2)
         if how.order.name != "exact":
             yield Change("backward", dot_faults.backward, "the products in reverse order", 2)
         yield from self._lanes()
         if self.addend is not None:
-            yield Change("addend", functools.partial(Given._replace, addend=None), "the addend left out")
+            yield _LEFT_OUT["addend"]
         mode = how.output[1].rounding
         for name in ("nearest_even", "toward_zero", "nearest_away"):
             if name != str(mode):
-                yield Change(
-                    "output", with_rule("output", rounding=rounding(name)), f"output: {in_words(name)}", 2
-                )
+                rounded = dot_changes.with_rule("output", rounding=rounding(name))
+                yield Change("output", rounded, f"output: {in_words(name)}", 2)
         if not how.rounds_randomly:
-            yield from splits(how, self.x.shape[-1])
+            yield from dot_changes.splits(how, self.x.shape[-1])
         steps = self.bias is not None or self.output_scale is not None
         if self.scales is not None:
-            yield from pairings() if steps else scalings(self.scales)
+            yield from dot_operands.pairings() if steps else dot_operands.scalings(self.scales)
         if self.bias is not None:
-            yield Change("bias", functools.partial(Given._replace, bias=None), "the bias left out")
+            yield _LEFT_OUT["bias"]
             if self.addend is None and self.epilogue is not None:
                 fused = replace(self.epilogue, fused_bias=not self.epilogue.fused_bias)
                 words = "before the sums are rounded" if fused.fused_bias else "after the sums are scaled"
                 yield Change("epilogue", fused, f"the bias joins {words}")
         if self.output_scale is not None:
-            yield Change(
-                "output_scale",
-                functools.partial(Given._replace, output_scale=None),
-                "the output scale left out",
-            )
+            yield _LEFT_OUT["output_scale"]
             yield Change("output_scale", _inverse_output, "the inverse of the output scale")
         blocks = self.scales is not None and any(self.scales.blocks)
         if not steps and (self.epilogue is None or not (how.machine or blocks)):
@@ -373,8 +362,8 @@ class DotQuestion(Question):
         places = spread_places(self.size)
         batch = self.sample(places, places[:0])
         scales, into = batch.given.scales, self.how.summed
-        inner = Change("output", with_fields(output=into), "")
-        codes, _ = self._codes(batch, (inner, Change("scaling", _unscaled, "")))
+        inner = Change("output", dot_changes.with_fields(output=into), "")
+        codes, _ = self._codes(batch, (inner, Change("scaling", lambda scales: None, "")))
         numbers = as_doubles(codes, into[0])
         given = 1.0 if scales is None else scales.factor
         found = factor_between(
@@ -395,8 +384,8 @@ class DotQuestion(Question):
         if scales is not None:
             grouped = scales.x_blocks is not None or scales.y_blocks is not None
             x, y = (
-                spread_blocks(x, scales.x_blocks, -1),
-                spread_blocks(y, scales.y_blocks, -1 if self.verb == "dot" else 0),
+                dot_operands.spread_blocks(x, scales.x_blocks, -1),
+                dot_operands.spread_blocks(y, scales.y_blocks, -1 if self.verb == "dot" else 0),
             )
         if self.verb == "dot":
             rows, columns = places, places
@@ -415,7 +404,8 @@ class DotQuestion(Question):
                     into = self.how.summed
                     sums = results(end, into).astype(code_dtype(into[0]))
                     limit = finite(
-                        scaled(sums, scales.factor[places[some]], into, self.how.output), self.target
+                        scaled(sums, scales.factor[places[some]], into, self.how.output),
+                        self.target,
                     )
                 row[some] = distances(limit, np.maximum(codes[some], 0), self.target)
         return ends[0], ends[1]
@@ -470,10 +460,6 @@ def _parts(call: LibraryCall) -> tuple[Accumulation, Epilogue]:
 def _inverse_output(given: Given) -> Given:
     assert given.output_scale is not None, "asked of calls with one"
     return given._replace(output_scale=np.reciprocal(given.output_scale))
-
-
-def _unscaled(scales: Part | None) -> None:
-    return None
 
 
 def _off(scales: Part | None, factor: float) -> Array:

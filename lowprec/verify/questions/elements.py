@@ -297,21 +297,11 @@ class ScaledQuestion(ElementQuestion):
         formats: tuple[Format, Format],
         projection: Projection,
         got: Dump,
-        *,
-        any_nan: bool = False,
-        budget: Budget | None = None,
+        **options: Any,
     ) -> None:
-        source, target = formats
         self.given, self.count = scaling.given, scaling.given.size
-        super().__init__(
-            "divide",
-            [values, scaling.spread],
-            (source, scaling.format, target),
-            projection,
-            got,
-            any_nan=any_nan,
-            budget=budget,
-        )
+        both, operands = (formats[0], scaling.format, formats[1]), [values, scaling.spread]
+        super().__init__("divide", operands, both, projection, got, **options)
 
     def words(self) -> str:
         """Return what was asked, in words."""
