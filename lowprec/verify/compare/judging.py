@@ -30,7 +30,7 @@ Watch = Callable[[int, int, str], None]
 
 
 @dataclass
-class _Part:
+class _PieceFindings:
     """Findings in a piece."""
 
     sample: Sample
@@ -93,8 +93,8 @@ def judge(
 
 def _judge_piece(
     question: Question, batch: Batch, limit: int | None, unit: str, below: Sequence[float]
-) -> _Part:
-    part = _Part(Sample(below))
+) -> _PieceFindings:
+    part = _PieceFindings(Sample(below))
     found, first = judged(question, batch), batch.index.start  # type: ignore[union-attr]
     wrong, compared = found.wrong, found.wrong | found.right
     compared[found.differing] = True

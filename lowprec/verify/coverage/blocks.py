@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode
-from lowprec.spec.block import RULES, BlockFormat
+from lowprec.spec.block import RULES, Arithmetic, BlockFormat, InfinityBlock, NanBlock, ZeroBlock
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import MODES, NEAREST_EVEN
@@ -143,32 +143,23 @@ def _told(
 
 
 def _others(fmt: BlockFormat) -> Iterator[tuple[str, BlockFormat]]:
-    changes: list[tuple[str, dict[str, Any]]] = [(f"rule {rule}", {"rule": rule}) for rule in RULES]
-    for mode in MODES:
-        changes.append(
-            (f"elements rounded {mode}", {"elements": dataclasses.replace(fmt.elements, rounding=mode)})
-        )
+    def elements(**fields: Any) -> dict[str, Any]:
+        return {"elements": dataclasses.replace(fmt.elements, **fields)}
+
+    changes: dict[str, dict[str, Any]] = {f"rule {rule}": {"rule": rule} for rule in RULES}
+    changes |= {f"elements rounded {mode}": elements(rounding=mode) for mode in MODES}
     if fmt.element.has_nan or fmt.element.infinity:
-        for policy in Saturation if fmt.infinity == "elements" else (Saturation.NONE, Saturation.FINITE):
-            changed = dataclasses.replace(fmt.elements, saturation=policy)
-            changes.append((f"elements' saturation {policy}", {"elements": changed}))
+        policies = Saturation if fmt.infinity == "elements" else (Saturation.NONE, Saturation.FINITE)
+        changes |= {f"elements' saturation {policy}": elements(saturation=policy) for policy in policies}
     if fmt.element.exponent_bits:
-        flushed = dataclasses.replace(fmt.elements, subnormals="flush_results")
-        changes.append(("subnormal elements flushed", {"elements": flushed}))
-    if fmt.rule.powers == "none":
-        for mode in MODES[:5]:
-            changes.append(
-                (f"scales rounded {mode}", {"scales": dataclasses.replace(fmt.scales, rounding=mode)})
-            )
-    for field, values in (
-        ("zero", ("smallest", "one", "rule")),
-        ("nan", ("block", "scale", "all", "elements")),
-        ("infinity", ("block", "power", "largest", "elements")),
-        ("arithmetic", ("exact", "product", "reciprocal", "reciprocals")),
-    ):
-        changes += [(f"{field}: {value}", {field: value}) for value in values]
-    changes.append(("subnormal amax taken as zero", {"flush_subnormals": not fmt.flush_subnormals}))
-    for words, fields in changes:
+        changes["subnormal elements flushed"] = elements(subnormals="flush_results")
+    for mode in MODES[:5] if fmt.rule.powers == "none" else ():
+        changes[f"scales rounded {mode}"] = {"scales": dataclasses.replace(fmt.scales, rounding=mode)}
+    types = {"zero": ZeroBlock, "nan": NanBlock, "infinity": InfinityBlock, "arithmetic": Arithmetic}
+    for field, type_ in types.items():
+        changes |= {f"{field}: {value}": {field: value} for value in get_args(type_)}
+    changes["subnormal amax taken as zero"] = {"flush_subnormals": not fmt.flush_subnormals}
+    for words, fields in changes.items():
         try:
             other = with_nan(dataclasses.replace(fmt, **fields))
         except ValueError:

@@ -53,7 +53,7 @@ def add_units(plan: Plan, shape: Shape, cases: DotCases, results: Array) -> None
         differs("a lane missing", given=missing, lane=lane)
     differs("the addend missing", given=dataclasses.replace(cases, addend=cases.addend * 0))
     if len(shape.steps) > 1 and shape.how.order != EXACT:
-        differs("the lanes in reverse", given=_lanes(cases, np.arange(shape.lanes)[::-1]))
+        differs("the lanes in reverse", given=_in_reverse(cases))
     differs("y in reverse", given=dataclasses.replace(cases, y=cases.y[:, ::-1]))
     for name, fmt in (("x", shape.formats[0]), ("y", shape.formats[1])):
         if fmt.min_subnormal is not None and fmt.exponent_bits:
@@ -65,15 +65,9 @@ def add_units(plan: Plan, shape: Shape, cases: DotCases, results: Array) -> None
         differs(words, how)
 
 
-def _lanes(cases: DotCases, order: Array) -> DotCases:
-    if cases.scales is None:
-        return dataclasses.replace(cases, x=cases.x[:, order], y=cases.y[:, order])
-    return DotCases(
-        cases.x[:, order],
-        cases.y[:, order],
-        cases.addend,
-        (cases.scales[0][:, ::-1], cases.scales[1][:, ::-1]),
-    )
+def _in_reverse(cases: DotCases) -> DotCases:
+    scales = None if cases.scales is None else (cases.scales[0][:, ::-1], cases.scales[1][:, ::-1])
+    return DotCases(cases.x[:, ::-1], cases.y[:, ::-1], cases.addend, scales)
 
 
 def others_of(shape: Shape) -> Iterator[tuple[str, Accumulation]]:

@@ -110,14 +110,8 @@ def _windows(ports: Ports, output: Rounded, seen: Rounded) -> Iterator[Accumulat
     for step in _sizes(ports.length):
         for bits, result in ((None, nearest), (24, wide), (13, wide), (None, seen), (30, seen)):
             for rule, group in scales:
-                window = {
-                    "step": step,
-                    "fraction_bits": bits,
-                    "result": result,
-                    "scales": rule,
-                    "group": group,
-                }
-                yield from _made(ports, Window, window, output=output)
+                window = {"step": step, "fraction_bits": bits, "result": result}
+                yield from _made(ports, Window, window | {"scales": rule, "group": group}, output=output)
         for size in (2 * step, 4 * step):
             if size < ports.length and ports.scale is None:
                 window = {"step": step, "fraction_bits": 24, "result": wide}
@@ -190,18 +184,17 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) ->
 
 
 def _orders(how: Accumulation, ports: Ports) -> list[Move]:
-    found = []
-    sizes = _sizes(ports.length)
-    window = isinstance(how.accumulator, Window)
-    orders = [SEQUENTIAL, *map(chunked, sizes)]
-    if not window:
-        orders += [PAIRWISE, *(chunked(size, "pairwise") for size in sizes)]
     if how.machine or how.order == EXACT:
-        orders = []
-    for order in orders:
-        for addend in get_args(AddendPlace):
-            found.append(Move("order", f"{order}, addend {addend}", _order(order, addend)))
-    return found
+        return []
+    sizes = _sizes(ports.length)
+    orders = [SEQUENTIAL, *map(chunked, sizes)]
+    if not isinstance(how.accumulator, Window):
+        orders += [PAIRWISE, *(chunked(size, "pairwise") for size in sizes)]
+    return [
+        Move("order", f"{order}, addend {addend}", _order(order, addend))
+        for order in orders
+        for addend in get_args(AddendPlace)
+    ]
 
 
 def _families(how: Accumulation, ports: Ports) -> list[Move]:
@@ -220,20 +213,11 @@ def _in_steps(step: int, ports: Ports) -> How:
         assert into is not None, "a sum that is not exact has an accumulator"
         window = Window(step=step, fraction_bits=None, result=into)
         order = chunked(how.order.size) if how.order.name == "chunked" else SEQUENTIAL
-        made = dataclasses.replace(
-            how,
-            product=None,
-            term=0,
-            order=SEQUENTIAL,
-            total=None,
-            accumulator=window,
-            operands=ports.operands,
-        )
-        return (
-            _order(order, how.addend)(made)
-            if how.total is None
-            else dataclasses.replace(made, order=order, total=how.total)
-        )
+        plain: dict[str, Any] = {"product": None, "term": 0, "order": SEQUENTIAL, "total": None}
+        made = dataclasses.replace(how, **plain, accumulator=window, operands=ports.operands)
+        if how.total is None:
+            return _order(order, how.addend)(made)
+        return dataclasses.replace(made, order=order, total=how.total)
 
     return changed
 
@@ -246,11 +230,10 @@ def _sizes(length: int) -> list[int]:
 def _terms(how: Accumulation, ports: Ports) -> list[Move]:
     """Return moves to terms of several products, which need the formats of these."""
     sizes = [size for size in (2, 3, 4, 6, 8, 16, 32, 64) if size <= ports.length]
-    return [Move("term", str(size), _term(size, ports)) for size in (0, *sizes)]
-
-
-def _term(size: int, ports: Ports) -> How:
-    return lambda how: dataclasses.replace(how, term=size, operands=ports.operands if size else how.operands)
+    found = [Move("term", "0", with_fields(term=0))]
+    return found + [
+        Move("term", str(size), with_fields(term=size, operands=ports.operands)) for size in sizes
+    ]
 
 
 def _order(order: Any, addend: AddendPlace) -> How:

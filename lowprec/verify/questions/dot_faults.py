@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["Fault", "backward", "faults", "lanes_in_words", "lanes_without_nan", "left_out", "nans_left_out"]
-__all__ += ["of_lanes"]
+__all__ += ["of_lanes", "of_sides"]
 
 
 Fault = Callable[[Given], Given]
@@ -31,20 +32,21 @@ def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend
     """
     for number, fmt in enumerate(formats):
         if fmt is not None and fmt.exponent_bits and fmt.subnormals:
-            yield Change("fault", _flushed(number, 2.0**fmt.emin), f"subnormal {'xy'[number]} taken as zero")
-    yield Change("fault", _signless((0,)), "signs of x lost")
-    yield Change("fault", _signless((1,)), "signs of y lost")
-    yield Change("fault", _signless((0, 1)), "signs of products lost")
+            flushed = of_sides((number,), functools.partial(_flushed, least=2.0**fmt.emin))
+            yield Change("fault", flushed, f"subnormal {'xy'[number]} taken as zero")
+    for sides, words in (((0,), "x"), ((1,), "y"), ((0, 1), "products")):
+        yield Change("fault", of_sides(sides, np.abs), f"signs of {words} lost")
     if paired:
-        for number in (0, 1):
-            words = f"products with a NaN in {'xy'[number]} left out"
-            yield Change("fault", _without(_nan_in(number)), words)
-        yield Change("fault", _without(_zero_times_infinity), "zero times infinity is zero")
+        nan_in_x = _without(lambda x, y: np.isnan(x) & np.isfinite(y))
+        nan_in_y = _without(lambda x, y: np.isnan(y) & np.isfinite(x))
+        yield Change("fault", nan_in_x, "products with a NaN in x left out")
+        yield Change("fault", nan_in_y, "products with a NaN in y left out")
+        zeros = _without(lambda x, y: ((x == 0) & np.isinf(y)) | (np.isinf(x) & (y == 0)))
+        yield Change("fault", zeros, "zero times infinity is zero")
         yield Change("fault", _negative, "the product of two negative numbers is negative")
     if addend:
         yield Change("fault", _addend(lambda c: np.where(np.isnan(c), 0, c)), "a NaN as addend left out")
-        low = float(np.finfo(np.float32).tiny)
-        flushed = _addend(lambda c: np.where(np.abs(c) < low, np.copysign(0, c), c))
+        flushed = _addend(functools.partial(_flushed, least=float(np.finfo(np.float32).tiny)))
         yield Change("fault", flushed, "a subnormal addend of binary32 taken as zero")
         yield Change("fault", _addend(lambda c: c * 0.5), "the addend half as large", 2)
         yield Change("fault", _addend(lambda c: c * 2), "the addend twice as large", 2)
@@ -95,7 +97,8 @@ def of_lanes(length: int, period: int) -> Iterator[Change]:
             words = f"{'xy'[number]} of product {lane} of {length} read as zero"
             yield Change("fault", left_out(lane, (number,)), words, 2)
     even = [*range(0, length, 2), *range(1, length, 2)]
-    yield Change("fault", _in_order(even), "first the products of even numbers, then the others", 2)
+    evens_first = of_sides((0, 1), functools.partial(np.take, indices=even, axis=-1))
+    yield Change("fault", evens_first, "first the products of even numbers, then the others", 2)
     for lane in range(length - 1):
         for words, pairs in (
             (f"y of products {lane} and {lane + 1} swapped", ((lane, lane + 1), (lane + 1, lane))),
@@ -105,29 +108,43 @@ def of_lanes(length: int, period: int) -> Iterator[Change]:
             order = list(range(length))
             for to, source in pairs:
                 order[to] = source
-            yield Change("fault", _in_order(order, y_only=True), words, 2)
+            yield Change(
+                "fault", of_sides((1,), functools.partial(np.take, indices=order, axis=-1)), words, 2
+            )
 
 
-def _lanes(given: Given, number: int) -> Array:
-    """Return one side with K as its last axis."""
-    return np.moveaxis(given.y, 0, -1) if number and not given.paired else (given.x, given.y)[number]
+def of_sides(sides: tuple[int, ...], change: Callable[[Array], Array]) -> Fault:
+    """Return the operands with x (0), y (1) or both changed by a function of an array with K last."""
 
-
-def _flushed(number: int, least: float) -> Fault:
     def changed(given: Given) -> Given:
-        side = (given.x, given.y)[number]
-        made = np.where(np.abs(side) < least, np.copysign(np.zeros_like(side), side), side)
-        return given._replace(y=made) if number else given._replace(x=made)
+        made = [given.x, given.y if given.paired else np.moveaxis(given.y, 0, -1)]
+        for number in sides:
+            made[number] = change(made[number])
+        return given._replace(x=made[0], y=made[1] if given.paired else np.moveaxis(made[1], -1, 0))
 
     return changed
 
 
-def _signless(sides: tuple[int, ...]) -> Fault:
-    def changed(given: Given) -> Given:
-        x, y = (np.abs(side) if number in sides else side for number, side in enumerate(given[:2]))
-        return given._replace(x=x, y=y)
+def left_out(lanes: int | slice, sides: tuple[int, ...]) -> Fault:
+    """Return the operands with zeros in some lanes of x, of y or of both."""
 
-    return changed
+    def zeroed(side: Array) -> Array:
+        made = side.copy()
+        made[..., lanes] = 0
+        return made
+
+    return of_sides(sides, zeroed)
+
+
+def backward(given: Given) -> Given:
+    """Return the products in reverse order. Raises ValueError: operands in blocks."""
+    if given.scales is not None and (given.scales.x_blocks or given.scales.y_blocks):
+        raise ValueError("blocks have their scales in order")
+    return of_sides((0, 1), lambda side: side[..., ::-1])(given)
+
+
+def _flushed(side: Array, least: float) -> Array:
+    return np.where(np.abs(side) < least, np.copysign(np.zeros_like(side), side), side)
 
 
 def _without(which: Callable[[Array, Array], Array]) -> Fault:
@@ -136,19 +153,6 @@ def _without(which: Callable[[Array, Array], Array]) -> Fault:
         return given._replace(x=np.where(gone, 0, given.x), y=np.where(gone, 0, given.y))
 
     return changed
-
-
-def _nan_in(number: int) -> Callable[[Array, Array], Array]:
-    def which(*sides: Array) -> Array:
-        found: Array = np.isnan(sides[number]) & np.isfinite(sides[1 - number])
-        return found
-
-    return which
-
-
-def _zero_times_infinity(x: Array, y: Array) -> Array:
-    found: Array = ((x == 0) & np.isinf(y)) | (np.isinf(x) & (y == 0))
-    return found
 
 
 def _negative(given: Given) -> Given:
@@ -161,34 +165,5 @@ def _addend(change: Callable[[Array], Array]) -> Fault:
         assert given.addend is not None, "asked of units with one"
         with np.errstate(all="ignore"):
             return given._replace(addend=change(given.addend).astype(given.addend.dtype))
-
-    return changed
-
-
-def left_out(lanes: int | slice, sides: tuple[int, ...]) -> Fault:
-    """Return the operands with zeros in some lanes of x, of y or of both."""
-
-    def changed(given: Given) -> Given:
-        made = given._replace(x=given.x.copy(), y=given.y.copy())
-        for number in sides:
-            _lanes(made, number)[..., lanes] = 0
-        return made
-
-    return changed
-
-
-def backward(given: Given) -> Given:
-    """Return the products in reverse order. Raises ValueError: operands in blocks."""
-    if given.scales is not None and (given.scales.x_blocks or given.scales.y_blocks):
-        raise ValueError("blocks have their scales in order")
-    return given._replace(x=given.x[..., ::-1], y=given.y[..., ::-1] if given.paired else given.y[::-1])
-
-
-def _in_order(order: list[int], *, y_only: bool = False) -> Fault:
-    def changed(given: Given) -> Given:
-        made = given._replace(x=given.x.copy(), y=given.y.copy())
-        for number in (1,) if y_only else (0, 1):
-            _lanes(made, number)[...] = _lanes(given, number)[..., order]
-        return made
 
     return changed

@@ -31,11 +31,11 @@ from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.scales import scale_values
 from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = ["DotScales", "Given", "Part", "check_block", "could_be", "factors", "in_blocks", "joining"]
+__all__ = ["DotScales", "Given", "OutputScales", "check_block", "could_be", "factors", "in_blocks", "joining"]
 __all__ += ["pairings", "scale_pair", "scaled", "scalings", "shape_of", "spread_blocks", "times"]
 
 
-class Part(NamedTuple):
+class OutputScales(NamedTuple):
     """Scales of some outputs."""
 
     x: Array  #: of rows, or of outputs
@@ -55,7 +55,7 @@ class Given(NamedTuple):
     x: Array
     y: Array
     addend: Array | None
-    scales: Part | None
+    scales: OutputScales | None
     bias: Array | None = None
     output_scale: Array | None = None
     paired: bool = (
@@ -109,22 +109,22 @@ class DotScales:
             self.rows.append(rows)
             self.blocks.append(blocks)
 
-    def at(self, rows: Any, columns: Any) -> Part:
+    def at(self, rows: Any, columns: Any) -> OutputScales:
         """Return the scales of rows of x and columns of y; of matrices their number first."""
         x_blocks, y_blocks = self.blocks
         if self.verb == "dot":
             x, y = (side[rows] if side.ndim else side for side in self.rows)
             of_x, of_y = (None if b is None else b._replace(scales=b.scales[rows]) for b in self.blocks)
-            return Part(x, y, of_x, of_y)
+            return OutputScales(x, y, of_x, of_y)
         number, some = rows
         x, y = self.rows
         if not y.ndim:  # scales of the results themselves
-            return Part(x[number][some][:, columns], y, None, None)
+            return OutputScales(x[number][some][:, columns], y, None, None)
         if x_blocks is not None:
             x_blocks = x_blocks._replace(scales=x_blocks.scales[number][some])
         if y_blocks is not None:
             y_blocks = y_blocks._replace(scales=y_blocks.scales[number][:, columns])
-        return Part(x[number][some], y[number][:, columns], x_blocks, y_blocks)
+        return OutputScales(x[number][some], y[number][:, columns], x_blocks, y_blocks)
 
 
 def check_block(
@@ -227,7 +227,7 @@ def scaled(sums: Array, factor: Array, into: Rounded, output: Rounded) -> Array:
     return OPERATIONS["multiply"].compute([sums, by], formats, output[1])
 
 
-def scale_pair(scales: Part | None) -> tuple[tuple[Any, Any] | None, int]:
+def scale_pair(scales: OutputScales | None) -> tuple[tuple[Any, Any] | None, int]:
     """Return the scales of both operands as `lowprec.matmul` takes them, and the size of their blocks."""
     if scales is None:
         return None, 0
@@ -276,11 +276,11 @@ def pairings() -> Iterator[Change]:
     yield Change("pair", lambda pair: (None, pair[1]), "the scale of y alone")
 
 
-def _without(scales: Part, side: str) -> Array:
+def _without(scales: OutputScales, side: str) -> Array:
     return scales._replace(**{side: np.ones_like(getattr(scales, side))}).factor
 
 
-def _single(scales: Part) -> Array:
+def _single(scales: OutputScales) -> Array:
     with np.errstate(all="ignore"):
         return scales.factor.astype(np.float32).astype(np.float64)
 

@@ -26,7 +26,7 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import dot_changes, dot_faults, dot_operands
 from lowprec.verify.questions.causes import in_words
-from lowprec.verify.questions.dot_operands import Given, Part, scaled
+from lowprec.verify.questions.dot_operands import Given, OutputScales, scaled
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.questions.step_faults import nans_as_numbers, stages_of, step_faults
@@ -462,5 +462,5 @@ def _inverse_output(given: Given) -> Given:
     return given._replace(output_scale=np.reciprocal(given.output_scale))
 
 
-def _off(scales: Part | None, factor: float) -> Array:
+def _off(scales: OutputScales | None, factor: float) -> Array:
     return np.asarray(factor) if scales is None else scales.factor * factor

@@ -271,7 +271,7 @@ class ElementQuestion(Question):
 # -- scaled values -----------------------------------------------------------------------------------
 
 
-Operation = tuple[str, list[Array], tuple[Format, ...]]
+OnCodes = tuple[str, list[Array], tuple[Format, ...]]
 
 
 class Scaling:
@@ -360,10 +360,10 @@ class ScaledQuestion(ElementQuestion):
             yield Change("operation", _scaled("divide", lambda scales, _: scales / found), words, 2)
 
 
-def _scaled(operation: str, change: Callable[[Array, Array], Array]) -> Callable[..., Operation]:
+def _scaled(operation: str, change: Callable[[Array, Array], Array]) -> Callable[..., OnCodes]:
     """Return an operation on the first operand, and on the scales of some places, changed, in float64."""
 
-    def changed(operands: list[Array], sources: tuple[Format, ...], places: Array) -> Operation:
+    def changed(operands: list[Array], sources: tuple[Format, ...], places: Array) -> OnCodes:
         with np.errstate(all="ignore"):
             by = change(as_doubles(operands[1], sources[1]), places).astype(np.float64)
         return operation, [operands[0], by.view(np.uint64)], (sources[0], catalog.BINARY64)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections import ChainMap
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
             said = f"subnormal{' and zero' * zero} {side} {words}"
             yield _fault(said, **{side: read})
             if zero and other is not None and other.infinity:
-                nonzero = functools.partial(_beside_infinity, number=number)
+                nonzero = partial(_beside_infinity, number=number)
                 yield _fault(f"{said}, beside infinities too", **{side: read}, values=nonzero)
     yield from infinities_as_numbers(formats)
     yield from nans_as_numbers(formats, np.ones(1, bool))
@@ -82,19 +82,15 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
 # -- operands ------------------------------------------------------------------------------------------
 
 
-def _readings(fmt: Format | None) -> Iterator[tuple[bool, str, Callable[[Numbers, Format], Numbers]]]:
+def _readings(fmt: Format | None) -> Iterator[tuple[bool, str, Callable[..., Numbers]]]:
     """Yield how a format's subnormal numbers may be misread: whether zeros are too, and how, in words."""
     if fmt is None or not fmt.subnormals:
         return
     for zero in (False, True):
-        yield zero, "read with a leading one", functools.partial(_leading_one, zero=zero)
-        yield zero, "read as normal numbers are", functools.partial(_as_normal, zero=zero)
+        yield zero, "read with a leading one", partial(_leading_one, zero=zero)
+        yield zero, "read as normal numbers are", partial(_as_normal, zero=zero)
     for by, where in ((-1, "low"), (1, "high")):
-        yield False, f"one exponent too {where}", functools.partial(_lowered, by=by)
-
-
-def _of_form(read: Callable[[Numbers, Format], Numbers], form: Format) -> Callable[[Numbers], Numbers]:
-    return lambda c: read(c, form)
+        yield False, f"one exponent too {where}", partial(_lowered, by=by)
 
 
 def _leading_one(x: Numbers, fmt: Format, zero: bool) -> Numbers:
@@ -138,14 +134,14 @@ def _number_of_nan(fmt: Format) -> float:
 def infinities_as_numbers(formats: Formats) -> Iterator[Change]:
     """Yield that factors which are infinite are read as the next power of two."""
     if any(fmt is not None and fmt.infinity for fmt in formats):
-        values = functools.partial(_as_numbers, formats=formats, kind="infinity", lanes=np.ones(1, bool))
+        values = partial(_as_numbers, formats=formats, kind="infinity", lanes=np.ones(1, bool))
         yield _fault("infinite factors read as numbers", values=values)
 
 
 def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator[Change]:
     """Yield that NaNs of some lanes are read as numbers, in formats that have one code of NaN."""
     if all(fmt is not None and fmt.nans == 1 and not fmt.infinity and fmt.negative_zero for fmt in formats):
-        values = functools.partial(_as_numbers, formats=formats, kind="nan", lanes=lanes)
+        values = partial(_as_numbers, formats=formats, kind="nan", lanes=lanes)
         yield _fault(f"NaNs{where} read as numbers", values=values)
 
 
@@ -154,22 +150,23 @@ def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator
 
 def _of_running(form: Format, what: str) -> Iterator[Change]:
     """Yield faults of what is added to the products, in every step: in the first one it is the addend."""
-    yield _fault(f"NaNs of {what} left out", ends=_running_ends(nan=False))
-    yield _fault(f"infinities of {what} left out", ends=_running_ends(infinite=False))
+    yield _fault(f"NaNs of {what} left out", ends=partial(_of_running_sum, nan=False))
+    yield _fault(f"infinities of {what} left out", ends=partial(_of_running_sum, infinite=False))
     yield _fault(f"infinities of {what} left out, unless a product is infinite", ends=_lonely)
     for zero, words, read in _readings(form):
         said = f"subnormals{' and zeros' * zero} among {what} {words}"
-        yield _fault(said, running=_column(-1, _of_form(read, form)))
+        yield _fault(said, running=_column(-1, partial(read, fmt=form)))
     if form.subnormals:
-        yield _fault(f"subnormals among {what} taken as zero", running=_flushed(form))
+        flushed = _column(-1, partial(_flushed, least=1 << form.trailing_bits))
+        yield _fault(f"subnormals among {what} taken as zero", running=flushed)
     for by, words in ((-1, "low"), (1, "high")):
         said = f"{what} aligned one place too {words}"
-        shifted = _column(-1, functools.partial(_shifted, by=by))
+        shifted = _column(-1, partial(_shifted, by=by))
         yield _fault(said, running=shifted)
         if what == "the addend and running sums":
             yield _fault(f"the addend aligned one place too {words}", addend=shifted)
     plus = _column(-1, lambda c: c._replace(negative=c.negative & False))
-    yield _fault(f"the signs of {what} lost", running=plus, ends=_running_ends(negative=False))
+    yield _fault(f"the signs of {what} lost", running=plus, ends=partial(_of_running_sum, negative=False))
     if form.infinity:
         yield _fault(f"the signs of {what} lost, but for infinities", running=plus)
 
@@ -192,22 +189,16 @@ def _column(lane: int, change: Callable[[Numbers], Numbers]) -> Callable[[Number
     return changed
 
 
-def _flushed(form: Format) -> Callable[[Numbers], Numbers]:
-    def changed(c: Numbers) -> Numbers:
-        return c._replace(significand=np.where(c.significand < 1 << form.trailing_bits, 0, c.significand))
-
-    return _column(-1, changed)
+def _flushed(c: Numbers, least: int) -> Numbers:
+    return c._replace(significand=np.where(c.significand < least, 0, c.significand))
 
 
-def _running_ends(**value: bool) -> Callable[[Ends], Ends]:
-    def changed(ends: Ends) -> Ends:
-        made = {}
-        for name, to in value.items():
-            made[name] = getattr(ends, name).copy()
-            made[name][:, -1] = to
-        return ends._replace(**made)
-
-    return changed
+def _of_running_sum(ends: Ends, **value: bool) -> Ends:
+    """Return what is not finite, with other properties of the running sum."""
+    made = {name: getattr(ends, name).copy() for name in value}
+    for name, to in value.items():
+        made[name][:, -1] = to
+    return ends._replace(**made)
 
 
 def _lonely(ends: Ends) -> Ends:
@@ -226,33 +217,38 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
         for beyond, above in (("", {}), (f", and lost where {they} it", {"above": _lost})):
             for begin, least in (({"empty": lambda: 0}, "0"), ({}, "the least")):
                 words = f"{name} left out of the largest exponent, which is {least} where nothing else counts"
-                yield _fault(words + beyond, 1 if lane < 0 else 2, counts=_counting(lane), **begin, **above)
+                yield _fault(
+                    words + beyond,
+                    1 if lane < 0 else 2,
+                    counts=partial(_counted, without=lane),
+                    **begin,
+                    **above,
+                )
     for lane in range(lanes):
         for by, where in ((-1, "low"), (1, "high")):
             words = f"lane {lane} of {window.step} aligned one place too {where}"
-            yield _fault(words, 2, running=_column(lane, functools.partial(_shifted, by=by)))
+            yield _fault(words, 2, running=_column(lane, partial(_shifted, by=by)))
     yield _fault("zeros count for the largest exponent", counts=lambda terms: terms.significand >= 0)
     yield _fault("products normalized before they are aligned", running=_normalized)
-    for name, (words, total) in {
-        "nearest_away": ("terms rounded, not cut: ties away from zero", _rounded(_half_up)),
-        "nearest_even": ("terms rounded, not cut: ties to even", _rounded(_half_even)),
-        "away": ("terms cut away from zero", _rounded(lambda kept, lost: kept + (lost > 0))),
-        "sum": ("the sum cut toward zero, not its terms", _sum_cut),
-        "sum_floor": (
-            "the sum cut downwards, not its terms",
-            lambda parts: (exactly(parts)[0], _none(parts)),
-        ),
-        "whole": (f"{what} never cut", _running_whole),
-    }.items():
+    for name, words, total in (
+        ("nearest_away", "terms rounded, not cut: ties away from zero", _rounded(_half_up)),
+        ("nearest_even", "terms rounded, not cut: ties to even", _rounded(_half_even)),
+        ("away", "terms cut away from zero", _rounded(lambda kept, lost: kept + (lost > 0))),
+        ("sum", "the sum cut toward zero, not its terms", _sum_cut),
+        ("sum_floor", "the sum cut downwards, not its terms", _sum_floor),
+        ("whole", f"{what} never cut", _running_whole),
+    ):
         if name != window.cut:
             yield _fault(words, total=total)
-    yield _fault("negative terms in one's complement: a last bit off", total=_complement(window, sums=False))
-    yield _fault("negative sums in one's complement: a last bit off", total=_complement(window, sums=True))
+    for words, change in (("terms", _complement_of_terms), ("sums", _complement_of_sum)):
+        complement = partial(change, window=window)
+        yield _fault(f"negative {words} in one's complement: a last bit off", total=complement)
     for bits in range(1, window.step.bit_length() + 3):
         places = f"bit{'s' * (bits > 1)} before the point"
-        yield _fault(f"the carry out of {bits} {places} lost from sums", total=_carry(window, bits))
+        carry = partial(_carry, window=window, bits=bits)
+        yield _fault(f"the carry out of {bits} {places} lost from sums", total=carry)
         words = f"sums wrap around at {bits} {places}, in two's complement"
-        yield _fault(words, total=_wrapped(window, bits))
+        yield _fault(words, total=partial(_wrapped, window=window, bits=bits))
 
 
 def _lost(terms: Numbers, largest: Array) -> Numbers:
@@ -260,14 +256,11 @@ def _lost(terms: Numbers, largest: Array) -> Numbers:
     return terms._replace(significand=np.where(beyond, 0, terms.significand))
 
 
-def _counting(without: int) -> Callable[[Numbers], Array]:
-    def counted(terms: Numbers) -> Array:
-        which = np.asarray(terms.significand != 0)
-        if without < which.shape[1] - 1:
-            which[:, without] = False
-        return which
-
-    return counted
+def _counted(terms: Numbers, without: int) -> Array:
+    which = np.asarray(terms.significand != 0)
+    if without < which.shape[1] - 1:
+        which[:, without] = False
+    return which
 
 
 def _normalized(terms: Numbers) -> Numbers:
@@ -299,38 +292,36 @@ def _sum_cut(parts: Parts) -> tuple[Array, Array]:
     return hi + ((hi < 0) & (lo > 0)), np.zeros_like(hi)
 
 
+def _sum_floor(parts: Parts) -> tuple[Array, Array]:
+    return exactly(parts)[0], _none(parts)
+
+
 def _running_whole(parts: Parts) -> tuple[Array, Array]:
     lost = parts.lost.copy()
     lost[:, :-1] = 0
     return exactly(parts._replace(lost=lost))
 
 
-def _complement(window: Window, sums: bool) -> Callable[[Parts], tuple[Array, Array]]:
-    def total(parts: Parts) -> tuple[Array, Array]:
-        hi, lo = window_sum(window, parts)
-        if sums:
-            return hi + (hi < 0), lo
-        return hi - (parts.negative & ((parts.kept > 0) | (parts.lost > 0))).sum(1), lo
-
-    return total
+def _complement_of_terms(parts: Parts, window: Window) -> tuple[Array, Array]:
+    hi, lo = window_sum(window, parts)
+    return hi - (parts.negative & ((parts.kept > 0) | (parts.lost > 0))).sum(1), lo
 
 
-def _carry(window: Window, bits: int) -> Callable[[Parts], tuple[Array, Array]]:
-    def total(parts: Parts) -> tuple[Array, Array]:
-        hi, lo = window_sum(window, parts)
-        kept = np.abs(hi) & (1 << parts.bits + bits) - 1
-        return np.where(hi < 0, -kept, kept), lo
-
-    return total
+def _complement_of_sum(parts: Parts, window: Window) -> tuple[Array, Array]:
+    hi, lo = window_sum(window, parts)
+    return hi + (hi < 0), lo
 
 
-def _wrapped(window: Window, bits: int) -> Callable[[Parts], tuple[Array, Array]]:
-    def total(parts: Parts) -> tuple[Array, Array]:
-        hi, lo = window_sum(window, parts)
-        top = 1 << parts.bits + bits - 1
-        return ((hi + top) & 2 * top - 1) - top, lo
+def _carry(parts: Parts, window: Window, bits: int) -> tuple[Array, Array]:
+    hi, lo = window_sum(window, parts)
+    kept = np.abs(hi) & (1 << parts.bits + bits) - 1
+    return np.where(hi < 0, -kept, kept), lo
 
-    return total
+
+def _wrapped(parts: Parts, window: Window, bits: int) -> tuple[Array, Array]:
+    hi, lo = window_sum(window, parts)
+    top = 1 << parts.bits + bits - 1
+    return ((hi + top) & 2 * top - 1) - top, lo
 
 
 # -- rounding ------------------------------------------------------------------------------------------
@@ -340,20 +331,21 @@ def _of_rounding(window: Window | None, form: Format) -> Iterator[Change]:
     """Yield faults of how a step's sum is rounded, beside other modes."""
     for seen in range(_UNSEEN + 1):
         behind = f" and {seen} bit{'s' * (seen > 1)} behind it" if seen else ""
-        yield _fault(f"sticky bit lost: sums are rounded by the guard bit{behind} alone", before=_seen(seen))
+        yield _fault(
+            f"sticky bit lost: sums are rounded by the guard bit{behind} alone",
+            before=partial(_seen, bits=seen),
+        )
     if window is not None and window.fraction_bits is not None:
         for bits in range(1, _UNSEEN + 1):
             last = "last bit" if bits == 1 else f"last {bits} bits"
-            yield _fault(f"sticky bit without the {last} of the sum", before=_unseen(bits))
+            yield _fault(f"sticky bit without the {last} of the sum", before=partial(_unseen, bits=bits))
     for bits in range(1, _TWICE + 1):
         words = f"sums rounded twice: first to {bits} bit{'s' * (bits > 1)} more than the result has"
-        yield _fault(words, before=_twice(bits))
+        yield _fault(words, before=partial(_twice, bits=bits))
     yield _fault("the carry of rounding into the exponent lost: results half as large", after=_carry_lost)
     for by, words in ((-1, "half"), (1, "twice")):
-        yield _fault(
-            f"subnormal sums {words} as large: shifted one place off",
-            before=functools.partial(_misplaced, fmt=form, by=by),
-        )
+        misplaced = partial(_misplaced, fmt=form, by=by)
+        yield _fault(f"subnormal sums {words} as large: shifted one place off", before=misplaced)
     yield _fault("sums of steps: ties to odd", before=_ties_to_odd)
 
 
@@ -370,29 +362,21 @@ def _misplaced(sums: Sum, fmt: Format, by: int) -> Sum:
     return sums._replace(last=sums.last + np.where(low, by, 0))
 
 
-def _seen(bits: int) -> Callable[[Sum], Sum]:
-    return lambda sums: _clear(sums, sums.discarded - 1 - bits)
+def _seen(sums: Sum, bits: int) -> Sum:
+    return _clear(sums, sums.discarded - 1 - bits)
 
 
-def _unseen(bits: int) -> Callable[[Sum], Sum]:
+def _unseen(sums: Sum, bits: int) -> Sum:
     """Return sums whose last bits count only as guard bits."""
-
-    def changed(sums: Sum) -> Sum:
-        return _clear(sums, np.minimum(sums.unit - sums.last + bits, sums.discarded - 1))
-
-    return changed
+    return _clear(sums, np.minimum(sums.unit - sums.last + bits, sums.discarded - 1))
 
 
-def _twice(bits: int) -> Callable[[Sum], Sum]:
+def _twice(sums: Sum, bits: int) -> Sum:
     """Return sums that are rounded to nearest, ties to even, with so many bits behind the result's."""
-
-    def changed(sums: Sum) -> Sum:
-        down = np.clip(sums.discarded - bits, 0, 62)
-        kept, rest, half = sums.significand >> down, sums.significand & (1 << down) - 1, (1 << down) >> 1
-        up = (down > 0) & ((rest > half) | ((rest == half) & (kept & 1 == 1)))
-        return sums._replace(significand=kept + up << down)
-
-    return changed
+    down = np.clip(sums.discarded - bits, 0, 62)
+    kept, rest, half = sums.significand >> down, sums.significand & (1 << down) - 1, (1 << down) >> 1
+    up = (down > 0) & ((rest > half) | ((rest == half) & (kept & 1 == 1)))
+    return sums._replace(significand=kept + up << down)
 
 
 def _ties_to_odd(sums: Sum) -> Sum:
@@ -402,10 +386,7 @@ def _ties_to_odd(sums: Sum) -> Sum:
     odd = sums.significand >> places & 1
     # Two bits more, so that half a bit joins or leaves.
     moved = (sums.significand << 1) + np.where(odd == 1, -1, 1)
-    made = sums._replace(
-        significand=np.where(tie, moved, sums.significand), last=np.where(tie, sums.last - 1, sums.last)
-    )
-    return made
+    return sums._replace(significand=np.where(tie, moved, sums.significand), last=sums.last - tie)
 
 
 def _carry_lost(codes: Array, sums: Sum, fmt: Format) -> Array:
@@ -447,7 +428,7 @@ def _of_ends(addend: bool) -> Iterator[Change]:
     for words, sign in which.items():
         for over in (False, True):
             said = f"infinities of unlike signs give an infinity: {words}{', beside a NaN too' * over}"
-            yield _fault(said, settled=_unlike(sign, over))
+            yield _fault(said, settled=partial(_unlike, sign=sign, over=over))
     yield _fault("an infinity wins against NaNs", settled=_infinity_wins)
     if addend:
         yield _fault("a NaN of the addend gives its sign to the result", nan=_signed_nan)
@@ -466,14 +447,11 @@ def _sign_at(ends: Ends, end: int) -> Array:
     return np.asarray(np.take_along_axis(ends.negative, place[:, None], 1)[:, 0])
 
 
-def _unlike(sign: Callable[[Ends], Array], over: bool) -> Callable[[Ends], Settled]:
-    def settled(ends: Ends) -> Settled:
-        nan, infinite, minus = ieee(ends)
-        both = (ends.infinite & ends.negative).any(1) & (ends.infinite & ~ends.negative).any(1)
-        both &= True if over else ~(ends.nan | ends.invalid).any(1)
-        return nan & ~both, infinite | both, np.where(both, sign(ends), minus)
-
-    return settled
+def _unlike(ends: Ends, sign: Callable[[Ends], Array], over: bool) -> Settled:
+    nan, infinite, minus = ieee(ends)
+    both = (ends.infinite & ends.negative).any(1) & (ends.infinite & ~ends.negative).any(1)
+    both &= True if over else ~(ends.nan | ends.invalid).any(1)
+    return nan & ~both, infinite | both, np.where(both, sign(ends), minus)
 
 
 def _infinity_wins(ends: Ends) -> Settled:

@@ -52,7 +52,7 @@ class _Codes(NamedTuple):
     format: Format
 
 
-class _Steps:
+class _FlaggedOperations:
     """Operations on codes, whose flags add up."""
 
     def __init__(self, size: int) -> None:
@@ -85,7 +85,7 @@ def sums_with_flags(
     check_flags(how)
     inside = how.accumulator
     assert isinstance(inside, tuple), "checked"
-    steps, begun = _Steps(len(x)), _Codes(addend, formats[2])
+    steps, begun = _FlaggedOperations(len(x)), _Codes(addend, formats[2])
     zero = _Codes(np.zeros(len(x), code_dtype(inside[0])), inside[0])
 
     def pair(place: int) -> tuple[_Codes, _Codes]:
@@ -128,7 +128,7 @@ def sums_with_flags(
     return running.codes, steps.flags
 
 
-def _in_pairs(level: list[_Codes], into: Rounded, steps: _Steps) -> _Codes:
+def _in_pairs(level: list[_Codes], into: Rounded, steps: _FlaggedOperations) -> _Codes:
     """Return the sum of terms level by level; one without a partner stays as it is, except a lone one."""
     if len(level) == 1:
         return steps("convert", into, level[0])

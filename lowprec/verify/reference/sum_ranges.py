@@ -99,7 +99,7 @@ def ranges(
         last = np.zeros((len(left), 1)) if addend is None else doubles(addend).reshape(-1, 1)
         terms = np.concatenate([products, last], axis=1)
         terms[~np.isfinite(terms)] = 0.0  # their results are no numbers, and not asked for
-        sums = _Sums(terms, how, grouped or how.term > 1)
+        sums = _SumBounds(terms, how, grouped or how.term > 1)
         if isinstance(how.accumulator, Window):
             assert how.operands is not None, "a window has operands"
             exponents = _exponents(left, how.operands[0]) + _exponents(right, how.operands[1])
@@ -161,7 +161,7 @@ def _exponents(values: Doubles, fmt: Format) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class _Rounding:
+class _RoundingBounds:
     """Bounds of how far one projection into a format leads from a number."""
 
     precision: int  #: significant bits; of fixed point none that count
@@ -175,12 +175,12 @@ class _Rounding:
     saturates: bool  #: whether finite numbers stay such
 
     @staticmethod
-    def of(rounded: Rounded, window: bool = False) -> _Rounding:
+    def of(rounded: Rounded, window: bool = False) -> _RoundingBounds:
         fmt, how = rounded
         nearest = how.rounding in _NEAREST
         has_nan = fmt.has_nan and (how.nan_code is None or bool(is_nan(np.array([how.nan_code]), fmt).all()))
         plain = how.saturation is Saturation.NONE
-        return _Rounding(
+        return _RoundingBounds(
             precision=(53 if isinstance(fmt, Carrier) else fmt.precision) if fmt.exponent_bits else _NONE,
             smallest=-1074 if isinstance(fmt, Carrier) else fmt.scaled(1)[1],
             flushed=fmt.emin if how.subnormals != "keep" and fmt.exponent_bits else None,
@@ -218,7 +218,7 @@ def _nodes(how: Accumulation) -> list[Rounded]:
     return list(dict.fromkeys(each for each in found if each is not None))
 
 
-class _Sums:
+class _SumBounds:
     """Bounds of the sums of some outputs."""
 
     def __init__(self, terms: Doubles, how: Accumulation, grouped: bool) -> None:
@@ -236,15 +236,15 @@ class _Sums:
         self.slack = np.where(held, 0.0, (self.positive + self.negative) * (self.length + 2) * 2.0**-52)
         window = isinstance(how.accumulator, Window)
         nodes = [*_nodes(how), *([self.of_terms] if self.of_terms else [])]
-        self.roundings = [_Rounding.of(each, window) for each in dict.fromkeys(nodes)]
+        self.roundings = [_RoundingBounds.of(each, window) for each in dict.fromkeys(nodes)]
         self.window: Window | None = None
         if window:  # its products are exact, and the addend is rounded
             into, rule = how.total or how.output
-            self.leaves = [_Rounding.of((into, dataclasses.replace(rule, rounding=NEAREST_EVEN)))]
+            self.leaves = [_RoundingBounds.of((into, dataclasses.replace(rule, rounding=NEAREST_EVEN)))]
             self.led = self._led(terms[:, -1:], self.grains[:, -1:])
         else:
             leaves = [each for each in (how.product, *_nodes(how)) if each is not None]
-            self.leaves = [_Rounding.of(each) for each in dict.fromkeys(leaves)]
+            self.leaves = [_RoundingBounds.of(each) for each in dict.fromkeys(leaves)]
             self.led = self._led(terms, self.grains)
 
     def align(self, window: Window, largest: npt.NDArray[np.int64]) -> None:
@@ -313,7 +313,7 @@ class _Sums:
         held = most + error < np.ldexp(1.0, below)
         # A sum that is infinite or NaN stays so, and is not asked for; one that saturates is off by more.
         places = (*self.roundings, *self.leaves)
-        lasts = _Rounding.of(self.how.output).keeps and all(each.keeps for each in places)
+        lasts = _RoundingBounds.of(self.how.output).keeps and all(each.keeps for each in places)
         for rounding in places:
             fits = (most + error) * _SLACK < rounding.largest
             held &= fits | (rounding.overflows and lasts)
