@@ -16,7 +16,7 @@ import numpy as np
 import lowprec as lp
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.verify.identify.identify import asked
-from lowprec.verify.identify.ports import Ports, predict
+from lowprec.verify.identify.ports import Ports, Prepared
 from lowprec.verify.identify.probes import TOPICS, draw
 from tests.identify_units import drawn
 
@@ -29,14 +29,15 @@ def held(how, found, ports):
     rng = np.random.default_rng(2026)
     rows = [draw(ports, topic, HELD, rng) for topic in TOPICS]
     return HELD * len(TOPICS), sum(
-        int(np.count_nonzero(predict(how, part, ports) != predict(found, part, ports))) for part in rows
+        int(np.count_nonzero(Prepared(part, ports).codes(how) != Prepared(part, ports).codes(found)))
+        for part in rows
     )
 
 
 def of_accumulation(name, how, ports):
     """Identify a unit that sums by an accumulation."""
     begun = time.process_time()
-    found = asked(lambda rows: (predict(how, rows, ports), False), ports)
+    found = asked(lambda rows: (Prepared(rows, ports).codes(how), False), ports)
     rows, differ = held(how, found.accumulation, ports)
     return {
         "unit": name,

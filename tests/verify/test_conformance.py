@@ -11,9 +11,9 @@ import pytest
 import lowprec as lp
 from lowprec.spec import catalog
 from lowprec.verify.conform import conformance
-from lowprec.verify.conform.conformance import compare_casts, flushing, known_divergences, run
+from lowprec.verify.conform.conformance import compare, flushing, known_divergences, run
 from lowprec.verify.frameworks import FRAMEWORKS, Framework
-from lowprec.verify.frameworks.tasks import Arithmetic, Blocks
+from lowprec.verify.frameworks.tasks import Arithmetic, Blocks, Cast
 from lowprec.verify.inputs import conversions
 from lowprec.verify.reference.operations import OPERATIONS
 from tests.programs import need_framework
@@ -564,7 +564,8 @@ def test_the_divergences_that_people_should_know_are_reported(rows):
     assert ("float32", "e8m0fnu", "tie") in found
     assert ("float32", "e8m0fnu", "subnormal operand") in found
     between = np.linspace(2.0**-127, 2.0**-126, 1001, dtype=np.float64)[1:-1].astype(np.float32)
-    row = compare_casts(FRAMEWORKS["ml_dtypes"], "float32", catalog.E8M0FNU, between)
+    framework, cast = FRAMEWORKS["ml_dtypes"], Cast("float32", catalog.E8M0FNU)
+    row = compare(framework, cast, framework.tasks()[cast], (between,))
     wrong = lp.encode(between, "e8m0fnu") != 1
     assert wrong.any()
     assert row.mismatches == wrong.sum()

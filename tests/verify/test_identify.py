@@ -15,7 +15,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.projection import Projection
 from lowprec.verify.identify import units
 from lowprec.verify.identify.identify import asked, ports_of
-from lowprec.verify.identify.ports import Ports, joined, predict
+from lowprec.verify.identify.ports import Ports, Prepared, joined
 from lowprec.verify.identify.probes import TOPICS, draw
 from lowprec.verify.identify.search import Answers, Search
 from lowprec.verify.identify.sum_order import reveal, spelled
@@ -34,7 +34,8 @@ def differences(how, found, ports, seed=99, count=60):
     rng = np.random.default_rng(seed)
     drawn = [draw(ports, topic, count, rng) for topic in TOPICS]
     return sum(
-        int(np.count_nonzero(predict(how, rows, ports) != predict(found, rows, ports))) for rows in drawn
+        int(np.count_nonzero(Prepared(rows, ports).codes(how) != Prepared(rows, ports).codes(found)))
+        for rows in drawn
     )
 
 
@@ -84,8 +85,8 @@ def test_what_is_too_long_to_be_seen_has_a_question_of_a_longer_k():
     assert {"hopper_wgmma_e4m3fn_binary32", "ada_mma_e4m3fn_binary32"} <= set(found.names)
     longer = next(each for each in found.undecided if each.field == "step" and each.ports.length == 32)
     rows = longer.question
-    assert predict(how, rows, longer.ports) != predict(
-        ACCUMULATIONS["ada_mma_e4m3fn_binary32"], rows, longer.ports
+    assert Prepared(rows, longer.ports).codes(how) != Prepared(rows, longer.ports).codes(
+        ACCUMULATIONS["ada_mma_e4m3fn_binary32"]
     )
     assert f"(K = 32): {longer.line()[:100]}" in found.as_text()
 
@@ -116,10 +117,12 @@ def test_orders_by_masks():
         ("fp32_pairwise", "0 + 1 + (2 + 3) + (4 + 5 + (6 + 7))"),
         ("exact", "{0, 1, 2, 3, 4, 5, 6, 7}"),
     ):
-        tree = reveal(lambda rows, name=name: predict(ACCUMULATIONS[name], rows, ports), ports)
+        tree = reveal(lambda rows, name=name: Prepared(rows, ports).codes(ACCUMULATIONS[name]), ports)
         assert spelled(tree) == said
     ports = dataclasses.replace(ports, operands=(lp.format("binary16"),) * 2)
-    tree = reveal(lambda rows: predict(ACCUMULATIONS["volta_mma_binary16_binary32"], rows, ports), ports)
+    tree = reveal(
+        lambda rows: Prepared(rows, ports).codes(ACCUMULATIONS["volta_mma_binary16_binary32"]), ports
+    )
     assert spelled(tree) == "{{0, 1, 2, 3}, 4, 5, 6, 7}"
 
 
@@ -151,7 +154,7 @@ def test_prepared_rows_give_what_dot_gives():
                 )
             given = None if addend is None else rows.addend
             want = lp.dot(x, y, how, addend=given, dtype=f"u{how.output[0].code_bits // 8}")
-            assert (predict(how, rows, ports) == want.astype(np.int64)).all(), (name, addend)
+            assert (Prepared(rows, ports).codes(how) == want.astype(np.int64)).all(), (name, addend)
 
 
 def test_a_right_order_is_nearer_than_a_right_rounding():
@@ -165,7 +168,7 @@ def test_a_right_order_is_nearer_than_a_right_rounding():
     rng = np.random.default_rng(0)
     rows = joined([draw(ports, topic, 40, rng) for topic in ("masks", "swings", "kept")])
     answers = Answers(ports)
-    answers.add(rows, predict(hows[0], rows, ports), ["any"] * len(rows.x))
+    answers.add(rows, Prepared(rows, ports).codes(hows[0]), ["any"] * len(rows.x))
     search, places = Search(answers, rng), np.arange(len(answers))
     exact, rounded, ordered = (search.far(how, places) for how in hows)
     assert not exact.any()

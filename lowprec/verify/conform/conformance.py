@@ -42,7 +42,7 @@ from lowprec.verify.frameworks.tasks import (
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.question import Change, Changes, Question, differ
 
-__all__ = ["Divergence", "Finding", "KINDS", "Row", "compare", "compare_casts", "flushing"]
+__all__ = ["Divergence", "Finding", "KINDS", "Row", "compare", "flushing"]
 __all__ += ["known_divergences", "report", "run"]
 
 Array = npt.NDArray[Any]
@@ -167,18 +167,6 @@ def run(
             (values.reshape(-1),) if values is not None else task.operands(samples, seed, framework.few)
         )
         yield compare(framework, task, answer, operands, known, own=values is not None, profiles=profiles)
-
-
-def compare_casts(
-    framework: Framework, source: str, target: Format, values: Array, known: Iterable[Divergence] = ()
-) -> Row:
-    """Compare one cast of a framework with the reference, on given values of the source type."""
-    task = Cast(source, target)
-
-    def answer(values: Array) -> Array:
-        return framework.cast(values, target)
-
-    return compare(framework, task, answer, (np.asarray(values).reshape(-1),), known)
 
 
 def compare(

@@ -25,7 +25,7 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import EXACT
 from lowprec.spec.projection import Projection
 
-__all__ = ["Prepared", "Ports", "Rows", "fitted", "joined", "predict", "signed"]
+__all__ = ["Prepared", "Ports", "Rows", "fitted", "joined", "signed"]
 
 Array = npt.NDArray[Any]
 
@@ -149,14 +149,6 @@ class Prepared:
                 codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin)))
             self._addends[key] = codes.astype(np.uint64)[:, None]
         return kept_as(begin), self._addends[key]
-
-
-def predict(how: Accumulation, rows: Rows, ports: Ports) -> Array:
-    """Return the codes that an accumulation gives for rows, int64.
-
-    Raises ValueError: an accumulation that does not take such operands.
-    """
-    return Prepared(rows, ports).codes(how)
 
 
 def _side(rows: Rows, number: int, ports: Ports) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
+import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -36,11 +36,11 @@ _LANES, _UNSEEN, _TWICE = 32, 4, 8
 def stages_of(changes: Changes) -> Stages | None:
     """Return the stages with the faults among some changes; None where none is one."""
     faults = [change.value for change in changes if change.field.startswith("stage.")]
-    return dict(ChainMap(*reversed(faults))) if faults else None
+    return dict(itertools.chain.from_iterable(faults)) if faults else None
 
 
 def _fault(words: str, cost: int = 1, /, **stages: Any) -> Change:
-    return Change(f"stage.{next(iter(stages))}", stages, words, cost)
+    return Change(f"stage.{next(iter(stages))}", tuple(stages.items()), words, cost)
 
 
 def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: bool) -> Iterator[Change]:
