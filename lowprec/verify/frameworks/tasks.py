@@ -108,7 +108,8 @@ class _OfNumbers:
 
     def size(self, operands: Operands) -> Array:
         """Return the sum of the operands' magnitudes."""
-        return np.asarray(sum(np.abs(values) for values in self._values(operands)))
+        first, *others = (np.abs(values) for values in self._values(operands))
+        return np.asarray(sum(others, first))  # nothing is added to a signaling NaN
 
     def rank(self, operands: Operands) -> Array:
         """Return the number by which the smallest case is chosen; NaN counts as smallest of all."""
