@@ -1,6 +1,6 @@
 """The part of a capture script that asks, by a second process, and keeps what was answered.
 
-`writing.py` puts what follows the imports behind `script.py`.
+`calls.py` puts what follows the imports behind `script.py`.
 """
 
 from __future__ import annotations

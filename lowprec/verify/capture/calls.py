@@ -1,4 +1,4 @@
-"""Captures: calls of torch and instructions of NVIDIA's GPUs, operands, and the expected results."""
+"""Captures: calls of torch and instructions of NVIDIA's GPUs, their operands and expected results; and scripts."""
 
 from __future__ import annotations
 

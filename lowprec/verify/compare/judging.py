@@ -1,4 +1,4 @@
-"""Judging of questions: all results compared, differences counted and told, and the reason looked for."""
+"""Judging of questions: results compared, differences counted and told, the reason looked for; and ranking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Baselines: reports of earlier runs, whose differences later runs may have too.
+"""Differences that a run may have: those of a baseline, a report of an earlier run, and known divergences.
 
 A baseline is what `lowprec conform --json` or `lowprec compare --json` printed. A run against it fails where
 it differs in a way that the baseline does not.
