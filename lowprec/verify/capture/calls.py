@@ -1,4 +1,4 @@
-"""Captures: calls of torch and instructions of NVIDIA's GPUs, their operands and expected results; and scripts."""
+"""Captures: calls of torch, instructions of NVIDIA's GPUs, operands and expected results; scripts that ask."""
 
 from __future__ import annotations
 

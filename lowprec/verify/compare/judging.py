@@ -1,4 +1,4 @@
-"""Judging of questions: results compared, differences counted and told, the reason looked for; and ranking."""
+"""Judging of questions: results compared, differences counted and explained; formats that are ranked."""
 
 from __future__ import annotations
 
