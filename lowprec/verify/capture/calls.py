@@ -1,4 +1,4 @@
-"""Captures: calls of torch, instructions of NVIDIA's GPUs, operands and expected results; scripts that ask."""
+"""Captures: calls of torch, instructions of NVIDIA's GPUs, operands and expected results; scripts to ask."""
 
 from __future__ import annotations
 
