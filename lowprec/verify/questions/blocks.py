@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -232,28 +232,15 @@ class BlockQuestion(Question):
         if "operand" in fields:
             values = fields["operand"](values)
             tensor = self._tensor_scale(fmt, fields["operand"]) if tensor is not None else None
-        shift = fields.get("offset", 0)
-        made = self._encoded(
-            values,
-            fmt,
-            axes,
-            tensor,
-            shift,
-            [fields[name] for name in ("scaling", "shaping") if name in fields],
-        )
+        made = self._encoded(values, fmt, axes, tensor, fields)
         if "made" in fields:
             made = fields["made"](made)
         return made.reshape(-1)
 
     def _encoded(
-        self,
-        values: Array,
-        fmt: BlockFormat,
-        axes: tuple[int, ...],
-        tensor: float | None,
-        shift: int,
-        changes: list[Callable[[BlockArray, Array], BlockArray]],
+        self, values: Array, fmt: BlockFormat, axes: tuple[int, ...], tensor: float | None, fields: Any
     ) -> Array:
+        shift = fields.get("offset", 0)
         keep = tuple(slice(None) for _ in values.shape)
         if shift:  # blocks begin so much later: in front of the first there are zeros
             pads = [(0, 0)] * values.ndim
@@ -261,8 +248,8 @@ class BlockQuestion(Question):
             values = np.pad(values, pads)
             keep = tuple(slice(pad, None) for pad, _ in pads)
         blocks: BlockArray = encode(values, fmt, axis=axes, tensor_scale=tensor)
-        for change in changes:
-            blocks = change(blocks, values)
+        for name in ("scaling", "shaping"):
+            blocks = fields[name](blocks, values) if name in fields else blocks
         if self.values:
             made = np.asarray(blocks.values(self.received.dtype))
             return made.view(UNSIGNED[made.dtype.itemsize])[keep].astype(np.int64)
@@ -325,11 +312,8 @@ class BlockQuestion(Question):
             yield Change("symmetric", not fmt.elements.symmetric, "the most negative code is left out")
         for arithmetic in ("exact", "product", "reciprocal", "reciprocals"):
             if arithmetic != fmt.arithmetic:
-                yield Change(
-                    "arithmetic",
-                    arithmetic,
-                    f"{arithmetic!r} arithmetic of quotients, not {fmt.arithmetic!r}",
-                )
+                words = f"{arithmetic!r} arithmetic of quotients, not {fmt.arithmetic!r}"
+                yield Change("arithmetic", arithmetic, words)
         if fmt.tensor_scale != "none":
             yield Change("one_scale", 1.0, "no scale of the whole tensor: it is 1")
             for how in ("divide", "reciprocal"):

@@ -76,24 +76,18 @@ class ElementQuestion(Question):
         integers: Dump | None = None,
     ) -> None:
         self.budget, self.integers = budget, integers
-        self.operation, self.operands, self.formats, self.projection = (
-            operation,
-            operands,
-            formats,
-            projection,
-        )
+        self.operation, self.operands = operation, operands
+        self.formats, self.projection = formats, projection
         self.target, self.received, self.labels = formats[-1], got, labels
         self.values = is_values(got.dtype, self.target)
         self.any_nan = any_nan or self.values
         self.size, self.shape = got.size, got.shape
-        nanless = self.target.nan_code is None and projection.nan_code is None and projection.nan == "error"
-        self.leaves_out = nanless
-        self.situation_names = names_of(operation)
-        self._rule = (
-            dataclasses.replace(projection, nan="zero" if self.target.subnormals else "max")
-            if nanless
-            else projection
+        self.leaves_out = (
+            self.target.nan_code is None and projection.nan_code is None and projection.nan == "error"
         )
+        self.situation_names, self._rule = names_of(operation), projection
+        if self.leaves_out:
+            self._rule = dataclasses.replace(projection, nan="zero" if self.target.subnormals else "max")
 
     # -- what was asked -------------------------------------------------------------------------
 
