@@ -8,21 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lowprec.checkpoints import bitsandbytes
+from lowprec.checkpoints import bitsandbytes, decoding
 from lowprec.checkpoints.container import CheckpointError
-from lowprec.checkpoints.decoding import (
-    axes_of,
-    block_format_of,
-    check,
-    codes_of,
-    engine_format,
-    grid_of,
-    ranges,
-    scale_values,
-    stored_scales,
-    tensor_scale,
-    values_of,
-)
 from lowprec.checkpoints.weights import Weight
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
@@ -59,15 +46,15 @@ class WeightDump(Dump):
     """
 
     def __init__(self, weight: Weight, part: Literal["values", "codes", "scales"] | str, name: str) -> None:
-        check(weight)
+        decoding.check(weight)
         self.name, self._weight, self._part = name, weight, part
-        whole = grid_of(weight) if part == "scales" else weight.shape
+        whole = decoding.grid_of(weight) if part == "scales" else weight.shape
         self.shape = (*whole[:-2], whole[-1], whole[-2]) if weight.scheme.transposed else whole
         self.read_as = self._told(part)
         # Rows are decoded many at a time: the last ones are kept, as the next piece is mostly of them.
-        self._ranges = list(ranges(weight))
+        self._ranges = list(decoding.ranges(weight))
         self._kept: tuple[int, Array] | None = None
-        first = next(ranges(weight, 1), (0, 0))
+        first = next(decoding.ranges(weight, 1), (0, 0))
         self.dtype = np.dtype(np.float32) if part == "values" else self._rows(*first).dtype
 
     def _told(self, what: str) -> str:
@@ -80,8 +67,8 @@ class WeightDump(Dump):
     def _rows(self, start: int, stop: int) -> Array:
         weight = self._weight
         if self._part == "values":
-            return values_of(weight, start, stop)
-        found = (codes_of if self._part == "codes" else stored_scales)(weight, start, stop)
+            return decoding.values_of(weight, start, stop)
+        found = (decoding.codes_of if self._part == "codes" else decoding.stored_scales)(weight, start, stop)
         found = found.view(f"u{found.dtype.itemsize}")
         return found.swapaxes(-1, -2) if weight.scheme.transposed else found
 
@@ -129,10 +116,10 @@ class WeightDump(Dump):
         """
         weight = self._weight
         fmt: Format | BlockFormat | None = (
-            None if bitsandbytes.is_nested(weight.scheme) else block_format_of(weight, made=True)
+            None if bitsandbytes.is_nested(weight.scheme) else decoding.block_format_of(weight, made=True)
         )
         try:
-            over = None if weight.tensor is None else tensor_scale(weight)
+            over = None if weight.tensor is None else decoding.tensor_scale(weight)
         except CheckpointError as error:
             raise DumpError(str(error)) from None
         if weight.over != 1 and self._part == "values" and over is not None and over.size == 1:
@@ -141,7 +128,7 @@ class WeightDump(Dump):
         if is_codes and isinstance(fmt, BlockFormat) and _is_asked(fmt, to):
             codes, scales = (WeightDump(weight, part, self.name) for part in ("codes", "scales"))
             codes.read_as = self._told("codes and scales")
-            axes = axes_of(weight, fmt)
+            axes = decoding.axes_of(weight, fmt)
             axis = axes[0] if len(axes) == 1 and axes[0] != len(self.shape) - 1 else None
             axis = len(self.shape) - 2 if weight.scheme.transposed else axis
             number: float | None = None
@@ -154,7 +141,7 @@ class WeightDump(Dump):
         if is_codes and over is None and fmt is None and weight.scheme.block is None and weight.sizes:
             element = catalog.format(weight.element)
             if to is None or (not catalog.is_block(to) and catalog.format(to) == element):
-                units = scale_values(weight)
+                units = decoding.scale_values(weight)
                 scale = float(units.reshape(-1)[0]) if units.size == 1 else Held(units, f"scales of {self}")
                 codes = WeightDump(weight, "codes", self.name)
                 codes.read_as = self._told("codes and scales")
@@ -163,10 +150,10 @@ class WeightDump(Dump):
 
     def _of_copies(self, to: Format | BlockFormat | str | None) -> Answer:
         """Return codes and scales of Transformer Engine's NVFP4, whose scales of 16x16 lie 16 times."""
-        weight, stored = self._weight, stored_scales(self._weight)
+        weight, stored = self._weight, decoding.stored_scales(self._weight)
         stored = stored.view(np.uint8)
         square = len(stored) % 16 == 0 and bool((stored == np.repeat(stored[::16], 16, axis=0)).all())
-        fmt = engine_format("nvfp4_2d" if square else "nvfp4")
+        fmt = decoding.engine_format("nvfp4_2d" if square else "nvfp4")
         known = weight.over == 6 * 448 and not weight.scheme.transposed
         if not known or not (to is None or _is_asked(fmt, to)):
             return Answer(self, to)
