@@ -53,7 +53,7 @@ def test_a_weight_is_read_by_its_own_scales_and_judged_in_its_own_format(tmp_pat
 )
 def test_pieces_and_places_are_those_of_the_whole(tmp_path, monkeypatch, family, to):
     """Also where ranges of rows are short, and after it was sent to another process."""
-    monkeypatch.setattr(weights, "ranges", lambda weight, part=64: ranges(weight, 64))
+    monkeypatch.setattr(weights.decoding, "ranges", lambda weight, part=64: ranges(weight, 64))
     _, dump, found = _both(tmp_path, family, to)
     flat = _values(found).reshape(-1)
     for start, stop in ((0, 5), (90, 7000), (flat.size - 3, flat.size + 9), (8, 8)):
