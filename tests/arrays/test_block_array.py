@@ -193,11 +193,13 @@ def test_numbers_between_two_halves_are_rounded_once():
     assert np.asarray(blocks, np.float16) == np.float16(1 + 2**-10)
     halves = np.asarray(blocks, np.float64)
     assert halves[0] == 1 + 2**-11 + 2**-23
-    for made in (
-        lp.quantize(blocks, "binary16"),
-        lp.add(0, blocks, "binary16"),
-        lp.absolute(blocks, "binary16"),
-    ):
+
+
+def test_operations_on_blocks_round_the_exact_products_once():
+    """1.25 times a binary32 number, just above the middle of two float16 numbers; float32 has the middle."""
+    blocks = lp.BlockArray([2], [0x3A], "nvfp4", 0, np.nextafter(np.float32(2049 / 2560), np.float32(1)))
+    assert blocks.values().tolist() == [1 + 2**-11]
+    for made in (lp.quantize(blocks, "binary16"), lp.add(-0.0, blocks, "binary16")):
         assert made.tolist() == [1 + 2**-10]
 
 
