@@ -121,10 +121,8 @@ def rebalance(x: Any, factor: Any) -> Any:
         )
     if not np.isfinite(x.scale):
         return x
-    odd = (
-        catalog.BINARY64,
-        Projection(rounding="to_odd"),
-    )  # finite, and rounded to fewer bits as the product is
+    # To odd: finite, and rounds to fewer bits as the exact product does.
+    odd = catalog.BINARY64, Projection(rounding="to_odd")
     product = computed("multiply", [values_operand(x.scale), values_operand(given)], odd, None)
     return set_scaling(x, fitting(float(product.view(np.float64)), x.scale_format))
 
