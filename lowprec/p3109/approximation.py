@@ -106,7 +106,8 @@ def kappa(
     Raises
     ------
     ValueError
-        Too many operands to try all; operands or results that are no codes; subsets that overlap or leave operands out.
+        Too many operands to try all; operands or results that are no codes; subsets that overlap or leave
+        operands out.
     TypeError
         An operation without such a result; results of another shape or type.
 
