@@ -34,7 +34,6 @@ __all__ = [
     "broadcast_shape",
     "code_dtype",
     "codes_operand",
-    "doubles",
     "dtype",
     "float_dtype",
     "is_tensor",
@@ -218,19 +217,6 @@ def narrowed(operand: Operand, converted: bool = False) -> Operand:
         double = array.astype(np.float64)
         return Operand(double.view(np.uint64), catalog.BINARY64, double, True)
     return operand
-
-
-def doubles(array: Array, name: str) -> Array:
-    """Return numbers in float64; refuse integers that it does not have."""
-    made: Array = array.astype(np.float64)
-    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
-        lost = np.asarray(made.astype(object) != array.astype(object))
-        if lost.any():
-            raise ValueError(
-                f"{name} has an integer that float64 does not have, {array[lost][0]}; round {name} to it "
-                "first"
-            )
-    return made
 
 
 def codes_operand(codes: object, fmt: Format) -> Operand:

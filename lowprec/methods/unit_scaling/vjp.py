@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import as_array, doubles
+from lowprec.arrays.checks import as_array
+from lowprec.methods.doubles import doubles
 
 __all__ = ["Array", "Result", "Vjp", "array", "need_positive", "scaled", "sum_to", "unscaled"]
 
