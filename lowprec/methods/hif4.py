@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import arith, convert
 from lowprec.arrays.checks import values_operand
-from lowprec.methods.doubles import doubles
+from lowprec.arrays.doubles import doubles
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.formats import BFLOAT16, SM4F2
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from lowprec.arrays.arith import fma, sqrt
 from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.convert import decode, encode, quantize
+from lowprec.arrays.doubles import doubles
 from lowprec.arrays.statistics import error_report, scale_for
-from lowprec.methods.doubles import doubles
 from lowprec.methods.scale_propagation.config import ScaleRounding, current
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook

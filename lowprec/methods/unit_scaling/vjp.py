@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array
-from lowprec.methods.doubles import doubles
+from lowprec.arrays.doubles import doubles
 
 __all__ = ["Array", "Result", "Vjp", "array", "need_positive", "scaled", "sum_to", "unscaled"]
 

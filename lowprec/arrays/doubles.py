@@ -1,4 +1,4 @@
-"""Numbers in float64, exactly. Floor 3b."""
+"""Numbers in float64, exactly. Floor 3."""
 
 from __future__ import annotations
 
