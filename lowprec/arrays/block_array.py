@@ -194,7 +194,7 @@ class BlockArray:
                 f"float64 rounds products of elements and scales of {self.format.name!r}, so operations do "
                 "not take these blocks: give .values(), which rounds each once"
             )
-        return np.asarray(self.values(np.float64))
+        return as_array(self.values(np.float64))
 
     def __array_function__(self, function: Any, types: Any, values: Any, options: Any) -> Any:
         """NumPy's functions take the values, but those that would save them in place of the blocks do not."""
