@@ -96,7 +96,8 @@ def einsum(subscripts: str, *operands: Any) -> Any:
             f"in one operand, such as 'bij,bjk->bik', not {subscripts!r} for {len(operands)} operands; use "
             "numpy.diagonal and numpy.expand_dims for others"
         )
-    shapes, sizes = [np.shape(each) for each in operands], dict[str, int]()
+    sizes: dict[str, int] = {}
+    shapes = [np.shape(each) for each in operands]
     for name, shape in zip(names, shapes, strict=True):
         if len(name) != len(shape) or any(
             sizes.setdefault(*each) != each[1] for each in zip(name, shape, strict=True)
