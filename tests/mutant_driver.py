@@ -460,7 +460,7 @@ def unit(name, fmt):
 
 
 def values(fmt):
-    """Compare blocks decoded to binary32 with the same in binary64."""
+    """Compare blocks decoded to binary32 with those in binary64, and operands beyond binary32's range."""
     import numpy as np
 
     import lowprec as lp
@@ -469,6 +469,13 @@ def values(fmt):
     got, want = lp.decode(blocks), lp.decode(blocks, dtype="float64")
     if (got != want).any():
         yield "decodes alike", {"got": str(got[got != want][0]), "want": str(want[got != want][0])}
+    blocks.scales[...] = blocks.format.scale.max_magnitude
+    got, want = (
+        lp.divide(blocks, blocks.format.scale.max_finite, "binary32"),
+        lp.decode(blocks.codes, fmt.element),
+    )
+    if (got != want).any():
+        yield "operands are exact", {"got": str(got[got != want][0]), "want": str(want[got != want][0])}
 
 
 def broken(about, subject, only):

@@ -468,6 +468,15 @@ MUTANTS = (
         ("arrays:e2m1fn:quantize",),
     ),
     Mutant(
+        "block-operands",
+        "arrays/block_array.py",
+        "BlockArray._exact_values",
+        "operations read the values of blocks in float32",
+        "np.float64",
+        "np.float32",
+        ("values:floor",),
+    ),
+    Mutant(
         "block-row",
         "kernels/vector/block.py",
         "encoder.all_blocks",

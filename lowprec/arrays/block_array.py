@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from lowprec.arrays.checks import (
     FLOATS,
     Array,
     as_array,
+    float_dtype,
     output,
     values_operand,
 )
@@ -31,6 +34,7 @@ from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.projection import DEFAULT
 
 __all__ = ["BlockArray", "decode", "tensor_scale_of"]
@@ -63,6 +67,11 @@ class BlockArray:
     ------
     ValueError
         Shapes that do not fit each other, or numbers that are no codes.
+
+    Notes
+    -----
+    Verbs that take values (`add`, `encode` ...) read the products of elements and scales exactly, and round
+    once. Formats whose products float64 does not hold are refused there; none of the catalog is.
 
     Source
     ------
@@ -177,6 +186,15 @@ class BlockArray:
                 f"{np.dtype(dtype)}; its codes are .codes, without gaps .packed()"
             )
         return np.asarray(self.values(dtype))
+
+    def _exact_values(self) -> Array:
+        """Return the values in float64, which operations read; refuse formats whose products it rounds."""
+        if not _fits_doubles(self.format):
+            raise TypeError(
+                f"float64 rounds products of elements and scales of {self.format.name!r}, so operations do "
+                "not take these blocks: give .values(), which rounds each once"
+            )
+        return as_array(self.values(np.float64))
 
     def __array_function__(self, function: Any, types: Any, values: Any, options: Any) -> Any:
         """NumPy's functions take the values, but those that would save them in place of the blocks do not."""
@@ -346,6 +364,20 @@ class BlockArray:
                 f"tensor scale {float(self.tensor_scale):.9g}" if known else "tensor scale not computed"
             )
         return f"BlockArray of {self.format.name}, {', '.join(parts)}, {self.nbytes:,} bytes"
+
+
+@functools.lru_cache(maxsize=64)
+def _fits_doubles(fmt: BlockFormat) -> bool:
+    """Return whether float64 holds each product of an element, a scale and the scale of a tensor."""
+    parts = [fmt.element, fmt.scale, *[catalog.BINARY32] * (fmt.tensor_scale != "none")]
+    largest = math.prod(Fraction(max(part.max_finite, -part.min_finite)) for part in parts)
+    binary = [float_dtype(part)[1] if isinstance(part, Codebook) else part for part in parts]
+    double = catalog.BINARY64
+    return (
+        sum(part.precision for part in binary) <= double.precision
+        and sum(part.scaled(0)[1] for part in binary) >= double.scaled(0)[1]
+        and largest <= double.max_finite
+    )
 
 
 def _decoded(given: Any) -> Any:

@@ -365,6 +365,8 @@ def refuse_results(
 def as_array(values: object) -> Array:
     """Return array-likes as an array, in their type: torch tensors by their bits, frames in a common type."""
     _refuse_kinds(values)
+    if hasattr(type(values), "_exact_values"):  # of blocks
+        return values._exact_values()  # type: ignore[attr-defined,no-any-return]
     outside = _package(type(values)) == "pandas" and not is_frame(values)
     if outside and getattr(values, "nlevels", 1) == 1:
         values = sys.modules["pandas"].Series(values)  # its arrays and indexes round as they become NumPy's
@@ -410,11 +412,15 @@ def _refuse_kinds(values: Any, listed: bool = False) -> None:
     if isinstance(values, _LISTS):
         lists = *_LISTS, np.ma.MaskedArray
         kinds = tuple(
-            kind for kind in set(map(type, values)) if issubclass(kind, lists) or _package(kind) in _NAMED
+            kind
+            for kind in set(map(type, values))
+            if issubclass(kind, lists) or _package(kind) in _NAMED or hasattr(kind, "_exact_values")
         )
         for each in values if kinds else ():
             if isinstance(each, kinds):
                 _refuse_kinds(each, True)
+    elif listed and hasattr(type(values), "_exact_values"):
+        raise TypeError("a list would round values of blocks to float32; give .values(dtype) of each")
     elif isinstance(values, np.ma.MaskedArray):
         raise TypeError(
             "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import arith, convert
 from lowprec.arrays.checks import values_operand
+from lowprec.arrays.doubles import doubles
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.formats import BFLOAT16, SM4F2
 
@@ -182,15 +183,7 @@ def _real(x: npt.ArrayLike) -> npt.NDArray[Any]:
         raise ValueError("HiFloat4 has blocks along the last axis, and x is one number; give an array")
     if values.dtype == np.float32:
         return values
-    doubles = values.astype(np.float64)
-    if (
-        values.dtype in (np.int64, np.uint64)
-        and (lost := doubles.astype(object) != values.astype(object)).any()
-    ):
-        raise ValueError(
-            f"x has an integer that float64 does not have, {values[lost][0]}; round x to it first"
-        )
-    return doubles
+    return doubles(values, "x")
 
 
 def _reaches(limit: int, amax: npt.NDArray[Any], inverse: npt.NDArray[Any]) -> Bits:

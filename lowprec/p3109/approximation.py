@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import Array, code_dtype
+from lowprec.arrays.checks import Array
+from lowprec.arrays.order_parts import codes_in
 from lowprec.p3109.operations import Specialization, specialization
 from lowprec.p3109.parameters import name_of
 from lowprec.p3109.queries import places
@@ -105,7 +106,8 @@ def kappa(
     Raises
     ------
     ValueError
-        Too many operands to try all; results that are no codes; subsets that overlap or leave operands out.
+        Too many operands to try all; operands or results that are no codes; subsets that overlap or leave
+        operands out.
     TypeError
         An operation without such a result; results of another shape or type.
 
@@ -158,11 +160,8 @@ def _operands(spec: Specialization, operands: tuple[npt.ArrayLike, ...] | None) 
         operands = tuple(np.meshgrid(*(np.arange(1 << width) for width in widths), indexing="ij"))
     if not isinstance(operands, tuple) or len(operands) != len(spec.formats):
         raise TypeError(f"operands= for {name} must be a tuple of {len(spec.formats)} arrays of codes")
-    arrays = np.broadcast_arrays(*operands)
-    return [
-        np.asarray(each).reshape(-1).astype(code_dtype(fmt))
-        for each, fmt in zip(arrays, spec.formats, strict=True)
-    ]
+    codes = [codes_in(each, fmt) for each, fmt in zip(operands, spec.formats, strict=True)]
+    return [each.reshape(-1) for each in np.broadcast_arrays(*codes)]
 
 
 def _results(made: Any, defined: Array, fmt: Format) -> Array:

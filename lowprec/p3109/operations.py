@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.kinds import apply, is_outside
+from lowprec.arrays.order_parts import codes_in
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.p3109.parameters import (
     SATURATIONS,
@@ -317,7 +318,7 @@ def _into_block(spec: Specialization, x: Numbers, s: npt.ArrayLike, random: Rand
     how, fmt, fs = spec.parameter("ρ"), spec.parameter("fr"), spec.parameter("fs")
     check_bits(fmt, how, fs, spec.operation.name)
     scale = decoded(s, fs)
-    return _given(np.asarray(s)), _given(block_projected(x, scale[..., None], fmt, how, random))
+    return _given(codes_in(s, fs)), _given(block_projected(x, scale[..., None], fmt, how, random))
 
 
 def _elementwise(spec: Specialization, *codes: npt.ArrayLike, random: Random, random_scale: Random) -> Any:

@@ -193,3 +193,28 @@ def test_numbers_between_two_halves_are_rounded_once():
     assert np.asarray(blocks, np.float16) == np.float16(1 + 2**-10)
     halves = np.asarray(blocks, np.float64)
     assert halves[0] == 1 + 2**-11 + 2**-23
+
+
+def test_operations_on_blocks_round_the_exact_products_once():
+    """1.25 times a binary32 number, just above the middle of two float16 numbers; float32 has the middle."""
+    blocks = lp.BlockArray([2], [0x3A], "nvfp4", 0, np.nextafter(np.float32(2049 / 2560), np.float32(1)))
+    assert blocks.values().tolist() == [1 + 2**-11]
+    for made in (lp.quantize(blocks, "binary16"), lp.add(-0.0, blocks, "binary16")):
+        assert made.tolist() == [1 + 2**-10]
+
+
+def test_blocks_beyond_the_range_of_float32_are_operands():
+    """448 * 2**127, over 2**127."""
+    blocks = lp.BlockArray([0x7E], [254], "mxfp8_e4m3")
+    assert lp.divide(blocks, 2.0**127, "binary32") == 448
+    assert np.isinf(blocks.values()).all()
+
+
+def test_values_that_float64_does_not_hold_are_refused():
+    """Of a private format; and lists, of which NumPy would make float32."""
+    wide = lp.Format(name="wide", exponent_bits=2, trailing_bits=29)
+    blocks = lp.BlockArray([1], [0], lp.BlockFormat(element=wide, scale="binary32", size=1, name="long"))
+    with pytest.raises(TypeError, match=r"'long', so operations do not take these blocks: give \.values\(\)"):
+        lp.add(blocks, 1, "binary32")
+    with pytest.raises(TypeError, match=r"^a list would round values of blocks to float32"):
+        lp.quantize([[BLOCKS]], "e4m3fn")

@@ -197,6 +197,14 @@ def test_numpy_takes_their_values():
     assert np.array_equal(blocks.packed(), lp.encode(VALUES, "mxfp4").packed())
 
 
+def test_operations_take_their_values_but_not_without_their_names():
+    """Computed, and exact; names that results would lack are refused."""
+    blocks = lp.encode(da.from_array(VALUES, chunks=(3, 40)), "nvfp4")
+    assert np.array_equal(lp.add(blocks, 0.0, "bfloat16"), lp.add(blocks.compute(), 0.0, "bfloat16"))
+    with pytest.raises(TypeError, match="DataArray goes by the names of its dimensions"):
+        lp.add(lp.encode(xr.DataArray(VALUES), "nvfp4"), 0.0, "bfloat16")
+
+
 def test_blocks_in_memory_compute_to_themselves():
     """Nothing is copied."""
     blocks = lp.encode(VALUES, "mxfp4")

@@ -85,6 +85,7 @@ def test_results_have_the_shape_of_the_operands():
     assert add(np.zeros((3, 1), np.uint8), [0, 1]).shape == (3, 2)
     scale, codes = p3109.ConvertToBlock[2, E, U, E, HOW](np.full((3, 2), 0x40), [0x80, 0x81, 0x7F])
     assert (scale.tolist(), codes.tolist()) == ([0x80, 0x81, 0x7F], [[0x40] * 2, [0x38] * 2, [0x48] * 2])
+    assert scale.dtype == codes.dtype == np.uint8
     assert p3109.BlockReduceAdd[2, U, E, E, HOW]((0x80, [0x40, 0x40])) == 0x48
 
 
@@ -283,6 +284,8 @@ def test_kappa_refuses_what_it_cannot_measure():
     same = p3109.Convert[E, E, HOW]
     refuses(TypeError, "the implementation must return codes of 'Binary8p4se', integers of shape (256,), not "
             "float64 of shape (256,)", lambda: p3109.kappa(same, lambda x: x * 1.0))  # fmt: skip
+    refuses(ValueError, "are 0 to 255: 1 of 1 is not", lambda: p3109.kappa(same, same, ([0x140],)))
+    refuses(TypeError, "must be integers, not float64", lambda: p3109.kappa(same, same, ([1.5],)))
 
 
 # -- the page and the digests --------------------------------------------------------------------------------

@@ -216,6 +216,17 @@ def test_a_convolution_of_one_pixel_is_the_linear_layer():
         gradients(np.ones((6, 8, 1, 1)))
 
 
+def test_edges_are_zeros_in_formats_whose_first_code_is_another():
+    """Of nf4 it is -1: y and the gradients are sums of whole numbers."""
+    shapes = (1, 1, 3, 4), (1, 1, 2, 2), (1, 1, 2, 3)
+    x, w, grad = (fp8.encode(RNG.integers(-1, 2, shape), "nf4", scale=1.0) for shape in shapes)
+    y, gradients = fp8.conv2d(x, w, stride=2, padding=1)
+    for got, want in zip(
+        (y, *gradients(grad)[:2]), by_hand(*map(fractions, (x, w, grad)), 2, 1), strict=True
+    ):
+        assert got.tolist() == want.tolist()
+
+
 def test_convolutions_say_what_is_wrong():
     x, w = np.ones((1, 2, 4, 4)), np.ones((3, 2, 3, 3))
     cases = {
@@ -226,6 +237,7 @@ def test_convolutions_say_what_is_wrong():
         "a window of 3 x 3 does not fit into 4 x 2 pixels with padding=0": lambda: fp8.conv2d(x[..., :2], w),
         "x has 2 scales": lambda: fp8.conv2d(fp8.encode(x * [[[[1]], [[2]]]], axis=1), w),
         r"w has scales of shape \(1, 2, 1, 1\)": lambda: fp8.conv2d(x, fp8.encode(w, axis=1)),
+        "'e8m0fnu' has no zero": lambda: fp8.conv2d(fp8.encode(x, "e8m0fnu"), w, padding=1),
     }
     for message, call in cases.items():
         with pytest.raises(ValueError, match=message):

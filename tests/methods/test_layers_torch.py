@@ -56,6 +56,14 @@ def test_gradients_are_those_of_the_layer_by_finite_differences():
             assert (sums[1] - sums[0]) / 2 == tensor.grad.reshape(-1)[place].item()
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float8_e4m3fn])
+def test_results_are_not_rounded_to_integers_or_to_eight_bits(dtype):
+    """They are float32, as of arrays."""
+    y, gradients = layers.linear(torch.tensor([[1.0, 2.0]]).to(dtype), torch.tensor([[0.53125, 0.5]]))
+    assert y.tolist() == [[1.53125]]
+    assert gradients(torch.tensor([[0.25]]))[0].tolist() == [[0.1328125, 0.125]]
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_narrow_parameters_are_taken_and_given_back(dtype):
     """The sums are rounded to the tensors' type once."""

@@ -149,6 +149,8 @@ def test_limits():
     """Steps overflow as they do in microxcaling; nothing warns."""
     unit = Vector()
     assert np.array_equal(unit.sigmoid([INF, -INF, NAN]), [1, 0, NAN], equal_nan=True)
+    for kind in (np.uint8, np.int16, np.float16):  # unsigned integers have no negatives
+        assert np.array_equal(unit.sigmoid(np.array([0, 4], kind)), unit.sigmoid([0.0, 4.0]))
     assert np.array_equal(unit.tanh([INF, -INF, NAN]), [1, -1, NAN], equal_nan=True)
     assert np.array_equal(
         unit.silu([INF, 1e30, -1e30, -INF]), [INF, unit.round(1e30), 0, NAN], equal_nan=True

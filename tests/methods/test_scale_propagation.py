@@ -9,6 +9,7 @@ import operator
 import pickle
 import re
 import threading
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -693,6 +694,9 @@ def test_rebalance_multiplies_the_scale():
     assert data is result.data
     assert scale is result.scale
     assert sp.rebalance(sample(), 1e308).scale == 2.0**127
+    x, factor = ScaledArray(np.float32([1]), 1 + 2.0**-23), 1.067182115652309
+    above = Fraction(float(sp.rebalance(x, factor).scale)) - Fraction(factor) * Fraction(float(x.scale))
+    assert abs(above) < Fraction(1, 2**24)  # float64 has a tie here
     for end in (np.inf, np.nan):  # no factor changes these
         x = ScaledArray(np.float32([1, -2]), end)
         np.testing.assert_array_equal(sp.rebalance(x, 4.0).to_array(), x.to_array())

@@ -62,6 +62,27 @@ def test_tensordot_is_einsum(axes):
     assert got.to_array().tolist() == want.tolist()
 
 
+@pytest.mark.parametrize("subscripts", ["ij,ij->", "i,ij->j", "ij,jk->ik", "ij,ij->k"])
+def test_einsum_refuses_axes_that_do_not_fit_their_letters(subscripts):
+    """As NumPy does; nothing is reshaped to fit."""
+    x, y = ScaledArray(np.ones((2, 3), np.float32)), ScaledArray(np.ones((3, 2), np.float32))
+    operands = (x, y) if subscripts != "ij,jk->ik" else (x, x)
+    with pytest.raises(ValueError, match=r"each letter is one axis|a letter for each axis"):
+        np.einsum(subscripts, *operands)
+    with pytest.raises(ValueError, match="each letter is one axis, of one length in all operands"):
+        np.tensordot(x, y)
+
+
+def test_rows_of_a_matrix_have_the_norms_of_vectors():
+    """And no norm of a matrix."""
+    x = ScaledArray(np.float32([[3, -4], [0, 2]]), 2.0)
+    for ord in (None, 1, 2, np.inf):
+        got = np.linalg.norm(x, ord, axis=1)
+        assert got.to_array().tolist() == np.linalg.norm(x.to_array(), ord, axis=1).tolist()
+    with pytest.raises(ValueError, match="not ord='fro' of 1 axes"):
+        np.linalg.norm(x, "fro", axis=1)
+
+
 @pytest.mark.parametrize("sums", ["exact", "fp32_fma"])
 @pytest.mark.parametrize("name", ["e4m3fn", "binary16", "binary32"])
 def test_running_sums_are_the_sums_of_their_terms_over_one_scale(name, sums):

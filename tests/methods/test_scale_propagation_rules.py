@@ -215,6 +215,7 @@ def test_where_the_largest_is_is_asked_of_the_data():
     x = ScaledArray(np.float32([[1, 5, 2], [7, 3, 9]]), 2.0**-20)
     assert np.argmax(x) == x.argmax() == 5
     assert x.argmin(axis=1).tolist() == np.argmin(x, axis=1).tolist() == [0, 1]
+    assert np.argmax(sp.ScaledArray(x.data, 0.0)) == 0  # all are zeros
 
 
 # -- constants --------------------------------------------------------------------------------------
@@ -275,6 +276,32 @@ def test_arrays_without_a_type_of_ours_are_binary32():
     assert (x * np.float32(0.1)).format.name == "binary32"
     assert (x * np.float16([0.5, 0.1])).format.name == "binary16"
     assert (x * np.array([True, False])).to_array().tolist() == [6, 0]
+
+
+def test_constants_and_scales_that_float64_does_not_hold_are_rounded_once_or_refused():
+    """Just above the middle of two binary32 numbers, which float64 rounds to the middle."""
+    near, above = 2**60 + 2**36 + 1, 2.0**60 + 2.0**37
+    for x in (
+        sp.scaled_scalar(near),
+        sp.as_scaled([near, near], fmt="binary32"),
+        ScaledArray(np.float32(0)) + near,
+    ):
+        assert (x.to_array() == above).all()
+    assert sp.scaled_scalar(2**64 - 1).scale == 2.0**64
+    for call in (lambda: sp.pow2_decompose([2**53 + 1]), lambda: ScaledArray(np.float32(1), 2**53 + 1)):
+        with pytest.raises(
+            ValueError, match=r"an integer that float64 does not have, 9007199254740993|is no value"
+        ):
+            call()
+    with pytest.raises(TypeError, match="scale must be a single number"):
+        ScaledArray(np.float32(1), np.longdouble(1))
+    assert np.signbit(sp.as_scaled(np.float32([0.0, -0.0])).data).tolist() == [False, True]
+
+
+def test_elements_are_not_taken_into_a_plain_array():
+    """It would have data without their scale."""
+    with pytest.raises(TypeError, match="ScaledArrays do not change"):
+        np.take(sample("binary32"), [0], out=np.zeros(1, np.float32))
 
 
 def test_integers_pass_through():

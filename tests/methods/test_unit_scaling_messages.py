@@ -14,6 +14,7 @@ ONE, TWO, THREE = np.ones(2), np.ones((2, 3)), np.ones((4, 2, 3))
 REFUSED = [
     (lambda: us.relu(["a"]), TypeError, "x of relu must be real numbers of at most 64 bits, not <U1"),
     (lambda: us.relu([1j]), TypeError, "x of relu must be real numbers of at most 64 bits, not complex128"),
+    (lambda: us.relu([2**53 + 1]), ValueError, "x of relu has an integer that float64 does not have"),
     (
         lambda: us.relu(ONE)[1](np.ones(3)),
         ValueError,

@@ -8,12 +8,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import arith
+from lowprec.arrays import arith, convert
 from lowprec.arrays.checks import as_array
 from lowprec.methods.fp8.codes import ScaledCodes, decode
 from lowprec.methods.fp8.products import Array, Gradients, Like, coded, matmul, total
 from lowprec.methods.fp8.scaling import Recipe, Scaling
 from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.projection import Projection
 
 __all__ = ["conv2d"]
 
@@ -76,7 +77,7 @@ def conv2d(
     _check(left, weights, stride, padding)
     (batch, channels, *sizes), (out, _, *window) = left.shape, weights.shape
     backward = accumulation if backward_accumulation is None else backward_accumulation
-    windows = _windows(left.codes, window, stride, [(padding, padding)] * 2)
+    windows = _windows(left.codes, window, stride, [(padding, padding)] * 2, _zero(left) if padding else 0)
     rows = ScaledCodes(windows.reshape(-1, windows.shape[-1]), left.scale.reshape(()), left.format)
     scale = weights.scale.reshape(-1, 1) if weights.scale.size > 1 else weights.scale.reshape(())
     flat = ScaledCodes(weights.codes.reshape(out, -1), scale, weights.format)
@@ -102,13 +103,14 @@ def conv2d(
         )
         # A pixel of x lies in windows that begin at most a window before it: its gradient is a convolution of
         # y's gradient, spread by the stride, with w turned around.
-        spread = np.zeros((batch, out, *(stride * (n - 1) + 1 for n in shape[1:3])), across.codes.dtype)
+        zero = _zero(across)
+        spread = np.full((batch, out, *(stride * (n - 1) + 1 for n in shape[1:3])), zero, across.codes.dtype)
         spread[:, :, ::stride, ::stride] = across.codes
         edges = [
             (length - 1, size + 2 * padding - spread.shape[axis])
             for axis, size, length in zip((2, 3), sizes, window, strict=True)
         ]
-        before = _windows(spread, window, 1, edges)
+        before = _windows(spread, window, 1, edges, zero)
         before = before[:, padding : padding + sizes[0], padding : padding + sizes[1]]
         turned = weights.codes[:, :, ::-1, ::-1].swapaxes(0, 1).reshape(channels, -1)
         grad_x = matmul(
@@ -123,12 +125,23 @@ def conv2d(
     return np.moveaxis(y.reshape(shape), -1, 1), gradients
 
 
-def _windows(codes: Array, window: list[int], stride: int, edges: list[tuple[int, int]]) -> Array:
+def _zero(codes: ScaledCodes) -> int:
+    """Return the code of zero; refuse formats without one."""
+    code = convert.encode(0.0, codes.format, projection=Projection(zero="smallest"))
+    if convert.decode(code, codes.format) != 0:
+        raise ValueError(
+            f"{codes.format.name!r} has no zero, which conv2d puts at the edges of images and between "
+            "gradients"
+        )
+    return int(code)
+
+
+def _windows(codes: Array, window: list[int], stride: int, edges: list[tuple[int, int]], zero: int) -> Array:
     """Return all windows of images (batch, channels, ...), shape (batch, ..., channels * rows * columns).
 
-    Code 0 is added at the edges: 0 in all formats of elements.
+    The code of zero is added at the edges.
     """
-    padded = np.pad(codes, [(0, 0), (0, 0), *edges])
+    padded = np.pad(codes, [(0, 0), (0, 0), *edges], constant_values=zero)
     found = np.lib.stride_tricks.sliding_window_view(padded, tuple(window), axis=(2, 3))
     found = np.moveaxis(found[:, :, ::stride, ::stride], 1, 3)
     return np.asarray(found.reshape(*found.shape[:3], -1))

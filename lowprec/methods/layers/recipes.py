@@ -86,7 +86,8 @@ def linear(
     Returns
     -------
     y : array or torch.Tensor, shape (..., out)
-        A tensor, of x's type and device, where x is one. It has no history: see `apply`.
+        A tensor, of x's type and device, where x is one; float32 of integers and of floats of 8 bits. It has
+        no history: see `apply`.
     gradients : callable
         From the gradient of y to those of x, w and the bias, tensors where x is one.
 
@@ -228,12 +229,14 @@ def _array(values: Any) -> Array:
 
 
 def _like(given: Any, made: Array) -> Any:
-    """Return a tensor of the type and on the device of what was given, where that is one."""
+    """Return a tensor, where one was given: on its device, of its type if that holds results."""
     if not is_tensor(given):
         return made
     import torch
 
-    return torch.from_numpy(np.ascontiguousarray(made)).to(device=given.device, dtype=given.dtype)
+    whole = given.is_floating_point() and given.itemsize > 1
+    dtype = given.dtype if whole else torch.float32
+    return torch.from_numpy(np.ascontiguousarray(made)).to(device=given.device, dtype=dtype)
 
 
 def _format_of(x: Any) -> str:

@@ -199,7 +199,9 @@ class Vector:
 
         Source: [MICROXCALING] mx/activations.py, as of all activations.
         """
-        return self.inverse(self.add(self.exp(np.negative(x)), 1.0))
+        values = as_array(x)  # unsigned integers have no negatives
+        opposite = -(values if values.dtype.kind in "fV" else values.astype(np.float64))
+        return self.inverse(self.add(self.exp(opposite), 1.0))
 
     def sigmoid_gradient(self, x: npt.ArrayLike, grad: npt.ArrayLike) -> Array:
         """Return y * (1 - y) * grad, of y = `sigmoid` of x: three more roundings."""

@@ -79,11 +79,11 @@ def format_of(fmt: Format) -> Format:
 
 
 def number(name: str, given: Any) -> float:
-    """Return a single number, of any type that holds one, as a float."""
+    """Return a single number, of any type that holds one, as Python's float or int, unrounded."""
     array = given.to_array() if hasattr(given, "to_array") else np.asarray(given)
-    if array.ndim or array.dtype.kind not in "biufV":
+    if array.ndim or array.dtype.kind not in "biufV" or array.dtype.itemsize > 8:
         raise TypeError(
             f"{name} must be a single number, not {given!r}; for scales of channels or blocks see "
             f"lowprec.scale_for and block formats"
         )
-    return float(array)
+    return int(array) if array.dtype.kind in "iu" else float(array)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from lowprec.arrays.arith import fma, sqrt
 from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.convert import decode, encode, quantize
+from lowprec.arrays.doubles import doubles
 from lowprec.arrays.statistics import error_report, scale_for
 from lowprec.methods.scale_propagation.config import ScaleRounding, current
 from lowprec.spec import catalog
@@ -110,10 +111,12 @@ def pow2_decompose(values: npt.ArrayLike) -> tuple[Any, Any]:
     significands : array of the type of values, shape (...)
         Below 1 for the subnormals of float64, whose scale is 2**-1023.
 
+    Raises ValueError: an integer that float64 does not have.
+
     Source: [SCALIFY] 3.4.
     """
     array = as_array(values)
-    array = array if _is_single(array) else array.astype(np.float64)
+    array = array if _is_single(array) else doubles(array, "values")
     wide = array.astype(np.float64)
     scales = np.where(np.isfinite(wide), np.abs(pow2_round(wide, "down")), np.inf)
     ordinary = np.isfinite(wide) & (wide != 0)

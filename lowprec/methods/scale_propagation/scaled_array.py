@@ -32,7 +32,7 @@ from lowprec.methods.scale_propagation.checks import (
     number,
 )
 from lowprec.methods.scale_propagation.config import current
-from lowprec.methods.scale_propagation.pow2 import pow2_decompose
+from lowprec.methods.scale_propagation.pow2 import pow2_round
 from lowprec.methods.scale_propagation.registry import answer
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
@@ -346,7 +346,8 @@ def as_scaled(
     of_scales = current().scale_format if scale_format is None else catalog.format(scale_format)
     if scale is None and array.size and (array == array.flat[0]).all():
         one = scaled_scalar(array.flat[0], target, scale_format=of_scales)
-        return unchecked(np.full(array.shape, one.data), one.scale, target, of_scales)
+        same = np.full(array.shape, one.data) if one.scale else rounding.project(array, target)
+        return unchecked(same, one.scale, target, of_scales)  # zeros keep their signs
     given, of_scales = finite_scale(1.0 if scale is None else scale, scale_format)
     check_zero(given, array)
     divided = rounding.project(array, target) if given == 1 else None
@@ -377,10 +378,12 @@ def scaled_scalar(value: Any, fmt: Like = "binary32", *, scale_format: Like | No
     target = catalog.format(fmt)
     of_scales = current().scale_format if scale_format is None else catalog.format(scale_format)
     given = number("value", value)
-    scale, significand = (float(part) for part in pow2_decompose(np.float64(given)))
-    if np.isinf(given) and not target.infinity:
-        significand = np.copysign(1.0, given)
-    data = rounding.project(significand, target)
+    finite = given != 0 and math.isfinite(given)
+    scale = abs(float(pow2_round(given, "down"))) if finite else math.inf if given else 0.0
+    ends = math.isinf(given) and not target.infinity
+    data = rounding.operate(
+        "divide", math.copysign(1, given) if ends else given, scale if finite else 1.0, fmt=target
+    )
     if abs(float(data)) == 2:
         scale, data = 2 * scale, data / data.dtype.type(2)
     fit = rounding.fitting(scale, of_scales)

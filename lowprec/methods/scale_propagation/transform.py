@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
@@ -17,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.arith import divide
-from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.checks import Array, as_array, values_operand
 from lowprec.arrays.convert import quantize
+from lowprec.arrays.sums import computed
 from lowprec.methods.scale_propagation.checks import finite_scale, number
 from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
 from lowprec.methods.scale_propagation.pow2 import pow2_round, pow2_sqrt
@@ -33,6 +33,7 @@ from lowprec.methods.scale_propagation.scaled_array import (
 )
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection
 
 __all__ = [
     "Norm",
@@ -120,7 +121,10 @@ def rebalance(x: Any, factor: Any) -> Any:
         )
     if not np.isfinite(x.scale):
         return x
-    return set_scaling(x, fitting(min(float(x.scale) * given, sys.float_info.max), x.scale_format))
+    # To odd: finite, and rounds to fewer bits as the exact product does.
+    odd = catalog.BINARY64, Projection(rounding="to_odd")
+    product = computed("multiply", [values_operand(x.scale), values_operand(given)], odd, None)
+    return set_scaling(x, fitting(float(product.view(np.float64)), x.scale_format))
 
 
 def get_data_scale(x: Any) -> tuple[Array, Any]:

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array
+from lowprec.arrays.doubles import doubles
 
 __all__ = ["Array", "Result", "Vjp", "array", "need_positive", "scaled", "sum_to", "unscaled"]
 
@@ -136,7 +137,7 @@ def scaled(
 def array(values: npt.ArrayLike, name: str) -> Array:
     """Return an operand as float32 or float64: narrower floats and integers are widened exactly.
 
-    Raises TypeError: values that are no real numbers.
+    Raises TypeError: values that are no real numbers. ValueError: an integer that float64 does not have.
     """
     given = as_array(values)
     try:
@@ -145,7 +146,7 @@ def array(values: npt.ArrayLike, name: str) -> Array:
         kind = np.dtype(object)
     if kind not in (np.float32, np.float64):
         raise TypeError(f"{name} must be real numbers of at most 64 bits, not {given.dtype}")
-    return given.astype(kind, copy=False)
+    return given.astype(kind, copy=False) if given.dtype.kind == "f" else doubles(given, name).astype(kind)
 
 
 def need_positive(of: str, **given: float) -> None:

@@ -15,7 +15,13 @@ from lowprec.arrays.checks import as_array
 from lowprec.methods.scale_propagation.registry import register_each, register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, project
 from lowprec.methods.scale_propagation.rules.operands import largest_scale, operands, taking_zeros
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, over, scaled_scalar, with_data
+from lowprec.methods.scale_propagation.scaled_array import (
+    ScaledArray,
+    holds_no_scale,
+    over,
+    scaled_scalar,
+    with_data,
+)
 
 __all__: list[str] = []
 
@@ -24,13 +30,19 @@ __all__: list[str] = []
     *(np.reshape, np.ravel, np.squeeze, np.expand_dims, np.broadcast_to, np.atleast_1d, np.atleast_2d),
     *(np.transpose, np.swapaxes, np.moveaxis, np.rollaxis, np.matrix_transpose),
     *(np.flip, np.fliplr, np.flipud, np.rot90, np.roll, np.copy),
-    *(np.take, np.take_along_axis, np.delete, np.repeat, np.tile, np.diagonal, np.sort, sliding_window_view),
+    *(np.take_along_axis, np.delete, np.repeat, np.tile, np.diagonal, np.sort, sliding_window_view),
 )
 def _move(function: Callable[..., Any]) -> Callable[..., Any]:
     def rule(x: ScaledArray, *args: Any, **keywords: Any) -> ScaledArray:
         return with_data(x, function(x.data, *args, **keywords))
 
     return rule
+
+
+@register_scaled_op(np.take)
+def take(x: ScaledArray, indices: Any, axis: Any = None, *, mode: Any = "raise") -> ScaledArray:
+    """Return elements by their indices; `out` would get them without their scale."""
+    return with_data(x, np.take(x.data, indices, axis, mode=mode))
 
 
 @register_scaled_op(np.compress)
@@ -121,7 +133,7 @@ def ones_like(x: ScaledArray, *, shape: Any = None) -> ScaledArray:
 @register_each(np.shape, np.ndim, np.size, np.argmax, np.argmin, np.argsort)
 def _of_data(function: Callable[..., Any]) -> Callable[..., Any]:
     def rule(x: ScaledArray, *args: Any, **keywords: Any) -> Any:
-        return function(x.data, *args, **keywords)
+        return function(over(x, 1.0) if holds_no_scale(x) else x.data, *args, **keywords)
 
     return rule
 

@@ -90,12 +90,22 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     given, _, wanted = subscripts.replace(" ", "").partition("->")
     names = given.split(",")
     refused = "..." in subscripts or any(len(set(each)) < len(each) for each in (*names, wanted))
-    if refused or "->" not in subscripts or len(names) != len(operands):
+    if refused or "->" not in subscripts or len(names) != len(operands) or not set(wanted) <= set(given):
         raise ValueError(
             f"numpy.einsum of ScaledArrays takes subscripts with '->', a letter for each axis and none twice "
             f"in one operand, such as 'bij,bjk->bik', not {subscripts!r} for {len(operands)} operands; use "
             "numpy.diagonal and numpy.expand_dims for others"
         )
+    sizes: dict[str, int] = {}
+    shapes = [np.shape(each) for each in operands]
+    for name, shape in zip(names, shapes, strict=True):
+        if len(name) != len(shape) or any(
+            sizes.setdefault(*each) != each[1] for each in zip(name, shape, strict=True)
+        ):
+            raise ValueError(
+                f"{subscripts!r} of shapes {' and '.join(map(str, shapes))}: each letter is one axis, of one "
+                f"length in all operands"
+            )
     result, letters = operands[0], names[0]
     for place, (operand, name) in enumerate(zip(operands[1:], names[1:], strict=True)):
         later = set(wanted).union(*names[place + 2 :])

@@ -157,7 +157,7 @@ def scaled_norm(x: ScaledArray, ord: Any = None, axis: Axis = None, keepdims: bo
     is as for `sum` and `max`.
     """
     axes, count = _axes(x, axis)
-    kinds = ("fro",) if len(axes) == 2 and axis is not None or x.ndim == 2 else (2, 1, math.inf)
+    kinds = (2, 1, math.inf) if len(axes) == 1 else ("fro",)
     if ord is None or (ord == kinds[0] and len(axes) <= 2):
         return _kept(_root_of_squares(settled(x), axes, count), axes, keepdims)
     if len(axes) == 1 and ord in kinds:
