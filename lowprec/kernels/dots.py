@@ -1,4 +1,4 @@
-"""What a program of dot products is, and how it goes through rows.
+"""Programs of dot products: what engines lower `Dot` requests to, and how these go through rows.
 
 Floor 2b. Imports spec and NumPy.
 """
