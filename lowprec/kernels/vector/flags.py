@@ -1,4 +1,4 @@
-"""Flags of results that vectors computed, and directed rounding: a wider type tells where exact results lie.
+"""Flags of results that vectors computed: a wider type tells where exact results lie.
 
 Whether a result is exact, and whether it is tiny, is all there is to say of most results of binary32
 operands. Results that may have overflowed or become the smallest normal number, NaNs, infinities and results
@@ -19,9 +19,9 @@ import numpy.typing as npt
 from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
-from lowprec.kernels.vector.rounding import neighbour, with_error
+from lowprec.kernels.vector.rounding import with_error
 
-__all__ = ["LEFT", "OPERATIONS", "judge", "neighbours"]
+__all__ = ["LEFT", "OPERATIONS", "judge"]
 
 Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 Number = Any
@@ -120,33 +120,3 @@ def judge(operation: str, single: bool) -> Callable[..., int]:
         return DONE
 
     return jit(flagged, f"flags_{operation}{'_single' if single else ''}")
-
-
-@functools.cache
-def neighbours(operation: str, ties: bool) -> Callable[..., int]:
-    """Return the kernel that rounds in other modes what was rounded to nearest: to binary32.
-
-    Called as kernel(x, y, z, results, words, mode, plan), as that of `judge`; `words` are patterns of
-    the results, and become the next number on the side of the exact result where the mode asks for it, and,
-    with `ties`, where that is halfway between them. Those of operands that are not finite are exact.
-    """
-    beside = OPERATIONS[operation]
-
-    def moved(
-        x: Numbers, y: Numbers, z: Numbers, results: Numbers, words: Numbers, mode: int, plan: Words
-    ) -> int:
-        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
-            return UNSUITED
-        for i in range(results.size):
-            a, b, c, result = np.float64(x[i]), np.float64(y[i]), np.float64(z[i]), np.float64(results[i])
-            finite = (abs(a) < np.inf) & (abs(b) < np.inf) & (abs(c) < np.inf)
-            rest = beside(a, b, c, result)
-            above, below = finite & (rest > 0), finite & (rest < 0)
-            other = neighbour(words[i], above, below, mode)
-            if ties:
-                middle = (result + np.float64(np.uint32(other).view(np.float32))) * 0.5
-                other = other if beside(a, b, c, middle) == 0 else words[i]
-            words[i] = other
-        return DONE
-
-    return jit(moved, f"{'ties' if ties else 'neighbours'}_{operation}")
