@@ -1158,15 +1158,6 @@ MUTANTS = (
         ("engine:vector convert binary64 binary32",),
     ),
     Mutant(
-        "quotient-side",
-        "kernels/vector/flags.py",
-        "beside_quotient",
-        "quotients by negative numbers lie on the other side",
-        "rest if y > 0 else -rest",
-        "rest",
-        ("engine:vector divide binary32 binary32 toward_positive",),
-    ),
-    Mutant(
         "narrowed-all",
         "kernels/vector/narrowed_program.py",
         "Narrowed._as_singles",

@@ -127,3 +127,24 @@ def test_remainders_beside_ties():
         for by in (y, -y, y * np.float32(2.0**-140), y * np.float32(2.0**-170)):
             got, want = (lp.remainder(x, by, "binary32", backend=backend) for backend in (None, "scalar"))
             assert np.array_equal(got.view(np.uint32), want.view(np.uint32))
+
+
+@pytest.mark.parametrize("spread", [3, 60, 500, 1000])
+def test_remainders_of_binary64_numbers(spread):
+    """Ties and what lies next to them, quotients of up to 52 bits and beyond, and of any size."""
+    rng, size = np.random.default_rng(spread), 4096
+    x, y, z = (rng.standard_normal(size) * 2.0 ** rng.integers(-spread, spread, size) for _ in range(3))
+    x[::50], x[1::60], y[2::70], y[3::80], x[4::90], y[5::91] = 0, np.inf, 0, -np.inf, np.nan, np.nan
+    count = np.floor(2.0 ** rng.uniform(0, 53, size)) + rng.choice([0, 0.5], size)
+    short = np.ldexp(rng.integers(1, 256, size) * 1.0, rng.integers(-spread, spread, size) // 2)
+    with np.errstate(all="ignore"):
+        beside = np.nextafter(count * z, rng.choice([-1, 0, 1], size) * np.inf)
+    for first, second in ((x, y), (beside, z), (count * short, short), (-count * short, short)):
+        for name in ("binary32", "bfloat16"):
+            flags = np.zeros((2, size), np.uint8)
+            made = [
+                lp.remainder(first, second, name, flags=raised, backend=backend).view(np.uint32)
+                for raised, backend in zip(flags, (None, "scalar"), strict=True)
+            ]
+            assert np.array_equal(*made)
+            assert np.array_equal(*flags)

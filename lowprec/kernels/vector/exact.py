@@ -7,6 +7,7 @@ Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,12 @@ NO_BIT = 1000
 
 #: Fewer times a binary32 number are binary64 numbers.
 _MANY = 1 << 26
+
+#: Fewer times any number are told apart from each other by a quotient in binary64.
+_WIDE = float(1 << 51)
+
+#: Splits a binary64 number into two of at most 26 bits; between these it and its products are normal.
+_SPLIT, _LEAST, _MOST = 134217729.0, math.ldexp(1.0, -900), math.ldexp(1.0, 900)
 
 #: Remainders that are made before it is looked whether they are right.
 _SOME = 1 << 10
@@ -134,6 +141,34 @@ def plain_remainders(x: Numbers, y: Numbers, out: Numbers) -> bool:
     return True
 
 
+@inlined
+def halves(x: np.float64) -> tuple[np.float64, np.float64]:
+    """Return two numbers of few bits whose sum is x. Source: [DEKKER]."""
+    turned = _SPLIT * x
+    high = turned - (turned - x)
+    return high, x - high
+
+
+@inlined
+def wide_rest_of(a: np.float64, b: np.float64) -> tuple[np.float64, np.bool_]:
+    """Return a less the nearest multiple of b, of any binary64 numbers, and whether that is sure.
+
+    The product with the count is two numbers [DEKKER]. A quotient that was rounded may be counted one too
+    far; the rest is then above half of b. At ties the quotient is exact, and the count even.
+    """
+    count = (np.divide(a, b) + _WHOLE) - _WHOLE
+    product = count * b
+    (first, second), (high, low) = halves(count), halves(b)
+    error = ((first * high - product) + first * low + second * high) + second * low
+    rest, size = (a - product) - error, abs(b)
+    over = abs(rest) > 0.5 * size
+    rest = rest - np.copysign(size, rest) if over else rest
+    sure = (abs(count) < _WIDE) & (_LEAST < size) & (size < _MOST) & (abs(a) < _MOST)
+    sure |= size == np.inf
+    rest = a if size == np.inf else rest if sure else 0.0
+    return a * 0.0 if rest == 0.0 else rest, sure  # zeros have the sign of a
+
+
 @jit
 def remainders(x: Numbers, y: Numbers, out: Numbers, unsure: Marks, settled: bool) -> None:
     """Write x less the nearest multiple of y, in binary64, and mark where that is very many times y.
@@ -143,7 +178,7 @@ def remainders(x: Numbers, y: Numbers, out: Numbers, unsure: Marks, settled: boo
     """
     for i in range(out.size):
         a, b = np.float64(x[i]), np.float64(y[i])
-        rest, near = rest_of(a, b)
+        rest, near = wide_rest_of(a, b)
         made = np.nan if (abs(a) == np.inf) | (b == 0.0) else rest
         made = b if b != b else made
         made = a if a != a else made

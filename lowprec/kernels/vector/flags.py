@@ -40,14 +40,14 @@ def beside_number(x: Number, y: Number, z: Number, result: Number) -> Number:
 
 @inlined
 def beside_sum(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Return a number with the sign of x + y minus the result."""
+    """Return a number that is zero where x + y is the result."""
     total, error = with_error(x, y)
     return total - result if total != result else error
 
 
 @inlined
 def beside_difference(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Return a number with the sign of x - y minus the result."""
+    """Return a number that is zero where x - y is the result."""
     return beside_sum(x, -y, z, result)
 
 
@@ -59,9 +59,8 @@ def beside_product(x: Number, y: Number, z: Number, result: Number) -> Number:
 
 @inlined
 def beside_quotient(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Return x minus the result times y, which binary64 holds, by the sign of y."""
-    rest = x - result * y
-    return rest if y > 0 else -rest
+    """Return x minus the result times y, which binary64 holds."""
+    return x - result * y
 
 
 @inlined
@@ -72,11 +71,11 @@ def beside_root(x: Number, y: Number, z: Number, result: Number) -> Number:
 
 @inlined
 def beside_fma(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Return a number with the sign of x * y + z minus the result."""
+    """Return a number that is zero where x * y + z is the result."""
     return beside_sum(x * y, z, z, result)
 
 
-#: Residuals by operation: the sign of exact minus rounded, 0 if equal.
+#: Residuals by operation: zero where the result is exact.
 OPERATIONS: dict[str, Any] = {
     "convert": beside_number,
     "add": beside_sum,

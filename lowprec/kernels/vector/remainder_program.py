@@ -1,4 +1,4 @@
-"""Programs of remainders of binary32 numbers: exact in binary64, from where a conversion projects them.
+"""Programs of remainders, which binary64 holds exactly, from where a conversion projects them.
 
 Where flags are asked for, or payloads count, NaNs are left to the scalar engine.
 
@@ -27,11 +27,11 @@ Codes = npt.NDArray[Any]
 
 def lower(request: Elementwise) -> Remainder | None:
     """Return the program of a request, or None where another engine must serve it."""
-    if request.operation != "remainder" or DOUBLE in request.sources:
+    if request.operation != "remainder":
         return None
     onward = dataclasses.replace(request, operation=CONVERT, sources=(DOUBLE,), backend=None)
-    program, read = engine.lower_by("vector", onward), readers(*request.sources)
-    return None if program is None or read is None else Remainder(request, read, program)
+    read = readers(*request.sources)
+    return None if read is None else Remainder(request, read, engine.lower(onward))
 
 
 class Remainder(InParts):
@@ -46,7 +46,8 @@ class Remainder(InParts):
         """Write results and flags."""
         x, y = (read(codes) for read, codes in zip(self._read, operands, strict=True))
         made, left = np.empty(out.size), NOWHERE
-        if not plain_remainders(x, y, made):
+        wide = x.itemsize == 8 or y.itemsize == 8
+        if wide or not plain_remainders(x, y, made):
             unsure = np.empty(out.size, np.bool_)
             remainders(x, y, made, unsure, self._settled)
             left = places_of(unsure)
