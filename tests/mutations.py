@@ -644,8 +644,8 @@ MUTANTS = (
         "kernels/general/blocks.py",
         "largest",
         "the largest is the last that is not zero",
-        "max(key, words[CHUNK + i])",
-        "words[CHUNK + i] or key",
+        "max(key, words[_U(CHUNK + i)])",
+        "words[_U(CHUNK + i)] or key",
         ("blocks:mxfp4 scalar",),
     ),
     Mutant(

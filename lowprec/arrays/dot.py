@@ -43,12 +43,6 @@ from lowprec.spec.order import EXACT
 
 __all__ = ["dot", "matmul"]
 
-#: Sums that vectors leave to the general kernel are done by so many.
-_TOGETHER = 4096
-
-#: One output in so many, or more, that vectors leave: then lanes do all of them, which saves copies of rows.
-_MANY = 6
-
 
 @Returns[DotSignature]()
 @keeps_kind(2, along=-1)
@@ -342,13 +336,14 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
     scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
     tensor = Fraction(x.tensor) * Fraction(y.tensor)
     request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=way.backend)
-    most = _steps(request, layout, x.codes.shape[1]) if way.step else layout[1]
+    program = engine.lower(request)
+    most = _steps(program.rows, layout, x.codes.shape[1]) if way.step else layout[1]
     for number in range(layout[0]):
         left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
         for some, first in _runs(way.rng, shape, layout, number, paired, most):
             theirs = right.at(some) if paired else right
             added, made = addends[number][some], codes[number][some]
-            _one(request, left.at(some), theirs, added, made, way.key, first, paired)
+            program.run(left.at(some), theirs, added, made, way.key, first, paired, share_rows)
             if way.step:
                 way.step(made.size)
     return codes
@@ -405,51 +400,9 @@ def _runs(
         yield slice(row, row + step), int(firsts[row, 0])
 
 
-def _steps(request: Dot, layout: tuple[int, int, int], length: int) -> int:
+def _steps(least: int, layout: tuple[int, int, int], length: int) -> int:
     """Return the rows between reports: a hundredth, or what is worth preparing the other side for."""
-    program = engine.lower(request)
-    least = 64 if program.partial or program.in_lanes else 1
     return max(least, -(-layout[1] // 100), (1 << 22) // max(1, layout[2] * length))
-
-
-def _one(
-    request: Dot, x: Rows, y: Rows, addends: Array, out: Array, key: int, first: int, paired: bool
-) -> None:  # fmt: skip
-    """Compute one matrix by the program of the request, and its fallbacks by the scalar program."""
-    program = engine.lower(request)
-    if not program.partial:
-        _in_rows(program, x, y, addends, out, key, first, paired)
-        return
-    scalar = engine.lower_by("scalar", request) or engine.lower_by("oracle", request)
-    doubts = None if paired else program.run(x, y, addends, out, share_rows)
-    if doubts is None or (scalar.in_lanes and _MANY * np.count_nonzero(doubts) > doubts.size):
-        _in_rows(scalar, x, y, addends, out, key, first, paired)
-        return
-    left = np.argwhere(doubts) if doubts.any() else ()
-    for start in range(0, len(left), _TOGETHER):
-        i, j = np.transpose(left[start : start + _TOGETHER])
-        made = np.zeros((len(i), 1), np.uint64)
-        given = addends[i, j][:, None] if addends.size else addends
-        _in_rows(scalar, x.at(i), y.at(j), given, made, key, 0, True)
-        out[i, j] = made[:, 0]
-
-
-def _in_rows(
-    program: Any, x: Rows, y: Rows, addends: Array, out: Array, key: int, first: int, paired: bool
-) -> None:  # fmt: skip
-    """Compute one matrix by a program that serves every row, in ranges of rows."""
-    rows, columns = out.shape
-
-    def part(start: int, stop: int) -> int:
-        if start < stop:
-            some = slice(start, stop)
-            theirs = y.at(some) if paired else y
-            given = addends[some] if addends.size else addends
-            program.run(x.at(some), theirs, given, out[some], key, first + start * columns, paired)
-        return 0
-
-    # A row costs its products: threads are worth it from some thousands of those on.
-    share_rows(part, rows, columns * max(x.codes.shape[1], 1))
 
 
 def _key(how: Accumulation, rng: object) -> int:

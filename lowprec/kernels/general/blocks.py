@@ -101,19 +101,21 @@ def magnitudes(short: bool) -> Any:
                 up = zeros_above(x.significand)
                 none = x.nan | x.infinite | (x.significand == _0)
                 significand, exponent = x.significand << _U(up), x.exponent - up
-                words[CHUNK + i] = pick(none, _0, key_of(significand, exponent) if short else significand)
-                words[2 * CHUNK + i] = pick(x.nan, _NAN, pick(x.infinite, _INFINITE, _0))
+                words[_U(CHUNK + i)] = pick(none, _0, key_of(significand, exponent) if short else significand)
+                words[_U(2 * CHUNK + i)] = pick(x.nan, _NAN, pick(x.infinite, _INFINITE, _0))
                 if not short:
-                    words[3 * CHUNK + i] = _U(exponent)
+                    words[_U(3 * CHUNK + i)] = _U(exponent)
             done = 0
             while done < count:
                 some = min(left, count - done)
                 for i in range(done, done + some):
-                    held |= words[2 * CHUNK + i]
+                    held |= words[_U(2 * CHUNK + i)]
                     if short:
-                        key = max(key, words[CHUNK + i])
-                    elif scales_of.above(words[CHUNK + i], _I(words[3 * CHUNK + i]), most, place):
-                        most, place = words[CHUNK + i], _I(words[3 * CHUNK + i])
+                        key = max(key, words[_U(CHUNK + i)])
+                    else:
+                        significand, exponent = words[_U(CHUNK + i)], _I(words[_U(3 * CHUNK + i)])
+                        if scales_of.above(significand, exponent, most, place):
+                            most, place = significand, exponent
                 done, left = done + some, left - some
                 if left == 0:
                     if short and key != _0:
@@ -211,10 +213,11 @@ def spread(
     done = 0
     while done < count:
         some = min(left, count - done)
+        factor, exponent, kind = factors[block], _U(exponents[block]), kinds[block]
         for i in range(done, done + some):
-            words[CHUNK + i] = factors[block]
-            words[2 * CHUNK + i] = _U(exponents[block])
-            words[3 * CHUNK + i] = kinds[block]
+            words[_U(CHUNK + i)] = factor
+            words[_U(2 * CHUNK + i)] = exponent
+            words[_U(3 * CHUNK + i)] = kind
         done, left = done + some, left - some
         if left == 0:
             block, left = block + 1, size
@@ -247,7 +250,11 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool, book: b
             refuses = False
             for i in range(count):
                 x = read(words[i], source, False)
-                by, by_exponent, becomes = words[CHUNK + i], _I(words[2 * CHUNK + i]), words[3 * CHUNK + i]
+                by, by_exponent, becomes = (
+                    words[_U(CHUNK + i)],
+                    _I(words[_U(2 * CHUNK + i)]),
+                    words[_U(3 * CHUNK + i)],
+                )
                 number = not (x.nan | x.infinite)
                 if lanes:
                     made, exponent = divided(x.significand, x.exponent, by, by_exponent, arithmetic)
@@ -263,11 +270,11 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool, book: b
                 negative, infinite = x.negative & (not nans), x.infinite & (not zero) & (not nans)
                 if lanes:
                     element = Lane(negative, made, exponent, infinite, x.nan | nans, False, False)
-                    drawn = drawn_limit(_U(random[start + i]), target.grid) if stochastic else _0
+                    drawn = drawn_limit(_U(random[_U(start + i)]), target.grid) if stochastic else _0
                     code, _ = place(element, False, drawn, target, stochastic, signals)
                 else:
                     kind = NAN if x.nan or nans else INFINITY if infinite else FINITE
-                    word = _U(random[start + i]) if stochastic else _0
+                    word = _U(random[_U(start + i)]) if stochastic else _0
                     code, _ = project_one(kind, negative, made, _0, exponent, word, grid, element_words)
                 code = pick(becomes & _BLANK != _0, _0, code)
                 words[i] = code
@@ -276,7 +283,7 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool, book: b
                 drawn_by = random[start : start + count]
                 refuses = answered(words[:count], words[:0], element_words, drawn_by, stochastic, False, True)
                 for i in range(count):
-                    words[i] = pick(words[3 * CHUNK + i] & _BLANK != _0, _0, words[i])
+                    words[i] = pick(words[_U(3 * CHUNK + i)] & _BLANK != _0, _0, words[i])
             if refuses:
                 refused, first = counted(words, 0, count, start, refused, first)
             narrow(words, 0, count, out, out_size, start)
@@ -320,9 +327,13 @@ def decoder(usual: bool) -> Any:
             widen(codes, code_size, start, words, 0, count)
             block, left = spread(factors, exponents, kinds, size, block, left, words, count)
             for i in range(count):
-                x, scale, kind = read(words[i], element, False), words[CHUNK + i], words[3 * CHUNK + i]
+                x, scale, kind = (
+                    read(words[i], element, False),
+                    words[_U(CHUNK + i)],
+                    words[_U(3 * CHUNK + i)],
+                )
                 significand, exponent = long_product(
-                    x.significand, x.exponent, scale, _I(words[2 * CHUNK + i])
+                    x.significand, x.exponent, scale, _I(words[_U(2 * CHUNK + i)])
                 )
                 infinite = x.infinite | (kind & _INFINITE != _0)
                 zero = (x.significand == _0) & (not x.infinite)

@@ -19,7 +19,7 @@ from lowprec.kernels.general.codebooks import answered
 from lowprec.kernels.general.numbers import CHUNK, read
 from lowprec.kernels.general.operations import COMPUTE, Context, lane, of_numbers, with_nans
 from lowprec.kernels.general.rounding import drawn_limit, load_target, project, project_usual, to_odd
-from lowprec.kernels.jit import helper, in_wide_vectors, jit, load_record, retyped
+from lowprec.kernels.jit import helper, in_wide_vectors, inlined, jit, load_record, retyped
 from lowprec.kernels.lower.records import REFUSED, Params, Source
 from lowprec.kernels.request import CONVERT
 from lowprec.spec.arith import OPERANDS, SIGN_ONLY
@@ -36,53 +36,52 @@ _REFUSED = _U(REFUSED)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
 
 
+@inlined
+def copied(given: Any, at: int, out: Any, to: int, count: int) -> None:
+    """Copy elements from index `at` on to index `to`.
+
+    Indices that are sums are unsigned: of signed ones numba asks whether they count from the end, and the
+    compiler makes no vectors then.
+    """
+    for i in range(count):
+        out[_U(to + i)] = given[_U(at + i)]
+
+
 @helper
 def widen(codes: Any, size: int, start: int, words: Any, first: int, count: int) -> None:
     """Copy elements of `size` bytes to words, from index `first` on; one element stands for all."""
-    step = 0 if codes.size == size else 1
-    start *= step
+    one = codes.size == size
+    at, some = 0 if one else start, 1 if one else count
     if size == 1:
-        for i in range(count):
-            words[first + i] = codes[start + i * step]
+        copied(codes, at, words, first, some)
     elif size == 2:
-        halves = retyped(codes, np.uint16)
-        for i in range(count):
-            words[first + i] = halves[start + i * step]
+        copied(retyped(codes, np.uint16), at, words, first, some)
     elif size == 4:
-        singles = retyped(codes, np.uint32)
-        for i in range(count):
-            words[first + i] = singles[start + i * step]
+        copied(retyped(codes, np.uint32), at, words, first, some)
     else:
-        doubles = retyped(codes, np.uint64)
-        for i in range(count):
-            words[first + i] = doubles[start + i * step]
+        copied(retyped(codes, np.uint64), at, words, first, some)
+    for i in range(some, count):
+        words[_U(first + i)] = words[first]
 
 
 @helper
 def narrow(words: Any, first: int, count: int, out: Any, size: int, start: int) -> None:
     """Copy words, from index `first` on, to elements of `size` bytes."""
     if size == 1:
-        for i in range(count):
-            out[start + i] = words[first + i]
+        copied(words, first, out, start, count)
     elif size == 2:
-        halves = retyped(out, np.uint16)
-        for i in range(count):
-            halves[start + i] = words[first + i]
+        copied(words, first, retyped(out, np.uint16), start, count)
     elif size == 4:
-        singles = retyped(out, np.uint32)
-        for i in range(count):
-            singles[start + i] = words[first + i]
+        copied(words, first, retyped(out, np.uint32), start, count)
     else:
-        doubles = retyped(out, np.uint64)
-        for i in range(count):
-            doubles[start + i] = words[first + i]
+        copied(words, first, retyped(out, np.uint64), start, count)
 
 
 @helper
 def counted(words: Any, place: int, count: int, start: int, refused: int, first: int) -> tuple[int, int]:
     """Count results without a code from index `place` on; return their number, and the first one's index."""
     for i in range(count):
-        if words[place + i] == _REFUSED:
+        if words[_U(place + i)] == _REFUSED:
             refused, first = refused + 1, start + i if first < 0 else first
     return refused, first
 
@@ -108,7 +107,7 @@ def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, book: bool
         in_wide_vectors()
         x_source, y_source = load_record(Source, x_words, 0), load_record(Source, y_words, 0)
         z_source, target = load_record(Source, z_words, 0), load_target(target_words)
-        total, refused, first = out.size // out_size, 0, -1
+        total, refused, first, nothing = out.size // out_size, 0, -1, lane(False, _0, _I(0), False)
         for start in range(0, total, CHUNK):
             size = min(total - start, CHUNK)
             widen(xs, x_size, start, words, 0, size)
@@ -118,10 +117,10 @@ def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, book: bool
                 widen(zs, z_size, start, words, 2 * CHUNK, size)
             refuses = False
             for i in range(size):
-                drawn = drawn_limit(_U(random[start + i]), target.grid) if stochastic else _0
+                drawn = drawn_limit(_U(random[_U(start + i)]), target.grid) if stochastic else _0
                 x = read(words[i], x_source, usual)
-                y = read(words[CHUNK + i], y_source, usual) if two else lane(False, _0, _I(0), False)
-                z = read(words[2 * CHUNK + i], z_source, usual) if three else lane(False, _0, _I(0), False)
+                y = read(words[_U(CHUNK + i)], y_source, usual) if two else nothing
+                z = read(words[_U(2 * CHUNK + i)], z_source, usual) if three else nothing
                 found = compute(x, y, z, Context(downward, drawn, stochastic, target))
                 if number:
                     found = of_numbers(found, x, y, signaling_first)
@@ -129,7 +128,7 @@ def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, book: bool
                     found = with_nans(found, x, y, z, fused, signaling_first, usual)
                 made = found.made
                 code, raised = place(made, found.invalid, drawn, target, stochastic, signals)
-                words[3 * CHUNK + i] = code
+                words[_U(3 * CHUNK + i)] = code
                 refuses |= code == _REFUSED
                 if signals:
                     flushed = (x.flushed | y.flushed | z.flushed) & (not made.nan)
@@ -137,7 +136,7 @@ def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, book: bool
                     if not converts:
                         raised = _DIVIDED if found.raised == _DIVIDED else raised
                         raised = _INVALID if raised & _INVALID != _0 else raised
-                    words[4 * CHUNK + i] = raised
+                    words[_U(4 * CHUNK + i)] = raised
             if book:
                 numbers, raised_by = words[3 * CHUNK :][:size], words[4 * CHUNK :][:size]
                 drawn_by = random[start : start + size]

@@ -92,23 +92,24 @@ class Tile(NamedTuple):
 @inlined
 def load(words: Words, place: int, i: int) -> Lane:
     """Return a number of a tile."""
-    marks = words[place + 2 * _TILE + i]
+    marks = words[_U(place + 2 * _TILE + i)]
     negative, infinite, nan = marks & _1 != _0, marks & _2 != _0, marks & _4 != _0
-    return Lane(negative, words[place + i], _I(words[place + _TILE + i]), infinite, nan, False, False)
+    significand, exponent = words[_U(place + i)], _I(words[_U(place + _TILE + i)])
+    return Lane(negative, significand, exponent, infinite, nan, False, False)
 
 
 @inlined
 def store(words: Words, place: int, i: int, x: Lane) -> None:
     """Write a number of a tile: its significand, its exponent, and what else it is."""
-    words[place + i], words[place + _TILE + i] = x.significand, _U(x.exponent)
-    words[place + 2 * _TILE + i] = _U(x.negative) | _U(x.infinite) << _1 | _U(x.nan) << _2
+    words[_U(place + i)], words[_U(place + _TILE + i)] = x.significand, _U(x.exponent)
+    words[_U(place + 2 * _TILE + i)] = _U(x.negative) | _U(x.infinite) << _1 | _U(x.nan) << _2
 
 
 @helper
 def copy(words: Words, start: int, into: Words, place: int) -> None:
     """Copy the numbers of a tile."""
     for i in range(_NUMBERS):
-        into[place + i] = words[start + i]
+        into[_U(place + i)] = words[_U(start + i)]
 
 
 @jit
@@ -137,13 +138,14 @@ def gather(tile: Tile, k: int) -> None:
     words, x, y = tile.words, tile.x[k], tile.y[k]
     if tile.paired:
         for i in range(tile.count):
-            words[_X + i], words[_Y + i] = x[tile.start + i], y[tile.start + i]
+            at = _U(tile.start + i)
+            words[_U(_X + i)], words[_U(_Y + i)] = x[at], y[at]
         return
     row, column, done = tile.start // tile.columns, tile.start % tile.columns, 0
     while done < tile.count:
-        some = min(tile.columns - column, tile.count - done)
+        some, left = min(tile.columns - column, tile.count - done), x[row]
         for i in range(some):
-            words[_X + done + i], words[_Y + done + i] = x[row], y[column + i]
+            words[_U(_X + done + i)], words[_U(_Y + done + i)] = left, y[_U(column + i)]
         row, column, done = row + 1, 0, done + some
 
 
@@ -156,7 +158,7 @@ def draw(tile: Tile, step: int, stage: Params) -> None:
     skipped = _I(tile.element & _3)
     philox_fill(tile.room, tile.element - _U(skipped), tile.key, _U(step) + _2)
     for i in range(tile.count):
-        tile.words[_RANDOM + i] = _U(tile.room[skipped + i]) >> (_32 - bits)
+        tile.words[_U(_RANDOM + i)] = _U(tile.room[_U(skipped + i)]) >> (_32 - bits)
 
 
 @functools.cache
@@ -173,7 +175,7 @@ def steps(usual: bool, finite: bool, stochastic: bool) -> tuple[Any, Any, Any, A
     def code_of(found: Outcome, words: Words, i: int, target: Target) -> np.uint64:
         code, _ = place(found.made, found.invalid, _0, target, False, not usual)
         if stochastic:
-            limit = drawn_limit(words[_RANDOM + i], target.grid)
+            limit = drawn_limit(words[_U(_RANDOM + i)], target.grid)
             drawn, _ = place(found.made, found.invalid, limit, target, True, not usual)
             code = pick(target.grid.bits != _0, drawn, code)
         return code
@@ -183,7 +185,11 @@ def steps(usual: bool, finite: bool, stochastic: bool) -> tuple[Any, Any, Any, A
         target, source = load_target(stage), load_record(Source, stage, SOURCE)
         context = Context(stage[DOWNWARD] != _0, _0, stochastic, target)
         for i in range(count):
-            x, y, z = factor(words[_X + i], finite), factor(words[_Y + i], finite), load(words, _SUMS, i)
+            x, y, z = (
+                factor(words[_U(_X + i)], finite),
+                factor(words[_U(_Y + i)], finite),
+                load(words, _SUMS, i),
+            )
             found = with_nans(fma(x, y, z, context), x, y, z, True, False, usual)
             store(words, _SUMS, i, read(code_of(found, words, i, target), source, usual))
 
@@ -192,7 +198,7 @@ def steps(usual: bool, finite: bool, stochastic: bool) -> tuple[Any, Any, Any, A
         target, source = load_target(stage), load_record(Source, stage, SOURCE)
         context, none = Context(False, _0, False, target), lane(False, _0, _I(0), False)
         for i in range(count):
-            x, y = factor(words[_X + i], finite), factor(words[_Y + i], finite)
+            x, y = factor(words[_U(_X + i)], finite), factor(words[_U(_Y + i)], finite)
             found = with_nans(multiply(x, y, none, context), x, y, none, False, False, usual)
             if rounds:
                 store(words, _TERMS, i, read(code_of(found, words, i, target), source, usual))
@@ -214,7 +220,7 @@ def steps(usual: bool, finite: bool, stochastic: bool) -> tuple[Any, Any, Any, A
         for i in range(count):
             code = code_of(Outcome(load(words, _SUMS, i), False, _0), words, i, target)
             store(words, _SUMS, i, read(code, source, usual))
-            words[_X + i] = code
+            words[_U(_X + i)] = code
 
     made = [helper(step, f"sums_{step.__name__}_{name}") for step in (fuse, times, join, settle)]
     return made[0], made[1], made[2], made[3]
@@ -240,15 +246,15 @@ def block_steps(usual: bool, wide: bool) -> tuple[Any, Any]:
         parts, minus, many = blocks.parts[k], blocks.minus[k], blocks.shifts.size
         target, source = load_target(stage), load_record(Source, stage, SOURCE)
         for i in range(tile.count):
-            high, low = added(_0, _0, parts[0, start + i], blocks.shifts[0] if wide else _I(0))
+            high, low = added(_0, _0, parts[0, _U(start + i)], blocks.shifts[0] if wide else _I(0))
             if wide:
                 for part in range(1, many):
-                    high, low = added(high, low, parts[part, start + i], blocks.shifts[part])
+                    high, low = added(high, low, parts[part, _U(start + i)], blocks.shifts[part])
             negative = high >> _U(63) != _0
             high = pick(negative, _0 - high - _U(low != _0), high)
             low = pick(negative, _0 - low, low)
-            x, y = factor(words[_X + i], True), factor(words[_Y + i], True)
-            negative = pick(high | low == _0, minus[start + i], negative) != (x.negative != y.negative)
+            x, y = factor(words[_U(_X + i)], True), factor(words[_U(_Y + i)], True)
+            negative = pick(high | low == _0, minus[_U(start + i)], negative) != (x.negative != y.negative)
             scale, exponent = x.significand * y.significand, blocks.base + x.exponent + y.exponent
             high, low = high * scale, low * scale
             significand = low
@@ -257,7 +263,7 @@ def block_steps(usual: bool, wide: bool) -> tuple[Any, Any]:
                 high, low, exponent = long_number(
                     pick(short, low, high), pick(short, _0, low), pick(short, exponent, exponent + _I(64))
                 )
-                words[_LOWER + i] = low
+                words[_U(_LOWER + i)] = low
                 significand = high
                 if rounds:
                     significand, exponent = high | _U(low != _0), exponent + _I(64)
@@ -273,7 +279,7 @@ def block_steps(usual: bool, wide: bool) -> tuple[Any, Any]:
         context, none = Context(stage[DOWNWARD] != _0, _0, False, target), lane(False, _0, _I(0), False)
         for i in range(count):
             x, y = load(words, _SUMS, i), load(words, _TERMS, i)
-            term = y.significand, words[_LOWER + i], y.exponent
+            term = y.significand, words[_U(_LOWER + i)], y.exponent
             found = long_sum(x, *long_number(x.significand, _0, x.exponent), y, *term, context)
             found = with_nans(found, x, none, none, False, False, usual)
             code, _ = place(found.made, found.invalid, _0, target, False, not usual)
@@ -295,11 +301,11 @@ def numbered(terms: int, size: int, start: int) -> int:
 def open_sums(tile: Tile, place: int, addends: Words, source_words: Params) -> None:
     """Write addends as numbers; zeros where there are none."""
     for i in range(_NUMBERS):
-        tile.words[place + i] = _0
+        tile.words[_U(place + i)] = _0
     if addends.size != 0:
         source = load_record(Source, source_words, 0)
         for i in range(tile.count):
-            store(tile.words, place, i, read(addends[tile.start + i], source, False))
+            store(tile.words, place, i, read(addends[_U(tile.start + i)], source, False))
 
 
 @functools.cache
@@ -419,7 +425,7 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
             draw(tile, step, stages[Stages.OUTPUT])
             settle(tile.words, tile.count, stages[Stages.OUTPUT])
             for i in range(tile.count):
-                out[start + i] = words[_X + i]
+                out[_U(start + i)] = words[_U(_X + i)]
 
     return jit(run, f"sums_{name}")
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.dots import DotProgram
 from lowprec.kernels.engine import Rows
 from lowprec.kernels.general.program import is_usual, readable, reader
 from lowprec.kernels.general.sums import NO_BLOCKS, factors, kernel, serves
@@ -35,11 +36,10 @@ def is_usual_sum(how: Accumulation) -> bool:
     return all(is_usual([], place[0], lower_target(*place)) for place in places if isinstance(place, tuple))
 
 
-class Sums:
+class Sums(DotProgram):
     """Dot products of rows in no blocks, whose sums are exact in lanes until they are rounded."""
 
-    partial = False
-    in_lanes = True
+    rows, all_from = 64, 1 / 6
 
     def __init__(self, request: Dot) -> None:
         how = request.accumulation
@@ -49,7 +49,9 @@ class Sums:
         self._usual = is_usual_sum(how)
         self._stochastic = how.rounds_randomly
 
-    def run(self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool) -> None:
+    def part(
+        self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool
+    ) -> None:  # fmt: skip
         """Write the codes of all dot products of rows of x and of y, or of row i of both if `paired`."""
         sides, finite = [], True
         for rows, fmt in zip((x, y), self._formats, strict=True):

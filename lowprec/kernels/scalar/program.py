@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.codes import signaling_nans
+from lowprec.kernels.dots import DotProgram
 from lowprec.kernels.engine import Refusal, Rows
 from lowprec.kernels.functions.tables import columns_of
 from lowprec.kernels.general import sums_program
@@ -122,10 +123,8 @@ class Function(Operation):
         return None
 
 
-class Dots:
+class Dots(DotProgram):
     """Dot products of rows, one output after the other."""
-
-    partial = in_lanes = False
 
     def __init__(self, request: Dot) -> None:
         from lowprec.kernels.scalar import dot
@@ -145,7 +144,9 @@ class Dots:
             (reader(fmt), lower_source(of)) for fmt, of in zip((request.x, request.y), scales, strict=True)
         ]
 
-    def run(self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool) -> None:
+    def part(
+        self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool
+    ) -> None:  # fmt: skip
         """Write the codes of all dot products."""
         from lowprec.kernels.scalar import dot
 

@@ -6,7 +6,6 @@ Floor 2b. Imports the vector kernels; never the oracle, which checks them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from lowprec.kernels import engine
 from lowprec.kernels.codes import code_dtype
+from lowprec.kernels.dots import DotProgram, Share, fill_places
 from lowprec.kernels.engine import Rows
 from lowprec.kernels.lower.dot import Stages, integer, lower_how, lower_stages
 from lowprec.kernels.lower.vector import (
@@ -56,8 +56,6 @@ from lowprec.spec.projection import Projection, Saturation
 __all__ = ["Dots", "lower"]
 
 Array = npt.NDArray[Any]
-Share = Callable[[Callable[[int, int], int], int, int], int]
-
 #: Exponents of products that a window's vectors hold.
 _LOWEST, _HIGHEST = -60, 100
 
@@ -79,22 +77,34 @@ def lower(request: Dot) -> Dots | None:
     return None if way is None else Dots(request, way)
 
 
-class Dots:
+class Dots(DotProgram):
     """Dot products by vectors of columns; an output in doubt, or with unsuitable operands, is left."""
 
-    partial = True
-    in_lanes = False
+    rows = 64
 
     def __init__(self, request: Dot, way: Way) -> None:
         self._way, self._how, self._request = way, request.accumulation, request
         self._formats = (request.x, request.y)
+        self._others: DotProgram = engine.lower_by("scalar", request) or engine.lower_by("oracle", request)
 
-    def run(self, x: Rows, y: Rows, addends: Array, out: Array, share: Share) -> Array | None:
-        """Write the codes of the products of all rows of x and y; return the outputs left, None for all.
+    def part(
+        self, x: Rows, y: Rows, addends: Array, out: Array, key: int, first: int, paired: bool
+    ) -> None:  # fmt: skip
+        """Write the codes of some rows, by the scalar engine."""
+        self._others.part(x, y, addends, out, key, first, paired)
 
-        `addends` are codes of the shape of `out`, or none. `share(part, rows, cost)` calls part(start, stop)
-        for ranges of rows, each as expensive as `cost` elements.
-        """
+    def run(
+        self, x: Rows, y: Rows, addends: Array, out: Array, key: int, first: int, paired: bool, share: Share
+    ) -> None:
+        """Write the codes of all products; what lanes leave is done by the scalar engine."""
+        doubts = None if paired else self._by_lanes(x, y, addends, out, share)
+        if doubts is None or np.count_nonzero(doubts) > self._others.all_from * doubts.size:
+            self._others.run(x, y, addends, out, key, first, paired, share)
+        elif doubts.any():
+            fill_places(self._others, np.argwhere(doubts), x, y, addends, out, key, share)
+
+    def _by_lanes(self, x: Rows, y: Rows, addends: Array, out: Array, share: Share) -> Array | None:
+        """Write the codes of the products of all rows; return the outputs left, None for all."""
         way, begin = self._way, self._request.addend
         if not out.size or not x.codes.shape[1]:
             return None

@@ -1,4 +1,4 @@
-"""Exact results in binary64 and binary32: narrowed and scaled numbers, remainders and exponents.
+"""Exact results in binary64 and binary32: narrowed numbers, values of blocks, and remainders.
 
 Plain loops without branches, which the compiler makes vectors of. Results that would be rounded are marked.
 
@@ -7,8 +7,7 @@ Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,11 @@ from lowprec.kernels.jit import inlined, jit
 
 __all__ = [
     "NO_BIT",
-    "exponents",
     "extent",
     "narrowed",
     "narrowed_integers",
     "plain_remainders",
     "remainders",
-    "scaled",
     "scaled_blocks",
 ]
 
@@ -34,11 +31,14 @@ Marks = npt.NDArray[np.bool_]
 #: Instead of a place: where all are zero.
 NO_BIT = 1000
 
-#: Binary32 numbers times two to such a power are binary64 numbers.
-_FAR = 700
-
 #: Fewer times a binary32 number are binary64 numbers.
 _MANY = 1 << 26
+
+#: Fewer times any number are told apart from each other by a quotient in binary64.
+_WIDE = float(1 << 51)
+
+#: Splits a binary64 number into two of at most 26 bits; between these it and its products are normal.
+_SPLIT, _LEAST, _MOST = 134217729.0, math.ldexp(1.0, -900), math.ldexp(1.0, 900)
 
 #: Remainders that are made before it is looked whether they are right.
 _SOME = 1 << 10
@@ -88,22 +88,6 @@ def narrowed_integers(x: Numbers, out: Numbers) -> bool:
         far = np.uint64(number + np.int64(1 << 24)) > np.uint64(1 << 25)
         wrong |= np.uint64(far | ((number < np.int64(0)) != (x[i] < 0)))
     return wrong == np.uint64(0)
-
-
-@jit
-def scaled(x: Numbers, n: Numbers, out: Numbers, unsure: Marks, settled: bool) -> None:
-    """Write x * 2**n in binary64, NaN for NaN, and mark what binary64 may not hold, or where n is no integer.
-
-    NaNs are marked too, unless their place is `settled`: it is for every kernel with marks.
-    """
-    for i in range(out.size):
-        number, power = np.float64(x[i]), np.float64(n[i])
-        near = abs(power) <= _FAR
-        whole = np.int32(power if near else 0.0)
-        factor = np.int64((np.int64(whole) + np.int64(1023)) << np.int64(52)).view(np.float64)
-        known, nan = near & (np.float64(whole) == power), number != number
-        out[i] = number if nan else number * factor
-        unsure[i] = not (settled if nan else known)
 
 
 @jit
@@ -157,47 +141,46 @@ def plain_remainders(x: Numbers, y: Numbers, out: Numbers) -> bool:
     return True
 
 
+@inlined
+def halves(x: np.float64) -> tuple[np.float64, np.float64]:
+    """Return two numbers of few bits whose sum is x. Source: [DEKKER]."""
+    turned = _SPLIT * x
+    high = turned - (turned - x)
+    return high, x - high
+
+
+@inlined
+def wide_rest_of(a: np.float64, b: np.float64) -> tuple[np.float64, np.bool_]:
+    """Return a less the nearest multiple of b, of any binary64 numbers, and whether that is sure.
+
+    The product with the count is two numbers [DEKKER]. A quotient that was rounded may be counted one too
+    far; the rest is then above half of b. At ties the quotient is exact, and the count even.
+    """
+    count = (np.divide(a, b) + _WHOLE) - _WHOLE
+    product = count * b
+    (first, second), (high, low) = halves(count), halves(b)
+    error = ((first * high - product) + first * low + second * high) + second * low
+    rest, size = (a - product) - error, abs(b)
+    over = abs(rest) > 0.5 * size
+    rest = rest - np.copysign(size, rest) if over else rest
+    sure = (abs(count) < _WIDE) & (_LEAST < size) & (size < _MOST) & (abs(a) < _MOST)
+    sure |= size == np.inf
+    rest = a if size == np.inf else rest if sure else 0.0
+    return a * 0.0 if rest == 0.0 else rest, sure  # zeros have the sign of a
+
+
 @jit
 def remainders(x: Numbers, y: Numbers, out: Numbers, unsure: Marks, settled: bool) -> None:
     """Write x less the nearest multiple of y, in binary64, and mark where that is very many times y.
 
-    A NaN is the first one of the operands; of infinity and by zero it is positive.
+    A NaN is the first one of the operands; of infinity and by zero it is positive. NaNs are marked too,
+    unless they are `settled`.
     """
     for i in range(out.size):
         a, b = np.float64(x[i]), np.float64(y[i])
-        rest, near = rest_of(a, b)
+        rest, near = wide_rest_of(a, b)
         made = np.nan if (abs(a) == np.inf) | (b == 0.0) else rest
         made = b if b != b else made
         made = a if a != a else made
         out[i] = made
         unsure[i] = not (settled if made != made else near)
-
-
-@functools.cache
-def exponents(size: int) -> Callable[..., None]:
-    """Return the kernel that writes the exponents of numbers of `size` bytes.
-
-    Called as kernel(x, out, unsure, settled). For zero it is minus infinity, for infinity infinity, for a
-    NaN the NaN; zeros and NaNs are marked unless they are settled.
-    """
-    kind: Any = {4: np.int32, 8: np.int64}[size]
-    number: Any = {4: np.float32, 8: np.float64}[size]
-    bits, top = {4: (23, 0xFF), 8: (52, 0x7FF)}[size]
-    bias = top >> 1
-
-    def exponent(x: Numbers, out: Numbers, unsure: Marks, settled: bool) -> None:
-        for i in range(out.size):
-            given = number(x[i])
-            word = kind(given.view(kind))
-            field = kind(kind(word >> kind(bits)) & kind(top))
-            fraction = kind(word & kind((1 << bits) - 1))
-            lead = np.float64(fraction).view(np.int64) >> np.int64(52)  # of what is subnormal
-            small = np.int64(lead - np.int64(1023 + bias + bits - 1))
-            found = number(small if field == 0 else np.int64(field) - np.int64(bias))
-            zero, nan = given == 0.0, given != given
-            found = number(np.inf) if field == kind(top) else found
-            found = number(-np.inf) if zero else found
-            out[i] = given if nan else found
-            unsure[i] = (zero | nan) & (not settled)
-
-    return jit(exponent, f"exponents_{size}")

@@ -1,4 +1,4 @@
-"""Flags of results that vectors computed, and directed rounding: a wider type tells where exact results lie.
+"""Flags of results that vectors computed: a wider type tells where exact results lie.
 
 Whether a result is exact, and whether it is tiny, is all there is to say of most results of binary32
 operands. Results that may have overflowed or become the smallest normal number, NaNs, infinities and results
@@ -19,9 +19,9 @@ import numpy.typing as npt
 from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
-from lowprec.kernels.vector.rounding import neighbour, with_error
+from lowprec.kernels.vector.rounding import with_error
 
-__all__ = ["LEFT", "OPERATIONS", "judge", "neighbours"]
+__all__ = ["LEFT", "OPERATIONS", "judge"]
 
 Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 Number = Any
@@ -40,14 +40,14 @@ def beside_number(x: Number, y: Number, z: Number, result: Number) -> Number:
 
 @inlined
 def beside_sum(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Return a number with the sign of x + y minus the result."""
+    """Return a number that is zero where x + y is the result."""
     total, error = with_error(x, y)
     return total - result if total != result else error
 
 
 @inlined
 def beside_difference(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Return a number with the sign of x - y minus the result."""
+    """Return a number that is zero where x - y is the result."""
     return beside_sum(x, -y, z, result)
 
 
@@ -59,9 +59,8 @@ def beside_product(x: Number, y: Number, z: Number, result: Number) -> Number:
 
 @inlined
 def beside_quotient(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Return x minus the result times y, which binary64 holds, by the sign of y."""
-    rest = x - result * y
-    return rest if y > 0 else -rest
+    """Return x minus the result times y, which binary64 holds."""
+    return x - result * y
 
 
 @inlined
@@ -72,11 +71,11 @@ def beside_root(x: Number, y: Number, z: Number, result: Number) -> Number:
 
 @inlined
 def beside_fma(x: Number, y: Number, z: Number, result: Number) -> Number:
-    """Return a number with the sign of x * y + z minus the result."""
+    """Return a number that is zero where x * y + z is the result."""
     return beside_sum(x * y, z, z, result)
 
 
-#: Residuals by operation: the sign of exact minus rounded, 0 if equal.
+#: Residuals by operation: zero where the result is exact.
 OPERATIONS: dict[str, Any] = {
     "convert": beside_number,
     "add": beside_sum,
@@ -120,33 +119,3 @@ def judge(operation: str, single: bool) -> Callable[..., int]:
         return DONE
 
     return jit(flagged, f"flags_{operation}{'_single' if single else ''}")
-
-
-@functools.cache
-def neighbours(operation: str, ties: bool) -> Callable[..., int]:
-    """Return the kernel that rounds in other modes what was rounded to nearest: to binary32.
-
-    Called as kernel(x, y, z, results, words, mode, plan), as that of `judge`; `words` are patterns of
-    the results, and become the next number on the side of the exact result where the mode asks for it, and,
-    with `ties`, where that is halfway between them. Those of operands that are not finite are exact.
-    """
-    beside = OPERATIONS[operation]
-
-    def moved(
-        x: Numbers, y: Numbers, z: Numbers, results: Numbers, words: Numbers, mode: int, plan: Words
-    ) -> int:
-        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
-            return UNSUITED
-        for i in range(results.size):
-            a, b, c, result = np.float64(x[i]), np.float64(y[i]), np.float64(z[i]), np.float64(results[i])
-            finite = (abs(a) < np.inf) & (abs(b) < np.inf) & (abs(c) < np.inf)
-            rest = beside(a, b, c, result)
-            above, below = finite & (rest > 0), finite & (rest < 0)
-            other = neighbour(words[i], above, below, mode)
-            if ties:
-                middle = (result + np.float64(np.uint32(other).view(np.float32))) * 0.5
-                other = other if beside(a, b, c, middle) == 0 else words[i]
-            words[i] = other
-        return DONE
-
-    return jit(moved, f"{'ties' if ties else 'neighbours'}_{operation}")

@@ -99,10 +99,8 @@ _PLAIN = (CONVERT, "add", "subtract", "multiply", "divide", "sqrt", "fma")
 def _elementwise(request: Elementwise) -> Any:
     from lowprec.kernels.vector import (
         choice_program,
-        directed_program,
-        exact_program,
         flagged_program,
-        odd_program,
+        remainder_program,
         widened_program,
     )
 
@@ -110,14 +108,14 @@ def _elementwise(request: Elementwise) -> Any:
         return None  # a table is as fast, and nothing needs to be compiled
     if request.projection.grid_of(request.target) != request.target:
         return None
-    for other in (choice_program, exact_program, directed_program):
+    for other in (choice_program, remainder_program):
         program = other.lower(request)
         if program is not None:
             return program
     if request.flags:
         return flagged_program.lower(request)
     own = _conversion(request) if request.operation == CONVERT else _operation(request)
-    return own or odd_program.lower(request) or widened_program.lower(request)
+    return own or widened_program.lower(request)
 
 
 #: Results from which on a plan that is not usual has a kernel of its own: less are not worth its compilation.

@@ -17,11 +17,7 @@ Notation:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from lowprec.kernels.jit import inlined
 from lowprec.kernels.lower.vector import DRAWN, PARITY, SIGN, Encoder
@@ -42,11 +38,9 @@ from lowprec.kernels.vector.ir.lanes import (
 from lowprec.kernels.vector.ir.numbers import (
     added_exact,
     added_once,
-    by_random,
     cut_down,
     cut_to_odd,
     cut_to_zero,
-    made_odd,
     nearest_single,
     nearest_singles,
     summed_to_odd,
@@ -68,41 +62,24 @@ from lowprec.kernels.vector.ir.rounding import (
     sum_to_odd,
     truncated,
 )
-from lowprec.spec.rounding import (
-    AWAY_FROM_ZERO,
-    NEAREST_AWAY,
-    NEAREST_EVEN,
-    NEAREST_ZERO,
-    TO_ODD,
-    TOWARD_NEGATIVE,
-    TOWARD_POSITIVE,
-    TOWARD_ZERO,
-    Rounding,
-)
 
 __all__ = [
-    "AT_TIES",
     "CUTS",
-    "DIRECTED",
     "LARGEST",
     "SMALL",
-    "WHOLE",
     "added_exact",
     "added_once",
-    "by_random",
     "cut_short_sum",
     "cut_sum",
     "fma_to_odd",
     "joined_sum",
     "limited",
     "load_odd",
-    "made_odd",
     "narrowed_to_half",
     "nearest",
     "nearest_even",
     "nearest_single",
     "nearest_singles",
-    "neighbour",
     "odd_sum",
     "power_field",
     "product_to_odd",
@@ -127,32 +104,8 @@ LARGEST, SMALL = 0x7F7FFFFF, 27 << 23
 #: Upper halves of binary64 numbers, and binary32 numbers.
 _INFINITY, _SHORT_INFINITY, _SHORT_NAN = 0x7FF00000, 0x7F800000, 0x7FC00000
 
-_ONE, _BITS, _NEGATIVE = np.uint32(1), np.uint32(0x7FFFFFFF), np.uint32(1 << 31)
-
-_UP, _DOWN, _INWARD, _OUTWARD, _ODD = range(5)
-
 #: How terms of windows are cut to integers, by the names of `Window.cut`.
 CUTS = {"toward_zero": cut_to_zero, "floor": cut_down, "to_odd": cut_to_odd}
-
-#: The modes of `neighbour`.
-DIRECTED = {
-    TOWARD_POSITIVE: _UP,
-    TOWARD_NEGATIVE: _DOWN,
-    TOWARD_ZERO: _INWARD,
-    AWAY_FROM_ZERO: _OUTWARD,
-    TO_ODD: _ODD,
-}
-
-#: And of ties alone, where others go to nearest.
-AT_TIES = {NEAREST_AWAY: _OUTWARD, NEAREST_ZERO: _INWARD}
-
-#: NumPy's rounding to whole numbers, by mode.
-WHOLE: dict[Rounding, Callable[..., npt.NDArray[Any]]] = {
-    NEAREST_EVEN: np.rint,
-    TOWARD_ZERO: np.trunc,
-    TOWARD_POSITIVE: np.ceil,
-    TOWARD_NEGATIVE: np.floor,
-}
 
 
 # -- to a format -------------------------------------------------------------------------------------
@@ -244,27 +197,3 @@ def shortened(word: Lanes) -> Lanes:
 def to_short(word: Lanes) -> Lanes:
     """Binary32 numbers to 8 bits, as binary32 numbers."""
     return nearest_even(word, 0x7FFF, 16) << 16
-
-
-# -- in other modes than the processor's ---------------------------------------------------------------
-
-
-@inlined
-def neighbour(word: np.uint32, above: bool, below: bool, mode: int) -> np.uint32:
-    """Return the nearest result in binary32, or the next number, as a mode of `DIRECTED` has it.
-
-    `above` and `below` say on which side of it the exact result lies; neither, that it is that. No branches,
-    so that loops over it become vectors.
-    """
-    zero = word & _BITS == np.uint32(0)
-    outward = (below == (word >= _NEGATIVE)) | zero
-    moves = (
-        ((mode == _UP) & above)
-        | ((mode == _DOWN) & below)
-        | ((mode == _INWARD) & (not outward))
-        | ((mode == _OUTWARD) & outward)
-        | ((mode == _ODD) & (word & _ONE == np.uint32(0)))
-    )
-    other = word + _ONE if outward else word - _ONE
-    other = (_NEGATIVE | _ONE if below else _ONE) if zero else other
-    return other if moves & (above | below) else word

@@ -120,7 +120,7 @@ class Prepared:
         scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
         program = Dots(Dot(how, x.fmt, y.fmt, begin, scales, x.block, backend="scalar"))
         out = np.zeros((len(self.rows.x), 1), np.uint64)
-        program.run(x, y, addends, out, 0, 0, True)
+        program.part(x, y, addends, out, 0, 0, True)
         return out[:, 0].astype(np.int64)
 
     def _side(self, how: Accumulation, number: int) -> Any:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.random import random_bits
 from lowprec.kernels import engine
+from lowprec.kernels.dots import DotProgram
 from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Rows, Tensor
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.oracle import block, convert
@@ -150,16 +151,16 @@ class _BlockDecoder:
         out[:] = np.array(made, np.uint64)
 
 
-class _Dots:
+class _Dots(DotProgram):
     """Dot products of rows."""
-
-    partial = in_lanes = False
 
     def __init__(self, request: Dot) -> None:
         self._request = request
         self._bits = max(_bits(request.accumulation), default=0)
 
-    def run(self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool) -> None:
+    def part(
+        self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool
+    ) -> None:  # fmt: skip
         """Write the codes of all dot products, or of each row of x and its own of y."""
         request = self._request
         left, right = (

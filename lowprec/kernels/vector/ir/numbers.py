@@ -5,7 +5,6 @@ Floor 2b. Imports numba through `jit`. Source: [BOLDO] for rounding to odd, [KNU
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,9 @@ from lowprec.kernels.jit import inlined, jit
 __all__ = [
     "added_exact",
     "added_once",
-    "by_random",
     "cut_down",
     "cut_to_odd",
     "cut_to_zero",
-    "made_odd",
     "nearest_single",
     "nearest_singles",
     "summed_to_odd",
@@ -29,9 +26,6 @@ __all__ = [
 ]
 
 Doubles = npt.NDArray[np.float64]
-
-#: The largest binary64 number.
-_LARGEST = sys.float_info.max
 
 
 @inlined
@@ -87,28 +81,6 @@ def summed_to_odd(x: np.float64, y: np.float64) -> np.float64:
     """Return the sum of two numbers, rounded to odd. Source: [BOLDO]."""
     total, error = with_error(x, y)
     return made_odd(total, error)
-
-
-@inlined
-def by_random(
-    x: np.float64, random: np.uint32, bits: int, between: bool, trailing: int, emin: int
-) -> np.float64:
-    """Return the number of a format below or above x, in magnitude, by a random integer of `bits` bits.
-
-    The format has these trailing bits and smallest exponent, and no largest number. It goes up where the
-    tail, cut to as many bits, and the random integer make one; `between` takes a number halfway to the next
-    integer.
-    """
-    field = np.int64(np.float64(x).view(np.uint64) >> np.uint64(52)) & np.int64(0x7FF)
-    last = max(field - np.int64(1023), np.int64(emin)) - np.int64(trailing)
-    places = np.int64(bits) + np.int64(between)
-    unit = np.uint64((last + np.int64(1023)) << np.int64(52)).view(np.float64)
-    parts = np.uint64((places - last + np.int64(1023)) << np.int64(52)).view(np.float64)
-    whole = np.uint64((np.int64(1023) - places) << np.int64(52)).view(np.float64)
-    added = np.float64(random) * (2.0 if between else 1.0) + (1.0 if between else 0.0)
-    size = np.floor((np.floor(abs(x) * parts) + added) * whole) * unit
-    size = min(size, _LARGEST)  # what was finite stays it
-    return x if field == np.int64(0x7FF) else np.copysign(size, x)
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""Operations whose exact result is an operand or a whole number, against the scalar engine."""
+"""Operations that choose an operand, and remainders, against the scalar engine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import lowprec as lp
 from lowprec.kernels.request import Elementwise
 from lowprec.kernels.vector import choice_program, program
 from lowprec.kernels.vector.choice_program import Choice
-from lowprec.kernels.vector.exact_program import OPERATIONS, Exact
 from lowprec.kernels.vector.narrowed_program import Narrowed
+from lowprec.kernels.vector.remainder_program import Remainder
 from lowprec.spec import catalog
 from lowprec.spec.arith import operands_of
 from lowprec.spec.projection import Projection
@@ -52,12 +52,9 @@ def numbers(kind, seed):
 def test_results_and_flags_are_those_of_the_scalar_engine(name, kind, flagged):
     """In every mode."""
     nan = "error" if lp.format(name).has_nan else "max"
-    for operation in (*choice_program.OPERATIONS, *OPERATIONS, "round_to_integral"):
+    for operation in (*choice_program.OPERATIONS, "remainder"):
         for place, mode in enumerate(MODES):
             operands = [numbers(kind, (place, side)) for side in range(operands_of(operation))]
-            if operation == "scaleb":
-                operands[1] = np.random.default_rng(place).integers(-30, 30, SIZE)
-                operands[1][::40] = 10**6
             made = []
             for backend in (None, "scalar"):
                 flags = np.full(SIZE, 0x55, np.uint8) if flagged else None
@@ -90,14 +87,12 @@ def test_signaling_nans_beside_operands_of_another_type_signal(operation):
 
 
 def test_vectors_serve_them():
-    """Modes that NumPy does not round by are left to others, operands of two widths where they are narrow."""
+    """Operands of two widths where they are narrow."""
     single, rule = catalog.BINARY32, Projection()
-    for operation in (*choice_program.OPERATIONS, *OPERATIONS, "round_to_integral"):
+    for operation in (*choice_program.OPERATIONS, "remainder"):
         sources = (single,) * operands_of(operation)
-        kind = Choice if operation in choice_program.OPERATIONS else Exact
+        kind = Choice if operation in choice_program.OPERATIONS else Remainder
         assert isinstance(program.lower(Elementwise(operation, sources, catalog.E4M3FN, rule)), kind)
-    to_odd = Elementwise("round_to_integral", (single,), catalog.E4M3FN, Projection(rounding="to_odd"))
-    assert program.lower(to_odd) is None
     double = catalog.BINARY64
     for operation, sources in (("minimum", (single, double)), ("remainder", (double, double))):
         assert isinstance(program.lower(Elementwise(operation, sources, catalog.E4M3FN, rule)), Narrowed)
@@ -134,22 +129,22 @@ def test_remainders_beside_ties():
             assert np.array_equal(got.view(np.uint32), want.view(np.uint32))
 
 
-@pytest.mark.parametrize("mode", ["stochastic(8)", "stochastic(28)", "stochastic(1)", "stochastic(5, B)"])
-def test_integers_that_are_drawn(mode):
-    """Every tail with every random integer, large numbers, and what a narrow format rounds once more."""
-    bits = Projection(rounding=mode).rounding.bits
-    tails = np.repeat(np.arange(64) / 64, 64) + np.tile([0, 1, 2**23, 2**24 + 8], 1024)
-    random = (np.tile(np.arange(64), 64) % (1 << min(bits, 6)) << max(0, bits - 6)).astype(np.uint32)
-    for x in (tails.astype(np.float32), -tails.astype(np.float32), np.resize(numbers(np.float32, 3), 4096)):
-        for name in ("binary32", "e4m3fn", "int8"):
-            nan = "error" if lp.format(name).has_nan else "max"
-            made = []
-            for backend in (None, "scalar"):
-                flags = np.zeros(4096, np.uint8)
-                rule = Projection(rounding=mode, nan=nan)
-                result = lp.round_to_integral(
-                    x, name, projection=rule, random=random, flags=flags, backend=backend
-                )
-                made.append((result.view(f"u{result.itemsize}"), flags))
-            assert np.array_equal(made[0][0], made[1][0]), name
-            assert np.array_equal(made[0][1], made[1][1]), name
+@pytest.mark.parametrize("spread", [3, 60, 500, 1000])
+def test_remainders_of_binary64_numbers(spread):
+    """Ties and what lies next to them, quotients of up to 52 bits and beyond, and of any size."""
+    rng, size = np.random.default_rng(spread), 4096
+    x, y, z = (rng.standard_normal(size) * 2.0 ** rng.integers(-spread, spread, size) for _ in range(3))
+    x[::50], x[1::60], y[2::70], y[3::80], x[4::90], y[5::91] = 0, np.inf, 0, -np.inf, np.nan, np.nan
+    count = np.floor(2.0 ** rng.uniform(0, 53, size)) + rng.choice([0, 0.5], size)
+    short = np.ldexp(rng.integers(1, 256, size) * 1.0, rng.integers(-spread, spread, size) // 2)
+    with np.errstate(all="ignore"):
+        beside = np.nextafter(count * z, rng.choice([-1, 0, 1], size) * np.inf)
+    for first, second in ((x, y), (beside, z), (count * short, short), (-count * short, short)):
+        for name in ("binary32", "bfloat16"):
+            flags = np.zeros((2, size), np.uint8)
+            made = [
+                lp.remainder(first, second, name, flags=raised, backend=backend).view(np.uint32)
+                for raised, backend in zip(flags, (None, "scalar"), strict=True)
+            ]
+            assert np.array_equal(*made)
+            assert np.array_equal(*flags)
