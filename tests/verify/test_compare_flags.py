@@ -112,6 +112,14 @@ def test_underflow_of_exact_results_is_named():
     )
 
 
+def test_flags_beside_results_in_a_codebook_are_compared():
+    """No value of it is tiny, which some hypotheses ask."""
+    x, flags = np.linspace(-2, 2, 300, dtype=np.float32), np.zeros(300, np.uint8)
+    codes = lp.encode(x, "nf4", flags=flags)
+    flags[3] ^= lp.Flag.UNDERFLOW
+    assert "index 3:" in str(lp.compare(x, codes, "nf4", flags=flags))
+
+
 def test_flags_of_another_rounding_are_named():
     """Right results in the question's mode, flags of flushing hardware."""
     flushed = np.zeros(X.size, np.uint8)

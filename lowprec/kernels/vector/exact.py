@@ -166,7 +166,8 @@ def wide_rest_of(a: np.float64, b: np.float64) -> tuple[np.float64, np.bool_]:
     sure = (abs(count) < _WIDE) & (_LEAST < size) & (size < _MOST) & (abs(a) < _MOST)
     sure |= size == np.inf
     rest = a if size == np.inf else rest if sure else 0.0
-    return a * 0.0 if rest == 0.0 else rest, sure  # zeros have the sign of a
+    rest = a * 0.0 if rest == 0.0 else rest  # zeros have the sign of a
+    return np.float64(rest), np.bool_(sure)
 
 
 @jit

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Flag, Projection
 from lowprec.spec.rounding import TOWARD_ZERO
@@ -172,6 +173,8 @@ def _tiny(asked: Computation) -> Array:
 
 def _always(flags: Array, asked: Computation) -> Array:
     target = asked.formats[-1]
+    if isinstance(target, Codebook):  # nothing is tiny
+        return flags
     codes = OPERATIONS[asked.operation].compute(asked.operands, asked.formats, asked.rule).astype(np.int64)
     raised = _tiny(asked) & (codes & ~target.sign_code != 0)
     return np.where(raised, flags | Flag.UNDERFLOW, flags)
