@@ -30,31 +30,6 @@ if TYPE_CHECKING:
     from lowprec.spec.toml_reading import Specification
     from lowprec.verify.frameworks import Framework
 
-__all__ = [
-    "AGREE",
-    "BROKEN_PIPE",
-    "DIFFER",
-    "FAILED",
-    "INTERRUPTED",
-    "NOTHING",
-    "NO_CHECKOUT",
-    "accumulation_named",
-    "product_named",
-    "anything_named",
-    "block_named",
-    "deliver",
-    "format_named",
-    "frameworks_named",
-    "in_file",
-    "load",
-    "one_format",
-    "operation_formats",
-    "profile_named",
-    "project",
-    "target_named",
-    "usage_errors",
-]
-
 #: Formats to show for operations whose operands are not alike.
 _EXAMPLES = {"convert": ("binary32", "e4m3fn"), "scaleb": ("e4m3fn", "int32", "e4m3fn")}
 

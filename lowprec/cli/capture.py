@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from lowprec.verify.capture.reading import Capture, CapturedQuestion
     from lowprec.verify.compare.report import Comparison
 
-__all__ = ["capture", "compare_capture", "compare_question"]
-
 #: What the comparison of one question takes instead of what the capture expects.
 _INSTEAD = ("accumulation", "profile", "rounding", "saturation", "ulps")
 #: Options of `lowprec compare` whose default is not None.

@@ -16,8 +16,6 @@ from lowprec.cli.terminal import say
 if TYPE_CHECKING:
     from lowprec.testing.law import Report
 
-__all__ = ["check_format"]
-
 
 @click.command("check-format", short_help="Check every law of formats on one format.")
 @click.argument("fmt", metavar="[FORMAT]", required=False, shell_complete=completing.targets)
@@ -46,7 +44,7 @@ def check_format(
     from lowprec.cli.progress import progress
     from lowprec.spec.block import BlockFormat
     from lowprec.testing import checks
-    from lowprec.testing.laws import LAWS
+    from lowprec.testing.law import LAWS
 
     if as_list:
         for law in LAWS.values():

@@ -19,8 +19,6 @@ from lowprec.spec.naming import plain
 if TYPE_CHECKING:
     from lowprec.checkpoints.folder import Checkpoint
 
-__all__ = ["checkpoint"]
-
 _NAMES = "Shell patterns of names, such as '*.mlp.*'; may be given several times."
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 _source = click.argument("path", metavar="CHECKPOINT", type=click.Path(path_type=Path))

@@ -39,8 +39,6 @@ from lowprec.cli.terminal import say
 if TYPE_CHECKING:
     from lowprec.verify.compare.report import Comparison
 
-__all__ = ["compare"]
-
 #: Mismatches that are told in full: in text, and in reports.
 _SHOWN, _REPORTED = 5, 20
 

@@ -7,9 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = ["accumulations", "anything", "formats", "frameworks", "operands", "operations", "paths"]
-__all__ += ["profiles", "roundings", "rules", "saturations", "sources", "targets"]
-
 #: What click asks: the context, the parameter and the word as far as it is typed.
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 

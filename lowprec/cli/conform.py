@@ -27,8 +27,6 @@ from lowprec.cli.terminal import say
 if TYPE_CHECKING:
     from lowprec.verify.conform.conformance import Row
 
-__all__ = ["conform"]
-
 
 @click.command(short_help="Compare installed frameworks with the reference.")
 @click.argument("frameworks", metavar="[FRAMEWORK]...", nargs=-1, shell_complete=completing.frameworks)

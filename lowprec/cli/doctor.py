@@ -14,8 +14,6 @@ from lowprec.cli.arguments import AGREE, DIFFER, deliver
 from lowprec.cli.options import json_option
 from lowprec.cli.terminal import say
 
-__all__ = ["doctor"]
-
 _WIDTH = 100
 
 

@@ -27,8 +27,6 @@ from lowprec.kernels.modes import exchange
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.verify.frameworks import FRAMEWORKS
 
-__all__ = ["SCHEMA", "examine"]
-
 SCHEMA = "lowprec.doctor/1"
 
 #: Distributions that are always needed, in the order in which they are shown.

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from lowprec.verify.sweeps.exhaustive import Sweep, Swept
 
-__all__ = ["exhaustive_options"]
-
 #: Arguments of `conform` that a sweep takes too.
 _SHARED = ("frameworks", "targets", "as_json")
 

@@ -12,8 +12,6 @@ from lowprec.cli.arguments import deliver, format_named, one_format, usage_error
 from lowprec.cli.options import define_option, json_option
 from lowprec.cli.terminal import say
 
-__all__ = ["explain"]
-
 _WIDTH = 100
 
 

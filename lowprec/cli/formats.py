@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from lowprec.spec.profiles import Profile
     from lowprec.spec.toml_reading import Specification
 
-__all__ = ["accumulations", "block_formats", "formats", "listing", "profiles", "show", "table"]
-
 Named = TypeVar("Named")
 
 

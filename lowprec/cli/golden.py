@@ -11,8 +11,6 @@ from lowprec.cli.arguments import DIFFER, NO_CHECKOUT
 from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
 
-__all__ = ["golden"]
-
 
 @click.command(short_help="Write or check the golden data.")
 @click.option("--write", "action", flag_value="write", help="Generate the files and write them.")

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lowprec.spec.format import Format
     from lowprec.verify.identify.ports import Ports
 
-__all__ = ["identify"]
-
 
 @click.command(short_help="Ask a dot-product unit until its accumulation is known.")
 @click.option(

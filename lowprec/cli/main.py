@@ -35,8 +35,6 @@ from lowprec.cli import (
 from lowprec.cli.arguments import BROKEN_PIPE, FAILED, INTERRUPTED
 from lowprec.cli.terminal import say
 
-__all__ = ["main"]
-
 #: Characters of an error that are shown.
 _MOST = 5000
 

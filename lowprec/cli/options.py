@@ -14,10 +14,6 @@ from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import MODES
 
-__all__ = ["MODES_HELP", "OPERATIONS_HELP", "OUTPUT", "POLICIES_HELP"]
-__all__ += ["define_option", "json_option", "nan_option", "output_option", "projection_options"]
-__all__ += ["scheduler_option", "seed_option"]
-
 define_option = click.option(
     "--define",
     metavar="KEY=VALUE,...",

@@ -6,8 +6,6 @@ import click
 
 from lowprec.spec.naming import plain_lines
 
-__all__ = ["say"]
-
 
 def say(text: object, *, err: bool = False) -> None:
     """Print text for people, with `plain_lines`."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from lowprec.export.vectors import Suite
     from lowprec.spec.format import Format
 
-__all__ = ["vectors"]
-
 #: What is not an operation on codes, with what is named behind it.
 _UNITS = {
     "dot": "ACCUMULATION [FORMAT FORMAT]",

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from lowprec.cli.warming import Specification
     from lowprec.kernels.compiling import Compiled
 
-__all__ = ["warm"]
-
 
 @click.command(short_help="Compile kernels in advance, for containers and CI.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completing.anything)

@@ -15,8 +15,6 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import rounding as rounding_of
 
-__all__ = ["VERBS", "Call", "Specification", "calls"]
-
 #: What kernels are compiled for.
 Specification: TypeAlias = Format | BlockFormat | Accumulation
 

@@ -15,20 +15,11 @@ from rich.console import Group, RenderableType
 from lowprec.export.cards import columns, differences, facts, text_of
 from lowprec.export.markdown import head, row
 from lowprec.oracle import machines
-from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.order import EXACT, Split
 from lowprec.spec.projection import DEFAULT, Projection
-
-__all__ = [
-    "accumulation_card",
-    "accumulation_listing",
-    "accumulation_tables",
-    "describe_accumulation",
-    "is_measured",
-    "placed",
-    "words",
-]
+from lowprec.spec.rounded import Rounded
 
 #: Instructions whose published results are reproduced, as the beginnings of names.
 _MEASURED = ("volta_mma_", "ampere_mma_", "ada_mma_", "hopper_mma_", "blackwell_mma_")

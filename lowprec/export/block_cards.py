@@ -17,8 +17,6 @@ from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.profiles import PROFILES, Profile
 
-__all__ = ["block_card", "block_listing", "block_tables", "describe_block"]
-
 #: Fields that say what a block format is; all others are policies.
 _PARTS = ("name", "element", "scale", "size", "source")
 

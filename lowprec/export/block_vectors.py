@@ -21,8 +21,6 @@ from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.block_cases import block_answers, block_cases
 from lowprec.verify.inputs.operands import special_codes
 
-__all__ = ["block_suite", "decoder_suite"]
-
 Array = npt.NDArray[Any]
 
 #: What blocks are decoded to.

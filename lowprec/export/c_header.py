@@ -15,19 +15,6 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 
-__all__ = [
-    "BEGINNING",
-    "END",
-    "MODE_NAMES",
-    "SPECIAL",
-    "c_header",
-    "identifier",
-    "lowered",
-    "pair",
-    "policies",
-]
-__all__ += ["words"]
-
 
 def c_header(fmt: Format, provenance: str) -> str:
     """Return the header's text, for a format of at most 16 bits."""

@@ -16,8 +16,6 @@ from lowprec.export.cards import columns
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.library_calls import LIBRARY_CALLS
 
-__all__ = ["call_card", "call_listing", "calls", "describe_call", "epilogue_words"]
-
 _SCALED = {
     "product": "α is the product of both scales. The sum times α, plus c or +0, is rounded once (an fma).",
     "x_first": "The sum is multiplied by the scale of x, then by that of y; c is added where there is one.",

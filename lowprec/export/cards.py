@@ -27,19 +27,6 @@ from lowprec.spec.profiles import PROFILES, Profile
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.display import hex_code, hex_of, number
 
-__all__ = [
-    "card",
-    "codebook_listing",
-    "columns",
-    "describe_entry",
-    "describe",
-    "describe_profile",
-    "differences",
-    "facts",
-    "listing",
-]
-__all__ += ["profile_card", "profile_listing", "sentence", "show", "text_of"]
-
 #: Formats that a row of the list of profiles names.
 _NAMED = 6
 
@@ -282,6 +269,7 @@ def _specials(fmt: Format, infinity: str, nan: str) -> str:
 
 
 def shown(name: str, value: Any, fmt: Format) -> str:
+    """Return a field of a description as cards and pages show it."""
     if name.endswith("_code"):
         return _code(value, fmt)
     if isinstance(value, float) and (exact := number(value)).lstrip("-").startswith("2^"):

@@ -28,8 +28,6 @@ from lowprec.spec.codebook import Codebook, Number
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
 
-__all__ = ["codebook_header"]
-
 #: Beside a code: that it is odd, that the threshold above is a binary64, that numbers above do not overflow.
 _ODD, _EXACT, _STAYS = 1 << 16, 1 << 17, 1 << 18
 

@@ -24,8 +24,6 @@ from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
 
-__all__ = ["page", "page_data"]
-
 _SCRIPTS = (
     *("numbers.js", "formats.js", "rounding.js", "state.js", "order.js", "define.js", "blocks.js"),
     *("code_view.js", "line_view.js", "table_view.js", "round_view.js", "block_view.js", "start.js"),

@@ -36,8 +36,6 @@ from lowprec.spec.rounding import MODES
 from lowprec.verify.codes.display import number
 from lowprec.verify.inputs import conversions
 
-__all__ = ["Disagreement", "Refused", "check", "generate", "read_digests", "tables_folder", "write"]
-
 _SCHEMA = "lowprec.digests/1"
 
 Array = npt.NDArray[Any]

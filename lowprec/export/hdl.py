@@ -15,8 +15,6 @@ from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 from lowprec.verify.reference.binary32_steps import binary32_steps
 
-__all__ = ["systemverilog", "vhdl"]
-
 
 def systemverilog(fmt: Format, projection: Projection, provenance: str) -> str:
     """Return the package's text."""

@@ -23,8 +23,6 @@ from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.verify.codes.display import decimal, hex_code, hex_digits, hex_float
 from lowprec.verify.reference.binary32_steps import binary32_steps
 
-__all__ = ["Table"]
-
 
 @dataclass(frozen=True)
 class Table:

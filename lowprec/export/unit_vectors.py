@@ -26,8 +26,6 @@ from lowprec.verify.inputs.dots import dots
 from lowprec.verify.inputs.operands import combinations, special_codes
 from lowprec.verify.reference.dots import check_flags, drawn_codes, random_bits_of, roundings, sums_with_flags
 
-__all__ = ["UnitSuite", "comparison_suite", "dot_suite", "matmul_suite", "unit_file"]
-
 Array = npt.NDArray[Any]
 
 #: The relations of two codes, as columns.

@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from lowprec.spec.naming import plain
 
-__all__ = ["Column", "VectorFile"]
-
 Array = npt.NDArray[Any]
 
 

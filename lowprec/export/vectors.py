@@ -26,8 +26,6 @@ from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.operands import random_width, random_words
 from lowprec.verify.reference.operations import OPERATIONS, Operation, check_operands, operand_names
 
-__all__ = ["Suite", "suite"]
-
 Array = npt.NDArray[Any]
 
 #: Cases that a worker is given at a time.

@@ -16,8 +16,6 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import own_dtype
 
-__all__ = ["check_callable", "check_count", "codes_of", "codes_or_values"]
-
 Array = npt.NDArray[Any]
 
 _FLOATS = (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)

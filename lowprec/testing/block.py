@@ -21,8 +21,6 @@ from lowprec.verify.codes.display import shown_code
 from lowprec.verify.reference import oracle_arrays
 from lowprec.verify.reference.oracle_arrays import BlockCodes
 
-__all__ = ["ArrayBlocks", "BlockSubject", "OracleBlocks", "ScalarBlocks", "OwnBlocks"]
-
 #: Of one: amax is tried at these and next to them, beside the largest element, its half, and so on.
 _MARKS = (1.0, 1.2, 4 / 3, 2**0.5, 1.5, 1.75, 1.99)
 #: And at these times powers of two, the nearest to 1 first.

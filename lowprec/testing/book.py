@@ -21,8 +21,6 @@ from lowprec.spec.format import Sign
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array
 
-__all__ = ["Stops", "codes_of", "farther", "is_symmetric", "stops_of", "zero_codes"]
-
 
 class Stops(NamedTuple):
     """The two codes next to each of some numbers: toward zero, and away from it."""

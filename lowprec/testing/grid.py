@@ -25,9 +25,6 @@ import numpy.typing as npt
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 
-__all__ = ["ABOVE", "BELOW", "EXACT", "TIE", "Grid", "Place", "Places"]
-__all__ += ["code_of", "grid_of", "listed", "nan_code", "nearest", "values_of"]
-
 Array = npt.NDArray[Any]
 
 EXACT, BELOW, TIE, ABOVE = range(4)

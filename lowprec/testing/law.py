@@ -14,8 +14,6 @@ from typing import Any, Literal
 from lowprec.spec.codebook import Codebook
 from lowprec.verify.difference import Difference
 
-__all__ = ["LAWS", "Law", "Outcome", "Report", "Topic", "Verdict", "law"]
-
 Topic = Literal["format", "operation", "function", "blocks"]
 
 

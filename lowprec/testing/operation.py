@@ -23,8 +23,6 @@ from lowprec.verify.inputs.operands import operands
 from lowprec.verify.reference import oracle_arrays
 from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = ["Call", "OperationSubject", "answered", "of_arrays", "of_oracle"]
-
 #: An operation by its name, on an array of int64 codes for each operand, to such codes.
 Call = Callable[[str, list[Array]], Array]
 

@@ -18,8 +18,6 @@ from lowprec.spec.rounding import MODES
 from lowprec.testing import book
 from lowprec.testing.grid import ABOVE, EXACT, TIE, Array, Grid, Places, code_of, grid_of, nan_code
 
-__all__ = ["beyond_codes", "farther", "is_plain", "projected"]
-
 
 def farther(mode: str, places: Places) -> Array:
     """Return whether a deterministic mode takes the neighbour farther from zero."""

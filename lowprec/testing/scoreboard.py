@@ -31,8 +31,6 @@ from lowprec.verify.compare.report import Comparison
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.reference.operations import OPERATIONS, check_operands, operand_format
 
-__all__ = ["Scoreboard"]
-
 
 class Scoreboard:
     """Collects operands and results of a device, and ends a test with what differs, and why.

@@ -20,8 +20,6 @@ from lowprec.verify.inputs.conversions import magnitudes, sample
 from lowprec.verify.inputs.operands import special_codes
 from lowprec.verify.reference import oracle_arrays
 
-__all__ = ["Arrays", "Floats", "Oracle", "Subject", "is_verbs"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -26,8 +26,6 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["POLICIES", "ScaledCodes", "decode", "encode", "quantize"]
-
 Array = npt.NDArray[Any]
 Like = Format | str | npt.DTypeLike
 

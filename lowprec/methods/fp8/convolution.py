@@ -16,8 +16,6 @@ from lowprec.methods.fp8.scaling import Recipe, Scaling
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.projection import Projection
 
-__all__ = ["conv2d"]
-
 
 def conv2d(
     x: npt.ArrayLike | ScaledCodes,

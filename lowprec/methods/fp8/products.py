@@ -22,8 +22,6 @@ from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["Gradients", "linear", "matmul"]
-
 Array = npt.NDArray[Any]
 Like = Format | str | npt.DTypeLike
 

@@ -20,8 +20,6 @@ from lowprec.methods.fp8.codes import encode, projection_of
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
-__all__ = ["BiasSweep", "Calibration", "bias_sweep", "calibrate", "sqnr"]
-
 Array = npt.NDArray[Any]
 Like = Format | str | npt.DTypeLike
 

@@ -20,8 +20,6 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 
-__all__ = ["RECIPES", "Gradients", "Linear", "LinearRecipe", "linear", "started"]
-
 Array = npt.NDArray[Any]
 LinearRecipe = nvfp4.Recipe | fp8.Recipe | fp8.Scaling | mx.Roles | BlockFormat | Format | str
 

@@ -16,8 +16,6 @@ from lowprec.arrays.checks import as_array
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
-__all__ = ["diffuse"]
-
 Array = npt.NDArray[Any]
 
 

@@ -21,14 +21,13 @@ from lowprec.arrays import arith, convert, dot
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import as_array
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Rounded
+from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import DEFAULT
-
-__all__ = ["Gradients", "Roles", "linear", "matmul"]
+from lowprec.spec.rounded import Rounded
 
 Array = npt.NDArray[Any]
 Like = BlockFormat | Format | str

@@ -26,8 +26,6 @@ from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["Vector"]
-
 Array = npt.NDArray[Any]
 
 #: Far above the error of float64's own powers and tanh, which is below 2**-51 of the result.

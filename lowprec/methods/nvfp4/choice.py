@@ -21,8 +21,6 @@ from lowprec.arrays.checks import as_array
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
 
-__all__ = ["Choice", "encode"]
-
 Array = npt.NDArray[Any]
 
 #: "six": always amax at 6. The others: at 4 too, and the less error is kept.

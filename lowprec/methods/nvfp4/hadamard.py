@@ -25,8 +25,6 @@ from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["hadamard", "signs"]
-
 Array = npt.NDArray[Any]
 SIZES = (4, 16, 64)
 

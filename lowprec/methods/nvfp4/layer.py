@@ -26,8 +26,6 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import stochastic
 
-__all__ = ["Gradients", "Recipe", "linear"]
-
 Array = npt.NDArray[Any]
 
 #: Streams of one key: random words of the gradient in the product for x, and in that for w.

@@ -20,8 +20,6 @@ from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Saturation
 
-__all__ = ["linear", "matmul"]
-
 Like = Format | str | npt.DTypeLike
 Sums = Accumulation | str
 

@@ -9,8 +9,6 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["answer", "has_rule", "mark", "register_each", "register_scaled_op"]
-
 Function = Callable[..., Any]
 Rule = TypeVar("Rule", bound=Function)
 

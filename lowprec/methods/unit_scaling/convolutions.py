@@ -17,8 +17,6 @@ from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.products import Product, bias_of, result_of, root
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled
 
-__all__ = ["conv1d", "conv2d"]
-
 Steps = int | tuple[int, int]
 
 

@@ -18,8 +18,6 @@ from lowprec.testing.law import Outcome, law
 from lowprec.testing.operation import OperationSubject
 from lowprec.testing.projecting import is_plain, projected
 
-__all__: list[str] = []
-
 _REAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma", "minimum", "maximum")
 _COMMUTE = ("add", "multiply", "minimum", "maximum", "minimum_number", "maximum_number", "fma")
 _NEUTRAL = ("add", "subtract", "multiply", "divide")

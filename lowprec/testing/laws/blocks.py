@@ -16,8 +16,6 @@ from lowprec.testing.projecting import is_plain, projected
 from lowprec.verify.codes.display import shown_float
 from lowprec.verify.reference.oracle_arrays import BlockCodes
 
-__all__: list[str] = []
-
 #: Elements of a block that are looked at one by one, and of all blocks together.
 _EACH, _ALL = 64, 4000
 

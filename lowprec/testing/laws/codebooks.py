@@ -24,8 +24,6 @@ from lowprec.testing.laws.rounding import compared
 from lowprec.testing.subjects import Subject
 from lowprec.verify.codes.display import shown_float
 
-__all__ = ["law_of_codebook"]
-
 _MIRROR = {"toward_positive": "toward_negative", "toward_negative": "toward_positive"}
 
 

@@ -14,8 +14,6 @@ from lowprec.testing.subjects import Subject, is_verbs
 from lowprec.verify.codes.display import shown_float
 from lowprec.verify.codes.values import own_dtype
 
-__all__ = ["same"]
-
 
 def same(x: Array, y: Array) -> Array:
     """Return whether floats are equal, zeros by their sign and NaNs all alike."""

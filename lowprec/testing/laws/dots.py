@@ -16,8 +16,6 @@ from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
 from lowprec.verify.codes.display import shown_float
 from lowprec.verify.reference import oracle_arrays
 
-__all__: list[str] = []
-
 _TERMS = 6
 
 

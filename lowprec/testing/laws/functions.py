@@ -12,8 +12,6 @@ from lowprec.testing.law import Outcome, law
 from lowprec.testing.operation import OperationSubject
 from lowprec.verify.codes.values import distances
 
-__all__: list[str] = []
-
 
 def _told(subject: OperationSubject, wrong: Array, want: Array, *rows: tuple[str, str]) -> Outcome:
     """Return the outcome of results of which some are wrong; the first is told."""

@@ -17,8 +17,6 @@ from lowprec.testing.law import Outcome, law
 from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
 from lowprec.verify.codes.display import shown_float
 
-__all__: list[str] = []
-
 
 def _has_order(subject: Subject) -> bool:
     return is_verbs(subject) or isinstance(subject, Oracle)

@@ -20,8 +20,6 @@ from lowprec.testing.projecting import beyond_codes, farther
 from lowprec.testing.subjects import Subject
 from lowprec.verify.codes.display import shown_float
 
-__all__ = ["codes_at", "compared", "inside", "law_at"]
-
 NEAREST = ("nearest_even", "nearest_away", "nearest_zero")
 DIRECTED = ("toward_zero", "toward_positive", "toward_negative", "away_from_zero")
 _KINDS = {EXACT: "a value of the format", BELOW: "below the tie", TIE: "the tie", ABOVE: "above the tie"}

@@ -19,8 +19,6 @@ from lowprec.testing.projecting import farther
 from lowprec.testing.subjects import Subject
 from lowprec.verify.codes.display import shown_float
 
-__all__: list[str] = []
-
 
 def _in_every_mode(
     subject: Subject, values: Array, want: Array, rest: Projection = DEFAULT

@@ -14,8 +14,6 @@ from lowprec.testing.laws.rounding import codes_at
 from lowprec.testing.subjects import Subject
 from lowprec.verify.codes.display import shown_float
 
-__all__: list[str] = []
-
 _BITS = 4
 _ALL = 1 << _BITS
 

@@ -22,8 +22,6 @@ from lowprec.testing.subjects import Subject, is_verbs
 from lowprec.verify.codes.display import shown_float
 from lowprec.verify.inputs.conversions import inputs
 
-__all__: list[str] = []
-
 _TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int32, np.int64)
 _MIRROR = {"toward_positive": "toward_negative", "toward_negative": "toward_positive"}
 

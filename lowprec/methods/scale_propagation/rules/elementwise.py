@@ -19,8 +19,6 @@ from lowprec.methods.scale_propagation.rules.operands import largest_scale, one,
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, holds_no_scale, over, with_data
 from lowprec.spec.format import Format
 
-__all__ = ["scale_power"]
-
 # -- sums -------------------------------------------------------------------------------------------
 
 

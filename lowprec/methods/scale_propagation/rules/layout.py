@@ -23,8 +23,6 @@ from lowprec.methods.scale_propagation.scaled_array import (
     with_data,
 )
 
-__all__: list[str] = []
-
 
 @register_each(
     *(np.reshape, np.ravel, np.squeeze, np.expand_dims, np.broadcast_to, np.atleast_1d, np.atleast_2d),
