@@ -13,7 +13,7 @@ from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.format import Sign
 from lowprec.testing.grid import Array, largest, values_of
 from lowprec.testing.implementation import name_of
 from lowprec.testing.subjects import Floats
@@ -124,9 +124,13 @@ class BlockSubject:
         """The values of the scales of `rows`, by the parameters of their format."""
         return values_of(self.encoded.scales, self.fmt.scale)
 
-    def shown(self, code: int, fmt: Format) -> str:
-        """Return a code of an element or a scale."""
-        return f"0x{shown_code(int(code), fmt)}"
+    def scale(self, code: int) -> str:
+        """Return a code of a scale, as reports show it."""
+        return f"0x{shown_code(int(code), self.fmt.scale)}"
+
+    def element(self, code: int) -> str:
+        """Return a code of an element, as reports show it."""
+        return f"0x{shown_code(int(code), self.fmt.element)}"
 
 
 class ArrayBlocks(BlockSubject):

@@ -141,12 +141,16 @@ class OperationSubject:
 
     def shown(self, code: int) -> str:
         """Return a code of the result."""
-        return f"0x{shown_code(int(code), self.target)}"
+        return _shown(code, self.target)
 
-    def shown_operands(self, *codes: int) -> list[tuple[str, str]]:
-        """Return codes of operands, under the names x, y and z."""
-        pairs = zip("xyz", codes, self.formats, strict=False)
-        return [(label, f"0x{shown_code(int(code), fmt)}") for label, code, fmt in pairs]
+    def columns(self, operands: list[Array]) -> list[tuple[Any, ...]]:
+        """Return the columns of operands for `Outcome.of`, under the names x, y and z."""
+        pairs = zip("xyz", operands, self.formats, strict=False)
+        return [(label, functools.partial(_shown, fmt=fmt), codes) for label, codes, fmt in pairs]
+
+
+def _shown(code: int, fmt: Format) -> str:
+    return f"0x{shown_code(int(code), fmt)}"
 
 
 def _chosen(name: str, formats: tuple[Format, ...], target: Format, samples: int, seed: int) -> list[Array]:

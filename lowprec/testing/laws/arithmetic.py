@@ -25,12 +25,9 @@ _NEUTRAL = ("add", "subtract", "multiply", "divide")
 
 def _compared(subject: OperationSubject, operands: list[Array], got: Array, want: Array) -> Outcome:
     """Compare codes with those that are wanted; the first case that differs is told."""
-    if (got == want).all():
-        return Outcome(got.size)
-    place = int(np.argmax(got != want))
-    rows = subject.shown_operands(*(int(column[place]) for column in operands))
-    rows += [("got", subject.shown(got[place])), ("want", subject.shown(want[place]))]
-    return Outcome.broken(got.size, *rows, ("projection", str(subject.projection)))
+    said = (("got", subject.shown, got), ("want", subject.shown, want))
+    columns = (*subject.columns(operands), *said, ("projection", str(subject.projection)))
+    return Outcome.of(got != want, *columns)
 
 
 def _exact(name: str, values: list[Fraction]) -> Fraction | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -11,9 +12,8 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.testing.block import ArrayBlocks, BlockSubject, OracleBlocks
 from lowprec.testing.grid import Array, grid_of, largest, nan_code, values_of
-from lowprec.testing.law import Outcome, law
+from lowprec.testing.law import Outcome, law, number
 from lowprec.testing.projecting import is_plain, projected
-from lowprec.verify.codes.display import shown_float
 from lowprec.verify.reference.oracle_arrays import BlockCodes
 
 #: Elements of a block that are looked at one by one, and of all blocks together.
@@ -89,13 +89,11 @@ def scale_identity(subject: BlockSubject) -> Outcome:
             value, want = float(got[row, column]), _product(factors, tensor, got.dtype)
             if want is None or value == want or (value != value and want != want):
                 continue
-            rows = (
-                ("scale", subject.shown(scales[row], subject.fmt.scale)),
-                ("element", subject.shown(codes[row, column], subject.fmt.element)),
-                ("got", shown_float(value)),
-                ("want", shown_float(want)),
+            codes_told = (
+                ("scale", subject.scale(scales[row])),
+                ("element", subject.element(codes[row, column])),
             )
-            return Outcome.broken(tried, *rows)
+            return Outcome.broken(tried, *codes_told, ("got", number(value)), ("want", number(want)))
     return Outcome(tried)
 
 
@@ -119,20 +117,16 @@ def scale_rule(subject: BlockSubject) -> Outcome:
     the scale itself, or its power of two, or the next one: always, where it is none, from a threshold on, or
     where amax, rounded to the element's bits, is.
     """
-    scales = subject.encoded.scales
-    places = [place for place, row in enumerate(subject.rows) if row.any()]
-    wanted = [_wanted(_amax(subject.rows[place]), subject) for place in places]
-    want, got = projected(wanted, subject.fmt.scale, subject.fmt.scales), scales[places]
-    if (got == want).all():
-        return Outcome(len(places))
-    first = int(np.argmax(got != want))
-    rows = (
-        ("amax", shown_float(float(_amax(subject.rows[places[first]])))),
-        ("rule", str(subject.fmt.rule)),
-        ("got", subject.shown(got[first], subject.fmt.scale)),
-        ("want", subject.shown(want[first], subject.fmt.scale)),
-    )
-    return Outcome.broken(len(places), *rows)
+    rows = [row for row in subject.rows if row.any()]
+    got = subject.encoded.scales[subject.rows.any(axis=1)]
+    wanted = [_wanted(_amax(row), subject) for row in rows]
+    want = projected(wanted, subject.fmt.scale, subject.fmt.scales)
+    columns = (("amax", _told_amax, rows), ("rule", str(subject.fmt.rule)))
+    return Outcome.of(got != want, *columns, ("got", subject.scale, got), ("want", subject.scale, want))
+
+
+def _told_amax(row: Array) -> str:
+    return number(_amax(row))
 
 
 @law(
@@ -153,18 +147,10 @@ def elements(subject: BlockSubject) -> Outcome:
     if not places:
         return Outcome(0)
     want = projected(numbers, subject.fmt.element, subject.fmt.elements)
-    got = codes[tuple(np.array(places).T)]
-    if (got == want).all():
-        return Outcome(len(places))
-    first = int(np.argmax(got != want))
-    row, column = places[first]
-    rows = (
-        ("value", shown_float(float(subject.rows[row, column]))),
-        ("scale", subject.shown(scales[row], subject.fmt.scale)),
-        ("got", subject.shown(got[first], subject.fmt.element)),
-        ("want", subject.shown(want[first], subject.fmt.element)),
-    )
-    return Outcome.broken(len(places), *rows)
+    where = tuple(np.array(places).T)
+    got = codes[where]
+    columns = (("value", number, subject.rows[where]), ("scale", subject.scale, scales[where[0]]))
+    return Outcome.of(got != want, *columns, ("got", subject.element, got), ("want", subject.element, want))
 
 
 @law(
@@ -173,18 +159,14 @@ def elements(subject: BlockSubject) -> Outcome:
     f"rules ceil and rceil; blocks whose scale is neither 0 nor its format's largest; {_PLAIN}",
     lambda s: _plain(s) and s.fmt.rule.powers == "up",
 )
-def nothing_clips(subject: BlockSubject) -> Outcome:
+def nothing_clips(subject: BlockSubject) -> Iterator[Outcome]:
     """No value over its scales exceeds the element's largest value."""
     top, most = largest(subject.fmt.element), largest(subject.fmt.scale)
-    tried = 0
     for row, shared in zip(subject.rows, subject.scale_values.tolist(), strict=True):
-        if not 0 < shared < most:
-            continue
-        tried += 1
-        if _amax(row) > top * Fraction(shared) * subject.encoded.tensor:
-            rows = (("amax", shown_float(float(_amax(row)))), ("scale", shown_float(shared)))
-            return Outcome.broken(tried, *rows, ("want", f"amax over it at most {shown_float(float(top))}"))
-    return Outcome(tried)
+        if 0 < shared < most:
+            clips = np.array([_amax(row) > top * Fraction(shared) * subject.encoded.tensor])
+            columns = (("amax", _told_amax(row)), ("scale", number(shared)))
+            yield Outcome.of(clips, *columns, ("want", f"amax over it at most {number(top)}"))
 
 
 @law(
@@ -198,12 +180,8 @@ def zero_block(subject: BlockSubject) -> Outcome:
     scales, codes, _ = subject.encode(subject.rows[:2])
     want = _smallest(subject.fmt.scale)
     wrong = (scales != want) | (values_of(codes, subject.fmt.element) != 0).any(axis=1)
-    if not wrong.any():
-        return Outcome(2)
-    place = int(np.argmax(wrong))
-    shown = subject.shown(scales[place], subject.fmt.scale)
-    rows = (("block", f"all {subject.rows[place, 0]}"), ("scale", shown))
-    return Outcome.broken(2, *rows, ("want", f"scale code {want}, and zeros"))
+    columns = (("block", "all {}".format, subject.rows[:, 0]), ("scale", subject.scale, scales))
+    return Outcome.of(wrong, *columns, ("want", f"scale code {want}, and zeros"))
 
 
 def _smallest(fmt: Format) -> int:
@@ -241,12 +219,9 @@ def special_block(subject: BlockSubject) -> Outcome:
     """A NaN or an infinity anywhere makes the scale NaN and every element code 0."""
     scales, codes, _ = subject.encode(_special_rows(subject))
     wrong = (scales != nan_code(subject.fmt.scale, False)) | (codes != 0).any(axis=1)
-    if not wrong.any():
-        return Outcome(3)
-    place = int(np.argmax(wrong))
-    kind = ("with NaN", "with an infinity", "with -infinity")[place]
-    told = (("block", kind), ("scale", subject.shown(scales[place], subject.fmt.scale)))
-    return Outcome.broken(3, *told, ("want", "a NaN scale and element codes 0"))
+    kinds = ("with NaN", "with an infinity", "with -infinity")
+    columns = (("block", str, kinds), ("scale", subject.scale, scales))
+    return Outcome.of(wrong, *columns, ("want", "a NaN scale and element codes 0"))
 
 
 def _has_nan(subject: BlockSubject) -> bool:
@@ -272,15 +247,10 @@ def powers_of_two_scale(subject: BlockSubject) -> Outcome:
         return Outcome(0)
     judged = (first.scales > 0) & (first.scales < grid_of(subject.fmt.scale).last)
     wrong = judged & ((second.scales != first.scales + 1) | (second.codes != first.codes).any(axis=1))
-    if not wrong.any():
-        return Outcome(int(judged.sum()))
-    place = int(np.argmax(wrong))
-    told = (
-        ("amax", shown_float(float(_amax(rows[place])))),
-        ("scale", subject.shown(first.scales[place], subject.fmt.scale)),
-        ("of the double", subject.shown(second.scales[place], subject.fmt.scale)),
+    columns = (("amax", _told_amax, rows), ("scale", subject.scale, first.scales))
+    return Outcome.of(
+        wrong, *columns, ("of the double", subject.scale, second.scales), tried=int(judged.sum())
     )
-    return Outcome.broken(int(judged.sum()), *told)
 
 
 @law(
@@ -305,13 +275,14 @@ def _compared(subject: BlockSubject, rows: Array, got: BlockCodes, want: BlockCo
     if not wrong.any():
         return Outcome(rows.size)
     place, column = (int(i) for i in np.argwhere(wrong)[0])
-    told = [("amax", shown_float(float(np.abs(rows[place]).max())))]
+    told = [("amax", _told_amax(rows[place]))]
     if column:
-        told += [("value", shown_float(float(rows[place, column - 1])))]
-    codes = [each.codes[place, column - 1] if column else each.scales[place] for each in (got, want)]
-    fmt = subject.fmt.element if column else subject.fmt.scale
-    said = [(label, subject.shown(code, fmt)) for label, code in zip(("got", "want"), codes, strict=True)]
-    return Outcome.broken(rows.size, *told, ("of", "the element" if column else "the scale"), *said)
+        told += [("value", number(rows[place, column - 1])), ("of", "the element")]
+        said = [subject.element(each.codes[place, column - 1]) for each in (got, want)]
+    else:
+        told += [("of", "the scale")]
+        said = [subject.scale(each.scales[place]) for each in (got, want)]
+    return Outcome.broken(rows.size, *told, *zip(("got", "want"), said, strict=True))
 
 
 @law(

@@ -18,13 +18,10 @@ from lowprec.spec.projection import Flag, Projection, Saturation
 from lowprec.spec.rounding import stochastic
 from lowprec.testing import book
 from lowprec.testing.grid import EXACT, Array
-from lowprec.testing.law import Outcome, law
+from lowprec.testing.law import Outcome, law, number
 from lowprec.testing.laws.decoding import same
-from lowprec.testing.laws.rounding import compared
+from lowprec.testing.laws.rounding import compared, mirrored, refused, unbiased
 from lowprec.testing.subjects import Subject
-from lowprec.verify.codes.display import shown_float
-
-_MIRROR = {"toward_positive": "toward_negative", "toward_negative": "toward_positive"}
 
 
 def _of(subject: Subject) -> Codebook:
@@ -38,14 +35,9 @@ def _of(subject: Subject) -> Codebook:
 def values(subject: Subject) -> Outcome:
     """A code stands for the value that is given for it, zeros with their signs."""
     codes = subject.codes
-    want, got = np.array(_of(subject).values)[codes], subject.decode(codes)
-    wrong = ~same(got, want)
-    if not wrong.any():
-        return Outcome(codes.size)
-    place = int(np.argmax(wrong))
-    return Outcome.broken(
-        codes.size, ("code", subject.shown(codes[place])), ("want", shown_float(float(want[place])))
-    )
+    want = np.array(_of(subject).values)[codes]
+    wrong = ~same(subject.decode(codes), want)
+    return Outcome.of(wrong, ("code", subject.shown, codes), ("want", number, want))
 
 
 @law(
@@ -129,16 +121,7 @@ def specials(subject: Subject) -> Iterator[Outcome]:
     if nan is not None:
         yield compared(subject, np.array([np.nan]), subject.encode(np.array([np.nan])), np.array([nan]))
     elif subject.projects:
-        yield _refused(subject)
-
-
-def _refused(subject: Subject) -> Outcome:
-    try:
-        got = subject.encode(np.array([np.nan]))
-    except ValueError:
-        return Outcome(1)
-    rows = (("value", "nan"), ("got", subject.shown(got[0])))
-    return Outcome.broken(1, *rows, ("want", "a ValueError, as there is no NaN"))
+        yield refused(subject, np.array([np.nan]))
 
 
 @law(
@@ -188,13 +171,12 @@ def flags(subject: Subject) -> Iterator[Outcome]:
         want = Flag.INEXACT * ((stops.kind != EXACT) | stops.below) | Flag.OVERFLOW * over
         want |= Flag.UNDERFLOW * stops.below
         got = subject.flags(numbers, Projection(rounding=mode))
-        wrong = got != want
-        if wrong.any():
-            place = int(np.argmax(wrong))
-            rows = (("value", shown_float(float(numbers[place]))), ("rounding", mode.name))
-            said = (("got", str(Flag(int(got[place])))), ("want", str(Flag(int(want[place])))))
-            yield Outcome.broken(got.size, *rows, *said)
-        yield Outcome(got.size)
+        said = (("got", _signals, got), ("want", _signals, want))
+        yield Outcome.of(got != want, ("value", number, numbers), ("rounding", mode.name), *said)
+
+
+def _signals(flags: int) -> str:
+    return str(Flag(int(flags)))
 
 
 @law(
@@ -216,11 +198,7 @@ def mean(subject: Subject) -> Outcome:
         exact += [float(point) for point in points if Fraction(float(point)) == point]
     drawn, random = np.repeat(np.array(exact), 16), np.tile(np.arange(16), len(exact))
     made = subject.decode(subject.encode(drawn, Projection(rounding=stochastic(4, "A")), random))
-    for number, row in zip(exact, made.reshape(-1, 16).tolist(), strict=True):
-        if not np.isfinite(row).all() or sum(map(Fraction, row)) != Fraction(number) * 16:
-            rows = (("value", shown_float(number)), ("mean", shown_float(sum(row) / 16)))
-            return Outcome.broken(made.size, *rows, ("want", "the value"))
-    return Outcome(made.size)
+    return unbiased(exact, made.reshape(-1, 16))
 
 
 @law(
@@ -235,16 +213,11 @@ def symmetry(subject: Subject) -> Iterator[Outcome]:
     """The negative of a number becomes the negative of what the number becomes, in the mirrored mode."""
     numbers = subject.points[subject.points > 0]
     for mode in subject.modes:
-        mirrored = _MIRROR.get(mode.name, mode.name)
-        policy = Saturation.FINITE
-        got = subject.quantize(-numbers, Projection(rounding=mirrored, saturation=policy))
-        want = -subject.quantize(numbers, Projection(rounding=mode, saturation=policy))
-        if (got != want).any():
-            place = int(np.argmax(got != want))
-            rows = (("value", shown_float(-float(numbers[place]))), ("rounding", mirrored))
-            said = (("got", shown_float(float(got[place]))), ("want", shown_float(float(want[place]))))
-            yield Outcome.broken(got.size, *rows, *said)
-        yield Outcome(got.size)
+        other = mirrored(mode.name)
+        got = subject.quantize(-numbers, Projection(rounding=other, saturation=Saturation.FINITE))
+        want = -subject.quantize(numbers, Projection(rounding=mode, saturation=Saturation.FINITE))
+        said = (("rounding", other), ("got", number, got), ("want", number, want))
+        yield Outcome.of(got != want, ("value", number, -numbers), *said)
 
 
 def law_of_codebook(value: float, fmt: Codebook) -> str:

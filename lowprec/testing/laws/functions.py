@@ -15,12 +15,9 @@ from lowprec.verify.codes.values import distances
 
 def _told(subject: OperationSubject, wrong: Array, want: Array, *rows: tuple[str, str]) -> Outcome:
     """Return the outcome of results of which some are wrong; the first is told."""
-    if not wrong.any():
-        return Outcome(wrong.size)
-    place = int(np.argmax(wrong))
-    told = subject.shown_operands(*(int(column[place]) for column in subject.operands))
-    told += [("got", subject.shown(subject.results[place])), ("want", subject.shown(want[place])), *rows]
-    return Outcome.broken(wrong.size, *told, ("projection", str(subject.projection)))
+    said = (("got", subject.shown, subject.results), ("want", subject.shown, want), *rows)
+    columns = (*subject.columns(subject.operands), *said, ("projection", str(subject.projection)))
+    return Outcome.of(wrong, *columns)
 
 
 def _kinds(subject: OperationSubject, codes: Array) -> Array:

@@ -5,3 +5,4 @@ Importing this registers them. Floor 4.
 
 from lowprec.methods.scale_propagation.rules import elementwise, layout, products, reductions
 
+__all__ = ["elementwise", "layout", "products", "reductions"]
