@@ -20,7 +20,17 @@ from lowprec.cli.arguments import (
     usage_errors,
 )
 from lowprec.cli.exhaustive import exhaustive_options
-from lowprec.cli.options import OUTPUT, seed_option
+from lowprec.cli.options import (
+    INPUT,
+    OUTPUT,
+    baseline_option,
+    count,
+    flag,
+    json_option,
+    junit_option,
+    seed_option,
+    several,
+)
 from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
 
@@ -30,71 +40,40 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Compare installed frameworks with the reference.")
 @click.argument("frameworks", metavar="[FRAMEWORK]...", nargs=-1, shell_complete=completing.frameworks)
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
+@several(
+    *("--source", "sources"),
+    of=completing.sources,
     metavar="DTYPE",
-    shell_complete=completing.sources,
     help="Try only casts from this type, such as float32; may be repeated. Default: all.",
 )
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
+@several(
+    *("--target", "targets"),
+    of=completing.targets,
     metavar="FORMAT",
-    shell_complete=completing.targets,
     help="Try only this format or block format; may be repeated. Default: all.",
 )
-@click.option(
-    "--operation",
-    "operations",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completing.operations,
+@several(
+    *("--operation", "operations"),
+    of=completing.operations,
     help="Try only this operation: cast, blocks, add, ...; may be repeated. Default: all.",
 )
-@click.option(
-    "--values",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Cast the numbers of this .npy file instead of the chosen inputs.",
-)
-@click.option(
+@click.option("--values", type=INPUT, help="Cast the numbers of this .npy file instead of the chosen inputs.")
+@count(
     "--samples",
     default=1 << 20,
-    show_default=True,
     type=click.IntRange(max=1 << 28),
-    metavar="N",
     help="Add this number of random inputs to each cast from float32 and float64.",
 )
 @seed_option("the random inputs")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.conform/2)."
-)
-@click.option(
-    "--markdown",
-    is_flag=True,
-    help="Print a Markdown page, as docs/conformance.md is, with the profile of every row.",
-)
+@json_option(" (schema lowprec.conform/2)")
+@flag("--markdown", help="Print a Markdown page, as docs/conformance.md is, with the profile of every row.")
 @click.option("-o", "--output", type=OUTPUT, help="Write JSON or Markdown to this file instead of printing.")
 @click.option(
-    "--against",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Compare a page written by --markdown with this run; exit 1 if they differ.",
+    "--against", type=INPUT, help="Compare a page written by --markdown with this run; exit 1 if they differ."
 )
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="List every task, not only those that differ.",
-)
-@click.option(
-    "--baseline",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Accept the differences of this earlier run, which --json wrote; exit 1 for others only.",
-)
-@click.option("--junit", type=OUTPUT, help="Also write a JUnit test report to this file.")
+@flag("--all", "everything", help="List every task, not only those that differ.")
+@baseline_option("Accept the differences of this earlier run, which --json wrote; exit 1 for others only.")
+@junit_option
 @exhaustive_options
 def conform(
     frameworks: tuple[str, ...],

@@ -12,7 +12,7 @@ from fractions import Fraction
 from importlib import resources
 from typing import Any
 
-import lowprec
+from lowprec import __version__
 from lowprec.oracle.codebook import decode
 from lowprec.oracle.exact import Exact, Special
 from lowprec.spec.block import RULES, BlockFormat
@@ -90,7 +90,7 @@ def page_data(others: Iterable[Format] = ()) -> dict[str, Any]:
             {**dataclasses.asdict(rule), "threshold": rule.threshold and str(rule.threshold)}
             for rule in RULES
         ],
-        "version": lowprec.__version__,
+        "version": __version__,
         "formats": {name: _format(fmt) for name, fmt in formats.items()},
         "stops": {name: _format(fmt) for name, fmt in stops.items()},
         "modes": [_mode(mode) for mode in MODES],
