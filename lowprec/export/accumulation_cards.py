@@ -17,6 +17,7 @@ from lowprec.export.markdown import head, row
 from lowprec.oracle import machines
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.spec.fields import by_field
 from lowprec.spec.order import EXACT, Split
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounded import Rounded
@@ -77,35 +78,27 @@ def _facts(how: Accumulation) -> Iterator[tuple[str, str]]:
 
 def describe_accumulation(how: Accumulation) -> dict[str, Any]:
     """Return every field as plain data in a fixed order; what is said in words too."""
-    window = how.accumulator
-    return {
-        "name": how.name,
+    fields = by_field(how)
+    order = (
+        "name words operands operand_rounding product term order accumulator total split addend scale output"
+    )
+    said = fields | {
         "words": list(words(how)),
-        "operands": None if how.operands is None else [fmt.name for fmt in how.operands],
-        "operand_rounding": None if how.operand_rounding is None else _projection(how.operand_rounding),
-        "product": placed(how.product),
-        "term": how.term,
+        "operands": how.operands and [fmt.name for fmt in how.operands],
+        "operand_rounding": how.operand_rounding and _projection(how.operand_rounding),
         "order": str(how.order),
-        "accumulator": _window(window) if isinstance(window, Window) else placed(window),
-        "total": placed(how.total),
-        "split": None if how.split is None else _split(how.split),
-        "addend": how.addend,
-        "scale": None if how.scale is None else [how.scale[0].name, how.scale[1]],
-        "output": placed(how.output),
-        "machine": how.machine,
+        "scale": how.scale and [how.scale[0].name, how.scale[1]],
         "measured": is_measured(how),
-        "source": how.source,
     }
+    for part in ("accumulator", "split"):
+        if isinstance(fields[part], Window | Split):
+            said[part] = {name: _plain(value) for name, value in by_field(fields[part]).items()}
+    return {name: _plain(said[name]) for name in (*order.split(), "machine", "measured", "source")}
 
 
-def _window(window: Window) -> dict[str, Any]:
-    values = {field.name: getattr(window, field.name) for field in dataclasses.fields(Window)}
-    return {**values, "result": placed(window.result)}
-
-
-def _split(split: Split) -> dict[str, Any]:
-    values = {field.name: getattr(split, field.name) for field in dataclasses.fields(Split)}
-    return {**values, "stored": placed(split.stored), "total": placed(split.total)}
+def _plain(value: Any) -> Any:
+    """Return a format with its projection in words, and anything else as it is."""
+    return placed(value) if isinstance(value, tuple) else value
 
 
 def placed(place: Rounded | None) -> str | None:

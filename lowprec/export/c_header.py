@@ -8,59 +8,62 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from lowprec.export.tabulate import value_words
+from lowprec.kernels.lower.records import LIMITS
 from lowprec.kernels.lower.scalar import Grid, Side, lower_target
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import MODES
+from lowprec.spec.rounding import MODES, Rounding
 
 
 def c_header(fmt: Format, provenance: str) -> str:
     """Return the header's text, for a format of at most 16 bits."""
-    name = f"lowprec_{identifier(fmt.name)}"
-    value_name, values = value_words(fmt)
-    value_bits = 32 if value_name == "binary32" else 64
     grid, _ = lowered(fmt, Projection(nan="max"))
-    sides = {policy: lowered(fmt, Projection(nan="max", saturation=policy))[1] for policy in Saturation}
-    plain = sides[Saturation.NONE]
-    nan_note = (
-        "" if fmt.has_nan else f" {fmt.name} has no NaN: a NaN becomes the extreme finite value of its sign."
-    )
+    common, plain = fields(fmt, provenance)
     return _TEMPLATE.format(
-        provenance=provenance,
-        fmt=fmt.name,
-        nan_note=nan_note,
-        guard=f"{name.upper()}_H",
-        name=name,
-        code=f"uint{fmt.code_bits}_t",
-        value=f"uint{value_bits}_t",
-        value_name=value_name,
-        count=1 << fmt.width,
-        values=words(values, value_bits // 4),
-        **MODE_NAMES,
-        limits=",\n    ".join(_limits(fmt, mode.name) for mode in MODES),
+        **common,
         mask=f"{grid.mask:#x}u",
         trailing_bits=grid.trailing_bits,
         hidden=_HIDDEN.format(hidden=f"{grid.hidden:#x}u") if grid.hidden else "",
         emin=_signed(grid.emin),
         top=_signed(grid.top),
-        last=pair(side.max_magnitude for side in plain),
-        base=pair(side.base for side in plain),
-        step=pair(side.step & 0xFFFFFFFF for side in plain),
-        rounded_zero=pair(side.rounded_zero for side in plain),
-        zeros=pair(side.zero for side in plain),
-        nan=pair(side.nan for side in plain),
-        overflow=policies(sides.values(), "overflow"),
-        infinity=policies(sides.values(), "infinity"),
+        last=_pair(side.max_magnitude for side in plain),
+        base=_pair(side.base for side in plain),
+        step=_pair(side.step & 0xFFFFFFFF for side in plain),
+        rounded_zero=_pair(side.rounded_zero for side in plain),
     )
 
 
-#: What modes and policies are called in C, a line each.
-MODE_NAMES = {
-    "rounding": ",\n    ".join(f"LOWPREC_{mode.name.upper()}" for mode in MODES),
-    "saturation": ",\n    ".join(f"LOWPREC_SATURATE_{policy.name}" for policy in Saturation),
-}
+def fields(fmt: Format, provenance: str) -> tuple[dict[str, Any], Sequence[Side]]:
+    """Return what the headers of all formats say, by place in the template, and the two signs' records."""
+    name = f"lowprec_{identifier(fmt.name)}"
+    value_name, values = value_words(fmt)
+    value_bits = 32 if value_name == "binary32" else 64
+    sides = {policy: lowered(fmt, Projection(nan="max", saturation=policy))[1] for policy in Saturation}
+    plain = sides[Saturation.NONE]
+    nan_note = f" {fmt.name} has no NaN: a NaN becomes the extreme finite value of its sign."
+    said = {
+        "provenance": provenance,
+        "fmt": fmt.name,
+        "nan_note": "" if fmt.has_nan else nan_note,
+        "guard": f"{name.upper()}_H",
+        "name": name,
+        "code": f"uint{fmt.code_bits}_t",
+        "value": f"uint{value_bits}_t",
+        "value_name": value_name,
+        "count": 1 << fmt.width,
+        "values": words(values, value_bits // 4),
+        "rounding": ",\n    ".join(f"LOWPREC_{mode.name.upper()}" for mode in MODES),
+        "saturation": ",\n    ".join(f"LOWPREC_SATURATE_{policy.name}" for policy in Saturation),
+        "limits": limits((mode, mode.name) for mode in MODES),
+        "zeros": _pair(side.zero for side in plain),
+        "nan": _pair(side.nan for side in plain),
+    }
+    for field in ("overflow", "infinity"):
+        said[field] = f"{{{', '.join(_pair(getattr(s, field) for s in both) for both in sides.values())}}}"
+    return said, plain
 
 
 def lowered(fmt: Format, projection: Projection) -> tuple[Grid, Sequence[Side]]:
@@ -71,20 +74,21 @@ def lowered(fmt: Format, projection: Projection) -> tuple[Grid, Sequence[Side]]:
     return grid, [Side(*found[start : start + size]) for start in (first, first + size)]
 
 
-def _limits(fmt: Format, mode: str) -> str:
-    _, sides = lowered(fmt, Projection(nan="max", rounding=mode))
-    rows = (f"{{UINT64_C({side.limit_even:#x}), UINT64_C({side.limit_odd:#x})}}" for side in sides)
-    return f"{{{', '.join(rows)}}} /* {mode} */"
+def limits(modes: Iterable[tuple[Rounding, str]]) -> str:
+    """Return the limits of modes by sign and parity as an initializer, each with a name."""
+    lines = []
+    for mode, name in modes:
+        rows = []
+        for sign in (False, True):
+            both = (LIMITS[mode.threshold(negative=sign, odd=odd)] for odd in (False, True))
+            rows.append(f"{{{', '.join(f'UINT64_C({limit:#x})' for limit in both)}}}")
+        lines.append(f"{{{', '.join(rows)}}} /* {name} */")
+    return ",\n    ".join(lines)
 
 
-def pair(codes: Iterable[int]) -> str:
+def _pair(codes: Iterable[int]) -> str:
     """Return codes by sign as an initializer."""
     return "{" + ", ".join(f"{code:#x}u" for code in codes) + "}"
-
-
-def policies(sides: Iterable[Sequence[Side]], field: str) -> str:
-    """Return a field by policy and sign as an initializer."""
-    return "{" + ", ".join(pair(getattr(side, field) for side in both) for both in sides) + "}"
 
 
 def _signed(word: int) -> int:

@@ -11,22 +11,10 @@ import struct
 from collections.abc import Sequence
 from fractions import Fraction
 
-from lowprec.export.c_header import (
-    BEGINNING,
-    END,
-    MODE_NAMES,
-    SPECIAL,
-    identifier,
-    lowered,
-    pair,
-    policies,
-    words,
-)
-from lowprec.export.tabulate import value_words
-from lowprec.kernels.lower.records import LIMITS, Side
+from lowprec.export.c_header import BEGINNING, END, SPECIAL, fields, limits, words
+from lowprec.kernels.lower.records import Side
 from lowprec.spec.codebook import Codebook, Number
-from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import MODES, Rounding
+from lowprec.spec.rounding import MODES
 
 #: Beside a code: that it is odd, that the threshold above is a binary64, that numbers above do not overflow.
 _ODD, _EXACT, _STAYS = 1 << 16, 1 << 17, 1 << 18
@@ -34,51 +22,20 @@ _ODD, _EXACT, _STAYS = 1 << 16, 1 << 17, 1 << 18
 
 def codebook_header(fmt: Codebook, provenance: str) -> str:
     """Return the header's text."""
-    name = f"lowprec_{identifier(fmt.name)}"
-    value_name, values = value_words(fmt)
-    value_bits = 32 if value_name == "binary32" else 64
-    sides = {policy: lowered(fmt, Projection(nan="max", saturation=policy))[1] for policy in Saturation}
-    plain = sides[Saturation.NONE]
+    common, plain = fields(fmt, provenance)
     rays = [_places(fmt, bool(sign), side) for sign, side in enumerate(plain)]
-    text = (BEGINNING + _TEMPLATE + END).format(
-        provenance=provenance,
-        fmt=fmt.name,
-        nan_note=""
-        if fmt.has_nan
-        else f" {fmt.name} has no NaN: a NaN becomes the extreme finite value of its sign.",
-        guard=f"{name.upper()}_H",
-        name=name,
-        code=f"uint{fmt.code_bits}_t",
-        value=f"uint{value_bits}_t",
-        value_name=value_name,
-        count=1 << fmt.width,
-        values=words(values, value_bits // 4),
-        **MODE_NAMES,
-        limits=",\n    ".join(_limits(mode, mode.name) for mode in MODES),
-        own_limits=",\n    ".join(_limits(fmt.mode(mode), mode.name) for mode in MODES),
+    tables = {}
+    for sign, ray in enumerate(rays):
+        for column, (field, digits) in enumerate((("sizes", 16), ("steps", 16), ("codes", 8))):
+            tables[f"{field}{sign}"] = words([row[column] & (1 << 64) - 1 for row in ray], digits)
+    return (BEGINNING + _TEMPLATE + END).format(
+        **common,
+        own_limits=limits((fmt.mode(mode), mode.name) for mode in MODES),
         mask=f"{(1 << fmt.width) - 1:#x}u",
         counts=f"{{{len(rays[0])}, {len(rays[1])}}}",
-        zero=_BETWEEN if fmt.ray(False).sizes[0] < 0 else _ZERO.format(name=name),
-        nan=pair(side.nan for side in plain),
-        zeros=pair(side.zero for side in plain),
-        overflow=policies(sides.values(), "overflow"),
-        infinity=policies(sides.values(), "infinity"),
-        **{
-            f"{field}{sign}": words([ray[column] & (1 << 64) - 1 for ray in rays[sign]], 16)
-            for sign in (0, 1)
-            for column, field in enumerate(("sizes", "steps"))
-        },
-        **{f"codes{sign}": words([ray[2] for ray in rays[sign]], 8) for sign in (0, 1)},
+        zero=_BETWEEN if fmt.ray(False).sizes[0] < 0 else _ZERO.format(name=common["name"]),
+        **tables,
     )
-    return text
-
-
-def _limits(mode: Rounding, name: str) -> str:
-    rows = []
-    for sign in (False, True):
-        both = (LIMITS[mode.threshold(negative=sign, odd=odd)] for odd in (False, True))
-        rows.append(f"{{{', '.join(f'UINT64_C({limit:#x})' for limit in both)}}}")
-    return f"{{{', '.join(rows)}}} /* {name} */"
 
 
 def _places(fmt: Codebook, negative: bool, side: Side) -> Sequence[tuple[int, int, int]]:
