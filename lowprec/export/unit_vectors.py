@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lowprec import __version__
 from lowprec.arrays import comparisons, order
-from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.checks import Array, code_dtype
 from lowprec.export.tabulate import provenance
 from lowprec.export.vector_files import Column, VectorFile
 from lowprec.spec.accumulation import Accumulation, Window
@@ -25,8 +24,6 @@ from lowprec.verify.inputs.dot_shape import DotCases, Shape, answers, shape_of, 
 from lowprec.verify.inputs.dots import dots
 from lowprec.verify.inputs.operands import combinations, special_codes
 from lowprec.verify.reference.dots import check_flags, drawn_codes, random_bits_of, roundings, sums_with_flags
-
-Array = npt.NDArray[Any]
 
 #: The relations of two codes, as columns.
 RELATIONS = ("less", "equal", "greater", "unordered")
