@@ -27,6 +27,7 @@ from lowprec.verify.reference.operations import OPERATIONS
 Call = Callable[[str, list[Array]], Array]
 
 
+@dataclasses.dataclass(eq=False)
 class OperationSubject:
     """An operation, as laws see it.
 
@@ -41,41 +42,39 @@ class OperationSubject:
         As `answered` has it.
     path : str
         Whose it is.
-    call : function
+    answer : function
         From the name of an operation and the codes of its operands to codes.
     samples, seed : int
         Cases, and the seed of the random ones.
     siblings : bool
-        Whether `call` knows other operations by name too.
+        Whether `answer` knows other operations by name too.
     oracle : bool
         Whether it is the oracle.
     budget : int
         Codes by which a function's result may differ.
     """
 
-    def __init__(
-        self,
-        name: str,
-        formats: tuple[Format, ...],
-        target: Format,
-        projection: Projection,
-        path: str,
-        call: Call,
-        samples: int,
-        seed: int,
-        *,
-        siblings: bool = True,
-        oracle: bool = False,
-        budget: int = 0,
-    ) -> None:
-        self.budget = budget
-        self.name, self.formats, self.target, self.projection = name, formats, target, projection
-        self.path, self.siblings, self.oracle, self._call = path, siblings, oracle, call
-        self.operands = _chosen(name, formats, target, samples, seed)
+    name: str
+    formats: tuple[Format, ...]
+    target: Format
+    projection: Projection
+    path: str
+    answer: Call
+    samples: int
+    seed: int
+    _: dataclasses.KW_ONLY
+    siblings: bool = True
+    oracle: bool = False
+    budget: int = 0
+
+    @functools.cached_property
+    def operands(self) -> list[Array]:
+        """The codes of the operands, a column for each."""
+        return _chosen(self.name, self.formats, self.target, self.samples, self.seed)
 
     def call(self, *codes: Array, name: str | None = None) -> Array:
         """Return the codes that it gives for codes; or that a sibling gives."""
-        return self._call(name or self.name, list(codes))
+        return self.answer(name or self.name, list(codes))
 
     @functools.cached_property
     def results(self) -> Array:
@@ -184,13 +183,15 @@ def of_arrays(
     how, path = answered(projection, target), "arrays with flags" if flagged else "arrays"
 
     def call(name: str, codes: list[Array]) -> Array:
-        import lowprec
+        from lowprec.arrays import arith, functions
         from lowprec.arrays.convert import decode
 
         values = [np.asarray(decode(column, fmt)) for column, fmt in zip(codes, formats, strict=False)]
         signals = np.zeros(codes[0].shape, np.uint8) if flagged else None
         options: dict[str, Any] = {"projection": how, "flags": signals, "dtype": code_dtype(target)}
-        return np.asarray(getattr(lowprec, name)(*values, target, **options)).astype(np.int64)
+        return np.asarray(
+            getattr(functions if name in FUNCTIONS else arith, name)(*values, target, **options)
+        ).astype(np.int64)
 
     return OperationSubject(name, formats, target, how, path, call, samples, seed)
 

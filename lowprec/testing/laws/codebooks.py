@@ -114,7 +114,7 @@ def specials(subject: Subject) -> Iterator[Outcome]:
         how = Projection(rounding=mode, saturation=policy)
         want = extremes if policy is Saturation.FINITE else book.beyond(fmt, signs, extremes)
         yield compared(subject, infinite, subject.encode(infinite, how), want, ("projection", str(how)))
-    nan = next((code for code, value in enumerate(fmt.values) if value != value), None)
+    nan = book.nan_code(fmt)
     if not fmt.subnormals and fmt.min_finite > 0:
         zero = np.array([order[0] if nan is None else nan])
         yield compared(subject, np.zeros(1), subject.encode(np.zeros(1)), zero)
@@ -137,7 +137,7 @@ def negatives(subject: Subject) -> Iterator[Outcome]:
     fmt = _of(subject)
     zero = book.zero_codes(fmt)[0]
     smallest = min(value for value in fmt.values if math.isfinite(value))
-    nan = next((code for code, value in enumerate(fmt.values) if value != value), None)
+    nan = book.nan_code(fmt)
     rest = nan if nan is not None else zero if zero >= 0 else fmt.values.index(smallest)
     numbers = subject.points[subject.points > 0]
     stops = subject.stops

@@ -14,7 +14,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
-from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Grid, Places, code_of
+from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Grid, Positions, code_of
 from lowprec.testing.law import Outcome, law, number
 from lowprec.testing.projecting import beyond_codes, farther
 from lowprec.testing.subjects import Subject
@@ -24,7 +24,7 @@ DIRECTED = ("toward_zero", "toward_positive", "toward_negative", "away_from_zero
 _KINDS = {EXACT: "a value of the format", BELOW: "below the tie", TIE: "the tie", ABOVE: "above the tie"}
 
 
-def inside(places: Places) -> Array:
+def inside(places: Positions) -> Array:
     """Return where numbers lie between two values of the format, or at one; none below the least above 0."""
     kept: Array = (
         (places.magnitude >= 0) & ((places.magnitude < places.last) | (places.kind == EXACT)) & ~places.beyond
@@ -32,7 +32,7 @@ def inside(places: Places) -> Array:
     return kept
 
 
-def codes_at(subject: Subject, places: Places, up: Array) -> Array:
+def codes_at(subject: Subject, places: Positions, up: Array) -> Array:
     """Return the codes of the magnitudes that numbers lie at or above, or where `up` of the next."""
     magnitude = places.magnitude + up
     if subject.known:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection, Saturation, Tininess
-from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Places, code_of, nan_code
+from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Positions, code_of, nan_code
 from lowprec.testing.law import Outcome, law, number
 from lowprec.testing.laws.rounding import codes_at, compared, inside, refused
 from lowprec.testing.projecting import farther
@@ -80,7 +80,7 @@ def below_the_smallest(subject: Subject) -> Iterator[Outcome]:
 def negative_numbers(subject: Subject) -> Iterator[Outcome]:
     """A negative number that does not round to 0 becomes NaN, or magnitude 0 where there is no NaN."""
     values = -subject.points[subject.points != 0]
-    places = Places.of(values.tolist(), subject.grid)
+    places = Positions.of(values.tolist(), subject.grid)
     for mode in subject.modes:
         up = farther(mode.name, places)
         want = code_of(np.maximum(places.magnitude + up, 0), places.negative, subject.format)
@@ -123,7 +123,7 @@ def flags(subject: Subject) -> Iterator[Outcome]:
         yield Outcome.of(got != want, ("value", number, places.values), *said)
 
 
-def _tiny(subject: Subject, places: Places, mode: str, tininess: Tininess) -> Array:
+def _tiny(subject: Subject, places: Positions, mode: str, tininess: Tininess) -> Array:
     """Return whether numbers, rounded to a normal value's precision or not, are below the smallest one."""
     fmt, grid = subject.format, subject.grid
     if not fmt.exponent_bits or not fmt.subnormals:

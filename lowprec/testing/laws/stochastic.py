@@ -9,7 +9,7 @@ import numpy as np
 
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import stochastic
-from lowprec.testing.grid import Array, Places
+from lowprec.testing.grid import Array, Positions
 from lowprec.testing.law import Outcome, law, number
 from lowprec.testing.laws.rounding import codes_at, unbiased
 from lowprec.testing.subjects import Subject
@@ -18,7 +18,7 @@ _BITS = 4
 _ALL = 1 << _BITS
 
 
-def _places(subject: Subject, parts: int) -> Places:
+def _places(subject: Subject, parts: int) -> Positions:
     """Return numbers of both signs at every multiple of a part of some gaps, and where they lie."""
     grid = subject.grid
     few = {0, grid.last - 1} if subject.slow else {0, 1, 2, grid.last // 2, grid.last - 2, grid.last - 1}
@@ -29,14 +29,14 @@ def _places(subject: Subject, parts: int) -> Places:
             numbers += [low + (high - low) * part / parts for part in range(parts)]
     signs = (1, -1) if grid.last_negative >= 0 else (1,)
     exact = [sign * float(each) for sign in signs for each in numbers if each and _is_float(each)]
-    return Places.of(exact, grid)
+    return Positions.of(exact, grid)
 
 
 def _is_float(number: Fraction) -> bool:
     return Fraction(float(number)) == number
 
 
-def _drawn(subject: Subject, places: Places, variant: str) -> Array:
+def _drawn(subject: Subject, places: Positions, variant: str) -> Array:
     """Return the codes of numbers under all random integers, a row for each number."""
     values, random = np.repeat(places.values, _ALL), np.tile(np.arange(_ALL), places.values.size)
     return subject.encode(values, Projection(rounding=stochastic(_BITS, variant)), random).reshape(-1, _ALL)
@@ -82,7 +82,7 @@ def shares(subject: Subject) -> Iterator[Outcome]:
         yield Outcome.of(got != want, ("value", number, values), said, *shown)
 
 
-def _tails(subject: Subject, places: Places) -> list[Fraction]:
+def _tails(subject: Subject, places: Positions) -> list[Fraction]:
     """Return how far numbers lie above the magnitude at or below them, in parts of 2**-bits of the gap."""
     grid, tails = subject.grid, []
     for value, magnitude in zip(places.values.tolist(), places.magnitude.tolist(), strict=True):
