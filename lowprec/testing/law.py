@@ -90,10 +90,10 @@ LAWS: dict[str, Law] = {}
 
 def law(
     name: str,
-    topic: Topic,
     domain: str,
     applies: Callable[[Any], bool] = lambda subject: True,
     *,
+    topic: Topic = "format",
     codebooks: bool = False,
     formats: bool = True,
 ) -> Callable[[Check], Check]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -12,9 +13,12 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.testing.block import ArrayBlocks, BlockSubject, OracleBlocks
 from lowprec.testing.grid import Array, grid_of, largest, nan_code, values_of
-from lowprec.testing.law import Outcome, law, number
+from lowprec.testing.law import Outcome, law as any_law, number
 from lowprec.testing.projecting import is_plain, projected
 from lowprec.verify.reference.oracle_arrays import BlockCodes
+
+#: A law about blocks.
+law = functools.partial(any_law, topic="blocks")
 
 #: Elements of a block that are looked at one by one, and of all blocks together.
 _EACH, _ALL = 64, 4000
@@ -69,7 +73,7 @@ def _amax(row: Array) -> Fraction:
     return Fraction(float(np.abs(row).max()))
 
 
-@law("scale identity", "blocks", "any codes of finite scales and elements, and NaNs", lambda s: s.decodes)
+@law("scale identity", "any codes of finite scales and elements, and NaNs", lambda s: s.decodes)
 def scale_identity(subject: BlockSubject) -> Outcome:
     """A decoded value is the element's value times the scale's, times the tensor's, and NaN where
     one of these is.
@@ -109,7 +113,7 @@ def _product(factors: tuple[float, float], tensor: Fraction, kind: np.dtype[Any]
     return near if Fraction(near) == exact and float(kind.type(near)) == near else None
 
 
-@law("scale rule", "blocks", f"blocks with a number other than 0; {_PLAIN}", _plain)
+@law("scale rule", f"blocks with a number other than 0; {_PLAIN}", _plain)
 def scale_rule(subject: BlockSubject) -> Outcome:
     """The scale is what the rule says of the block's largest magnitude, in real numbers, projected.
 
@@ -129,9 +133,7 @@ def _told_amax(row: Array) -> str:
     return number(_amax(row))
 
 
-@law(
-    "elements", "blocks", f"numbers other than 0 of blocks whose scale is finite and not 0; {_PLAIN}", _plain
-)
+@law("elements", f"numbers other than 0 of blocks whose scale is finite and not 0; {_PLAIN}", _plain)
 def elements(subject: BlockSubject) -> Outcome:
     """An element is the value over its block's scale, and over the tensor's, projected once."""
     scales, codes, tensor = subject.encoded
@@ -155,7 +157,6 @@ def elements(subject: BlockSubject) -> Outcome:
 
 @law(
     "nothing clips",
-    "blocks",
     f"rules ceil and rceil; blocks whose scale is neither 0 nor its format's largest; {_PLAIN}",
     lambda s: _plain(s) and s.fmt.rule.powers == "up",
 )
@@ -171,7 +172,6 @@ def nothing_clips(subject: BlockSubject) -> Iterator[Outcome]:
 
 @law(
     "zero block",
-    "blocks",
     "blocks of +0 and of -0; zero=smallest, elements that have a zero",
     lambda s: s.encodes and s.fmt.zero == "smallest" and s.fmt.element.subnormals,
 )
@@ -211,7 +211,6 @@ def _special_rows(subject: BlockSubject) -> Array:
 
 @law(
     "special block",
-    "blocks",
     "blocks with a NaN or an infinity; nan=block, infinity=block, scales with NaN",
     lambda s: s.encodes and _marks_specials(s),
 )
@@ -234,7 +233,6 @@ def _has_exponents_alone(fmt: Format) -> bool:
 
 @law(
     "powers of two scale",
-    "blocks",
     f"rules of powers of two into scales without trailing bits, not the lowest or the largest; {_PLAIN}",
     lambda s: _plain(s) and s.fmt.rule.powers != "none" and _has_exponents_alone(s.fmt.scale),
 )
@@ -255,7 +253,6 @@ def powers_of_two_scale(subject: BlockSubject) -> Outcome:
 
 @law(
     "types of blocks",
-    "blocks",
     "blocks of finite numbers, and of others where these make a NaN scale; float64 and float32, by "
     "lowprec.encode",
     lambda s: isinstance(s, ArrayBlocks),
@@ -287,7 +284,6 @@ def _compared(subject: BlockSubject, rows: Array, got: BlockCodes, want: BlockCo
 
 @law(
     "axes and tails",
-    "blocks",
     "blocks along one axis, by lowprec.encode",
     lambda s: isinstance(s, ArrayBlocks) and len(s.fmt.sizes) == 1,
 )
@@ -320,7 +316,6 @@ def axes_and_tails(subject: BlockSubject) -> Outcome:
 
 @law(
     "blocks of the oracle",
-    "blocks",
     "blocks of at most 256 values; not the oracle itself",
     lambda s: s.encodes and s.size <= 256 and not isinstance(s, OracleBlocks),
 )

@@ -5,6 +5,7 @@ Between which values a number lies is found among all of them in ascending order
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -18,10 +19,13 @@ from lowprec.spec.projection import Flag, Projection, Saturation
 from lowprec.spec.rounding import stochastic
 from lowprec.testing import book
 from lowprec.testing.grid import EXACT, Array
-from lowprec.testing.law import Outcome, law, number
+from lowprec.testing.law import Outcome, law as any_law, number
 from lowprec.testing.laws.decoding import same
 from lowprec.testing.laws.rounding import compared, mirrored, refused, unbiased
 from lowprec.testing.subjects import Subject
+
+#: A law about codebooks alone.
+law = functools.partial(any_law, codebooks=True, formats=False)
 
 
 def _of(subject: Subject) -> Codebook:
@@ -29,9 +33,7 @@ def _of(subject: Subject) -> Codebook:
     return subject.format
 
 
-@law(
-    "codebook values", "format", "every code of a codebook", lambda s: s.known, codebooks=True, formats=False
-)
+@law("codebook values", "every code of a codebook", lambda s: s.known)
 def values(subject: Subject) -> Outcome:
     """A code stands for the value that is given for it, zeros with their signs."""
     codes = subject.codes
@@ -42,11 +44,8 @@ def values(subject: Subject) -> Outcome:
 
 @law(
     "thresholds",
-    "format",
     "numbers in the range of a codebook, zeros among them, every mode",
     lambda s: s.known and s.encodes,
-    codebooks=True,
-    formats=False,
 )
 def thresholds(subject: Subject) -> Iterator[Outcome]:
     """A number becomes one of the values next to it: the lower below their threshold, the upper above it.
@@ -63,11 +62,8 @@ def thresholds(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "codebook overflow",
-    "format",
     "numbers beyond the extreme values of a codebook, every mode and policy",
     lambda s: s.known and s.encodes,
-    codebooks=True,
-    formats=False,
 )
 def overflow(subject: Subject) -> Iterator[Outcome]:
     """Past the extreme value a number becomes that, or what stands beyond: infinity, else NaN, else that.
@@ -92,11 +88,8 @@ def _judged(subject: Subject, stops: book.Stops, numbers: Array) -> Iterator[Out
 
 @law(
     "specials of codebooks",
-    "format",
     "infinities and NaNs, of codebooks without zero also 0, every mode and policy",
     lambda s: s.known and s.encodes,
-    codebooks=True,
-    formats=False,
 )
 def specials(subject: Subject) -> Iterator[Outcome]:
     """An infinity becomes that, else NaN, else the extreme value, which it is under saturation finite.
@@ -126,11 +119,8 @@ def specials(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "negatives of unsigned codebooks",
-    "format",
     "codebooks without negative values; negative numbers, every mode",
     lambda s: s.known and s.encodes and s.sign is Sign.UNSIGNED,
-    codebooks=True,
-    formats=False,
 )
 def negatives(subject: Subject) -> Iterator[Outcome]:
     """A negative number that is not rounded to 0 becomes NaN, else 0, else the smallest value."""
@@ -150,14 +140,7 @@ def negatives(subject: Subject) -> Iterator[Outcome]:
         yield compared(subject, -numbers, subject.encode(-numbers, how), want, ("projection", str(how)))
 
 
-@law(
-    "flags of codebooks",
-    "format",
-    "finite numbers other than 0, every mode",
-    lambda s: s.projects,
-    codebooks=True,
-    formats=False,
-)
+@law("flags of codebooks", "finite numbers other than 0, every mode", lambda s: s.projects)
 def flags(subject: Subject) -> Iterator[Outcome]:
     """Inexact is signalled where the value changes; with it overflow where the number passes the extreme
     value by more than rounding back, and underflow below a smallest value above 0.
@@ -181,11 +164,8 @@ def _signals(flags: int) -> str:
 
 @law(
     "stochastic mean of codebooks",
-    "format",
     "multiples of 2**-4 of some gaps between values; 4 random bits, all 16 integers",
     lambda s: s.projects,
-    codebooks=True,
-    formats=False,
 )
 def mean(subject: Subject) -> Outcome:
     """The mean over all random integers is the number itself: of these as many take a value as it is near."""
@@ -203,11 +183,8 @@ def mean(subject: Subject) -> Outcome:
 
 @law(
     "sign symmetry of codebooks",
-    "format",
     "codebooks whose negatives are values too, with the same thresholds; finite numbers, every mode",
     lambda s: s.projects and isinstance(s.fmt, Codebook) and book.is_symmetric(s.fmt),
-    codebooks=True,
-    formats=False,
 )
 def symmetry(subject: Subject) -> Iterator[Outcome]:
     """The negative of a number becomes the negative of what the number becomes, in the mirrored mode."""

@@ -31,7 +31,7 @@ def _magnitudes(subject: Subject) -> Array:
     return codes
 
 
-@law("values", "format", "every code", lambda s: s.known)
+@law("values", "every code", lambda s: s.known)
 def values(subject: Subject) -> Outcome:
     """A code stands for what the parameters say: (1 + trailing / 2**t) * 2**(field - bias), with its sign.
 
@@ -44,7 +44,7 @@ def values(subject: Subject) -> Outcome:
     return Outcome.of(wrong, ("code", subject.shown, codes), ("want", number, want))
 
 
-@law("increasing", "format", "finite codes with a clear sign bit")
+@law("increasing", "finite codes with a clear sign bit")
 def increasing(subject: Subject) -> Outcome:
     """A larger magnitude stands for a larger value."""
     codes = _magnitudes(subject)
@@ -56,7 +56,7 @@ def increasing(subject: Subject) -> Outcome:
     return Outcome.of(wrong, *columns, said, tried=int(pairs.sum()))
 
 
-@law("specials on top", "format", "codes with a clear sign bit")
+@law("specials on top", "codes with a clear sign bit")
 def specials_on_top(subject: Subject) -> Outcome:
     """Finite codes come first, then at most one infinity, then NaNs: none lies inside the finite range."""
     codes = _magnitudes(subject)
@@ -73,12 +73,7 @@ def specials_on_top(subject: Subject) -> Outcome:
     return Outcome.of(wrong, row, *above, ("want", "a finite value"))
 
 
-@law(
-    "signs",
-    "format",
-    "signed formats, every code with a clear sign bit",
-    lambda s: s.sign is not Sign.UNSIGNED,
-)
+@law("signs", "signed formats, every code with a clear sign bit", lambda s: s.sign is not Sign.UNSIGNED)
 def signs(subject: Subject) -> Outcome:
     """With the sign bit set, or the two's complement taken, it stands for the negative of its value.
 
@@ -97,7 +92,6 @@ def signs(subject: Subject) -> Outcome:
 
 @law(
     "round trip",
-    "format",
     "every code that is not a NaN; nor an infinity where nothing but `decode` describes the format, or "
     "saturation is finite",
     lambda s: s.encodes,
@@ -115,7 +109,6 @@ def round_trip(subject: Subject) -> Outcome:
 
 @law(
     "published type",
-    "format",
     "every code; formats that NumPy or ml_dtypes has a type for",
     lambda s: s.known and own_dtype(s.format) is not None,
 )
@@ -132,7 +125,7 @@ def published_type(subject: Subject) -> Outcome:
     return Outcome.of(~same(subject.decode(codes), want), ("code", subject.shown, codes), said)
 
 
-@law("limits", "format", "every format, as lowprec describes it", is_verbs)
+@law("limits", "every format, as lowprec describes it", is_verbs)
 def limits(subject: Subject) -> Outcome:
     """The limits that a `Format` states are those of its codes.
 

@@ -76,7 +76,7 @@ def _rule(mode: str) -> Projection:
 _DOMAIN = "six terms of finite values; signed formats with a zero, saturation finite"
 
 
-@law("exact dot", "format", f"{_DOMAIN}, toward_zero", _has_dot)
+@law("exact dot", f"{_DOMAIN}, toward_zero", _has_dot)
 def exact_dot(subject: Subject) -> Outcome:
     """A dot product in the order exact is the sum of all products in real numbers, rounded once."""
     x, y = _vectors(subject)
@@ -89,7 +89,7 @@ def exact_dot(subject: Subject) -> Outcome:
     return _compared(x, y, got, want)
 
 
-@law("dot in sequence", "format", f"{_DOMAIN}, nearest_even; the accumulator is of the format too", _has_dot)
+@law("dot in sequence", f"{_DOMAIN}, nearest_even; the accumulator is of the format too", _has_dot)
 def dot_in_sequence(subject: Subject) -> Outcome:
     """A dot product in sequence with exact products rounds after each addition, from the first
     term to the last.

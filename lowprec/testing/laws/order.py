@@ -40,7 +40,7 @@ def _pairs(codes: Array) -> tuple[Array, Array]:
     return x, y
 
 
-@law("total order", "format", "pairs of codes", _has_order)
+@law("total order", "pairs of codes", _has_order)
 def total_order(subject: Subject) -> Outcome:
     """A code comes before another, or is it, in this order: negative NaNs, values with -0 before
     +0, other NaNs.
@@ -79,7 +79,7 @@ def _key(code: int, value: float, fmt: Format) -> tuple[int, float, int]:
     return (-1, 0.0, -code) if negative else (1, 0.0, code)
 
 
-@law("comparisons", "format", "pairs of codes", is_verbs, codebooks=True)
+@law("comparisons", "pairs of codes", is_verbs, codebooks=True)
 def comparisons(subject: Subject) -> Iterator[Outcome]:
     """Codes compare as their values do: less, less_equal, equal, greater, greater_equal; unordered
     where one is NaN.
@@ -101,7 +101,7 @@ def comparisons(subject: Subject) -> Iterator[Outcome]:
         yield _compared(subject, x, y, name, got, want)
 
 
-@law("classes", "format", "every code", _has_order, codebooks=True)
+@law("classes", "every code", _has_order, codebooks=True)
 def classes(subject: Subject) -> Outcome:
     """A code is of the class of its value: zero, subnormal, normal or infinity with its sign, or NaN.
 
@@ -135,7 +135,6 @@ def classes(subject: Subject) -> Outcome:
 
 @law(
     "neighbours",
-    "format",
     "finite values of formats of at most 12 bits",
     lambda s: _has_order(s) and s.width <= 12,
     codebooks=True,

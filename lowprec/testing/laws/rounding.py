@@ -99,7 +99,7 @@ def _judged(subject: Subject, names: Sequence[str], wanted: str) -> Iterator[Out
         )
 
 
-@law("nearest", "format", "numbers in range; nearest modes", lambda s: _rounds(s, NEAREST))
+@law("nearest", "numbers in range; nearest modes", lambda s: _rounds(s, NEAREST))
 def nearest(subject: Subject) -> Iterator[Outcome]:
     """No value of the format is closer; ties go to the even code, away from zero or toward zero,
     as the mode says.
@@ -107,7 +107,7 @@ def nearest(subject: Subject) -> Iterator[Outcome]:
     return _judged(subject, NEAREST, "the nearest")
 
 
-@law("directed bounds", "format", "numbers in range; directed modes", lambda s: _rounds(s, DIRECTED))
+@law("directed bounds", "numbers in range; directed modes", lambda s: _rounds(s, DIRECTED))
 def directed(subject: Subject) -> Iterator[Outcome]:
     """A number becomes the value on the side that the mode says, with no other value between them.
 
@@ -117,18 +117,13 @@ def directed(subject: Subject) -> Iterator[Outcome]:
     return _judged(subject, DIRECTED, "the value on that side")
 
 
-@law("to odd", "format", "numbers in range; to_odd", lambda s: _rounds(s, ("to_odd",)))
+@law("to odd", "numbers in range; to_odd", lambda s: _rounds(s, ("to_odd",)))
 def to_odd(subject: Subject) -> Iterator[Outcome]:
     """A number that the format lacks becomes that one of its two neighbours whose code is odd."""
     return _judged(subject, ("to_odd",), "the odd code")
 
 
-@law(
-    "overflow",
-    "format",
-    "numbers past the largest value, every mode and policy",
-    lambda s: s.known and s.encodes,
-)
+@law("overflow", "numbers past the largest value, every mode and policy", lambda s: s.known and s.encodes)
 def overflow(subject: Subject) -> Iterator[Outcome]:
     """The mode decides as between the largest value and the next of the continued grid, farther on
     as above the middle.
@@ -149,7 +144,6 @@ def overflow(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "infinities",
-    "format",
     "infinite operands, every mode and policy; of unsigned formats the positive one",
     lambda s: s.known and s.encodes,
 )
@@ -171,7 +165,6 @@ def _said(how: Projection) -> tuple[str, str]:
 
 @law(
     "monotone",
-    "format",
     "finite numbers, every mode, saturation finite where it can be chosen; not 0 where the format has none; "
     "in codebooks where 0 lies between two values not the modes that look toward zero or at parities",
     lambda s: s.encodes and s.placed,

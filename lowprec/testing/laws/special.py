@@ -28,7 +28,7 @@ def _in_every_mode(
         yield compared(subject, values, subject.encode(values, how), want, ("rounding", mode.name))
 
 
-@law("zeros", "format", "+0 and -0, every mode", lambda s: s.known and s.encodes)
+@law("zeros", "+0 and -0, every mode", lambda s: s.known and s.encodes)
 def zeros(subject: Subject) -> Iterator[Outcome]:
     """Zero becomes zero, with its sign where the format has that; NaN, else the smallest, where
     there is no zero.
@@ -43,7 +43,6 @@ def zeros(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "NaN",
-    "format",
     "NaNs of both signs, every mode",
     lambda s: s.known and s.encodes and (s.projects or s.format.nans > 0 or not s.format.negative_zero),
 )
@@ -59,7 +58,6 @@ def nans(subject: Subject) -> Outcome | Iterator[Outcome]:
 
 @law(
     "below the smallest",
-    "format",
     "formats without zero, numbers below their smallest, every mode",
     lambda s: s.known and s.encodes and not s.format.subnormals,
 )
@@ -73,7 +71,6 @@ def below_the_smallest(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "negative numbers",
-    "format",
     "unsigned formats; negative numbers and -infinity, every mode and policy",
     lambda s: s.known and s.encodes and s.sign is Sign.UNSIGNED,
 )
@@ -99,7 +96,6 @@ _TININESS: tuple[Tininess, ...] = get_args(Tininess)
 
 @law(
     "flags",
-    "format",
     "finite numbers other than 0, every mode, saturation none; not below the smallest of a format without "
     "zero",
     lambda s: s.projects,
@@ -152,7 +148,6 @@ def _named(signals: int) -> str:
 
 @law(
     "flushing",
-    "format",
     "numbers in range, every mode, subnormals flush_results; floating point with zero",
     lambda s: s.projects and s.format.exponent_bits > 0 and s.format.subnormals,
 )
@@ -171,7 +166,6 @@ def flushing(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "symmetric",
-    "format",
     "finite numbers, saturation finite; two's complement",
     lambda s: s.projects and s.sign is Sign.TWOS_COMPLEMENT,
 )

@@ -44,7 +44,6 @@ def _drawn(subject: Subject, places: Positions, variant: str) -> Array:
 
 @law(
     "exact stochastic mean",
-    "format",
     "multiples of 2**-4 of some gaps; variant A with 4 bits, all 16 random integers",
     lambda s: s.projects,
 )
@@ -57,7 +56,6 @@ def mean(subject: Subject) -> Outcome:
 
 @law(
     "stochastic shares",
-    "format",
     "multiples of 2**-5 of some gaps, of 2**-7 where that is quick; variants A, B, C with 4 bits, all random "
     "integers",
     lambda s: s.projects,

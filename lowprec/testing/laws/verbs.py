@@ -23,13 +23,7 @@ from lowprec.verify.inputs.conversions import inputs
 _TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int32, np.int64)
 
 
-@law(
-    "idempotence",
-    "format",
-    "finite numbers, every mode, saturation finite",
-    lambda s: s.projects,
-    codebooks=True,
-)
+@law("idempotence", "finite numbers, every mode, saturation finite", lambda s: s.projects, codebooks=True)
 def idempotence(subject: Subject) -> Iterator[Outcome]:
     """A quantized number is not changed by quantizing it again."""
     for mode in subject.modes:
@@ -41,7 +35,7 @@ def idempotence(subject: Subject) -> Iterator[Outcome]:
         yield Outcome.of(~same(again, once[kept]), ("value", number, subject.points[kept]), *said)
 
 
-@law("quantize", "format", "finite numbers in float64 and float32, every mode", is_verbs, codebooks=True)
+@law("quantize", "finite numbers in float64 and float32, every mode", is_verbs, codebooks=True)
 def quantize_is_decode_of_encode(subject: Subject) -> Iterator[Outcome]:
     """Quantize gives the values of the codes that encode gives."""
     narrow = inputs(subject.format, np.float32, sparse=True)
@@ -53,9 +47,7 @@ def quantize_is_decode_of_encode(subject: Subject) -> Iterator[Outcome]:
             yield Outcome.of(~same(got, want), *columns, ("got", number, got), ("want", number, want))
 
 
-@law(
-    "types", "format", "finite values of narrower floats, and integers below 2**53", is_verbs, codebooks=True
-)
+@law("types", "finite values of narrower floats, and integers below 2**53", is_verbs, codebooks=True)
 def types(subject: Subject) -> Iterator[Outcome]:
     """A number gets one code, whatever type it comes in: that of the float64 that it is.
 
@@ -78,7 +70,6 @@ def types(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "place",
-    "format",
     "finite numbers in float64 and float32; alone, shifted, reversed, spread, with flags",
     is_verbs,
     codebooks=True,
@@ -114,7 +105,7 @@ def _with_flags(subject: Subject, values: Array) -> Array:
     return np.asarray(encode(values, subject.format, flags=np.zeros(values.shape, np.uint8))).astype(np.int64)
 
 
-@law("cast", "format", "every code, to e5m2, binary16 and binary32", is_verbs, codebooks=True)
+@law("cast", "every code, to e5m2, binary16 and binary32", is_verbs, codebooks=True)
 def cast_is_encode_of_decode(subject: Subject) -> Iterator[Outcome]:
     """A cast gives the code that encode gives of what decode gives."""
     from lowprec.arrays.convert import cast, encode
@@ -129,7 +120,6 @@ def cast_is_encode_of_decode(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "lossless widening",
-    "format",
     "every code that is no NaN, to binary32; formats whose values that has",
     lambda s: is_verbs(s) and _in_binary32(s),
     codebooks=True,
@@ -154,7 +144,6 @@ def _in_binary32(subject: Subject) -> bool:
 
 @law(
     "odd, then even",
-    "format",
     "finite numbers in range; formats that can have two more trailing bits",
     lambda s: s.projects and _finer(s.format) is not None,
 )
@@ -183,7 +172,6 @@ def _finer(fmt: Format) -> Format | None:
 
 @law(
     "powers of two",
-    "format",
     "floating point with trailing bits; numbers from the smallest normal value to half of the largest, every "
     "mode",
     lambda s: s.projects and s.format.exponent_bits > 0 and s.format.trailing_bits > 0,
@@ -204,7 +192,6 @@ def powers_of_two(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "sign symmetry",
-    "format",
     "signed formats; numbers above 0 and below the largest value, every mode",
     lambda s: s.projects and s.sign is not Sign.UNSIGNED,
 )
