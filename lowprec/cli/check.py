@@ -38,7 +38,7 @@ def check_format(
     parameters alone say. Exit codes: 0 all laws hold, 1 one does not, 2 bad input or usage, 3 nothing was
     tried.
     """
-    from lowprec.cli.progress import progress
+    from lowprec.cli.terminal import progress
     from lowprec.spec.block import BlockFormat
     from lowprec.testing import checks
     from lowprec.testing.law import LAWS

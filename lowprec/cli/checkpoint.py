@@ -91,7 +91,7 @@ def lint(path: Path, against: Path | None, as_json: bool) -> None:
     Exit codes: 0 nothing but notes, 1 errors or warnings, 2 a file that cannot be read.
     """
     from lowprec.checkpoints.linting import lint as find
-    from lowprec.cli.progress import progress
+    from lowprec.cli.terminal import progress
 
     with usage_errors(), progress() as watch:
         findings = find(_open(path), None if against is None else _open(against), watch)
@@ -119,7 +119,7 @@ def dequantize(
 ) -> None:
     """Write a checkpoint with the values of quantised weights; other tensors are copied."""
     from lowprec.checkpoints.converting import dequantize_checkpoint
-    from lowprec.cli.progress import progress
+    from lowprec.cli.terminal import progress
 
     with usage_errors(), progress() as watch:
         names = dequantize_checkpoint(
@@ -222,7 +222,7 @@ def _write(
     **options: Any,
 ) -> None:
     from lowprec.checkpoints.quantizing import target
-    from lowprec.cli.progress import progress
+    from lowprec.cli.terminal import progress
 
     with usage_errors(), progress() as watch:
         wanted = target(scheme, to, **options)
@@ -260,7 +260,7 @@ def verify(path: Path, source: Path, as_json: bool) -> None:
     bad input; 3 no weight is in both.
     """
     from lowprec.checkpoints.verifying import verify_checkpoint
-    from lowprec.cli.progress import progress
+    from lowprec.cli.terminal import progress
 
     with usage_errors(), progress() as watch:
         verdicts = verify_checkpoint(_open(path), _open(source), watch)

@@ -38,8 +38,7 @@ from lowprec.cli.options import (
     projection_options,
     scheduler_option,
 )
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
+from lowprec.cli.terminal import progress, say
 
 if TYPE_CHECKING:
     from lowprec.verify.compare.report import Comparison

@@ -31,8 +31,7 @@ from lowprec.cli.options import (
     seed_option,
     several,
 )
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
+from lowprec.cli.terminal import progress, say
 
 if TYPE_CHECKING:
     from lowprec.verify.conform.conformance import Row

@@ -33,8 +33,7 @@ from lowprec.cli.options import (
     several,
     tables_option,
 )
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
+from lowprec.cli.terminal import progress, say
 from lowprec.spec.projection import NanPolicy, Saturation
 from lowprec.spec.rounding import MODES
 

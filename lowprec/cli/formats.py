@@ -172,7 +172,7 @@ def library_calls(words: tuple[str, ...], as_json: bool) -> None:
 
     `lowprec show NAME` tells one in words; so does `lowprec show 'NAME(fast=false, split=3:halves)'`.
     """
-    from lowprec.export.call_cards import call_listing, calls, describe_call
+    from lowprec.export.accumulation_cards import call_listing, calls, describe_call
 
     found = _having(words, calls(), describe_call)
     _print(as_json, lambda: [*map(describe_call, found)], lambda: call_listing(found))
@@ -235,7 +235,7 @@ def _views(
     shown: Any, stack: Profile | None, name: str | None
 ) -> tuple[Callable[[], object], Callable[[], RenderableType]]:
     """Return what describes an object, by itself or in a profile, and what shows its card."""
-    from lowprec.export import accumulation_cards, block_cards, call_cards, cards
+    from lowprec.export import accumulation_cards, block_cards, cards
 
     if isinstance(shown, Format):
         card = partial(cards.card, shown) if stack is None else partial(cards.profile_card, stack, shown)
@@ -250,7 +250,7 @@ def _views(
         card = partial(accumulation_cards.accumulation_card, shown)
         return partial(accumulation_cards.describe_accumulation, shown), card
     if isinstance(shown, LibraryCall):
-        return partial(call_cards.describe_call, shown), partial(call_cards.call_card, shown)
+        return partial(accumulation_cards.describe_call, shown), partial(accumulation_cards.call_card, shown)
     return partial(cards.describe_profile, shown), partial(cards.profile_card, shown, None)
 
 

@@ -9,8 +9,7 @@ import click
 
 from lowprec.cli.arguments import DIFFER, NO_CHECKOUT
 from lowprec.cli.options import tables_option
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
+from lowprec.cli.terminal import progress, say
 
 
 @click.command(short_help="Write or check the golden data.")

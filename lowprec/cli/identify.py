@@ -10,8 +10,7 @@ import click
 
 from lowprec.cli.arguments import AGREE, DIFFER, FAILED, deliver, format_named, usage_errors
 from lowprec.cli.options import OUTPUT, count, json_option, named, nan_option, seed_option
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
+from lowprec.cli.terminal import progress, say
 
 if TYPE_CHECKING:
     from lowprec.spec.format import Format

@@ -10,8 +10,7 @@ import click
 from lowprec.cli import completing
 from lowprec.cli.arguments import anything_named
 from lowprec.cli.options import flag, several
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
+from lowprec.cli.terminal import progress, say
 
 if TYPE_CHECKING:
     from lowprec.cli.warming import Specification
