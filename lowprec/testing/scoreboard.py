@@ -139,7 +139,7 @@ class Scoreboard:
         self.target = known[-1] if known else catalog.BINARY32
         self._counted(known, OPERATIONS[self.operation].operands + 1)
         check_operands(self.operation, tuple(known))
-        self._options["projection"] = projection_of(self.target, **how)
+        self._options["projection"] = projection_of(self.target, *how.values())
         return known[:-1]
 
     def _counted(self, known: list[Any], wanted: int) -> list[Any]:
