@@ -169,13 +169,6 @@ class ArrayBlocks(BlockSubject):
         return laid.reshape(-1, self.size)
 
 
-class ScalarBlocks(ArrayBlocks):
-    """The verbs by the engine that serves every block format."""
-
-    path = "arrays, scalar engine"
-    backend = "scalar"
-
-
 class OracleBlocks(BlockSubject):
     """The oracle, one block after the other."""
 
