@@ -105,21 +105,31 @@ def conform(
     from lowprec.verify.inputs.conversions import SOURCES
 
     chosen = frameworks_named(frameworks)
-    for source in sources:
-        if source not in SOURCES:
-            raise click.UsageError(f"unknown source {source!r}; use one of {', '.join(SOURCES)}")
-    for operation in operations:
-        if operation not in ("cast", "blocks", *OPERANDS):
-            names = ", ".join(("cast", "blocks", *OPERANDS))
-            raise click.UsageError(f"unknown operation {operation!r}; use one of {names}")
-    if sum((as_json, markdown, against is not None)) > 1:
-        raise click.UsageError("--json, --markdown and --against exclude each other")
-    if output is not None and not (as_json or markdown):
-        raise click.UsageError("-o FILE needs --json or --markdown")
-    if everything and (as_json or markdown or against is not None):
-        raise click.UsageError("--all is for text: --json, --markdown and --against have every task anyway")
-    if baseline is not None and (markdown or against is not None):
-        raise click.UsageError("--baseline does not go with --markdown and --against, which are about a page")
+    for given, known, what in (
+        (sources, SOURCES, "source"),
+        (operations, ("cast", "blocks", *OPERANDS), "operation"),
+    ):
+        for name in given:
+            if name not in known:
+                raise click.UsageError(f"unknown {what} {name!r}; use one of {', '.join(known)}")
+    page = markdown or against is not None
+    for wrong, message in (
+        (
+            sum((as_json, markdown, against is not None)) > 1,
+            "--json, --markdown and --against exclude each other",
+        ),
+        (output is not None and not (as_json or markdown), "-o FILE needs --json or --markdown"),
+        (
+            everything and (as_json or page),
+            "--all is for text: --json, --markdown and --against have every task anyway",
+        ),
+        (
+            baseline is not None and page,
+            "--baseline does not go with --markdown and --against, which are about a page",
+        ),
+    ):
+        if wrong:
+            raise click.UsageError(message)
     with usage_errors():
         accepted = None if baseline is None else read_baseline(baseline, "conform")
     if samples < 0 or seed < 0:
@@ -138,7 +148,7 @@ def conform(
                 samples=samples,
                 seed=seed,
                 known=conformance.known_divergences(),
-                profiles=markdown or against is not None,
+                profiles=page,
                 watch=watch,
             )
         )
@@ -157,12 +167,13 @@ def conform(
     if junit is not None:
         with usage_errors((ImportError,)):
             deliver(conformance_report.as_junit(rows).encode(), junit)
-    if not compared:
-        say(f"nothing was compared: {against} is about other versions", err=True)
-        sys.exit(NOTHING)
-    if not sum(row.tried for row in rows):
-        say("nothing was compared: no framework has such a cast, or there were no values", err=True)
-        sys.exit(NOTHING)
+    for nothing, why in (
+        (not compared, f"{against} is about other versions"),
+        (not sum(row.tried for row in rows), "no framework has such a cast, or there were no values"),
+    ):
+        if nothing:
+            say(f"nothing was compared: {why}", err=True)
+            sys.exit(NOTHING)
     sys.exit(DIFFER if stale or any(row.unexplained for row in rows) else AGREE)
 
 
