@@ -5,7 +5,6 @@ All goes to docs/generated, which is not kept. Facts about formats come from the
 
 import importlib
 import inspect
-import pkgutil
 import re
 from pathlib import Path
 
@@ -221,7 +220,7 @@ def reference():
         write(f"reference/{pages[-1]}.rst", [*heading(topic), *entries("lowprec", names)])
     if left:
         raise RuntimeError(f"no topic of the reference has {', '.join(left)}; add their modules to TOPICS")
-    methods = [f"lowprec.methods.{each.name}" for each in pkgutil.iter_modules(lowprec.methods.__path__)]
+    methods = [f"lowprec.methods.{name}" for name in dir(lowprec.methods)]
     for name in ["lowprec.plot", "lowprec.plot.data", "lowprec.testing", "lowprec.p3109", *methods]:
         module = importlib.import_module(name)
         pages.append(name)

@@ -64,6 +64,10 @@ def subjects():
         scale = catalog.UE4M3 if name == "divide" else catalog.E8M0FNU
         return lp.BlockFormat(name=name, element=catalog.E2M1FN, scale=scale, size=4, rule=name)
 
+    class ScalarBlocks(block.ArrayBlocks):
+        path = "arrays, scalar engine"
+        backend = "scalar"
+
     def arithmetic(make, name):
         verb, of, mode = (*name.split(), "nearest_even")[:3]
         count = {"sqrt": 1, "fma": 3}.get(verb, 2)
@@ -74,7 +78,7 @@ def subjects():
         "flagged": lambda name: ("format", Arrays(fmt(name), flagged=True)),
         "oracle": lambda name: ("format", Oracle(fmt(name))),
         "arrays blocks": lambda name: ("blocks", block.ArrayBlocks(blocks(name), 4, 0)),
-        "scalar blocks": lambda name: ("blocks", block.ScalarBlocks(blocks(name), 4, 0)),
+        "scalar blocks": lambda name: ("blocks", ScalarBlocks(blocks(name), 4, 0)),
         "oracle blocks": lambda name: ("blocks", block.OracleBlocks(blocks(name), 4, 0)),
         "arithmetic": lambda name: arithmetic(operation.of_arrays, name),
         "flagged arithmetic": lambda name: arithmetic(

@@ -8,11 +8,18 @@ import importlib.util
 import os
 import shutil
 import subprocess
+from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 
+import lowprec as lp
+from lowprec.spec.catalog import BINARY32
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Saturation
+from lowprec.spec.rounding import MODES
 from lowprec.verify.frameworks import FRAMEWORKS
 
 INSTALL = {
@@ -94,3 +101,46 @@ def succeed(*command: object, **options) -> bytes:
     done = run(*command, **options)
     assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
     return done.stdout
+
+
+#: Prints the value of every code, then the code of each mode, policy and operand that it reads.
+_DRIVER = """
+#include <stdio.h>
+#include "format.h"
+int main(void)
+{{
+    unsigned rounding, saturation;
+    unsigned long long x;
+    for (x = 0; x < {count}; x++)
+        printf("%llx\\n", (unsigned long long){name}_decode(({code})x));
+    while (scanf("%u %u %llx", &rounding, &saturation, &x) == 3) {{
+        {code} code = {name}_{function}(
+            ({word})x, (lowprec_rounding)rounding, (lowprec_saturation)saturation);
+        printf("%x\\n", (unsigned)code);
+    }}
+    return 0;
+}}
+"""
+
+
+def assert_c_header_is_right(fmt: Format, header: bytes, function: str, values: Any, folder: Path) -> None:
+    """Compile a C header, every warning an error; hold all codes, and operands in all modes, against ours."""
+    gcc = need("gcc")
+    (folder / "format.h").write_bytes(header)
+    bits = values.view(f"u{values.dtype.itemsize}").tolist()
+    source, program = folder / f"{function}.c", folder / function
+    name = "lowprec_" + fmt.name.replace(" ", "_")
+    types = {"code": f"uint{fmt.code_bits}_t", "word": f"uint{8 * values.dtype.itemsize}_t"}
+    source.write_text(_DRIVER.format(name=name, count=1 << fmt.width, function=function, **types))
+    succeed(gcc, "-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", source, "-o", program)
+    lines, want = [], []
+    for number, mode in enumerate(MODES):
+        for policy, saturation in enumerate(Saturation):
+            lines += [f"{number} {policy} {each:x}" for each in bits]
+            want.append(lp.encode(values, fmt, rounding=mode, saturation=saturation))
+    out = succeed(program, input="\n".join(lines).encode()).split()
+    got = np.array([int(text, 16) for text in out], np.uint64)
+    kind = np.float32 if BINARY32.contains(fmt) else np.float64
+    decoded = lp.decode(np.arange(1 << fmt.width), fmt, dtype=kind)
+    assert (got[: 1 << fmt.width] == decoded.view(f"u{decoded.dtype.itemsize}")).all()
+    assert (got[1 << fmt.width :] == np.concatenate(want)).all()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -238,3 +242,35 @@ def ratio_of_times(call: Callable[[], object], usual: Callable[[], object], roun
             each()
             least[place] = min(least[place], time.process_time() - begun)
     return least[0] / least[1]
+
+
+def example_script(name: str) -> ModuleType:
+    """Return a script of docs/examples as a module."""
+    path = Path(__file__).parents[1] / "docs" / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def assert_gradients_are_differences(layer: Callable[..., Any], upstream: Any, back: Any) -> None:
+    """Hold a linear layer in numbers that its formats have against its loss with each operand one further.
+
+    `layer` maps x, w and the bias to y and the gradients' function, which takes `back`; `upstream` is the
+    gradient of y that `back` stands for. Small integers are exact, and the loss is linear in each operand.
+    """
+    rng = np.random.default_rng(3)
+    operands = [rng.integers(-6, 7, shape).astype(np.float64) for shape in ((2, 3, 4), (5, 4), (5,))]
+    x, w, b = operands
+    y, gradients = layer(x, w, b)
+    assert np.array_equal(y, x @ w.T + b)
+    loss = float((upstream * y).sum())
+    for place, got in enumerate(gradients(back)):
+        assert got.shape == operands[place].shape
+        for index in np.ndindex(got.shape):
+            moved = operands[place].copy()
+            moved[index] += 1
+            further = layer(*operands[:place], moved, *operands[place + 1 :])[0]
+            assert got[index] == float((upstream * further).sum()) - loss

@@ -6,12 +6,13 @@ Each function imports what it needs, so that `lowprec --help` does not wait for 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -30,31 +31,6 @@ if TYPE_CHECKING:
     from lowprec.spec.toml_reading import Specification
     from lowprec.verify.frameworks import Framework
 
-__all__ = [
-    "AGREE",
-    "BROKEN_PIPE",
-    "DIFFER",
-    "FAILED",
-    "INTERRUPTED",
-    "NOTHING",
-    "NO_CHECKOUT",
-    "accumulation_named",
-    "product_named",
-    "anything_named",
-    "block_named",
-    "deliver",
-    "format_named",
-    "frameworks_named",
-    "in_file",
-    "load",
-    "one_format",
-    "operation_formats",
-    "profile_named",
-    "project",
-    "target_named",
-    "usage_errors",
-]
-
 #: Formats to show for operations whose operands are not alike.
 _EXAMPLES = {"convert": ("binary32", "e4m3fn"), "scaleb": ("e4m3fn", "int32", "e4m3fn")}
 
@@ -63,6 +39,8 @@ _IN_FILE = re.compile(r"(.+\.toml)(?::(.+))?", re.DOTALL)
 
 #: Exit codes; bad input and usage are 2, which is click's. What a signal ends has 128 and its number.
 AGREE, DIFFER, FAILED, NOTHING, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
+
+Named = TypeVar("Named")
 
 #: Why a command that works on the golden data refuses to where nothing says which.
 NO_CHECKOUT = (
@@ -147,9 +125,14 @@ def accumulation_named(name: str) -> Accumulation:
     """Return an accumulation by name or by file."""
     from lowprec.spec.accumulations import accumulation
 
+    return _found(name, "accumulation", accumulation)
+
+
+def _found(name: str, kind: str, find: Callable[[str], Named]) -> Named:
+    """Return the object of a kind that a name, or a file, stands for."""
     with usage_errors():
-        found: Any = in_file(name, "accumulation")
-        return found or accumulation(name)
+        found: Any = in_file(name, kind)
+        return found or find(name)
 
 
 def product_named(name: str) -> Accumulation | LibraryCall:
@@ -165,18 +148,14 @@ def block_named(name: str) -> BlockFormat:
     """Return a block format by name or by file."""
     from lowprec.spec.catalog import block_format
 
-    with usage_errors():
-        found: Any = in_file(name, "block format")
-        return found or block_format(name)
+    return _found(name, "block format", block_format)
 
 
 def profile_named(name: str) -> Profile:
     """Return a profile by name or by file."""
     from lowprec.spec.profiles import profile
 
-    with usage_errors():
-        found: Any = in_file(name, "profile")
-        return found or profile(name)
+    return _found(name, "profile", profile)
 
 
 def anything_named(name: str) -> Specification:
@@ -298,6 +277,11 @@ def deliver(content: str | bytes, output: Path | None = None) -> None:
         raise
     except OSError as error:
         raise click.UsageError(f"cannot write {str(output)!r}: {error.strerror}") from None
+
+
+def deliver_json(document: object) -> None:
+    """Print plain data as JSON."""
+    deliver(json.dumps(document, indent=1) + "\n")
 
 
 def frameworks_named(names: tuple[str, ...]) -> list[Framework]:

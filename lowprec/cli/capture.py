@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, usage_errors
-from lowprec.cli.options import output_option, seed_option
+from lowprec.cli.options import count, flag, output_option, seed_option, several
 
 if TYPE_CHECKING:
     from lowprec.verify.capture.reading import Capture, CapturedQuestion
     from lowprec.verify.compare.report import Comparison
-
-__all__ = ["capture", "compare_capture", "compare_question"]
 
 #: What the comparison of one question takes instead of what the capture expects.
 _INSTEAD = ("accumulation", "profile", "rounding", "saturation", "ulps")
@@ -25,23 +23,16 @@ _DEFAULTS = {"operation": "convert", "rounding": "nearest_even", "saturation": "
 
 
 @click.command(short_help="Write a script that asks a GPU or CPU, for compare and identify.")
-@click.option(
-    "--list", "listed", is_flag=True, help="List what can be captured, and where that has been run, instead."
-)
-@click.option(
-    "--only",
-    "names",
-    multiple=True,
-    metavar="NAME",
+@flag("--list", "listed", help="List what can be captured, and where that has been run, instead.")
+@several(
+    *("--only", "names"),
     help="Ask this question only, or those of a pattern such as 'cast_*'; may be repeated. Default: all.",
 )
 @seed_option("operands")
-@click.option(
+@count(
     "--count",
     default=1024,
-    show_default=True,
     type=click.IntRange(16, 1 << 16),
-    metavar="N",
     help="Add this number of random operands to each conversion, and aim this number of dot products.",
 )
 @output_option

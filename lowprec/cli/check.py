@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from lowprec.cli import completing
-from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, one_format, target_named
-from lowprec.cli.options import define_option, seed_option
+from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver_json, one_format, target_named
+from lowprec.cli.options import count, define_option, flag, json_option, seed_option
 from lowprec.cli.terminal import say
 
 if TYPE_CHECKING:
     from lowprec.testing.law import Report
 
-__all__ = ["check_format"]
-
 
 @click.command("check-format", short_help="Check every law of formats on one format.")
 @click.argument("fmt", metavar="[FORMAT]", required=False, shell_complete=completing.targets)
 @define_option
-@click.option(
+@count(
     "--samples",
     default=256,
-    show_default=True,
     type=click.IntRange(0, 1 << 20),
-    metavar="N",
     help="Try this number of random numbers beside the chosen ones.",
 )
 @seed_option("the random numbers")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.check/1).")
-@click.option("--laws", "as_list", is_flag=True, help="List all laws and where they hold, and check nothing.")
+@json_option(" (schema lowprec.check/1)")
+@flag("--laws", "as_list", help="List all laws and where they hold, and check nothing.")
 def check_format(
     fmt: str | None, define: str | None, samples: int, seed: int, as_json: bool, as_list: bool
 ) -> None:
@@ -43,10 +38,10 @@ def check_format(
     parameters alone say. Exit codes: 0 all laws hold, 1 one does not, 2 bad input or usage, 3 nothing was
     tried.
     """
-    from lowprec.cli.progress import progress
+    from lowprec.cli.terminal import progress
     from lowprec.spec.block import BlockFormat
     from lowprec.testing import checks
-    from lowprec.testing.laws import LAWS
+    from lowprec.testing.law import LAWS
 
     if as_list:
         for law in LAWS.values():
@@ -59,7 +54,7 @@ def check_format(
         else:
             report = checks.report_of(target, samples=samples, seed=seed, watch=watch)
     if as_json:
-        deliver(json.dumps(report.as_json(), indent=1) + "\n")
+        deliver_json(report.as_json())
     else:
         _show(report)
     if not report.tried:

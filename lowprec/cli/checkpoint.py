@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,30 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, usage_errors
-from lowprec.cli.options import scheduler_option, seed_option
+from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver_json, usage_errors
+from lowprec.cli.options import PLACE, flag, json_option, named, scheduler_option, seed_option, several
 from lowprec.cli.terminal import say
 from lowprec.spec.naming import plain
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.folder import Checkpoint
 
-__all__ = ["checkpoint"]
-
 _NAMES = "Shell patterns of names, such as '*.mlp.*'; may be given several times."
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-_source = click.argument("path", metavar="CHECKPOINT", type=click.Path(path_type=Path))
-_include = click.option(
-    "--include", multiple=True, metavar="PATTERN", help=f"Take only these weights. {_NAMES}"
-)
-_exclude = click.option(
-    "--exclude", multiple=True, metavar="PATTERN", help=f"Leave these as they are. {_NAMES}"
-)
+_source = click.argument("path", metavar="CHECKPOINT", type=PLACE)
+_include = several("--include", metavar="PATTERN", help=f"Take only these weights. {_NAMES}")
+_exclude = several("--exclude", metavar="PATTERN", help=f"Leave these as they are. {_NAMES}")
 _output = click.option(
-    "-o",
-    "--output",
+    *("-o", "--output"),
     required=True,
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="A .safetensors, .gguf, .onnx or .pt file, or a folder that is not there yet.",
 )
 
@@ -49,10 +40,8 @@ def checkpoint() -> None:
 
 @checkpoint.command(short_help="Show which weights there are, and how they are stored.")
 @_source
-@click.option(
-    "--all", "show_all", is_flag=True, help="List every weight; by default one line for each scheme."
-)
-@_json_option
+@flag("--all", "show_all", help="List every weight; by default one line for each scheme.")
+@json_option()
 def inspect(path: Path, show_all: bool, as_json: bool) -> None:
     """Show the schemes of a checkpoint's weights: elements, scales, blocks, bits for each parameter.
 
@@ -66,7 +55,7 @@ def inspect(path: Path, show_all: bool, as_json: bool) -> None:
     with usage_errors():
         summary = look(found)
     if as_json:
-        deliver(json.dumps(summary.as_json(), indent=1) + "\n")
+        deliver_json(summary.as_json())
         return
     if show_all:
         for weight in summary.weights:
@@ -94,21 +83,21 @@ def inspect(path: Path, show_all: bool, as_json: bool) -> None:
 
 @checkpoint.command(short_help="Find what is wrong with a checkpoint, and say what to do.")
 @_source
-@click.option("--against", type=click.Path(path_type=Path), help="The checkpoint that it was made of.")
-@_json_option
+@click.option("--against", type=PLACE, help="The checkpoint that it was made of.")
+@json_option()
 def lint(path: Path, against: Path | None, as_json: bool) -> None:
     """Find broken scales, shapes and configurations; each finding names tensor, evidence and remedy.
 
     Exit codes: 0 nothing but notes, 1 errors or warnings, 2 a file that cannot be read.
     """
     from lowprec.checkpoints.linting import lint as find
-    from lowprec.cli.progress import progress
+    from lowprec.cli.terminal import progress
 
     with usage_errors(), progress() as watch:
         findings = find(_open(path), None if against is None else _open(against), watch)
     if as_json:
         listed = [finding.__dict__ for finding in findings]
-        deliver(json.dumps({"schema": "lowprec.checkpoint.lint/1", "findings": listed}, indent=1) + "\n")
+        deliver_json({"schema": "lowprec.checkpoint.lint/1", "findings": listed})
     else:
         for finding in findings:
             _line(f"{finding.severity}: {finding.tensor}: {finding.rule}")
@@ -130,7 +119,7 @@ def dequantize(
 ) -> None:
     """Write a checkpoint with the values of quantised weights; other tensors are copied."""
     from lowprec.checkpoints.converting import dequantize_checkpoint
-    from lowprec.cli.progress import progress
+    from lowprec.cli.terminal import progress
 
     with usage_errors(), progress() as watch:
         names = dequantize_checkpoint(
@@ -142,21 +131,17 @@ def dequantize(
 def _written(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of what is written."""
     for option in (
-        _json_option,
+        json_option(),
         _exclude,
         _include,
-        click.option("--powers", is_flag=True, help="deepseek: scales are powers of two (scale_fmt ue8m0)."),
-        click.option("--nested", is_flag=True, help="bitsandbytes: quantise the scales too."),
-        click.option("--channel", is_flag=True, help="compressed-tensors e4m3fn: a scale for each row."),
-        click.option(
-            "--rule", metavar="NAME", help="Scale rule of blocks, such as rceil; default: the format's own."
-        ),
+        flag("--powers", help="deepseek: scales are powers of two (scale_fmt ue8m0)."),
+        flag("--nested", help="bitsandbytes: quantise the scales too."),
+        flag("--channel", help="compressed-tensors e4m3fn: a scale for each row."),
+        named("--rule", help="Scale rule of blocks, such as rceil; default: the format's own."),
         click.option(
             "--scheme", default="compressed-tensors", show_default=True, help="Whose files these shall be."
         ),
-        click.option(
-            "--to", required=True, metavar="FORMAT", help="For instance nvfp4, mxfp4, mxfp8_e4m3, e4m3fn."
-        ),
+        named("--to", required=True, metavar="FORMAT", help="For instance nvfp4, mxfp4, mxfp8_e4m3, e4m3fn."),
         _output,
         _source,
     ):
@@ -169,7 +154,7 @@ def _written(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--statistics",
     metavar="PATH",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="safetensors file of inputs: (samples, k) by the weight's name. Reports errors of outputs.",
 )
 @click.option(
@@ -237,14 +222,14 @@ def _write(
     **options: Any,
 ) -> None:
     from lowprec.checkpoints.quantizing import target
-    from lowprec.cli.progress import progress
+    from lowprec.cli.terminal import progress
 
     with usage_errors(), progress() as watch:
         wanted = target(scheme, to, **options)
         reports, kept = run(_open(path), output, wanted, include=include, exclude=exclude, watch=watch)
     if as_json:
         whole = {"schema": "lowprec.checkpoint.quantize/1", "weights": reports, "kept": kept}
-        deliver(json.dumps(whole, indent=1) + "\n")
+        deliver_json(whole)
         return
     measured = any("output_sqnr" in report for report in reports.values())
     heads = ("outputs' SQNR", "of rounding alone") if measured else ()
@@ -266,8 +251,8 @@ def _write(
 
 @checkpoint.command(short_help="Hold a quantised checkpoint against its source.")
 @_source
-@click.argument("source", type=click.Path(path_type=Path))
-@_json_option
+@click.argument("source", type=PLACE)
+@json_option()
 def verify(path: Path, source: Path, as_json: bool) -> None:
     """Say which rule made the weights of CHECKPOINT of those of SOURCE, and what it cost.
 
@@ -275,13 +260,13 @@ def verify(path: Path, source: Path, as_json: bool) -> None:
     bad input; 3 no weight is in both.
     """
     from lowprec.checkpoints.verifying import verify_checkpoint
-    from lowprec.cli.progress import progress
+    from lowprec.cli.terminal import progress
 
     with usage_errors(), progress() as watch:
         verdicts = verify_checkpoint(_open(path), _open(source), watch)
     if as_json:
         listed = [{**verdict.__dict__, "holds": verdict.holds} for verdict in verdicts]
-        deliver(json.dumps({"schema": "lowprec.checkpoint.verify/1", "weights": listed}, indent=1) + "\n")
+        deliver_json({"schema": "lowprec.checkpoint.verify/1", "weights": listed})
     else:
         rows = [("weight", "scheme", "rule", "codes not nearest", "SQNR", "worst block")]
         for verdict in verdicts:

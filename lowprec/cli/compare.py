@@ -28,18 +28,20 @@ from lowprec.cli.capture import compare_capture, compare_question
 from lowprec.cli.options import (
     OPERATIONS_HELP,
     OUTPUT,
+    baseline_option,
     define_option,
+    flag,
+    json_option,
+    junit_option,
+    named,
     nan_option,
     projection_options,
     scheduler_option,
 )
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
+from lowprec.cli.terminal import progress, say
 
 if TYPE_CHECKING:
     from lowprec.verify.compare.report import Comparison
-
-__all__ = ["compare"]
 
 #: Mismatches that are told in full: in text, and in reports.
 _SHOWN, _REPORTED = 5, 20
@@ -49,123 +51,110 @@ _SHOWN, _REPORTED = 5, 20
     short_help="Compare results with what they must be, and find the cause.", epilog=OPERATIONS_HELP
 )
 @click.argument("words", metavar="INPUT... OUTPUT", nargs=-1, required=True, shell_complete=completing.paths)
-@click.option(
+@named(
     "--to",
+    of=completing.targets,
     metavar="FORMAT",
-    shell_complete=completing.targets,
     help="Format or block format of the results, by name or in a .toml file. Default: rank all formats.",
 )
-@click.option(
+@named(
     "--from",
     "sources",
+    of=completing.operands,
     metavar="FORMAT,...",
-    shell_complete=completing.operands,
     help="Formats of operands that are codes: one for all operands, or one for each. Default: the types "
     "of the files.",
 )
-@click.option(
+@named(
     "--operation",
+    of=completing.operations,
     default="convert",
     show_default=True,
-    metavar="NAME",
-    shell_complete=completing.operations,
     help="Operation that gave the results: one of those listed below, dot or matmul.",
 )
-@click.option(
+@named(
     "--accumulation",
-    metavar="NAME",
-    shell_complete=completing.accumulations,
+    of=completing.accumulations,
     help="Accumulation of dot or matmul, by name or in a .toml file, or a library's call such as "
     "'ada_cublaslt_fp8(fast=false)'. Default: rank all accumulations.",
 )
-@click.option("--addend", metavar="FILE", help="File of the addend of dot or matmul. Default: no addend.")
-@click.option("--bias", metavar="FILE", help="File of the bias of dot or matmul. Default: no bias.")
-@click.option(
+@named("--addend", metavar="FILE", help="File of the addend of dot or matmul. Default: no addend.")
+@named("--bias", metavar="FILE", help="File of the bias of dot or matmul. Default: no bias.")
+@named(
     "--output-scale",
     metavar="NUMBER|FILE",
     help="Factor of the results of dot or matmul, after the bias: one number, or a file. Default: none.",
 )
-@click.option(
+@named(
     "--block",
     type=click.IntRange(1),
     metavar="N",
     help="Elements along K that share a scale: needed for scales of blocks, but for MX instructions.",
 )
-@click.option("--size", metavar="M,N,K", help="Rows of x, columns of y and products of lines of matmul.")
-@click.option("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
-@click.option(
+@named("--size", metavar="M,N,K", help="Rows of x, columns of y and products of lines of matmul.")
+@named("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
+@named(
     "--axis",
     type=int,
     metavar="N",
     help="Axis along which the blocks of a block format lie. Default: the last.",
 )
-@click.option(
+@named(
     "--tensor-scale",
     type=float,
     metavar="NUMBER",
     help="Scale of the whole tensor, for block formats that have one. Default: computed from the values.",
 )
-@click.option(
+@named(
     "--scale",
     metavar="NUMBER|FILE",
     help="Factor that turns codes into values: one number, or a file with one for each place along "
     "--axis or for each block. Of dot and matmul also two, for x and for y, with a comma between.",
 )
-@click.option(
+@named(
     "--ulps",
     metavar="N|auto",
     help="Codes that results may lie from the right ones and still pass. auto, for dot and matmul: what any "
     "order of summation by the accumulation can give, for each output. Default: none.",
 )
-@click.option(
+@named(
     "--flags",
     is_flag=False,
     flag_value="",
     metavar="[FILE]",
     help="Compare exception flags too: those of this file; or, without a file, at the end of each line.",
 )
-@click.option(
+@named(
     "--random",
     metavar="FILE",
     help="File of the random integers that a stochastic --rounding took, such as 'stochastic(16, ptx_rs)'.",
 )
-@click.option(
+@named(
     "--rule",
-    metavar="NAME",
-    shell_complete=completing.rules,
+    of=completing.rules,
     help="Scale rule, such as floor or rceil. Default: the block format's own.",
 )
-@click.option(
+@named(
     "--profile",
-    metavar="NAME",
-    shell_complete=completing.profiles,
+    of=completing.profiles,
     help="Judge by this profile, or that in a .toml file, instead of --rounding and --saturation.",
 )
 @define_option
 @projection_options
 @nan_option
-@click.option(
+@flag(
     "--all",
     "everything",
-    is_flag=True,
     help="Tell every result that differs in full, not only the first: 5 in text, 20 in JSON, JUnit and HTML.",
 )
 @scheduler_option
-@click.option("--no-why", is_flag=True, help="Do not look for the cause of differences.")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print JSON instead of text (schema: tables/schema/compare.schema.json).",
+@flag("--no-why", help="Do not look for the cause of differences.")
+@json_option(" (schema: tables/schema/compare.schema.json)")
+@baseline_option(
+    "Accept what differs as in this earlier report, which --json wrote; exit 1 for more or other mismatches "
+    "only."
 )
-@click.option(
-    "--baseline",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Accept what differs as in this earlier report, which --json wrote; exit 1 for more or other "
-    "mismatches only.",
-)
-@click.option("--junit", type=OUTPUT, help="Also write a JUnit test report to this file.")
+@junit_option
 @click.option("--html", type=OUTPUT, help="Also write an HTML page with plots to this file.")
 def compare(
     words: tuple[str, ...],
@@ -376,14 +365,10 @@ def _scale(spelled: str | None, operation: str) -> Any:
 
 def _number(spelled: str | None) -> Any:
     """Return a number, or the dump of a file."""
-    from lowprec.verify.dumps.files import open_dump
-
-    if spelled is None:
-        return None
     try:
-        return float(spelled)
+        return None if spelled is None else float(spelled)
     except ValueError:
-        return open_dump(spelled)
+        return _dump(spelled)
 
 
 def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
@@ -403,10 +388,7 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         raise click.UsageError(
             "give the INPUT and the OUTPUT: two files, or more for an operation; or one capture, a .npz file"
         )
-    define, name = asked["define"], asked["to"]
-    target: Any = None
-    if name is not None:
-        target = target_named(name, define)
+    target: Any = None if asked["to"] is None else target_named(asked["to"], asked["define"])
     element = getattr(target, "element", target)
     sources = None if asked["sources"] is None else asked["sources"].split(",")
     if sources is not None and len(sources) not in (1, len(words) - 1):
@@ -417,9 +399,6 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     ]
     operands = [open_dump(word, fmt) for word, fmt in zip(words, known, strict=False)]
     output = open_dump(words[-1], element, operands[0].shape if asked["operation"] == "convert" else None)
-    scales = None
-    if asked["scales"] is not None:
-        scales = open_dump(asked["scales"], getattr(target, "scale", None))
     plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
     how: dict[str, Any] = {}
     if asked["profile"] is not None:
@@ -438,16 +417,16 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         operation=asked["operation"],
         source=known if sources is not None else None,
         accumulation=None if asked["accumulation"] is None else product_named(asked["accumulation"]),
-        addend=None if asked["addend"] is None else open_dump(asked["addend"]),
-        bias=None if asked["bias"] is None else open_dump(asked["bias"]),
+        addend=_dump(asked["addend"]),
+        bias=_dump(asked["bias"]),
         output_scale=_number(asked["output_scale"]),
         block=asked["block"],
-        scales=scales,
+        scales=_dump(asked["scales"], getattr(target, "scale", None)),
         axis=asked["axis"],
         tensor_scale=asked["tensor_scale"],
         scale=_scale(asked["scale"], asked["operation"]),
         flags=_flags(asked["flags"]),
-        random=None if asked["random"] is None else open_dump(asked["random"]),
+        random=_dump(asked["random"]),
         ulps=_ulps(asked["ulps"]),
         rule=asked["rule"],
         **how,
@@ -456,13 +435,18 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
 
 
 def _flags(spelled: str | None) -> Any:
-    from lowprec.verify.dumps.files import open_dump
-
     if spelled == "":
         raise click.UsageError(
             "--flags needs a file with the flags of the results, such as --flags flags.npy"
         )
-    return None if spelled is None else open_dump(spelled)
+    return _dump(spelled)
+
+
+def _dump(spelled: str | None, fmt: Any = None) -> Any:
+    """Return the dump of a file, if one is named."""
+    from lowprec.verify.dumps.files import open_dump
+
+    return None if spelled is None else open_dump(spelled, fmt)
 
 
 def _only(operands: list[Any]) -> Any:

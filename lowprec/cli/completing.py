@@ -2,132 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import importlib
+import itertools
+from collections.abc import Callable, Iterable
 
 import click
 from click.shell_completion import CompletionItem
-
-__all__ = ["accumulations", "anything", "formats", "frameworks", "operands", "operations", "paths"]
-__all__ += ["profiles", "roundings", "rules", "saturations", "sources", "targets"]
 
 #: What click asks: the context, the parameter and the word as far as it is typed.
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def _completer(names: Callable[[], Iterable[str]], *, files: bool = False) -> Completer:
-    """Return a completer of names, imported when it is asked; or of files, where no name begins so."""
+def _completer(*catalogs: str | tuple[str, ...], files: bool = False) -> Completer:
+    """Return a completer of names in catalogs, each "module:name"; or of files, where no name begins so.
+
+    Catalogs are imported when they are first asked; a tuple has the names themselves. Items are names, or
+    have one.
+    """
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        found = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        known = itertools.chain.from_iterable(map(_names, catalogs))
+        found = [CompletionItem(name) for name in known if name.startswith(incomplete)]
         return found or ([CompletionItem(incomplete, type="file")] if files else [])
 
     return complete
 
 
-def _formats() -> Iterator[str]:
-    """Formats and codebooks."""
-    from lowprec.spec.catalog import FORMATS
-    from lowprec.spec.codebooks import ENTRIES
-
-    yield from FORMATS
-    yield from ENTRIES
-
-
-def _block_formats() -> Iterator[str]:
-    """Block formats."""
-    from lowprec.spec.catalog import BLOCK_FORMATS
-
-    yield from BLOCK_FORMATS
+def _names(catalog: str | tuple[str, ...]) -> Iterable[str]:
+    if isinstance(catalog, tuple):
+        return catalog
+    module, _, name = catalog.partition(":")
+    items = getattr(importlib.import_module(f"lowprec.{module}"), name)
+    return (each if isinstance(each, str) else getattr(each, "value", None) or each.name for each in items)
 
 
-def _targets() -> Iterator[str]:
-    """Formats, codebooks and block formats."""
-    yield from _formats()
-    yield from _block_formats()
+_FORMATS = ("spec.catalog:FORMATS", "spec.codebooks:ENTRIES")
+_BLOCKS = "spec.catalog:BLOCK_FORMATS"
+_ACCUMULATIONS = ("spec.accumulations:ACCUMULATIONS", "spec.library_calls:LIBRARY_CALLS")
+_PROFILES = "spec.profiles:PROFILES"
 
-
-def _operands() -> Iterator[str]:
-    """Formats that operands may have, integers too."""
-    yield from _formats()
-    yield from ("int32", "int64")
-
-
-def _accumulations() -> Iterator[str]:
-    """Accumulations and library calls."""
-    from lowprec.spec.accumulations import ACCUMULATIONS
-    from lowprec.spec.library_calls import LIBRARY_CALLS
-
-    yield from ACCUMULATIONS
-    yield from LIBRARY_CALLS
-
-
-def _profiles() -> Iterator[str]:
-    """Profiles."""
-    from lowprec.spec.profiles import PROFILES
-
-    yield from PROFILES
-
-
-def _anything() -> Iterator[str]:
-    """Yield every name."""
-    yield from _targets()
-    yield from _accumulations()
-    yield from _profiles()
-
-
-def _roundings() -> Iterator[str]:
-    """Rounding modes."""
-    from lowprec.spec.rounding import MODES
-
-    yield from (mode.name for mode in MODES)
-
-
-def _saturations() -> Iterator[str]:
-    """Saturation policies."""
-    from lowprec.spec.projection import Saturation
-
-    yield from (policy.value for policy in Saturation)
-
-
-def _rules() -> Iterator[str]:
-    """Scale rules."""
-    from lowprec.spec.block import RULES
-
-    yield from (rule.name for rule in RULES)
-
-
-def _operations() -> Iterator[str]:
-    """Operations and functions."""
-    from lowprec.spec.arith import OPERANDS
-    from lowprec.spec.functions import FUNCTIONS
-
-    yield from ("convert", "cast", "blocks", "block", "dot", "matmul")
-    yield from OPERANDS
-    yield from FUNCTIONS
-
-
-def _sources() -> Iterator[str]:
-    """Types of the values that casts read."""
-    from lowprec.verify.inputs.conversions import SOURCES
-
-    yield from SOURCES
-
-
-def _frameworks() -> Iterator[str]:
-    """Frameworks that conform knows, installed or not."""
-    from lowprec.verify.frameworks import FRAMEWORKS
-
-    yield from FRAMEWORKS
-
-
-def _none() -> Iterator[str]:
-    """Yield no names."""
-    yield from ()
-
-
-formats, targets = _completer(_formats, files=True), _completer(_targets, files=True)
-operands, anything = _completer(_operands, files=True), _completer(_anything, files=True)
-accumulations, profiles = _completer(_accumulations, files=True), _completer(_profiles, files=True)
-roundings, saturations, rules = _completer(_roundings), _completer(_saturations), _completer(_rules)
-operations, sources, frameworks = _completer(_operations), _completer(_sources), _completer(_frameworks)
-paths = _completer(_none, files=True)
+formats = _completer(*_FORMATS, files=True)
+targets = _completer(*_FORMATS, _BLOCKS, files=True)
+operands = _completer(*_FORMATS, ("int32", "int64"), files=True)
+accumulations = _completer(*_ACCUMULATIONS, files=True)
+profiles = _completer(_PROFILES, files=True)
+anything = _completer(*_FORMATS, _BLOCKS, *_ACCUMULATIONS, _PROFILES, files=True)
+roundings = _completer("spec.rounding:MODES")
+saturations = _completer("spec.projection:Saturation")
+rules = _completer("spec.block:RULES")
+_verbs = ("convert", "cast", "blocks", "block", "dot", "matmul")
+operations = _completer(_verbs, "spec.arith:OPERANDS", "spec.functions:FUNCTIONS")
+sources = _completer("verify.inputs.conversions:SOURCES")
+frameworks = _completer("verify.frameworks:FRAMEWORKS")
+paths = _completer(files=True)

@@ -20,83 +20,59 @@ from lowprec.cli.arguments import (
     usage_errors,
 )
 from lowprec.cli.exhaustive import exhaustive_options
-from lowprec.cli.options import OUTPUT, seed_option
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
+from lowprec.cli.options import (
+    INPUT,
+    OUTPUT,
+    baseline_option,
+    count,
+    flag,
+    json_option,
+    junit_option,
+    seed_option,
+    several,
+)
+from lowprec.cli.terminal import progress, say
 
 if TYPE_CHECKING:
     from lowprec.verify.conform.conformance import Row
 
-__all__ = ["conform"]
-
 
 @click.command(short_help="Compare installed frameworks with the reference.")
 @click.argument("frameworks", metavar="[FRAMEWORK]...", nargs=-1, shell_complete=completing.frameworks)
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
+@several(
+    *("--source", "sources"),
+    of=completing.sources,
     metavar="DTYPE",
-    shell_complete=completing.sources,
     help="Try only casts from this type, such as float32; may be repeated. Default: all.",
 )
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
+@several(
+    *("--target", "targets"),
+    of=completing.targets,
     metavar="FORMAT",
-    shell_complete=completing.targets,
     help="Try only this format or block format; may be repeated. Default: all.",
 )
-@click.option(
-    "--operation",
-    "operations",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completing.operations,
+@several(
+    *("--operation", "operations"),
+    of=completing.operations,
     help="Try only this operation: cast, blocks, add, ...; may be repeated. Default: all.",
 )
-@click.option(
-    "--values",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Cast the numbers of this .npy file instead of the chosen inputs.",
-)
-@click.option(
+@click.option("--values", type=INPUT, help="Cast the numbers of this .npy file instead of the chosen inputs.")
+@count(
     "--samples",
     default=1 << 20,
-    show_default=True,
     type=click.IntRange(max=1 << 28),
-    metavar="N",
     help="Add this number of random inputs to each cast from float32 and float64.",
 )
 @seed_option("the random inputs")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.conform/2)."
-)
-@click.option(
-    "--markdown",
-    is_flag=True,
-    help="Print a Markdown page, as docs/conformance.md is, with the profile of every row.",
-)
+@json_option(" (schema lowprec.conform/2)")
+@flag("--markdown", help="Print a Markdown page, as docs/conformance.md is, with the profile of every row.")
 @click.option("-o", "--output", type=OUTPUT, help="Write JSON or Markdown to this file instead of printing.")
 @click.option(
-    "--against",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Compare a page written by --markdown with this run; exit 1 if they differ.",
+    "--against", type=INPUT, help="Compare a page written by --markdown with this run; exit 1 if they differ."
 )
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="List every task, not only those that differ.",
-)
-@click.option(
-    "--baseline",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Accept the differences of this earlier run, which --json wrote; exit 1 for others only.",
-)
-@click.option("--junit", type=OUTPUT, help="Also write a JUnit test report to this file.")
+@flag("--all", "everything", help="List every task, not only those that differ.")
+@baseline_option("Accept the differences of this earlier run, which --json wrote; exit 1 for others only.")
+@junit_option
 @exhaustive_options
 def conform(
     frameworks: tuple[str, ...],
@@ -129,21 +105,31 @@ def conform(
     from lowprec.verify.inputs.conversions import SOURCES
 
     chosen = frameworks_named(frameworks)
-    for source in sources:
-        if source not in SOURCES:
-            raise click.UsageError(f"unknown source {source!r}; use one of {', '.join(SOURCES)}")
-    for operation in operations:
-        if operation not in ("cast", "blocks", *OPERANDS):
-            names = ", ".join(("cast", "blocks", *OPERANDS))
-            raise click.UsageError(f"unknown operation {operation!r}; use one of {names}")
-    if sum((as_json, markdown, against is not None)) > 1:
-        raise click.UsageError("--json, --markdown and --against exclude each other")
-    if output is not None and not (as_json or markdown):
-        raise click.UsageError("-o FILE needs --json or --markdown")
-    if everything and (as_json or markdown or against is not None):
-        raise click.UsageError("--all is for text: --json, --markdown and --against have every task anyway")
-    if baseline is not None and (markdown or against is not None):
-        raise click.UsageError("--baseline does not go with --markdown and --against, which are about a page")
+    for given, known, what in (
+        (sources, SOURCES, "source"),
+        (operations, ("cast", "blocks", *OPERANDS), "operation"),
+    ):
+        for name in given:
+            if name not in known:
+                raise click.UsageError(f"unknown {what} {name!r}; use one of {', '.join(known)}")
+    page = markdown or against is not None
+    for wrong, message in (
+        (
+            sum((as_json, markdown, against is not None)) > 1,
+            "--json, --markdown and --against exclude each other",
+        ),
+        (output is not None and not (as_json or markdown), "-o FILE needs --json or --markdown"),
+        (
+            everything and (as_json or page),
+            "--all is for text: --json, --markdown and --against have every task anyway",
+        ),
+        (
+            baseline is not None and page,
+            "--baseline does not go with --markdown and --against, which are about a page",
+        ),
+    ):
+        if wrong:
+            raise click.UsageError(message)
     with usage_errors():
         accepted = None if baseline is None else read_baseline(baseline, "conform")
     if samples < 0 or seed < 0:
@@ -162,7 +148,7 @@ def conform(
                 samples=samples,
                 seed=seed,
                 known=conformance.known_divergences(),
-                profiles=markdown or against is not None,
+                profiles=page,
                 watch=watch,
             )
         )
@@ -181,12 +167,13 @@ def conform(
     if junit is not None:
         with usage_errors((ImportError,)):
             deliver(conformance_report.as_junit(rows).encode(), junit)
-    if not compared:
-        say(f"nothing was compared: {against} is about other versions", err=True)
-        sys.exit(NOTHING)
-    if not sum(row.tried for row in rows):
-        say("nothing was compared: no framework has such a cast, or there were no values", err=True)
-        sys.exit(NOTHING)
+    for nothing, why in (
+        (not compared, f"{against} is about other versions"),
+        (not sum(row.tried for row in rows), "no framework has such a cast, or there were no values"),
+    ):
+        if nothing:
+            say(f"nothing was compared: {why}", err=True)
+            sys.exit(NOTHING)
     sys.exit(DIFFER if stale or any(row.unexplained for row in rows) else AGREE)
 
 

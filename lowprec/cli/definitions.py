@@ -8,8 +8,6 @@ from typing import Any
 from lowprec.spec.format import Format
 from lowprec.spec.toml_reading import format_of
 
-__all__ = ["from_text"]
-
 _FIELDS = {field.name: str(field.type) for field in dataclasses.fields(Format)}
 
 

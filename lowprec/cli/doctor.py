@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -10,24 +9,20 @@ from typing import Any
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, deliver
-from lowprec.cli.options import json_option
+from lowprec.cli.arguments import AGREE, DIFFER, deliver_json
+from lowprec.cli.options import json_option, several
 from lowprec.cli.terminal import say
-
-__all__ = ["doctor"]
 
 _WIDTH = 100
 
 
 @click.command(short_help="Say what is installed, what is broken or slow, and what to do.")
-@click.option(
-    "--import",
-    "modules",
-    multiple=True,
+@several(
+    *("--import", "modules"),
     metavar="MODULE",
     help="Import this module first, and say whether it makes the process flush subnormals; may be repeated.",
 )
-@json_option
+@json_option()
 def doctor(modules: tuple[str, ...], as_json: bool) -> None:
     """Say what is installed, what is broken or slow here, and what to do about it.
 
@@ -40,7 +35,7 @@ def doctor(modules: tuple[str, ...], as_json: bool) -> None:
 
     report = examine(modules)
     if as_json:
-        deliver(json.dumps(report, indent=1) + "\n")
+        deliver_json(report)
     else:
         say("\n".join(_lines(report)))
     sys.exit(DIFFER if any(found["level"] == "broken" for found in report["findings"]) else AGREE)

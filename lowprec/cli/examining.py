@@ -17,17 +17,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-import lowprec as lp
-from lowprec import files
-from lowprec.arrays import threads
+from lowprec import __version__, files
+from lowprec.arrays import convert, threads
 from lowprec.cli import warming
 from lowprec.kernels import cache
 from lowprec.kernels.jit import MODES
 from lowprec.kernels.modes import exchange
 from lowprec.kernels.vector.ir.lanes import LANES
+from lowprec.spec import catalog
 from lowprec.verify.frameworks import FRAMEWORKS
-
-__all__ = ["SCHEMA", "examine"]
 
 SCHEMA = "lowprec.doctor/1"
 
@@ -128,7 +126,7 @@ def _versions(tell: Tell) -> dict[str, str | None]:
             wanted = ",".join([f">={lowest}"] * bool(lowest) + [f"<{below}"] * bool(below))
             what = f"{name} {version} is not what lowprec is tested with"
             tell("broken", what, f'pip install "{name}{wanted}"')
-    return {"lowprec": lp.__version__, "python": platform.python_version(), **versions}
+    return {"lowprec": __version__, "python": platform.python_version(), **versions}
 
 
 def _allowed() -> dict[str, tuple[str, str]]:
@@ -343,7 +341,10 @@ def _no_compiling() -> Iterator[None]:
 
 def _warm(tell: Tell) -> dict[str, bool]:
     """Return which common calls have their kernels on disk or in this process, and test one of them."""
-    probed: list[warming.Specification] = [lp.formats[_PROBED[0]], lp.block_formats[_PROBED[1]]]
+    probed: list[warming.Specification] = [
+        catalog.FORMATS[_PROBED[0]],
+        catalog.BLOCK_FORMATS[_PROBED[1]],
+    ]
     found = {}
     with _no_compiling():
         for call in warming.calls(probed):
@@ -361,9 +362,9 @@ def _warm(tell: Tell) -> dict[str, bool]:
 def _test(tell: Tell) -> None:
     """Hold the kernel of a conversion against the oracle, on a value for each code and between codes."""
     codes = np.arange(256, dtype=np.uint8)
-    values = np.asarray(lp.decode(codes, "e4m3fn", backend="oracle")).astype(np.float32)
+    values = np.asarray(convert.decode(codes, "e4m3fn", backend="oracle")).astype(np.float32)
     operands = np.concatenate([values, values * np.float32(1.03125)])
-    wrong = lp.encode(operands, "e4m3fn") != lp.encode(operands, "e4m3fn", backend="oracle")
+    wrong = convert.encode(operands, "e4m3fn") != convert.encode(operands, "e4m3fn", backend="oracle")
     if np.any(wrong):
         what = f"{int(np.sum(wrong))} of {wrong.size} conversions to e4m3fn are wrong"
         do = "remove the folder of compiled kernels; if that does not help, report it"

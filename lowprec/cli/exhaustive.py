@@ -23,9 +23,17 @@ from lowprec.cli.arguments import (
     frameworks_named,
     usage_errors,
 )
-from lowprec.cli.options import MODES_HELP, POLICIES_HELP, scheduler_option
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
+from lowprec.cli.options import (
+    FOLDER,
+    MODES_HELP,
+    POLICIES_HELP,
+    flag,
+    named,
+    scheduler_option,
+    several,
+    tables_option,
+)
+from lowprec.cli.terminal import progress, say
 from lowprec.spec.projection import NanPolicy, Saturation
 from lowprec.spec.rounding import MODES
 
@@ -34,31 +42,24 @@ if TYPE_CHECKING:
 
     from lowprec.verify.sweeps.exhaustive import Sweep, Swept
 
-__all__ = ["exhaustive_options"]
-
 #: Arguments of `conform` that a sweep takes too.
 _SHARED = ("frameworks", "targets", "as_json")
 
 _OPTIONS = (
-    click.option(
+    flag(
         "--exhaustive",
-        is_flag=True,
         help="Try all 2^32 float32 inputs and compare with the oracle, without excusing known divergences. "
         "FRAMEWORK is then lowprec, its own kernels, by default. The options below need it; --json has "
         "schema lowprec.exhaustive/1.",
     ),
-    click.option(
-        "--rounding",
-        "roundings",
-        multiple=True,
+    several(
+        *("--rounding", "roundings"),
         metavar="MODE",
         help=f"Round by this mode: {MODES_HELP}, or all; may be repeated. Default: nearest_even, or the "
         "framework's own.",
     ),
-    click.option(
-        "--saturation",
-        "saturations",
-        multiple=True,
+    several(
+        *("--saturation", "saturations"),
         metavar="POLICY",
         help=f"Treat results beyond the largest value by this policy: {POLICIES_HELP}, or all; may be "
         "repeated. Default: none, or the framework's own.",
@@ -70,7 +71,7 @@ _OPTIONS = (
         type=click.Choice([policy for policy in get_args(NanPolicy) if policy != "error"]),
         help="Expect this of NaN in formats without NaN.",
     ),
-    click.option(
+    named(
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
@@ -79,19 +80,15 @@ _OPTIONS = (
     scheduler_option,
     click.option(
         "--state",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=FOLDER,
         help="Keep finished parts in this folder. Default: one beside the cache of compiled kernels.",
     ),
-    click.option("--fresh", is_flag=True, help="Do everything again, also parts that are kept."),
+    flag("--fresh", help="Do everything again, also parts that are kept."),
     click.option("--write", "action", flag_value="write", help="Write the digests into digests.json."),
     click.option(
         "--check", "action", flag_value="check", help="Compare the digests with those of digests.json."
     ),
-    click.option(
-        "--tables",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="Folder of digests.json. Default: tables/ of the checkout that lowprec runs in.",
-    ),
+    tables_option("digests.json"),
     click.option("--ranges", hidden=True, help="Try only some of the 256 ranges, such as 0,60-63."),
 )
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 
 import click
 
 from lowprec.cli import completing
-from lowprec.cli.arguments import deliver, format_named, one_format, usage_errors
-from lowprec.cli.options import define_option, json_option
+from lowprec.cli.arguments import deliver_json, format_named, one_format, usage_errors
+from lowprec.cli.options import define_option, flag, json_option, named
 from lowprec.cli.terminal import say
-
-__all__ = ["explain"]
 
 _WIDTH = 100
 
@@ -23,16 +20,15 @@ _WIDTH = 100
 )
 @click.argument("value")
 @click.argument("fmt", metavar="[FORMAT]", required=False, shell_complete=completing.formats)
-@click.option(
-    "--from",
-    "source",
+@named(
+    *("--from", "source"),
+    of=completing.operands,
     metavar="FORMAT",
-    shell_complete=completing.operands,
     help="Round VALUE to this format first, to nearest even, as a program's literal is: binary32, say.",
 )
-@click.option("--code", "as_code", is_flag=True, help="Take VALUE as a code of --from, in hexadecimal.")
+@flag("--code", "as_code", help="Take VALUE as a code of --from, in hexadecimal.")
 @define_option
-@json_option
+@json_option()
 def explain(
     value: str, fmt: str | None, source: str | None, as_code: bool, define: str | None, as_json: bool
 ) -> None:
@@ -70,7 +66,7 @@ def explain(
                 given = decode(project(given, start, Projection(nan="zero", negative="zero")), start)
         found = explanation.explain(given, target, start, code=code)
     if as_json:
-        deliver(json.dumps(found.as_dict(), indent=1) + "\n")
+        deliver_json(found.as_dict())
         return
     for line in found.as_text():
         indent = " " * (len(line) - len(line.lstrip()))

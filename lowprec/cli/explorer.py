@@ -9,8 +9,6 @@ import click
 from lowprec.cli.arguments import deliver, format_named
 from lowprec.cli.options import output_option
 
-__all__ = ["explorer"]
-
 
 @click.command(short_help="Write a page that explores formats, as one HTML file.")
 @click.option(

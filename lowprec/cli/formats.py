@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lowprec.cli import completing
-from lowprec.cli.arguments import anything_named, deliver, one_format, profile_named, project, usage_errors
-from lowprec.cli.options import define_option, json_option, output_option, projection_options
+from lowprec.cli.arguments import (
+    anything_named,
+    deliver,
+    deliver_json,
+    one_format,
+    profile_named,
+    project,
+    usage_errors,
+)
+from lowprec.cli.options import define_option, flag, json_option, named, output_option, projection_options
 from lowprec.cli.terminal import say
 from lowprec.export.tabulate import TABLE_KINDS
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.epilogue import LibraryCall
+from lowprec.spec.format import Format
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from lowprec.spec.epilogue import LibraryCall
-    from lowprec.spec.format import Format
     from lowprec.spec.profiles import Profile
     from lowprec.spec.toml_reading import Specification
-
-__all__ = ["accumulations", "block_formats", "formats", "listing", "profiles", "show", "table"]
 
 Named = TypeVar("Named")
 
@@ -35,7 +41,7 @@ def _print(as_json: bool, described: Callable[[], object], *shown: Callable[[], 
     from lowprec.export import cards
 
     if as_json:
-        deliver(json.dumps(described(), indent=1) + "\n")
+        deliver_json(described())
         return
     for place, renderable in enumerate(shown):
         if place:
@@ -67,7 +73,7 @@ def _text_of(described: object) -> str:
 
 @click.command(short_help="List the formats, the codebooks and the block formats.")
 @_words
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, of the formats only.")
+@json_option(", of the formats only")
 def formats(words: tuple[str, ...], as_json: bool) -> None:
     """List the formats, the codebooks and the block formats; or the formats that have each WORD.
 
@@ -94,7 +100,7 @@ def formats(words: tuple[str, ...], as_json: bool) -> None:
 
 @click.command("codebooks", short_help="List the codebooks: formats given as their values.")
 @_words
-@json_option
+@json_option()
 def codebooks(words: tuple[str, ...], as_json: bool) -> None:
     """List the codebooks; those that have each WORD, such as posit or logarithm.
 
@@ -110,7 +116,7 @@ def codebooks(words: tuple[str, ...], as_json: bool) -> None:
 
 @click.command("block-formats", short_help="List the block formats.")
 @_words
-@json_option
+@json_option()
 def block_formats(words: tuple[str, ...], as_json: bool) -> None:
     """List the block formats; those that have each WORD, such as e2m1fn or floor.
 
@@ -125,7 +131,7 @@ def block_formats(words: tuple[str, ...], as_json: bool) -> None:
 
 @click.command(short_help="List the accumulations of dot products.")
 @_words
-@json_option
+@json_option()
 def accumulations(words: tuple[str, ...], as_json: bool) -> None:
     """List the accumulations, how hardware and plain loops sum dot products; those that have each WORD.
 
@@ -142,7 +148,7 @@ def accumulations(words: tuple[str, ...], as_json: bool) -> None:
 
 @click.command(short_help="List the profiles of software and hardware.")
 @_words
-@json_option
+@json_option()
 def profiles(words: tuple[str, ...], as_json: bool) -> None:
     """List the profiles, how named software and hardware converts; those that have each WORD.
 
@@ -160,13 +166,13 @@ def profiles(words: tuple[str, ...], as_json: bool) -> None:
 
 @click.command(short_help="List the products of libraries.")
 @_words
-@json_option
+@json_option()
 def library_calls(words: tuple[str, ...], as_json: bool) -> None:
     """List the library calls, what libraries' products of matrices compute; those that have each WORD.
 
     `lowprec show NAME` tells one in words; so does `lowprec show 'NAME(fast=false, split=3:halves)'`.
     """
-    from lowprec.export.call_cards import call_listing, calls, describe_call
+    from lowprec.export.accumulation_cards import call_listing, calls, describe_call
 
     found = _having(words, calls(), describe_call)
     _print(as_json, lambda: [*map(describe_call, found)], lambda: call_listing(found))
@@ -186,14 +192,14 @@ for _command, _name in ((formats, "formats"), (codebooks, "codebooks"), (block_f
 @click.command(short_help="Show a format, block format, accumulation or profile.")
 @click.argument("name", required=False, shell_complete=completing.anything)
 @define_option
-@click.option(
+@named(
     "--profile",
+    of=completing.profiles,
     metavar="PROFILE",
-    shell_complete=completing.profiles,
     help="Show what NAME, a format or block format, is in this profile; without NAME, the profile.",
 )
-@json_option
-@click.option("--toml", "as_toml", is_flag=True, help="Print TOML, which every command reads from a file.")
+@json_option()
+@flag("--toml", "as_toml", help="Print TOML, which every command reads from a file.")
 def show(name: str | None, define: str | None, profile: str | None, as_json: bool, as_toml: bool) -> None:
     """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
 
@@ -201,45 +207,54 @@ def show(name: str | None, define: str | None, profile: str | None, as_json: boo
     an accumulation or a library call, which are told in words, or a profile; and mine.toml, or
     mine.toml:NAME, for what a file defines.
     """
-    from lowprec.spec.format import Format
     from lowprec.spec.library_calls import library_call
 
     with usage_errors():
         call = None if name is None or define is not None else library_call(name)
-    if call is not None:
-        if profile is not None or as_toml:
-            raise click.UsageError(f"{name!r} is a library call: leave out --profile and --toml")
-        _show_call(call, as_json)
-        return
+    if call is not None and (profile is not None or as_toml):
+        raise click.UsageError(f"{name!r} is a library call: leave out --profile and --toml")
     if name is None and define is None and profile is not None:
         name, profile = profile, None
-        shown: Specification = profile_named(name)
+        shown: Specification | LibraryCall = profile_named(name)
+    elif name is None or define is not None:
+        shown = one_format(name, define)
     else:
-        shown = anything_named(name) if name is not None and define is None else one_format(name, define)
+        shown = call or anything_named(name)
     stack = None if profile is None else profile_named(profile)
     with usage_errors():
         if as_toml:
             _show_toml(shown, stack, as_json)
-        elif isinstance(shown, Format):
-            _show_format(shown, stack, as_json)
-        elif isinstance(shown, BlockFormat):
-            _show_block(shown, stack, as_json)
-        elif stack is not None:
-            a = "an accumulation" if isinstance(shown, Accumulation) else "a profile"
-            raise ValueError(f"--profile is of formats, and {name!r} is {a}; leave it out")
-        elif isinstance(shown, Accumulation):
-            _show_accumulation(shown, as_json)
         else:
-            _show_profile(shown, as_json)
+            described, card = _views(shown, stack, name)
+            if as_json and stack is not None and not isinstance(shown, BlockFormat):
+                raise ValueError("--json shows a format; leave --profile out")
+            _print(as_json, described, card)
 
 
-def _show_call(call: LibraryCall, as_json: bool) -> None:
-    from lowprec.export.call_cards import call_card, describe_call
+def _views(
+    shown: Any, stack: Profile | None, name: str | None
+) -> tuple[Callable[[], object], Callable[[], RenderableType]]:
+    """Return what describes an object, by itself or in a profile, and what shows its card."""
+    from lowprec.export import accumulation_cards, block_cards, cards
 
-    _print(as_json, lambda: describe_call(call), lambda: call_card(call))
+    if isinstance(shown, Format):
+        card = partial(cards.card, shown) if stack is None else partial(cards.profile_card, stack, shown)
+        return partial(cards.describe, shown), card
+    if isinstance(shown, BlockFormat):
+        own = shown if stack is None else stack.block(shown)
+        return partial(block_cards.describe_block, own), partial(block_cards.block_card, shown, stack)
+    if stack is not None:
+        a = "an accumulation" if isinstance(shown, Accumulation) else "a profile"
+        raise ValueError(f"--profile is of formats, and {name!r} is {a}; leave it out")
+    if isinstance(shown, Accumulation):
+        card = partial(accumulation_cards.accumulation_card, shown)
+        return partial(accumulation_cards.describe_accumulation, shown), card
+    if isinstance(shown, LibraryCall):
+        return partial(accumulation_cards.describe_call, shown), partial(accumulation_cards.call_card, shown)
+    return partial(cards.describe_profile, shown), partial(cards.profile_card, shown, None)
 
 
-def _show_toml(shown: Specification, stack: Profile | None, as_json: bool) -> None:
+def _show_toml(shown: Any, stack: Profile | None, as_json: bool) -> None:
     from lowprec.spec.toml_writing import to_toml
 
     if as_json:
@@ -249,49 +264,19 @@ def _show_toml(shown: Specification, stack: Profile | None, as_json: bool) -> No
     deliver(to_toml(stack.block(shown) if stack is not None and isinstance(shown, BlockFormat) else shown))
 
 
-def _show_format(fmt: Format, stack: Profile | None, as_json: bool) -> None:
-    from lowprec.export import cards
-
-    if stack is not None and as_json:
-        raise ValueError("--json shows a format; leave --profile out")
-    shown = cards.card(fmt) if stack is None else cards.profile_card(stack, fmt)
-    _print(as_json, lambda: cards.describe(fmt), lambda: shown)
-
-
-def _show_profile(shown: Profile, as_json: bool) -> None:
-    from lowprec.export import cards
-
-    _print(as_json, lambda: cards.describe_profile(shown), lambda: cards.profile_card(shown, None))
-
-
-def _show_block(fmt: BlockFormat, stack: Profile | None, as_json: bool) -> None:
-    from lowprec.export.block_cards import block_card, describe_block
-
-    shown = fmt if stack is None else stack.block(fmt)
-    _print(as_json, lambda: describe_block(shown), lambda: block_card(fmt, stack))
-
-
-def _show_accumulation(how: Accumulation, as_json: bool) -> None:
-    from lowprec.export.accumulation_cards import accumulation_card, describe_accumulation
-
-    _print(as_json, lambda: describe_accumulation(how), lambda: accumulation_card(how))
-
-
 @click.command(short_help="Export the values of a format, or the thresholds of encoding.")
 @click.argument("fmt", metavar="[FORMAT]", required=False, shell_complete=completing.formats)
 @define_option
 @click.option(
-    "--as",
-    "kind",
+    *("--as", "kind"),
     default="csv",
     show_default=True,
     type=click.Choice(TABLE_KINDS),
     help="Write this kind of file: md is a Markdown table, mem hexadecimal for $readmemh, c a C99 header, "
     "sv and vhdl packages.",
 )
-@click.option(
+@flag(
     "--thresholds",
-    is_flag=True,
     help="Export the first operand that gives each code, not the value of each code; not as c, sv or vhdl.",
 )
 @projection_options

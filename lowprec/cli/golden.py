@@ -8,10 +8,8 @@ from pathlib import Path
 import click
 
 from lowprec.cli.arguments import DIFFER, NO_CHECKOUT
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
-
-__all__ = ["golden"]
+from lowprec.cli.options import tables_option
+from lowprec.cli.terminal import progress, say
 
 
 @click.command(short_help="Write or check the golden data.")
@@ -28,11 +26,7 @@ __all__ = ["golden"]
     flag_value="freeze",
     help="Write the digests of this version's answers, which later versions of its line must keep.",
 )
-@click.option(
-    "--tables",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the golden data. Default: tables/ of the checkout that lowprec runs in.",
-)
+@tables_option("the golden data")
 def golden(action: str | None, tables: Path | None) -> None:
     """Write or check the golden data: encoding tables, digests and test vectors.
 

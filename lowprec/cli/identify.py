@@ -9,53 +9,46 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lowprec.cli.arguments import AGREE, DIFFER, FAILED, deliver, format_named, usage_errors
-from lowprec.cli.options import OUTPUT, nan_option, seed_option
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
+from lowprec.cli.options import OUTPUT, count, json_option, named, nan_option, seed_option
+from lowprec.cli.terminal import progress, say
 
 if TYPE_CHECKING:
     from lowprec.spec.format import Format
     from lowprec.verify.identify.ports import Ports
 
-__all__ = ["identify"]
-
 
 @click.command(short_help="Ask a dot-product unit until its accumulation is known.")
-@click.option(
-    "--command",
-    "unit",
+@named(
+    *("--command", "unit"),
     metavar="COMMAND",
     help="Program to ask: it reads lines of operands and prints results.",
 )
-@click.option(
-    "--rows",
-    "recorded",
+@named(
+    *("--rows", "recorded"),
     metavar="FILE",
     help="Lines of operands and results that are known, such as --save writes; - is the standard input. Or "
     "CAPTURE.npz:NAME, which says formats and length too.",
 )
-@click.option("--formats", nargs=2, metavar="FORMAT FORMAT", help="Formats of a and of b.")
-@click.option("--output", metavar="FORMAT", help="Format of the results.")
+@named("--formats", nargs=2, metavar="FORMAT FORMAT", help="Formats of a and of b.")
+@named("--output", metavar="FORMAT", help="Format of the results.")
 @click.option("--k", type=click.IntRange(2, 4096), help="Products in a dot product. Default: 32.")
-@click.option(
+@named(
     "--addend",
     metavar="FORMAT",
     help="Format of the addend c; output is that of the results, none a unit without one. Default: output.",
 )
-@click.option(
+@named(
     "--scale",
     metavar="FORMAT:SIZE",
     help="Operands in blocks: the format of scales, and elements of a block.",
 )
-@click.option(
+@count(
     "--budget",
     default=10_000,
-    show_default=True,
     type=click.IntRange(1, 1_000_000),
-    metavar="N",
     help="Ask this many dot products at most.",
 )
-@click.option(
+@named(
     "--time-limit",
     default=60.0,
     show_default=True,
@@ -65,12 +58,10 @@ __all__ = ["identify"]
 )
 @seed_option("operands")
 @nan_option
-@click.option(
+@named(
     "--save", type=OUTPUT, metavar="FILE", help="Write every row that was answered to this file, for --rows."
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.identify/1)."
-)
+@json_option(" (schema lowprec.identify/1)")
 def identify(
     unit: str | None,
     recorded: str | None,

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import click
 
-import lowprec
+from lowprec import __version__
 from lowprec.cli import (
     capture,
     check,
@@ -34,8 +34,6 @@ from lowprec.cli import (
 )
 from lowprec.cli.arguments import BROKEN_PIPE, FAILED, INTERRUPTED
 from lowprec.cli.terminal import say
-
-__all__ = ["main"]
 
 #: Characters of an error that are shown.
 _MOST = 5000
@@ -127,7 +125,7 @@ def _leave(stream: TextIO | None) -> None:
 
 
 @click.group(cls=_Lowprec, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(lowprec.__version__, prog_name="lowprec")
+@click.version_option(__version__, prog_name="lowprec")
 def main() -> None:
     """Show what conversions and arithmetic in low-precision formats must give, bit for bit, and
     find who differs.

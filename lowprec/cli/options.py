@@ -14,9 +14,57 @@ from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import MODES
 
-__all__ = ["MODES_HELP", "OPERATIONS_HELP", "OUTPUT", "POLICIES_HELP"]
-__all__ += ["define_option", "json_option", "nan_option", "output_option", "projection_options"]
-__all__ += ["scheduler_option", "seed_option"]
+Decorator = Callable[[Any], Any]
+
+#: A file to write, which need not be readable; and a file, a folder and a place of either to read.
+OUTPUT = click.Path(dir_okay=False, readable=False, writable=True, path_type=Path)
+INPUT = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+PLACE = click.Path(path_type=Path)
+
+
+def flag(*names: str, help: str) -> Decorator:
+    """Return an option without a value."""
+    return click.option(*names, is_flag=True, help=help)
+
+
+def named(
+    *names: str, of: completing.Completer | None = None, metavar: str = "NAME", help: str, **more: Any
+) -> Decorator:
+    """Return an option that takes a name of some kind."""
+    return click.option(*names, metavar=metavar, shell_complete=of, help=help, **more)
+
+
+def several(*names: str, **more: Any) -> Decorator:
+    """Return an option as `named` does, which may be repeated."""
+    return named(*names, multiple=True, show_default="default" in more, **more)
+
+
+def count(*names: str, default: int, type: click.IntRange, help: str) -> Decorator:
+    """Return an option that takes a number with a default."""
+    return click.option(*names, default=default, show_default=True, type=type, metavar="N", help=help)
+
+
+def seed_option(what: str) -> Decorator:
+    """Return the option of a seed that this is drawn with."""
+    return count("--seed", default=0, type=click.IntRange(0), help=f"Draw {what} with this seed.")
+
+
+def json_option(note: str = "") -> Decorator:
+    """Return the option to print JSON; a note says more of it."""
+    return flag("--json", "as_json", help=f"Print JSON instead of text{note}.")
+
+
+def tables_option(what: str) -> Decorator:
+    """Return the option of the folder of golden data."""
+    where = "Default: tables/ of the checkout that lowprec runs in."
+    return click.option("--tables", type=FOLDER, help=f"Folder of {what}. {where}")
+
+
+def baseline_option(help: str) -> Decorator:
+    """Return the option of an earlier report, whose differences are accepted."""
+    return click.option("--baseline", type=INPUT, metavar="FILE", help=help)
+
 
 define_option = click.option(
     "--define",
@@ -25,14 +73,8 @@ define_option = click.option(
     "Others, by default: bias (IEEE's), sign=magnitude (or unsigned, twos_complement), infinity=false, "
     "negative_zero=true, subnormals=true, name=private.",
 )
-
-#: A file to write, which need not be readable.
-OUTPUT = click.Path(dir_okay=False, readable=False, writable=True, path_type=Path)
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-
+junit_option = click.option("--junit", type=OUTPUT, help="Also write a JUnit test report to this file.")
 output_option = click.option("-o", "--output", type=OUTPUT, help="Write to this file instead of printing.")
-
 nan_option = click.option(
     "--nan",
     type=click.Choice(["exact", "any"]),
@@ -40,21 +82,7 @@ nan_option = click.option(
     show_default=True,
     help="Accept the exact NaN code only, or any NaN, where NaN is right.",
 )
-
-
-def seed_option(what: str) -> Callable[[Any], Any]:
-    """Return the option of a seed that this is drawn with."""
-    return click.option(
-        "--seed",
-        default=0,
-        show_default=True,
-        type=click.IntRange(0),
-        metavar="N",
-        help=f"Draw {what} with this seed.",
-    )
-
-
-scheduler_option = click.option(
+scheduler_option = named(
     "--scheduler",
     metavar="ADDRESS",
     help="Work on the Dask cluster at this address, such as tcp://host:8786, instead of on this machine.",
@@ -63,25 +91,25 @@ scheduler_option = click.option(
 MODES_HELP = ", ".join(mode.name for mode in MODES)
 POLICIES_HELP = ", ".join(policy.value for policy in Saturation)
 
-_rounding = click.option(
+_rounding = named(
     "--rounding",
+    of=completing.roundings,
+    metavar="MODE",
     default="nearest_even",
     show_default=True,
-    metavar="MODE",
-    shell_complete=completing.roundings,
     help=f"Round by this mode: {MODES_HELP}.",
 )
-_saturation = click.option(
+_saturation = named(
     "--saturation",
+    of=completing.saturations,
+    metavar="POLICY",
     default="none",
     show_default=True,
-    metavar="POLICY",
-    shell_complete=completing.saturations,
     help=f"Treat results beyond the largest value by this policy: {POLICIES_HELP}.",
 )
 
 
-def projection_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def projection_options(function: Callable[..., Any]) -> Any:
     """Add --rounding and --saturation."""
     return _rounding(_saturation(function))
 

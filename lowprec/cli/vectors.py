@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -21,7 +21,10 @@ from lowprec.cli.arguments import (
 )
 from lowprec.cli.options import (
     OPERATIONS_HELP,
+    count,
     define_option,
+    flag,
+    named,
     output_option,
     projection_options,
     scheduler_option,
@@ -29,14 +32,12 @@ from lowprec.cli.options import (
 )
 from lowprec.export.tabulate import VECTOR_KINDS
 from lowprec.spec.block import BlockFormat
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import Projection, SubnormalPolicy
 
 if TYPE_CHECKING:
     from lowprec.export.unit_vectors import UnitSuite
     from lowprec.export.vectors import Suite
     from lowprec.spec.format import Format
-
-__all__ = ["vectors"]
 
 #: What is not an operation on codes, with what is named behind it.
 _UNITS = {
@@ -59,56 +60,43 @@ _EPILOG = f"{OPERATIONS_HELP}. Units: " + ", ".join(f"{name} {words}" for name, 
 @projection_options
 @click.option(
     "--subnormals",
-    type=click.Choice(["keep", "flush_results", "flush_operands", "flush_both"]),
+    type=click.Choice(get_args(SubnormalPolicy)),
     default="keep",
     show_default=True,
     help="Treat subnormal results and operands by this policy.",
 )
-@click.option(
+@named(
     "--profile",
-    metavar="NAME",
-    shell_complete=completing.profiles,
+    of=completing.profiles,
     help="Convert as this profile does, by name or in a .toml file.",
 )
-@click.option(
+@named(
     "--rule",
-    metavar="NAME",
-    shell_complete=completing.rules,
+    of=completing.rules,
     help="Scale rule of blocks, such as floor or rceil. Default: the format's own.",
 )
-@click.option(
+@named(
     "--length", type=int, metavar="K", help="Products of a dot product. Default: what one step or chunk sums."
 )
-@click.option("--size", metavar="M,N,K", help="Rows of x, columns of y and products of matmul.")
-@click.option(
+@named("--size", metavar="M,N,K", help="Rows of x, columns of y and products of matmul.")
+@count(
     "--samples",
     default=1024,
-    show_default=True,
     type=click.IntRange(max=1 << 24),
-    metavar="N",
     help="Add this number of random operands where not all operands are tried; of units, of aimed ones.",
 )
 @seed_option("the random operands")
-@click.option("--flags", is_flag=True, help="Add a column of the exception flags that each case raises.")
+@flag("--flags", help="Add a column of the exception flags that each case raises.")
 @click.option(
-    "--as",
-    "kind",
+    *("--as", "kind"),
     default="text",
     show_default=True,
     type=click.Choice(VECTOR_KINDS),
     help="Write this kind of file: mem is hexadecimal for $readmemh, text what `lowprec compare` reads.",
 )
-@click.option(
-    "--packed", is_flag=True, help="Write the lanes of an operand as one number, lane 0 in its lowest bits."
-)
-@click.option(
-    "--operands", is_flag=True, help="Print the operands without results, for a program under test to read."
-)
-@click.option(
-    "--coverage",
-    is_flag=True,
-    help="Print the points of the verification plan, and the vectors that hit each.",
-)
+@flag("--packed", help="Write the lanes of an operand as one number, lane 0 in its lowest bits.")
+@flag("--operands", help="Print the operands without results, for a program under test to read.")
+@flag("--coverage", help="Print the points of the verification plan, and the vectors that hit each.")
 @scheduler_option
 @output_option
 def vectors(
@@ -163,6 +151,8 @@ def vectors(
     deliver(content, output)
 
 
+#: A projection's options, with their defaults.
+_PLAIN = {"rounding": "nearest_even", "saturation": "none", "subnormals": "keep"}
 #: Options, with their defaults, that a command line repeats in the headers of files; the last ones if given.
 _REPEATED = ("rounding", "saturation", "samples", "seed")
 _IF_GIVEN = {"subnormals": "keep", "profile": None, "rule": None, "length": None, "size": None}
@@ -185,10 +175,9 @@ def _refuse(asked: dict[str, Any], operation: str, **defaults: Any) -> None:
 
 def _projection(target: Format, asked: dict[str, Any]) -> Projection:
     """Return the projection that the options ask for."""
-    plain = {"rounding": "nearest_even", "saturation": "none", "subnormals": "keep"}
     if asked["profile"] is None:
         return project(asked["rounding"], asked["saturation"], asked["subnormals"], stochastic=True)
-    if any(asked[name] != default for name, default in plain.items()):
+    if any(asked[name] != default for name, default in _PLAIN.items()):
         raise click.UsageError(
             "--profile and --rounding, --saturation or --subnormals all say how to convert; give one of them"
         )
@@ -215,7 +204,7 @@ def _unit(operation: str, names: tuple[str, ...], asked: dict[str, Any]) -> Unit
     _refuse(asked, operation, scheduler=None)
     options: dict[str, Any] = {"samples": asked["samples"], "seed": asked["seed"]}
     if operation == "compare":
-        _refuse(asked, operation, **_IF_GIVEN, rounding="nearest_even", saturation="none")
+        _refuse(asked, operation, **{**_IF_GIVEN, **_PLAIN})
         _count(operation, names, 1)
         options |= {"flags": asked["flags"], "command": _command(operation, names, asked, _REPEATED[2:])}
         return unit_vectors.comparison_suite(format_named(names[0], asked["define"]), **options)
@@ -228,15 +217,7 @@ def _unit(operation: str, names: tuple[str, ...], asked: dict[str, Any]) -> Unit
         _count(operation, names, 2)
         _refuse(asked, operation, length=None, size=None)
         return _block(names, asked, options)
-    _refuse(
-        asked,
-        operation,
-        rounding="nearest_even",
-        saturation="none",
-        subnormals="keep",
-        profile=None,
-        rule=None,
-    )
+    _refuse(asked, operation, **_PLAIN, profile=None, rule=None)
     how = accumulation_named(names[0])
     pair = tuple(format_named(name, asked["define"], operation=True) for name in names[1:])
     if len(pair) not in (0, 2):
@@ -262,31 +243,18 @@ def _block(names: tuple[str, ...], asked: dict[str, Any], options: dict[str, Any
     from lowprec.export import block_vectors
 
     first, second = (target_named(name, asked["define"]) for name in names)
-    shown = tuple(
-        name for name in _REPEATED[:2] if asked[name] != {"rounding": "nearest_even"}.get(name, "none")
-    )
+    shown = tuple(name for name in _REPEATED[:2] if asked[name] != _PLAIN[name])
     options["command"] = _command("block", names, asked, (*shown, *_REPEATED[2:]))
     if isinstance(first, BlockFormat) and not isinstance(second, BlockFormat):
-        _refuse(
-            asked,
-            "decoding blocks",
-            rounding="nearest_even",
-            saturation="none",
-            subnormals="keep",
-            rule=None,
-            profile=None,
-        )
+        _refuse(asked, "decoding blocks", **_PLAIN, rule=None, profile=None)
         return block_vectors.decoder_suite(first, second, **options)
     if not isinstance(second, BlockFormat) or isinstance(first, BlockFormat):
         raise click.UsageError(
             f"block takes {_UNITS['block']}, or them the other way round, not {' '.join(names)}"
         )
     profile = None if asked["profile"] is None else profile_named(asked["profile"])
-    given = {
-        "rounding": None if asked["rounding"] == "nearest_even" else asked["rounding"],
-        "saturation": None if asked["saturation"] == "none" else asked["saturation"],
-    }
-    fmt = block_asked(second, asked["rule"], given["rounding"], given["saturation"], None, profile)
+    rounding, saturation = (asked[name] if name in shown else None for name in _REPEATED[:2])
+    fmt = block_asked(second, asked["rule"], rounding, saturation, None, profile)
     if asked["subnormals"] != "keep":
         fmt = dataclasses.replace(
             fmt, elements=dataclasses.replace(fmt.elements, subnormals=asked["subnormals"])

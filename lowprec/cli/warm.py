@@ -9,53 +9,38 @@ import click
 
 from lowprec.cli import completing
 from lowprec.cli.arguments import anything_named
-from lowprec.cli.progress import progress
-from lowprec.cli.terminal import say
+from lowprec.cli.options import flag, several
+from lowprec.cli.terminal import progress, say
 
 if TYPE_CHECKING:
     from lowprec.cli.warming import Specification
     from lowprec.kernels.compiling import Compiled
 
-__all__ = ["warm"]
-
 
 @click.command(short_help="Compile kernels in advance, for containers and CI.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completing.anything)
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Warm all that has a name: formats, block formats and accumulations.",
-)
-@click.option(
-    "--verb",
-    "verbs",
-    multiple=True,
+@flag("--all", "everything", help="Warm all that has a name: formats, block formats and accumulations.")
+@several(
+    *("--verb", "verbs"),
     metavar="VERB",
     help="Warm this verb: encode, decode, quantize, cast (from each NAME to each other), an operation such "
     "as add, dot or matmul; may be repeated. Default: encode, decode and quantize; of accumulations dot "
     "and matmul.",
 )
-@click.option(
-    "--type",
-    "types",
-    multiple=True,
+@several(
+    *("--type", "types"),
     default=("float32",),
-    show_default=True,
     metavar="TYPE",
     help="Take values of this type of NumPy or ml_dtypes; may be repeated.",
 )
-@click.option(
-    "--rounding",
-    "roundings",
-    multiple=True,
+@several(
+    *("--rounding", "roundings"),
     default=("nearest_even",),
-    show_default=True,
     metavar="MODE",
     help="Round by this mode, 'stochastic(16)' for instance; may be repeated.",
 )
-@click.option("--flags", is_flag=True, help="Ask for the flags of each result too.")
-@click.option("--list", "listed", is_flag=True, help="List each kernel that was compiled, with its time.")
+@flag("--flags", help="Ask for the flags of each result too.")
+@flag("--list", "listed", help="List each kernel that was compiled, with its time.")
 def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -> None:
     """Compile what calls on NAMEs need, and keep it on disk, so that no later process waits for it.
 

@@ -8,14 +8,12 @@ from typing import Any, NamedTuple, TypeAlias
 import ml_dtypes
 import numpy as np
 
-import lowprec as lp
+from lowprec.arrays import arith, convert, dot
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import rounding as rounding_of
-
-__all__ = ["VERBS", "Call", "Specification", "calls"]
 
 #: What kernels are compiled for.
 Specification: TypeAlias = Format | BlockFormat | Accumulation
@@ -92,7 +90,8 @@ def _of_verb(
     verb: str, of: Specification, formats: list[Format], dtypes: list[Any], modes: list[str], flags: bool
 ) -> Iterator[Call]:
     """Yield the calls of one verb on one specification."""
-    function = getattr(lp, verb)
+    home = next(module for module in (convert, arith, dot) if hasattr(module, verb))
+    function = getattr(home, verb)
     if isinstance(of, Accumulation):
         yield Call(f"{verb} {of.name}", lambda: function(*_factors(of, verb), of))
         return
@@ -108,7 +107,7 @@ def _of_verb(
             for to in formats:
                 if to != of:
                     words = f"cast {of.name} to {to.name}{told}"
-                    yield _call(words, lp.cast, (codes, of, to), keywords, flags)
+                    yield _call(words, convert.cast, (codes, of, to), keywords, flags)
             continue
         for dtype in dtypes:
             name = f"{verb} {dtype.name} to {of.name}{told}"
@@ -141,9 +140,9 @@ def _call(
 
 def _decode(of: Format | BlockFormat) -> object:
     if isinstance(of, Format):
-        return lp.decode(np.zeros(64, f"uint{of.code_bits}"), of)
+        return convert.decode(np.zeros(64, f"uint{of.code_bits}"), of)
     shape, axes = _shape(of)
-    return lp.decode(lp.encode(np.ones(shape, np.float32), of, axis=axes))
+    return convert.decode(convert.encode(np.ones(shape, np.float32), of, axis=axes))
 
 
 def _shape(of: BlockFormat) -> tuple[tuple[int, ...], int | tuple[int, int]]:
@@ -160,7 +159,7 @@ def _factors(how: Accumulation, verb: str) -> list[Any]:
     scale, size = how.scale
     for place, element in enumerate(how.operands):
         fmt = BlockFormat(name="factor", element=element, scale=scale, size=size)
-        sides[place] = lp.encode(sides[place], fmt, axis=shapes[place].index(64))
+        sides[place] = convert.encode(sides[place], fmt, axis=shapes[place].index(64))
     return sides
 
 

@@ -1,4 +1,4 @@
-"""Accumulations as text: a card for one in words, and tables of all.
+"""Accumulations and library calls as text: a card for one in words, and tables of all.
 
 Needs neither numba nor NumPy.
 """
@@ -11,24 +11,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.markup import escape
 
 from lowprec.export.cards import columns, differences, facts, text_of
 from lowprec.export.markdown import head, row
 from lowprec.oracle import machines
-from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.spec.epilogue import Epilogue, LibraryCall
+from lowprec.spec.fields import by_field
+from lowprec.spec.library_calls import LIBRARY_CALLS
 from lowprec.spec.order import EXACT, Split
 from lowprec.spec.projection import DEFAULT, Projection
-
-__all__ = [
-    "accumulation_card",
-    "accumulation_listing",
-    "accumulation_tables",
-    "describe_accumulation",
-    "is_measured",
-    "placed",
-    "words",
-]
+from lowprec.spec.rounded import Rounded
 
 #: Instructions whose published results are reproduced, as the beginnings of names.
 _MEASURED = ("volta_mma_", "ampere_mma_", "ada_mma_", "hopper_mma_", "blackwell_mma_")
@@ -86,35 +81,27 @@ def _facts(how: Accumulation) -> Iterator[tuple[str, str]]:
 
 def describe_accumulation(how: Accumulation) -> dict[str, Any]:
     """Return every field as plain data in a fixed order; what is said in words too."""
-    window = how.accumulator
-    return {
-        "name": how.name,
+    fields = by_field(how)
+    order = (
+        "name words operands operand_rounding product term order accumulator total split addend scale output"
+    )
+    said = fields | {
         "words": list(words(how)),
-        "operands": None if how.operands is None else [fmt.name for fmt in how.operands],
-        "operand_rounding": None if how.operand_rounding is None else _projection(how.operand_rounding),
-        "product": placed(how.product),
-        "term": how.term,
+        "operands": how.operands and [fmt.name for fmt in how.operands],
+        "operand_rounding": how.operand_rounding and _projection(how.operand_rounding),
         "order": str(how.order),
-        "accumulator": _window(window) if isinstance(window, Window) else placed(window),
-        "total": placed(how.total),
-        "split": None if how.split is None else _split(how.split),
-        "addend": how.addend,
-        "scale": None if how.scale is None else [how.scale[0].name, how.scale[1]],
-        "output": placed(how.output),
-        "machine": how.machine,
+        "scale": how.scale and [how.scale[0].name, how.scale[1]],
         "measured": is_measured(how),
-        "source": how.source,
     }
+    for part in ("accumulator", "split"):
+        if isinstance(fields[part], Window | Split):
+            said[part] = {name: _plain(value) for name, value in by_field(fields[part]).items()}
+    return {name: _plain(said[name]) for name in (*order.split(), "machine", "measured", "source")}
 
 
-def _window(window: Window) -> dict[str, Any]:
-    values = {field.name: getattr(window, field.name) for field in dataclasses.fields(Window)}
-    return {**values, "result": placed(window.result)}
-
-
-def _split(split: Split) -> dict[str, Any]:
-    values = {field.name: getattr(split, field.name) for field in dataclasses.fields(Split)}
-    return {**values, "stored": placed(split.stored), "total": placed(split.total)}
+def _plain(value: Any) -> Any:
+    """Return a format with its projection in words, and anything else as it is."""
+    return placed(value) if isinstance(value, tuple) else value
 
 
 def placed(place: Rounded | None) -> str | None:
@@ -354,3 +341,62 @@ def _of_steps(how: Accumulation, window: Window) -> Iterator[object]:
     yield f"{placed(window.result)}{', -0' * window.negative_zero}"
     yield f"{how.order.size}, in {placed(how.total)}" if how.order.name == "chunked" else ""
     yield from (placed(how.output), "yes" if is_measured(how) else "", how.source)
+
+
+_SCALED = {
+    "product": "α is the product of both scales. The sum times α, plus c or +0, is rounded once (an fma).",
+    "x_first": "The sum is multiplied by the scale of x, then by that of y; c is added where there is one.",
+    "y_first": "The sum is multiplied by the scale of y, then by that of x; c is added where there is one.",
+}
+
+
+def epilogue_words(epilogue: Epilogue) -> Iterator[str]:
+    """Yield what an epilogue does with the sums, a sentence for each of its steps.
+
+    >>> for sentence in epilogue_words(Epilogue()):
+    ...     print(sentence)
+    α is the product of both scales. The sum times α, plus c or +0, is rounded once (an fma).
+    A bias is added, and the result is multiplied by the scale of the output, where there are such.
+    Each of these is rounded to binary32, nearest_even.
+    """
+    yield _SCALED[epilogue.scales]
+    bias = "A bias is added"
+    if epilogue.fused_bias:
+        bias = "A bias joins the last multiplication, which is an fma"
+    yield f"{bias}, and the result is multiplied by the scale of the output, where there are such."
+    yield f"Each of these is rounded to {epilogue.compute[0].name}, {epilogue.compute[1].rounding}."
+
+
+def calls() -> list[LibraryCall]:
+    """Return every named call, as it is by default."""
+    return [call() for call in LIBRARY_CALLS.values()]
+
+
+def describe_call(call: LibraryCall) -> dict[str, Any]:
+    """Return all of a call as plain data; what is said in words too."""
+    return {
+        "name": call.name,
+        "words": [*epilogue_words(call.epilogue)],
+        "scales": call.epilogue.scales,
+        "output": call.output[0].name,
+        "accumulation": describe_accumulation(call.accumulation),
+        "evidence": call.evidence,
+    }
+
+
+def call_card(call: LibraryCall) -> RenderableType:
+    """Return what there is to say of one call, and where it is from."""
+    *sums, _, _ = words(call.accumulation)  # but for the addend and the output, which are the call's
+    result = f"The result is {placed(call.output)}."
+    said = [*sums, *epilogue_words(call.epilogue), result, "", f"Evidence: {call.evidence}."]
+    return Group(f"[bold]{call.name}[/bold]", *map(escape, said))
+
+
+def call_listing(items: Iterable[LibraryCall]) -> RenderableType:
+    """Return calls, a row each."""
+    table = columns("library call", "x", "y", "scales", "output")
+    for call in items:
+        assert call.accumulation.operands is not None, "every call has operands"
+        x, y = (fmt.name for fmt in call.accumulation.operands)
+        table.add_row(call.name, x, y, call.epilogue.scales, call.output[0].name)
+    return table

@@ -15,9 +15,8 @@ from lowprec.export.cards import columns, facts, text_of
 from lowprec.export.markdown import head, row
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.fields import by_field
 from lowprec.spec.profiles import PROFILES, Profile
-
-__all__ = ["block_card", "block_listing", "block_tables", "describe_block"]
 
 #: Fields that say what a block format is; all others are policies.
 _PARTS = ("name", "element", "scale", "size", "source")
@@ -31,7 +30,7 @@ def describe_block(fmt: BlockFormat) -> dict[str, Any]:
         "scale": fmt.scale.name,
         "sizes": list(fmt.sizes),
         "bits_per_value": fmt.bits_per_value,
-        **{field.name: _plain(getattr(fmt, field.name)) for field in _policies()},
+        **{name: _plain(value) for name, value in by_field(fmt).items() if name not in _PARTS},
         "source": fmt.source,
     }
 
@@ -72,7 +71,7 @@ def block_tables() -> Iterator[str]:
         "Every policy, as the catalog has it and as each profile has it; an empty cell is as the "
         "catalog has it."
     )
-    names = [field.name for field in _policies()]
+    names = [field.name for field in dataclasses.fields(BlockFormat) if field.name not in _PARTS]
     for fmt in catalog.BLOCK_FORMATS.values():
         known = {
             name: each.blocks[fmt] for name, each in PROFILES.items() if fmt in each.blocks and name != "ocp"
@@ -87,10 +86,6 @@ def block_tables() -> Iterator[str]:
             yield row(
                 f"`{name}`", text_of(ours), *("" if value == ours else text_of(value) for value in theirs)
             )
-
-
-def _policies() -> list[dataclasses.Field[Any]]:
-    return [field for field in dataclasses.fields(BlockFormat) if field.name not in _PARTS]
 
 
 def _parts(fmt: BlockFormat) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
@@ -20,10 +19,6 @@ from lowprec.verify.coverage.blocks import plan_of_blocks
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.block_cases import block_answers, block_cases
 from lowprec.verify.inputs.operands import special_codes
-
-__all__ = ["block_suite", "decoder_suite"]
-
-Array = npt.NDArray[Any]
 
 #: What blocks are decoded to.
 _DECODED = {catalog.BINARY32: "float32", catalog.BINARY16: "float16", catalog.BFLOAT16: "bfloat16"}

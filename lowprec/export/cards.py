@@ -27,19 +27,6 @@ from lowprec.spec.profiles import PROFILES, Profile
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.display import hex_code, hex_of, number
 
-__all__ = [
-    "card",
-    "codebook_listing",
-    "columns",
-    "describe_entry",
-    "describe",
-    "describe_profile",
-    "differences",
-    "facts",
-    "listing",
-]
-__all__ += ["profile_card", "profile_listing", "sentence", "show", "text_of"]
-
 #: Formats that a row of the list of profiles names.
 _NAMED = 6
 
@@ -174,57 +161,43 @@ def describe(fmt: Format) -> dict[str, Any]:
     """Return parameters and everything derived from them, as plain data in a fixed order."""
     if isinstance(fmt, Codebook):
         return _describe_codebook(fmt)
-    return {
-        "name": fmt.name,
-        "width": fmt.width,
-        "exponent_bits": fmt.exponent_bits,
-        "trailing_bits": fmt.trailing_bits,
-        "precision": fmt.precision,
-        "bias": fmt.bias,
+    changed = {
         "emin": fmt.emin if fmt.exponent_bits else None,
-        "emax": fmt.emax,
         "sign": fmt.sign.value,
-        "infinity_code": fmt.infinity_code,
-        "nan_code": fmt.nan_code,
         "nans": fmt.nans if fmt.negative_zero else 1,
         "negative_zero": fmt.has_negative_zero,
         "subnormals": fmt.subnormals and fmt.trailing_bits > 0 and fmt.exponent_bits > 0,
-        "max_finite": fmt.max_finite,
-        "min_finite": fmt.min_finite,
-        "min_normal": fmt.min_normal,
-        "min_subnormal": fmt.min_subnormal,
-        "eps": fmt.eps,
-        "code_bits": fmt.code_bits,
         "ml_dtypes": catalog.ml_dtypes_name(fmt),
-        "source": fmt.source,
     }
+    names = "name width exponent_bits trailing_bits precision bias emin emax sign infinity_code nan_code nans"
+    names += (
+        " negative_zero subnormals max_finite min_finite min_normal min_subnormal eps code_bits ml_dtypes"
+    )
+    return _described(fmt, names, changed)
+
+
+def _described(fmt: Any, names: str, changed: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of an object, of some of which something else is told, and its source."""
+    every = (*names.split(), "source")
+    return {name: changed[name] if name in changed else getattr(fmt, name) for name in every}
 
 
 def _describe_codebook(fmt: Codebook) -> dict[str, Any]:
     finite = [value for value in fmt.values if math.isfinite(value)]
     midpoints = Codebook(fmt.name, fmt.values, ties=fmt.ties, overflow=fmt.overflow).thresholds
-    overflow = fmt.overflow if isinstance(fmt.overflow, str) else float(fmt.overflow)
-    return {
-        "name": fmt.name,
-        "width": fmt.width,
+    changed = {
         "numbers": len(finite),
         "sign": fmt.sign.value if fmt.sign is Sign.UNSIGNED else "signed",
         "zero": fmt.subnormals,
         "negative_zero": fmt.has_negative_zero,
-        "infinity_code": fmt.infinity_codes[0],
         "negative_infinity_code": fmt.infinity_codes[1],
-        "nan_code": fmt.nan_code,
-        "nans": fmt.nans,
-        "max_finite": fmt.max_finite,
-        "min_finite": fmt.min_finite,
         "min_positive": min((value for value in finite if value > 0), default=None),
-        "eps": fmt.eps,
         "thresholds": "midpoints" if fmt.thresholds == midpoints else "its own",
-        "ties": fmt.ties,
-        "overflow": overflow,
-        "code_bits": fmt.code_bits,
-        "source": fmt.source,
+        "overflow": fmt.overflow if isinstance(fmt.overflow, str) else float(fmt.overflow),
     }
+    names = "name width numbers sign zero negative_zero infinity_code negative_infinity_code nan_code nans"
+    names += " max_finite min_finite min_positive eps thresholds ties overflow code_bits"
+    return _described(fmt, names, changed)
 
 
 def codebook_listing(names: Iterable[str] | None = None) -> RenderableType:
@@ -244,44 +217,34 @@ def describe_entry(name: str) -> dict[str, Any]:
 
 def sentence(fmt: Format) -> str:
     """Return one sentence from the parameters."""
+    several = fmt.sign is Sign.MAGNITUDE
+    nan = f"{fmt.nans} NaN{'s' if fmt.nans > 1 else ''}" if fmt.nans else ""
     if isinstance(fmt, Codebook):
-        kind = "unsigned" if fmt.sign is Sign.UNSIGNED else "signed"
-        both = None not in fmt.infinity_codes
-        infinity = "infinities" if both else "an infinity" if fmt.infinity else ""
-        nan = f"{fmt.nans} NaN{'s' if fmt.nans > 1 else ''}" if fmt.nans else ""
-        return f"{kind} codebook, {fmt.width} bits; {_specials(fmt, infinity, nan)}"
-    kind = {Sign.MAGNITUDE: "signed", Sign.UNSIGNED: "unsigned", Sign.TWOS_COMPLEMENT: "two's complement"}[
-        fmt.sign
-    ]
-    if fmt.exponent_bits:
-        what = (
-            f"{kind} floating point, {fmt.width} bits: {fmt.exponent_bits} exponent, "
-            f"{fmt.trailing_bits} trailing"
+        what, both = (
+            f"{'signed' if several else 'unsigned'} codebook, {fmt.width} bits",
+            None not in fmt.infinity_codes,
         )
     else:
+        kinds = {
+            Sign.MAGNITUDE: "signed",
+            Sign.UNSIGNED: "unsigned",
+            Sign.TWOS_COMPLEMENT: "two's complement",
+        }
         step = fmt.scaled(0)[1]
-        what = f"{kind} {'integer' if step == 0 else f'fixed point in steps of 2^{step}'}, {fmt.width} bits"
-    infinity = (
-        "infinities" if fmt.infinity and fmt.sign is Sign.MAGNITUDE else "an infinity" if fmt.infinity else ""
-    )
-    if not fmt.negative_zero:
-        nan = "one NaN in the place of -0"
-    elif fmt.has_nan:
-        nan = (
-            f"{fmt.nans} NaN{'s' if fmt.nans > 1 else ''}"
-            f"{' of each sign' if fmt.sign is Sign.MAGNITUDE else ''}"
-        )
-    else:
-        nan = ""
-    return f"{what}; {_specials(fmt, infinity, nan)}"
-
-
-def _specials(fmt: Format, infinity: str, nan: str) -> str:
+        what = f"{'integer' if step == 0 else f'fixed point in steps of 2^{step}'}, {fmt.width} bits"
+        if fmt.exponent_bits:
+            fields = f"{fmt.exponent_bits} exponent, {fmt.trailing_bits} trailing"
+            what = f"floating point, {fmt.width} bits: {fields}"
+        what, both = f"{kinds[fmt.sign]} {what}", several
+        nan = f"{nan} of each sign" if nan and several else nan
+        nan = nan if fmt.negative_zero else "one NaN in the place of -0"
+    infinity = ("infinities" if both else "an infinity") if fmt.infinity else ""
     specials = " and ".join(part for part in (infinity, nan) if part) or "no specials"
-    return f"{specials}{'' if fmt.subnormals else '; no zero'}"
+    return f"{what}; {specials}{'' if fmt.subnormals else '; no zero'}"
 
 
 def shown(name: str, value: Any, fmt: Format) -> str:
+    """Return a field of a description as cards and pages show it."""
     if name.endswith("_code"):
         return _code(value, fmt)
     if isinstance(value, float) and (exact := number(value)).lstrip("-").startswith("2^"):

@@ -14,8 +14,6 @@ from lowprec.verify.conform.conformance import Finding, Row, flushing
 from lowprec.verify.frameworks import FRAMEWORKS
 from lowprec.verify.frameworks.tasks import KINDS, Blocks
 
-__all__ = ["changes", "page"]
-
 _INTRODUCTION = """\
 # What frameworks do, held against the reference
 

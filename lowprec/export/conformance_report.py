@@ -15,8 +15,6 @@ from lowprec.spec.naming import plain, plain_lines
 from lowprec.verify.compare.report_pages import junit
 from lowprec.verify.conform.conformance import Finding, Row
 
-__all__ = ["as_junit", "as_text", "command_of"]
-
 #: Columns of the text; most terminals, and logs of CI, show as many.
 _WIDTH = 100
 #: Of a task's columns in the list of every task.

@@ -12,19 +12,18 @@ from fractions import Fraction
 from importlib import resources
 from typing import Any
 
-import lowprec
+from lowprec import __version__
 from lowprec.oracle.codebook import decode
 from lowprec.oracle.exact import Exact, Special
 from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.catalog import BINARY32, BINARY64, BLOCK_FORMATS, FORMATS
 from lowprec.spec.codebook import TIES, Codebook, Number, Ray
 from lowprec.spec.codebooks import ENTRIES, named
+from lowprec.spec.fields import by_field
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
-
-__all__ = ["page", "page_data"]
 
 _SCRIPTS = (
     *("numbers.js", "formats.js", "rounding.js", "state.js", "order.js", "define.js", "blocks.js"),
@@ -92,7 +91,7 @@ def page_data(others: Iterable[Format] = ()) -> dict[str, Any]:
             {**dataclasses.asdict(rule), "threshold": rule.threshold and str(rule.threshold)}
             for rule in RULES
         ],
-        "version": lowprec.__version__,
+        "version": __version__,
         "formats": {name: _format(fmt) for name, fmt in formats.items()},
         "stops": {name: _format(fmt) for name, fmt in stops.items()},
         "modes": [_mode(mode) for mode in MODES],
@@ -119,26 +118,18 @@ def _own_name(taken: Container[str]) -> str:
 
 def _format(fmt: Format) -> dict[str, Any]:
     if isinstance(fmt, Codebook):
-        return {
-            "name": fmt.name,
-            "source": fmt.source,
+        names = ("name", "source", "sign", "subnormals", "has_negative_zero", "nan_code", "infinity_codes")
+        return {name: getattr(fmt, name) for name in names} | {
             "sign": fmt.sign.value,
-            "subnormals": fmt.subnormals,
-            "has_negative_zero": fmt.has_negative_zero,
-            "nan_code": fmt.nan_code,
-            "infinity_codes": fmt.infinity_codes,
             "tie_mode": _mode(TIES[fmt.ties]),
             "values": [_exact(decode(code, fmt)) for code in range(1 << fmt.width)],
             "rays": [_ray(fmt.ray(negative)) for negative in (False, True)],
         }
-    fields = {field.name: getattr(fmt, field.name) for field in dataclasses.fields(Format)}
-    return {name: value.value if isinstance(value, Sign) else value for name, value in fields.items()}
+    return by_field(fmt) | {"sign": fmt.sign.value}
 
 
 def _block(block: BlockFormat) -> dict[str, Any]:
-    fields = {field.name: getattr(block, field.name) for field in dataclasses.fields(BlockFormat)}
-    return {
-        **fields,
+    return by_field(block) | {
         "size": list(block.sizes),
         "element": block.element.name,
         "scale": block.scale.name,
@@ -179,9 +170,7 @@ def _mode(mode: Rounding) -> dict[str, Any]:
 
 
 def _projection(how: Projection) -> dict[str, Any]:
-    fields = {field.name: getattr(how, field.name) for field in dataclasses.fields(Projection)}
-    return {
-        **fields,
+    return by_field(how) | {
         "rounding": _mode(how.rounding),
         "saturation": how.saturation.value,
         "via": [fmt.name for fmt in how.via],

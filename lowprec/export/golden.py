@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lowprec import files
+from lowprec.arrays.checks import Array
 from lowprec.arrays.convert import decode, encode
 from lowprec.export import cards
 from lowprec.export.accumulation_cards import accumulation_tables
@@ -36,11 +36,8 @@ from lowprec.spec.rounding import MODES
 from lowprec.verify.codes.display import number
 from lowprec.verify.inputs import conversions
 
-__all__ = ["Disagreement", "Refused", "check", "generate", "read_digests", "tables_folder", "write"]
-
 _SCHEMA = "lowprec.digests/1"
 
-Array = npt.NDArray[Any]
 
 #: Formats whose values are published code by code.
 TABULATED = (*(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 8), *catalog.P3109_UP_TO_8)

@@ -15,27 +15,36 @@ from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 from lowprec.verify.reference.binary32_steps import binary32_steps
 
-__all__ = ["systemverilog", "vhdl"]
+
+def _chains(fmt: Format, projection: Projection, first: str, then: str, code: str) -> list[str]:
+    """Return the encoder's comparisons for each sign: of the first code, and of each that follows."""
+    chains = []
+    for magnitudes, codes in binary32_steps(fmt, projection):
+        named = [code.format(each) for each in codes]
+        lines = [first.format(named[0])]
+        lines += [
+            then.format(magnitude, each) for magnitude, each in [*zip(magnitudes, named, strict=True)][1:]
+        ]
+        chains.append("\n".join(f"            {line}" for line in lines))
+    return chains
+
+
+def _named(fmt: Format) -> tuple[str, str, list[int], int]:
+    """Return the name of a package, what values are written as, and they with their width."""
+    kind, values = value_words(fmt)
+    return f"lowprec_{identifier(fmt.name)}", kind, values, 32 if kind == "binary32" else 64
 
 
 def systemverilog(fmt: Format, projection: Projection, provenance: str) -> str:
     """Return the package's text."""
-    name = f"lowprec_{identifier(fmt.name)}"
-    kind, values = value_words(fmt)
-    bits = 32 if kind == "binary32" else 64
+    name, kind, values, bits = _named(fmt)
     w = fmt.width
     cases = "\n".join(
         f"            {w}'h{code:x}: decode = {bits}'h{word:0{bits // 4}x};"
         for code, word in enumerate(values)
     )
-    chains = []
-    for magnitudes, codes in binary32_steps(fmt, projection):
-        lines = [f"            encode = {w}'h{codes[0]:x};"]
-        lines += [
-            f"            if (magnitude >= 31'h{magnitude:08x}) encode = {w}'h{code:x};"
-            for magnitude, code in list(zip(magnitudes, codes, strict=True))[1:]
-        ]
-        chains.append("\n".join(lines))
+    then = "if (magnitude >= 31'h{:08x}) encode = {};"
+    chains = _chains(fmt, projection, "encode = {};", then, f"{w}'h{{:x}}")
     nans = nan_codes(fmt)
     names = [mode.name.upper() for mode in MODES], [f"SATURATE_{policy.name}" for policy in Saturation]
     fields = ""
@@ -94,25 +103,13 @@ endpackage
 
 def vhdl(fmt: Format, projection: Projection, provenance: str) -> str:
     """Return the package's text, VHDL-93 with numeric_std."""
-    name = f"lowprec_{identifier(fmt.name)}"
-    kind, values = value_words(fmt)
-    bits = 32 if kind == "binary32" else 64
+    name, kind, values, bits = _named(fmt)
     w = fmt.width
-
-    def code_of(code: int) -> str:
-        return f'"{code:0{w}b}"'
-
-    table = ",\n".join(f'        {code} => x"{word:0{bits // 4}x}"' for code, word in enumerate(values))
-    chains = []
-    for magnitudes, codes in binary32_steps(fmt, projection):
-        lines = [f"            code := {code_of(codes[0])};"]
-        lines += [
-            f'            if magnitude >= unsigned\'(x"{magnitude:08x}") '
-            f"then code := {code_of(code)}; end if;"
-            for magnitude, code in list(zip(magnitudes, codes, strict=True))[1:]
-        ]
-        chains.append("\n".join(lines))
-    nans = nan_codes(fmt)
+    code = f'"{{:0{w}b}}"'
+    table = ",\n".join(f'        {place} => x"{word:0{bits // 4}x}"' for place, word in enumerate(values))
+    then = 'if magnitude >= unsigned\'(x"{:08x}") then code := {}; end if;'
+    chains = _chains(fmt, projection, "code := {};", then, code)
+    nans = [code.format(each) for each in nan_codes(fmt)]
     return f"""\
 -- {provenance}
 -- {fmt.name}: the value of every code as {kind} bits; encode binary32 under {projection}.
@@ -146,7 +143,7 @@ package body {name}_pkg is
         magnitude := unsigned(operand);
         magnitude(31) := '0';
         if magnitude > unsigned'(x"7f800000") then
-            if operand(31) = '1' then code := {code_of(nans[1])}; else code := {code_of(nans[0])}; end if;
+            if operand(31) = '1' then code := {nans[1]}; else code := {nans[0]}; end if;
         elsif operand(31) = '0' then
 {chains[0]}
         else

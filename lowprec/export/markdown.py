@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from lowprec.spec.naming import plain
 
-__all__ = ["head", "row"]
-
 
 def row(*cells: object) -> str:
     r"""Return a row of a table; cells cannot end it.

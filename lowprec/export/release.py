@@ -16,8 +16,6 @@ from typing import Any
 from lowprec import __version__, files
 from lowprec.export.golden import Refused, read_digests
 
-__all__ = ["answers", "changed", "freeze", "name_of"]
-
 _SCHEMA = "lowprec.release/1"
 
 

@@ -13,17 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowprec import __version__
-from lowprec.export import cards, hdl
-from lowprec.export.c_header import c_header
-from lowprec.export.codebook_header import codebook_header
+from lowprec.export import cards, hdl, markdown
+from lowprec.export.c_header import c_header, codebook_header
 from lowprec.export.tabulate import provenance, rows, thresholds, value_words
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.verify.codes.display import decimal, hex_code, hex_digits, hex_float
 from lowprec.verify.reference.binary32_steps import binary32_steps
-
-__all__ = ["Table"]
 
 
 @dataclass(frozen=True)
@@ -49,23 +46,32 @@ class Table:
                 f"{self.fmt.name!r} has {self.fmt.width}-bit codes; tables as {kind} are for at most {limit} "
                 f"bits{', as csv, json, md, npy, mem or c for 16' if limit == 8 else ''}"
             )
+        if kind in ("c", "sv", "vhdl"):
+            return _source(self, kind).encode()
         makers: dict[str, Callable[[Table], str | bytes]] = {
-            "csv": _csv,
-            "json": _json,
-            "md": _markdown,
-            "npy": _npy,
-            "mem": _mem,
-            "c": _c,
-            "sv": lambda table: hdl.systemverilog(table.fmt, table.projection, provenance(table.command)),
-            "vhdl": lambda table: hdl.vhdl(table.fmt, table.projection, provenance(table.command)),
-        }
+            "csv": _csv, "json": _json, "md": _markdown, "npy": _npy, "mem": _mem
+        }  # fmt: skip
         made = makers[kind](self)
         return made if isinstance(made, bytes) else made.encode()
 
 
-def _c(table: Table) -> str:
-    said = provenance(table.command)
-    return codebook_header(table.fmt, said) if isinstance(table.fmt, Codebook) else c_header(table.fmt, said)
+def _source(table: Table, kind: str) -> str:
+    """Return a table as a source in C, SystemVerilog or VHDL."""
+    fmt, said = table.fmt, provenance(table.command)
+    if kind == "c":
+        return codebook_header(fmt, said) if isinstance(fmt, Codebook) else c_header(fmt, said)
+    return (hdl.systemverilog if kind == "sv" else hdl.vhdl)(fmt, table.projection, said)
+
+
+def _columns(table: Table) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Return the titles and the rows of a table to read: codes, magnitudes and values as text."""
+    fmt = table.fmt
+    if table.thresholds:
+        steps = thresholds(fmt, table.projection)
+        shown = [(sign, hex_float(size), hex_code(code, fmt), decimal(size)) for sign, size, code in steps]
+        return ("sign", "magnitude", "code", "decimal"), shown
+    codes = [(hex_code(code, fmt), kind, hex_float(value), decimal(value)) for code, kind, value in rows(fmt)]
+    return ("code", "class", "value", "decimal"), codes
 
 
 def _csv(table: Table) -> str:
@@ -74,18 +80,8 @@ def _csv(table: Table) -> str:
         lines.append(
             f"# {table.projection}; an operand of this sign has the code of the last magnitude not above it"
         )
-        lines.append("sign,magnitude,code,decimal")
-        lines += [
-            f"{sign},{hex_float(magnitude)},{hex_code(code, table.fmt)},{decimal(magnitude)}"
-            for sign, magnitude, code in thresholds(table.fmt, table.projection)
-        ]
-    else:
-        lines.append("code,class,value,decimal")
-        lines += [
-            f"{hex_code(code, table.fmt)},{kind},{hex_float(value)},{decimal(value)}"
-            for code, kind, value in rows(table.fmt)
-        ]
-    return "\n".join(lines) + "\n"
+    titles, shown = _columns(table)
+    return "\n".join([*lines, *map(",".join, (titles, *shown))]) + "\n"
 
 
 def _json(table: Table) -> str:
@@ -113,37 +109,28 @@ def _json(table: Table) -> str:
 
 
 def _markdown(table: Table) -> str:
-    lines = [f"<!-- {provenance(table.command)} -->", ""]
+    titles, shown = _columns(table)
+    what = "the value of every code"
     if table.thresholds:
-        lines += [f"# {table.fmt.name}: encode thresholds, {table.projection}", ""]
-        lines += ["| sign | first magnitude | decimal | code |", "|---|---|---|---|"]
-        lines += [
-            f"| {sign} | {hex_float(magnitude)} | {decimal(magnitude)} | {hex_code(code, table.fmt)} |"
-            for sign, magnitude, code in thresholds(table.fmt, table.projection)
-        ]
-    else:
-        lines += [f"# {table.fmt.name}: the value of every code", ""]
-        lines += ["| code | class | value | decimal |", "|---|---|---|---|"]
-        lines += [
-            f"| {hex_code(code, table.fmt)} | {kind} | {hex_float(value)} | {decimal(value)} |"
-            for code, kind, value in rows(table.fmt)
-        ]
-    return "\n".join(lines) + "\n"
+        what, titles = (
+            f"encode thresholds, {table.projection}",
+            ("sign", "first magnitude", "decimal", "code"),
+        )
+        shown = [(sign, size, number, code) for sign, size, code, number in shown]
+    lines = [f"<!-- {provenance(table.command)} -->", "", f"# {table.fmt.name}: {what}", ""]
+    return "\n".join([*lines, *markdown.head(*titles), *(markdown.row(*each) for each in shown)]) + "\n"
 
 
 def _npy(table: Table) -> bytes:
     import numpy as np
 
+    array: Any
     if table.thresholds:
-        fields = np.dtype(
-            [("negative", "?"), ("magnitude", "<f8"), ("code", f"<u{table.fmt.code_bits // 8}")]
-        )
-        array = np.array(
-            [(sign == "-", size, code) for sign, size, code in thresholds(table.fmt, table.projection)],
-            dtype=fields,
-        )
+        fields = [("negative", "?"), ("magnitude", "<f8"), ("code", f"<u{table.fmt.code_bits // 8}")]
+        steps = thresholds(table.fmt, table.projection)
+        array = np.array([(sign == "-", size, code) for sign, size, code in steps], np.dtype(fields))
     else:
-        array = np.array([value for _, _, value in rows(table.fmt)], dtype="<f8")
+        array = np.array([value for _, _, value in rows(table.fmt)], "<f8")
     buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()

@@ -18,17 +18,6 @@ from lowprec.spec.naming import plain
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.display import hex_float
 
-__all__ = [
-    "TABLE_KINDS",
-    "VECTOR_KINDS",
-    "classify",
-    "nan_codes",
-    "provenance",
-    "rows",
-    "thresholds",
-    "value_words",
-]
-
 #: What `lowprec table --as` and `lowprec vectors --as` take.
 TABLE_KINDS = ("csv", "json", "md", "npy", "mem", "c", "sv", "vhdl")
 VECTOR_KINDS = ("text", "csv", "jsonl", "mem", "npy")

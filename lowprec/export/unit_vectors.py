@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lowprec import __version__
 from lowprec.arrays import comparisons, order
-from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.checks import Array, code_dtype
 from lowprec.export.tabulate import provenance
 from lowprec.export.vector_files import Column, VectorFile
 from lowprec.spec.accumulation import Accumulation, Window
@@ -25,10 +24,6 @@ from lowprec.verify.inputs.dot_shape import DotCases, Shape, answers, shape_of, 
 from lowprec.verify.inputs.dots import dots
 from lowprec.verify.inputs.operands import combinations, special_codes
 from lowprec.verify.reference.dots import check_flags, drawn_codes, random_bits_of, roundings, sums_with_flags
-
-__all__ = ["UnitSuite", "comparison_suite", "dot_suite", "matmul_suite", "unit_file"]
-
-Array = npt.NDArray[Any]
 
 #: The relations of two codes, as columns.
 RELATIONS = ("less", "equal", "greater", "unordered")
@@ -254,6 +249,31 @@ def matmul_suite(
         )
     shape = shape_of(how, formats, k)
     chosen = dots(shape, samples, seed)
+    rows, columns, addend = _drawn_matrices(chosen, m, n, seed)
+    matrices = len(rows)
+    pairs = np.broadcast_arrays(rows[:, :, None], columns[:, None, :])
+    flat = DotCases(
+        chosen.x[pairs[0]].reshape(-1, k), chosen.y[pairs[1]].reshape(-1, k), addend.reshape(-1),
+        _scales_at(chosen, pairs, addend.size),
+    )  # fmt: skip
+    results = answers(shape, flat)
+    held = _columns(
+        shape, chosen.x[rows].reshape(matrices, -1), chosen.y[columns].swapaxes(1, 2).reshape(matrices, -1),
+        _scales_at(chosen, (rows, columns), matrices),
+        *(each.reshape(matrices, -1) for each in (addend, results)),
+    )  # fmt: skip
+    words = _words("matmul", shape, f"M = {m}, N = {n}, K = {k}")
+    return UnitSuite(
+        unit_file(held, [words], command, {**_facts("matmul", shape), "size": list(size)}),
+        lambda: _plan_of_matrices(shape, flat, results.reshape(addend.shape), pairs[0] == pairs[1]),
+    )
+
+
+def _drawn_matrices(chosen: DotCases, m: int, n: int, seed: int) -> tuple[Array, Array, Array]:
+    """Return whose x are the rows and whose y are the columns of each pair of matrices, and the addends.
+
+    Of each pair min(m, n) outputs are aimed dot products, one a row and a column, at other places by turns.
+    """
     count, wide = len(chosen.x), min(m, n)
     matrices = -(-count // wide)
     random = np.random.default_rng(seed + 1)
@@ -262,51 +282,44 @@ def matmul_suite(
     aimed = (place * wide + np.arange(wide)) % count
     rows[place, (place + np.arange(wide)) % m] = aimed
     columns[place, (place // m + np.arange(wide)) % n] = aimed
-    first = np.broadcast_to(rows[:, :, None], (matrices, m, n))
-    second = np.broadcast_to(columns[:, None, :], (matrices, m, n))
+    first, second = rows[:, :, None], columns[:, None, :]
     # The addend is that of the aimed dot product where there is one, else of either side.
-    addend = chosen.addend[np.where((place % 2 == 0)[:, :, None] | (first == second), first, second)]
-    scales = None
-    if chosen.scales is not None:
-        scales = (
-            chosen.scales[0][first].reshape(matrices * m * n, -1),
-            chosen.scales[1][second].reshape(matrices * m * n, -1),
-        )
-    flat = DotCases(
-        chosen.x[first].reshape(-1, k), chosen.y[second].reshape(-1, k), addend.reshape(-1), scales
+    return (
+        rows,
+        columns,
+        chosen.addend[np.where((place % 2 == 0)[:, :, None] | (first == second), first, second)],
     )
-    results = answers(shape, flat)
-    by_matrix = None
-    if chosen.scales is not None:
-        by_matrix = (
-            chosen.scales[0][rows].reshape(matrices, -1),
-            chosen.scales[1][columns].reshape(matrices, -1),
-        )
-    held = _columns(
-        shape, chosen.x[rows].reshape(matrices, -1), chosen.y[columns].swapaxes(1, 2).reshape(matrices, -1),
-        by_matrix, addend.reshape(matrices, -1), results.reshape(matrices, -1),
-    )  # fmt: skip
-    words = _words("matmul", shape, f"M = {m}, N = {n}, K = {k}")
-
-    def plan() -> Plan:
-        made = plan_of_dots(shape, flat, results).grouped(matrices)
-        same = (first == second).reshape(matrices, -1)
-        for output in range(m * n):
-            made.add("outputs", f"an aimed dot product at {output // n}, {output % n}", same[:, output])
-        of_matrix = results.reshape(matrices, m, n)
-        for axis, name in ((1, "rows of x"), (2, "columns of y")):
-            moved = _rolled(flat, (matrices, m, n), axis)
-            other = answers(shape, moved).reshape(matrices, m, n)
-            made.add("tells", f"the {name} one further", (other != of_matrix).any((1, 2)))
-        shifted = replace(flat, addend=np.roll(addend.reshape(matrices, -1), 1, axis=1).reshape(-1))
-        other = answers(shape, shifted).reshape(matrices, m, n)
-        made.add("tells", "the addend of another output", (other != of_matrix).any((1, 2)))
-        return made
-
-    return UnitSuite(unit_file(held, [words], command, {**_facts("matmul", shape), "size": list(size)}), plan)
 
 
-def _rolled(flat: DotCases, grid: tuple[int, int, int], axis: int) -> DotCases:
+def _scales_at(chosen: DotCases, places: Sequence[Array], count: int) -> tuple[Array, Array] | None:
+    """Return the scales of the cases at places in x and in y, in `count` rows."""
+    if chosen.scales is None:
+        return None
+    of_x, of_y = (scales[at].reshape(count, -1) for scales, at in zip(chosen.scales, places, strict=True))
+    return of_x, of_y
+
+
+def _plan_of_matrices(shape: Shape, flat: DotCases, results: Array, same: Array) -> Plan:
+    """Return the points that matrices hit: those of their dot products, and which operands each output has.
+
+    `results` and `same`, whether an output is an aimed dot product, are in the shape of the matrices.
+    """
+    matrices, m, n = results.shape
+    made = plan_of_dots(shape, flat, results.reshape(-1)).grouped(matrices)
+    for i, j in np.ndindex(m, n):
+        made.add("outputs", f"an aimed dot product at {i}, {j}", same[:, i, j])
+    shifted = np.roll(flat.addend.reshape(matrices, -1), 1, axis=1).reshape(-1)
+    for name, other in (
+        ("the rows of x one further", _rolled(flat, results.shape, 1)),
+        ("the columns of y one further", _rolled(flat, results.shape, 2)),
+        ("the addend of another output", replace(flat, addend=shifted)),
+    ):
+        told = answers(shape, other).reshape(results.shape) != results
+        made.add("tells", name, told.any((1, 2)))
+    return made
+
+
+def _rolled(flat: DotCases, grid: tuple[int, ...], axis: int) -> DotCases:
     """Return the cases with the rows of x, or the columns of y, one further."""
     side = flat.x if axis == 1 else flat.y
     moved = np.roll(side.reshape(*grid, -1), 1, axis=axis).reshape(side.shape)

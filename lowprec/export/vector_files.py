@@ -9,13 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lowprec.arrays.checks import Array
 from lowprec.spec.naming import plain
-
-__all__ = ["Column", "VectorFile"]
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lowprec import __version__
+from lowprec.arrays.checks import Array
 from lowprec.export.tabulate import provenance
 from lowprec.export.vector_files import Column, VectorFile
 from lowprec.spec import catalog
@@ -25,10 +24,6 @@ from lowprec.verify.coverage.elements import plan_of_elements
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.operands import random_width, random_words
 from lowprec.verify.reference.operations import OPERATIONS, Operation, check_operands, operand_names
-
-__all__ = ["Suite", "suite"]
-
-Array = npt.NDArray[Any]
 
 #: Cases that a worker is given at a time.
 _PART = 1 << 18

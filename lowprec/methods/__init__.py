@@ -12,10 +12,10 @@ from types import ModuleType
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name.startswith("_") or name not in __dir__():
+    if name not in __dir__():
         raise AttributeError(f"module 'lowprec.methods' has no attribute {name!r}")
     return importlib.import_module(f"lowprec.methods.{name}")
 
 
 def __dir__() -> list[str]:
-    return sorted(each.name for each in pkgutil.iter_modules(__path__))
+    return sorted(each.name for each in pkgutil.iter_modules(__path__) if not each.name.startswith("_"))

@@ -23,10 +23,8 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.formats import BINARY32, find
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Order, Split, order
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounded import Rounded, RoundedLike, check_begins, check_rounded, rounded
+from lowprec.spec.rounded import Rounded as Rounded, RoundedLike, check_begins, check_rounded, rounded
 from lowprec.spec.rounding import NEAREST_EVEN
-
-__all__ = ["MACHINES", "Accumulation", "Cut", "Groups", "Rounded", "Window", "as_it_is", "to_nearest"]
 
 Cut = Literal["toward_zero", "floor", "to_odd"]
 Groups = Literal["consecutive", "alternate_pairs"]
@@ -365,53 +363,52 @@ class Accumulation:
         floats = [not isinstance(fmt, Codebook) and fmt.exponent_bits > 0 for fmt in self.operands or ()]
         if aligns and self.operands is not None and not all(floats):
             raise ValueError(f"operands {' and '.join(map(str, self.operands))} lack exponents to align by")
-        if self.operand_rounding is not None and self.operands is None:
+        if self.operand_rounding is not None:
+            self._check_operand_rounding(self.operand_rounding)
+        self._check_scale()
+
+    def _check_operand_rounding(self, how: Projection) -> None:
+        if self.operands is None:
             raise ValueError("operand_rounding needs operands: the formats that factors are rounded to")
-        if self.operand_rounding is not None and (
-            not isinstance(self.operand_rounding, Projection) or self.operand_rounding.rounding.bits
-        ):
-            raise ValueError(
-                f"operand_rounding must be a Projection that is not stochastic, not {self.operand_rounding!r}"
-            )
-        if self.operand_rounding is not None and self.operand_rounding.subnormals in (
-            "flush_operands",
-            "flush_both",
-        ):
+        if not isinstance(how, Projection) or how.rounding.bits:
+            raise ValueError(f"operand_rounding must be a Projection that is not stochastic, not {how!r}")
+        if how.subnormals in ("flush_operands", "flush_both"):
             raise ValueError(
                 "operand_rounding knows no type that factors come in: use subnormals='flush_results', which "
                 "flushes the subnormals of the operands' formats"
             )
-        scaled = isinstance(self.accumulator, Window) and self.accumulator.scales != "none"
-        if scaled != (self.scale is not None):
-            raise ValueError("a window with scales needs scale=(Format, size), and nothing else takes it")
-        if isinstance(self.accumulator, Window) and self.scale is not None:
-            if (
-                not isinstance(self.scale, tuple)
-                or len(self.scale) != 2
-                or not isinstance(self.scale[0], Format)
-                or type(self.scale[1]) is not int
-                or self.scale[1] < 1
-            ):
-                raise TypeError(f"scale of an accumulation must be (Format, size), not {self.scale!r}")
-            self._check_scale(self.scale[0], self.accumulator.scales)
-            if self.order.size % self.accumulator.step or self.accumulator.groups != "consecutive":
-                raise ValueError("a window with scales takes consecutive products, and chunks of whole steps")
-            group = self.accumulator.group if self.accumulator.scales == "groups" else self.accumulator.step
-            if self.scale[1] % group:
-                raise ValueError(f"scale for {self.scale[1]} elements does not fill groups of {group}")
 
-    def _check_scale(self, fmt: Format, scales: Scales) -> None:
+    def _check_scale(self) -> None:
         """Refuse scales that are not positive, or no powers of two where only their exponents are used."""
+        window = self.accumulator
+        if not isinstance(window, Window) or window.scales == "none" or self.scale is None:
+            if isinstance(window, Window) and window.scales != "none" or self.scale is not None:
+                raise ValueError("a window with scales needs scale=(Format, size), and nothing else takes it")
+            return
+        if (
+            not isinstance(self.scale, tuple)
+            or len(self.scale) != 2
+            or not isinstance(self.scale[0], Format)
+            or type(self.scale[1]) is not int
+            or self.scale[1] < 1
+        ):
+            raise TypeError(f"scale of an accumulation must be (Format, size), not {self.scale!r}")
+        fmt, size = self.scale
         if fmt.sign is not Sign.UNSIGNED or fmt.infinity or isinstance(fmt, Carrier):
             raise ValueError(
                 f"scale={fmt.name!r} of an accumulation has a sign or an infinity, and a window's scales "
                 f"have none; use a format such as 'e8m0fnu' or 'ue4m3'"
             )
-        if scales == "products" and (fmt.trailing_bits or fmt.subnormals):
+        if window.scales == "products" and (fmt.trailing_bits or fmt.subnormals):
             raise ValueError(
                 f"scale={fmt.name!r} of an accumulation has more than powers of two, and only exponents of "
                 f"scales join those of products; use a format such as 'e8m0fnu', or scales='groups'"
             )
+        if self.order.size % window.step or window.groups != "consecutive":
+            raise ValueError("a window with scales takes consecutive products, and chunks of whole steps")
+        group = window.group if window.scales == "groups" else window.step
+        if size % group:
+            raise ValueError(f"scale for {size} elements does not fill groups of {group}")
 
     def _check_split(self) -> None:
         if self.split is None:

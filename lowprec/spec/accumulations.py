@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.catalog import (
     BFLOAT16,
     BINARY16,
@@ -37,6 +37,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.naming import Catalog, by_name, close_names
 from lowprec.spec.order import EXACT, PAIRWISE, chunked
 from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.rounded import Rounded
 from lowprec.spec.rounding import TO_ODD, TOWARD_ZERO
 
 __all__ = [

@@ -13,8 +13,6 @@ from types import MappingProxyType
 
 from lowprec.spec.functions import FUNCTIONS
 
-__all__ = ["OPERANDS", "SIGN_ONLY", "Class", "operands_of"]
-
 #: Operations by name: the operands that they take. Source: [IEEE754] 5.3, 5.4, 5.5.1, 9.6.
 OPERANDS: Mapping[str, int] = MappingProxyType(
     {

@@ -29,8 +29,6 @@ from lowprec.spec.fields import LARGEST_SIZE, choose, described, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 
-__all__ = ["RULES", "BlockFormat", "ScaleRule", "rule"]
-
 Divisor = Literal["binade", "maximum", "one"]
 Powers = Literal["none", "down", "up", "even", "nearest"]
 
@@ -335,8 +333,7 @@ class BlockFormat:
             if not 0.0 <= value < float("inf") or (name == "smallest_divides_as" and value == 0.0):
                 least = "0 or more" if name == "min_scale" else "above 0"
                 raise ValueError(f"{name}={value!r} of block format {self.name!r} must be finite and {least}")
-            odd = value.as_integer_ratio()[0]
-            if (odd // (odd & -odd or 1)).bit_length() > 24:
+            if _significant_bits(value) > 24:
                 raise ValueError(
                     f"{name}={value!r} of block format {self.name!r} has more than 24 significant bits; use "
                     f"a number that binary32 has"
@@ -412,10 +409,7 @@ class BlockFormat:
     @property
     def bits_per_value(self) -> float:
         """Bits for each value of a full block: its code, and its share of the bytes of the scale."""
-        values = 1
-        for size in self.sizes:
-            values *= size
-        return self.element.width + self.scale.code_bits / values
+        return self.element.width + self.scale.code_bits / math.prod(self.sizes)
 
     def __str__(self) -> str:
         return self.name

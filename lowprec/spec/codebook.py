@@ -27,8 +27,6 @@ from lowprec.spec.fields import check_line, choose
 from lowprec.spec.format import Format, Sign, holds
 from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, NEAREST_ZERO, Rounding, Threshold
 
-__all__ = ["TIES", "Codebook", "Number", "Ray"]
-
 #: A finite number: a float64, or what float64 does not hold.
 Number = float | Fraction
 

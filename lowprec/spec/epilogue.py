@@ -15,8 +15,6 @@ from lowprec.spec.formats import BINARY32
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounded import Rounded, RoundedLike, check_rounded, rounded
 
-__all__ = ["Epilogue", "LibraryCall"]
-
 ScaleOrder = Literal["product", "x_first", "y_first"]
 
 

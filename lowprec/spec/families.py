@@ -5,6 +5,8 @@ Floor 1. Imports the standard library only.
 
 from __future__ import annotations
 
+from typing import Any
+
 from lowprec.spec.format import Format, Sign
 
 __all__ = ["fixed", "finite", "fn", "fnuz", "ieee", "p3109", "power_of_two"]
@@ -16,15 +18,8 @@ def ieee(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "IE
     >>> ieee("binary16", 5, 10).max_finite
     65504.0
     """
-    return Format(
-        name=name,
-        exponent_bits=exponent_bits,
-        trailing_bits=trailing_bits,
-        bias=_half_range(exponent_bits),
-        nans=(1 << trailing_bits) - 1,
-        infinity=True,
-        source=source,
-    )
+    nans = (1 << trailing_bits) - 1
+    return _float(name, exponent_bits, trailing_bits, source, nans=nans, infinity=True)
 
 
 def fn(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "OFP8") -> Format:
@@ -33,14 +28,7 @@ def fn(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "OFP8
     >>> fn("e4m3fn", 4, 3).max_finite
     448.0
     """
-    return Format(
-        name=name,
-        exponent_bits=exponent_bits,
-        trailing_bits=trailing_bits,
-        bias=_half_range(exponent_bits),
-        nans=1,
-        source=source,
-    )
+    return _float(name, exponent_bits, trailing_bits, source, nans=1)
 
 
 def fnuz(
@@ -51,14 +39,8 @@ def fnuz(
     >>> fnuz("e4m3fnuz", 4, 3).max_finite
     240.0
     """
-    return Format(
-        name=name,
-        exponent_bits=exponent_bits,
-        trailing_bits=trailing_bits,
-        bias=_half_range(exponent_bits) + 1 if bias is None else bias,
-        negative_zero=False,
-        source=source,
-    )
+    own = _half_range(exponent_bits) + 1 if bias is None else bias
+    return _float(name, exponent_bits, trailing_bits, source, bias=own, negative_zero=False)
 
 
 def finite(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "OCPMX") -> Format:
@@ -67,13 +49,7 @@ def finite(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "
     >>> finite("e2m1fn", 2, 1).max_finite
     6.0
     """
-    return Format(
-        name=name,
-        exponent_bits=exponent_bits,
-        trailing_bits=trailing_bits,
-        bias=_half_range(exponent_bits),
-        source=source,
-    )
+    return _float(name, exponent_bits, trailing_bits, source)
 
 
 def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = True) -> Format:
@@ -121,16 +97,7 @@ def power_of_two(name: str, exponent_bits: int, *, source: str = "OCPMX") -> For
     >>> power_of_two("e8m0fnu", 8).max_finite == 2.0**127
     True
     """
-    return Format(
-        name=name,
-        exponent_bits=exponent_bits,
-        trailing_bits=0,
-        bias=_half_range(exponent_bits),
-        sign=Sign.UNSIGNED,
-        nans=1,
-        subnormals=False,
-        source=source,
-    )
+    return _float(name, exponent_bits, 0, source, sign=Sign.UNSIGNED, nans=1, subnormals=False)
 
 
 def fixed(
@@ -149,6 +116,14 @@ def fixed(
         bias=1 - trailing_bits + fraction_bits,
         sign=Sign.TWOS_COMPLEMENT if signed else Sign.UNSIGNED,
         source=source,
+    )
+
+
+def _float(name: str, exponent_bits: int, trailing_bits: int, source: str, **fields: Any) -> Format:
+    """Return a format with IEEE's bias, unless the fields have another."""
+    fields = {"bias": _half_range(exponent_bits)} | fields
+    return Format(
+        name=name, exponent_bits=exponent_bits, trailing_bits=trailing_bits, source=source, **fields
     )
 
 

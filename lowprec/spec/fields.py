@@ -13,8 +13,6 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["LARGEST_SIZE", "Table", "check_line", "choose", "described", "integer", "text", "truth"]
-
 #: Letters that a name lacks, as they end a comment or a cell of a table, or begin markup.
 _MARKUP = "*[]\\|`"
 
@@ -33,6 +31,11 @@ def described(spec: Any, is_named: Callable[[Any], bool] = lambda value: False) 
         if (value := getattr(spec, field.name)) != field.default
     ]
     return f"{type(spec).__name__}({', '.join(fields)})"
+
+
+def by_field(spec: Any) -> dict[str, Any]:
+    """Return the values of a specification's fields, by name."""
+    return {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
 
 
 def choose(spec: object, owner: str, **fields: tuple[str, ...]) -> None:

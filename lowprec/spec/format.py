@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING
 
 from lowprec.spec.fields import check_line, described
 
-__all__ = ["Carrier", "Format", "Sign", "exact_float", "holds"]
-
 
 class Sign(enum.Enum):
     """Representation of negative numbers in a format."""

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["FUNCTIONS", "Function"]
-
 
 class Function(NamedTuple):
     """A function of one or two operands."""

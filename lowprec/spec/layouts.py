@@ -15,8 +15,6 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["check_layout", "lanes"]
-
 _PTX_RS = {
     catalog.E4M3FN: 16,
     catalog.E5M2: 16,

@@ -22,8 +22,6 @@ from lowprec.spec.order import Split, chunked
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounded import Rounded
 
-__all__ = ["LIBRARY_CALLS", "library_call"]
-
 #: Products between promotions of sums of FP8 tensor cores, with use_fast_accum=False.
 _PROMOTED = 128
 #: Products of the tiles that split-K deals.

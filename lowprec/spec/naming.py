@@ -9,8 +9,6 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["Catalog", "UnknownName", "by_name", "close_names", "plain", "plain_lines"]
-
 _Item = TypeVar("_Item")
 
 #: Rows of a table that are shown where there are more than `_MOST`: so many, and the last.
@@ -83,16 +81,12 @@ class Catalog(Mapping[str, _Item]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def _cells(self, name: str) -> Iterable[object]:
-        """Return what the columns say of the item of that name."""
-        return [of(self._known[name]) for of in self._columns.values()]
-
     def __repr__(self) -> str:
         names = list(self)
         cut = len(names) > _MOST
         shown = [*names[:_FIRST], names[-1]] if cut else names
         rows = [("name", *self._columns)]
-        rows += [(name, *map(_short, self._cells(name))) for name in shown]
+        rows += [(name, *(_short(of(self._known[name])) for of in self._columns.values())) for name in shown]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  " + " ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-__all__ = ["read_number"]
-
 #: Characters of a number and digits of an exponent, at most: larger numbers would fill the memory.
 _LONGEST, _DIGITS = 2000, 4
 _WAY = "write it as 464, 1.5e-3, 1/3, 0x1.8p+3 or 3*2^-140"

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 from lowprec.spec.fields import LARGEST_SIZE, choose, integer
 from lowprec.spec.rounded import Rounded, RoundedLike, check_begins, check_rounded, rounded
 
-__all__ = ["EXACT", "PAIRWISE", "SEQUENTIAL", "Deal", "InnerOrder", "Order", "Split", "chunked", "order"]
-
 OrderName = Literal["sequential", "pairwise", "chunked", "exact"]
 InnerOrder = Literal["sequential", "pairwise"]
 Deal = Literal["contiguous", "balanced", "interleaved"]

@@ -10,21 +10,10 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from lowprec.spec.fields import choose, described, truth
+from lowprec.spec.fields import by_field, choose, described, truth
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.formats import carrier, find
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, Rounding, rounding
-
-__all__ = [
-    "BINARY_ONLY",
-    "DEFAULT",
-    "Flag",
-    "OverflowTest",
-    "Projection",
-    "Saturation",
-    "Tininess",
-    "saturation",
-]
 
 
 class Saturation(enum.Enum):
@@ -231,8 +220,7 @@ class Projection:
                 f"smallest='zero' of a projection is for formats of powers of two; {fmt.name!r} has "
                 f"trailing_bits={fmt.trailing_bits}, leave it out"
             )
-        fields = {field.name: getattr(fmt, field.name) for field in dataclasses.fields(fmt)}
-        return _WithZero(**{**fields, "subnormals": True})
+        return _WithZero(**{**by_field(fmt), "subnormals": True})
 
     def lacks_nan(self, fmt: Format) -> bool:
         """Return whether NaNs become a zero that a format lacks, which has no NaN either.

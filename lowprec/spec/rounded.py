@@ -13,8 +13,6 @@ from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import BINARY_ONLY, Projection
 from lowprec.spec.rounding import NEAREST_EVEN, Rounding
 
-__all__ = ["Rounded", "RoundedLike", "check_begins", "check_rounded", "rounded"]
-
 Rounded = tuple[Format, Projection]
 #: What stands for one: a format, rounded to nearest even, or a format and a mode; all of them by name too.
 RoundedLike = Rounded | Format | str | tuple[Format | str, Projection | Rounding | str]

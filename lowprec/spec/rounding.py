@@ -16,8 +16,6 @@ from dataclasses import dataclass
 
 from lowprec.spec.fields import text
 
-__all__ = ["MODES", "VARIANTS", "Rounding", "Threshold", "rounding", "stochastic"]
-
 
 class Threshold(enum.IntEnum):
     """From which tail on the farther code is taken. An exact value never moves."""

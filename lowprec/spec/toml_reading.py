@@ -33,9 +33,6 @@ from lowprec.spec.profiles import PROFILES, Profile, profile
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import Rounding, Threshold
 
-__all__ = ["KINDS", "NOTHING", "Specification", "default_of", "fields_of", "format_of", "from_toml"]
-__all__ += ["is_optional", "kind_of", "load_toml"]
-
 Specification = Format | BlockFormat | Accumulation | Profile
 
 #: What a file may hold, by the name of its kind; what is more special comes later.

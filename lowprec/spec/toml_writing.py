@@ -31,8 +31,6 @@ from lowprec.spec.toml_reading import (
     kind_of,
 )
 
-__all__ = ["to_toml"]
-
 #: Values of a codebook in a file, at most.
 _MOST = 256
 

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
-from lowprec.arrays.checks import as_array, code_dtype
+from lowprec.arrays.checks import Array, as_array, code_dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import own_dtype
-
-__all__ = ["check_callable", "check_count", "codes_of", "codes_or_values"]
-
-Array = npt.NDArray[Any]
 
 _FLOATS = (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)
 

@@ -13,15 +13,13 @@ from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.format import Sign
 from lowprec.testing.grid import Array, largest, values_of
 from lowprec.testing.implementation import name_of
 from lowprec.testing.subjects import Floats
 from lowprec.verify.codes.display import shown_code
 from lowprec.verify.reference import oracle_arrays
 from lowprec.verify.reference.oracle_arrays import BlockCodes
-
-__all__ = ["ArrayBlocks", "BlockSubject", "OracleBlocks", "ScalarBlocks", "OwnBlocks"]
 
 #: Of one: amax is tried at these and next to them, beside the largest element, its half, and so on.
 _MARKS = (1.0, 1.2, 4 / 3, 2**0.5, 1.5, 1.75, 1.99)
@@ -126,9 +124,13 @@ class BlockSubject:
         """The values of the scales of `rows`, by the parameters of their format."""
         return values_of(self.encoded.scales, self.fmt.scale)
 
-    def shown(self, code: int, fmt: Format) -> str:
-        """Return a code of an element or a scale."""
-        return f"0x{shown_code(int(code), fmt)}"
+    def scale(self, code: int) -> str:
+        """Return a code of a scale, as reports show it."""
+        return f"0x{shown_code(int(code), self.fmt.scale)}"
+
+    def element(self, code: int) -> str:
+        """Return a code of an element, as reports show it."""
+        return f"0x{shown_code(int(code), self.fmt.element)}"
 
 
 class ArrayBlocks(BlockSubject):
@@ -165,13 +167,6 @@ class ArrayBlocks(BlockSubject):
 
     def _rows(self, laid: Array) -> Array:
         return laid.reshape(-1, self.size)
-
-
-class ScalarBlocks(ArrayBlocks):
-    """The verbs by the engine that serves every block format."""
-
-    path = "arrays, scalar engine"
-    backend = "scalar"
 
 
 class OracleBlocks(BlockSubject):

@@ -19,9 +19,7 @@ import numpy.typing as npt
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import Projection, Saturation
-from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array
-
-__all__ = ["Stops", "codes_of", "farther", "is_symmetric", "stops_of", "zero_codes"]
+from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, takes_farther
 
 
 class Stops(NamedTuple):
@@ -133,21 +131,9 @@ def _side(number: Fraction, threshold: Fraction, negative: bool) -> int:
     return ABOVE if (number < threshold) == negative else BELOW
 
 
-def farther(mode: str, stops: Stops, fmt: Codebook) -> npt.NDArray[np.bool_]:
+def farther(mode: str, stops: Stops, fmt: Codebook) -> Array:
     """Return whether a deterministic mode takes the code away from zero."""
-    odd, negative = stops.near % 2 == 1, stops.negative
-    ties = {"even": odd, "away": odd | True, "zero": odd & False, "up": ~negative, "down": negative}
-    rules = {"nearest_even": fmt.ties, "nearest_away": "away", "nearest_zero": "zero"}
-    if mode in rules:
-        return np.asarray((stops.kind == ABOVE) | ((stops.kind == TIE) & ties[rules[mode]]))
-    taken = {
-        "toward_zero": odd & False,
-        "away_from_zero": odd | True,
-        "toward_positive": ~negative,
-        "toward_negative": negative,
-        "to_odd": ~odd,
-    }
-    return np.asarray((stops.kind != EXACT) & taken[mode])
+    return takes_farther(mode, stops.near % 2 == 1, stops.negative, stops.kind, fmt.ties)
 
 
 def codes_of(stops: Stops, fmt: Codebook, how: Projection) -> Array:
@@ -163,12 +149,21 @@ def beyond(fmt: Codebook, negative: Array, extreme: Array) -> Array:
     """Return what stands for infinity, by sign: that, else NaN, else the extreme value."""
     codes = np.asarray(extreme)
     for sign, name in ((False, "inf"), (True, "-inf")):
-        found = next((code for code, value in enumerate(fmt.values) if str(value) == name), None)
-        if found is None:
-            found = next((code for code, value in enumerate(fmt.values) if value != value), None)
+        found = _code_of(fmt, name)
+        found = nan_code(fmt) if found is None else found
         if found is not None:
             codes = np.where(negative == sign, found, codes)
     return codes
+
+
+def nan_code(fmt: Codebook) -> int | None:
+    """Return the first code of a NaN, or None where there is none."""
+    return _code_of(fmt, "nan")
+
+
+def _code_of(fmt: Codebook, text: str) -> int | None:
+    """Return the first code whose value prints so."""
+    return next((code for code, value in enumerate(fmt.values) if str(value) == text), None)
 
 
 def is_symmetric(fmt: Codebook) -> bool:

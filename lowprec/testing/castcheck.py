@@ -22,7 +22,7 @@ from lowprec.spec.rounding import Rounding
 from lowprec.testing.answers import check_callable, check_count, codes_or_values
 from lowprec.testing.grid import grid_of
 from lowprec.testing.implementation import name_of
-from lowprec.testing.laws import LAWS
+from lowprec.testing.law import LAWS
 from lowprec.testing.laws.codebooks import law_of_codebook
 from lowprec.testing.laws.rounding import law_at
 from lowprec.testing.projecting import is_plain
@@ -31,8 +31,6 @@ from lowprec.verify.conform.conformance import Row, compare
 from lowprec.verify.frameworks.base import Framework
 from lowprec.verify.frameworks.tasks import Cast
 from lowprec.verify.inputs.conversions import SOURCES
-
-__all__ = ["check_cast"]
 
 #: The way out for casts that take no strided views.
 _CONTIGUOUS = "contiguous=True leaves strided views out"

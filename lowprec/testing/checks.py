@@ -28,8 +28,6 @@ from lowprec.testing.operation import OperationSubject, answered, of_arrays, of_
 from lowprec.testing.subjects import Arrays, Oracle, Subject
 from lowprec.verify.difference import Difference
 
-__all__ = ["check_block_format", "check_format", "check_operation", "report_of", "report_of_blocks"]
-
 
 def check_format(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0) -> Report:
     """Try every law on a format, or on an implementation of one, and refuse it where one does not hold.

@@ -25,16 +25,13 @@ import numpy.typing as npt
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 
-__all__ = ["ABOVE", "BELOW", "EXACT", "TIE", "Grid", "Place", "Places"]
-__all__ += ["code_of", "grid_of", "listed", "nan_code", "nearest", "values_of"]
-
 Array = npt.NDArray[Any]
 
 EXACT, BELOW, TIE, ABOVE = range(4)
 
 
-class Place(NamedTuple):
-    """Place of a number that is not negative."""
+class Position(NamedTuple):
+    """Position of a number that is not negative."""
 
     magnitude: (
         int  #: at or below it, at most the largest; -1 below the smallest value of a format without zero
@@ -63,23 +60,23 @@ class Grid(NamedTuple):
         except OverflowError:
             return np.inf
 
-    def place(self, size: Fraction, last: int | None = None) -> Place:
+    def place(self, size: Fraction, last: int | None = None) -> Position:
         """Return where a number that is not negative lies; `last` is the largest magnitude on its side."""
         end = self.last if last is None else last
         numerator, denominator = size.numerator << max(-self.unit, 0), size.denominator << max(self.unit, 0)
         magnitude = bisect_right(range(end + 2), numerator // denominator, key=self.units) - 1
         if magnitude < 0:
-            return Place(-1, ABOVE, False)
+            return Position(-1, ABOVE, False)
         if magnitude > end:
-            return Place(end, ABOVE, True)
+            return Position(end, ABOVE, True)
         low, high = self.units(magnitude), self.units(magnitude + 1)
         twice, whole = 2 * (numerator - low * denominator), denominator * (high - low)
         kind = EXACT if twice == 0 else BELOW if twice < whole else TIE if twice == whole else ABOVE
-        return Place(magnitude, kind, False)
+        return Position(magnitude, kind, False)
 
 
-class Places(NamedTuple):
-    """Places of many numbers, a number at each index."""
+class Positions(NamedTuple):
+    """Positions of many numbers, a number at each index."""
 
     values: npt.NDArray[np.float64]  #: the numbers; only their signs are right where they are no float64s
     negative: npt.NDArray[np.bool_]
@@ -89,7 +86,7 @@ class Places(NamedTuple):
     last: npt.NDArray[np.int64]  #: the largest magnitude on the number's side
 
     @classmethod
-    def of(cls, numbers: Sequence[float | Fraction], grid: Grid) -> Places:
+    def of(cls, numbers: Sequence[float | Fraction], grid: Grid) -> Positions:
         """Find the places of finite numbers, exactly."""
         values = np.array([nearest(number) for number in numbers], np.float64)
         negative = np.signbit(values)
@@ -98,9 +95,9 @@ class Places(NamedTuple):
         columns = np.array(found, np.int64).reshape(-1, 3).T
         return cls(values, negative, columns[0], columns[1], columns[2].astype(bool), lasts)
 
-    def take(self, where: Array) -> Places:
+    def take(self, where: Array) -> Positions:
         """Return only those that are marked."""
-        return Places._make(column[where] for column in self)
+        return Positions._make(column[where] for column in self)
 
 
 def nearest(number: float | Fraction) -> float:
@@ -119,7 +116,7 @@ def grid_of(fmt: Format) -> Grid:
     >>> from lowprec.spec.catalog import E4M3FN
     >>> grid = grid_of(E4M3FN)
     >>> grid.last, grid.value(grid.last), grid.place(Fraction(17, 16))
-    (126, Fraction(448, 1), Place(magnitude=56, kind=2, beyond=False))
+    (126, Fraction(448, 1), Position(magnitude=56, kind=2, beyond=False))
     """
     t, w, bias = fmt.trailing_bits, fmt.exponent_bits, fmt.bias
     last = 2 ** (w + t) - fmt.nans - (1 if fmt.infinity else 0) - 1
@@ -135,6 +132,26 @@ def grid_of(fmt: Format) -> Grid:
     one_more = fmt.sign is Sign.TWOS_COMPLEMENT
     last_negative = -1 if fmt.sign is Sign.UNSIGNED else last + one_more
     return Grid(last, last_negative, (1 if fmt.subnormals else 0) - bias - t, units)
+
+
+def takes_farther(mode: str, odd: Array, negative: Array, kind: Array, ties: str = "even") -> Array:
+    """Return whether a deterministic mode takes the code away from zero, of numbers between two.
+
+    `odd` is the parity of the nearer code, and `ties` what `nearest_even` does at ties.
+    """
+    never, always = np.zeros_like(odd), np.ones_like(odd)
+    rules = {"nearest_even": ties, "nearest_away": "away", "nearest_zero": "zero"}
+    if mode in rules:
+        at = {"even": odd, "away": always, "zero": never, "up": ~negative, "down": negative}[rules[mode]]
+        return np.asarray((kind == ABOVE) | ((kind == TIE) & at))
+    taken = {
+        "toward_zero": never,
+        "away_from_zero": always,
+        "toward_positive": ~negative,
+        "toward_negative": negative,
+        "to_odd": ~odd,
+    }
+    return np.asarray((kind != EXACT) & taken[mode])
 
 
 def largest(fmt: Format) -> Fraction:
@@ -155,7 +172,7 @@ def listed(values: Sequence[Fraction]) -> Grid:
 
     >>> grid = listed([Fraction(0), Fraction(1, 2), Fraction(2)])
     >>> grid.place(Fraction(5, 4)), grid.value(3)
-    (Place(magnitude=1, kind=2, beyond=False), Fraction(7, 2))
+    (Position(magnitude=1, kind=2, beyond=False), Fraction(7, 2))
     """
     unit = min(1 - value.denominator.bit_length() for value in values)
     units = [value.numerator * (1 << -unit) // value.denominator for value in values]

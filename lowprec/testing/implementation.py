@@ -15,8 +15,6 @@ from lowprec.spec.rounding import NEAREST_EVEN, rounding
 from lowprec.testing.grid import Array, Grid, listed
 from lowprec.testing.subjects import Floats, Subject
 
-__all__ = ["Implementation", "name_of"]
-
 #: Bits of a code, at most, where no format is named.
 _WIDEST = 16
 

@@ -1,7 +1,4 @@
-"""Laws, the outcomes of trying them, and how a counterexample is told.
-
-Imports the standard library only.
-"""
+"""Laws, the outcomes of trying them, and how a counterexample is told."""
 
 from __future__ import annotations
 
@@ -12,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lowprec.spec.codebook import Codebook
+from lowprec.verify.codes.display import shown_float
 from lowprec.verify.difference import Difference
-
-__all__ = ["LAWS", "Law", "Outcome", "Report", "Topic", "Verdict", "law"]
 
 Topic = Literal["format", "operation", "function", "blocks"]
 
@@ -30,6 +26,24 @@ class Outcome:
     def broken(cls, tried: int, *rows: tuple[str, str]) -> Outcome:
         """Return the outcome of a law that a case breaks, told in rows."""
         return cls(tried, Difference(rows))
+
+    @classmethod
+    def of(cls, wrong: Any, *columns: tuple[Any, ...], tried: int | None = None) -> Outcome:
+        """Return the outcome of cases of which some are marked as wrong; the first of these is told.
+
+        A column is a label and a text, or a label, what shows a number, and a number for each case.
+        """
+        count = wrong.size if tried is None else tried
+        if not wrong.any():
+            return cls(count)
+        place = int(wrong.argmax())
+        rows = ((label, says[0] if len(says) == 1 else says[0](says[1][place])) for label, *says in columns)
+        return cls.broken(count, *rows)
+
+
+def number(value: Any) -> str:
+    """Return a number of any type of floats, as counterexamples show it."""
+    return shown_float(float(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +90,10 @@ LAWS: dict[str, Law] = {}
 
 def law(
     name: str,
-    topic: Topic,
     domain: str,
     applies: Callable[[Any], bool] = lambda subject: True,
     *,
+    topic: Topic = "format",
     codebooks: bool = False,
     formats: bool = True,
 ) -> Callable[[Check], Check]:

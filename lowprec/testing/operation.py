@@ -23,12 +23,11 @@ from lowprec.verify.inputs.operands import operands
 from lowprec.verify.reference import oracle_arrays
 from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = ["Call", "OperationSubject", "answered", "of_arrays", "of_oracle"]
-
 #: An operation by its name, on an array of int64 codes for each operand, to such codes.
 Call = Callable[[str, list[Array]], Array]
 
 
+@dataclasses.dataclass(eq=False)
 class OperationSubject:
     """An operation, as laws see it.
 
@@ -43,41 +42,39 @@ class OperationSubject:
         As `answered` has it.
     path : str
         Whose it is.
-    call : function
+    answer : function
         From the name of an operation and the codes of its operands to codes.
     samples, seed : int
         Cases, and the seed of the random ones.
     siblings : bool
-        Whether `call` knows other operations by name too.
+        Whether `answer` knows other operations by name too.
     oracle : bool
         Whether it is the oracle.
     budget : int
         Codes by which a function's result may differ.
     """
 
-    def __init__(
-        self,
-        name: str,
-        formats: tuple[Format, ...],
-        target: Format,
-        projection: Projection,
-        path: str,
-        call: Call,
-        samples: int,
-        seed: int,
-        *,
-        siblings: bool = True,
-        oracle: bool = False,
-        budget: int = 0,
-    ) -> None:
-        self.budget = budget
-        self.name, self.formats, self.target, self.projection = name, formats, target, projection
-        self.path, self.siblings, self.oracle, self._call = path, siblings, oracle, call
-        self.operands = _chosen(name, formats, target, samples, seed)
+    name: str
+    formats: tuple[Format, ...]
+    target: Format
+    projection: Projection
+    path: str
+    answer: Call
+    samples: int
+    seed: int
+    _: dataclasses.KW_ONLY
+    siblings: bool = True
+    oracle: bool = False
+    budget: int = 0
+
+    @functools.cached_property
+    def operands(self) -> list[Array]:
+        """The codes of the operands, a column for each."""
+        return _chosen(self.name, self.formats, self.target, self.samples, self.seed)
 
     def call(self, *codes: Array, name: str | None = None) -> Array:
         """Return the codes that it gives for codes; or that a sibling gives."""
-        return self._call(name or self.name, list(codes))
+        return self.answer(name or self.name, list(codes))
 
     @functools.cached_property
     def results(self) -> Array:
@@ -143,12 +140,16 @@ class OperationSubject:
 
     def shown(self, code: int) -> str:
         """Return a code of the result."""
-        return f"0x{shown_code(int(code), self.target)}"
+        return _shown(code, self.target)
 
-    def shown_operands(self, *codes: int) -> list[tuple[str, str]]:
-        """Return codes of operands, under the names x, y and z."""
-        pairs = zip("xyz", codes, self.formats, strict=False)
-        return [(label, f"0x{shown_code(int(code), fmt)}") for label, code, fmt in pairs]
+    def columns(self, operands: list[Array]) -> list[tuple[Any, ...]]:
+        """Return the columns of operands for `Outcome.of`, under the names x, y and z."""
+        pairs = zip("xyz", operands, self.formats, strict=False)
+        return [(label, functools.partial(_shown, fmt=fmt), codes) for label, codes, fmt in pairs]
+
+
+def _shown(code: int, fmt: Format) -> str:
+    return f"0x{shown_code(int(code), fmt)}"
 
 
 def _chosen(name: str, formats: tuple[Format, ...], target: Format, samples: int, seed: int) -> list[Array]:
@@ -182,13 +183,15 @@ def of_arrays(
     how, path = answered(projection, target), "arrays with flags" if flagged else "arrays"
 
     def call(name: str, codes: list[Array]) -> Array:
-        import lowprec
+        from lowprec.arrays import arith, functions
         from lowprec.arrays.convert import decode
 
         values = [np.asarray(decode(column, fmt)) for column, fmt in zip(codes, formats, strict=False)]
         signals = np.zeros(codes[0].shape, np.uint8) if flagged else None
         options: dict[str, Any] = {"projection": how, "flags": signals, "dtype": code_dtype(target)}
-        return np.asarray(getattr(lowprec, name)(*values, target, **options)).astype(np.int64)
+        return np.asarray(
+            getattr(functions if name in FUNCTIONS else arith, name)(*values, target, **options)
+        ).astype(np.int64)
 
     return OperationSubject(name, formats, target, how, path, call, samples, seed)
 

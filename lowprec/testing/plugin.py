@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["lowprec_check", "pytest_configure", "register_profiles"]
-
 
 @pytest.fixture(scope="session")
 def lowprec_check() -> SimpleNamespace:

@@ -16,27 +16,12 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import MODES
 from lowprec.testing import book
-from lowprec.testing.grid import ABOVE, EXACT, TIE, Array, Grid, Places, code_of, grid_of, nan_code
-
-__all__ = ["beyond_codes", "farther", "is_plain", "projected"]
+from lowprec.testing.grid import Array, Grid, Positions, code_of, grid_of, nan_code, takes_farther
 
 
-def farther(mode: str, places: Places) -> Array:
+def farther(mode: str, places: Positions) -> Array:
     """Return whether a deterministic mode takes the neighbour farther from zero."""
-    odd = places.magnitude % 2 == 1
-    ties = {"nearest_even": odd, "nearest_away": np.ones_like(odd), "nearest_zero": np.zeros_like(odd)}
-    if mode in ties:
-        nearer: Array = (places.kind == ABOVE) | ((places.kind == TIE) & ties[mode])
-        return nearer
-    away = {
-        "toward_zero": np.zeros_like(odd),
-        "away_from_zero": np.ones_like(odd),
-        "toward_positive": ~places.negative,
-        "toward_negative": places.negative,
-        "to_odd": ~odd,
-    }
-    taken: Array = (places.kind != EXACT) & away[mode]
-    return taken
+    return takes_farther(mode, places.magnitude % 2 == 1, places.negative, places.kind)
 
 
 def beyond_codes(negative: Array, fmt: Format, grid: Grid, policy: Saturation, *, infinite: bool) -> Array:
@@ -59,7 +44,7 @@ def projected(numbers: Sequence[Fraction], fmt: Format, projection: Projection) 
     grid = grid_of(fmt)
     if projection.symmetric and fmt.sign is Sign.TWOS_COMPLEMENT:
         grid = grid._replace(last_negative=grid.last)
-    places = Places.of(numbers, grid)
+    places = Positions.of(numbers, grid)
     up = farther(projection.rounding.name, places)
     codes = code_of(np.maximum(places.magnitude + up, 0), places.negative, fmt)
     over = up & (places.magnitude == places.last) & ~(places.negative & (fmt.sign is Sign.UNSIGNED))
@@ -75,7 +60,8 @@ def _in_book(numbers: Sequence[Fraction], fmt: Codebook, projection: Projection)
         return codes
     stops = stops._replace(negative=np.array([number < 0 for number in numbers], bool))
     zero, smallest = book.zero_codes(fmt)[0], fmt.values.index(fmt.min_finite)
-    rest = next((code for code, value in enumerate(fmt.values) if value != value), max(zero, smallest))
+    nan = book.nan_code(fmt)
+    rest = max(zero, smallest) if nan is None else nan
     made = np.where(stops.past, -1, book.codes_of(stops, fmt, projection))
     return np.where(stops.negative, np.where((made == zero) & (zero >= 0), zero, rest), codes)
 

@@ -31,8 +31,6 @@ from lowprec.verify.compare.report import Comparison
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.reference.operations import OPERATIONS, check_operands, operand_format
 
-__all__ = ["Scoreboard"]
-
 
 class Scoreboard:
     """Collects operands and results of a device, and ends a test with what differs, and why.
@@ -86,55 +84,68 @@ class Scoreboard:
         how = {"rounding": rounding, "saturation": saturation, "projection": projection, "profile": profile}
         self.accumulation: Accumulation | LibraryCall | None = None
         self.blocks: BlockFormat | None = None
-        if operation == "block":
-            self.blocks = _block_format(formats, rounding, saturation, projection, profile)
-            formats = (*formats[:1], self.blocks.element)
-        known: list[Any] = [operand_format(fmt) if isinstance(fmt, str) else fmt for fmt in formats]
-        if operation == "dot":
-            if accumulation is None:
-                raise ValueError("a scoreboard of 'dot' needs accumulation=, which says what is right")
-            for name, value in {**how, "flags": flags or None}.items():
-                if value is not None:
-                    raise ValueError(
-                        f"{name}= says nothing about 'dot', which goes by accumulation=; leave it out"
-                    )
-            call = library_call(accumulation) if isinstance(accumulation, str) else accumulation
-            if isinstance(call, LibraryCall):
-                self.accumulation, how_summed, self.target = call, call.accumulation, call.output[0]
-            else:
-                self.accumulation = how_summed = accumulation_of(accumulation)  # type: ignore[arg-type]
-                self.target = how_summed.output[0]
-            known, wanted = known or list(how_summed.operands or ()), 2
-            self._formats = known
-        elif accumulation is not None:
+        #: Format and size of the blocks of an instruction with scales of its own.
+        self._own: tuple[Format, int] | None = None
+        self.target: Format = catalog.BINARY32
+        if accumulation is not None and operation != "dot":
             raise ValueError(f"accumulation= is for 'dot', not for {operation!r}; leave it out")
-        elif self.blocks is not None:
-            if flags:
-                raise ValueError("flags= says nothing about 'block'; leave it out")
-            if not catalog.BINARY32.contains(known[0]):
-                raise ValueError(f"blocks are made of values that binary32 has, not of {known[0].name!r}")
-            wanted, self.target, self._formats = 2, known[1], known[:1]
+        if operation == "block":
+            self._formats = self._start_blocks(formats, how)
+        elif operation == "dot":
+            self._formats = self._start_sums(_known(formats), accumulation, how)
         elif operation in OPERATIONS:
-            wanted, self.target = OPERATIONS[operation].operands + 1, known[-1] if known else catalog.BINARY32
-            self._formats = known[:-1]
+            self._formats = self._start_operation(_known(formats), how)
         else:
             raise ValueError(
                 f"unknown operation {operation!r}; use dot, block or one of {', '.join(OPERATIONS)}"
             )
-        if len(known) != wanted:
-            raise ValueError(f"{operation} has {wanted} formats here, not {len(known)}")
-        if operation not in ("dot", "block"):
-            check_operands(operation, tuple(known))
-            rule = projection_of(self.target, rounding, saturation, projection, profile)
-            self._options["projection"] = rule
         self._operands: list[tuple[Any, ...]] = []
         self._results: list[Any] = []
         self._flags: list[int] = []
         self._scaled = self._biased = False
-        #: Format and size of the blocks of an instruction with scales of its own.
-        self._own = how_summed.scale if operation == "dot" else None
         self.undefined: list[int] = []  #: numbers of the transactions whose results had x or z
         self.unanswered = 0  #: operands that `follow` saw without a result
+
+    def _start_blocks(self, formats: Sequence[Any], how: dict[str, Any]) -> list[Any]:
+        """Return the formats of the operands of a converter to blocks."""
+        self.blocks = _block_format(formats, *how.values())
+        values, self.target = _known((formats[0], self.blocks.element))
+        if self.flags:
+            raise ValueError("flags= says nothing about 'block'; leave it out")
+        if not catalog.BINARY32.contains(values):
+            raise ValueError(f"blocks are made of values that binary32 has, not of {values.name!r}")
+        return [values]
+
+    def _start_sums(self, known: list[Any], accumulation: Any, how: dict[str, Any]) -> list[Any]:
+        """Return the formats of the operands of a dot product."""
+        if accumulation is None:
+            raise ValueError("a scoreboard of 'dot' needs accumulation=, which says what is right")
+        for name, value in {**how, "flags": self.flags or None}.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name}= says nothing about 'dot', which goes by accumulation=; leave it out"
+                )
+        call = library_call(accumulation) if isinstance(accumulation, str) else accumulation
+        if isinstance(call, LibraryCall):
+            self.accumulation, summed, self.target = call, call.accumulation, call.output[0]
+        else:
+            self.accumulation = summed = accumulation_of(accumulation)
+            self.target = summed.output[0]
+        self._own = summed.scale
+        return self._counted(known or list(summed.operands or ()), 2)
+
+    def _start_operation(self, known: list[Any], how: dict[str, Any]) -> list[Any]:
+        """Return the formats of the operands of a conversion or an operation."""
+        self.target = known[-1] if known else catalog.BINARY32
+        self._counted(known, OPERATIONS[self.operation].operands + 1)
+        check_operands(self.operation, tuple(known))
+        self._options["projection"] = projection_of(self.target, *how.values())
+        return known[:-1]
+
+    def _counted(self, known: list[Any], wanted: int) -> list[Any]:
+        if len(known) != wanted:
+            raise ValueError(f"{self.operation} has {wanted} formats here, not {len(known)}")
+        return known
 
     def __len__(self) -> int:
         return len(self._operands) + len(self.undefined)
@@ -173,23 +184,7 @@ class Scoreboard:
             Another number of operands or lanes, x or z in an operand, flags that are missing.
         """
         number = len(self)
-        if len(operands) != len(self._formats):
-            raise ValueError(f"{self.operation} takes {len(self._formats)} operands, not {len(operands)}")
-        for name, joins in (("addend", addend), ("bias", bias)):
-            if joins is not None and self.operation != "dot":
-                raise ValueError(
-                    f"{name}= is for 'dot'; the operands of {self.operation} come one after the other"
-                )
-        if (scale is None) != (self.blocks is None) and self.operation != "dot":
-            raise ValueError(
-                "a transaction of 'block' needs scale=, the code of the scale"
-                if self.blocks
-                else f"scale= is for 'block', not for {self.operation!r}; leave it out"
-            )
-        if self.flags != (flags is not None):
-            raise ValueError(
-                f"transaction {number} has {'no ' * self.flags}flags; give them always, or never"
-            )
+        self._check_arguments(operands, flags, {"addend": addend, "bias": bias}, scale)
         try:
             given = tuple(self._operand(each, fmt) for each, fmt in zip(operands, self._formats, strict=True))
             if self.operation == "dot":
@@ -217,6 +212,28 @@ class Scoreboard:
         self._operands.append(given)
         self._results.append(answer)
         self._flags.append(raised)
+
+    def _check_arguments(
+        self, operands: Sequence[Any], flags: Any, joins: dict[str, Any], scale: Any
+    ) -> None:
+        """Refuse what a transaction of this operation does not have, and what it lacks."""
+        if len(operands) != len(self._formats):
+            raise ValueError(f"{self.operation} takes {len(self._formats)} operands, not {len(operands)}")
+        for name, given in joins.items():
+            if given is not None and self.operation != "dot":
+                raise ValueError(
+                    f"{name}= is for 'dot'; the operands of {self.operation} come one after the other"
+                )
+        if (scale is None) != (self.blocks is None) and self.operation != "dot":
+            raise ValueError(
+                "a transaction of 'block' needs scale=, the code of the scale"
+                if self.blocks
+                else f"scale= is for 'block', not for {self.operation!r}; leave it out"
+            )
+        if self.flags != (flags is not None):
+            raise ValueError(
+                f"transaction {len(self)} has {'no ' * self.flags}flags; give them always, or never"
+            )
 
     def _operand(self, given: Any, fmt: Format) -> Any:
         if self.operation not in ("dot", "block"):
@@ -260,7 +277,7 @@ class Scoreboard:
     def report(self, **options: Any) -> Comparison:
         """Hold all transactions against what is right; options are those of `lowprec.compare`.
 
-        Places in the report of blocks are the number of the transaction, and the lane.
+        Positions in the report of blocks are the number of the transaction, and the lane.
         """
         columns = list(zip(*self._operands, strict=True)) or [() for _ in self._formats]
         if self.blocks is not None:
@@ -389,6 +406,10 @@ class Scoreboard:
                     joined["scale"] = [each.value for each in scale]
                 waiting.append(([each.value for each in operands], joined))
             self.unanswered = len(waiting)
+
+
+def _known(formats: Sequence[Any]) -> list[Any]:
+    return [operand_format(fmt) if isinstance(fmt, str) else fmt for fmt in formats]
 
 
 def _block_format(formats: Sequence[Any], *how: Any) -> BlockFormat:

@@ -37,18 +37,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from lowprec.arrays.block import BlockArray
 
-__all__ = [
-    "accumulations",
-    "arrays",
-    "block_formats",
-    "blocks",
-    "codes",
-    "formats",
-    "near_ties",
-    "projections",
-    "values",
-]
-
 Strategy = st.SearchStrategy
 
 

@@ -13,14 +13,12 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
 from lowprec.testing.book import Stops, stops_of
-from lowprec.testing.grid import Array, Grid, Places, grid_of
+from lowprec.testing.grid import Array, Grid, Positions, grid_of
 from lowprec.verify.codes.codebooks import marks
 from lowprec.verify.codes.display import shown_float, split, widths
 from lowprec.verify.inputs.conversions import magnitudes, sample
 from lowprec.verify.inputs.operands import special_codes
 from lowprec.verify.reference import oracle_arrays
-
-__all__ = ["Arrays", "Floats", "Oracle", "Subject", "is_verbs"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -211,9 +209,9 @@ class Subject:
         return np.concatenate([random, sample(np.float64, self.samples - within, self.seed)])
 
     @functools.cached_property
-    def places(self) -> Places:
-        """Places of the points on the grid."""
-        return Places.of(self.points.tolist(), self.grid)
+    def places(self) -> Positions:
+        """Positions of the points on the grid."""
+        return Positions.of(self.points.tolist(), self.grid)
 
     # -- words ---------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import lowprec as lp
+from lowprec.arrays import convert
 from lowprec.cli import examining, warming
 from lowprec.cli.main import main
 from lowprec.kernels import cache, compiling
@@ -138,7 +139,7 @@ def test_a_wrong_answer_is_broken(monkeypatch):
             codes[7] ^= 1
         return codes
 
-    monkeypatch.setattr(lp, "encode", wrong)
+    monkeypatch.setattr(convert, "encode", wrong)
     code, report = doctor()
     assert code == 1
     assert any("1 of 512 conversions to e4m3fn are wrong" in what for what in found(report, "broken"))

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import lowprec as lp
+from lowprec.arrays import convert
 from lowprec.cli import warming as warm
 from lowprec.cli.main import main
 from lowprec.kernels import compiling
@@ -107,7 +108,11 @@ def test_a_call_that_waits_says_so_once(monkeypatch, caplog):
 def test_few_elements_and_many_are_warmed(monkeypatch):
     """Both with flags: conversions of many in unusual modes, and flags of many, have kernels of their own."""
     sizes = []
-    monkeypatch.setattr(lp, "encode", lambda x, *given, flags, **keywords: sizes.append((x.size, flags.size)))
+
+    def encode(x, *given, flags, **keywords):
+        sizes.append((x.size, flags.size))
+
+    monkeypatch.setattr(convert, "encode", encode)
     ran = CliRunner().invoke(main, ["warm", "e4m3fn", "--verb", "encode", "--flags", "--rounding", "to_odd"])
     assert ran.exit_code == 0, ran.output
     assert sizes == [(64, 64), (1 << 16, 1 << 16)]

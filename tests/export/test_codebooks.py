@@ -19,11 +19,10 @@ from lowprec.export.tabulate import thresholds
 from lowprec.oracle.convert import position
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.codebooks import CODEBOOKS, ENTRIES
-from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import MODES
+from lowprec.spec.projection import Projection
 from lowprec.spec.toml_reading import from_toml
 from lowprec.spec.toml_writing import to_toml
-from tests.programs import need, succeed
+from tests.programs import assert_c_header_is_right, need, succeed
 
 SMALL = [name for name, entry in ENTRIES.items() if entry.width <= 8]
 
@@ -136,49 +135,15 @@ def test_a_position_between_values_is_by_the_threshold_and_the_sign():
     assert position(Fraction(500), iq4) == (None, True)
 
 
-DRIVER = """
-#include <stdio.h>
-#include "format.h"
-int main(void)
-{{
-    unsigned rounding, saturation;
-    unsigned long long x;
-    for (x = 0; x < {count}; x++)
-        printf("%llx\\n", (unsigned long long){name}_decode(({code})x));
-    while (scanf("%u %u %llx", &rounding, &saturation, &x) == 3)
-        printf("%x\\n", (unsigned){name}_{function}(
-            ({word})x, (lowprec_rounding)rounding, (lowprec_saturation)saturation));
-    return 0;
-}}
-"""
-
-
 @pytest.mark.apart
 @pytest.mark.parametrize("book", [*(lp.format(name) for name in SMALL), OWN, lp.format("takum10")], ids=str)
 def test_the_c_header_compiles_and_gives_every_code(book, tmp_path):
     """All modes and policies, from binary32 and from binary64, with every warning an error."""
-    gcc = need("gcc")
-    (tmp_path / "format.h").write_bytes(Table(book).render("c"))
-    for dtype, function, word in ((np.float32, "encode", "uint32_t"), (np.float64, "encode64", "uint64_t")):
-        source, program = tmp_path / f"{function}.c", tmp_path / function
-        names = {"name": f"lowprec_{book.name}", "code": f"uint{book.code_bits}_t"}
-        source.write_text(DRIVER.format(count=1 << book.width, function=function, word=word, **names))
-        succeed(gcc, "-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", source, "-o", program)
+    for dtype, function in ((np.float32, "encode"), (np.float64, "encode64")):
         values = operands(book, dtype)
         if book.has_nan:
             values = np.append(values, dtype(np.nan))
-        bits = values.view(f"u{values.dtype.itemsize}").tolist()
-        lines, want = [], []
-        for number, mode in enumerate(MODES):
-            for policy, saturation in enumerate(Saturation):
-                lines += [f"{number} {policy} {each:x}" for each in bits]
-                want.append(lp.encode(values, book, rounding=mode, saturation=saturation))
-        out = succeed(program, input="\n".join(lines).encode()).split()
-        got = np.array([int(text, 16) for text in out], np.uint64)
-        kind = np.float32 if lp.format("binary32").contains(book) else np.float64
-        decoded = lp.decode(np.arange(1 << book.width), book, dtype=kind)
-        assert (got[: 1 << book.width] == decoded.view(f"u{decoded.dtype.itemsize}")).all()
-        assert (got[1 << book.width :] == np.concatenate(want)).all()
+        assert_c_header_is_right(book, Table(book).render("c"), function, values, tmp_path)
 
 
 BENCH = """

@@ -14,10 +14,9 @@ import lowprec as lp
 from lowprec.export.tables import Table
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import MODES
+from lowprec.spec.projection import Projection
 from lowprec.verify.inputs import conversions
-from tests.programs import need, succeed
+from tests.programs import assert_c_header_is_right, need, succeed
 from tests.support import most_apart
 
 PRIVATE = Format(name="my format", exponent_bits=3, trailing_bits=2, bias=9, nans=2, infinity=True)
@@ -134,54 +133,14 @@ def test_tables_too_long_to_be_one_are_refused(fmt, kind, message):
         Table(fmt).render(kind)
 
 
-DRIVER = """
-#include <stdio.h>
-#include "{header}"
-int main(void)
-{{
-    unsigned rounding, saturation;
-    unsigned long long x;
-    for (x = 0; x < {count}; x++)
-        printf("%llx\\n", (unsigned long long){name}_decode(({code})x));
-    while (scanf("%u %u %llx", &rounding, &saturation, &x) == 3) {{
-        {code} code = {name}_{function}(
-            ({word})x, (lowprec_rounding)rounding, (lowprec_saturation)saturation);
-        printf("%x\\n", (unsigned)code);
-    }}
-    return 0;
-}}
-"""
-
-
 @pytest.mark.apart
 @pytest.mark.parametrize("fmt", [*SMALL[::-2], catalog.BINARY16, catalog.BFLOAT16], ids=str)
 def test_the_c_header_compiles_and_gives_every_code(fmt, tmp_path):
     """All modes and policies, from binary32 and from binary64, with every warning an error."""
-    gcc = need("gcc")
-    name = "lowprec_" + fmt.name.replace(" ", "_")
-    (tmp_path / "format.h").write_bytes(Table(fmt).render("c"))
-    sources = ((np.float32, "encode", "uint32_t", 1), (np.float64, "encode64", "uint64_t", 7))
-    for dtype, function, word, every in sources:
-        source = tmp_path / f"{function}.c"
-        names = {"name": name, "code": f"uint{fmt.code_bits}_t", "function": function, "word": word}
-        source.write_text(DRIVER.format(header="format.h", count=1 << fmt.width, **names))
-        program = tmp_path / function
-        succeed(gcc, "-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", source, "-o", program)
-        values = operands(fmt, dtype)[
-            :: every * (997 if fmt.width > 8 else 1)
-        ].copy()  # the usual kernels' layout
-        words = values.view(f"u{values.dtype.itemsize}").tolist()
-        lines, want = [], []
-        for number, mode in enumerate(MODES):
-            for policy, saturation in enumerate(Saturation):
-                lines += [f"{number} {policy} {word:x}" for word in words]
-                want.append(lp.encode(values, fmt, rounding=mode, saturation=saturation))
-        out = succeed(program, input="\n".join(lines).encode()).split()
-        got = np.array([int(text, 16) for text in out], np.uint64)
-        values32 = catalog.BINARY32.contains(fmt)
-        decoded = lp.decode(np.arange(1 << fmt.width), fmt, dtype=np.float32 if values32 else np.float64)
-        assert (got[: 1 << fmt.width] == decoded.view(f"u{decoded.dtype.itemsize}")).all()
-        assert (got[1 << fmt.width :] == np.concatenate(want)).all()
+    for dtype, function, every in ((np.float32, "encode", 1), (np.float64, "encode64", 7)):
+        values = operands(fmt, dtype)[:: every * (997 if fmt.width > 8 else 1)]
+        # A copy has the layout of the usual kernels.
+        assert_c_header_is_right(fmt, Table(fmt).render("c"), function, values.copy(), tmp_path)
 
 
 def cases_file(fmt, path):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lowprec.methods import scale_propagation as sp
+from tests.support import example_script
 
 pytestmark = pytest.mark.apart
 
@@ -20,10 +19,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def characters():
     """The script, as a module."""
-    spec = importlib.util.spec_from_file_location("characters", ROOT / "docs" / "examples" / "characters.py")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return example_script("characters")
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 import sys
 
 import pytest
 from click.testing import CliRunner
+
+from tests.support import example_script
 
 pytestmark = pytest.mark.apart
 
@@ -18,12 +19,10 @@ EXAMPLE = ROOT / "docs" / "examples" / "collage_training.py"
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
     """What the quick version prints; it writes a figure too."""
-    spec = importlib.util.spec_from_file_location("collage_training", EXAMPLE)
-    example = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = example_script("collage_training")
     figure = tmp_path_factory.mktemp("collage") / "figure.png"
     run = CliRunner().invoke(example.main, ["--quick", "--plot", str(figure)], catch_exceptions=False)
-    del sys.modules[spec.name]
+    del sys.modules[example.__name__]
     assert run.exit_code == 0
     assert figure.read_bytes().startswith(b"\x89PNG")
     return run.output.splitlines()

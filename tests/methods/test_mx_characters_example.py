@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import lowprec as lp
-from tests.support import ratio_of_times
+from tests.support import example_script, ratio_of_times
 
 pytestmark = pytest.mark.apart
 ROOT = Path(__file__).parents[2]
@@ -23,11 +21,8 @@ SHOWN = re.search(
 
 @pytest.fixture(scope="module")
 def example():
-    for name in ("characters", "mx_characters"):
-        spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "examples" / f"{name}.py")
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return module
+    example_script("characters")
+    return example_script("mx_characters")
 
 
 def test_it_prints_the_tables_of_the_page(example, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import lowprec as lp
+from tests.support import example_script
 
 ROOT = Path(__file__).parents[2]
 SHOWN = re.search(r"mx_training.py\n(.*?)```", (ROOT / "docs" / "mx.md").read_text(), re.S)[1].splitlines()
@@ -18,12 +18,7 @@ SHOWN = re.search(r"mx_training.py\n(.*?)```", (ROOT / "docs" / "mx.md").read_te
 
 @pytest.fixture(scope="module")
 def example():
-    spec = importlib.util.spec_from_file_location(
-        "mx_training", ROOT / "docs" / "examples" / "mx_training.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return example_script("mx_training")
 
 
 @pytest.mark.apart

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import lowprec as lp
-from tests.support import ratio_of_times
+from tests.support import example_script, ratio_of_times
 
 pytestmark = pytest.mark.apart
 ROOT = Path(__file__).parents[2]
@@ -21,12 +20,7 @@ SHOWN = re.search(r"nvfp4_training.py\n(.*?)```", PAGE, re.S)[1].splitlines()
 
 @pytest.fixture(scope="module")
 def example():
-    spec = importlib.util.spec_from_file_location(
-        "nvfp4_training", ROOT / "docs" / "examples" / "nvfp4_training.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return example_script("nvfp4_training")
 
 
 def test_it_prints_the_table_of_the_page(example, tmp_path):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
+from tests.support import example_script
 
 pytestmark = pytest.mark.apart
 
@@ -19,12 +20,7 @@ PAGE = (ROOT / "docs" / "scale-propagation.md").read_text()
 @pytest.fixture(scope="module")
 def example():
     """The script, as a module."""
-    spec = importlib.util.spec_from_file_location(
-        "scalify_training", ROOT / "docs" / "examples" / "scalify_training.py"
-    )
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return example_script("scalify_training")
 
 
 def cells(table):

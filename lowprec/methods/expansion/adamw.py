@@ -38,8 +38,6 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import stochastic
 
-__all__ = ["STRATEGIES", "AdamW", "State", "Strategy", "bytes_per_parameter"]
-
 _WIDE = catalog.BINARY32
 
 

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from lowprec.arrays.checks import Array, as_array
 from lowprec.methods.expansion.sums import Expansion
 
-__all__ = ["edq", "effective_update", "lost_fraction"]
-
 Numbers = Expansion | npt.ArrayLike
 
 

@@ -26,8 +26,6 @@ from lowprec.methods.expansion.transforms import Like, fast_two_sum, two_prod, t
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 
-__all__ = ["Expansion", "add", "divide", "grow", "multiply", "renormalise", "scale", "split"]
-
 Parts = tuple[Array, ...]
 
 #: Passes over parts that were in no order, for each part: one or two are usual, and infinities may need all.

@@ -21,8 +21,6 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Flag
 
-__all__ = ["fast_two_sum", "halves", "two_prod", "two_sum", "values_of"]
-
 Like = Format | str | npt.DTypeLike
 
 

@@ -19,16 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, statistics
-from lowprec.arrays.checks import as_array, code_dtype
+from lowprec.arrays.checks import Array, as_array, code_dtype
 from lowprec.arrays.kinds import check_labels
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["POLICIES", "ScaledCodes", "decode", "encode", "quantize"]
-
-Array = npt.NDArray[Any]
 Like = Format | str | npt.DTypeLike
 
 #: "sat": finite overflow and infinities become the largest value. "ovf": both become infinity, or NaN where

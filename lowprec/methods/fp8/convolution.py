@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import Array, as_array
+from lowprec.methods._layer import column_sums
 from lowprec.methods.fp8.codes import ScaledCodes, decode
-from lowprec.methods.fp8.products import Array, Gradients, Like, coded, matmul, total
+from lowprec.methods.fp8.products import Gradients, Like, coded, matmul
 from lowprec.methods.fp8.scaling import Recipe, Scaling
+from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.projection import Projection
-
-__all__ = ["conv2d"]
 
 
 def conv2d(
@@ -120,7 +120,11 @@ def conv2d(
             output=output,
         )
         image = np.moveaxis(grad_x.reshape(batch, *sizes, channels), -1, 1)
-        return image, grad_w.reshape(weights.shape), total(given.reshape(-1, out), output)
+        return (
+            image,
+            grad_w.reshape(weights.shape),
+            column_sums(given.reshape(-1, out), catalog.format(output)),
+        )
 
     return np.moveaxis(y.reshape(shape), -1, 1), gradients
 

@@ -5,26 +5,20 @@ Floor 4. Source: [FP8].
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import Array, as_array
+from lowprec.methods._layer import linear_layer
 from lowprec.methods.fp8.codes import ScaledCodes, decode, encode
 from lowprec.methods.fp8.scaling import Recipe, Role, Scaling
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
-from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Format
-from lowprec.spec.projection import Projection
 
-__all__ = ["Gradients", "linear", "matmul"]
-
-Array = npt.NDArray[Any]
 Like = Format | str | npt.DTypeLike
 
 
@@ -137,17 +131,15 @@ def linear(
     rows = _matrix(left)
     backward = accumulation if backward_accumulation is None else backward_accumulation
     y = matmul(rows, weights.T, accumulation=accumulation, output=output)
-    if bias is not None:
-        y = np.asarray(arith.add(y, bias, output))
 
-    def gradients(grad: npt.ArrayLike | ScaledCodes) -> tuple[Array, Array, Array]:
+    def gradients_of(grad: npt.ArrayLike | ScaledCodes) -> tuple[Array, Array, Array]:
         across = _matrix(coded(grad, "grad", how))
-        grad_x = matmul(across, weights, accumulation=backward, output=output)
-        grad_w = matmul(across.T, rows, accumulation=backward, output=output)
+        at_x = matmul(across, weights, accumulation=backward, output=output)
+        at_w = matmul(across.T, rows, accumulation=backward, output=output)
         given = decode(across, np.float64) if isinstance(grad, ScaledCodes) else as_array(grad)
-        return grad_x.reshape(left.shape), grad_w, total(given.reshape(across.shape), output)
+        return at_x, at_w, given.reshape(across.shape)
 
-    return y.reshape(*left.shape[:-1], weights.shape[0]), gradients
+    return linear_layer(left.shape, y, bias, gradients_of, catalog.format(output))
 
 
 def coded(values: npt.ArrayLike | ScaledCodes, role: Role, scaling: Scaling) -> ScaledCodes:
@@ -163,9 +155,3 @@ def _matrix(codes: ScaledCodes) -> ScaledCodes:
     if scale.ndim:
         scale = np.broadcast_to(scale, (*codes.shape[:-1], scale.shape[-1])).reshape(-1, scale.shape[-1])
     return ScaledCodes(codes.codes.reshape(-1, codes.shape[-1]), scale, codes.format)
-
-
-def total(values: Array, output: Like) -> Array:
-    """Sum along the first axis, exactly and rounded once."""
-    exact = dataclasses.replace(accumulation_of("exact"), output=(catalog.format(output), Projection()))
-    return np.asarray(dot.dot(values.T, np.ones(len(values), np.float32), exact))

@@ -20,8 +20,6 @@ from lowprec.methods.fp8.codes import POLICIES, ScaledCodes, encode
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
-__all__ = ["Recipe", "Scaling"]
-
 Like = Format | str | npt.DTypeLike
 Role = Literal["x", "w", "grad"]
 

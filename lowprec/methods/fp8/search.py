@@ -15,14 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import convert, statistics
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import Array, as_array
 from lowprec.methods.fp8.codes import encode, projection_of
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
-__all__ = ["BiasSweep", "Calibration", "bias_sweep", "calibrate", "sqnr"]
-
-Array = npt.NDArray[Any]
 Like = Format | str | npt.DTypeLike
 
 

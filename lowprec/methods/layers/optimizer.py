@@ -16,8 +16,6 @@ from lowprec.methods.expansion import AdamW
 from lowprec.methods.expansion.adamw import State
 from lowprec.spec import catalog
 
-__all__ = ["Optimizer"]
-
 _OPTIONS = frozenset(field.name for field in dataclasses.fields(AdamW)) - {"rng"}
 
 

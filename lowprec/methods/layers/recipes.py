@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import as_array, is_tensor
+from lowprec.arrays.checks import Array, as_array, is_tensor
 from lowprec.arrays.random import key_of
 from lowprec.methods import fp8, mx, nvfp4
 from lowprec.spec import catalog
@@ -20,9 +20,6 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 
-__all__ = ["RECIPES", "Gradients", "Linear", "LinearRecipe", "linear", "started"]
-
-Array = npt.NDArray[Any]
 LinearRecipe = nvfp4.Recipe | fp8.Recipe | fp8.Scaling | mx.Roles | BlockFormat | Format | str
 
 #: Values that a format must hold, about, for a layer as it is: weights are far below 1, inputs above.

@@ -16,8 +16,6 @@ import numpy as np
 from lowprec.arrays.random import key_of
 from lowprec.methods.layers.recipes import LinearRecipe, linear, started
 
-__all__ = ["apply", "use_recipe"]
-
 #: Functions that torch.compile leaves as they are, by name; filled once torch is imported.
 _OUTSIDE: dict[str, Any] = {}
 

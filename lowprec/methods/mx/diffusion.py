@@ -5,8 +5,6 @@ Floor 4. Source: [GPFQ], which the error diffusion of [MX] 5 goes back to.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -15,10 +13,6 @@ from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import as_array
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
-
-__all__ = ["diffuse"]
-
-Array = npt.NDArray[Any]
 
 
 def diffuse(

@@ -17,8 +17,6 @@ import numpy.typing as npt
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
-__all__ = ["expected_sqnr"]
-
 
 def expected_sqnr(element: Format | str | npt.DTypeLike, crest: float, overshoot: float = 1.5) -> float:
     """Predict the SQNR of normal values in blocks, in decibels, from the crest factor alone.

@@ -9,7 +9,6 @@ Floor 4. Source: [MX] compute flow, figure 2; [OCPMX] 6.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,20 +16,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import arith, convert, dot
+from lowprec.arrays import convert
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import Array, as_array
+from lowprec.methods._layer import linear_layer, multiplied
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Rounded
-from lowprec.spec.accumulations import accumulation as accumulation_of
+from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.profiles import Profile
-from lowprec.spec.projection import DEFAULT
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounded import Rounded
 
-__all__ = ["Gradients", "Roles", "linear", "matmul"]
-
-Array = npt.NDArray[Any]
 Like = BlockFormat | Format | str
 Output = Format | str | Rounded
 
@@ -85,7 +82,7 @@ def matmul(
             raise ValueError(f"matmul takes matrices, and {name} has shape {np.shape(operand)}; use reshape")
     left = _along(x, x_format, -1, profile)
     right = _along(y, x_format if y_format is None else y_format, -2, profile)
-    return _multiplied(left, right, accumulation, output)
+    return multiplied(left, right, accumulation, *_rounded(output))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,21 +191,16 @@ def linear(
     known: Any = roles if isinstance(roles, Roles) else Roles(x=roles)
     values, weights = as_array(x), as_array(w)
     rows = values.reshape(-1, values.shape[-1])
-    backward = accumulation if backward_accumulation is None else backward_accumulation
-    y = matmul(rows, weights.T, known.x, known.w, accumulation=accumulation, output=output, profile=profile)
-    if bias is not None:
-        fmt, projection = _rounded(output)
-        y = np.asarray(arith.add(y, bias, fmt, projection=projection))
+    options: Any = {"output": output, "profile": profile}
+    y = matmul(rows, weights.T, known.x, known.w, accumulation=accumulation, **options)
+    options["accumulation"] = accumulation if backward_accumulation is None else backward_accumulation
 
-    def gradients(grad: npt.ArrayLike) -> tuple[Array, Array, Array]:
+    def backward(grad: npt.ArrayLike) -> tuple[Array, Array, Array]:
         across = as_array(grad).reshape(-1, weights.shape[0])
-        options: Any = {"accumulation": backward, "output": output, "profile": profile}
-        grad_x = matmul(across, weights, known.grad_for_x, known.w_for_grad, **options)
-        grad_w = matmul(across.T, rows, known.grad_for_w, known.x_for_grad, **options)
-        ones = np.ones((1, len(across)), np.float32)
-        return grad_x.reshape(values.shape), grad_w, _multiplied(ones, across, "exact", output)[0]
+        at_x = matmul(across, weights, known.grad_for_x, known.w_for_grad, **options)
+        return at_x, matmul(across.T, rows, known.grad_for_w, known.x_for_grad, **options), across
 
-    return y.reshape(*values.shape[:-1], weights.shape[0]), gradients
+    return linear_layer(values.shape, y, bias, backward, *_rounded(output))
 
 
 def _along(
@@ -222,20 +214,7 @@ def _along(
     return np.asarray(convert.quantize(values, fmt))
 
 
-def _multiplied(
-    x: Array | BlockArray, y: Array | BlockArray, accumulation: Accumulation | str, output: Output
-) -> Array:
-    """Multiply, rounding to the output at the end of the accumulation."""
-    how, (fmt, projection) = accumulation_of(accumulation), _rounded(output)
-    if fmt == how.output[0] and not isinstance(output, tuple):
-        return np.asarray(dot.matmul(x, y, how))
-    if how.machine:  # its results are binary32
-        return np.asarray(convert.quantize(dot.matmul(x, y, how), fmt, projection=projection))
-    return np.asarray(dot.matmul(x, y, dataclasses.replace(how, output=(fmt, projection))))
-
-
-def _rounded(output: Output) -> Rounded:
-    """Return the format and the projection of an output."""
-    if isinstance(output, tuple):
-        return catalog.format(output[0]), output[1]
-    return catalog.format(output), DEFAULT
+def _rounded(output: Output) -> tuple[Format, Projection | None]:
+    """Return the format of an output, and the projection where it has one."""
+    fmt, projection = output if isinstance(output, tuple) else (output, None)
+    return catalog.format(fmt), projection

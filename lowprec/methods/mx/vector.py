@@ -13,22 +13,17 @@ import decimal
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import Array, as_array
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
-
-__all__ = ["Vector"]
-
-Array = npt.NDArray[Any]
 
 #: Far above the error of float64's own powers and tanh, which is below 2**-51 of the result.
 _ERROR = math.ldexp(1.0, -50)

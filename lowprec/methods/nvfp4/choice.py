@@ -17,13 +17,9 @@ import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import Array, as_array
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
-
-__all__ = ["Choice", "encode"]
-
-Array = npt.NDArray[Any]
 
 #: "six": always amax at 6. The others: at 4 too, and the less error is kept.
 Choice = Literal["six", "mse", "mae", "max"]

@@ -12,22 +12,18 @@ Notation, beside the source's:
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import dot
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.random import random_bits
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["hadamard", "signs"]
-
-Array = npt.NDArray[Any]
 SIZES = (4, 16, 64)
 
 

@@ -13,22 +13,18 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import arith, convert, dot
+from lowprec.arrays import convert
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.random import key_of, random_bits
+from lowprec.methods._layer import linear_layer, multiplied
 from lowprec.methods.nvfp4.choice import Choice, encode
 from lowprec.methods.nvfp4.hadamard import SIZES, hadamard, signs
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Format
-from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import stochastic
-
-__all__ = ["Gradients", "Recipe", "linear"]
-
-Array = npt.NDArray[Any]
 
 #: Streams of one key: random words of the gradient in the product for x, and in that for w.
 _FOR_X, _FOR_W = 0, 2
@@ -172,9 +168,7 @@ def linear(
     how_summed, to = accumulation_of(accumulation), catalog.format(output)
     tiles = encode(weights, how.choice, tiles=True) if how.tiles else None
     forward = encode(weights, how.choice, axis=1) if tiles is None else tiles
-    y = _product(encode(rows, how.choice, axis=1), _transposed(forward), how_summed, to)
-    if bias is not None:
-        y = np.asarray(arith.add(y, bias, output))
+    y = multiplied(encode(rows, how.choice, axis=1), _transposed(forward), how_summed, to)
 
     def mixed(operand: Array) -> Array:
         if not how.hadamard:
@@ -191,26 +185,15 @@ def linear(
         )
         return blocks
 
-    def gradients(grad: npt.ArrayLike) -> tuple[Array, Array, Array]:
+    def backward(grad: npt.ArrayLike) -> tuple[Array, Array, Array]:
         across = as_array(grad).reshape(-1, weights.shape[0])
-        backward = encode(weights, how.choice, axis=0) if tiles is None else tiles
-        grad_x = _product(rounded(across, 1, _FOR_X), backward, how_summed, to)
+        kept = encode(weights, how.choice, axis=0) if tiles is None else tiles
+        at_x = multiplied(rounded(across, 1, _FOR_X), kept, how_summed, to)
         turned = rounded(mixed(across), 0, _FOR_W)
-        grad_w = _product(_transposed(turned), encode(mixed(rows), how.choice, axis=0), how_summed, to)
-        ones = np.ones((1, len(across)), np.float32)
-        grad_bias = _product(ones, across, accumulation_of("exact"), to)[0]
-        return grad_x.reshape(values.shape), grad_w, grad_bias
+        at_w = multiplied(_transposed(turned), encode(mixed(rows), how.choice, axis=0), how_summed, to)
+        return at_x, at_w, across
 
-    return y.reshape(*values.shape[:-1], weights.shape[0]), gradients
-
-
-def _product(x: Array | BlockArray, y: Array | BlockArray, how: Accumulation, output: Format) -> Array:
-    """Multiply, rounding to the output at the end of the accumulation, or after it where that is hardware."""
-    if how.machine and output != how.output[0]:
-        return np.asarray(convert.quantize(dot.matmul(x, y, how), output))
-    if output != how.output[0]:
-        how = dataclasses.replace(how, output=(output, Projection()))
-    return np.asarray(dot.matmul(x, y, how))
+    return linear_layer(values.shape, y, bias, backward, to)
 
 
 def _transposed(blocks: BlockArray) -> BlockArray:

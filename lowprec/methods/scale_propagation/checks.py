@@ -14,8 +14,6 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Flag
 
-__all__ = ["check_zero", "checked_data", "checked_scale", "finite_scale", "format_of", "number"]
-
 
 def checked_data(data: Any, fmt: Any) -> tuple[Array, Format]:
     """Return data in the type that carries their format, and the format; refuse values that it lacks."""

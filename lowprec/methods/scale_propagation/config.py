@@ -20,8 +20,6 @@ from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["Config", "ScaleRounding", "config", "current", "scales_everything", "scaling_everything"]
-
 ScaleRounding = Literal["down", "up", "nearest", "stochastic", "none"]
 
 

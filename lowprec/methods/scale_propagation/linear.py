@@ -20,13 +20,11 @@ from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Saturation
 
-__all__ = ["linear", "matmul"]
-
 Like = Format | str | npt.DTypeLike
-Sums = Accumulation | str
+How = Accumulation | str
 
 
-def matmul(x: Any, y: Any, accumulation: Sums | None = None) -> Any:
+def matmul(x: Any, y: Any, accumulation: How | None = None) -> Any:
     """Multiply matrices, x @ y, summing as an accumulation says.
 
     >>> a = ScaledArray(np.float32([[1.5, 2.0]]), 2.0, "e4m3fn")
@@ -65,7 +63,7 @@ def linear(
     forward: Like = "e4m3fn",
     backward: Like = "e5m2",
     saturation: Saturation | str = "finite",
-    accumulation: Sums | tuple[Sums, Sums, Sums] | None = None,
+    accumulation: How | tuple[How, How, How] | None = None,
 ) -> tuple[Any, Callable[[Any], tuple[Any, Any, Any]]]:
     """Apply a linear layer in FP8, x @ w + bias, and return its output and its gradient.
 

@@ -26,8 +26,6 @@ from lowprec.methods.scale_propagation.rules.operands import one, settled, takin
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, over, with_data
 from lowprec.methods.scale_propagation.transform import custom_scale
 
-__all__ = ["gelu", "layer_norm", "relu", "silu"]
-
 Pair = tuple[Any, Callable[[Any], Any]]
 Function = Callable[[Array], Array]
 

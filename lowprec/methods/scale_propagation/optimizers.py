@@ -23,8 +23,6 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import Rounding, rounding
 
-__all__ = ["SGD", "Adam", "OptimizerState"]
-
 Like = Format | str | npt.DTypeLike
 
 

@@ -27,16 +27,6 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_EVEN, TO_ODD, TOWARD_ZERO, Rounding, stochastic
 
-__all__ = [
-    "best_pow2_scale",
-    "decode_e8m0",
-    "encode_e8m0",
-    "pow2_decompose",
-    "pow2_norm",
-    "pow2_round",
-    "pow2_sqrt",
-]
-
 #: Powers of two from 2**-1023 to 2**1023.
 POW2 = power_of_two("e11m0", 11, source="SCALIFY")
 

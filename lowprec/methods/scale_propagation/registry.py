@@ -5,11 +5,10 @@ Floor 4.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
-
-__all__ = ["answer", "has_rule", "mark", "register_each", "register_scaled_op"]
 
 Function = Callable[..., Any]
 Rule = TypeVar("Rule", bound=Function)
@@ -64,12 +63,15 @@ def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
     return register
 
 
-def register_each(*functions: Function) -> Callable[[Callable[[Function], Function]], None]:
-    """Register, for each of several functions, the rule that the decorated function returns for it."""
+def register_each(*functions: Function) -> Callable[[Rule], Rule]:
+    """Register, for each of several functions, a rule that is given the function before its arguments."""
 
-    def register(rule_of: Callable[[Function], Function]) -> None:
+    def register(rule: Rule) -> Rule:
         for function in functions:
-            register_scaled_op(function)(rule_of(function))
+            bound: Any = functools.partial(rule, function)
+            bound.__module__, bound.__name__ = rule.__module__, rule.__name__
+            register_scaled_op(function)(bound)
+        return rule
 
     return register
 

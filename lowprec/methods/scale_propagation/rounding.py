@@ -25,18 +25,6 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.format import Format
 
-__all__ = [
-    "carrier",
-    "fitting",
-    "operate",
-    "product",
-    "project",
-    "promoted",
-    "quotient",
-    "ratio",
-    "total",
-]
-
 #: Formats that results of operands of unlike formats may have, narrowest first.
 _WIDER = (catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32)
 

@@ -37,8 +37,6 @@ from lowprec.methods.scale_propagation.registry import answer
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
-__all__ = ["ScaledArray", "as_scaled", "holds_no_scale", "over", "scaled_scalar", "unchecked", "with_data"]
-
 Like = Format | str | npt.DTypeLike
 
 

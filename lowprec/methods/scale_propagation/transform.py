@@ -35,20 +35,6 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = [
-    "Norm",
-    "cast",
-    "custom_scale",
-    "dynamic_rescale",
-    "get_data_scale",
-    "on_backward",
-    "on_forward",
-    "rebalance",
-    "scalify",
-    "set_scaling",
-    "stop_scaling",
-]
-
 Norm = Literal["max", "l1", "l2"]
 Pair = tuple[Any, Callable[[Any], Any]]
 

@@ -17,8 +17,6 @@ from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.factors import Function, Scales, derive_scale, mean_square
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, need_positive, scaled
 
-__all__ = ["elementwise", "gelu", "glu", "hardtanh", "relu", "sigmoid", "silu", "tanh"]
-
 
 def elementwise(
     function: Function,

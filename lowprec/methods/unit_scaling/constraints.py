@@ -12,19 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-__all__ = [
-    "CONSTRAINTS",
-    "Constraint",
-    "amean",
-    "constrain",
-    "gmean",
-    "hmean",
-    "to_grad_input_scale",
-    "to_left_grad_scale",
-    "to_output_scale",
-    "to_right_grad_scale",
-]
-
 Constraint = str | Callable[..., float] | None
 
 

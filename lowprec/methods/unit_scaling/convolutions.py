@@ -17,9 +17,7 @@ from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.products import Product, bias_of, result_of, root
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled
 
-__all__ = ["conv1d", "conv2d"]
-
-Steps = int | tuple[int, int]
+OneOrTwo = int | tuple[int, int]
 
 
 def conv1d(
@@ -49,7 +47,7 @@ def conv1d(
     constraint : str, callable or None
         Of two factors: of the output, and of the gradient of x.
     stride, padding, dilation, groups : int
-        Steps between outputs, zeros at either end, steps between taps, and independent convolutions.
+        OneOrTwo between outputs, zeros at either end, steps between taps, and independent convolutions.
     product : callable
         As for `matmul`.
 
@@ -80,9 +78,9 @@ def conv2d(
     bias: npt.ArrayLike | None = None,
     constraint: Constraint = "gmean",
     *,
-    stride: Steps = 1,
-    padding: Steps = 0,
-    dilation: Steps = 1,
+    stride: OneOrTwo = 1,
+    padding: OneOrTwo = 0,
+    dilation: OneOrTwo = 1,
     groups: int = 1,
     product: Product = np.matmul,
 ) -> tuple[Array, Vjp]:

@@ -17,15 +17,6 @@ import numpy as np
 
 from lowprec.methods.unit_scaling.vjp import Array, need_positive
 
-__all__ = [
-    "Scales",
-    "attention_scale",
-    "derive_scale",
-    "empirical_scales",
-    "log_interpolate",
-    "softmax_scales",
-]
-
 Function = Callable[[Array], Array]
 
 #: Beyond this many standard deviations the density is below 1e-42 of its peak.

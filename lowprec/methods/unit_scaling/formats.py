@@ -23,8 +23,6 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import Rounding, rounding as rounding_of, stochastic
 
-__all__ = ["E4M3", "E5M2", "quantized", "simulated", "simulated_rounding"]
-
 
 def simulated(exponent_bits: int, trailing_bits: int) -> Format:
     """Make a format of the paper's simulation: bias 2**(E - 1), and every code is a number.

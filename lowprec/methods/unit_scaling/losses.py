@@ -16,8 +16,6 @@ import numpy.typing as npt
 from lowprec.arrays.checks import as_array
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, need_positive, scaled
 
-__all__ = ["cross_entropy", "mse"]
-
 
 def cross_entropy(
     logits: npt.ArrayLike, labels: npt.ArrayLike, reduction: str = "mean", mult: float = 1.0

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["learning_rate_scale", "transformer_tau", "weight_decay"]
-
 KINDS = ("weight", "bias", "norm", "output")
 
 

@@ -21,8 +21,6 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["FormatReport", "format_report", "plateau", "snr", "snr_curve"]
-
 #: The widest format whose codes are gone through.
 _WIDEST = 20
 #: Standard deviations beyond which float64 has no density, and the width of the pieces that are integrated.

@@ -13,8 +13,6 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
-__all__ = ["dropout", "layer_norm", "rms_norm"]
-
 
 def layer_norm(
     x: npt.ArrayLike,

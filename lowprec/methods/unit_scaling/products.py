@@ -19,8 +19,6 @@ from lowprec.arrays.checks import as_array
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
-__all__ = ["Product", "bias_of", "embedding", "linear", "matmul", "readout", "result_of", "root"]
-
 Product = Callable[[Any, Any], Any]
 
 

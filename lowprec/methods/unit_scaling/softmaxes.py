@@ -15,8 +15,6 @@ from lowprec.methods.unit_scaling.factors import attention_scale, softmax_scales
 from lowprec.methods.unit_scaling.products import Product
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, need_positive, scaled
 
-__all__ = ["attention", "softmax"]
-
 
 def softmax(
     x: npt.ArrayLike, axis: int = -1, mult: float | None = None, constraint: Constraint = "gmean"

@@ -16,17 +16,6 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
-__all__ = [
-    "SplitVjp",
-    "add",
-    "multiply",
-    "residual_add",
-    "residual_apply",
-    "residual_split",
-    "sum",
-    "weighted_sum",
-]
-
 
 def sum(
     x: npt.ArrayLike, axis: int | tuple[int, ...] | None = None, constraint: Constraint = "gmean"

@@ -17,8 +17,6 @@ import numpy.typing as npt
 from lowprec.arrays.checks import as_array
 from lowprec.methods.unit_scaling.vjp import Array, Vjp
 
-__all__ = ["ScaleTracker", "TensorScales", "TensorStatistics"]
-
 Backward = TypeVar("Backward", bound=Callable[..., Any])
 
 

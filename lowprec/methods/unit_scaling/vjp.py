@@ -25,8 +25,6 @@ import numpy.typing as npt
 from lowprec.arrays.checks import as_array
 from lowprec.arrays.doubles import doubles
 
-__all__ = ["Array", "Result", "Vjp", "array", "need_positive", "scaled", "sum_to", "unscaled"]
-
 Array = npt.NDArray[Any]
 Result = tuple[Array, "Vjp"]
 

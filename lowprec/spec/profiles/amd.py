@@ -11,8 +11,6 @@ from lowprec.spec import catalog
 from lowprec.spec.profiles.profile import E4M3_E5M2, FINITE, OCP_AND_FNUZ, Profile, each
 from lowprec.spec.projection import Projection, Saturation
 
-__all__ = ["CASTS", "INSTRUCTIONS"]
-
 # A NaN of the FNUZ formats has no sign of its own, but 7F and FF, the extreme values, have.
 _HIP_SAT = each(OCP_AND_FNUZ, replace(FINITE, nan_code=0x7F))
 _HIP_NOSAT = {

@@ -16,8 +16,6 @@ from lowprec.spec.format import Format
 from lowprec.spec.profiles.profile import E4M3_E5M2, FINITE, IEEE, OnDemand, Profile, each
 from lowprec.spec.projection import Projection
 
-__all__ = ["ARITHMETIC", "CASTS"]
-
 
 class _Scaled(OnDemand):
     """E4M3 and E5M2 of every bias that FPMR.NSCALE gives them, -128 to 127 from their own."""

@@ -12,8 +12,6 @@ from lowprec.spec.profiles.profile import OCP_AND_FNUZ, TWICE, Profile, each
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY, TOWARD_ZERO
 
-__all__ = ["CASTS"]
-
 _OTHER_FP8 = (catalog.FLOAT8_E4M3, catalog.E3M4, catalog.E4M3B11FNUZ)
 _TWICE_FINITE = replace(TWICE, saturation=Saturation.FINITE)
 

@@ -13,8 +13,6 @@ from lowprec.spec.profiles.profile import E4M3_E5M2, FINITE, NO_ZERO, Profile, c
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_ZERO
 
-__all__ = ["BLOCKS", "CASTS"]
-
 # From float; from double the NaN keeps its sign. E8M0 is rounded up, as block scales are.
 _CUDA_NOSAT = {
     **each(E4M3_E5M2, Projection(nan_code=0x7F, nan_sign="drop")),

@@ -18,22 +18,6 @@ from lowprec.spec.fields import Table, text
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 
-__all__ = [
-    "E4M3_E5M2",
-    "FINITE",
-    "IEEE",
-    "MX",
-    "MXFP",
-    "NO_ZERO",
-    "OCP_AND_FNUZ",
-    "PROPAGATE",
-    "TWICE",
-    "OnDemand",
-    "Profile",
-    "changed",
-    "each",
-]
-
 
 class OnDemand(Mapping[Format, Projection]):
     """Formats of a profile that are too many to list: kept as they are, not copied."""

@@ -13,9 +13,6 @@ from lowprec.spec.profiles.profile import E4M3_E5M2, FINITE, MX, PROPAGATE, Prof
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import NEAREST_AWAY, stochastic
 
-__all__ = ["BLOCKS", "CASTS"]
-
-
 # Every NaN is the first code above infinity; integers go through binary64.
 _APYTYPES = {
     fmt: Projection(nan_code=fmt.max_magnitude + 2, via=(catalog.BINARY64,))

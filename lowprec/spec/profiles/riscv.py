@@ -11,8 +11,6 @@ from lowprec.spec import catalog
 from lowprec.spec.profiles.profile import E4M3_E5M2, FINITE, IEEE, Profile, each
 from lowprec.spec.projection import Projection
 
-__all__ = ["ARITHMETIC", "CASTS"]
-
 _RISCV = {
     **each(IEEE, Projection(nan_sign="drop")),
     **each((catalog.INT8, catalog.UINT8), replace(FINITE, nan="max", nan_sign="drop", negative="zero")),

@@ -24,8 +24,6 @@ from lowprec.spec.profiles.profile import (
 )
 from lowprec.spec.projection import Projection
 
-__all__ = ["BLOCKS", "CASTS"]
-
 
 class _P3109(OnDemand):
     """The formats of P3109, constructed on demand: there are hundreds."""

@@ -12,8 +12,6 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import exact_float
 from lowprec.spec.profiles.profile import FINITE, MXFP, NO_ZERO, Profile, changed
 
-__all__ = ["BLOCKS"]
-
 #: The NaN, and what one without payload becomes when torchao rounds it like a number, in formats without NaN.
 _TORCHAO_NANS = {catalog.E5M2: 0x7F, catalog.E2M3FN: 0x0C, catalog.E3M2FN: 0x0E, catalog.E2M1FN: 0x03}
 

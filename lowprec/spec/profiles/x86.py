@@ -11,8 +11,6 @@ from lowprec.spec import catalog
 from lowprec.spec.profiles.profile import IEEE, Profile
 from lowprec.spec.projection import Projection, Saturation
 
-__all__ = ["ARITHMETIC", "CASTS"]
-
 # SSE and AVX: the first NaN operand, quiet; if none is one, the "real indefinite", which is negative.
 _X86 = {fmt: Projection(nan_payload="first", nan_code=(fmt.nan_code or 0) | fmt.sign_code) for fmt in IEEE}
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from lowprec.testing.law import LAWS, Topic, Verdict
 
-__all__ = ["LAWS", "TOPICS", "verdicts"]
-
 #: The modules of this folder, in the order of documents and tables.
 TOPICS = (
     "decoding",

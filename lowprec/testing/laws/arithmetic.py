@@ -6,6 +6,7 @@ kernel is asked, but by the law that compares with the oracle.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -14,11 +15,12 @@ import numpy as np
 
 from lowprec.spec.format import Sign
 from lowprec.testing.grid import Array, values_of
-from lowprec.testing.law import Outcome, law
+from lowprec.testing.law import Outcome, law as any_law
 from lowprec.testing.operation import OperationSubject
 from lowprec.testing.projecting import is_plain, projected
 
-__all__: list[str] = []
+#: A law about operations.
+law = functools.partial(any_law, topic="operation")
 
 _REAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma", "minimum", "maximum")
 _COMMUTE = ("add", "multiply", "minimum", "maximum", "minimum_number", "maximum_number", "fma")
@@ -27,12 +29,9 @@ _NEUTRAL = ("add", "subtract", "multiply", "divide")
 
 def _compared(subject: OperationSubject, operands: list[Array], got: Array, want: Array) -> Outcome:
     """Compare codes with those that are wanted; the first case that differs is told."""
-    if (got == want).all():
-        return Outcome(got.size)
-    place = int(np.argmax(got != want))
-    rows = subject.shown_operands(*(int(column[place]) for column in operands))
-    rows += [("got", subject.shown(got[place])), ("want", subject.shown(want[place]))]
-    return Outcome.broken(got.size, *rows, ("projection", str(subject.projection)))
+    said = (("got", subject.shown, got), ("want", subject.shown, want))
+    columns = (*subject.columns(operands), *said, ("projection", str(subject.projection)))
+    return Outcome.of(got != want, *columns)
 
 
 def _exact(name: str, values: list[Fraction]) -> Fraction | None:
@@ -64,7 +63,6 @@ def _root(x: Fraction) -> Fraction:
 
 @law(
     "real result",
-    "operation",
     f"{', '.join(_REAL)}; finite operands, results other than 0, a projection of rounding and saturation "
     "alone",
     lambda s: s.name in _REAL and is_plain(s.projection),
@@ -84,7 +82,7 @@ def real_result(subject: OperationSubject) -> Outcome:
     )
 
 
-@law("oracle", "operation", "every case; not the oracle itself", lambda s: not s.oracle)
+@law("oracle", "every case; not the oracle itself", lambda s: not s.oracle)
 def agrees_with_the_oracle(subject: OperationSubject) -> Outcome:
     """The code is the oracle's, for infinities, NaNs and zeros too; where that is a NaN, it is one."""
     want = subject.oracle_results
@@ -94,7 +92,6 @@ def agrees_with_the_oracle(subject: OperationSubject) -> Outcome:
 
 @law(
     "commutativity",
-    "operation",
     f"{', '.join(_COMMUTE)}; the first two operands of one format",
     lambda s: s.name in _COMMUTE and s.formats[0] == s.formats[1],
 )
@@ -108,7 +105,6 @@ def commutativity(subject: OperationSubject) -> Outcome:
 
 @law(
     "identities",
-    "operation",
     f"{', '.join(_NEUTRAL)}; all of one format, a projection of rounding and saturation alone",
     lambda s: s.name in _NEUTRAL and s.uniform and is_plain(s.projection) and _neutral(s) is not None,
 )
@@ -134,7 +130,6 @@ def _neutral(subject: OperationSubject) -> int | None:
 
 @law(
     "fma identities",
-    "operation",
     "fma of finite x and y; all of one format that has 0 and 1, and by what knows multiply and add too",
     lambda s: s.name == "fma" and s.siblings and s.uniform and s.zero is not None and s.one is not None,
 )
@@ -152,7 +147,6 @@ def fma_identities(subject: OperationSubject) -> Iterator[Outcome]:
 
 @law(
     "sum of opposites",
-    "operation",
     "subtract of finite numbers of one format; results with a zero",
     lambda s: s.name == "subtract" and s.formats[0] == s.formats[1] and s.zero is not None,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -11,12 +13,12 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.testing.block import ArrayBlocks, BlockSubject, OracleBlocks
 from lowprec.testing.grid import Array, grid_of, largest, nan_code, values_of
-from lowprec.testing.law import Outcome, law
+from lowprec.testing.law import Outcome, law as any_law, number
 from lowprec.testing.projecting import is_plain, projected
-from lowprec.verify.codes.display import shown_float
 from lowprec.verify.reference.oracle_arrays import BlockCodes
 
-__all__: list[str] = []
+#: A law about blocks.
+law = functools.partial(any_law, topic="blocks")
 
 #: Elements of a block that are looked at one by one, and of all blocks together.
 _EACH, _ALL = 64, 4000
@@ -71,7 +73,7 @@ def _amax(row: Array) -> Fraction:
     return Fraction(float(np.abs(row).max()))
 
 
-@law("scale identity", "blocks", "any codes of finite scales and elements, and NaNs", lambda s: s.decodes)
+@law("scale identity", "any codes of finite scales and elements, and NaNs", lambda s: s.decodes)
 def scale_identity(subject: BlockSubject) -> Outcome:
     """A decoded value is the element's value times the scale's, times the tensor's, and NaN where
     one of these is.
@@ -91,13 +93,11 @@ def scale_identity(subject: BlockSubject) -> Outcome:
             value, want = float(got[row, column]), _product(factors, tensor, got.dtype)
             if want is None or value == want or (value != value and want != want):
                 continue
-            rows = (
-                ("scale", subject.shown(scales[row], subject.fmt.scale)),
-                ("element", subject.shown(codes[row, column], subject.fmt.element)),
-                ("got", shown_float(value)),
-                ("want", shown_float(want)),
+            codes_told = (
+                ("scale", subject.scale(scales[row])),
+                ("element", subject.element(codes[row, column])),
             )
-            return Outcome.broken(tried, *rows)
+            return Outcome.broken(tried, *codes_told, ("got", number(value)), ("want", number(want)))
     return Outcome(tried)
 
 
@@ -113,7 +113,7 @@ def _product(factors: tuple[float, float], tensor: Fraction, kind: np.dtype[Any]
     return near if Fraction(near) == exact and float(kind.type(near)) == near else None
 
 
-@law("scale rule", "blocks", f"blocks with a number other than 0; {_PLAIN}", _plain)
+@law("scale rule", f"blocks with a number other than 0; {_PLAIN}", _plain)
 def scale_rule(subject: BlockSubject) -> Outcome:
     """The scale is what the rule says of the block's largest magnitude, in real numbers, projected.
 
@@ -121,25 +121,19 @@ def scale_rule(subject: BlockSubject) -> Outcome:
     the scale itself, or its power of two, or the next one: always, where it is none, from a threshold on, or
     where amax, rounded to the element's bits, is.
     """
-    scales = subject.encoded.scales
-    places = [place for place, row in enumerate(subject.rows) if row.any()]
-    wanted = [_wanted(_amax(subject.rows[place]), subject) for place in places]
-    want, got = projected(wanted, subject.fmt.scale, subject.fmt.scales), scales[places]
-    if (got == want).all():
-        return Outcome(len(places))
-    first = int(np.argmax(got != want))
-    rows = (
-        ("amax", shown_float(float(_amax(subject.rows[places[first]])))),
-        ("rule", str(subject.fmt.rule)),
-        ("got", subject.shown(got[first], subject.fmt.scale)),
-        ("want", subject.shown(want[first], subject.fmt.scale)),
-    )
-    return Outcome.broken(len(places), *rows)
+    rows = [row for row in subject.rows if row.any()]
+    got = subject.encoded.scales[subject.rows.any(axis=1)]
+    wanted = [_wanted(_amax(row), subject) for row in rows]
+    want = projected(wanted, subject.fmt.scale, subject.fmt.scales)
+    columns = (("amax", _told_amax, rows), ("rule", str(subject.fmt.rule)))
+    return Outcome.of(got != want, *columns, ("got", subject.scale, got), ("want", subject.scale, want))
 
 
-@law(
-    "elements", "blocks", f"numbers other than 0 of blocks whose scale is finite and not 0; {_PLAIN}", _plain
-)
+def _told_amax(row: Array) -> str:
+    return number(_amax(row))
+
+
+@law("elements", f"numbers other than 0 of blocks whose scale is finite and not 0; {_PLAIN}", _plain)
 def elements(subject: BlockSubject) -> Outcome:
     """An element is the value over its block's scale, and over the tensor's, projected once."""
     scales, codes, tensor = subject.encoded
@@ -155,43 +149,29 @@ def elements(subject: BlockSubject) -> Outcome:
     if not places:
         return Outcome(0)
     want = projected(numbers, subject.fmt.element, subject.fmt.elements)
-    got = codes[tuple(np.array(places).T)]
-    if (got == want).all():
-        return Outcome(len(places))
-    first = int(np.argmax(got != want))
-    row, column = places[first]
-    rows = (
-        ("value", shown_float(float(subject.rows[row, column]))),
-        ("scale", subject.shown(scales[row], subject.fmt.scale)),
-        ("got", subject.shown(got[first], subject.fmt.element)),
-        ("want", subject.shown(want[first], subject.fmt.element)),
-    )
-    return Outcome.broken(len(places), *rows)
+    where = tuple(np.array(places).T)
+    got = codes[where]
+    columns = (("value", number, subject.rows[where]), ("scale", subject.scale, scales[where[0]]))
+    return Outcome.of(got != want, *columns, ("got", subject.element, got), ("want", subject.element, want))
 
 
 @law(
     "nothing clips",
-    "blocks",
     f"rules ceil and rceil; blocks whose scale is neither 0 nor its format's largest; {_PLAIN}",
     lambda s: _plain(s) and s.fmt.rule.powers == "up",
 )
-def nothing_clips(subject: BlockSubject) -> Outcome:
+def nothing_clips(subject: BlockSubject) -> Iterator[Outcome]:
     """No value over its scales exceeds the element's largest value."""
     top, most = largest(subject.fmt.element), largest(subject.fmt.scale)
-    tried = 0
     for row, shared in zip(subject.rows, subject.scale_values.tolist(), strict=True):
-        if not 0 < shared < most:
-            continue
-        tried += 1
-        if _amax(row) > top * Fraction(shared) * subject.encoded.tensor:
-            rows = (("amax", shown_float(float(_amax(row)))), ("scale", shown_float(shared)))
-            return Outcome.broken(tried, *rows, ("want", f"amax over it at most {shown_float(float(top))}"))
-    return Outcome(tried)
+        if 0 < shared < most:
+            clips = np.array([_amax(row) > top * Fraction(shared) * subject.encoded.tensor])
+            columns = (("amax", _told_amax(row)), ("scale", number(shared)))
+            yield Outcome.of(clips, *columns, ("want", f"amax over it at most {number(top)}"))
 
 
 @law(
     "zero block",
-    "blocks",
     "blocks of +0 and of -0; zero=smallest, elements that have a zero",
     lambda s: s.encodes and s.fmt.zero == "smallest" and s.fmt.element.subnormals,
 )
@@ -200,12 +180,8 @@ def zero_block(subject: BlockSubject) -> Outcome:
     scales, codes, _ = subject.encode(subject.rows[:2])
     want = _smallest(subject.fmt.scale)
     wrong = (scales != want) | (values_of(codes, subject.fmt.element) != 0).any(axis=1)
-    if not wrong.any():
-        return Outcome(2)
-    place = int(np.argmax(wrong))
-    shown = subject.shown(scales[place], subject.fmt.scale)
-    rows = (("block", f"all {subject.rows[place, 0]}"), ("scale", shown))
-    return Outcome.broken(2, *rows, ("want", f"scale code {want}, and zeros"))
+    columns = (("block", "all {}".format, subject.rows[:, 0]), ("scale", subject.scale, scales))
+    return Outcome.of(wrong, *columns, ("want", f"scale code {want}, and zeros"))
 
 
 def _smallest(fmt: Format) -> int:
@@ -235,7 +211,6 @@ def _special_rows(subject: BlockSubject) -> Array:
 
 @law(
     "special block",
-    "blocks",
     "blocks with a NaN or an infinity; nan=block, infinity=block, scales with NaN",
     lambda s: s.encodes and _marks_specials(s),
 )
@@ -243,12 +218,9 @@ def special_block(subject: BlockSubject) -> Outcome:
     """A NaN or an infinity anywhere makes the scale NaN and every element code 0."""
     scales, codes, _ = subject.encode(_special_rows(subject))
     wrong = (scales != nan_code(subject.fmt.scale, False)) | (codes != 0).any(axis=1)
-    if not wrong.any():
-        return Outcome(3)
-    place = int(np.argmax(wrong))
-    kind = ("with NaN", "with an infinity", "with -infinity")[place]
-    told = (("block", kind), ("scale", subject.shown(scales[place], subject.fmt.scale)))
-    return Outcome.broken(3, *told, ("want", "a NaN scale and element codes 0"))
+    kinds = ("with NaN", "with an infinity", "with -infinity")
+    columns = (("block", str, kinds), ("scale", subject.scale, scales))
+    return Outcome.of(wrong, *columns, ("want", "a NaN scale and element codes 0"))
 
 
 def _has_nan(subject: BlockSubject) -> bool:
@@ -261,7 +233,6 @@ def _has_exponents_alone(fmt: Format) -> bool:
 
 @law(
     "powers of two scale",
-    "blocks",
     f"rules of powers of two into scales without trailing bits, not the lowest or the largest; {_PLAIN}",
     lambda s: _plain(s) and s.fmt.rule.powers != "none" and _has_exponents_alone(s.fmt.scale),
 )
@@ -274,20 +245,14 @@ def powers_of_two_scale(subject: BlockSubject) -> Outcome:
         return Outcome(0)
     judged = (first.scales > 0) & (first.scales < grid_of(subject.fmt.scale).last)
     wrong = judged & ((second.scales != first.scales + 1) | (second.codes != first.codes).any(axis=1))
-    if not wrong.any():
-        return Outcome(int(judged.sum()))
-    place = int(np.argmax(wrong))
-    told = (
-        ("amax", shown_float(float(_amax(rows[place])))),
-        ("scale", subject.shown(first.scales[place], subject.fmt.scale)),
-        ("of the double", subject.shown(second.scales[place], subject.fmt.scale)),
+    columns = (("amax", _told_amax, rows), ("scale", subject.scale, first.scales))
+    return Outcome.of(
+        wrong, *columns, ("of the double", subject.scale, second.scales), tried=int(judged.sum())
     )
-    return Outcome.broken(int(judged.sum()), *told)
 
 
 @law(
     "types of blocks",
-    "blocks",
     "blocks of finite numbers, and of others where these make a NaN scale; float64 and float32, by "
     "lowprec.encode",
     lambda s: isinstance(s, ArrayBlocks),
@@ -307,18 +272,18 @@ def _compared(subject: BlockSubject, rows: Array, got: BlockCodes, want: BlockCo
     if not wrong.any():
         return Outcome(rows.size)
     place, column = (int(i) for i in np.argwhere(wrong)[0])
-    told = [("amax", shown_float(float(np.abs(rows[place]).max())))]
+    told = [("amax", _told_amax(rows[place]))]
     if column:
-        told += [("value", shown_float(float(rows[place, column - 1])))]
-    codes = [each.codes[place, column - 1] if column else each.scales[place] for each in (got, want)]
-    fmt = subject.fmt.element if column else subject.fmt.scale
-    said = [(label, subject.shown(code, fmt)) for label, code in zip(("got", "want"), codes, strict=True)]
-    return Outcome.broken(rows.size, *told, ("of", "the element" if column else "the scale"), *said)
+        told += [("value", number(rows[place, column - 1])), ("of", "the element")]
+        said = [subject.element(each.codes[place, column - 1]) for each in (got, want)]
+    else:
+        told += [("of", "the scale")]
+        said = [subject.scale(each.scales[place]) for each in (got, want)]
+    return Outcome.broken(rows.size, *told, *zip(("got", "want"), said, strict=True))
 
 
 @law(
     "axes and tails",
-    "blocks",
     "blocks along one axis, by lowprec.encode",
     lambda s: isinstance(s, ArrayBlocks) and len(s.fmt.sizes) == 1,
 )
@@ -351,7 +316,6 @@ def axes_and_tails(subject: BlockSubject) -> Outcome:
 
 @law(
     "blocks of the oracle",
-    "blocks",
     "blocks of at most 256 values; not the oracle itself",
     lambda s: s.encodes and s.size <= 256 and not isinstance(s, OracleBlocks),
 )

@@ -5,6 +5,7 @@ Between which values a number lies is found among all of them in ascending order
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -18,15 +19,13 @@ from lowprec.spec.projection import Flag, Projection, Saturation
 from lowprec.spec.rounding import stochastic
 from lowprec.testing import book
 from lowprec.testing.grid import EXACT, Array
-from lowprec.testing.law import Outcome, law
+from lowprec.testing.law import Outcome, law as any_law, number
 from lowprec.testing.laws.decoding import same
-from lowprec.testing.laws.rounding import compared
+from lowprec.testing.laws.rounding import compared, mirrored, refused, unbiased
 from lowprec.testing.subjects import Subject
-from lowprec.verify.codes.display import shown_float
 
-__all__ = ["law_of_codebook"]
-
-_MIRROR = {"toward_positive": "toward_negative", "toward_negative": "toward_positive"}
+#: A law about codebooks alone.
+law = functools.partial(any_law, codebooks=True, formats=False)
 
 
 def _of(subject: Subject) -> Codebook:
@@ -34,29 +33,19 @@ def _of(subject: Subject) -> Codebook:
     return subject.format
 
 
-@law(
-    "codebook values", "format", "every code of a codebook", lambda s: s.known, codebooks=True, formats=False
-)
+@law("codebook values", "every code of a codebook", lambda s: s.known)
 def values(subject: Subject) -> Outcome:
     """A code stands for the value that is given for it, zeros with their signs."""
     codes = subject.codes
-    want, got = np.array(_of(subject).values)[codes], subject.decode(codes)
-    wrong = ~same(got, want)
-    if not wrong.any():
-        return Outcome(codes.size)
-    place = int(np.argmax(wrong))
-    return Outcome.broken(
-        codes.size, ("code", subject.shown(codes[place])), ("want", shown_float(float(want[place])))
-    )
+    want = np.array(_of(subject).values)[codes]
+    wrong = ~same(subject.decode(codes), want)
+    return Outcome.of(wrong, ("code", subject.shown, codes), ("want", number, want))
 
 
 @law(
     "thresholds",
-    "format",
     "numbers in the range of a codebook, zeros among them, every mode",
     lambda s: s.known and s.encodes,
-    codebooks=True,
-    formats=False,
 )
 def thresholds(subject: Subject) -> Iterator[Outcome]:
     """A number becomes one of the values next to it: the lower below their threshold, the upper above it.
@@ -73,11 +62,8 @@ def thresholds(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "codebook overflow",
-    "format",
     "numbers beyond the extreme values of a codebook, every mode and policy",
     lambda s: s.known and s.encodes,
-    codebooks=True,
-    formats=False,
 )
 def overflow(subject: Subject) -> Iterator[Outcome]:
     """Past the extreme value a number becomes that, or what stands beyond: infinity, else NaN, else that.
@@ -102,11 +88,8 @@ def _judged(subject: Subject, stops: book.Stops, numbers: Array) -> Iterator[Out
 
 @law(
     "specials of codebooks",
-    "format",
     "infinities and NaNs, of codebooks without zero also 0, every mode and policy",
     lambda s: s.known and s.encodes,
-    codebooks=True,
-    formats=False,
 )
 def specials(subject: Subject) -> Iterator[Outcome]:
     """An infinity becomes that, else NaN, else the extreme value, which it is under saturation finite.
@@ -124,39 +107,27 @@ def specials(subject: Subject) -> Iterator[Outcome]:
         how = Projection(rounding=mode, saturation=policy)
         want = extremes if policy is Saturation.FINITE else book.beyond(fmt, signs, extremes)
         yield compared(subject, infinite, subject.encode(infinite, how), want, ("projection", str(how)))
-    nan = next((code for code, value in enumerate(fmt.values) if value != value), None)
+    nan = book.nan_code(fmt)
     if not fmt.subnormals and fmt.min_finite > 0:
         zero = np.array([order[0] if nan is None else nan])
         yield compared(subject, np.zeros(1), subject.encode(np.zeros(1)), zero)
     if nan is not None:
         yield compared(subject, np.array([np.nan]), subject.encode(np.array([np.nan])), np.array([nan]))
     elif subject.projects:
-        yield _refused(subject)
-
-
-def _refused(subject: Subject) -> Outcome:
-    try:
-        got = subject.encode(np.array([np.nan]))
-    except ValueError:
-        return Outcome(1)
-    rows = (("value", "nan"), ("got", subject.shown(got[0])))
-    return Outcome.broken(1, *rows, ("want", "a ValueError, as there is no NaN"))
+        yield refused(subject, np.array([np.nan]))
 
 
 @law(
     "negatives of unsigned codebooks",
-    "format",
     "codebooks without negative values; negative numbers, every mode",
     lambda s: s.known and s.encodes and s.sign is Sign.UNSIGNED,
-    codebooks=True,
-    formats=False,
 )
 def negatives(subject: Subject) -> Iterator[Outcome]:
     """A negative number that is not rounded to 0 becomes NaN, else 0, else the smallest value."""
     fmt = _of(subject)
     zero = book.zero_codes(fmt)[0]
     smallest = min(value for value in fmt.values if math.isfinite(value))
-    nan = next((code for code, value in enumerate(fmt.values) if value != value), None)
+    nan = book.nan_code(fmt)
     rest = nan if nan is not None else zero if zero >= 0 else fmt.values.index(smallest)
     numbers = subject.points[subject.points > 0]
     stops = subject.stops
@@ -169,14 +140,7 @@ def negatives(subject: Subject) -> Iterator[Outcome]:
         yield compared(subject, -numbers, subject.encode(-numbers, how), want, ("projection", str(how)))
 
 
-@law(
-    "flags of codebooks",
-    "format",
-    "finite numbers other than 0, every mode",
-    lambda s: s.projects,
-    codebooks=True,
-    formats=False,
-)
+@law("flags of codebooks", "finite numbers other than 0, every mode", lambda s: s.projects)
 def flags(subject: Subject) -> Iterator[Outcome]:
     """Inexact is signalled where the value changes; with it overflow where the number passes the extreme
     value by more than rounding back, and underflow below a smallest value above 0.
@@ -190,22 +154,18 @@ def flags(subject: Subject) -> Iterator[Outcome]:
         want = Flag.INEXACT * ((stops.kind != EXACT) | stops.below) | Flag.OVERFLOW * over
         want |= Flag.UNDERFLOW * stops.below
         got = subject.flags(numbers, Projection(rounding=mode))
-        wrong = got != want
-        if wrong.any():
-            place = int(np.argmax(wrong))
-            rows = (("value", shown_float(float(numbers[place]))), ("rounding", mode.name))
-            said = (("got", str(Flag(int(got[place])))), ("want", str(Flag(int(want[place])))))
-            yield Outcome.broken(got.size, *rows, *said)
-        yield Outcome(got.size)
+        said = (("got", _signals, got), ("want", _signals, want))
+        yield Outcome.of(got != want, ("value", number, numbers), ("rounding", mode.name), *said)
+
+
+def _signals(flags: int) -> str:
+    return str(Flag(int(flags)))
 
 
 @law(
     "stochastic mean of codebooks",
-    "format",
     "multiples of 2**-4 of some gaps between values; 4 random bits, all 16 integers",
     lambda s: s.projects,
-    codebooks=True,
-    formats=False,
 )
 def mean(subject: Subject) -> Outcome:
     """The mean over all random integers is the number itself: of these as many take a value as it is near."""
@@ -218,35 +178,23 @@ def mean(subject: Subject) -> Outcome:
         exact += [float(point) for point in points if Fraction(float(point)) == point]
     drawn, random = np.repeat(np.array(exact), 16), np.tile(np.arange(16), len(exact))
     made = subject.decode(subject.encode(drawn, Projection(rounding=stochastic(4, "A")), random))
-    for number, row in zip(exact, made.reshape(-1, 16).tolist(), strict=True):
-        if not np.isfinite(row).all() or sum(map(Fraction, row)) != Fraction(number) * 16:
-            rows = (("value", shown_float(number)), ("mean", shown_float(sum(row) / 16)))
-            return Outcome.broken(made.size, *rows, ("want", "the value"))
-    return Outcome(made.size)
+    return unbiased(exact, made.reshape(-1, 16))
 
 
 @law(
     "sign symmetry of codebooks",
-    "format",
     "codebooks whose negatives are values too, with the same thresholds; finite numbers, every mode",
     lambda s: s.projects and isinstance(s.fmt, Codebook) and book.is_symmetric(s.fmt),
-    codebooks=True,
-    formats=False,
 )
 def symmetry(subject: Subject) -> Iterator[Outcome]:
     """The negative of a number becomes the negative of what the number becomes, in the mirrored mode."""
     numbers = subject.points[subject.points > 0]
     for mode in subject.modes:
-        mirrored = _MIRROR.get(mode.name, mode.name)
-        policy = Saturation.FINITE
-        got = subject.quantize(-numbers, Projection(rounding=mirrored, saturation=policy))
-        want = -subject.quantize(numbers, Projection(rounding=mode, saturation=policy))
-        if (got != want).any():
-            place = int(np.argmax(got != want))
-            rows = (("value", shown_float(-float(numbers[place]))), ("rounding", mirrored))
-            said = (("got", shown_float(float(got[place]))), ("want", shown_float(float(want[place]))))
-            yield Outcome.broken(got.size, *rows, *said)
-        yield Outcome(got.size)
+        other = mirrored(mode.name)
+        got = subject.quantize(-numbers, Projection(rounding=other, saturation=Saturation.FINITE))
+        want = -subject.quantize(numbers, Projection(rounding=mode, saturation=Saturation.FINITE))
+        said = (("rounding", other), ("got", number, got), ("want", number, want))
+        yield Outcome.of(got != want, ("value", number, -numbers), *said)
 
 
 def law_of_codebook(value: float, fmt: Codebook) -> str:

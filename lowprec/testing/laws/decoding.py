@@ -9,12 +9,9 @@ import numpy as np
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import Saturation
 from lowprec.testing.grid import EXACT, Array, values_of
-from lowprec.testing.law import Outcome, law
+from lowprec.testing.law import Outcome, law, number
 from lowprec.testing.subjects import Subject, is_verbs
-from lowprec.verify.codes.display import shown_float
 from lowprec.verify.codes.values import own_dtype
-
-__all__ = ["same"]
 
 
 def same(x: Array, y: Array) -> Array:
@@ -34,7 +31,7 @@ def _magnitudes(subject: Subject) -> Array:
     return codes
 
 
-@law("values", "format", "every code", lambda s: s.known)
+@law("values", "every code", lambda s: s.known)
 def values(subject: Subject) -> Outcome:
     """A code stands for what the parameters say: (1 + trailing / 2**t) * 2**(field - bias), with its sign.
 
@@ -43,31 +40,23 @@ def values(subject: Subject) -> Outcome:
     """
     codes = subject.codes
     want, got = values_of(codes, subject.format), subject.decode(codes)
-    wrong = ~same(got, want) | (np.isnan(want) & (np.signbit(got) != np.signbit(want)))
-    if not wrong.any():
-        return Outcome(codes.size)
-    place = int(np.argmax(wrong))
-    return Outcome.broken(
-        codes.size, ("code", subject.shown(codes[place])), ("want", shown_float(float(want[place])))
-    )
+    wrong = ~same(got, want) | np.isnan(want) & (np.signbit(got) != np.signbit(want))
+    return Outcome.of(wrong, ("code", subject.shown, codes), ("want", number, want))
 
 
-@law("increasing", "format", "finite codes with a clear sign bit")
+@law("increasing", "finite codes with a clear sign bit")
 def increasing(subject: Subject) -> Outcome:
     """A larger magnitude stands for a larger value."""
     codes = _magnitudes(subject)
     numbers = subject.decode(codes)
     pairs = np.isfinite(numbers[:-1]) & np.isfinite(numbers[1:])
     wrong = pairs & ~(numbers[:-1] < numbers[1:])
-    tried = int(pairs.sum())
-    if not wrong.any():
-        return Outcome(tried)
-    place = int(np.argmax(wrong))
-    rows = (("code", subject.shown(codes[place])), ("next", subject.shown(codes[place + 1])))
-    return Outcome.broken(tried, *rows, ("want", f"more than {shown_float(float(numbers[place]))}"))
+    columns = (("code", subject.shown, codes), ("next", subject.shown, codes[1:]))
+    said = ("want", lambda value: f"more than {number(value)}", numbers)
+    return Outcome.of(wrong, *columns, said, tried=int(pairs.sum()))
 
 
-@law("specials on top", "format", "codes with a clear sign bit")
+@law("specials on top", "codes with a clear sign bit")
 def specials_on_top(subject: Subject) -> Outcome:
     """Finite codes come first, then at most one infinity, then NaNs: none lies inside the finite range."""
     codes = _magnitudes(subject)
@@ -77,22 +66,14 @@ def specials_on_top(subject: Subject) -> Outcome:
     wrong = ~np.isfinite(numbers) & (np.arange(codes.size) <= end)
     wrong |= np.isinf(numbers) & (np.arange(codes.size) > end + 1)
     wrong[0] |= not finite.size
-    if not wrong.any():
-        return Outcome(codes.size)
-    place = int(np.argmax(wrong))
-    row = ("code", subject.shown(codes[place]))
-    if place > end + 1:
-        return Outcome.broken(codes.size, row, ("want", "NaN"))
+    row = ("code", subject.shown, codes)
+    if int(np.argmax(wrong)) > end + 1:
+        return Outcome.of(wrong, row, ("want", "NaN"))
     above = (("finite above", subject.shown(codes[end])),) if end > 0 else ()
-    return Outcome.broken(codes.size, row, *above, ("want", "a finite value"))
+    return Outcome.of(wrong, row, *above, ("want", "a finite value"))
 
 
-@law(
-    "signs",
-    "format",
-    "signed formats, every code with a clear sign bit",
-    lambda s: s.sign is not Sign.UNSIGNED,
-)
+@law("signs", "signed formats, every code with a clear sign bit", lambda s: s.sign is not Sign.UNSIGNED)
 def signs(subject: Subject) -> Outcome:
     """With the sign bit set, or the two's complement taken, it stands for the negative of its value.
 
@@ -104,17 +85,13 @@ def signs(subject: Subject) -> Outcome:
         codes = codes[codes > 0]
         other = 2 * _half(subject) - codes
     numbers, negated = subject.decode(codes), subject.decode(other)
-    right = same(negated, -numbers) | ((codes == 0) & (numbers == 0) & np.isnan(negated))
-    if right.all():
-        return Outcome(codes.size)
-    place = int(np.argmin(right))
-    rows = (("code", subject.shown(codes[place])), ("with sign", subject.shown(other[place])))
-    return Outcome.broken(codes.size, *rows, ("want", shown_float(-float(numbers[place]))))
+    right = same(negated, -numbers) | (codes == 0) & (numbers == 0) & np.isnan(negated)
+    columns = (("code", subject.shown, codes), ("with sign", subject.shown, other))
+    return Outcome.of(~right, *columns, ("want", number, -numbers))
 
 
 @law(
     "round trip",
-    "format",
     "every code that is not a NaN; nor an infinity where nothing but `decode` describes the format, or "
     "saturation is finite",
     lambda s: s.encodes,
@@ -125,19 +102,13 @@ def round_trip(subject: Subject) -> Outcome:
     numbers = subject.decode(subject.codes)
     infinite = subject.known and tuple(subject.policies) != (Saturation.FINITE,)
     chosen = ~np.isnan(numbers) if infinite else np.isfinite(numbers)
-    codes = subject.codes[chosen]
-    got = subject.encode(numbers[chosen])
-    wrong = got != codes
-    if not wrong.any():
-        return Outcome(codes.size)
-    place = int(np.argmax(wrong))
-    rows = (("code", subject.shown(codes[place])), ("got", subject.shown(got[place])))
-    return Outcome.broken(codes.size, *rows, ("want", "the code itself"))
+    codes, got = subject.codes[chosen], subject.encode(numbers[chosen])
+    columns = (("code", subject.shown, codes), ("got", subject.shown, got))
+    return Outcome.of(got != codes, *columns, ("want", "the code itself"))
 
 
 @law(
     "published type",
-    "format",
     "every code; formats that NumPy or ml_dtypes has a type for",
     lambda s: s.known and own_dtype(s.format) is not None,
 )
@@ -145,24 +116,16 @@ def published_type(subject: Subject) -> Outcome:
     """A code stands for what that type makes of it."""
     codes, own = subject.codes, own_dtype(subject.format)
     assert own is not None
-    if own.kind in "iu" or own.name.startswith(
-        ("int", "uint")
-    ):  # narrow ones are stored with their sign extended
-        top = 1 << (subject.width - 1)
-        want = np.where(
-            (codes >= top) & (subject.sign is Sign.TWOS_COMPLEMENT), codes - 2 * top, codes
-        ).astype(float)
+    if own.kind in "iu" or own.name.startswith(("int", "uint")):  # narrow ones have their sign extended
+        negative = (codes >> (subject.width - 1) > 0) & (subject.sign is Sign.TWOS_COMPLEMENT)
+        want = np.where(negative, codes - (1 << subject.width), codes).astype(float)
     else:
         want = codes.astype(f"u{own.itemsize}").view(own).astype(np.float64)
-    wrong = ~same(subject.decode(codes), want)
-    if not wrong.any():
-        return Outcome(codes.size)
-    place = int(np.argmax(wrong))
-    said = f"{shown_float(float(want[place]))}, by {own.name}"
-    return Outcome.broken(codes.size, ("code", subject.shown(codes[place])), ("want", said))
+    said = ("want", lambda value: f"{number(value)}, by {own.name}", want)
+    return Outcome.of(~same(subject.decode(codes), want), ("code", subject.shown, codes), said)
 
 
-@law("limits", "format", "every format, as lowprec describes it", is_verbs)
+@law("limits", "every format, as lowprec describes it", is_verbs)
 def limits(subject: Subject) -> Outcome:
     """The limits that a `Format` states are those of its codes.
 

@@ -10,13 +10,10 @@ from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import Projection
 from lowprec.testing.grid import Array, values_of
-from lowprec.testing.law import Outcome, law
+from lowprec.testing.law import Outcome, law, number
 from lowprec.testing.projecting import projected
 from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
-from lowprec.verify.codes.display import shown_float
 from lowprec.verify.reference import oracle_arrays
-
-__all__: list[str] = []
 
 _TERMS = 6
 
@@ -55,24 +52,21 @@ def _dots(subject: Subject, x: Array, y: Array, how: Accumulation) -> Floats:
     return values_of(oracle_arrays.dot(x, y, how), how.output[0])
 
 
-def _rounded(number: Fraction, subject: Subject, how: Projection) -> float:
+def _rounded(exact: Fraction, subject: Subject, how: Projection) -> float:
     """Return a number, rounded into the format by the kit's own reading."""
-    return float(values_of(projected([number], subject.format, how), subject.format)[0]) if number else 0.0
+    return float(values_of(projected([exact], subject.format, how), subject.format)[0]) if exact else 0.0
 
 
 def _compared(x: Array, y: Array, got: Array, want: list[float]) -> Outcome:
     """Compare dot products with what they should be; 0 without its sign, which the order decides."""
-    wrong = got != np.array(want)
-    if not wrong.any():
-        return Outcome(got.size)
-    place = int(np.argmax(wrong))
-    terms = (x[place] != 0) & (y[place] != 0)
-    rows = [
-        (name, " ".join(repr(float(each)) for each in row[place][terms]))
-        for name, row in (("x", x), ("y", y))
-    ]
-    said = (("got", shown_float(float(got[place]))), ("want", shown_float(want[place])))
-    return Outcome.broken(got.size, *rows, *said)
+    terms = (x != 0) & (y != 0)
+    columns = ((name, _told, [*zip(side, terms, strict=True)]) for name, side in (("x", x), ("y", y)))
+    return Outcome.of(got != np.array(want), *columns, ("got", number, got), ("want", number, want))
+
+
+def _told(row: tuple[Array, Array]) -> str:
+    """Return the values of a row that are marked."""
+    return " ".join(map(repr, row[0][row[1]].tolist()))
 
 
 def _rule(mode: str) -> Projection:
@@ -82,7 +76,7 @@ def _rule(mode: str) -> Projection:
 _DOMAIN = "six terms of finite values; signed formats with a zero, saturation finite"
 
 
-@law("exact dot", "format", f"{_DOMAIN}, toward_zero", _has_dot)
+@law("exact dot", f"{_DOMAIN}, toward_zero", _has_dot)
 def exact_dot(subject: Subject) -> Outcome:
     """A dot product in the order exact is the sum of all products in real numbers, rounded once."""
     x, y = _vectors(subject)
@@ -95,7 +89,7 @@ def exact_dot(subject: Subject) -> Outcome:
     return _compared(x, y, got, want)
 
 
-@law("dot in sequence", "format", f"{_DOMAIN}, nearest_even; the accumulator is of the format too", _has_dot)
+@law("dot in sequence", f"{_DOMAIN}, nearest_even; the accumulator is of the format too", _has_dot)
 def dot_in_sequence(subject: Subject) -> Outcome:
     """A dot product in sequence with exact products rounds after each addition, from the first
     term to the last.

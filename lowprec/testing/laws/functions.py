@@ -5,24 +5,24 @@ What is right is said by enclosures of the values (python-flint), which neither 
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from lowprec.testing.grid import Array
-from lowprec.testing.law import Outcome, law
+from lowprec.testing.law import Outcome, law as any_law
 from lowprec.testing.operation import OperationSubject
 from lowprec.verify.codes.values import distances
 
-__all__: list[str] = []
+#: A law about functions.
+law = functools.partial(any_law, topic="function")
 
 
 def _told(subject: OperationSubject, wrong: Array, want: Array, *rows: tuple[str, str]) -> Outcome:
     """Return the outcome of results of which some are wrong; the first is told."""
-    if not wrong.any():
-        return Outcome(wrong.size)
-    place = int(np.argmax(wrong))
-    told = subject.shown_operands(*(int(column[place]) for column in subject.operands))
-    told += [("got", subject.shown(subject.results[place])), ("want", subject.shown(want[place])), *rows]
-    return Outcome.broken(wrong.size, *told, ("projection", str(subject.projection)))
+    said = (("got", subject.shown, subject.results), ("want", subject.shown, want), *rows)
+    columns = (*subject.columns(subject.operands), *said, ("projection", str(subject.projection)))
+    return Outcome.of(wrong, *columns)
 
 
 def _kinds(subject: OperationSubject, codes: Array) -> Array:
@@ -31,7 +31,7 @@ def _kinds(subject: OperationSubject, codes: Array) -> Array:
     return np.select([np.isnan(values), np.isposinf(values), np.isneginf(values)], [2, 1, -1], 0)
 
 
-@law("function value", "function", "results that are finite, or should be; budgets in codes")
+@law("function value", "results that are finite, or should be; budgets in codes")
 def function_value(subject: OperationSubject) -> Outcome:
     """The code is that of the real value, rounded and saturated once; or lies within the budget."""
     want, got = subject.function_results, subject.results
@@ -44,7 +44,7 @@ def function_value(subject: OperationSubject) -> Outcome:
     return _told(subject, np.abs(far) > subject.budget, want, *rows)
 
 
-@law("function specials", "function", "every case; no budget widens it")
+@law("function specials", "every case; no budget widens it")
 def function_specials(subject: OperationSubject) -> Outcome:
     """Results are NaN, or infinite with a sign, where the function's rounded value is, and nowhere else."""
     want = subject.function_results

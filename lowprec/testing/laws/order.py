@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -13,11 +14,8 @@ from lowprec.spec.arith import Class
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.testing.grid import Array, values_of
-from lowprec.testing.law import Outcome, law
+from lowprec.testing.law import Outcome, law, number
 from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
-from lowprec.verify.codes.display import shown_float
-
-__all__: list[str] = []
 
 
 def _has_order(subject: Subject) -> bool:
@@ -42,7 +40,7 @@ def _pairs(codes: Array) -> tuple[Array, Array]:
     return x, y
 
 
-@law("total order", "format", "pairs of codes", _has_order)
+@law("total order", "pairs of codes", _has_order)
 def total_order(subject: Subject) -> Outcome:
     """A code comes before another, or is it, in this order: negative NaNs, values with -0 before
     +0, other NaNs.
@@ -64,12 +62,13 @@ def total_order(subject: Subject) -> Outcome:
     }
     ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())))}
     left, right = (np.array([ranks[keys[code]] for code in column.tolist()]) for column in (x, y))
-    wrong = got != (left <= right)
-    if not wrong.any():
-        return Outcome(x.size)
-    place = int(np.argmax(wrong))
-    rows = (("code", subject.shown(x[place])), ("other", subject.shown(y[place])))
-    return Outcome.broken(x.size, *rows, ("got", str(got[place])), ("want", str(left[place] <= right[place])))
+    return _compared(subject, x, y, "got", got, left <= right)
+
+
+def _compared(subject: Subject, x: Array, y: Array, name: str, got: Array, want: Array) -> Outcome:
+    """Compare what is said of pairs of codes with what is wanted; the first that differs is told."""
+    columns = (("code", subject.shown, x), ("other", subject.shown, y))
+    return Outcome.of(got != want, *columns, (name, str, got), ("want", str, want))
 
 
 def _key(code: int, value: float, fmt: Format) -> tuple[int, float, int]:
@@ -80,8 +79,8 @@ def _key(code: int, value: float, fmt: Format) -> tuple[int, float, int]:
     return (-1, 0.0, -code) if negative else (1, 0.0, code)
 
 
-@law("comparisons", "format", "pairs of codes", is_verbs, codebooks=True)
-def comparisons(subject: Subject) -> Outcome:
+@law("comparisons", "pairs of codes", is_verbs, codebooks=True)
+def comparisons(subject: Subject) -> Iterator[Outcome]:
     """Codes compare as their values do: less, less_equal, equal, greater, greater_equal; unordered
     where one is NaN.
     """
@@ -99,14 +98,10 @@ def comparisons(subject: Subject) -> Outcome:
     }
     for name, want in relations.items():
         got = np.asarray(getattr(verbs, name)(x, y, subject.format))
-        if (got != want).any():
-            place = int(np.argmax(got != want))
-            rows = (("code", subject.shown(x[place])), ("other", subject.shown(y[place])))
-            return Outcome.broken(x.size, *rows, (name, str(got[place])), ("want", str(want[place])))
-    return Outcome(x.size * len(relations))
+        yield _compared(subject, x, y, name, got, want)
 
 
-@law("classes", "format", "every code", _has_order, codebooks=True)
+@law("classes", "every code", _has_order, codebooks=True)
 def classes(subject: Subject) -> Outcome:
     """A code is of the class of its value: zero, subnormal, normal or infinity with its sign, or NaN.
 
@@ -133,17 +128,13 @@ def classes(subject: Subject) -> Outcome:
     kind = np.where(np.signbit(values), 7 - kind, kind)  # as Class numbers them
     nan = np.isnan(values)
     wrong = np.where(nan, got < Class.SIGNALING_NAN, got != kind)
-    if not wrong.any():
-        return Outcome(codes.size)
-    place = int(np.argmax(wrong))
-    want = "a NaN" if nan[place] else Class(int(kind[place])).name
-    rows = (("code", subject.shown(codes[place])), ("got", Class(int(got[place])).name))
-    return Outcome.broken(codes.size, *rows, ("want", want))
+    want = ["a NaN" if nan[place] else Class(int(kind[place])).name for place in np.flatnonzero(wrong)[:1]]
+    said = (("got", lambda of: Class(int(of)).name, got), *(("want", each) for each in want))
+    return Outcome.of(wrong, ("code", subject.shown, codes), *said)
 
 
 @law(
     "neighbours",
-    "format",
     "finite values of formats of at most 12 bits",
     lambda s: _has_order(s) and s.width <= 12,
     codebooks=True,
@@ -163,12 +154,9 @@ def neighbours(subject: Subject) -> Outcome:
         few = np.unique(np.clip([0, 1, 2, last // 2, last - 1, last], 0, last))
         below, above = below[few], above[few]
         up, down = _next(below, Special.INFINITY, subject), _next(above, Special.NEGATIVE_INFINITY, subject)
-    for got, start, want in ((up, below, above), (down, above, below)):
-        if (got != want).any():
-            place = int(np.argmax(got != want))
-            said = [shown_float(float(column[place])) for column in (start, got, want)]
-            return Outcome.broken(2 * below.size, *zip(("value", "got", "want"), said, strict=True))
-    return Outcome(2 * below.size)
+    start, got, want = map(np.concatenate, ((below, above), (up, down), (above, below)))
+    columns = (("value", number, start), ("got", number, got), ("want", number, want))
+    return Outcome.of(got != want, *columns)
 
 
 def _next(values: Floats, toward: Special, subject: Subject) -> Floats:

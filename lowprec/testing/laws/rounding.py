@@ -14,20 +14,17 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
-from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Grid, Places, code_of
-from lowprec.testing.law import Outcome, law
+from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Grid, Positions, code_of
+from lowprec.testing.law import Outcome, law, number
 from lowprec.testing.projecting import beyond_codes, farther
 from lowprec.testing.subjects import Subject
-from lowprec.verify.codes.display import shown_float
-
-__all__ = ["codes_at", "compared", "inside", "law_at"]
 
 NEAREST = ("nearest_even", "nearest_away", "nearest_zero")
 DIRECTED = ("toward_zero", "toward_positive", "toward_negative", "away_from_zero")
 _KINDS = {EXACT: "a value of the format", BELOW: "below the tie", TIE: "the tie", ABOVE: "above the tie"}
 
 
-def inside(places: Places) -> Array:
+def inside(places: Positions) -> Array:
     """Return where numbers lie between two values of the format, or at one; none below the least above 0."""
     kept: Array = (
         (places.magnitude >= 0) & ((places.magnitude < places.last) | (places.kind == EXACT)) & ~places.beyond
@@ -35,7 +32,7 @@ def inside(places: Places) -> Array:
     return kept
 
 
-def codes_at(subject: Subject, places: Places, up: Array) -> Array:
+def codes_at(subject: Subject, places: Positions, up: Array) -> Array:
     """Return the codes of the magnitudes that numbers lie at or above, or where `up` of the next."""
     magnitude = places.magnitude + up
     if subject.known:
@@ -47,13 +44,33 @@ def codes_at(subject: Subject, places: Places, up: Array) -> Array:
 
 def compared(subject: Subject, values: Array, got: Array, want: Array, *more: tuple[str, str]) -> Outcome:
     """Compare codes with those that are wanted; the first value whose codes differ is told."""
-    if (got == want).all():
-        return Outcome(got.size)
-    place = int(np.argmax(got != want))
-    rows = (("value", shown_float(float(values[place]))), *more)
-    return Outcome.broken(
-        got.size, *rows, ("got", subject.shown(got[place])), ("want", subject.shown(want[place]))
-    )
+    said = (("got", subject.shown, got), ("want", subject.shown, want))
+    return Outcome.of(got != want, ("value", number, values), *more, *said)
+
+
+def mirrored(mode: str) -> str:
+    """Return the mode that rounds the negative of a number to the negative of what a mode makes of it."""
+    ways = {"toward_positive": "toward_negative", "toward_negative": "toward_positive"}
+    return ways.get(mode, mode)
+
+
+def refused(subject: Subject, values: Array) -> Outcome:
+    """Return the outcome of NaNs that are to be refused."""
+    try:
+        got = subject.encode(values)
+    except ValueError:
+        return Outcome(values.size)
+    rows = (("value", "nan"), ("got", subject.shown(got[0])))
+    return Outcome.broken(values.size, *rows, ("want", "a ValueError, as there is no NaN"))
+
+
+def unbiased(numbers: list[float], made: Array) -> Outcome:
+    """Compare numbers with the mean of what they were rounded to, a row for each."""
+    for value, row in zip(numbers, made.tolist(), strict=True):
+        if not np.isfinite(row).all() or sum(map(Fraction, row)) != Fraction(value) * len(row):
+            rows = (("value", number(value)), ("mean", number(sum(row) / len(row))))
+            return Outcome.broken(made.size, *rows, ("want", "the value"))
+    return Outcome(made.size)
 
 
 def _tried(subject: Subject, names: Sequence[str]) -> list[Rounding]:
@@ -64,35 +81,34 @@ def _rounds(subject: Subject, names: Sequence[str]) -> bool:
     return subject.encodes and subject.placed and bool(_tried(subject, names))
 
 
-def _judged(subject: Subject, names: Sequence[str], wanted: str) -> Outcome:
+def _judged(subject: Subject, names: Sequence[str], wanted: str) -> Iterator[Outcome]:
     """Try numbers in range under some modes: the code must be that of the neighbour that the mode takes."""
     places = subject.places.take(inside(subject.places) & (subject.points != 0))
-    tried = 0
     for mode in _tried(subject, names):
         up = farther(mode.name, places)
         got, want = subject.encode(places.values, Projection(rounding=mode)), codes_at(subject, places, up)
         wrong = got != want
         if not subject.known:  # it may have no code of -0
             wrong &= ~((places.magnitude + up == 0) & places.negative & (got == 0))
-        tried += got.size
-        if wrong.any():
-            place = int(np.argmax(wrong))
-            value = f"{shown_float(float(places.values[place]))}, {_KINDS[int(places.kind[place])]}"
-            rows = (("value", value), ("rounding", mode.name), ("got", subject.shown(got[place])))
-            return Outcome.broken(tried, *rows, ("want", f"{subject.shown(want[place])}, {wanted}"))
-    return Outcome(tried)
+        lies = [*zip(places.values.tolist(), places.kind.tolist(), strict=True)] if wrong.any() else []
+        yield Outcome.of(
+            wrong,
+            ("value", lambda pair: f"{number(pair[0])}, {_KINDS[pair[1]]}", lies),
+            *(("rounding", mode.name), ("got", subject.shown, got)),
+            ("want", lambda code: f"{subject.shown(code)}, {wanted}", want),
+        )
 
 
-@law("nearest", "format", "numbers in range; nearest modes", lambda s: _rounds(s, NEAREST))
-def nearest(subject: Subject) -> Outcome:
+@law("nearest", "numbers in range; nearest modes", lambda s: _rounds(s, NEAREST))
+def nearest(subject: Subject) -> Iterator[Outcome]:
     """No value of the format is closer; ties go to the even code, away from zero or toward zero,
     as the mode says.
     """
     return _judged(subject, NEAREST, "the nearest")
 
 
-@law("directed bounds", "format", "numbers in range; directed modes", lambda s: _rounds(s, DIRECTED))
-def directed(subject: Subject) -> Outcome:
+@law("directed bounds", "numbers in range; directed modes", lambda s: _rounds(s, DIRECTED))
+def directed(subject: Subject) -> Iterator[Outcome]:
     """A number becomes the value on the side that the mode says, with no other value between them.
 
     Toward_positive not below it, toward_negative not above it, toward_zero not larger in magnitude,
@@ -101,18 +117,13 @@ def directed(subject: Subject) -> Outcome:
     return _judged(subject, DIRECTED, "the value on that side")
 
 
-@law("to odd", "format", "numbers in range; to_odd", lambda s: _rounds(s, ("to_odd",)))
-def to_odd(subject: Subject) -> Outcome:
+@law("to odd", "numbers in range; to_odd", lambda s: _rounds(s, ("to_odd",)))
+def to_odd(subject: Subject) -> Iterator[Outcome]:
     """A number that the format lacks becomes that one of its two neighbours whose code is odd."""
     return _judged(subject, ("to_odd",), "the odd code")
 
 
-@law(
-    "overflow",
-    "format",
-    "numbers past the largest value, every mode and policy",
-    lambda s: s.known and s.encodes,
-)
+@law("overflow", "numbers past the largest value, every mode and policy", lambda s: s.known and s.encodes)
 def overflow(subject: Subject) -> Iterator[Outcome]:
     """The mode decides as between the largest value and the next of the continued grid, farther on
     as above the middle.
@@ -133,7 +144,6 @@ def overflow(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "infinities",
-    "format",
     "infinite operands, every mode and policy; of unsigned formats the positive one",
     lambda s: s.known and s.encodes,
 )
@@ -155,19 +165,17 @@ def _said(how: Projection) -> tuple[str, str]:
 
 @law(
     "monotone",
-    "format",
     "finite numbers, every mode, saturation finite where it can be chosen; not 0 where the format has none; "
     "in codebooks where 0 lies between two values not the modes that look toward zero or at parities",
     lambda s: s.encodes and s.placed,
     codebooks=True,
 )
-def monotone(subject: Subject) -> Outcome:
+def monotone(subject: Subject) -> Iterator[Outcome]:
     """A larger number never gets a smaller value."""
     values = np.sort(subject.points)
     if subject.known and not subject.format.subnormals:
         values = values[values != 0]
     policy = Saturation.FINITE if subject.projects else subject.policies[0]
-    tried = 0
     aside = ("toward_zero", "away_from_zero", "to_odd") if _straddles(subject) else ()
     for mode in subject.modes:
         if mode.name in aside:
@@ -175,19 +183,9 @@ def monotone(subject: Subject) -> Outcome:
         made = subject.quantize(values, Projection(rounding=mode, saturation=policy))
         keep = ~np.isnan(made)
         numbers, results = values[keep], made[keep]
-        wrong = results[:-1] > results[1:]
-        tried += wrong.size
-        if wrong.any():
-            place = int(np.argmax(wrong))
-            rows = (
-                ("value", shown_float(float(numbers[place]))),
-                ("becomes", shown_float(float(results[place]))),
-                ("larger value", shown_float(float(numbers[place + 1]))),
-                ("becomes less", shown_float(float(results[place + 1]))),
-                ("rounding", mode.name),
-            )
-            return Outcome.broken(tried, *rows)
-    return Outcome(tried)
+        columns = (("value", number, numbers), ("becomes", number, results))
+        after = (("larger value", number, numbers[1:]), ("becomes less", number, results[1:]))
+        yield Outcome.of(results[:-1] > results[1:], *columns, *after, ("rounding", mode.name))
 
 
 def _straddles(subject: Subject) -> bool:

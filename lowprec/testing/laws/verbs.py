@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -15,38 +14,16 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import TO_ODD
 from lowprec.testing.grid import Array
-from lowprec.testing.law import Outcome, law
+from lowprec.testing.law import Outcome, law, number
 from lowprec.testing.laws.decoding import same
-from lowprec.testing.laws.rounding import compared, inside
+from lowprec.testing.laws.rounding import compared, inside, mirrored
 from lowprec.testing.subjects import Subject, is_verbs
-from lowprec.verify.codes.display import shown_float
 from lowprec.verify.inputs.conversions import inputs
 
-__all__: list[str] = []
-
 _TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int32, np.int64)
-_MIRROR = {"toward_positive": "toward_negative", "toward_negative": "toward_positive"}
 
 
-def _differs(tried: int, values: Array, wrong: Array, *columns: tuple[str, Any]) -> Outcome:
-    """Return the outcome for some values, told in rows of a label and a text or numbers."""
-    if not wrong.any():
-        return Outcome(tried)
-    place = int(np.argmax(wrong))
-    rows = [("value", shown_float(float(values[place])))]
-    rows += [
-        (name, said if isinstance(said, str) else shown_float(float(said[place]))) for name, said in columns
-    ]
-    return Outcome.broken(tried, *rows)
-
-
-@law(
-    "idempotence",
-    "format",
-    "finite numbers, every mode, saturation finite",
-    lambda s: s.projects,
-    codebooks=True,
-)
+@law("idempotence", "finite numbers, every mode, saturation finite", lambda s: s.projects, codebooks=True)
 def idempotence(subject: Subject) -> Iterator[Outcome]:
     """A quantized number is not changed by quantizing it again."""
     for mode in subject.modes:
@@ -54,12 +31,11 @@ def idempotence(subject: Subject) -> Iterator[Outcome]:
         once = subject.quantize(subject.points, how)
         kept = ~np.isnan(once)
         again = subject.quantize(once[kept], how)
-        wrong = ~same(again, once[kept])
-        said = (("rounding", mode.name), ("once", once[kept]), ("twice", again))
-        yield _differs(again.size, subject.points[kept], wrong, *said)
+        said = (("rounding", mode.name), ("once", number, once[kept]), ("twice", number, again))
+        yield Outcome.of(~same(again, once[kept]), ("value", number, subject.points[kept]), *said)
 
 
-@law("quantize", "format", "finite numbers in float64 and float32, every mode", is_verbs, codebooks=True)
+@law("quantize", "finite numbers in float64 and float32, every mode", is_verbs, codebooks=True)
 def quantize_is_decode_of_encode(subject: Subject) -> Iterator[Outcome]:
     """Quantize gives the values of the codes that encode gives."""
     narrow = inputs(subject.format, np.float32, sparse=True)
@@ -67,13 +43,11 @@ def quantize_is_decode_of_encode(subject: Subject) -> Iterator[Outcome]:
         for mode in subject.modes:
             how = Projection(rounding=mode)
             got, want = subject.quantize(values, how), subject.decode(subject.encode(values, how))
-            said = (("type", str(values.dtype)), ("rounding", mode.name), ("got", got), ("want", want))
-            yield _differs(got.size, values, ~same(got, want), *said)
+            columns = (("value", number, values), ("type", str(values.dtype)), ("rounding", mode.name))
+            yield Outcome.of(~same(got, want), *columns, ("got", number, got), ("want", number, want))
 
 
-@law(
-    "types", "format", "finite values of narrower floats, and integers below 2**53", is_verbs, codebooks=True
-)
+@law("types", "finite values of narrower floats, and integers below 2**53", is_verbs, codebooks=True)
 def types(subject: Subject) -> Iterator[Outcome]:
     """A number gets one code, whatever type it comes in: that of the float64 that it is.
 
@@ -96,7 +70,6 @@ def types(subject: Subject) -> Iterator[Outcome]:
 
 @law(
     "place",
-    "format",
     "finite numbers in float64 and float32; alone, shifted, reversed, spread, with flags",
     is_verbs,
     codebooks=True,
@@ -132,26 +105,21 @@ def _with_flags(subject: Subject, values: Array) -> Array:
     return np.asarray(encode(values, subject.format, flags=np.zeros(values.shape, np.uint8))).astype(np.int64)
 
 
-@law("cast", "format", "every code, to e5m2, binary16 and binary32", is_verbs, codebooks=True)
-def cast_is_encode_of_decode(subject: Subject) -> Outcome:
+@law("cast", "every code, to e5m2, binary16 and binary32", is_verbs, codebooks=True)
+def cast_is_encode_of_decode(subject: Subject) -> Iterator[Outcome]:
     """A cast gives the code that encode gives of what decode gives."""
     from lowprec.arrays.convert import cast, encode
 
-    codes, tried = subject.codes, 0
+    codes = subject.codes
     for target in (E5M2, BINARY16, BINARY32):
         got = np.asarray(cast(codes, subject.format, target))
         want = np.asarray(encode(subject.decode(codes), target))
-        tried += codes.size
-        if (got != want).any():
-            place = int(np.argmax(got != want))
-            rows = (("code", subject.shown(codes[place])), ("target", target.name))
-            return Outcome.broken(tried, *rows, ("got", f"0x{got[place]:x}"), ("want", f"0x{want[place]:x}"))
-    return Outcome(tried)
+        said = (("target", target.name), ("got", hex, got), ("want", hex, want))
+        yield Outcome.of(got != want, ("code", subject.shown, codes), *said)
 
 
 @law(
     "lossless widening",
-    "format",
     "every code that is no NaN, to binary32; formats whose values that has",
     lambda s: is_verbs(s) and _in_binary32(s),
     codebooks=True,
@@ -163,11 +131,8 @@ def lossless_widening(subject: Subject) -> Outcome:
     codes = subject.codes[~np.isnan(subject.decode(subject.codes))]
     wide = cast(codes, subject.format, BINARY32)
     got = np.asarray(cast(wide, BINARY32, subject.format)).astype(np.int64)
-    if (got == codes).all():
-        return Outcome(codes.size)
-    place = int(np.argmin(got == codes))
-    rows = (("code", subject.shown(codes[place])), ("widened", f"0x{int(wide[place]):08x}"))
-    return Outcome.broken(codes.size, *rows, ("got", subject.shown(got[place])), ("want", "the code itself"))
+    columns = (("code", subject.shown, codes), ("widened", "0x{:08x}".format, wide))
+    return Outcome.of(got != codes, *columns, ("got", subject.shown, got), ("want", "the code itself"))
 
 
 def _in_binary32(subject: Subject) -> bool:
@@ -179,7 +144,6 @@ def _in_binary32(subject: Subject) -> bool:
 
 @law(
     "odd, then even",
-    "format",
     "finite numbers in range; formats that can have two more trailing bits",
     lambda s: s.projects and _finer(s.format) is not None,
 )
@@ -208,7 +172,6 @@ def _finer(fmt: Format) -> Format | None:
 
 @law(
     "powers of two",
-    "format",
     "floating point with trailing bits; numbers from the smallest normal value to half of the largest, every "
     "mode",
     lambda s: s.projects and s.format.exponent_bits > 0 and s.format.trailing_bits > 0,
@@ -223,13 +186,12 @@ def powers_of_two(subject: Subject) -> Iterator[Outcome]:
         how = Projection(rounding=mode, saturation=Saturation.PROPAGATE)
         once, twice = subject.quantize(values, how), subject.quantize(values * 2, how)
         wrong = (twice != 2 * once) & (2 * np.abs(once) <= top)
-        said = (("rounding", mode.name), ("becomes", once), ("its double", twice), ("want", 2 * once))
-        yield _differs(values.size, values, wrong, *said)
+        said = (("becomes", number, once), ("its double", number, twice), ("want", number, 2 * once))
+        yield Outcome.of(wrong, ("value", number, values), ("rounding", mode.name), *said)
 
 
 @law(
     "sign symmetry",
-    "format",
     "signed formats; numbers above 0 and below the largest value, every mode",
     lambda s: s.projects and s.sign is not Sign.UNSIGNED,
 )
@@ -238,9 +200,8 @@ def sign_symmetry(subject: Subject) -> Iterator[Outcome]:
     places = subject.places.take(inside(subject.places))
     values = places.values[(places.values > 0) & (places.magnitude < subject.grid.last)]
     for mode in subject.modes:
-        mirrored = _MIRROR.get(mode.name, mode.name)
-        got = subject.quantize(-values, Projection(rounding=mirrored))
+        other = mirrored(mode.name)
+        got = subject.quantize(-values, Projection(rounding=other))
         want = -subject.quantize(values, Projection(rounding=mode))
-        yield _differs(
-            values.size, -values, got != want, ("rounding", mirrored), ("got", got), ("want", want)
-        )
+        said = (("rounding", other), ("got", number, got), ("want", number, want))
+        yield Outcome.of(got != want, ("value", number, -values), *said)

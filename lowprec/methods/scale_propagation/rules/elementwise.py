@@ -19,8 +19,6 @@ from lowprec.methods.scale_propagation.rules.operands import largest_scale, one,
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, holds_no_scale, over, with_data
 from lowprec.spec.format import Format
 
-__all__ = ["scale_power"]
-
 # -- sums -------------------------------------------------------------------------------------------
 
 
@@ -230,23 +228,16 @@ def _by_values(function: Callable[..., Array], *given: Any) -> ScaledArray:
     *(np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh, np.cbrt),
     *(np.rint, np.floor, np.ceil, np.trunc),
 )
-def _of_values(function: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(*given: Any) -> ScaledArray:
-        return _by_values(function, *given)
-
-    return rule
+def _of_values(function: Callable[..., Any], *given: Any) -> ScaledArray:
+    return _by_values(function, *given)
 
 
 # -- comparisons ------------------------------------------------------------------------------------
 
 
 @register_each(np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
-def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(x: Any, y: Any) -> Any:
-        first, second = (given.to_array() if isinstance(given, ScaledArray) else given for given in (x, y))
-        return function(first, second)
-
-    return rule
+def _comparison(function: Callable[..., Any], x: Any, y: Any) -> Any:
+    return function(*(given.to_array() if isinstance(given, ScaledArray) else given for given in (x, y)))
 
 
 @register_scaled_op(np.isfinite)
@@ -255,16 +246,9 @@ def isfinite(x: ScaledArray) -> Any:
     return np.isfinite(x.data) & np.isfinite(x.scale)
 
 
-@register_scaled_op(np.isnan)
-def isnan(x: ScaledArray) -> Any:
-    """Apply `numpy.isnan` to the values."""
-    return np.isnan(over(x, 1.0))
-
-
-@register_scaled_op(np.isinf)
-def isinf(x: ScaledArray) -> Any:
-    """Apply `numpy.isinf` to the values."""
-    return np.isinf(over(x, 1.0))
+@register_each(np.isnan, np.isinf)
+def _of_kind(function: Callable[..., Any], x: ScaledArray) -> Any:
+    return function(over(x, 1.0))
 
 
 @register_scaled_op(np.signbit)

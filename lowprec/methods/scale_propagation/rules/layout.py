@@ -23,8 +23,6 @@ from lowprec.methods.scale_propagation.scaled_array import (
     with_data,
 )
 
-__all__: list[str] = []
-
 
 @register_each(
     *(np.reshape, np.ravel, np.squeeze, np.expand_dims, np.broadcast_to, np.atleast_1d, np.atleast_2d),
@@ -32,11 +30,8 @@ __all__: list[str] = []
     *(np.flip, np.fliplr, np.flipud, np.rot90, np.roll, np.copy),
     *(np.take_along_axis, np.delete, np.repeat, np.tile, np.diagonal, np.sort, sliding_window_view),
 )
-def _move(function: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(x: ScaledArray, *args: Any, **keywords: Any) -> ScaledArray:
-        return with_data(x, function(x.data, *args, **keywords))
-
-    return rule
+def _move(function: Callable[..., Any], x: ScaledArray, *args: Any, **keywords: Any) -> ScaledArray:
+    return with_data(x, function(x.data, *args, **keywords))
 
 
 @register_scaled_op(np.take)
@@ -52,12 +47,10 @@ def compress(condition: Any, a: Any, axis: Any = None) -> ScaledArray:
 
 
 @register_each(np.tril, np.triu, np.diag)
-def _move_with_zeros(function: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(x: ScaledArray, *args: Any, **keywords: Any) -> ScaledArray:
-        x = taking_zeros(x)
-        return with_data(x, function(x.data, *args, **keywords))
-
-    return rule
+def _move_with_zeros(
+    function: Callable[..., Any], x: ScaledArray, *args: Any, **keywords: Any
+) -> ScaledArray:
+    return _move(function, taking_zeros(x), *args, **keywords)
 
 
 @register_scaled_op(np.pad)
@@ -80,29 +73,26 @@ def pad(x: ScaledArray, pad_width: Any, mode: Any = "constant", **keywords: Any)
 # -- joining and splitting --------------------------------------------------------------------------
 
 
-@register_each(np.concatenate, np.stack, np.hstack, np.vstack, np.dstack, np.column_stack)
-def _join(function: Callable[..., Any]) -> Callable[..., Any]:
-    def join(arrays: Any, **keywords: Any) -> ScaledArray:
-        given = operands(*arrays)
-        scale = fitting(largest_scale(given.arrays), given.scale_format)
-        data = [project(over(array, float(scale)), given.fmt) for array in given.arrays]
-        return given.result(function(data, **keywords), scale)
+@register_each(np.hstack, np.vstack, np.dstack, np.column_stack)
+def _join(function: Callable[..., Any], arrays: Any) -> ScaledArray:
+    return _joined(function, arrays)
 
-    def with_axis(arrays: Any, axis: Any = 0) -> ScaledArray:
-        return join(arrays, axis=axis)
 
-    def without(arrays: Any) -> ScaledArray:
-        return join(arrays)
+@register_each(np.concatenate, np.stack)
+def _join_along(function: Callable[..., Any], arrays: Any, axis: Any = 0) -> ScaledArray:
+    return _joined(function, arrays, axis=axis)
 
-    return with_axis if function in (np.concatenate, np.stack) else without
+
+def _joined(function: Callable[..., Any], arrays: Any, **keywords: Any) -> ScaledArray:
+    given = operands(*arrays)
+    scale = fitting(largest_scale(given.arrays), given.scale_format)
+    data = [project(over(array, float(scale)), given.fmt) for array in given.arrays]
+    return given.result(function(data, **keywords), scale)
 
 
 @register_each(np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit)
-def _split(function: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(x: ScaledArray, *args: Any, **keywords: Any) -> list[ScaledArray]:
-        return [with_data(x, part) for part in function(x.data, *args, **keywords)]
-
-    return rule
+def _split(function: Callable[..., Any], x: ScaledArray, *args: Any, **keywords: Any) -> list[ScaledArray]:
+    return [with_data(x, part) for part in function(x.data, *args, **keywords)]
 
 
 # -- constants of the same shape --------------------------------------------------------------------
@@ -131,19 +121,14 @@ def ones_like(x: ScaledArray, *, shape: Any = None) -> ScaledArray:
 
 
 @register_each(np.shape, np.ndim, np.size, np.argmax, np.argmin, np.argsort)
-def _of_data(function: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(x: ScaledArray, *args: Any, **keywords: Any) -> Any:
-        return function(over(x, 1.0) if holds_no_scale(x) else x.data, *args, **keywords)
-
-    return rule
+def _of_data(function: Callable[..., Any], x: ScaledArray, *args: Any, **keywords: Any) -> Any:
+    return function(over(x, 1.0) if holds_no_scale(x) else x.data, *args, **keywords)
 
 
 @register_each(np.array_equal, np.allclose, np.isclose, np.count_nonzero, np.nonzero, np.any, np.all)
-def _of_values(function: Callable[..., Any]) -> Callable[..., Any]:
-    def plain(x: Any) -> Any:
-        return x.to_array() if isinstance(x, ScaledArray) else x
+def _of_values(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+    return function(*map(_plain, args), **{name: _plain(x) for name, x in keywords.items()})
 
-    def rule(*args: Any, **keywords: Any) -> Any:
-        return function(*map(plain, args), **{name: plain(x) for name, x in keywords.items()})
 
-    return rule
+def _plain(x: Any) -> Any:
+    return x.to_array() if isinstance(x, ScaledArray) else x

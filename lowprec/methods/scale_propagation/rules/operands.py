@@ -19,8 +19,6 @@ from lowprec.methods.scale_propagation.scaled_array import (
 )
 from lowprec.spec.format import Format
 
-__all__ = ["Operands", "largest_scale", "one", "operands", "settled", "taking_zeros"]
-
 
 class Operands(NamedTuple):
     """Operands of a rule, and the formats of its result."""

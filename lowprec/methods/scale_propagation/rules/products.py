@@ -22,8 +22,6 @@ from lowprec.methods.scale_propagation.scaled_array import ScaledArray
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 
-__all__ = ["scaled_matmul"]
-
 
 def scaled_matmul(x: Any, y: Any, accumulation: Accumulation | str | None = None) -> ScaledArray:
     """Multiply matrices; the scale is the product of the scales and of the root of K, as a power of two.

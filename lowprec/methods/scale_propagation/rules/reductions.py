@@ -29,8 +29,6 @@ from lowprec.methods.scale_propagation.scaled_array import ScaledArray, with_dat
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.format import Format
 
-__all__: list[str] = []
-
 Axis = int | tuple[int, ...] | None
 
 

@@ -1,0 +1,76 @@
+"""The linear layer that methods share: products rounded to an output, a bias, and the gradients.
+
+Floor 4. Methods import no method; this is none, and only they import it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays import arith, convert, dot
+from lowprec.arrays.checks import Array
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulations import accumulation as accumulation_of
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Projection
+
+#: From the gradient of the output to those of x and w, in rows, and to the rows whose sum is the bias's.
+Backward = Callable[[Any], tuple[Array, Array, Array]]
+
+
+def linear_layer(
+    shape: tuple[int, ...],
+    y: Array,
+    bias: npt.ArrayLike | None,
+    backward: Backward,
+    fmt: Format,
+    projection: Projection | None = None,
+) -> tuple[Array, Callable[[Any], tuple[Array, Array, Array]]]:
+    """Return the output of a layer for an x of a shape, and the function from its gradient to all others.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of x: axes in front of the last are one batch.
+    y : array, shape (rows, out)
+        The product forward.
+    bias : array_like, shape (out,), optional
+        Added in the output's format, with a rounding of its own.
+    backward : function
+    fmt, projection : Format, Projection
+        Of the output, and of the gradients.
+    """
+    if bias is not None:
+        y = np.asarray(arith.add(y, bias, fmt, projection=projection or DEFAULT))
+
+    def gradients(grad: Any) -> tuple[Array, Array, Array]:
+        at_x, at_w, rows = backward(grad)
+        return at_x.reshape(shape), at_w, column_sums(rows, fmt, projection)
+
+    return y.reshape(*shape[:-1], y.shape[-1]), gradients
+
+
+def multiplied(
+    x: Any, y: Any, accumulation: Accumulation | str, fmt: Format, projection: Projection | None = None
+) -> Array:
+    """Multiply, rounding to a format at the end of the accumulation, or after it where that is hardware.
+
+    Without a projection an accumulation whose output has the format rounds as it always does.
+    """
+    how = accumulation_of(accumulation)
+    if fmt == how.output[0] and projection is None:
+        return np.asarray(dot.matmul(x, y, how))
+    rule = projection or DEFAULT
+    if how.machine:  # its results are binary32
+        return np.asarray(convert.quantize(dot.matmul(x, y, how), fmt, projection=rule))
+    return np.asarray(dot.matmul(x, y, dataclasses.replace(how, output=(fmt, rule))))
+
+
+def column_sums(values: Array, fmt: Format, projection: Projection | None = None) -> Array:
+    """Sum along the first axis, exactly and rounded once."""
+    return multiplied(np.ones((1, len(values)), np.float32), values, "exact", fmt, projection)[0]  # type: ignore[no-any-return]
