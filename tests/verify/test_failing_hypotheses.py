@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 
 import lowprec as lp
 from lowprec.verify.compare import compare
+from lowprec.verify.identify.hypotheses import Move
+from lowprec.verify.identify.identify import ports_of
+from lowprec.verify.identify.search import Answers, Search
 from lowprec.verify.questions import elements
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.elements import ElementQuestion
@@ -154,3 +158,27 @@ def test_formats_up_to_the_range_of_float64_are_compared(exponents, bias):
     x = np.float64([1.0, 2.0**1000, -(2.0**1010), 3e301])
     right = lp.encode(x, fmt)
     assert lp.compare(x, right ^ right.dtype.type(1), fmt).mismatches == x.size
+
+
+@pytest.mark.parametrize("error", [TypeError, OverflowError])
+def test_identify_passes_over_refused_values_and_hides_no_other_error(error):
+    """In moves and in sums alike."""
+    how, codes = lp.accumulations["fp32_fma"], np.zeros(1, np.int64)
+
+    def raising(kind):
+        def of(*_):
+            raise kind("planted")
+
+        return of
+
+    search = Search(Answers(ports_of(("binary32",) * 2, "binary32", 2, None, None)), np.random.default_rng(0))
+    search.answers.codes = codes
+    for kind in (ValueError, error):
+        search._asked = lambda _, kind=kind: SimpleNamespace(codes=raising(kind))
+        attempts = [lambda kind=kind: Move("order", "x", raising(kind))(how), lambda: search.far(how, codes)]
+        for attempt, passed in zip(attempts, (None, np.full(1, 12.0)), strict=True):
+            if kind is ValueError:
+                assert attempt() == passed
+            else:
+                with pytest.raises(error, match="planted"):
+                    attempt()

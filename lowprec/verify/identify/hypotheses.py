@@ -23,6 +23,7 @@ from lowprec.verify.questions.dot_changes import (
     How,
     part_of,
     tried,
+    unless_refused,
     window_with,
     with_fields,
     with_part,
@@ -122,12 +123,13 @@ def _made(
     ports: Ports, kind: type[Window] | None, window: dict[str, Any], **fields: Any
 ) -> Iterator[Accumulation]:
     """Yield the accumulation of such fields, if there is one."""
-    try:
-        if kind is not None:
-            fields |= {"accumulator": kind(**window), "scale": ports.scale}
-        yield Accumulation(operands=ports.operands, **fields)
-    except (ValueError, TypeError):
-        return
+
+    def make() -> Accumulation:
+        of: dict[str, Any] = {} if kind is None else {"accumulator": kind(**window), "scale": ports.scale}
+        return Accumulation(operands=ports.operands, **fields, **of)
+
+    made = unless_refused(make)
+    yield from () if made is None else (made,)
 
 
 # -- moves -------------------------------------------------------------------------------------------
@@ -406,8 +408,5 @@ def _legal(rule: Projection, fmt: Format) -> Projection:
 
 def _ieee(exponent_bits: int, trailing_bits: int) -> Format | None:
     """Return the format of such fields, by its known name if it has one; None if there is none."""
-    try:
-        fmt = ieee(f"e{exponent_bits}m{trailing_bits}", exponent_bits, trailing_bits)
-    except ValueError:
-        return None
-    return _KNOWN.get(fmt, fmt)
+    fmt = unless_refused(lambda: ieee(f"e{exponent_bits}m{trailing_bits}", exponent_bits, trailing_bits))
+    return None if fmt is None else _KNOWN.get(fmt, fmt)

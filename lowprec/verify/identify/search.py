@@ -14,6 +14,7 @@ from lowprec.spec.accumulation import Accumulation
 from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, known, moves, starts
 from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
 from lowprec.verify.identify.probes import CORE
+from lowprec.verify.questions.dot_changes import unless_refused
 
 __all__ = ["Answers", "Search"]
 
@@ -124,9 +125,8 @@ class Search:
         self.tried += 1
         answers = self.answers.codes[places]
         far = np.full(places.size, _FARTHEST)
-        try:
-            codes = self._asked(places).codes(how)
-        except ValueError:
+        codes = unless_refused(lambda: self._asked(places).codes(how))
+        if codes is None:
             return far
         between = np.abs(self._ordered(codes) - self._ordered(answers))
         far = np.asarray(np.minimum(1 + np.log2(np.maximum(between, 1)), _FARTHEST))

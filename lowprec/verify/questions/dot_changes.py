@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Cut, Rounded, Window
@@ -20,8 +20,9 @@ from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.questions.question import Change
 
 __all__ = ["How", "named", "part_of", "splits", "sums", "tried", "window_with", "windows", "with_fields"]
-__all__ += ["with_part", "with_rule"]
+__all__ += ["unless_refused", "with_part", "with_rule"]
 
+_T = TypeVar("_T")
 How = Callable[[Accumulation], Accumulation]
 
 _STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -90,11 +91,16 @@ def with_rule(place: str, **fields: Any) -> How:
 
 def tried(change: How, how: Accumulation) -> Accumulation | None:
     """Return the changed accumulation; None where there is no such one, or none that differs."""
-    try:
-        made = change(how)
-    except (ValueError, TypeError):
-        return None
+    made = unless_refused(lambda: change(how))
     return None if made == how else made
+
+
+def unless_refused(make: Callable[[], _T]) -> _T | None:
+    """Return what a function makes, or None where a specification or an operation refuses its values."""
+    try:
+        return make()
+    except ValueError:
+        return None
 
 
 def _window_result(fmt: Format | None = None, **fields: Any) -> How:
