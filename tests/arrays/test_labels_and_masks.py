@@ -109,6 +109,15 @@ def test_arrays_of_pandas_with_gaps_are_not_rounded_unsaid():
     assert lp.quantize(pd.array([3, None], dtype="Int64"), "binary32")[0] == 3.0
 
 
+def test_missing_codes_of_frames_are_refused_as_such():
+    pd = pytest.importorskip("pandas")
+    column = pd.Series([1, None], dtype="UInt8")
+    for codes in (column, pd.DataFrame({"a": column})):
+        with pytest.raises(TypeError, match="missing codes of pandas are NaN, fill them first"):
+            lp.decode(codes, "e4m3fn")
+    assert lp.decode(column.fillna(0), "e4m3fn")[1] == 0
+
+
 def test_frames_beside_named_arrays_are_refused():
     pd, xr = pytest.importorskip("pandas"), pytest.importorskip("xarray")
     named = xr.DataArray(np.ones((2, 2)), dims=("p", "q"))
