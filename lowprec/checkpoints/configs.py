@@ -100,8 +100,9 @@ def beside(checkpoint: Checkpoint, said: Mapping[str, Any] | None = None) -> dic
     path = checkpoint.path
     folder = path if path.is_dir() else path.parent
     found: dict[str, bytes] = {}
-    if path.is_dir() or path.name.endswith(INDICES):
-        for file in sorted(folder.iterdir()):
+    one = () if path.suffix != ".safetensors" else (folder / "config.json",)  # whose part on schemes is read
+    if files := sorted(folder.iterdir()) if path.is_dir() or path.name.endswith(INDICES) else one:
+        for file in files:
             if file.suffix in _DESCRIBING and file.is_file() and not file.name.startswith("."):
                 is_told = file.name.endswith(INDICES) or file.name == "hf_quant_config.json"
                 if not is_told and file.stat().st_size <= _LARGEST:

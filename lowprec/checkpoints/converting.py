@@ -141,7 +141,7 @@ def dequantize_checkpoint(
     CheckpointError
         A weight that cannot be decoded, or a tensor that is not read.
     """
-    checkpoint.check_whole(out, exclude)
+    checkpoint.check_output(out, exclude)
     pairs: list[tuple[Weight, Task | None]] = []
     names, broken = [], []
     kept = (

@@ -51,6 +51,8 @@ class Checkpoint:
         Of files of torch and ONNX models: tensors that are not read, and why.
     missing : mapping of str to str
         Tensors that an index names, or files that the names of others tell of, and that are not there.
+    part : str
+        "-00001-of-00003" of the first of three GGUF files, which hold a model together.
     """
 
     path: Path
@@ -62,9 +64,25 @@ class Checkpoint:
     graph: Graph = field(default_factory=Graph)
     unread: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
+    part: str = ""
 
-    def check_whole(self, out: Path, exclude: Sequence[str]) -> None:
-        """Refuse tensors that are missing or not read, which an output would lack; patterns allow some."""
+    def check_output(self, out: Path, exclude: Sequence[str]) -> None:
+        """Refuse an output that would lack tensors, or take the place of one of several files that are read.
+
+        Patterns allow tensors that are missing or not read.
+        """
+        folder = self.path if self.path.is_dir() else self.path.parent
+        if self.files[1:] and out.exists() and any(map(out.samefile, map(folder.joinpath, self.files))):
+            raise CheckpointError(
+                f"{str(out)!r} is one of {len(self.files):,} files that are read, and would take its place; "
+                f"name another output"
+            )
+        if self.part and not out.stem.endswith(self.part):
+            raise CheckpointError(
+                f"{str(self.path)!r} is one of several files of a model ({self.part.strip('-')}): merge them "
+                f"by `llama-gguf-split --merge`, or give the output of each such a name too, here "
+                f"{out.stem + self.part + out.suffix!r}"
+            )
         if self.path.suffix == out.suffix == ".onnx":  # which keeps all that the source has
             return
         unread = {**self.unread, **self.missing}
@@ -110,7 +128,8 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
     if path.suffix == ".gguf":
         from lowprec.checkpoints.gguf import open_gguf
 
-        return Checkpoint(path, open_gguf(path).entries, files=(Path(path.name),))
+        header = open_gguf(path)
+        return Checkpoint(path, header.entries, files=(Path(path.name),), part=header.part)
     if path.suffix == ".onnx":
         entries, graph, metadata, unread, _ = open_onnx(path)
         return Checkpoint(path, entries, metadata, {}, _files_of(path, entries), (), graph, unread)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
 _UINT32 = struct.pack("<I", 4)
 _ALIGNMENT = "general.alignment"
+#: Ending of the name of one of several files of a model.
+_PART = re.compile(r"-\d+-of-\d+$")
 #: Bytes of a header and arrays in arrays, at most.
 _LONGEST_HEADER, _DEEPEST = 100_000_000, 4
 
@@ -71,6 +74,7 @@ class GgufHeader(NamedTuple):
     pairs: dict[str, bytes]  #: type and value of each key, as in the file
     align: int  #: bytes that tensors start at multiples of
     entries: dict[str, Entry]
+    part: str = ""  #: "-00001-of-00003" of the first of three files of a model
 
 
 def gguf_package() -> Any:
@@ -173,7 +177,10 @@ def _header(path: Path, cursor: _Cursor, mark: tuple[int, ...]) -> GgufHeader:
         if name in entries:
             raise ValueError(f"it has two tensors {quoted(name)}")
         entries[name] = entry
-    return GgufHeader(pairs, align, entries)
+    number, files = (int.from_bytes(pairs.get(f"split.{key}", b"")[4:], "little") for key in ("no", "count"))
+    named = _PART.search(path.stem)
+    part = f"-{number + 1:05}-of-{files:05}" if files > 1 else named[0] if named else ""
+    return GgufHeader(pairs, align, entries, part)
 
 
 def _info(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:

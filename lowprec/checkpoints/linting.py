@@ -111,8 +111,12 @@ def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
     fmt = catalog.format(weight.element)
     least = float(np.nanmin(np.abs(decode(np.arange(1 << fmt.width), fmt)))) if fmt.width <= 8 else 0.0
     for start, stop in ranges(weight):
-        units, codes = scale_values(weight, start, stop), codes_of(weight, start, stop)
-        high = _high(weight, codes)
+        codes = codes_of(weight, start, stop)
+        if (largest := int(codes.max(initial=0))) >> fmt.width:
+            evidence = f"the codes are up to {largest}, and those of {fmt.name} up to {(1 << fmt.width) - 1}"
+            remedy = "the unused bits of each code are 0; save it again"
+            return [*found, Finding("code-out-of-range", weight.codes.name, evidence, remedy)]
+        units, high = scale_values(weight, start, stop), _high(weight, codes)
         totals["nan"] += int(np.count_nonzero(np.isnan(units)))
         totals["infinite"] += int(np.count_nonzero(np.isinf(units)))
         totals["zero"] += int(np.count_nonzero((units == 0) & (high > least)))

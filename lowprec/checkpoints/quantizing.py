@@ -137,7 +137,7 @@ def quantize_checkpoint(
                 if out.suffix != suffix
                 else f"{how.scheme.name} is not written to {suffix} files; use --scheme {family}"
             )
-    checkpoint.check_whole(out, exclude)
+    checkpoint.check_output(out, exclude)
     pairs: list[tuple[Weight, Task | None]] = []
     kept, done = {}, []
     for weight in weights_of(checkpoint):

@@ -10,13 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lowprec.checkpoints.container import CheckpointError, counts, parse_json
+from lowprec.checkpoints.schemes import FLOATS
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.toml_reading import from_toml
 from lowprec.spec.toml_writing import to_toml
 
-__all__ = ["SCALES", "TENSOR", "Saved", "blocks_in", "in_catalog", "joined", "metadata_of", "saved_in"]
+__all__ = ["SCALES", "TENSOR", "Saved", "blocks_in", "holds", "in_catalog", "joined", "metadata_of"]
+__all__ += ["saved_in"]
 
 #: What is added to the name of a `BlockArray` for its scales, and for the tensor's scale.
 SCALES, TENSOR = ".scales", ".tensor_scale"
@@ -111,6 +113,15 @@ def _block(said: Any, where: str) -> tuple[BlockFormat, tuple[int, ...]]:
         return fmt, counts(said["axes"], "axes")
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{where} has no format that can be read: {error}") from None
+
+
+def holds(tag: str, fmt: Format) -> bool:
+    """Return whether a tensor of a type may be codes of a format: by unsigned integers, or its own type.
+
+    >>> holds("U8", catalog.E5M2), holds("F8_E5M2", catalog.E5M2), holds("F8_E4M3", catalog.E5M2)
+    (True, True, False)
+    """
+    return tag == f"U{fmt.code_bits}" or (FLOATS.get(tag) == fmt.name and in_catalog(fmt))
 
 
 def in_catalog(fmt: Format) -> bool:

@@ -21,7 +21,7 @@ from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import as_array, code_dtype
 from lowprec.checkpoints.container import TAGS, CheckpointError, Header, quoted, read_file, tag_of
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
-from lowprec.checkpoints.saved import SCALES, TENSOR, Saved, in_catalog, metadata_of, saved_in
+from lowprec.checkpoints.saved import SCALES, TENSOR, Saved, holds, in_catalog, metadata_of, saved_in
 from lowprec.checkpoints.schemes import FLOATS
 from lowprec.checkpoints.writer import writable
 from lowprec.spec.block import BlockFormat
@@ -171,10 +171,9 @@ def _block(header: Header, name: str, fmt: BlockFormat, axes: tuple[int, ...], w
         raise CheckpointError(f"{where} lacks {lacking[0]!r}: the file was changed since; save it again")
     parts = []
     for part, of in wanted.items():
-        data, kind = header.entries[part].read(), np.dtype(code_dtype(of))
-        if data.dtype.itemsize != kind.itemsize:
-            raise CheckpointError(f"{where}: {part!r} is {data.dtype}, which are no codes of {of.name!r}")
-        parts.append(data.view(kind))
+        if not holds(tag := header.entries[part].tag, of):
+            raise CheckpointError(f"{where}: {part!r} is {tag}, which are no codes of {of.name!r}")
+        parts.append(header.entries[part].read().view(code_dtype(of)))
     tensor = header.entries.get(name + TENSOR)
     scale = None if tensor is None else tensor.read().astype(np.float32).reshape(-1)
     if scale is not None and (scale.size != 1 or not np.isfinite(scale[0])):

@@ -49,6 +49,7 @@ _PROBLEMS = {
     "not-read": "give DequantizeLinear an initializer as its scale, or one of few bits with a scale in FLOAT",
     "scale-type": "write scales in a type of the scheme; a byte of E8M0 is no number",
     "quant-state": "bitsandbytes needs its JSON, with lengths that fit; export again",
+    "saved-type": "its type was changed, or what is said of it: save it again",
     "shape": "quantise along the last axis, and store one scale for each block, row by row",
 }
 _FILES = {

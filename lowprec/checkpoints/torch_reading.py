@@ -126,7 +126,10 @@ def _records(path: Path) -> dict[str, tuple[int, int]]:
                     raise CheckpointError(
                         f"record {item.filename!r} of {str(path)!r} is compressed or ends behind the file"
                     )
-                found[item.filename.partition("/")[2]] = start, item.file_size
+                name = item.filename.partition("/")[2]
+                if name in found:
+                    raise CheckpointError(f"{str(path)!r} has the record {name!r} twice")
+                found[name] = start, item.file_size
     except CheckpointError:
         raise
     except Exception as error:  # of files that are cut or hostile zipfile raises anything

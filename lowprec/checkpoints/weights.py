@@ -13,7 +13,7 @@ from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.incomplete import incomplete
 from lowprec.checkpoints.onnx_reading import Decoded
-from lowprec.checkpoints.saved import in_catalog, saved_in
+from lowprec.checkpoints.saved import holds, in_catalog, saved_in
 from lowprec.checkpoints.schemes import (
     COMFY_QUANT,
     FLOATS,
@@ -202,6 +202,9 @@ def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[
         problem = "shape", f"scales of {name} must have shape {list(grid)}, and the file has {has}"
     elif not (in_catalog(fmt.element) and in_catalog(fmt.scale)):
         problem = "private-format", f"{name} is in {fmt.name}, whose formats the catalog has not"
+    elif not (holds(codes.tag, fmt.element) and holds(scales.tag, fmt.scale)):
+        types = f"{codes.tag} with scales of {scales.tag}"
+        problem = "saved-type", f"{name} is said to be in {fmt.name}, and is {types}"
     tensor = entries.get(name + SAVED.tensor)
     if problem is None and tensor is None and fmt.tensor_scale != "none":
         problem = "missing-tensor-scale", f"{name} has no tensor_scale beside it"

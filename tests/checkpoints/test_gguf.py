@@ -192,6 +192,35 @@ def _file(path, pairs=(), tensors=(), *, version=3, counts=None, data=bytes(64))
     return path
 
 
+def _split(number, count):
+    pairs = [_text(b"split.no") + struct.pack("<IH", 2, number)]
+    return [*pairs, _text(b"split.count") + struct.pack("<IH", 2, count)]
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs", "part"),
+    [
+        ("m.gguf", (), ""),
+        ("m.gguf", _split(0, 1), ""),
+        ("m-00002-of-00003.gguf", (), "-00002-of-00003"),
+        ("m.gguf", _split(1, 3), "-00002-of-00003"),
+    ],
+)
+def test_one_of_several_files_becomes_one_of_several_files(tmp_path, name, pairs, part):
+    """By its name or its keys; a part was made a model without a word."""
+    made = open_checkpoint(_file(tmp_path / name, pairs, [_tensor(b"w.weight", (32, 1))], data=bytes(256)))
+    assert made.part == part
+    for out in ("out.gguf", "out.safetensors", "folder"):
+        if part:
+            with pytest.raises(
+                CheckpointError, match=r"is one of several files of a model \(00002-of-00003\)"
+            ):
+                dequantize_checkpoint(made, tmp_path / out)
+        out = (tmp_path / out).with_stem((tmp_path / out).stem + part)
+        dequantize_checkpoint(made, out)
+        assert out.exists()
+
+
 def _array(kind, count, content=b""):
     return _text(b"key") + struct.pack("<IIQ", 9, kind, count) + content
 

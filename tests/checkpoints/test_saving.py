@@ -309,6 +309,49 @@ def test_checkpoint_commands_know_saved_blocks(tmp_path, name):
     np.testing.assert_array_equal(plain["layer.weight"], blocks.values())
 
 
+@pytest.mark.parametrize(
+    ("part", "tag", "fits"),
+    [("w", "U8", True), ("w", "F8_E5M2", False), ("w", "I8", False), ("w", "BOOL", False),
+     ("w.scales", "U8", True), ("w.scales", "F8_E4M3", False)],
+)  # fmt: skip
+def test_a_type_that_contradicts_the_format_is_refused(tmp_path, part, tag, fits):
+    """Codes that the header calls E5M2 were decoded as E4M3, as the metadata say."""
+    blocks = lp.encode(VALUES, "mxfp8_e4m3")
+    lp.save(tmp_path / "x.safetensors", {"w": blocks})
+    found = open_checkpoint(tmp_path / "x.safetensors")
+    data = {name: (entry.tag, entry.read().view(np.uint8)) for name, entry in found.entries.items()}
+    data[part] = tag, data[part][1]
+    made = changed(
+        found, tmp_path / "y.safetensors", lambda tensors: tensors.update(data), dict(found.metadata)
+    )
+    if fits:
+        assert_same(lp.load(made.path)["w"], blocks)
+        assert lint(made) == ()
+        return
+    with pytest.raises(CheckpointError, match=f"'{part}' is {tag}, which are no codes of"):
+        lp.load(made.path)
+    (finding,) = lint(made)
+    assert finding.rule == "saved-type"
+    with pytest.raises(CheckpointError, match="weight 'w' cannot be decoded"):
+        dequantize_checkpoint(made, tmp_path / "z.safetensors")
+
+
+def test_lint_names_codes_that_the_format_lacks_and_goes_on(tmp_path):
+    """The first such weight ended it."""
+    lp.save(tmp_path / "x.safetensors", {name: lp.encode(VALUES, "mxfp4") for name in "abc"})
+    found = open_checkpoint(tmp_path / "x.safetensors")
+
+    def damaged(tensors):
+        for name in "ac":
+            tensors[name] = "U8", tensors[name][1].view(np.uint8) | np.uint8(name == "a" and 16 or 255)
+
+    made = changed(found, tmp_path / "y.safetensors", damaged, dict(found.metadata))
+    assert [(finding.rule, finding.tensor, finding.evidence) for finding in lint(made)] == [
+        ("code-out-of-range", "a", "the codes are up to 31, and those of e2m1fn up to 15"),
+        ("code-out-of-range", "c", "the codes are up to 255, and those of e2m1fn up to 15"),
+    ]
+
+
 def test_checkpoint_commands_say_what_is_wrong_with_saved_blocks(tmp_path):
     mine = lp.BlockFormat(
         name="mine", element=lp.Format(name="own", exponent_bits=2, trailing_bits=4, bias=1), scale="e8m0fnu",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+import warnings
 import zipfile
 
 import ml_dtypes
@@ -330,6 +331,12 @@ def test_what_is_no_archive_of_torch_is_refused(tmp_path):
         open_checkpoint(tmp_path / "x.pt")
     with pytest.raises(CheckpointError, match="is compressed or ends behind the file"):
         open_checkpoint(_archive(tmp_path / "x.pt", b"\0" * 99, compression=zipfile.ZIP_DEFLATED))
+    for twice in ("x/data/0", "y/data/0"):
+        with zipfile.ZipFile(_archive(tmp_path / "x.pt", _tensor()), "a") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of zipfile
+            file.writestr(twice, bytes(16))
+        with pytest.raises(CheckpointError, match="has the record 'data/0' twice"):
+            open_checkpoint(tmp_path / "x.pt")
     with pytest.raises(CheckpointError, match="was saved on a big-endian machine"):
         open_checkpoint(_archive(tmp_path / "x.pt", _tensor(), [("byteorder", b"big")]))
 

@@ -654,6 +654,43 @@ def shards(folder):
     return folder
 
 
+def test_a_file_that_is_quantised_into_a_folder_brings_its_configuration(tmp_path):
+    """The config.json beside the output said how it is quantised, and not of which model it is."""
+    (folder := tmp_path / "source").mkdir()
+    save_file({"a.weight": np.ones((32, 32), np.float32)}, folder / "model.safetensors")
+    (folder / "config.json").write_text('{"hidden_size": 32, "quantization_config": {"old": 1}}')
+    (folder / "tokenizer.json").write_text("{}")
+    made = open_checkpoint(folder / "model.safetensors")
+    quantize_checkpoint(made, tmp_path / "out", target("compressed-tensors", "mxfp4"))
+    dequantize_checkpoint(open_checkpoint(tmp_path / "out"), tmp_path / "back")
+    for out, said in (("out", ["hidden_size", "quantization_config"]), ("back", ["hidden_size"])):
+        assert sorted(path.name for path in (tmp_path / out).iterdir()) == [
+            "config.json",
+            "model.safetensors",
+        ]
+        config = json.loads((tmp_path / out / "config.json").read_text())
+        assert (sorted(config), config["hidden_size"]) == (said, 32)
+        assert "old" not in config.get("quantization_config", {})
+
+
+def test_an_output_takes_the_place_of_no_file_of_several(tmp_path):
+    """The shard was lost, and its folder of no use."""
+    folder = shards(tmp_path / "source")
+    made, place = open_checkpoint(folder), folder / "model.safetensors"
+    (tmp_path / "link.safetensors").symlink_to(place)
+    before = place.read_bytes()
+    for out in (place, tmp_path / "link.safetensors"):
+        with pytest.raises(
+            CheckpointError, match="is one of 2 files that are read, and would take its place"
+        ):
+            quantize_checkpoint(made, out, target("compressed-tensors", "mxfp4"))
+        with pytest.raises(CheckpointError, match="is one of 2 files"):
+            dequantize_checkpoint(made, out)
+    assert place.read_bytes() == before
+    quantize_checkpoint(open_checkpoint(place), place, target("compressed-tensors", "mxfp4"))  # alone it may
+    assert place.read_bytes() != before
+
+
 def test_shards_without_an_index_say_how_many_they_are(tmp_path):
     for place in (1, 3):
         save_file(
