@@ -28,9 +28,18 @@ def answers(tables: Path) -> dict[str, str]:
     Raises
     ------
     Refused
-        The folder has no golden data.
+        The folder has no golden data, or damaged ones.
     """
-    digests = read_digests(tables)
+    try:
+        return _answers(tables, read_digests(tables))
+    except Refused:
+        raise
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, csv.Error) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise Refused(f"{str(tables)!r} does not hold the golden data, or they are damaged ({why})") from None
+
+
+def _answers(tables: Path, digests: dict[str, Any]) -> dict[str, str]:
     found = {}
     for path in sorted([*tables.glob("values/*.csv"), *tables.glob("vectors/**/*.txt")]):
         lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
@@ -99,9 +108,10 @@ def changed(tables: Path) -> list[str]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text())
-        if document["schema"] == _SCHEMA and {"version", "sha256", "answers"} <= set(document):
+        _line(document["version"]), document["answers"].items()
+        if document["schema"] == _SCHEMA and "sha256" in document:
             return dict(document)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
     raise Refused(f"{str(path)!r} is no file of `lowprec golden --freeze`")
 

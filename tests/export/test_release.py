@@ -132,6 +132,31 @@ def test_an_edited_release_is_found(tables):
     assert "was edited: its answers have not the digest that it names" in release.changed(tables)[0]
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("digests.json", {"decode": []}),
+        ("digests.json", {"sweeps": [1]}),
+        ("digests.json", {"encode": {"e4m3fn": {}}}),
+        ("values/e2m1fn.csv", b"\xff"),
+        ("p3109/digests.csv", b""),
+        ("p3109/digests.csv", b"a,b\nc\n"),
+        ("releases/0.2.2.json", {"answers": []}),
+        ("releases/0.2.2.json", {"version": 3}),
+        ("releases/0.2.2.json", {"version": "1"}),
+        ("releases/0.2.2.json", b"[" * 100_000),
+    ],
+)
+def test_damaged_golden_data_are_refused(tables, file, content):
+    path = tables / file
+    if isinstance(content, dict):
+        whole = path if path.exists() else tables / "releases" / "0.2.3.json"
+        content = json.dumps(json.loads(whole.read_text()) | content).encode()
+    path.write_bytes(content)
+    with pytest.raises(golden.Refused):
+        release.changed(tables)
+
+
 def test_the_command_freezes_and_refuses_what_is_no_golden_data(tables, tmp_path):
     """Exit 2 with a folder of something else, or a release file that is none."""
     run = CliRunner().invoke(main, ["golden", "--freeze", "--tables", str(tables)])

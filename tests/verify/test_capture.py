@@ -286,6 +286,17 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert out.read_bytes() == b"old"
 
 
+@pytest.mark.parametrize("out", ["", "none/x.npz", "file/x.npz", "read-only/x.npz"])
+def test_where_no_file_can_be_made_nothing_is_asked(tmp_path, monkeypatch, out):
+    """All questions were asked, and the answers lost."""
+    (tmp_path / "file").touch()
+    (tmp_path / "read-only").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: not path.endswith("read-only"))  # root may all
+    monkeypatch.setattr(sys, "argv", ["capture.py", "--out", out and str(tmp_path / out)])
+    with pytest.raises(SystemExit, match="cannot be written"):
+        asking.main()
+
+
 def test_a_planted_temporary_name_of_a_capture_is_not_followed(tmp_path):
     """It was the file's and the process's number: the target was overwritten, and the result was the link."""
     (tmp_path / "precious").write_text("precious")
@@ -438,6 +449,22 @@ def test_an_interrupted_run_keeps_what_was_answered(tmp_path, broken, number):
     skipped = [question.skipped for question in lp.read_capture(tmp_path / "capture.npz").questions.values()]
     assert skipped[3:] == ["the run was interrupted before it was answered"] * 5
     assert [path for path in tmp_path.iterdir() if path.suffix == ".part"] == []
+
+
+def test_a_run_that_is_interrupted_while_it_writes_keeps_what_was_answered(tmp_path, monkeypatch):
+    """The last file was dropped."""
+    saved, save = [], script.save
+
+    def interrupted(*arguments):
+        saved.append(1)
+        if len(saved) == 1:
+            raise KeyboardInterrupt
+        save(*arguments)
+
+    monkeypatch.setattr(asking, "save", interrupted)
+    assert asking.capture(str(tmp_path / "c.npz"), {}, set(), {}, lambda number: (None, "x")) == 130
+    assert len(saved) == 2
+    assert lp.read_capture(tmp_path / "c.npz").questions == {}
 
 
 def test_what_was_answered_is_in_the_file_before_the_end(tmp_path, broken):
@@ -633,6 +660,8 @@ def test_files_that_are_no_whole_captures_are_refused(tmp_path, monkeypatch):
         refused(shown, asked(expects={"projection": value}))
     flat = f"question '{MMA}' of capture.json has an x of 1 dimensions, not 2{again}"
     refused(flat, asked(operands={"x": f"{MMA}_addend", "y": f"{MMA}_y"}))
+    once = f"capture.json has the question '{CVT}' twice{again}"
+    refused(once, lambda: changed(path, lambda said: said | {"questions": said["questions"][:1] * 2}))
     refused("question '\\x1b[31m' of capture.json has a name that is no word", asked(name="\x1b[31m"))
     missing = lowprec("compare", tmp_path / "none.npz")
     assert missing.exit_code == 2

@@ -250,6 +250,10 @@ def test_a_header_that_contradicts_itself_is_refused(tmp_path, entry, message):
         "{'descr': '<f4', 'fortran_order': False, 'shape': (-4, -4)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': ('a',)}",
         "{'descr': '<c16', 'fortran_order': False, 'shape': (1,)}",
+        "{'descr': 'f4,f4', 'fortran_order': False, 'shape': (2,)}",
+        "{'descr': '(2,)f4', 'fortran_order': False, 'shape': (2,)}",
+        "{'descr': '<f4', 'fortran_order': 'False', 'shape': (2, 2)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}",
         "-" * 20_000,
     ],
 )
@@ -257,6 +261,16 @@ def test_an_npy_header_that_cannot_be_is_refused(tmp_path, header):
     """Whatever it says; no memory is taken for what is not there."""
     content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(16)
     assert "a.npy" in refused(tmp_path, "a.npy", content)
+
+
+def test_an_npy_file_of_another_version_or_of_two_arrays_is_refused(tmp_path):
+    """Of two arrays that were saved one behind the other the first was compared, and the second was not."""
+    with (tmp_path / "two.npy").open("wb") as file:
+        np.save(file, np.zeros(4))
+        np.save(file, np.ones(4))
+    with pytest.raises(DumpError, match="160 bytes behind its array, which may be another one"):
+        open_dump(str(tmp_path / "two.npy"))
+    assert "its version is (9, 9)" in refused(tmp_path, "a.npy", b"\x93NUMPY\x09\x09" + bytes(64))
 
 
 @pytest.mark.parametrize("spelled", [":str", ":U0", ":V0", ":complex64", ":uint8:-64,-64", ":packed:-6,-4"])

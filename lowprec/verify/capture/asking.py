@@ -179,7 +179,10 @@ def capture(path: str, facts: Any, words: set[str], arrays: dict[str, Any], ask:
         for said in asked:
             if said.get("skipped") == "it was not asked yet":
                 said["skipped"] = "the run was interrupted before it was answered"
-    count = keep()
+    try:
+        count = keep()
+    except KeyboardInterrupt:  # while the file is written
+        code, count = 130, keep()
     print(f"wrote {path}: {count} of {len(asked)} questions answered" + ", then interrupted" * bool(code))
     return code if count or code else 1
 

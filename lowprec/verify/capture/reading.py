@@ -313,6 +313,8 @@ def _capture(file: str, manifest: dict[str, Any], arrays: dict[str, Array]) -> C
             name = said.get("name") if isinstance(said, dict) else said
             why = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise _Damaged(f"question {quoted(name)} of {MANIFEST} has {why}; {_AGAIN}") from None
+        if question.name in questions:
+            raise _Damaged(f"{MANIFEST} has the question {question.name!r} twice; {_AGAIN}")
         questions[question.name] = question
     frozen = (MappingProxyType(each) for each in (manifest["machine"], manifest["script"], questions))
     return Capture(*frozen)

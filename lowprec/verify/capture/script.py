@@ -298,7 +298,12 @@ def digest(array: Any) -> str:
 
 
 def check_place(path: str) -> None:
-    """Refuse to write over a link, a folder, a pipe or a device."""
+    """Refuse to write over a link, a folder, a pipe or a device, or where no file can be made."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not path or not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        raise SystemExit(
+            f"{path!r} cannot be written: {folder!r} is no folder, or not for you; name another --out"
+        )
     if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):
         raise SystemExit(f"{path!r} is a link or no regular file, and is not replaced; name another --out")
 

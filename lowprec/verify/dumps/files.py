@@ -273,6 +273,8 @@ def npy_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     Raises ValueError: no header, or one that takes more than a number's header can.
     """
     version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"its version is {version}, and versions up to (3, 0) are read")
     try:
         kind = "<H" if version == (1, 0) else "<I"
         (length,) = struct.unpack(kind, file.read(struct.calcsize(kind)))
@@ -285,7 +287,9 @@ def npy_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
         if not isinstance(descr, str):
             raise ValueError(f"it holds {len(descr)} fields, and only plain numbers are compared")
         dtype = np.dtype("V1" if descr[1:] == "f1" else descr)  # of older versions of ml_dtypes
-        return dtype, shape, bool(header["fortran_order"])
+        if dtype.names is not None or dtype.subdtype is not None or type(header["fortran_order"]) is not bool:
+            raise ValueError("it holds fields or arrays, or its order is neither True nor False")
+        return dtype, shape, header["fortran_order"]
     except (SyntaxError, KeyError, TypeError, struct.error, RecursionError, MemoryError) as error:
         raise ValueError(str(error) or type(error).__name__) from None
 
@@ -304,6 +308,11 @@ def open_npy(path: Path) -> Dump:
     if dtype.kind not in "iuf" or dtype.itemsize not in UNSIGNED:
         raise DumpError(f"{str(path)!r} holds {dtype}; only numbers of at most 64 bits are compared")
     dump: Dump = _Filed(path, str(path), dtype, shape, offset, mark)
+    if more := mark[0] - offset - dump.size * dtype.itemsize:
+        raise DumpError(
+            f"{str(path)!r} has {more:,} bytes behind its array, which may be another one; save one array in "
+            f"a file"
+        )
     if fortran and len(shape) > 1:
         dump = Held(dump.read(0, dump.size).reshape(shape, order="F"), str(path))
     dump.unnamed = unnamed
