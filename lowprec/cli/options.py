@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,20 @@ from lowprec.spec.rounding import MODES
 
 Decorator = Callable[[Any], Any]
 
+
+class _Output(click.Path):
+    """A file to write, which need not be readable; its folder is looked for before the work begins."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {str(path.parent)!r} to write {path.name!r} to", param, ctx)
+        return path
+
+
 #: A file to write, which need not be readable; and a file, a folder and a place of either to read.
-OUTPUT = click.Path(dir_okay=False, readable=False, writable=True, path_type=Path)
+OUTPUT = _Output(dir_okay=False, readable=False, writable=True, path_type=Path)
 INPUT = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 PLACE = click.Path(path_type=Path)

@@ -95,6 +95,13 @@ def read_digests(folder: Path) -> dict[str, Any]:
         raise Refused(
             f"{str(path)!r} is no file of `lowprec golden`: its files are no list of names and digests"
         )
+    sweeps = document.get("sweeps", {})
+    if not isinstance(sweeps, dict) or not all(
+        isinstance(rules, dict)
+        and all(isinstance(found, dict) and "sha256" in found for found in rules.values())
+        for rules in sweeps.values()
+    ):
+        raise Refused(f"{str(path)!r} is no file of `lowprec golden`: its sweeps have no digests")
     return document
 
 

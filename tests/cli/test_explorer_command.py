@@ -49,12 +49,12 @@ def test_an_unknown_format_is_refused_and_nothing_is_written(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["explorer.html"]
 
 
-def test_a_file_that_cannot_be_written(tmp_path):
-    """In a folder that is not there."""
+def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
+    """In a folder that is not there, which is said before the page is made."""
+    monkeypatch.setattr("lowprec.export.explorer_page.page", None)
     done = _run("-o", tmp_path / "missing" / "explorer.html")
     assert done.exit_code == 2
-    assert "cannot write" in done.output
-    assert "No such file or directory" in done.output
+    assert "there is no folder" in done.output
 
 
 class _Loads(HTMLParser):

@@ -104,7 +104,7 @@ def test_versions_of_which_the_page_does_not_speak_are_left_out(tmp_path):
     assert conformance_page.changes(
         conformance_page.page(ROWS), [dataclasses.replace(row, version="9.8") for row in ROWS]
     ) == ([], [])
-    (tmp_path / "page.md").write_text(conformance_page.page(ROWS))
+    (tmp_path / "page.md").write_bytes(conformance_page.page(ROWS).encode() + b"\xff")  # no UTF-8
     result = conform("--against", tmp_path / "page.md")
     assert result.exit_code == 3
     assert "page.md is about other versions" in result.output

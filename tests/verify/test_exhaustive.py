@@ -576,6 +576,10 @@ def small(monkeypatch, tmp_path):
 def test_digests_are_written_and_checked(small, tmp_path):
     """A digest that is missing or another fails; the rest of the file stays as it is."""
     path = tmp_path / "digests.json"
+    for wrong in ([], {"e2m1fn": []}, {"e2m1fn": {"nearest_even/none/nan_max": {}}}):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "sweeps": wrong}))
+        code, _, said = command(*small, "--check")  # before the work
+        assert (code, "its sweeps have no digests" in " ".join(said)) == (2, True)
     path.write_text(json.dumps({**json.loads(path.read_text()), "sweeps": {"e5m2": {}}}))
     code, _, said = command(*small, "--check")
     assert code == 1
