@@ -72,7 +72,8 @@ class Checkpoint:
         Patterns allow tensors that are missing or not read.
         """
         folder = self.path if self.path.is_dir() else self.path.parent
-        if self.files[1:] and out.exists() and any(map(out.samefile, map(folder.joinpath, self.files))):
+        others = {folder / file for file in self.files} - {self.path}  # what is named may be replaced
+        if out.exists() and any(map(out.samefile, others)):
             raise CheckpointError(
                 f"{str(out)!r} is one of {len(self.files):,} files that are read, and would take its place; "
                 f"name another output"

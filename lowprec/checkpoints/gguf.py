@@ -30,7 +30,7 @@ _STRING, _ARRAY = 8, 9
 _UINT32 = struct.pack("<I", 4)
 _ALIGNMENT = "general.alignment"
 #: Ending of the name of one of several files of a model.
-_PART = re.compile(r"-\d+-of-\d+$")
+_PART = re.compile(r"-\d+-of-(?!0*1$)\d+$")
 #: Bytes of a header and arrays in arrays, at most.
 _LONGEST_HEADER, _DEEPEST = 100_000_000, 4
 

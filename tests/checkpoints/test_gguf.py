@@ -202,6 +202,7 @@ def _split(number, count):
     [
         ("m.gguf", (), ""),
         ("m.gguf", _split(0, 1), ""),
+        ("m-00001-of-00001.gguf", _split(0, 1), ""),
         ("m-00002-of-00003.gguf", (), "-00002-of-00003"),
         ("m.gguf", _split(1, 3), "-00002-of-00003"),
     ],

@@ -182,6 +182,9 @@ def test_external_data_are_read_in_place(tmp_path):
     assert sorted(map(str, found.files)) == ["x.data", "x.onnx"]
     assert np.array_equal(found.entries["a.weight"].read(2, 5), weight[2:5])
     assert np.array_equal(np.asarray(open_dump(f"{tmp_path / 'x.onnx'}:a.weight")), weight)
+    found.check_output(tmp_path / "x.onnx", [])  # the file that is named may be replaced
+    with pytest.raises(CheckpointError, match=r"x\.data' is one of 2 files that are read"):
+        found.check_output(tmp_path / "x.data", [])
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,11 @@ def test_a_missing_scale_is_named_on_both_sides():
     assert report.cause.words == "a bias or scale off by -2: operands times 2**2"
 
 
+@pytest.mark.parametrize("scale", [1e-308, 1e300])
+def test_quotients_beyond_binary64_are_compared_without_a_warning(scale):
+    assert lp.compare(X * np.float32(1e30), divided(TENSOR), "e4m3fn", scale=scale).mismatches
+
+
 @pytest.mark.parametrize("factor", [1.7, 0.003, 3 * 2.0**-20, 2.0**-6])
 def test_scales_that_are_off_by_one_factor_are_named_with_it(factor):
     report = lp.compare(X, divided(BLOCKS.repeat(128, axis=1) / factor, "e5m2"), "e5m2", scale=BLOCKS)

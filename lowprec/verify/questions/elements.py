@@ -346,7 +346,8 @@ class ScaledQuestion(ElementQuestion):
         """Yield the constant by which all scales seem to be off."""
         places = spread_places(self.size)
         values, scales = self._at(places)
-        numbers = as_doubles(values, self.formats[0]) / as_doubles(scales, self.formats[1])
+        with np.errstate(all="ignore"):
+            numbers = as_doubles(values, self.formats[0]) / as_doubles(scales, self.formats[1])
         got = self.codes(self._got(self.received.take(places)))
         found = factor_between(numbers, got, self.target, self.projection.rounding)
         if found is not None:
