@@ -150,10 +150,7 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             found[name] = weight
             taken |= {part.name for part in weight.parts}
     left = {name: entry for name, entry in entries.items() if name not in taken}
-    if checkpoint.path.suffix not in (
-        ".onnx",
-        ".gguf",
-    ):  # where nodes and types of blocks say what is quantised
+    if not is_onnx and checkpoint.path.suffix != ".gguf":  # where nodes and types say what is quantised
         for entry, beside, problem in incomplete(left, checkpoint, bool(found)):
             found[entry.name] = Weight(
                 entry.name, PLAIN, entry, extras=beside, shape=entry.shape, problem=problem
@@ -203,8 +200,7 @@ def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[
     elif not (in_catalog(fmt.element) and in_catalog(fmt.scale)):
         problem = "private-format", f"{name} is in {fmt.name}, whose formats the catalog has not"
     elif not (holds(codes.tag, fmt.element) and holds(scales.tag, fmt.scale)):
-        types = f"{codes.tag} with scales of {scales.tag}"
-        problem = "saved-type", f"{name} is said to be in {fmt.name}, and is {types}"
+        problem = "saved-type", f"{name} is in {fmt.name}, and its tensors are {codes.tag} and {scales.tag}"
     tensor = entries.get(name + SAVED.tensor)
     if problem is None and tensor is None and fmt.tensor_scale != "none":
         problem = "missing-tensor-scale", f"{name} has no tensor_scale beside it"
