@@ -229,10 +229,8 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
         if array.size == 0 and array.dtype == np.float64 and not hasattr(codes, "dtype"):
             array = array.astype(code_dtype(fmt))  # an empty list
         else:
-            gaps = "; missing codes of pandas are NaN, fill them first" if "pandas" in sys.modules else ""
             raise TypeError(
-                f"codes of {fmt.name!r} must be integers, not {array.dtype}: `encode` makes codes from "
-                f"values{gaps if array.dtype == np.float64 else ''}"
+                f"codes of {fmt.name!r} must be integers, not {array.dtype}: `encode` makes codes from values"
             )
     largest = (1 << fmt.width) - 1
     limits = np.iinfo(array.dtype)

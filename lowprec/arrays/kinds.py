@@ -165,7 +165,13 @@ def apply(
     if all(len(each) == 1 for each in parts):
         made = verb(*(each[0][0] for each in parts), **lazy.present(**given))
     else:
-        made = _by_type(verb, parts, fmt, rule, **given)
+        try:
+            made = _by_type(verb, parts, fmt, rule, **given)
+        except TypeError as error:
+            if not any(array.dtype == np.float64 for each in parts for array, _ in each):
+                raise
+            gaps = "missing elements of a frame are NaN of float64, fill them first"
+            raise TypeError(f"{error}; {gaps}") from None
     return like(made, *operands, out=out)
 
 

@@ -113,8 +113,9 @@ def test_missing_codes_of_frames_are_refused_as_such():
     pd = pytest.importorskip("pandas")
     column = pd.Series([1, None], dtype="UInt8")
     for codes in (column, pd.DataFrame({"a": column})):
-        with pytest.raises(TypeError, match="missing codes of pandas are NaN, fill them first"):
-            lp.decode(codes, "e4m3fn")
+        for given in ({}, {"out": np.zeros(codes.shape, np.float32)}):
+            with pytest.raises(TypeError, match=r"not float64.*missing elements of a frame"):
+                lp.decode(codes, "e4m3fn", **given)
     assert lp.decode(column.fillna(0), "e4m3fn")[1] == 0
 
 
