@@ -132,7 +132,7 @@ def conform(
             raise click.UsageError(message)
     with usage_errors():
         accepted = None if baseline is None else read_baseline(baseline, "conform")
-        page = "" if against is None else against.read_text("utf-8", errors="replace")
+        earlier = "" if against is None else against.read_text("utf-8", errors="replace")
     if samples < 0 or seed < 0:
         raise click.UsageError("--samples and --seed must not be negative")
     wanted = [target_named(target) for target in targets]
@@ -154,7 +154,7 @@ def conform(
             )
         )
     rows, gone = (rows, []) if accepted is None else accepted.excuse(rows)
-    stale, compared = ([], [""]) if against is None else conformance_page.changes(page, rows)
+    stale, compared = ([], [""]) if against is None else conformance_page.changes(earlier, rows)
     if as_json or markdown:
         content = conformance_page.page(rows) if markdown else conformance.report(rows) + "\n"
         deliver(content.encode(), output)
