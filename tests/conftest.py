@@ -30,29 +30,36 @@ settings.register_profile("deterministic", derandomize=True, deadline=None, data
 settings.load_profile("deterministic")
 
 
-#: Tests of many parameters, most of which have kernels of their own: two of each function's run always.
+#: Tests of many parameters, most of which have kernels of their own: one of each function's runs always.
 SAMPLED = (
     "tests/agreement/",
+    "tests/arrays/test_block.py::test_quantize_is_decode_of_encode",
+    "tests/arrays/test_checks.py::test_unused_bits_of_narrow_types_are_no_part_of_codes",
+    "tests/checkpoints/test_schemes.py::test_weights_of_float64_follow_a_known_rule",
     "tests/checkpoints/test_spreading.py",
     "tests/cli/test_cli.py::test_operands_are_answered_and_the_answers_judged",
     "tests/export/test_tables.py",
     "tests/export/test_vectors.py",
     "tests/methods/test_layers.py::test_a_name_is_the_recipes_own_layer",
+    "tests/methods/test_unit_scaling_formats.py",
+    "tests/plot/",
     "tests/testing/test_codebook_laws.py",
     "tests/testing/test_laws.py",
+    "tests/testing/test_scoreboard.py",
+    "tests/verify/test_weight_dumps.py::test_a_weight_is_read_by_its_own_scales_and_judged_in_its_own_format",
 )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the first and the last parameters of a sampled test run always, and mark the others as `apart`."""
+    """Let the first parameters of a sampled test run always, and mark the others as `apart`."""
     usual = [
         item
         for item in items
         if item.nodeid.startswith(SAMPLED) and not any(map(item.get_closest_marker, ("apart", "long")))
     ]
     for _, group in itertools.groupby(usual, key=lambda item: item.nodeid.partition("[")[0]):
-        for item in list(group)[1:-1]:
+        for item in list(group)[1:]:
             item.add_marker(pytest.mark.apart)
 
 

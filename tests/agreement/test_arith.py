@@ -318,6 +318,7 @@ def drawn_projection(rng):
     )
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_any_operands_formats_and_projections_agree(operation):
     """Drawn: operands of mixed formats, float64 and 64-bit integers; every field; stochastic with 32 bits."""

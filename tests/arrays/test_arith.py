@@ -38,6 +38,7 @@ def same(got, want):
     assert np.shape(got) == np.shape(want)
 
 
+@pytest.mark.apart
 def test_every_operation_is_public():
     """One verb for each, of its number of operands."""
     for operation, count in OPERANDS.items():

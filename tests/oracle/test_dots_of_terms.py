@@ -70,6 +70,7 @@ def test_one_rounding_tells_arm_from_a_chain_of_additions():
     assert lp.dot(x, y, "fp32_fma", addend=1.0) == 1.0
 
 
+@pytest.mark.apart
 def test_overflow_of_arm_is_infinite_or_the_largest_value():
     """FPMR.OSM; an infinity of the operands stays one."""
     x, pair = [57344.0] * 2, (E5M2, E5M2)

@@ -174,6 +174,7 @@ def test_bfdot(engine):
     assert sum(plain) > 300
 
 
+@pytest.mark.apart
 def test_bfdot_takes_subnormal_operands_for_zeros_of_whatever_type_they_come():
     """The oracle on fractions, and arrays of float64, in which these are not subnormal."""
     how, small, large = accumulation("arm_bfdot_bfloat16_binary32"), 2.0**-130, 2.0**100

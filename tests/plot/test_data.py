@@ -67,6 +67,7 @@ def test_a_staircase_is_what_each_mode_gives(name):
         assert (row == np.asarray(lp.decode(codes, name, dtype=np.float64))).all()
 
 
+@pytest.mark.apart
 def test_sqnr_by_scale_is_that_of_the_report():
     found = data.sqnr_by_scale(VALUES, "e4m3fn")
     assert found.scales.size == 33

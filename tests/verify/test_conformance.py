@@ -130,6 +130,7 @@ def rows():
     return list(run(installed, samples=1 << 14, known=known_divergences()))
 
 
+@pytest.mark.apart
 def test_the_installed_frameworks_differ_only_as_the_reviewed_file_says(rows):
     """`lowprec conform` exits 0 for it."""
     assert [row for row in rows if row.unexplained] == []
@@ -267,6 +268,7 @@ def test_apytypes_rounds_what_is_just_below_the_smallest_normal():
             assert FRAMEWORKS["apytypes"].cast(below, fmt).tolist() == lp.encode(below, fmt).tolist()
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("fmt", ["e5m2", "e4m3fn", "e4m3fnuz", "e5m2fnuz"])
 @pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64"])
 def test_the_8_bit_nans_of_torch_do_not_depend_on_the_length(source, fmt):
