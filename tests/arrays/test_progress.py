@@ -11,6 +11,7 @@ import pytest
 import lowprec as lp
 from lowprec.arrays import dot, functions, progress, scale_search
 from lowprec.arrays.random import is_plain
+from lowprec.kernels.vector.dot_program import Dots
 from lowprec.spec import catalog
 from lowprec.spec.layouts import lanes
 
@@ -80,8 +81,8 @@ def test_what_the_function_raises_ends_the_call(call, total):
 
 @pytest.mark.parametrize("nothing", [None, False])
 def test_without_it_a_matrix_is_done_at_once(nothing, monkeypatch):
-    seen, real = [], dot._one
-    monkeypatch.setattr(dot, "_one", lambda *args: (seen.append(args[4].shape), real(*args))[1])
+    seen, real = [], Dots.run
+    monkeypatch.setattr(Dots, "run", lambda *args: (seen.append(args[4].shape), real(*args))[1])
     lp.matmul(X, Y, "fp32_fma", progress=nothing)
     assert seen == [(200, 30)] * 3
 

@@ -16,7 +16,7 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import rounding, stochastic
 
 PAGE = (pathlib.Path(__file__).parents[2] / "ARCHITECTURE.md").read_text()
-ROWS = re.findall(r"^\| `(\w+\(.*)` \| `(\w+)/(\w+)\.py` (\w+) \|$", PAGE, re.M)
+ROWS = re.findall(r"^\| `(\w+\(.*)` \| `kernels/(\w+)/(\w+)\.py` (\w+) \|$", PAGE, re.M)
 
 
 def format_of(name):
