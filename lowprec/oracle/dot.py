@@ -39,7 +39,7 @@ def dot(
     *,
     scales: Scales | None = None,
     tensor: Fraction = _ONE,
-    random: Callable[[int], int] | None = None,
+    random: Callable[[int, int], int] | None = None,
 ) -> int:
     """Return the code of a dot product in the accumulation's output.
 
@@ -61,8 +61,9 @@ def dot(
     tensor : Fraction
         The product of the tensors' scales: the factor of the sum before it is rounded to the output.
     random : function, optional
-        Of a stochastic accumulation: from the number of a rounding to its random integer. All roundings of
-        sums are numbered from 0 in their order, in pairs level by level; that of the output comes last.
+        Of a stochastic accumulation: from the number of a rounding, and its bits, to its random integer. All
+        roundings of sums are numbered from 0 in their order, in pairs level by level; that of the output
+        comes last.
 
     Raises ValueError: other lengths, operands that are no values of their formats, scales that the
     accumulation does not take or lacks, no random integers, or what `convert.project` refuses.
@@ -99,14 +100,14 @@ def dot(
 class _Sums:
     """Projects sums, and counts them: each has its own random integer."""
 
-    def __init__(self, random: Callable[[int], int] | None, tensor: Fraction) -> None:
+    def __init__(self, random: Callable[[int, int], int] | None, tensor: Fraction) -> None:
         self.random, self.count, self.tensor = random, 0, tensor
 
     def code(self, value: Exact, into: Rounded) -> int:
         integer = None
         if into[1].rounding.bits:
             assert self.random is not None, "random integers are checked before"
-            integer = self.random(self.count)
+            integer = self.random(self.count, into[1].rounding.bits)
         self.count += 1
         return project(value, *into, random=integer)
 

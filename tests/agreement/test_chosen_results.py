@@ -148,3 +148,18 @@ def test_remainders_of_binary64_numbers(spread):
             ]
             assert np.array_equal(*made)
             assert np.array_equal(*flags)
+
+
+def test_remainders_of_flushed_operands_and_through_other_formats():
+    """Subnormal numbers of the operands' own formats are zeros; an invalid remainder signals nothing else."""
+    tiny, ones = np.full(300, 2.0**-24, np.float16), np.ones(300, np.float16)
+    for rule in (Projection(subnormals="flush_operands"), Projection(subnormals="flush_both")):
+        for x, y, want, raised in ((tiny, ones, 0.0, {1}), (ones, tiny, np.nan, {16})):
+            flags = np.zeros(300, np.uint8)
+            made = lp.remainder(x, y, "binary32", projection=rule, flags=flags)
+            assert np.array_equal(made, np.full(300, want, np.float32), equal_nan=True)
+            assert set(flags.tolist()) == raised
+    flags = np.zeros(300, np.uint8)
+    far = np.full(300, 1e30)
+    lp.remainder(far, np.inf, "e4m3fn", projection=Projection(via=("binary16",)), flags=flags)
+    assert set(flags.tolist()) == {16}

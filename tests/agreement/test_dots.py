@@ -92,16 +92,9 @@ def agrees(how, formats, x, y, addend=None):
 
 def drawn(how, row, count):
     """The random integers of a row, by the rounding."""
-    bits = max((place[1].rounding.bits for place in places(how)), default=0)
-    if not bits:
+    if not how.rounds_randomly:
         return None
-    return lambda step: int(lp.random_bits(count, 99, bits, stream=2 + step)[row])
-
-
-def places(how):
-    """Where an accumulation rounds."""
-    sums = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
-    return [place for place in (how.total, sums, how.output) if place is not None]
+    return lambda step, bits: int(lp.random_bits(count, 99, bits, stream=2 + step)[row])
 
 
 # -- tests ------------------------------------------------------------------------------------------
@@ -158,6 +151,8 @@ def other_accumulations():
         yield Accumulation(
             name=f"stochastic chunks {variant}", order=chunked(4), accumulator=drawn, output=SINGLE
         )
+    fewer = (catalog.E4M3FN, Projection(rounding=stochastic(5)))
+    yield Accumulation(name="stochastic, other bits", accumulator=drawn, output=fewer)
 
 
 @pytest.mark.parametrize("how", list(other_accumulations()), ids=str)

@@ -87,12 +87,11 @@ def _suited(how: Accumulation) -> bool:
     return True
 
 
-def _integers(how: Accumulation, count: int, row: int, rng: int) -> Callable[[int], int] | None:
+def _integers(how: Accumulation, count: int, row: int, rng: int) -> Callable[[int, int], int] | None:
     """The random integer of each step of one result."""
-    bits = max(place[1].rounding.bits for place in _places(how))
-    if not bits:
+    if not how.rounds_randomly:
         return None
-    return lambda step: int(lp.random_bits(count, rng, bits, stream=2 + step)[row])
+    return lambda step, bits: int(lp.random_bits(count, rng, bits, stream=2 + step)[row])
 
 
 def products(call: Call) -> Answer:

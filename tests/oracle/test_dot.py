@@ -395,7 +395,7 @@ def test_roundings_are_counted_in_the_order_of_sums(length, parameters, asked):
     """Those that are not stochastic too; the output's is the last."""
     seen = []
 
-    def random(place: int) -> int:
+    def random(place: int, bits: int) -> int:
         seen.append(place)
         return 0
 
@@ -410,8 +410,18 @@ def test_each_sum_has_its_own_random_integer():
         want = 0x3C00
         for integer in integers:
             want += integer == 255
-        got = dot([two(-9)] * 2, [two(-9)] * 2, how, ONE, random=lambda place, given=integers: given[place])
+        got = dot(
+            [two(-9)] * 2, [two(-9)] * 2, how, ONE, random=lambda place, _, given=integers: given[place]
+        )
         assert got == want
+
+
+def test_each_rounding_draws_its_own_bits():
+    """The stages of an accumulation may differ in them."""
+    how = Accumulation(accumulator=RANDOM, output=(BINARY16, Projection(rounding="stochastic(5)")))
+    asked = []
+    dot([ONE], [ONE], how, random=lambda place, bits: asked.append((place, bits)) or 0)
+    assert asked == [(0, 8), (1, 5)]
 
 
 def test_random_integers_are_asked_for():

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE, ElementwiseProgram
+from lowprec.kernels.general.program import FLUSHES
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.exact import plain_remainders, remainders
@@ -27,8 +28,9 @@ Codes = npt.NDArray[Any]
 
 def lower(request: Elementwise) -> Remainder | None:
     """Return the program of a request, or None where another engine must serve it."""
-    if request.operation != "remainder":
-        return None
+    rule = request.projection
+    if request.operation != "remainder" or rule.subnormals in FLUSHES or rule.via:
+        return None  # operands are flushed, and flags gathered, as of an operation
     onward = dataclasses.replace(request, operation=CONVERT, sources=(DOUBLE,), backend=None)
     read = readers(*request.sources)
     return None if read is None else Remainder(request, read, engine.lower(onward))

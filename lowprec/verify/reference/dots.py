@@ -165,7 +165,7 @@ def roundings(how: Accumulation, length: int) -> list[int]:
     seen: list[int] = []
     zeros = [Fraction(0)] * length
 
-    def random(number: int) -> int:
+    def random(number: int, bits: int) -> int:
         seen.append(number)
         return 0
 
@@ -189,7 +189,11 @@ def drawn_codes(how: Accumulation, x: Array, y: Array, addend: Array | None, wor
         sides = [[from_float(float(value)) for value in side[row]] for side in (x, y)]
         added = None if addend is None else from_float(float(addend[row]))
         of_row = dict(zip(numbers, words[row].tolist(), strict=True))
-        made[row] = dot(sides[0], sides[1], how, addend=added, random=of_row.__getitem__)
+
+        def random(number: int, bits: int, of_row: dict[int, int] = of_row) -> int:
+            return of_row[number]
+
+        made[row] = dot(sides[0], sides[1], how, addend=added, random=random)
     return made
 
 

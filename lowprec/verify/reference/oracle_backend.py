@@ -7,7 +7,7 @@ other. The engine is looked up by its name there, so that nothing below imports 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +22,6 @@ from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, 
 from lowprec.oracle import block, convert
 from lowprec.oracle.dot import dot
 from lowprec.oracle.exact import Exact
-from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.catalog import E8M0FNU
 from lowprec.spec.format import Format
 from lowprec.spec.functions import FUNCTIONS
@@ -156,13 +155,12 @@ class _Dots(DotProgram):
 
     def __init__(self, request: Dot) -> None:
         self._request = request
-        self._bits = max(_bits(request.accumulation), default=0)
 
     def part(
         self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool
     ) -> None:  # fmt: skip
         """Write the codes of all dot products, or of each row of x and its own of y."""
-        request = self._request
+        request, drawn = self._request, self._request.accumulation.rounds_randomly
         left, right = (
             [(_exact(codes, fmt), _scales(rows, i)) for i, codes in enumerate(rows.codes)]
             for rows, fmt in ((x, request.x), (y, request.y))
@@ -175,24 +173,17 @@ class _Dots(DotProgram):
                 out[i, column] = dot(
                     xs, ys, request.accumulation, addend,
                     scales=(x_scales, y_scales, request.block) if request.block else None,
-                    tensor=request.tensor, random=self._drawn(key, place) if self._bits else None,
+                    tensor=request.tensor, random=self._drawn(key, place) if drawn else None,
                 )  # fmt: skip
 
-    def _drawn(self, key: int, place: int) -> Callable[[int], int]:
+    def _drawn(self, key: int, place: int) -> Callable[[int, int], int]:
         """Return the function that gives the random integers of an output's roundings by step."""
 
-        def of_step(step: int) -> int:
-            word = random_bits((1,), key, self._bits, origin=(place,), within=(place + 1,), stream=2 + step)
+        def of_step(step: int, bits: int) -> int:
+            word = random_bits((1,), key, bits, origin=(place,), within=(place + 1,), stream=2 + step)
             return int(word[0])
 
         return of_step
-
-
-def _bits(how: Accumulation) -> Iterable[int]:
-    sums = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
-    for place in (how.product, sums, how.total, how.output):
-        if place is not None:
-            yield place[1].rounding.bits
 
 
 def _exact(codes: Codes, fmt: Format) -> list[Exact]:
