@@ -35,6 +35,7 @@ __all__ = [
     "given_values",
     "grid_of",
     "ranges",
+    "rows_together",
     "scale_values",
     "stored_scales",
     "values_of",
@@ -82,16 +83,26 @@ _TILE = 512
 PART = 1 << 21
 
 
-def ranges(weight: Weight, part: int = PART) -> Iterator[tuple[int, int]]:
+def rows_together(weight: Weight) -> int:
+    """Return how many rows a block has; 1 if the scheme has no blocks and all rows have the same scales."""
+    if not weight.sizes or (weight.scheme.block is None and weight.sizes[0] >= weight.shape[0]):
+        return 1
+    return weight.sizes[0]
+
+
+def ranges(weight: Weight, part: int = PART, unit: int = 1) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows, along the first axis of the codes and of values, that cut through no block.
 
-    Of a weight without elements there are none, however long its first axis is.
+    A weight with no more rows than a block has is one range. A weight without elements has none, however
+    long its first axis is.
 
     Parameters
     ----------
     weight : Weight
     part : int
         Elements of a range, about: never less than one row of blocks.
+    unit : int
+        Rows of other blocks, those that are written or compared, which are not cut either.
     """
     rows = weight.shape[0] if weight.shape else 1
     if not math.prod(weight.shape):
@@ -101,7 +112,7 @@ def ranges(weight: Weight, part: int = PART) -> Iterator[tuple[int, int]]:
         yield 0, rows
         return
     width = max(math.prod(weight.shape[1:]), 1)
-    unit = weight.sizes[0] if weight.sizes and weight.sizes[0] < rows else 1
+    unit = math.lcm(rows_together(weight), unit)
     each = max(part // width // unit, 1) * unit
     for start in range(0, rows, each):
         yield start, min(start + each, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 import hashlib
 import json
@@ -315,9 +314,6 @@ def _written(
         write(names["mark"], _mark(how.scheme), 0)
     sizes = _sizes(how, weight.shape, weight.summed) if how.scheme.block else ()
     unit = 128 if how.scheme.swizzled else sizes[0] if sizes else 1
-    aligned = (
-        dataclasses.replace(weight, sizes=(unit, *[1] * (len(weight.shape) - 1))) if unit > 1 else weight
-    )
     single = None
     if how.blocks is None and how.scheme != PLAIN:
         # Of zeros any scale will do; 1 is none that a reader stumbles over.
@@ -332,7 +328,7 @@ def _written(
         raised, single = np.any(single < SMALLEST_SCALE), usable(single).reshape(-1)
         write(names["scales"], single.reshape(*rows.shape, 1) if how.channel else single, 0)
         single = single.reshape(*rows.shape, 1) if how.channel else single.reshape([1] * rows.ndim)
-    for start, stop in ranges(aligned):
+    for start, stop in ranges(weight, unit=unit):
         values = given_values(weight, how.scheme, start, stop)
         values = np.ascontiguousarray(values.swapaxes(-1, -2)) if how.scheme.transposed else values
         part = single if single is None or not how.channel else single[start:stop]

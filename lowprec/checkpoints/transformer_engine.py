@@ -7,7 +7,6 @@ scale of 16x16 elements lies 16 times.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -98,8 +97,7 @@ def write_copies(
     errors = Errors(-how.element.max_finite, how.element.max_finite)
     amax, held, tiles = rows.max(initial=np.float32(0)), [], []
     unit = _SIDE if how.scheme.tensor else 32
-    aligned = dataclasses.replace(weight, sizes=(unit, *[1] * (len(weight.shape) - 1)))
-    for start, stop in ranges(aligned):
+    for start, stop in ranges(weight, unit=unit):
         values = np.ascontiguousarray(values_of(weight, start, stop), np.float32)
         if how.scheme.tensor:
             made = encoded(values, how.blocks, amax)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from lowprec.checkpoints.decoding import (
     engine_format,
     given_values,
     ranges,
+    rows_together,
     scale_values,
     stored_scales,
     tensor_scale,
@@ -121,7 +123,8 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
     single: list[Array] = []
     if tensor is not None and weight.scheme.divides:
         tensor = np.asarray(np.float32(1) / tensor, np.float32)
-    for start, stop in ranges(weight):
+    tiles = [fmt.sizes[0] for fmt in candidates.values() if len(fmt.sizes) > 1]
+    for start, stop in ranges(weight, unit=math.lcm(rows_together(source), *tiles)):
         turned = weight.scheme.transposed and len(weight.shape) == 2
         wanted = given_values(source, weight.scheme, *(() if turned else (start, stop)))
         found = values_of(weight, start, stop)

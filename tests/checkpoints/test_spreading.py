@@ -11,17 +11,20 @@ import pytest
 from click.testing import CliRunner
 
 import lowprec as lp
-from lowprec.checkpoints import quantizing, transformer_engine
+from lowprec.checkpoints import bitsandbytes_writing, converting, quantizing, transformer_engine, verifying
 from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.converting import dequantize_checkpoint
 from lowprec.checkpoints.correcting import Statistics
-from lowprec.checkpoints.decoding import codes_of, ranges
+from lowprec.checkpoints.decoding import codes_of, ranges, stored_scales
 from lowprec.checkpoints.folder import open_checkpoint
-from lowprec.checkpoints.quantizing import quantize_checkpoint, target
+from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
+from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.cli.main import main
 from tests.checkpoints.files import ENDINGS, source
 from tests.programs import need_package
 
+QUICK = (("deepseek", "e4m3fn", 128), ("comfyui", "nvfp4", 112), ("transformer-engine", "mxfp8_e4m3", 32))
 cloudpickle = pytest.importorskip("cloudpickle")
 TARGETS = [
     ("modelopt", "nvfp4"),
@@ -66,7 +69,7 @@ def test_stochastic_rounding_has_the_same_bytes_however_it_is_cut(tmp_path, monk
         path.parent.mkdir()
     quantize_checkpoint(made, whole, how)
     with monkeypatch.context() as patched:
-        patched.setattr(quantizing, "ranges", lambda weight: ranges(weight, 128 * 7))
+        patched.setattr(quantizing, "ranges", functools.partial(ranges, part=128 * 7))
         quantize_checkpoint(made, parts, how, spread=functools.partial(_shuffled, count))
     assert count == [5]  # tensors: every one was handed out
     assert parts.read_bytes() == whole.read_bytes()
@@ -85,12 +88,83 @@ def test_both_copies_have_the_same_bytes_however_they_are_cut(tmp_path, monkeypa
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
     quantize_checkpoint(made, tmp_path / "whole" / "out.pt", how)
-    monkeypatch.setattr(transformer_engine, "ranges", lambda weight: ranges(weight, 96 * 32))
+    monkeypatch.setattr(transformer_engine, "ranges", functools.partial(ranges, part=96 * 32))
     spread = functools.partial(_shuffled, count)
     quantize_checkpoint(made, tmp_path / "parts" / "out.pt", how, spread=spread)
     whole, parts = (tmp_path / name / "out.pt" for name in ("whole", "parts"))
     assert count == [5]
     assert parts.read_bytes() == whole.read_bytes()
+
+
+def _cut(monkeypatch, part):
+    """Let everything that reads or writes weights take ranges of some `part` elements."""
+    for module in (quantizing, transformer_engine, bitsandbytes_writing, verifying, converting):
+        monkeypatch.setattr(module, "ranges", functools.partial(_ranges, part))
+
+
+def _ranges(part, weight, _=None, **unit):
+    return ranges(weight, part, **unit)
+
+
+#: Rows around those of a block, or of a tile of scales, of which schemes with such rows take any multiple.
+ROWS = {
+    ("deepseek", "e4m3fn"): (1, 127, 128, 129),
+    ("deepseek-v4", "e4m3fn"): (1, 127, 128, 129),
+    ("comfyui", "nvfp4"): (112, 128, 144),
+    ("comfyui", "mxfp8_e4m3"): (96, 128, 160),
+    ("transformer-engine", "mxfp8_e4m3"): (32, 64),
+    ("transformer-engine", "nvfp4"): (16, 32),
+}
+CASES = [
+    pytest.param(family, to, rows, marks=() if (family, to, rows) in QUICK else pytest.mark.apart)
+    for family, formats in FAMILIES.items()
+    for to in formats
+    for rows in ROWS.get((family, to), (1, 2))
+]
+
+
+@pytest.mark.parametrize(("family", "to", "rows"), CASES)
+def test_weights_of_few_rows_are_cut_through_no_block(tmp_path, monkeypatch, family, to, rows):
+    """In the smallest ranges, files are those of one range; codes and scales are those of `encode`."""
+    if family in ("gguf", "onnx"):
+        need_package(family)
+    shape = (rows, 64, 96) if family == "gpt-oss" else (rows, 192)
+    made, how = source(tmp_path / "s.safetensors", shape), target(family, to)
+    ending = ENDINGS.get(family, ".safetensors")
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+        if name == "parts":
+            _cut(monkeypatch, 1)
+        quantize_checkpoint(made, tmp_path / name / f"o{ending}", how)
+        dequantize_checkpoint(
+            open_checkpoint(tmp_path / name / f"o{ending}"), tmp_path / name / "v.safetensors"
+        )
+    for file in (f"o{ending}", "v.safetensors"):
+        assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    found = open_checkpoint(tmp_path / "parts" / f"o{ending}")
+    assert all(verdict.holds and not verdict.codes_differ for verdict in verify_checkpoint(found, made))
+    if (family, to) in ROWS and family != "transformer-engine":
+        expected = lp.encode(made.entries["m.q.weight"].read(), how.blocks)
+        assert np.array_equal(codes_of(_weight(found)), expected.codes)
+        scales = stored_scales(_weight(found))
+        assert np.array_equal(scales.view(f"u{scales.dtype.itemsize}"), expected.scales)
+
+
+def test_blocks_of_the_source_are_not_cut_either(tmp_path, monkeypatch):
+    """Blocks of 128 rows are read and blocks of 32 rows are written: ranges are of rows of both."""
+    made = source(tmp_path / "s.safetensors", (320, 96))
+    quantize_checkpoint(made, tmp_path / "d.safetensors", target("deepseek", "e4m3fn"))
+    tiles, how = open_checkpoint(tmp_path / "d.safetensors"), target("transformer-engine", "mxfp8_e4m3")
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+        if name == "parts":
+            _cut(monkeypatch, 160 * 96)
+        quantize_checkpoint(tiles, tmp_path / name / "o.pt", how)
+    assert (tmp_path / "parts" / "o.pt").read_bytes() == (tmp_path / "whole" / "o.pt").read_bytes()
+    quantize_checkpoint(tiles, tmp_path / "mx.safetensors", target("quark", "mxfp4"))
+    rows = open_checkpoint(tmp_path / "mx.safetensors")
+    _cut(monkeypatch, 1)
+    assert all(verdict.holds for verdict in verify_checkpoint(rows, tiles))
 
 
 def test_random_integers_are_those_of_places_and_names(tmp_path):
