@@ -74,6 +74,17 @@ class Configured:
                 self.unread["config_groups"] = str(error)
             return None
 
+    def block_of(self, module: str) -> dict[str, Any]:
+        """Return the lengths of blocks that a group of compressed-tensors says, as `weight_block_size`."""
+        said = None if self._groups is None else self.said_of(module)
+        setting = {} if said is None else said.setting
+        block = setting.get("block_structure")
+        if isinstance(block, str):  # "128x128", as earlier versions wrote it
+            block = [int(size) for size in block.split("x") if size.isdecimal() and len(size) < 10]
+        if setting.get("strategy") == "group":
+            block = [1, setting.get("group_size")]
+        return {"weight_block_size": block} if setting.get("strategy") in ("block", "group") else {}
+
     def _said_of(self, module: str) -> Said:
         config = self._config
         ignored = any(module in names for names in self._ignored)

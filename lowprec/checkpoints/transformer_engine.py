@@ -20,9 +20,10 @@ from lowprec.arrays.packing import pack, unpack
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.schemes import TRANSFORMER_ENGINE, find
+from lowprec.checkpoints.sharing import padded
 from lowprec.checkpoints.torch_reading import checked
 from lowprec.checkpoints.torchao import attributes
-from lowprec.checkpoints.weights import OVER, Weight, padded
+from lowprec.checkpoints.weights import OVER, Weight
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 

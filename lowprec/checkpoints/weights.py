@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lowprec.checkpoints import bitsandbytes
+from lowprec.checkpoints.configured import Configured
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.incomplete import incomplete
@@ -26,12 +27,13 @@ from lowprec.checkpoints.schemes import (
     Packing,
     Scheme,
 )
+from lowprec.checkpoints.sharing import is_six, misfit, sizes_of
 from lowprec.checkpoints.torch_reading import checked
 from lowprec.checkpoints.torchao import attributes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
-__all__ = ["OVER", "Weight", "by_name", "logical_shape", "padded", "weights_of"]
+__all__ = ["OVER", "Weight", "by_name", "logical_shape", "weights_of"]
 
 #: Types of what DequantizeLinear makes.
 _RESULTS = ("F32", "F16", "BF16")
@@ -143,9 +145,9 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             found[name] = _saved(name, fmt, axes, entries)
     nodes = [_decoded(name, said, checkpoint) for name, said in checkpoint.graph.decoded.items()]
     taken = {part.name for weight in (*found.values(), *nodes) for part in weight.parts}
-    said = _said(checkpoint)
+    said, configured = _said(checkpoint), Configured(checkpoint.config, len(entries))
     for name, entry in entries.items():
-        weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint, said)
+        weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint, said, configured)
         if weight is not None:
             found[name] = weight
             taken |= {part.name for part in weight.parts}
@@ -258,7 +260,9 @@ def _of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: i
     return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
 
 
-def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: dict[str, Any]) -> Weight | None:
+def _quantized(
+    name: str, entry: Entry, checkpoint: Checkpoint, whole: dict[str, Any], configured: Configured
+) -> Weight | None:
     entries, config = checkpoint.entries, checkpoint.config
     said = ChainMap(_of_comfyui(name.removesuffix(".weight"), entries), whole)
     fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, said)]
@@ -288,7 +292,7 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: dict[str,
                 continue
             if scheme.state and (stem + scheme.state not in entries or not exact):
                 continue
-            if scheme.element in ("e2m3fn", "e3m2fn") and not _is_six(entry, scales):
+            if scheme.element in ("e2m3fn", "e3m2fn") and not is_six(entry, scales):
                 continue
             ends = (*scheme.extras, *([scheme.state] if scheme.state else []))
             extras = tuple(entries[stem + end] for end in ends if stem + end in entries)
@@ -296,6 +300,8 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: dict[str,
             told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
             said_of = attributes(checkpoint.metadata, found.name) if told else {}
             said_of = checked(said_of) if scheme.family == TRANSFORMER_ENGINE else said_of
+            if scheme.name == "float-quantized":
+                said_of = configured.block_of(stem)
             return _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
     return None
 
@@ -332,11 +338,6 @@ def _of_comfyui(stem: str, entries: Mapping[str, Entry]) -> dict[str, Any]:
         return {COMFY_QUANT: parse_json(entry.read().tobytes(), entry.name).get("format")}
     except CheckpointError:
         return {}
-
-
-def _is_six(codes: Entry, scales: Entry | None) -> bool:
-    """Return whether codes of 6 bits lie there: 24 bytes for each scale."""
-    return scales is not None and codes.shape[-1:] == tuple(24 * count for count in scales.shape[-1:])
 
 
 def _is_marked(scheme: Scheme, config: Mapping[str, Any]) -> bool:
@@ -384,9 +385,9 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     if other and any(part.name.endswith(other) for part in weight.extras):
         what = f"{weight.name} has {other.lstrip('.')} and no {weight.scheme.unless.lstrip('.')} beside it"
         return Weight(**fields | {"problem": ("missing-codes", what)})
-    sizes = (_tiled if swizzled else _padded if weight.scheme.padded else _sizes)(weight, shape, config)
+    sizes = sizes_of(weight, shape, config, swizzled)
     if sizes is None:
-        return Weight(**fields | {"problem": ("shape", _misfit(weight, shape, config))})
+        return Weight(**fields | {"problem": ("shape", misfit(weight, shape, config))})
     return Weight(**fields | {"sizes": sizes})
 
 
@@ -401,98 +402,3 @@ def logical_shape(shape: tuple[int, ...], packing: Packing, bits: int = 4) -> tu
     if packing == "groups" and len(shape) > 1:
         return (*shape[:-2], 32 * shape[-2])
     return shape
-
-
-def _block(weight: Weight, config: Mapping[str, Any]) -> tuple[int, int] | None:
-    if weight.scheme.family == "torchao" and weight.scheme.block is not None:
-        size = config.get("block_size")
-        return (1, size) if type(size) is int and size > 0 else weight.scheme.block
-    given = config.get("weight_block_size")
-    if weight.scheme.scale == "" and isinstance(given, list) and len(given) == 2:
-        if all(type(size) is int and size > 0 for size in given):
-            return given[0], given[1]
-    return weight.scheme.block
-
-
-def _tiled(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return what shares a scale where scales lie in tiles, of which there must be as many as they need."""
-    assert weight.scales is not None
-    block = _block(weight, config)
-    if block is None or len(shape) < 2 or block[0] > 1:
-        return None
-    rows, columns = math.prod(shape[:-1]), -(-shape[-1] // block[1])
-    fits = math.prod(weight.scales.shape) == (-(-rows // 128) * 128) * (-(-columns // 4) * 4)
-    return (*[1] * (len(shape) - 1), block[1]) if fits else None
-
-
-def _padded(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return what shares a scale where rows and columns of scales are padded."""
-    assert weight.scales is not None
-    block = weight.scheme.block
-    if len(shape) != 2 or block is None:
-        return None
-    return block if weight.scales.shape == padded(shape, block) else None
-
-
-def padded(shape: tuple[int, ...], block: tuple[int, int]) -> tuple[int, ...]:
-    """Return the shape of scales of blocks, with rows and columns padded as tiles of 128x4 need.
-
-    >>> padded((208, 192), (1, 16)), padded((224, 192), (32, 1))
-    ((256, 12), (8, 256))
-    """
-    to = (128, 4) if block[0] == 1 else (4, 128)
-    grid = (-(-length // size) for length, size in zip(shape, block, strict=True))
-    return tuple(-(-count // by) * by for count, by in zip(grid, to, strict=True))
-
-
-def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
-    assert weight.scales is not None
-    scales, block = weight.scales.shape, _block(weight, config)
-    if weight.scheme.packing != "whole" and len(shape) < 2:
-        return None
-    if (
-        block is not None
-        and len(shape) >= 2
-        and (weight.scheme.block is not None or len(scales) == len(shape))
-    ):
-        sizes = (*[1] * (len(shape) - 2), *block)
-        wanted = tuple(-(-length // size) for length, size in zip(shape, sizes, strict=True))
-        if scales == wanted:
-            return sizes
-        if weight.scheme.block is not None:
-            return None
-    if all(size == 1 for size in scales):
-        return tuple(max(length, 1) for length in shape)
-    if len(scales) == 1 and shape and scales[0] == shape[0]:
-        return (1, *[max(length, 1) for length in shape[1:]])
-    if len(scales) != len(shape):
-        return None
-    # One scale for a channel, or for a tensor along the other axes; or blocks that divide an axis.
-    sizes = tuple(-(-length // max(count, 1)) for length, count in zip(shape, scales, strict=True))
-    if tuple(-(-length // max(size, 1)) for length, size in zip(shape, sizes, strict=True)) != scales:
-        return None
-    return tuple(max(size, 1) for size in sizes)
-
-
-def _misfit(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> str:
-    """Return what shapes there are, what they should be, and what the difference looks like."""
-    assert weight.scales is not None
-    scales, block = weight.scales.shape, _block(weight, config) or (1, 1)
-    lengths = zip(shape, (*[1] * (len(shape) - 2), *block)[-len(shape) :], strict=False)
-    wanted = tuple(-(-length // size) for length, size in lengths)
-    guess = ""
-    if len(shape) >= 2:
-        rows, columns = wanted[-2:]
-        tiles = (-(-rows // 128) * 128, -(-columns // 4) * 4)
-        if scales[-2:] == (shape[-1], -(-shape[-2] // block[1])):
-            guess = "; these are scales of the other axis"
-        elif weight.scheme.packing == "low_first" and _is_six(weight.codes, weight.scales):
-            guess = "; these may be codes of 6 bits: the configuration must say fp6_e2m3 or fp6_e3m2"
-        elif len(scales) == 2 and scales == (rows, columns // 2) and columns > 1:
-            guess = "; half as many: computed from packed bytes instead of elements"
-        elif scales in (tiles, (tiles[0] * tiles[1],), (tiles[0] // 4, tiles[1] * 4)):
-            guess = "; these are padded to tiles of 128x4, as swizzled scales are"
-    return (
-        f"scales {weight.scales.name} have shape {list(scales)}, and {list(shape)} codes in blocks of "
-        f"{block[0]}x{block[1]} need {list(wanted)}{guess}"
-    )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import lowprec as lp
 from lowprec.arrays.convert import encode
+from lowprec.checkpoints import quantizing
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
-from lowprec.checkpoints.decoding import as_blocks, ranges, values_of
+from lowprec.checkpoints.decoding import as_blocks, codes_of, ranges, stored_scales, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.inspecting import inspect
 from lowprec.checkpoints.linting import lint
@@ -463,6 +466,22 @@ def test_blocks_lie_along_the_axis_that_products_sum_over(tmp_path, family, to):
         error = np.sum((values_of(weight) - values[weight.name]) ** 2) / np.sum(values[weight.name] ** 2)
         assert error < 0.02
         assert weight.is_quantized == (weight.name == "b.weight")
+
+
+@pytest.mark.parametrize("to", ["nvfp4", "mxfp4", "mxfp8_e4m3", "int4"])
+def test_a_weight_of_one_row_of_blocks_is_not_cut(tmp_path, monkeypatch, to):
+    """Blocks lie along columns for MatMul: in the smallest ranges, results are those of `encode`."""
+    values = np.random.default_rng(2).standard_normal((32, 64)).astype(np.float32)
+    values[:16] *= 1000
+    node = helper.make_node("MatMul", ["x", "a.weight"], ["y"])
+    onnx.save(_model([node], [numpy_helper.from_array(values, "a.weight")], []), tmp_path / "x.onnx")
+    monkeypatch.setattr(quantizing, "ranges", functools.partial(ranges, part=1))
+    how = target("onnx", to)
+    quantize_checkpoint(open_checkpoint(tmp_path / "x.onnx"), tmp_path / "o.onnx", how)
+    (weight,) = weights_of(open_checkpoint(tmp_path / "o.onnx"))
+    expected = lp.encode(values, how.blocks, axis=0)
+    assert np.array_equal(codes_of(weight), expected.codes)
+    assert np.array_equal(stored_scales(weight).view(expected.scales.dtype), expected.scales)
 
 
 @pytest.mark.parametrize("shape", [(64, 48), (48, 64)])

@@ -604,3 +604,51 @@ def test_codes_of_one_axis_are_shown_where_a_scheme_transposes(tmp_path):
 
     other = changed(found, tmp_path / "other.safetensors", flatten)
     assert "are no groups of 16 bytes" in inspect(other).as_json()["weights"][-1]["problem"]
+
+
+#: The configuration of compressed-tensors, weights, scales, and the block; none where it would be a guess.
+BLOCKS = [
+    ({"strategy": "block", "block_structure": [128, 128]}, (576, 512), (5, 4), (128, 128)),
+    ({"strategy": "block", "block_structure": "128x128"}, (576, 512), (5, 4), (128, 128)),
+    ({"strategy": "block", "block_structure": [64, 32]}, (80, 64), (2, 2), (64, 32)),
+    ({"strategy": "group", "group_size": 48}, (8, 80), (8, 2), (1, 48)),
+    ({"strategy": "block", "block_structure": [64, 64]}, (576, 512), (5, 4), None),
+    ({"strategy": "block"}, (576, 512), (5, 4), (128, 128)),
+    (None, (576, 512), (5, 4), (128, 128)),
+    (None, (200, 192), (4, 3), (64, 64)),
+    (None, (8, 200), (8, 2), (1, 128)),
+    (None, (90, 60), (3, 1), (30, 60)),
+    (None, (70, 70), (4, 4), None),
+    (None, (70, 70), (70, 1), (1, 70)),
+]
+
+
+@pytest.mark.parametrize(("said", "shape", "grid", "block"), BLOCKS)
+def test_blocks_of_fp8_are_those_of_the_configuration(tmp_path, said, shape, grid, block):
+    """Without one they are of 128x128 where these give the number of scales; others must follow from it."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 0x7E, shape).astype(np.uint8)
+    scales = (2.0 ** rng.integers(-5, 5, grid)).astype(np.float32)
+    path = tmp_path / "model.safetensors"
+    plan = [("m.q.weight", "F8_E4M3", shape), ("m.q.weight_scale", "F32", grid)]
+    with SafetensorsWriter(path.open("w+b"), plan, {}) as writer:
+        writer.write("m.q.weight", codes)
+        writer.write("m.q.weight_scale", scales)
+    if said is not None:
+        weights = {"num_bits": 8, "type": "float", **said}
+        groups = {
+            "other": {"targets": ["m.k"], "weights": {**weights, "block_structure": [16, 16]}},
+            "group_0": {"targets": ["Linear"], "weights": weights},
+        }
+        config = {"quant_method": "compressed-tensors", "config_groups": groups}
+        (tmp_path / "config.json").write_text(json.dumps({"quantization_config": config}))
+    (weight,) = weights_of(open_checkpoint(path))
+    assert weight.scheme.name == "float-quantized"
+    if block is None:
+        assert weight.problem[0] == "shape"
+        assert ("several sizes" if said is None else "blocks of 64x64 need [9, 8]") in weight.problem[1]
+        return
+    assert weight.problem is None
+    assert weight.sizes == block
+    wide = np.kron(scales, np.ones(block, np.float32))[: shape[0], : shape[1]]
+    assert np.array_equal(values_of(weight), codes.view(ml_dtypes.float8_e4m3fn).astype(np.float32) * wide)

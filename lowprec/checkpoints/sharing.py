@@ -1,0 +1,145 @@
+"""Blocks of a weight: how many elements share a scale, by the shapes of codes and scales."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lowprec.checkpoints.container import Entry
+
+if TYPE_CHECKING:
+    from lowprec.checkpoints.weights import Weight
+
+__all__ = ["is_six", "misfit", "padded", "sizes_of"]
+
+#: Blocks of the last two axes that are tried in turn where no configuration says them: the field's own first.
+_USUAL_BLOCKS = tuple((rows, size) for size in (128, 64, 32, 16) for rows in (size, 1))
+
+
+def is_six(codes: Entry, scales: Entry | None) -> bool:
+    """Return whether codes of 6 bits lie there: 24 bytes for each scale."""
+    return scales is not None and codes.shape[-1:] == tuple(24 * count for count in scales.shape[-1:])
+
+
+def _block(weight: Weight, config: Mapping[str, Any]) -> tuple[int, int] | None:
+    if weight.scheme.family == "torchao" and weight.scheme.block is not None:
+        size = config.get("block_size")
+        return (1, size) if type(size) is int and size > 0 else weight.scheme.block
+    given = config.get("weight_block_size")
+    if weight.scheme.scale == "" and isinstance(given, list) and len(given) == 2:
+        if all(type(size) is int and size > 0 for size in given):
+            return given[0], given[1]
+    return weight.scheme.block
+
+
+def sizes_of(
+    weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any], swizzled: bool
+) -> tuple[int, ...] | None:
+    """Return how many elements share a scale along each axis, or None if codes and scales do not tell."""
+    return (_tiled if swizzled else _padded if weight.scheme.padded else _sizes)(weight, shape, config)
+
+
+def _tiled(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return what shares a scale where scales lie in tiles, of which there must be as many as they need."""
+    assert weight.scales is not None
+    block = _block(weight, config)
+    if block is None or len(shape) < 2 or block[0] > 1:
+        return None
+    rows, columns = math.prod(shape[:-1]), -(-shape[-1] // block[1])
+    fits = math.prod(weight.scales.shape) == (-(-rows // 128) * 128) * (-(-columns // 4) * 4)
+    return (*[1] * (len(shape) - 1), block[1]) if fits else None
+
+
+def _padded(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return what shares a scale where rows and columns of scales are padded."""
+    assert weight.scales is not None
+    block = weight.scheme.block
+    if len(shape) != 2 or block is None:
+        return None
+    return block if weight.scales.shape == padded(shape, block) else None
+
+
+def padded(shape: tuple[int, ...], block: tuple[int, int]) -> tuple[int, ...]:
+    """Return the shape of scales of blocks, with rows and columns padded as tiles of 128x4 need.
+
+    >>> padded((208, 192), (1, 16)), padded((224, 192), (32, 1))
+    ((256, 12), (8, 256))
+    """
+    to = (128, 4) if block[0] == 1 else (4, 128)
+    grid = (-(-length // size) for length, size in zip(shape, block, strict=True))
+    return tuple(-(-count // by) * by for count, by in zip(grid, to, strict=True))
+
+
+def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return what shares a scale, or None if the scales do not fit or several blocks give their number."""
+    assert weight.scales is not None
+    scales, block = weight.scales.shape, _block(weight, config)
+    if weight.scheme.packing != "whole" and len(shape) < 2:
+        return None
+    if (
+        block is not None
+        and len(shape) >= 2
+        and (weight.scheme.block is not None or len(scales) == len(shape))
+    ):
+        sizes = (*[1] * (len(shape) - 2), *block)
+        if scales == _grid(shape, sizes):
+            return sizes
+        if weight.scheme.block is not None:
+            return None
+    if all(size == 1 for size in scales):
+        return tuple(max(length, 1) for length in shape)
+    if len(scales) == 1 and shape and scales[0] == shape[0]:
+        return (1, *[max(length, 1) for length in shape[1:]])
+    if len(scales) != len(shape):
+        return None
+    sizes = tuple(max(-(-length // max(count, 1)), 1) for length, count in zip(shape, scales, strict=True))
+    if all(count in (1, length) for length, count in zip(shape, scales, strict=True)):  # of channels
+        return sizes if _grid(shape, sizes) == scales else None
+    if block is not None:
+        return None
+    for usual in _USUAL_BLOCKS if len(shape) > 1 else ():
+        tried = (*[1] * (len(shape) - 2), *usual)
+        if _grid(shape, tried) == scales:
+            return tried
+    divides = all(count and length % count == 0 for length, count in zip(shape, scales, strict=True))
+    return sizes if divides else None
+
+
+def _may_be(length: int, count: int) -> bool:
+    """Return whether blocks of some size give that number of scales along an axis."""
+    return 0 < count <= length and -(-length // -(-length // count)) == count
+
+
+def _grid(shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(-(-length // size) for length, size in zip(shape, sizes, strict=True))
+
+
+def misfit(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> str:
+    """Return what shapes there are, what they should be, and what the difference looks like."""
+    assert weight.scales is not None
+    scales, said = weight.scales.shape, _block(weight, config)
+    block = said or (1, 1)
+    if said is None and len(scales) == len(shape) and all(map(_may_be, shape, scales)):
+        return (
+            f"scales {weight.scales.name} have shape {list(scales)}, which blocks of several sizes give for "
+            f"{list(shape)} codes: the configuration must say which (block_structure or weight_block_size)"
+        )
+    lengths = zip(shape, (*[1] * (len(shape) - 2), *block)[-len(shape) :], strict=False)
+    wanted = tuple(-(-length // size) for length, size in lengths)
+    guess = ""
+    if len(shape) >= 2:
+        rows, columns = wanted[-2:]
+        tiles = (-(-rows // 128) * 128, -(-columns // 4) * 4)
+        if scales[-2:] == (shape[-1], -(-shape[-2] // block[1])):
+            guess = "; these are scales of the other axis"
+        elif weight.scheme.packing == "low_first" and is_six(weight.codes, weight.scales):
+            guess = "; these may be codes of 6 bits: the configuration must say fp6_e2m3 or fp6_e3m2"
+        elif len(scales) == 2 and scales == (rows, columns // 2) and columns > 1:
+            guess = "; half as many: computed from packed bytes instead of elements"
+        elif scales in (tiles, (tiles[0] * tiles[1],), (tiles[0] // 4, tiles[1] * 4)):
+            guess = "; these are padded to tiles of 128x4, as swizzled scales are"
+    return (
+        f"scales {weight.scales.name} have shape {list(scales)}, and {list(shape)} codes in blocks of "
+        f"{block[0]}x{block[1]} need {list(wanted)}{guess}"
+    )
