@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,14 +16,16 @@ from lowprec.checkpoints.onnx_reading import Graph, open_onnx
 from lowprec.checkpoints.saved import joined
 from lowprec.checkpoints.torch_reading import open_torch
 
-__all__ = ["INDEX", "INDICES", "Checkpoint", "open_checkpoint"]
+__all__ = ["INDEX", "INDICES", "SHARD", "Checkpoint", "open_checkpoint"]
 
 #: Endings of files of torch.save.
 _OF_TORCH = (".pt", ".pth", ".bin")
 #: The index that folders are read by, and the ending of all that say which file has a tensor.
 INDEX, INDICES = "model.safetensors.index.json", ".index.json"
-#: Files that are some of so many, by their names; and how many of these are looked for at most.
-_SHARD, _MOST_SHARDS = re.compile(r"(.+)-\d+-of-(\d+)\.safetensors", re.DOTALL), 10_000
+#: Name of a file that is one of several: the start, its own number and how many there are.
+SHARD = re.compile(r"(.+)-(\d+)-of-(\d+)\.safetensors", re.DOTALL)
+#: Missing files that are named; the others are counted, as names may tell of any number.
+_MOST_NAMED = 1_000
 #: What no index or configuration has reason to exceed, in bytes.
 _LONGEST_JSON = 100_000_000
 
@@ -190,15 +193,29 @@ def _indexed(named: Path, index: Path) -> Checkpoint:
 def _without_index(path: Path, files: list[Path]) -> Checkpoint:
     """Return the tensors of files whose names may say how many they are, as a-00001-of-00002.safetensors."""
     there = {file.name for file in files}
-    series = {found.groups() for name in there if (found := _SHARD.fullmatch(name))}
-    missing = {
-        name: f"{name} is not in the folder, and other files of {count} are"
-        for start, count in sorted(series)
-        for place in range(1, min(int(count), _MOST_SHARDS) + 1)
+    series = sorted({(found[1], found[3]) for name in there if (found := SHARD.fullmatch(name))})
+    absent = (
+        (name, f"{name} is not in the folder, and other files of {count} are")
+        for start, count in series
+        for place in range(1, int(count) + 1)
         if (name := f"{start}-{place:0{len(count)}}-of-{count}.safetensors") not in there
-    }
+    )
+    missing = dict(itertools.islice(absent, _MOST_NAMED))
+    if next(absent, None) is not None:
+        told = sum(int(count) for _, count in series) - sum(map(_is_numbered, there))
+        last = next(reversed(missing))
+        missing[last] += f"; {told - _MOST_NAMED:,} other files are missing too"
     notes = tuple(("missing-file", why) for why in missing.values())
     return replace(_joined(path, files, _config(path), notes), missing=missing)
+
+
+def _is_numbered(name: str) -> bool:
+    """Return whether a file's name has a number from 1 on to that of all, with as many digits."""
+    found = SHARD.fullmatch(name)
+    if found is None:
+        return False
+    place, count = int(found[2]), int(found[3])
+    return 1 <= place <= count and f"{place:0{len(found[3])}}" == found[2]
 
 
 def _joined(

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import lowprec
 from lowprec import files
 from lowprec.checkpoints.container import TAGS, TYPES, CheckpointError, Entry, naming, parse_json
-from lowprec.checkpoints.folder import INDEX, Checkpoint
+from lowprec.checkpoints.folder import INDEX, SHARD, Checkpoint
 from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.gguf_writing import GgufWriter
 from lowprec.checkpoints.locking import alone
@@ -269,7 +269,9 @@ def _write(
                 shutil.rmtree(room)
         reports = {name: entry["report"] for name, entry in done.items()}
         _carry_out(tasks, writers, journal, reports, watch, spread)
-    beside = dict(others or {}) | ({INDEX: _index(home, plans)} if len(plans) > 1 else {})
+    # One file whose name says that there are others needs an index too: it says that it is all.
+    indexed = len(plans) > 1 or not single and SHARD.fullmatch(next(iter(plans)))
+    beside = dict(others or {}) | ({INDEX: _index(home, plans)} if indexed else {})
     for name, content in beside.items():
         with writable(home / name):
             files.write(home / name, content)

@@ -704,9 +704,32 @@ def test_shards_without_an_index_say_how_many_they_are(tmp_path):
     ):
         dequantize_checkpoint(found, tmp_path / "out")
     dequantize_checkpoint(found, tmp_path / "out", exclude=["a-00002-*"])
-    (tmp_path / "a-1-of-999999999999.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
-    assert len(open_checkpoint(tmp_path).missing) < 20_000
+    for name in "abc":
+        file = tmp_path / f"{name}-1-of-999999999999.safetensors"
+        file.write_bytes((2).to_bytes(8, "little") + b"{}")
+    missing = open_checkpoint(tmp_path).missing
+    assert len(missing) == 1000
+    # One of the three first ones, and all of three series whose numbers have twelve digits.
+    count = 1 + 3 * 999_999_999_999 - 1000
+    assert list(missing.values())[-1].endswith(f"; {count:,} other files are missing too")
+    with pytest.raises(CheckpointError, match="would lack what is not read"):
+        dequantize_checkpoint(open_checkpoint(tmp_path), tmp_path / "never")
     assert open_checkpoint(tmp_path / "a-00001-of-00003.safetensors").missing == {}  # named by itself
+
+
+def test_one_file_that_is_left_of_several_is_read_again(tmp_path):
+    """The second one has no tensors and is not written: an index says that the first is all there is."""
+    (tmp_path / "source").mkdir()
+    parts = {"m.weight": np.ones((64, 64), np.float32)}, {}
+    for place, part in enumerate(parts, 1):
+        save_file(part, tmp_path / "source" / f"model-{place:05}-of-00002.safetensors")
+    made = open_checkpoint(tmp_path / "source")
+    quantize_checkpoint(made, tmp_path / "q", target("quark", "mxfp4"))
+    assert open_checkpoint(tmp_path / "q").missing == {}
+    dequantize_checkpoint(open_checkpoint(tmp_path / "q"), tmp_path / "d")
+    found = open_checkpoint(tmp_path / "d")
+    assert list(found.entries) == ["m.weight"]
+    assert lint(found) == ()
 
 
 @pytest.mark.parametrize("how", ["quantize", "dequantize", "convert"])
