@@ -10,6 +10,7 @@ from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
+from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.weights import weights_of
 from tests.programs import need_package
 
@@ -115,3 +116,39 @@ def test_an_initializer_without_a_name_is_no_part_of_a_weight(tmp_path):
     dequantize_checkpoint(made, tmp_path / "x.safetensors", exclude=[""])
     found = open_checkpoint(tmp_path / "x.safetensors").entries["w"].read()
     assert np.array_equal(found, codes * np.float32(0.5))
+
+
+# -- other containers ---------------------------------------------------------------------------------
+
+
+def test_a_tensor_with_the_name_of_the_metadata_is_refused(tmp_path):
+    """It took the place of the metadata in the header, and the file could not be read."""
+    with TorchWriter((tmp_path / "s.pt").open("w+b"), [("__metadata__", "F32", (32, 32))], {}) as writer:
+        writer.write("__metadata__", WEIGHT)
+    words = "tensor '__metadata__' has the name of the metadata in safetensors files; rename it"
+    for out in (tmp_path / "x.safetensors", tmp_path / "x"):
+        with pytest.raises(CheckpointError, match=words):
+            dequantize_checkpoint(open_checkpoint(tmp_path / "s.pt"), out)
+    assert [path.name for path in tmp_path.iterdir()] == ["s.pt"]
+
+
+@pytest.mark.parametrize(
+    ("to", "end"),
+    [
+        ("mxfp8_e4m3", "shape"),
+        ("mxfp8_e4m3", "dtype"),
+        ("mxfp8_e4m3", "fp8_dtype"),
+        ("nvfp4", "quantizer"),
+        ("nvfp4", "fp4_dtype"),
+        ("nvfp4", "with_gemm_swizzled_scales"),
+        ("nvfp4", "row_scaled_nvfp4"),
+        ("nvfp4", "nvfp4_e4m3_max"),
+    ],
+)
+def test_a_tensor_with_the_name_of_an_attribute_is_refused(tmp_path, to, end):
+    """It became an argument of the call that makes the weight, and was lost."""
+    made, out = beside(tmp_path, **{f"m.weight._{end}": WEIGHT[0]}), tmp_path / "x.pt"
+    words = rf"tensor 'm\.weight\._{end}' has the name of an attribute .* --exclude 'm\.weight'"
+    with pytest.raises(CheckpointError, match=words):
+        quantize_checkpoint(made, out, target("transformer-engine", to))
+    assert [path.name for path in tmp_path.iterdir()] == ["source.safetensors"]
