@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -152,3 +153,42 @@ def test_a_tensor_with_the_name_of_an_attribute_is_refused(tmp_path, to, end):
     with pytest.raises(CheckpointError, match=words):
         quantize_checkpoint(made, out, target("transformer-engine", to))
     assert [path.name for path in tmp_path.iterdir()] == ["source.safetensors"]
+
+
+# -- plain numbers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", ["e4m3fn", "e5m2"])
+@pytest.mark.parametrize("beside_it", ["m.weight_scale", "m.scale_weight", "m.weight_scale_inv"])
+def test_plain_fp8_beside_a_scale_is_not_read_as_scaled(tmp_path, beside_it, to):
+    """0.126 became 0.00125."""
+    is_read = (beside_it, to) != ("m.weight_scale_inv", "e5m2")  # which DeepSeek's codes are not
+    made, out = beside(tmp_path, **{beside_it: np.full((1, 1), 0.01, np.float32)}), tmp_path / "x.safetensors"
+    if is_read:
+        words = rf"'m\.weight' would be read as .* with '{beside_it}' beside it; .* --exclude 'm\.weight'"
+        with pytest.raises(CheckpointError, match=words):
+            quantize_checkpoint(made, out, target("plain", to))
+        assert [path.name for path in tmp_path.iterdir()] == ["source.safetensors"]
+    else:
+        quantize_checkpoint(made, out, target("plain", to))
+        assert {weight.scheme.name for weight in weights_of(open_checkpoint(out))} == {"plain"}
+
+
+@pytest.mark.apart
+def test_plain_fp8_of_a_model_is_not_scaled_by_names(tmp_path):
+    """In ONNX nodes say what is quantised; in the copy the names did."""
+    arrays = {"m.weight": WEIGHT.astype(ml_dtypes.float8_e4m3fn), "m.weight_scale": np.float32(0.01)}
+    made, out = model(tmp_path / "s.onnx", arrays), tmp_path / "x.safetensors"
+    words = r"'m\.weight' would be read as float-quantized .* with 'm\.weight_scale' beside it; rename one of"
+    with pytest.raises(CheckpointError, match=words):
+        dequantize_checkpoint(made, out, exclude=["m.weight"])
+    dequantize_checkpoint(made, out)
+    found = open_checkpoint(out).entries["m.weight"]
+    assert np.array_equal(found.read(), arrays["m.weight"].astype(np.float32))
+
+
+def test_a_weight_of_fp8_that_is_dequantised_leaves_its_scale(tmp_path):
+    made = beside(tmp_path)
+    quantize_checkpoint(made, tmp_path / "q.safetensors", target("modelopt", "e4m3fn"))
+    convert_checkpoint(open_checkpoint(tmp_path / "q.safetensors"), tmp_path / "x", target("plain", "e4m3fn"))
+    assert [weight.name for weight in weights_of(open_checkpoint(tmp_path / "x"))] == ["m.weight"]
