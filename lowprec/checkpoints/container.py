@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 __all__ = [
     "LONGEST_HEADER",
+    "METADATA",
     "TAGS",
     "TYPES",
     "CheckpointError",
@@ -66,6 +67,8 @@ def naming(weight: str) -> Iterator[None]:
         raise
 
 
+#: Key of the metadata in headers of safetensors, where the others are names of tensors.
+METADATA = "__metadata__"
 #: Names of types in headers, and how many bits an element takes. F4 and F6 have no gaps between elements.
 TAGS: Mapping[str, tuple[np.dtype[Any], int]] = {
     "BOOL": (np.dtype(np.bool_), 8),
@@ -428,7 +431,7 @@ def _header(path: Path, file: BinaryIO) -> Header:
             f"follow (at most {LONGEST_HEADER:,} are taken)"
         )
     entries = parse_json(file.read(length), f"the header of {name}")
-    metadata = entries.pop("__metadata__", {})
+    metadata = entries.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise CheckpointError(
             f"the __metadata__ of {name} must be an object of strings, not {quoted(metadata)}"

@@ -172,9 +172,10 @@ def dequantize_checkpoint(
         )
     made = {"format": "pt"}
     made |= transformer_engine.metadata_of(weights_of(checkpoint), names, None, checkpoint.metadata)
-    made = with_staying(made, {}, out, checkpoint, [weight for weight, task in pairs if task is None])
+    tasks = with_copies(pairs, out)
+    made = with_staying(made, {}, out, checkpoint, pairs)
     others = configs.beside(checkpoint) if out.suffix not in SINGLE else None
-    source, tasks = source_of(checkpoint, out), with_copies(pairs, out)
+    source = source_of(checkpoint, out)
     write_checkpoint(out, tasks, made, "dequantize", others=others, watch=watch, source=source)
     return tuple(names)
 

@@ -136,6 +136,9 @@ def open_onnx(path: Path) -> Model:
     entries: dict[str, Entry] = {}
     unread: dict[str, str] = {}
     for name, tensor in initializers(model.graph):
+        if not name:  # which inputs that are left out have too
+            unread[name] = "an initializer that has no name, so that no node takes it"
+            continue
         if name in entries:
             raise CheckpointError(f"{str(path)!r} has two initializers {name!r}")
         entry = _entry(path, name, tensor, mark)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,6 +25,8 @@ Array = npt.NDArray[Any]
 Plan = dict[str, tuple[str, tuple[int, ...]]]
 
 _CODES, _SCALE, _OVER = "_quantized", "_scale", "_scale_2"
+#: Added to a weight's name for the result of a node that multiplies scales by the tensor's scale.
+_SCALES = "_scale_dequantized"
 #: Version of the operators from which on DequantizeLinear takes a type, and that of models without a source.
 _SINCE = {"I8": 13, "F8_E4M3": 19, "F8_E5M2": 19, "I4": 21, "F4": 23, "F8_E8M0": 24}
 _BLOCKS, _RESULT, _NEWEST = 21, 23, 25
@@ -44,14 +46,15 @@ class OnnxWriter(Writer):
     again : bool
     source : Path, optional
         An ONNX model whose nodes are kept.
-    quantized : sequence of str
-        Names of weights whose parts are in the plan, and need nodes.
+    quantized : mapping of str to sequence of str
+        Weights that need nodes, and the names of their parts, which are in the plan.
 
     Raises
     ------
     CheckpointError
-        More than 2 GB; names that other nodes of the source have, operators too old for the types, or values
-        of another type than its nodes expect.
+        More than 2 GB; a tensor without a name, or with the name of a weight's part or result; names that
+        other nodes of the source have, operators too old for the types, or values of another type than its
+        nodes expect.
     """
 
     def __init__(
@@ -61,9 +64,10 @@ class OnnxWriter(Writer):
         metadata: Mapping[str, str],
         again: bool = False,
         source: Path | None = None,
-        quantized: Sequence[str] = (),
+        quantized: Mapping[str, Collection[str]] | None = None,
     ) -> None:
-        parts = {name: (tag, shape) for name, tag, shape in plan}
+        parts, quantized = {name: (tag, shape) for name, tag, shape in plan}, quantized or {}
+        _check_names(parts, quantized)
         model = _new(parts, quantized) if source is None else _changed(parts, quantized, source)
         _described(model, metadata)
         graph = model.graph.SerializeToString()
@@ -132,7 +136,31 @@ def _onnx() -> Any:
 # -- nodes --------------------------------------------------------------------------------------------
 
 
-def _new(parts: Plan, quantized: Sequence[str]) -> Any:
+def _check_names(parts: Plan, quantized: Mapping[str, Collection[str]]) -> None:
+    """Refuse tensors without a name, and those with a name of a weight's part that they are not."""
+    if "" in parts:
+        raise CheckpointError("an ONNX model holds no tensor of the empty name; rename it")
+    for name, made in quantized.items():
+        for other in (name, *(name + end for end in (_CODES, _SCALE, _OVER, _SCALES))):
+            if other in parts and other not in made:
+                raise CheckpointError(
+                    f"tensor {other!r} has a name that weight {name!r} takes in an ONNX model; rename the "
+                    f"tensor, or leave the weight out with --exclude {name.replace('[', '[[]')!r}"
+                )
+
+
+def _check_unique(names: Iterable[str]) -> None:
+    """Refuse a name that two initializers, results or inputs of a model would have."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise CheckpointError(f"two tensors of the model would be called {twice[0]!r}; rename the one it has")
+
+
+def _results(graph: Any) -> list[str]:
+    """Return the names of all that the nodes of a graph compute."""
+    return [name for node in graph.node for name in node.output if name]
+
+
+def _new(parts: Plan, quantized: Mapping[str, Collection[str]]) -> Any:
     """Return a model without initializers whose outputs are all weights."""
     helper = _onnx().helper
     model = helper.make_model(
@@ -145,10 +173,11 @@ def _new(parts: Plan, quantized: Sequence[str]) -> Any:
         model.graph.output.append(helper.make_tensor_value_info(name, _kind(name, tag), shape))
     for name in quantized:
         model.graph.node.extend(_nodes(name, parts, "F32", name))
+    _check_unique([*parts, *_results(model.graph)])
     return model
 
 
-def _changed(parts: Plan, quantized: Sequence[str], source: Path) -> Any:
+def _changed(parts: Plan, quantized: Mapping[str, Collection[str]], source: Path) -> Any:
     """Return the source without the initializers of a plan, with nodes for weights that are quantised."""
     entries, said, _, _, model = open_onnx(source)
     graph = model.graph
@@ -158,6 +187,12 @@ def _changed(parts: Plan, quantized: Sequence[str], source: Path) -> Any:
     gone = {name: item for name, item in said.decoded.items() if name in quantized or name in parts}
     _replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name not in entries])
     _without(graph, gone.values(), entries)
+    made_anew = {part: name for name, made in quantized.items() for part in made}
+    if read := sorted(_read(graph) & entries.keys() & made_anew.keys()):
+        raise CheckpointError(
+            f"tensor {read[0]!r} of {str(source)!r} is read by other nodes too, and weight "
+            f"{made_anew[read[0]]!r} would replace it; rename it, or leave the weight out with --exclude"
+        )
     nodes: list[Any] = []
     since = 0
     for name in quantized:
@@ -186,10 +221,8 @@ def _changed(parts: Plan, quantized: Sequence[str], source: Path) -> Any:
         if name in parts:
             _renamed(graph, item.name, name)
     _replace(graph.input, [item for item in graph.input if item.name in parts or item.name not in entries])
-    made_by_nodes = [name for node in graph.node for name in node.output if name]
-    given = [item.name for item in graph.input if item.name not in entries]
-    if twice := [name for name, count in Counter([*parts, *made_by_nodes, *given]).items() if count > 1]:
-        raise CheckpointError(f"two tensors of the model would be called {twice[0]!r}; rename the one it has")
+    made_by_nodes = _results(graph)
+    _check_unique([*parts, *made_by_nodes, *(item.name for item in graph.input if item.name not in entries)])
     for name in sorted(_read(graph) & entries.keys() - parts.keys() - {*made_by_nodes}):
         tensors[name].name = name  # a part of a weight that other nodes read too
         graph.initializer.append(tensors[name])
@@ -250,7 +283,7 @@ def _nodes(name: str, parts: Plan, made: str, result: str) -> Iterator[Any]:
     helper, (_, shape), (_, grid) = _onnx().helper, parts[name + _CODES], parts[name + _SCALE]
     scales, of = name + _SCALE, {}
     if name + _OVER in parts:
-        scales = f"{name}{_SCALE}_dequantized"
+        scales = name + _SCALES
         yield helper.make_node("DequantizeLinear", [name + _SCALE, name + _OVER], [scales])
     if grid:
         axis = next(

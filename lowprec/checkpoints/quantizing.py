@@ -176,8 +176,7 @@ def quantize_checkpoint(
         made |= torchao.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
     made |= transformer_engine.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
     said = configs.quantization_config(how, kept) if out.suffix not in SINGLE else None
-    staying = [weight for weight, task in pairs if task is None]
-    made = with_staying(made, said or {}, out, checkpoint, staying)
+    made = with_staying(made, said or {}, out, checkpoint, pairs)
     others = configs.beside(checkpoint, said) if out.suffix not in SINGLE else None
     source = source_of(checkpoint, out)
     reports = write_checkpoint(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lowprec.checkpoints.container import LONGEST_HEADER, TAGS, CheckpointError, Entry
+from lowprec.checkpoints.container import LONGEST_HEADER, METADATA, TAGS, CheckpointError, Entry
 from lowprec.checkpoints.writer import Writer
 
 __all__ = ["SafetensorsWriter"]
@@ -25,6 +25,11 @@ class SafetensorsWriter(Writer):
         Name, type and shape of each tensor.
     metadata : mapping of str to str
     again : bool
+
+    Raises
+    ------
+    CheckpointError
+        A tensor that takes no whole bytes, or has the name of the metadata; a header that is too long.
     """
 
     def __init__(
@@ -34,11 +39,15 @@ class SafetensorsWriter(Writer):
         metadata: Mapping[str, str],
         again: bool = False,
     ) -> None:
-        header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
+        header: dict[str, Any] = {METADATA: dict(sorted(metadata.items()))} if metadata else {}
         # As the safetensors library orders them, so that wide types stay aligned.
         tensors = sorted(plan, key=lambda item: (-TAGS[item[1]][1], item[0]))
         end = 0
         for name, tag, shape in tensors:
+            if name == METADATA:
+                raise CheckpointError(
+                    f"tensor {name!r} has the name of the metadata in safetensors files; rename it"
+                )
             bits = math.prod(shape) * TAGS[tag][1]
             if bits % 8:
                 raise CheckpointError(

@@ -19,7 +19,7 @@ from lowprec import files
 from lowprec.arrays import lazy
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import as_array, code_dtype
-from lowprec.checkpoints.container import TAGS, CheckpointError, Header, quoted, read_file, tag_of
+from lowprec.checkpoints.container import METADATA, TAGS, CheckpointError, Header, quoted, read_file, tag_of
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.saved import SCALES, TENSOR, Saved, holds, in_catalog, metadata_of, saved_in
 from lowprec.checkpoints.schemes import FLOATS
@@ -81,8 +81,8 @@ def save(path: str | os.PathLike[str], arrays: Given | Mapping[str, Given]) -> N
     parts: dict[str, _Part] = {}
     said = Saved(alone, {})
     for name, value in items.items():
-        if not isinstance(name, str) or not name or name == "__metadata__":
-            raise CheckpointError(f"{name!r} is no name for a tensor; use a string, but not '__metadata__'")
+        if not isinstance(name, str) or not name or name == METADATA:
+            raise CheckpointError(f"{name!r} is no name for a tensor; use a string, but not {METADATA!r}")
         for part, found in _parts(name, value).items():
             if part in parts or (part != name and part in items):
                 raise CheckpointError(

@@ -17,7 +17,7 @@ from typing import Any
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, parse_json, stamp
 from lowprec.checkpoints.pickles import Call, Global, Stored, read_pickle
 
-__all__ = ["DTYPES", "ELEMENTS", "MADE", "RECORD", "STORAGES", "checked", "open_torch"]
+__all__ = ["DTYPES", "ELEMENTS", "MADE", "RECORD", "SAID", "STORAGES", "checked", "open_torch"]
 
 #: Types of tensors by the names of torch's storages, and by its own names of those without one.
 STORAGES: Mapping[str, str] = {
@@ -46,7 +46,7 @@ MADE: Mapping[str, tuple[str, ...]] = {
 #: How many of them the first version had.
 _FEWEST = {"mxfp8": 6, "nvfp4": 10, "float8": 4}
 #: Those that are no tensors.
-_SAID = ("fp8_dtype", "fp4_dtype", "dtype", "shape", "quantizer", *MADE["nvfp4"][-4:])
+SAID = ("fp8_dtype", "fp4_dtype", "dtype", "shape", "quantizer", *MADE["nvfp4"][-4:])
 #: Its numbers of types of elements; of versions before 2.4, whose numbers were lower by one. Where a file may
 #: be of both, 7 is E4M3: that is what weights are in all recipes of the package.
 ELEMENTS = {7: "F8_E4M3", 8: "F8_E5M2"}
@@ -264,7 +264,7 @@ def _made(file: _File, name: str, kind: str, given: dict[str, Any]) -> None:
     said["with_2d_quantization"] = isinstance(state, dict) and state.get("with_2d_quantization")
     found = []
     for part, value in given.items():
-        if value is not None and part not in _SAID:
+        if value is not None and part not in SAID:
             entry = _tensor(file, f"{name}._{part}", value)
             tag = next((tag for end, tag in tags.items() if part.endswith(end)), entry.tag)
             if TAGS[tag][1] == TAGS[entry.tag][1]:

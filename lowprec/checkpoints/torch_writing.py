@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, parse_json
 from lowprec.checkpoints.pickles import Call, Global, Stored, write_pickle
-from lowprec.checkpoints.torch_reading import DTYPES, ELEMENTS, MADE, RECORD, STORAGES
+from lowprec.checkpoints.torch_reading import DTYPES, ELEMENTS, MADE, RECORD, SAID, STORAGES
 from lowprec.checkpoints.writer import Writer, filling
 
 __all__ = ["TorchWriter"]
@@ -45,6 +45,11 @@ class TorchWriter(Writer):
     metadata : mapping of str to str
         Of Transformer Engine's tensors what they are made of, as `transformer_engine.metadata_of` gives it.
     again : bool
+
+    Raises
+    ------
+    CheckpointError
+        A type that torch lacks, or a tensor with the name of an attribute of another one.
     """
 
     def __init__(
@@ -145,6 +150,11 @@ def _state(parts: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[s
     groups: dict[str, dict[str, Call]] = {}
     for place, (name, (tag, shape)) in enumerate(parts.items()):
         stem, _, part = name.rpartition("._")
+        if stem in told and part in SAID:
+            raise CheckpointError(
+                f"tensor {name!r} has the name of an attribute of Transformer Engine's {stem!r}; rename it, "
+                f"or leave the weight out with --exclude {stem.replace('[', '[[]')!r}"
+            )
         if stem in told and part in MADE[_kind(told[stem])]:
             is_bytes = tag[:3] == "F8_" and part.endswith(("data", "scale_inv"))
             groups.setdefault(stem, {})[part] = _tensor(name, "U8" if is_bytes else tag, shape, place)

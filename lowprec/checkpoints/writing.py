@@ -241,7 +241,7 @@ def _write(
     home = room if single else room / _SINGLE
     said = [lowprec.__version__, how, dict(metadata), [(task.name, task.file, task.plan) for task in tasks]]
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    split = [task.name for task in tasks if task.is_split]
+    split = {task.name: [name for name, _, _ in task.plan] for task in tasks if task.is_split}
     with ExitStack() as stack:
         with writable(room):
             journal, done = _begun(room, digest)
@@ -328,7 +328,7 @@ def _writer(
     metadata: Mapping[str, str],
     again: bool,
     source: Path | None,
-    split: Sequence[str],
+    split: Mapping[str, Sequence[str]],
 ) -> Writer:
     suffix = Path(file.name).suffix
     if suffix == ".gguf":
