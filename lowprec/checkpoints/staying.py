@@ -55,7 +55,8 @@ def with_staying(
         blocks = blocks_in(checkpoint.metadata, where)
         told["lowprec"] = json.dumps({"blocks": {name: blocks[name] for name in blocks if name in names}})
     metadata = joined([told, made], where)
-    then = weights_of(replace(checkpoint, path=out, metadata=metadata, config=config)) if kept else ()
+    written = replace(checkpoint, path=out, metadata=metadata, headers={}, config=config)
+    then = weights_of(written) if kept else ()
     read = {weight.codes.name: _read(weight) for weight in then}
     for weight in kept:
         if read.get(weight.codes.name) != _read(weight):

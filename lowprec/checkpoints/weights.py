@@ -143,8 +143,10 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             found[name] = _saved(name, fmt, axes, entries)
     nodes = [_decoded(name, said, checkpoint) for name, said in checkpoint.graph.decoded.items()]
     taken = {part.name for weight in (*found.values(), *nodes) for part in weight.parts}
-    said = _said(checkpoint)
+    formats = {path: _format(metadata) for path, metadata in checkpoint.headers.items()}
+    other = _format(checkpoint.metadata)  # of entries that lie in none of these files
     for name, entry in entries.items():
+        said = _said(checkpoint.config, formats.get(entry.path, other))
         weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint, said)
         if weight is not None:
             found[name] = weight
@@ -258,9 +260,9 @@ def _of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: i
     return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
 
 
-def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: dict[str, Any]) -> Weight | None:
+def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: Mapping[str, Any]) -> Weight | None:
     entries, config = checkpoint.entries, checkpoint.config
-    said = ChainMap(_of_comfyui(name.removesuffix(".weight"), entries), whole)
+    said = ChainMap(_of_comfyui(name.removesuffix(".weight"), entries), whole)  # type: ignore[arg-type]
     fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, said)]
     for exact in (True, False):
         for scheme in fitting:
@@ -294,7 +296,7 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: dict[str,
             extras = tuple(entries[stem + end] for end in ends if stem + end in entries)
             found = Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras)
             told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
-            said_of = attributes(checkpoint.metadata, found.name) if told else {}
+            said_of = attributes(checkpoint.metadata_of(entry), found.name) if told else {}
             said_of = checked(said_of) if scheme.family == TRANSFORMER_ENGINE else said_of
             return _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
     return None
@@ -307,20 +309,21 @@ def _candidates(name: str, entry: Entry) -> Iterator[Scheme]:
             yield scheme
 
 
-def _said(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the configuration, with the type of weights that Quark's, or what lowprec wrote, says."""
-    config = dict(checkpoint.config)
+def _said(config: Mapping[str, Any], made: str) -> Mapping[str, Any]:
+    """Return the configuration, with the type of weights that Quark's says, or else what lowprec made."""
     whole = config.get("global_quant_config")
     weight = whole.get("weight") if isinstance(whole, dict) else None
-    if isinstance(weight, dict):
-        config["weight_dtype"] = weight.get("dtype")
-    elif "lowprec" in checkpoint.metadata:
-        try:
-            made = parse_json(checkpoint.metadata["lowprec"].encode(), "what lowprec wrote")
-            config["weight_dtype"] = str(made.get("format")).replace("mxfp6_", "fp6_")
-        except CheckpointError:
-            pass
-    return config
+    said = {"weight_dtype": weight.get("dtype") if isinstance(weight, dict) else made}
+    return ChainMap(said, config)  # type: ignore[arg-type]  # it is only read
+
+
+def _format(metadata: Mapping[str, str]) -> str:
+    """Return the format of weights that lowprec wrote into a file, by Quark's name; empty without one."""
+    try:
+        made = parse_json(metadata.get("lowprec", "{}").encode(), "what lowprec wrote")
+    except CheckpointError:
+        return ""
+    return str(made.get("format", "")).replace("mxfp6_", "fp6_")
 
 
 def _of_comfyui(stem: str, entries: Mapping[str, Entry]) -> dict[str, Any]:

@@ -604,3 +604,53 @@ def test_codes_of_one_axis_are_shown_where_a_scheme_transposes(tmp_path):
 
     other = changed(found, tmp_path / "other.safetensors", flatten)
     assert "are no groups of 16 bytes" in inspect(other).as_json()["weights"][-1]["problem"]
+
+
+def _six_bits(path, names, config=None, **formats):
+    """Write files of codes of six bits, as Quark names them, and return the formats that they are read in."""
+    path.mkdir()
+    for file, to in formats.items():
+        parts = {f"{name}.weight": np.zeros((2, 48), np.uint8) for name in names.get(file, [file])}
+        parts |= {f"{name}_scale": np.full((2, 2), 127, np.uint8) for name in parts}
+        made = {} if to is None else {"lowprec": json.dumps({"scheme": f"quark {to}", "format": to})}
+        save_file(parts, path / f"{file}.safetensors", made)
+    if config is not None:
+        (path / "config.json").write_text(json.dumps({"quantization_config": config}))
+    found = weights_of(open_checkpoint(path))
+    return {weight.name.removesuffix(".weight"): weight.problem or weight.element for weight in found}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_file_says_the_format_of_its_own_six_bits(tmp_path, order):
+    """Those of all files were read as the last one says."""
+    formats = dict(zip("ab", ("mxfp6_e2m3", "mxfp6_e3m2")[::order], strict=True))
+    found = _six_bits(tmp_path / "all", {}, **formats, c=None)
+    (rule, evidence) = found.pop("c")  # no file of lowprec's
+    assert (rule, "these may be codes of 6 bits" in evidence) == ("shape", True)
+    assert found == {name: f"{to.removeprefix('mxfp6_')}fn" for name, to in formats.items()}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_file_says_whether_its_scales_lie_in_tiles(tmp_path, order):
+    """Metadata of torchao that two exports left were taken from the last file."""
+    name, tiled = "m._weight_qdata", {"a": order > 0, "b": order < 0}
+    for file, said in tiled.items():
+        parts = {name: np.zeros((128, 64), np.uint8), "m._weight_scale": np.full((128, 4), 127, np.uint8)}
+        told = json.dumps({"_type": "MXTensor", "_data": {"is_swizzled_scales": said}})
+        kept = parts if file == "a" else {"other": np.zeros(2, np.float32)}
+        save_file(kept, tmp_path / f"{file}.safetensors", {"m.weight": told})
+    assert [each.swizzled for each in weights_of(open_checkpoint(tmp_path)) if each.is_quantized] == [
+        order > 0
+    ]
+
+
+def test_any_file_may_say_that_weights_are_scaled(tmp_path):
+    """A weight of FP8 whose scale is lost counted as whole where the last file was a plain one."""
+    codes = np.zeros((4, 4), ml_dtypes.float8_e4m3fn)
+    with SafetensorsWriter((tmp_path / "a.safetensors").open("w+b"), [("m.weight", "F8_E4M3", (4, 4))],
+                           {"lowprec": json.dumps({"scheme": "float-quantized"})}) as writer:  # fmt: skip
+        writer.write("m.weight", codes)
+    save_file({"b": np.zeros(2, np.float32)}, tmp_path / "b.safetensors", {"lowprec": '{"scheme": "plain"}'})
+    (weight, _) = weights_of(open_checkpoint(tmp_path))
+    assert weight.problem is not None
+    assert weight.problem[0] == "fp8-without-scale"
