@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import ChainMap
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lowprec.checkpoints import bitsandbytes
+from lowprec.checkpoints.configured import Configured
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.incomplete import incomplete
 from lowprec.checkpoints.onnx_reading import Decoded
+from lowprec.checkpoints.patterns import UnknownError
 from lowprec.checkpoints.saved import holds, in_catalog, saved_in
 from lowprec.checkpoints.schemes import (
     COMFY_QUANT,
@@ -143,11 +145,9 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             found[name] = _saved(name, fmt, axes, entries)
     nodes = [_decoded(name, said, checkpoint) for name, said in checkpoint.graph.decoded.items()]
     taken = {part.name for weight in (*found.values(), *nodes) for part in weight.parts}
-    formats = {path: _format(metadata) for path, metadata in checkpoint.headers.items()}
-    other = _format(checkpoint.metadata)  # of entries that lie in none of these files
+    six_bits = _six_bits(checkpoint)
     for name, entry in entries.items():
-        said = _said(checkpoint.config, formats.get(entry.path, other))
-        weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint, said)
+        weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint, six_bits)
         if weight is not None:
             found[name] = weight
             taken |= {part.name for part in weight.parts}
@@ -260,9 +260,14 @@ def _of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: i
     return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
 
 
-def _quantized(name: str, entry: Entry, checkpoint: Checkpoint, whole: Mapping[str, Any]) -> Weight | None:
+def _quantized(
+    name: str, entry: Entry, checkpoint: Checkpoint, six_bits: Callable[[str, Entry], object]
+) -> Weight | None:
     entries, config = checkpoint.entries, checkpoint.config
-    said = ChainMap(_of_comfyui(name.removesuffix(".weight"), entries), whole)  # type: ignore[arg-type]
+    module = name.removesuffix(".weight")
+    said = ChainMap(_of_comfyui(module, entries), config)  # type: ignore[arg-type]  # it is only read
+    if name != module and _is_six(entry, entries.get(f"{name}_scale")):
+        said = said.new_child({"weight_dtype": six_bits(module, entry)})
     fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, said)]
     for exact in (True, False):
         for scheme in fitting:
@@ -309,12 +314,24 @@ def _candidates(name: str, entry: Entry) -> Iterator[Scheme]:
             yield scheme
 
 
-def _said(config: Mapping[str, Any], made: str) -> Mapping[str, Any]:
-    """Return the configuration, with the type of weights that Quark's says, or else what lowprec made."""
-    whole = config.get("global_quant_config")
-    weight = whole.get("weight") if isinstance(whole, dict) else None
-    said = {"weight_dtype": weight.get("dtype") if isinstance(weight, dict) else made}
-    return ChainMap(said, config)  # type: ignore[arg-type]  # it is only read
+def _six_bits(checkpoint: Checkpoint) -> Callable[[str, Entry], object]:
+    """Return a function that gives the format of a module's codes of six bits, by Quark's name.
+
+    Quark's configuration says it, of layers or of all, or else what lowprec wrote into the file of the codes.
+    Nothing says it where a pattern is not understood.
+    """
+    configured = Configured(checkpoint.config, len(checkpoint.entries))
+    formats = {path: _format(metadata) for path, metadata in checkpoint.headers.items()}
+    other = _format(checkpoint.metadata)  # of entries that lie in none of these files
+
+    def format_of(module: str, codes: Entry) -> object:
+        try:
+            said = configured.quark_weight(module)
+        except UnknownError:
+            return None
+        return said["dtype"] if "dtype" in said else formats.get(codes.path, other)
+
+    return format_of
 
 
 def _format(metadata: Mapping[str, str]) -> str:

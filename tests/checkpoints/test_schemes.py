@@ -630,6 +630,28 @@ def test_each_file_says_the_format_of_its_own_six_bits(tmp_path, order):
     assert found == {name: f"{to.removeprefix('mxfp6_')}fn" for name, to in formats.items()}
 
 
+def test_a_layer_of_quark_has_its_own_six_bits(tmp_path):
+    """All layers were read in the format of the whole; the first pattern that matches counts."""
+    e2m3, e3m2 = ({"weight": {"dtype": f"fp6_{name}"}} for name in ("e2m3", "e3m2"))
+    config = {"quant_method": "quark", "global_quant_config": e2m3}
+    names = {"f": ["a", "b.0", "b.1", "ab", "c", "d"]}
+    layers = {"a": e3m2, "b.1": e2m3, "b.*": e3m2, "c": {"weight": {"dtype": "fp4"}}, "d": {"weight": None}}
+    found = _six_bits(tmp_path / "own", names, {**config, "layer_quant_config": layers}, f="mxfp6_e3m2")
+    assert found.pop("c")[0] == "shape"  # no codes of six bits, as its layer says
+    assert found == {"a": "e3m2fn", "b.0": "e3m2fn", "b.1": "e2m3fn", "ab": "e2m3fn", "d": "e3m2fn"}
+    only = {"quant_method": "quark", "layer_quant_config": {"a": e2m3}}  # and of others what lowprec wrote
+    found = _six_bits(tmp_path / "only", names, only, f="mxfp6_e3m2")
+    assert found == {name: "e2m3fn" if name == "a" else "e3m2fn" for name in names["f"]}
+
+
+def test_a_layer_under_a_pattern_that_is_not_understood_is_not_decoded(tmp_path):
+    whole = {"weight": {"dtype": "fp6_e2m3"}}
+    layers = {"a": whole, r"re:(b)\1": {"weight": {"dtype": "fp6_e3m2"}}}
+    config = {"quant_method": "quark", "global_quant_config": whole, "layer_quant_config": layers}
+    found = _six_bits(tmp_path / "own", {"f": ["a", "bb"]}, config, f="mxfp6_e3m2")
+    assert (found["a"], found["bb"][0]) == ("e2m3fn", "shape")
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_each_file_says_whether_its_scales_lie_in_tiles(tmp_path, order):
     """Metadata of torchao that two exports left were taken from the last file."""
