@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from lowprec.checkpoints import bitsandbytes
@@ -321,15 +323,17 @@ def _six_bits(checkpoint: Checkpoint) -> Callable[[str, Entry], object]:
     Nothing says it where a pattern is not understood.
     """
     configured = Configured(checkpoint.config, len(checkpoint.entries))
-    formats = {path: _format(metadata) for path, metadata in checkpoint.headers.items()}
-    other = _format(checkpoint.metadata)  # of entries that lie in none of these files
+
+    @functools.cache
+    def made(path: Path) -> str:
+        return _format(checkpoint.headers.get(path, checkpoint.metadata))
 
     def format_of(module: str, codes: Entry) -> object:
         try:
             said = configured.quark_weight(module)
         except UnknownError:
             return None
-        return said["dtype"] if "dtype" in said else formats.get(codes.path, other)
+        return said["dtype"] if "dtype" in said else made(codes.path)
 
     return format_of
 
