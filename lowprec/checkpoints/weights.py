@@ -27,6 +27,7 @@ from lowprec.checkpoints.schemes import (
     SAVED,
     SCHEMES,
     TRANSFORMER_ENGINE,
+    ZERO_POINT,
     Packing,
     Scheme,
 )
@@ -138,7 +139,8 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
 
     In an ONNX model nodes alone say what is quantised: what they decode comes first, in their order, and
     parts may be shared. Else each tensor belongs to exactly one, and what belongs together is found by names
-    and types, and by the configuration where these leave a choice. Nothing but headers is read.
+    and types, and by the configuration where these leave a choice. Nothing but headers
+    is read, and small tensors that say how others are read.
     """
     entries, is_onnx = checkpoint.entries, checkpoint.path.suffix == ".onnx"
     found: dict[str, Weight] = {}
@@ -299,13 +301,18 @@ def _quantized(
                 continue
             if scheme.element in ("e2m3fn", "e3m2fn") and not _is_six(entry, scales):
                 continue
-            ends = (*scheme.extras, *([scheme.state] if scheme.state else []))
+            ends = dict.fromkeys((*scheme.extras, ZERO_POINT, *([scheme.state] if scheme.state else [])))
             extras = tuple(entries[stem + end] for end in ends if stem + end in entries)
             found = Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras)
             told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
             said_of = attributes(checkpoint.metadata_of(entry), found.name) if told else {}
             said_of = checked(said_of) if scheme.family == TRANSFORMER_ENGINE else said_of
-            return _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
+            found = _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
+            zeros = entries.get(stem + ZERO_POINT)
+            if found.problem is None and zeros is not None and (zeros.read() != 0).any():
+                what = f"{zeros.name} has others than 0, which values of {scheme.name} are not shifted by"
+                return replace(found, problem=("zero-point", what))
+            return found
     return None
 
 

@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import lowprec as lp
-from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.container import TAGS, CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import PART, as_blocks, codes_of, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
@@ -676,3 +676,24 @@ def test_any_file_may_say_that_weights_are_scaled(tmp_path):
     (weight, _) = weights_of(open_checkpoint(tmp_path))
     assert weight.problem is not None
     assert weight.problem[0] == "fp8-without-scale"
+
+
+@pytest.mark.parametrize(
+    ("tag", "zero", "shifts"), [("F8_E4M3", 0.0, False), ("BF16", -0.0, False), ("I8", 3, True)]
+)
+def test_zero_points_that_are_not_zero_are_refused_by_name(tmp_path, tag, zero, shifts):
+    """Codes were read as if there were none, and these were left out of what was written."""
+    parts = {"m.weight": ("F8_E4M3", np.ones((2, 4), ml_dtypes.float8_e4m3fn))}
+    parts |= {"m.weight_scale": ("F32", np.ones((2, 1), np.float32))}
+    parts |= {"m.weight_zero_point": (tag, np.full((2, 1), zero).astype(TAGS[tag][0]))}
+    plan = [(name, kind, data.shape) for name, (kind, data) in parts.items()]
+    with SafetensorsWriter((tmp_path / "x.safetensors").open("w+b"), plan, {}) as writer:
+        for name, (_, data) in parts.items():
+            writer.write(name, data)
+    (weight,) = weights_of(open_checkpoint(tmp_path / "x.safetensors"))
+    assert (weight.problem is not None) == shifts
+    if shifts:
+        words = r"'m\.weight' cannot be decoded: m\.weight_zero_point has others than 0, which"
+        with pytest.raises(CheckpointError, match=words):
+            dequantize_checkpoint(open_checkpoint(tmp_path / "x.safetensors"), tmp_path / "y.safetensors")
+        assert not (tmp_path / "y.safetensors").exists()
