@@ -123,15 +123,21 @@ class Configured:
                 by_class = setting
         return by_class
 
-    def _of_quark(self, module: str) -> str:
+    def quark_weight(self, module: str) -> Mapping[str, Any]:
+        """Return Quark's settings of a module's weight: of the first pattern that matches, or of all modules.
+
+        Raises UnknownError: that takes a pattern which is not understood.
+        """
         layers, whole = self._config.get("layer_quant_config"), self._config.get("global_quant_config")
         for pattern, own in layers.items() if isinstance(layers, dict) else ():
             if self._patterns.matches(pattern, module):
                 whole = own
                 break
         said = whole.get("weight") if isinstance(whole, dict) else None
-        if not isinstance(said, dict):
-            return ""
+        return said if isinstance(said, dict) else {}
+
+    def _of_quark(self, module: str) -> str:
+        said = self.quark_weight(module)
         name = said.get("dtype")
         if not isinstance(name, str):
             return ""

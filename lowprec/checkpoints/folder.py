@@ -6,6 +6,7 @@ import fnmatch
 import itertools
 import os
 import re
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +43,8 @@ class Checkpoint:
         Entries of GGUF files have `read`, `rows`, `shape`, `tag` and `nbytes` alike.
     metadata : mapping of str to str
         Of the headers; of several files together.
+    headers : mapping of Path to mapping of str to str
+        Metadata of each file, which may contradict each other.
     config : mapping
         The quantisation part of config.json or hf_quant_config.json; empty without one.
     files : tuple of Path
@@ -68,6 +71,11 @@ class Checkpoint:
     unread: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     part: str = ""
+    headers: Mapping[Path, Mapping[str, str]] = field(default_factory=dict)
+
+    def metadata_of(self, entry: Entry) -> Mapping[str, str]:
+        """Return the metadata of the file that a tensor lies in, and behind it those of all files."""
+        return ChainMap(self.headers.get(entry.path, {}), self.metadata)  # type: ignore[arg-type]  # only read
 
     def check_output(self, out: Path, exclude: Sequence[str]) -> None:
         """Refuse an output that would lack tensors, or take the place of one of several files that are read.
@@ -222,7 +230,7 @@ def _joined(
     path: Path, files: list[Path], config: dict[str, Any], notes: tuple[tuple[str, str], ...]
 ) -> Checkpoint:
     entries: dict[str, Entry] = {}
-    headers = []
+    headers: dict[Path, Mapping[str, str]] = {}
     for file in files:
         header = open_file(file)
         for name, entry in header.entries.items():
@@ -231,11 +239,11 @@ def _joined(
                     f"tensor {name!r} is in {entries[name].path.name!r} and in {file.name!r}"
                 )
             entries[name] = entry
-        headers.append(header.metadata)
+        headers[file] = header.metadata
         if header.gaps:
             notes = (*notes, ("gaps", f"{header.gaps:,} bytes of {file.name} belong to no tensor"))
-    metadata = joined(headers, repr(str(path)))
-    return Checkpoint(path, entries, metadata, config, tuple(Path(file.name) for file in files), notes)
+    metadata, names = joined([*headers.values()], repr(str(path))), tuple(Path(file.name) for file in files)
+    return Checkpoint(path, entries, metadata, config, names, notes, headers=headers)
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Names and types tell codes and scales; whether FP8 needs a scale is told by what
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -99,11 +100,12 @@ def _is_marked(checkpoint: Checkpoint) -> bool:
     """Return whether a mark, a configuration or lowprec's metadata say that weights are scaled."""
     if checkpoint.config or any(map(is_mark, checkpoint.entries)):
         return True
-    try:
-        said = parse_json(checkpoint.metadata.get("lowprec", "{}").encode(), "what lowprec wrote")
-    except CheckpointError:
-        return False
-    return bool(said.get("scheme", PLAIN.name) != PLAIN.name)
+    for metadata in checkpoint.headers.values() or (checkpoint.metadata,):
+        with contextlib.suppress(CheckpointError):
+            said = parse_json(metadata.get("lowprec", "{}").encode(), "what lowprec wrote")
+            if said.get("scheme", PLAIN.name) != PLAIN.name:
+                return True
+    return False
 
 
 def _needs_scale(configured: Configured, module: str) -> bool:

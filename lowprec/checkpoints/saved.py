@@ -56,13 +56,16 @@ def metadata_of(saved: Saved) -> dict[str, str]:
 def joined(files: Sequence[Mapping[str, str]], where: str) -> dict[str, str]:
     """Return the metadata of several files as that of one, with the `BlockArray`s of all.
 
-    Raises CheckpointError: metadata that were damaged.
+    Raises CheckpointError: metadata that were damaged, or two files that contradict each other.
     """
     found = {key: text for metadata in files for key, text in metadata.items()}
     told = [metadata for metadata in files if _KEY in metadata]
     if len(told) > 1:
         said = [_said(metadata, where) for metadata in told]
-        blocks = {name: block for each in said for name, block in _blocks(each, where).items()}
+        blocks: dict[str, Any] = {}
+        for name, block in (item for each in said for item in _blocks(each, where).items()):
+            if blocks.setdefault(name, block) != block:
+                raise CheckpointError(f"two files of {where} give BlockArray {name!r} unlike formats or axes")
         found[_KEY] = json.dumps({**said[-1], **({"blocks": blocks} if blocks else {})})
     return found
 

@@ -28,6 +28,7 @@ __all__ = [
     "SCALED_FP8",
     "SCHEMES",
     "TRANSFORMER_ENGINE",
+    "ZERO_POINT",
     "Packing",
     "Scheme",
     "find",
@@ -105,6 +106,9 @@ COMFY_QUANT = ".comfy_quant"
 SCALED_FP8 = "scaled_fp8"
 #: Of bitsandbytes: scales of scales, and the values of their codes.
 NESTED_ABSMAX, NESTED_MAP = ".weight.nested_absmax", ".weight.nested_quant_map"
+
+#: What some software subtracts from codes: 0 wherever weights of floats are symmetric.
+ZERO_POINT = ".weight_zero_point"
 
 #: Of ONNX: what DequantizeLinear makes of any of its types; those that are written have schemes of their own.
 ONNX = Scheme(
@@ -278,7 +282,7 @@ SCHEMES: tuple[Scheme, ...] = (
             code_tags=_FP8,
             scales=".weight_scale",
             scale_tags=_WIDE,
-            extras=(".input_scale", ".weight_zero_point", COMFY_QUANT),
+            extras=(".input_scale", ZERO_POINT, COMFY_QUANT),
             marks=marks,
             source=source,
         )

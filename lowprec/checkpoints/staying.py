@@ -60,7 +60,7 @@ def with_staying(
         blocks = blocks_in(checkpoint.metadata, where)
         told["lowprec"] = json.dumps({"blocks": {name: blocks[name] for name in blocks if name in names}})
     metadata = joined([told, made], where)
-    written = replace(checkpoint, path=out, metadata=metadata, config=config)
+    written = replace(checkpoint, path=out, metadata=metadata, headers={}, config=config)
     if out.suffix != ".onnx":
         written = replace(written, entries=_entries(weights, out), graph=Graph())
     then = weights_of(written)

@@ -50,6 +50,7 @@ _PROBLEMS = {
     "scale-type": "write scales in a type of the scheme; a byte of E8M0 is no number",
     "quant-state": "bitsandbytes needs its JSON, with lengths that fit; export again",
     "saved-type": "its type was changed, or what is said of it: save it again",
+    "zero-point": "no scheme of floats that is read here has zero points; quantise symmetrically",
     "shape": "quantise along the last axis, and store one scale for each block, row by row",
 }
 _FILES = {

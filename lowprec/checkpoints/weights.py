@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import ChainMap
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from lowprec.checkpoints import bitsandbytes
@@ -14,6 +16,7 @@ from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.incomplete import incomplete
 from lowprec.checkpoints.onnx_reading import Decoded
+from lowprec.checkpoints.patterns import UnknownError
 from lowprec.checkpoints.saved import holds, in_catalog, saved_in
 from lowprec.checkpoints.schemes import (
     COMFY_QUANT,
@@ -24,6 +27,7 @@ from lowprec.checkpoints.schemes import (
     SAVED,
     SCHEMES,
     TRANSFORMER_ENGINE,
+    ZERO_POINT,
     Packing,
     Scheme,
 )
@@ -136,7 +140,8 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
 
     In an ONNX model nodes alone say what is quantised: what they decode comes first, in their order, and
     parts may be shared. Else each tensor belongs to exactly one, and what belongs together is found by names
-    and types, and by the configuration where these leave a choice. Nothing but headers is read.
+    and types, and by the configuration where these leave a choice. Nothing but headers
+    is read, and small tensors that say how others are read.
     """
     entries, is_onnx = checkpoint.entries, checkpoint.path.suffix == ".onnx"
     found: dict[str, Weight] = {}
@@ -145,9 +150,11 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             found[name] = _saved(name, fmt, axes, entries)
     nodes = [_decoded(name, said, checkpoint) for name, said in checkpoint.graph.decoded.items()]
     taken = {part.name for weight in (*found.values(), *nodes) for part in weight.parts}
-    said, configured = _said(checkpoint), Configured(checkpoint.config, len(entries))
+    six_bits, configured = _six_bits(checkpoint), Configured(checkpoint.config, len(entries))
     for name, entry in entries.items():
-        weight = None if name in taken or is_onnx else _quantized(name, entry, checkpoint, said, configured)
+        weight = (
+            None if name in taken or is_onnx else _quantized(name, entry, checkpoint, six_bits, configured)
+        )
         if weight is not None:
             found[name] = weight
             taken |= {part.name for part in weight.parts}
@@ -261,10 +268,17 @@ def _of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: i
 
 
 def _quantized(
-    name: str, entry: Entry, checkpoint: Checkpoint, whole: dict[str, Any], configured: Configured
+    name: str,
+    entry: Entry,
+    checkpoint: Checkpoint,
+    six_bits: Callable[[str, Entry], object],
+    configured: Configured,
 ) -> Weight | None:
     entries, config = checkpoint.entries, checkpoint.config
-    said = ChainMap(_of_comfyui(name.removesuffix(".weight"), entries), whole)
+    module = name.removesuffix(".weight")
+    said = ChainMap(_of_comfyui(module, entries), config)  # type: ignore[arg-type]  # it is only read
+    if name != module and is_six(entry, entries.get(f"{name}_scale")):
+        said = said.new_child({"weight_dtype": six_bits(module, entry)})
     fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, said)]
     for exact in (True, False):
         for scheme in fitting:
@@ -294,15 +308,20 @@ def _quantized(
                 continue
             if scheme.element in ("e2m3fn", "e3m2fn") and not is_six(entry, scales):
                 continue
-            ends = (*scheme.extras, *([scheme.state] if scheme.state else []))
+            ends = dict.fromkeys((*scheme.extras, ZERO_POINT, *([scheme.state] if scheme.state else [])))
             extras = tuple(entries[stem + end] for end in ends if stem + end in entries)
             found = Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras)
             told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
-            said_of = attributes(checkpoint.metadata, found.name) if told else {}
+            said_of = attributes(checkpoint.metadata_of(entry), found.name) if told else {}
             said_of = checked(said_of) if scheme.family == TRANSFORMER_ENGINE else said_of
             if scheme.name == "float-quantized":
                 said_of = configured.block_of(stem)
-            return _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
+            found = _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
+            zeros = entries.get(stem + ZERO_POINT)
+            if found.problem is None and zeros is not None and (zeros.read() != 0).any():
+                what = f"{zeros.name} has others than 0, which values of {scheme.name} are not shifted by"
+                return replace(found, problem=("zero-point", what))
+            return found
     return None
 
 
@@ -313,20 +332,35 @@ def _candidates(name: str, entry: Entry) -> Iterator[Scheme]:
             yield scheme
 
 
-def _said(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the configuration, with the type of weights that Quark's, or what lowprec wrote, says."""
-    config = dict(checkpoint.config)
-    whole = config.get("global_quant_config")
-    weight = whole.get("weight") if isinstance(whole, dict) else None
-    if isinstance(weight, dict):
-        config["weight_dtype"] = weight.get("dtype")
-    elif "lowprec" in checkpoint.metadata:
+def _six_bits(checkpoint: Checkpoint) -> Callable[[str, Entry], object]:
+    """Return a function that gives the format of a module's codes of six bits, by Quark's name.
+
+    Quark's configuration says it, of layers or of all, or else what lowprec wrote into the file of the codes.
+    Nothing says it where a pattern is not understood.
+    """
+    configured = Configured(checkpoint.config, len(checkpoint.entries))
+
+    @functools.cache
+    def made(path: Path) -> str:
+        return _format(checkpoint.headers.get(path, checkpoint.metadata))
+
+    def format_of(module: str, codes: Entry) -> object:
         try:
-            made = parse_json(checkpoint.metadata["lowprec"].encode(), "what lowprec wrote")
-            config["weight_dtype"] = str(made.get("format")).replace("mxfp6_", "fp6_")
-        except CheckpointError:
-            pass
-    return config
+            said = configured.quark_weight(module)
+        except UnknownError:
+            return None
+        return said["dtype"] if "dtype" in said else made(codes.path)
+
+    return format_of
+
+
+def _format(metadata: Mapping[str, str]) -> str:
+    """Return the format of weights that lowprec wrote into a file, by Quark's name; empty without one."""
+    try:
+        made = parse_json(metadata.get("lowprec", "{}").encode(), "what lowprec wrote")
+    except CheckpointError:
+        return ""
+    return str(made.get("format", "")).replace("mxfp6_", "fp6_")
 
 
 def _of_comfyui(stem: str, entries: Mapping[str, Entry]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import itertools
 import math
 import struct
@@ -369,7 +370,7 @@ class Codebook(Format):
 
     # -- identity ---------------------------------------------------------------------------------
 
-    def _key(self) -> tuple[object, ...]:
+    def _key(self) -> tuple[bytes, tuple[Number, ...], str, str | Number]:
         """Return what compares by meaning: NaNs are equal, and zeros of unlike signs are not."""
         plain = [_QUIET if math.isnan(value) else value for value in self.values]
         return struct.pack(f"<{len(plain)}d", *plain), self.thresholds, self.ties, self.overflow
@@ -396,8 +397,13 @@ class Codebook(Format):
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:
+        """Return a line that two codebooks of one name share only if they are equal."""
+        plain, thresholds, ties, overflow = self._key()
+        numbers = [each.as_integer_ratio() for each in thresholds]
+        limit = overflow if isinstance(overflow, str) else overflow.as_integer_ratio()
+        digest = hashlib.sha256(plain + repr((numbers, ties, limit)).encode()).hexdigest()[:16]
         span = f"from {self.min_finite!r} to {self.max_finite!r}"
-        return f"Codebook({self.name!r}, {len(self.values)} values {span})"
+        return f"Codebook({self.name!r}, {len(self.values)} values {span}, digest {digest})"
 
 
 #: The NaN that stands for all when codebooks are compared.

@@ -305,9 +305,9 @@ def test_weights_of_float64_have_values(tmp_path):
 def test_what_lowprec_wrote_and_the_configuration_are_looked_through_once(tmp_path, monkeypatch):
     """Not once for each tensor, of which a file may have as many as the metadata have entries."""
     parsed, names = [], [f"m.{number}.weight" for number in range(50)]
-    save_file(
-        {name: np.ones((1, 4), np.uint8) for name in names}, tmp_path / "x.safetensors", {"lowprec": "{}"}
-    )
+    parts = {name: np.ones((1, 24), np.uint8) for name in names}  # codes of six bits, whose format it says
+    parts |= {f"{name}_scale": np.ones((1, 1), np.uint8) for name in names}
+    save_file(parts, tmp_path / "x.safetensors", {"lowprec": "{}"})
     monkeypatch.setattr(weights, "parse_json", lambda text, what: parsed.append(what) or {})
     assert len(weights_of(open_checkpoint(tmp_path / "x.safetensors"))) == 50
     assert parsed == ["what lowprec wrote"]

@@ -170,6 +170,10 @@ DEFECTS = [
     ("missing-scale", "bitsandbytes", "fp4", lambda t: t.pop("m.q.weight.absmax")),
     ("orphan-scale", "bitsandbytes", "nf4", lambda t: t.pop(CODES)),
     ("scale-nan", "bitsandbytes", "nf4", lambda t: _at(t, "m.q.weight.absmax", np.nan, 9)),
+    ("zero-point", "compressed-tensors", "e4m3fn",
+     lambda t: _set(t, "m.q.weight_zero_point", np.int8([-1]), "I8")),
+    ("zero-point", "compressed-tensors", "nvfp4",
+     lambda t: _set(t, "m.q.weight_zero_point", np.array([[0, np.nan]], ml_dtypes.float8_e4m3fn), "F8_E4M3")),
     ("shape", "quark", "mxfp6_e3m2", lambda t: _half(t, SCALE)),
     ("missing-scale", "transformer-engine", "mxfp8_e4m3", lambda t: t.pop("m.q.weight._rowwise_scale_inv")),
     ("orphan-scale", "transformer-engine", "mxfp8_e4m3", lambda t: [t.pop(f"m.q.weight._{x}_data")

@@ -400,3 +400,17 @@ def test_blocks_in_several_files_of_a_folder_are_known(tmp_path):
     save_file(tensors, folder / "a.safetensors", {"lowprec": '{"blocks": 7}'})
     with pytest.raises(CheckpointError, match="no BlockArrays, but 7"):
         open_checkpoint(folder)
+
+
+def test_files_that_give_a_block_array_unlike_formats_are_refused(tmp_path):
+    """The last file was believed, whichever has the codes."""
+    blocks = lp.encode(np.ones((4, 32), np.float32), "mxfp8_e4m3")
+    lp.save(tmp_path / "a.safetensors", {"w": blocks})
+    said = open_file(tmp_path / "a.safetensors").metadata["lowprec"]
+    save_file({"b": np.zeros(2, np.float32)}, tmp_path / "b.safetensors", {"lowprec": said})
+    assert len(weights_of(open_checkpoint(tmp_path))) == 2
+    other = said.replace('"axes": [1]', '"axes": [0]')
+    assert other != said
+    save_file({"b": np.zeros(2, np.float32)}, tmp_path / "b.safetensors", {"lowprec": other})
+    with pytest.raises(CheckpointError, match=r"two files of .* give BlockArray 'w' unlike formats or axes"):
+        open_checkpoint(tmp_path)

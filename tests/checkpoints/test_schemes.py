@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import lowprec as lp
-from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.container import TAGS, CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import PART, as_blocks, codes_of, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
@@ -652,3 +652,96 @@ def test_blocks_of_fp8_are_those_of_the_configuration(tmp_path, said, shape, gri
     assert weight.sizes == block
     wide = np.kron(scales, np.ones(block, np.float32))[: shape[0], : shape[1]]
     assert np.array_equal(values_of(weight), codes.view(ml_dtypes.float8_e4m3fn).astype(np.float32) * wide)
+
+
+def _six_bits(path, names, config=None, **formats):
+    """Write files of codes of six bits, as Quark names them, and return the formats that they are read in."""
+    path.mkdir()
+    for file, to in formats.items():
+        parts = {f"{name}.weight": np.zeros((2, 48), np.uint8) for name in names.get(file, [file])}
+        parts |= {f"{name}_scale": np.full((2, 2), 127, np.uint8) for name in parts}
+        made = {} if to is None else {"lowprec": json.dumps({"scheme": f"quark {to}", "format": to})}
+        save_file(parts, path / f"{file}.safetensors", made)
+    if config is not None:
+        (path / "config.json").write_text(json.dumps({"quantization_config": config}))
+    found = weights_of(open_checkpoint(path))
+    return {weight.name.removesuffix(".weight"): weight.problem or weight.element for weight in found}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_file_says_the_format_of_its_own_six_bits(tmp_path, order):
+    """Those of all files were read as the last one says."""
+    formats = dict(zip("ab", ("mxfp6_e2m3", "mxfp6_e3m2")[::order], strict=True))
+    found = _six_bits(tmp_path / "all", {}, **formats, c=None)
+    (rule, evidence) = found.pop("c")  # no file of lowprec's
+    assert (rule, "these may be codes of 6 bits" in evidence) == ("shape", True)
+    assert found == {name: f"{to.removeprefix('mxfp6_')}fn" for name, to in formats.items()}
+
+
+def test_a_layer_of_quark_has_its_own_six_bits(tmp_path):
+    """All layers were read in the format of the whole; the first pattern that matches counts."""
+    e2m3, e3m2 = ({"weight": {"dtype": f"fp6_{name}"}} for name in ("e2m3", "e3m2"))
+    config = {"quant_method": "quark", "global_quant_config": e2m3}
+    names = {"f": ["a", "b.0", "b.1", "ab", "c", "d"]}
+    layers = {"a": e3m2, "b.1": e2m3, "b.*": e3m2, "c": {"weight": {"dtype": "fp4"}}, "d": {"weight": None}}
+    found = _six_bits(tmp_path / "own", names, {**config, "layer_quant_config": layers}, f="mxfp6_e3m2")
+    assert found.pop("c")[0] == "shape"  # no codes of six bits, as its layer says
+    assert found == {"a": "e3m2fn", "b.0": "e3m2fn", "b.1": "e2m3fn", "ab": "e2m3fn", "d": "e3m2fn"}
+    only = {"quant_method": "quark", "layer_quant_config": {"a": e2m3}}  # and of others what lowprec wrote
+    found = _six_bits(tmp_path / "only", names, only, f="mxfp6_e3m2")
+    assert found == {name: "e2m3fn" if name == "a" else "e3m2fn" for name in names["f"]}
+
+
+def test_a_layer_under_a_pattern_that_is_not_understood_is_not_decoded(tmp_path):
+    whole = {"weight": {"dtype": "fp6_e2m3"}}
+    layers = {"a": whole, r"re:(b)\1": {"weight": {"dtype": "fp6_e3m2"}}}
+    config = {"quant_method": "quark", "global_quant_config": whole, "layer_quant_config": layers}
+    found = _six_bits(tmp_path / "own", {"f": ["a", "bb"]}, config, f="mxfp6_e3m2")
+    assert (found["a"], found["bb"][0]) == ("e2m3fn", "shape")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_file_says_whether_its_scales_lie_in_tiles(tmp_path, order):
+    """Metadata of torchao that two exports left were taken from the last file."""
+    name, tiled = "m._weight_qdata", {"a": order > 0, "b": order < 0}
+    for file, said in tiled.items():
+        parts = {name: np.zeros((128, 64), np.uint8), "m._weight_scale": np.full((128, 4), 127, np.uint8)}
+        told = json.dumps({"_type": "MXTensor", "_data": {"is_swizzled_scales": said}})
+        kept = parts if file == "a" else {"other": np.zeros(2, np.float32)}
+        save_file(kept, tmp_path / f"{file}.safetensors", {"m.weight": told})
+    assert [each.swizzled for each in weights_of(open_checkpoint(tmp_path)) if each.is_quantized] == [
+        order > 0
+    ]
+
+
+def test_any_file_may_say_that_weights_are_scaled(tmp_path):
+    """A weight of FP8 whose scale is lost counted as whole where the last file was a plain one."""
+    codes = np.zeros((4, 4), ml_dtypes.float8_e4m3fn)
+    with SafetensorsWriter((tmp_path / "a.safetensors").open("w+b"), [("m.weight", "F8_E4M3", (4, 4))],
+                           {"lowprec": json.dumps({"scheme": "float-quantized"})}) as writer:  # fmt: skip
+        writer.write("m.weight", codes)
+    save_file({"b": np.zeros(2, np.float32)}, tmp_path / "b.safetensors", {"lowprec": '{"scheme": "plain"}'})
+    (weight, _) = weights_of(open_checkpoint(tmp_path))
+    assert weight.problem is not None
+    assert weight.problem[0] == "fp8-without-scale"
+
+
+@pytest.mark.parametrize(
+    ("tag", "zero", "shifts"), [("F8_E4M3", 0.0, False), ("BF16", -0.0, False), ("I8", 3, True)]
+)
+def test_zero_points_that_are_not_zero_are_refused_by_name(tmp_path, tag, zero, shifts):
+    """Codes were read as if there were none, and these were left out of what was written."""
+    parts = {"m.weight": ("F8_E4M3", np.ones((2, 4), ml_dtypes.float8_e4m3fn))}
+    parts |= {"m.weight_scale": ("F32", np.ones((2, 1), np.float32))}
+    parts |= {"m.weight_zero_point": (tag, np.full((2, 1), zero).astype(TAGS[tag][0]))}
+    plan = [(name, kind, data.shape) for name, (kind, data) in parts.items()]
+    with SafetensorsWriter((tmp_path / "x.safetensors").open("w+b"), plan, {}) as writer:
+        for name, (_, data) in parts.items():
+            writer.write(name, data)
+    (weight,) = weights_of(open_checkpoint(tmp_path / "x.safetensors"))
+    assert (weight.problem is not None) == shifts
+    if shifts:
+        words = r"'m\.weight' cannot be decoded: m\.weight_zero_point has others than 0, which"
+        with pytest.raises(CheckpointError, match=words):
+            dequantize_checkpoint(open_checkpoint(tmp_path / "x.safetensors"), tmp_path / "y.safetensors")
+        assert not (tmp_path / "y.safetensors").exists()

@@ -362,3 +362,20 @@ def test_values_and_thresholds_of_numpy_are_numbers_too():
 def test_an_overflow_that_is_too_far_is_refused():
     with pytest.raises(ValueError, match=r"overflow=1e\+248 of codebook 'b' lies too far beyond 1\.0"):
         Codebook("b", [0.0, 2.0**-60, 1.0, math.nan], overflow=1e248)
+
+
+def test_only_equal_codebooks_of_a_name_have_one_text():
+    """Sweeps and runs that go on where others ended are told apart by it."""
+    values, zeros = (
+        (-1.0, -0.0, 0.0, 1.0, 2.5, 3.0, 4.0, math.nan),
+        (-1.0, 0.0, -0.0, 1.0, 2.5, 3.0, 4.0, math.nan),
+    )
+    book = Codebook("mine", values)
+    wide = Fraction(2**90 + 1, 2**91)
+    others = [Codebook("mine", each) for each in (zeros, (*values[:4], 2.0, *values[5:]))]
+    others += [Codebook("mine", values, **how) for how in ({"ties": "away"}, {"overflow": 5.0})]
+    others += [Codebook("mine", values, thresholds=(-0.5, each, 1.75, 2.75, 3.5)) for each in (0.25, wide)]
+    assert len({repr(each) for each in (book, *others)}) == len({book, *others}) == 7
+    same = Codebook("mine", values, thresholds=[Fraction(each) for each in book.thresholds], source="x")
+    assert same == book
+    assert repr(same) == repr(book)

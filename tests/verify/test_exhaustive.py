@@ -364,6 +364,30 @@ def test_state_of_other_sources_is_not_used(tmp_path, counted, monkeypatch):
     assert counted == [None, *SOME[:4]] * 2
 
 
+def test_state_of_another_codebook_of_the_name_is_not_used(tmp_path):
+    """One value between the others was no difference; nor was a threshold, or a stop on the way."""
+
+    def swept(*values, via=False, **how):
+        book = lp.Codebook("mine", values, **how)
+        fmt, projection = (E4M3FN, Projection(via=(book,))) if via else (book, Projection())
+        return Sweep("lowprec", "0", fmt, projection)
+
+    keeper, found = processes.Keeper(tmp_path), exhaustive.Found(0, 0, None, "0" * 64, 1.0)
+    for via in (False, True):
+        first = swept(0, 1, 2, 4, via=via)
+        keeper.keep_ranges(first, [found])
+        keeper.keep_steps(first, Steps(np.arange(1), np.zeros(1, np.uint8)))
+        assert keeper.ranges(swept(0, 1, 2, 4, via=via)) == {0: found}
+        others = swept(0, 1, 3, 4, via=via), swept(0, 2, 1, 4, via=via)
+        others += (
+            swept(0, 1, 2, 4, thresholds=[0.5, 1.25, 3], via=via),
+            swept(0, 1, 2, 4, ties="away", via=via),
+        )
+        others += (swept(0, 1, 2, 4, overflow="never", via=via), swept(0, 1, 2, 4, overflow=4.5, via=via))
+        for other in others:
+            assert (keeper.ranges(other), keeper.steps(other)) == ({}, None)
+
+
 def test_an_edited_file_makes_other_sources(tmp_path, monkeypatch):
     """Any file of the package."""
     package = tmp_path / "lowprec"

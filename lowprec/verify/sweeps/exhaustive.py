@@ -89,13 +89,17 @@ class Sweep:
     def __str__(self) -> str:
         return f"{self.subject} to {self.fmt.name}, {self.projection}"
 
+    @functools.cached_property
+    def _spelled(self) -> dict[str, str]:
+        """Texts that no other format and projection have; those of long codebooks take time."""
+        return {"format": repr(self.fmt), "projection": repr(self.projection)}
+
     def identity(self) -> dict[str, Any]:
         """Return all that a range's result depends on, as plain data."""
         return {
             "subject": self.subject,
             "version": self.version,
-            "format": repr(self.fmt),
-            "projection": repr(self.projection),
+            **self._spelled,
             "size": SIZE,
             "lowprec": __version__,
             "sources": SOURCES,
