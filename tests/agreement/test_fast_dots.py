@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays import dot
 from lowprec.kernels import engine
+from lowprec.kernels.dots import DotProgram
 from lowprec.kernels.general import sums_program
 from lowprec.kernels.general.sums_program import Sums
 from lowprec.kernels.vector.rounding import added_once, summed_to_odd, three_to_odd
@@ -55,13 +55,13 @@ def _fraction(number):
 @pytest.fixture
 def left(monkeypatch):
     """Count the outputs that the scalar kernels make."""
-    counted, serve = [], dot._in_rows
+    counted, serve = [], DotProgram.run
 
     def counting(program, x, y, addends, out, *others):
         counted.append(0 if isinstance(program, Sums) else out.size)
         serve(program, x, y, addends, out, *others)
 
-    monkeypatch.setattr(dot, "_in_rows", counting)
+    monkeypatch.setattr(DotProgram, "run", counting)
     return counted
 
 
