@@ -1332,6 +1332,15 @@ MUTANTS = (
         ("products:exact bfloat16 21",),
     ),
     Mutant(
+        "remainder-over",
+        "kernels/vector/exact.py",
+        "wide_rest_of",
+        "a quotient that was rounded to a tie is not corrected",
+        "rest - np.copysign(size, rest) if over else rest",
+        "rest",
+        ("engine:vector remainder binary64 bfloat16",),
+    ),
+    Mutant(
         "remainder-settled",
         "kernels/vector/remainder_program.py",
         "Remainder.part",

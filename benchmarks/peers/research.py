@@ -22,6 +22,7 @@ from lowprec.oracle import dot as oracle
 from lowprec.oracle.convert import decode as decode_exactly
 from lowprec.oracle.exact import to_float
 from lowprec.spec.format import Format, Sign
+from lowprec.verify.frameworks.arrays import gfloat_info
 
 __all__ = ["apytypes", "cpfloat", "fractions", "gfloat", "mmasim", "qtorch", "verifloat"]
 
@@ -42,18 +43,7 @@ def gfloat(work: Work) -> Iterator[Way]:
     if verb not in CONVERSIONS or mode is None or not fmt.exponent_bits or fmt.sign is Sign.TWOS_COMPLEMENT:
         return
     source = work.operands[0]
-    info = gfloat.FormatInfo(
-        name=fmt.name,
-        k=fmt.width,
-        precision=fmt.precision,
-        bias=fmt.bias,
-        is_signed=fmt.sign is Sign.MAGNITUDE,
-        domain=gfloat.Domain.Extended if fmt.infinity else gfloat.Domain.Finite,
-        has_nz=fmt.negative_zero,
-        num_high_nans=fmt.nans if fmt.negative_zero else 0,
-        has_subnormals=fmt.subnormals,
-        is_twos_complement=False,
-    )
+    info = gfloat_info(fmt)
     keywords: dict[str, Any] = {"sat": not (fmt.infinity or fmt.has_nan)}
     codes, draw = code_dtype(fmt), np.random.default_rng(1)
 

@@ -168,7 +168,8 @@ def apply(
         try:
             made = _by_type(verb, parts, fmt, rule, **given)
         except TypeError as error:
-            if not any(array.dtype == np.float64 for each in parts for array, _ in each):
+            columns = (array for each in parts for array, _ in each)
+            if not any(array.dtype == np.float64 and np.isnan(array).any() for array in columns):
                 raise
             gaps = "missing elements of a frame are NaN of float64, fill them first"
             raise TypeError(f"{error}; {gaps}") from None

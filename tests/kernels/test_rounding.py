@@ -189,14 +189,30 @@ def test_bits_are_discarded_in_the_rounding_modules_alone():
     assert found == set(EXACT)
 
 
-def test_indices_that_are_sums_are_unsigned_in_lanes():
+def signed_sums(source):
+    """Indices that are sums with the variable of a loop over a range, and not cast."""
+    nodes = list(ast.walk(ast.parse(source)))
+    loops = [n for n in nodes if isinstance(n, ast.For) and ast.unparse(n.iter).startswith("range(")]
+    variables = {loop.target.id for loop in loops}
+    places = [n.slice for n in nodes if isinstance(n, ast.Subscript)]
+    places = [each for place in places for each in getattr(place, "elts", [place])]
+    sums = [place for place in places if isinstance(place, ast.BinOp)]
+    return [
+        ast.unparse(s) for s in sums if {n.id for n in ast.walk(s) if isinstance(n, ast.Name)} & variables
+    ]
+
+
+@pytest.mark.parametrize("path", sorted((KERNELS / "general").glob("*.py")), ids=lambda path: path.name)
+def test_indices_that_are_sums_are_unsigned_in_lanes(path):
     """Of signed ones numba asks whether they count from the end: loops are not made of vectors then."""
-    for path in sorted((KERNELS / "general").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Subscript):
-                places = getattr(node.slice, "elts", [node.slice])
-                sums = [ast.unparse(place) for place in places if isinstance(place, ast.BinOp)]
-                assert not [each for each in sums if "+ i" in each], f"{path.name}: {ast.unparse(node)}"
+    assert signed_sums(path.read_text()) == []
+
+
+@pytest.mark.parametrize("index", ["first + j", "j - 1", "k, 2 * j"])
+def test_a_signed_index_would_be_seen(index):
+    loop = "for j in range(9):\n    out[_U(first + j)] = words[{}]"
+    assert signed_sums(loop.format(index)) == [index.rpartition(", ")[2]]
+    assert signed_sums(loop.format("_U(first + j)")) == []
 
 
 @pytest.mark.parametrize(

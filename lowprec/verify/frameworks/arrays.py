@@ -158,7 +158,8 @@ def qtorch(values: Array, fmt: Format) -> Array:
 
 
 @functools.cache
-def _info(fmt: Format) -> Any:
+def gfloat_info(fmt: Format) -> Any:
+    """Return a format as gfloat describes it."""
     import gfloat
 
     return gfloat.FormatInfo(
@@ -186,15 +187,15 @@ def gfloat(values: Array, fmt: Format, *, mode: str) -> Array:
     """Round and encode arrays by gfloat."""
     import gfloat
 
-    rounded = gfloat.round_ndarray(_info(fmt), values, *_given(fmt, mode))
-    return np.asarray(gfloat.encode_ndarray(_info(fmt), rounded)).astype(code_dtype(fmt))
+    rounded = gfloat.round_ndarray(gfloat_info(fmt), values, *_given(fmt, mode))
+    return np.asarray(gfloat.encode_ndarray(gfloat_info(fmt), rounded)).astype(code_dtype(fmt))
 
 
 def gfloat_scalars(values: Array, fmt: Format, *, mode: str) -> Array:
     """Round and encode single numbers by gfloat."""
     import gfloat
 
-    info, given = _info(fmt), _given(fmt, mode)
+    info, given = gfloat_info(fmt), _given(fmt, mode)
     made = [gfloat.encode_float(info, gfloat.round_float(info, value, *given)) for value in values.tolist()]
     return np.array(made, code_dtype(fmt))
 
