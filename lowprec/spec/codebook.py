@@ -252,11 +252,8 @@ class Codebook(Format):
                     i for i, each in enumerate(self.values) if _is_negative_zero(each)
                 )
         start = max((i for i, size in enumerate(sizes) if size <= 0), default=0)
-        sizes, codes, between = (
-            [abs(size) if size == 0 else size for size in sizes[start:]],
-            codes[start:],
-            between[start:],
-        )
+        sizes = [abs(size) if size == 0 else size for size in sizes[start:]]
+        codes, between = codes[start:], between[start:]
         last = Fraction(sizes[-1])
         beyond: Number | None = None
         limit: Number | None = None
@@ -446,19 +443,13 @@ def _double(value: object, code: int, owner: str) -> float:
     return number
 
 
-def _finite(value: object, what: str, *of: object) -> Number:
-    if not isinstance(value, (float, int, Fraction)) and hasattr(value, "as_integer_ratio"):  # a float32
-        number = float(value)  # type: ignore[arg-type]
-        value = Fraction(*value.as_integer_ratio()) if math.isfinite(number) else number
-    if isinstance(value, Fraction):
-        return _short(value)
-    if isinstance(value, bool) or not isinstance(value, (float, int)):
+def _finite(value: Any, what: str, *of: object) -> Number:
+    """Return a finite number as a float where it is one."""
+    if isinstance(value, bool) or not hasattr(value, "as_integer_ratio"):  # NumPy's float32 has it, too
         raise TypeError(f"{what % of} must be a float, an integer or a Fraction, not {value!r}")
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"{what % of} must be finite, not {value!r}")
-        return float(value)
-    return _short(Fraction(value))
+    if not isinstance(value, int | Fraction) and not math.isfinite(value):
+        raise ValueError(f"{what % of} must be finite, not {float(value)!r}")
+    return float(value) if isinstance(value, float) else _short(Fraction(*value.as_integer_ratio()))
 
 
 def _short(number: Fraction) -> Number:
