@@ -30,7 +30,7 @@ from lowprec.arrays.random import Place, integers_for, is_plain, key_of
 from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels import engine
 from lowprec.kernels.codes import unlocked
-from lowprec.kernels.engine import DONE, Backend, ElementwiseProgram
+from lowprec.kernels.engine import DONE, MANY, Backend, ElementwiseProgram
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
@@ -90,7 +90,7 @@ def again(
     size, layout, bound = array.size, array.flags.num, known.bound
     if bound is None or array.ndim != 1 or layout & _OUTPUT != _OUTPUT:
         return key, _answer(known, (array,), out, None, None)
-    if size >= SHARED_FROM and not traverse.at_once(size * known.given.itemsize):
+    if size >= MANY:
         return key, _answer(known, (array,), out, None, None)
     if out is None:
         made = np.empty(size, known.given)
@@ -147,7 +147,7 @@ def _answer_as_they_are(known: _Known, bound: Bound, arrays: tuple[Array, ...], 
         layout &= array.flags.num
     if layout & _OUTPUT != _OUTPUT:
         return None
-    if size >= SHARED_FROM and not traverse.at_once(size * known.given.itemsize):
+    if size >= MANY:
         return None
     if out is None:
         out = np.empty(size, known.given)

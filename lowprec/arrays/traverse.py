@@ -19,7 +19,7 @@ from lowprec.arrays.threads import SHARED_FROM, get_threads, share
 from lowprec.kernels.codes import unlocked
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 
-__all__ = ["BUFFER", "PAST_FROM", "at_once", "bits_of", "flat", "run", "tile_of", "tiles"]
+__all__ = ["BUFFER", "PAST_FROM", "bits_of", "flat", "run", "tile_of", "tiles"]
 
 #: Elements that are gone through at a time where they do not lie one after the other.
 BUFFER = 1 << 14
@@ -69,11 +69,6 @@ def run(
     return _buffered(program, operands, out, flags, random, key)
 
 
-def at_once(size: int) -> bool:
-    """Return whether `size` bytes of results are written by one thread, and to the caches."""
-    return size < PAST_FROM and get_threads() == 1
-
-
 def flat(
     program: ElementwiseProgram, operands: list[Array], out: Array, flags: Array | None, random: Array | None,
     key: int | None,
@@ -91,7 +86,7 @@ def flat(
             return program.draw(given, out[start:stop], key, start, past)
         return program.run(given, out[start:stop], raised[start:stop], words[start:stop], past)
 
-    if out.size >= SHARED_FROM and not at_once(out.nbytes):
+    if out.size >= SHARED_FROM and (out.nbytes >= PAST_FROM or get_threads() > 1):
         return share(part, out.size)
     if key is not None:
         return program.draw(operands, out, key, 0, past)

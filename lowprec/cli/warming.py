@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from lowprec.arrays import arith, convert, dot
+from lowprec.kernels.engine import MANY
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.block import BlockFormat
@@ -33,10 +34,6 @@ class Call(NamedTuple):
 
     words: str  #: what it is, for people
     run: Callable[[], object]
-
-
-#: Elements of the calls.
-_SIZES = (64, 1 << 16)
 
 
 def calls(
@@ -96,7 +93,12 @@ def _of_verb(
         yield Call(f"{verb} {of.name}", lambda: function(*_factors(of, verb), of))
         return
     if verb == "decode":
-        yield Call(f"decode {of.name}", lambda: _decode(of))
+        name = f"decode {of.name}"
+        if isinstance(of, Format):
+            yield _call(name, convert.decode, (np.zeros(64, f"uint{of.code_bits}"), of), {}, False)
+        else:
+            shape, axes = _shape(of)
+            yield _call(name, _decode, (np.ones(shape, np.float32), of), {"axis": axes}, False)
         return
     for mode in modes:
         keywords: dict[str, Any] = {"rounding": mode, "rng": 0 if rounding_of(mode).bits else None}
@@ -127,22 +129,17 @@ def _call(
     """Return a call on few elements and on many, which may have kernels of their own."""
 
     def both() -> None:
-        for size in _SIZES:
-            given = [
-                np.resize(each, size) if isinstance(each, np.ndarray) and each.ndim == 1 else each
-                for each in arguments
-            ]
-            asked = {"flags": np.zeros(size, np.uint8)} if flags else {}
-            verb(*given, **keywords, **asked)
+        few = [each for each in arguments if isinstance(each, np.ndarray)]
+        for times in (1, -(-MANY // few[0].size)):
+            many = [np.concatenate([each] * times) for each in few]
+            asked = {"flags": np.zeros(many[0].shape, np.uint8)} if flags else {}
+            verb(*many, *arguments[len(few) :], **keywords, **asked)
 
     return Call(words + ", with flags" * flags, both)
 
 
-def _decode(of: Format | BlockFormat) -> object:
-    if isinstance(of, Format):
-        return convert.decode(np.zeros(64, f"uint{of.code_bits}"), of)
-    shape, axes = _shape(of)
-    return convert.decode(convert.encode(np.ones(shape, np.float32), of, axis=axes))
+def _decode(values: Any, fmt: BlockFormat, axis: int | tuple[int, int]) -> object:
+    return convert.decode(convert.encode(values, fmt, axis=axis))
 
 
 def _shape(of: BlockFormat) -> tuple[tuple[int, ...], int | tuple[int, int]]:

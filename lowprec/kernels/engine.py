@@ -33,6 +33,7 @@ from lowprec.spec.projection import Projection
 __all__ = [
     "DONE",
     "ENGINES",
+    "MANY",
     "REFUSED",
     "Backend",
     "ElementwiseProgram",
@@ -59,6 +60,10 @@ ENGINES = {
 #: written is of no use. 2 is for kernels that a processor's mode stops.
 DONE, REFUSED = 0, 1
 
+#: Results from which on a kernel for a request's own formats and rules is worth its compilation, which takes
+#: longer than millions of results do. Fewer are left to kernels that serve many requests.
+MANY = 1 << 17
+
 
 class Refusal(NamedTuple):
     """Results that have no code."""
@@ -79,8 +84,8 @@ class ElementwiseProgram(Protocol):
     floats: bool  #: whether arrays of float32 and float64 may stand for such of uint32 and uint64
 
     #: Given operands and `out`, returns what does `run` faster for other arrays of the very types of these,
-    #: writeable and of one size, if anything does. None where nothing does for any. What returns another
-    #: status than DONE may have written anything: `run` is to be asked.
+    #: writeable and of one size below `MANY`, if anything does. None where nothing does for any. What returns
+    #: another status than DONE may have written anything: `run` is to be asked.
     bound: Callable[[list[Codes], Codes], Callable[..., int] | None] | None
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:

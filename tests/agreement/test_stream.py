@@ -257,7 +257,7 @@ def test_routes_that_use_the_processors_rounding_have_one_that_does_not():
         assert shapes(other)[1][0] == LIMITS
         want = lp.encode(patterns.view(np.float32), fmt)
         got = np.empty_like(want)
-        vector.chosen(other, False)(other, np.empty(0, np.uint32), patterns, got)
+        vector.kernels(other, False)[1](other, np.empty(0, np.uint32), patterns, got)
         assert_same_codes(got, want, fmt, patterns)
 
 

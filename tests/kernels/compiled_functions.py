@@ -49,7 +49,7 @@ def conversion(source, target, rule, carrier):
     """The assembly of the kernel that serves a conversion."""
     way = lower(Elementwise(CONVERT, (source,), target, rule, carrier))
     codes, out = (np.zeros(64, f"u{fmt.code_bits // 8}") for fmt in (source, carrier or target))
-    return assembly_of(way.kernel, way.plan, np.zeros(0, np.uint32), codes, out)
+    return assembly_of(way.kernels[1], way.plan, np.zeros(0, np.uint32), codes, out)
 
 
 def philox():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels import engine
 from lowprec.kernels.codes import unlocked, values_of
 from lowprec.kernels.engine import BlockRefusal, Tensor
 from lowprec.kernels.general.blocks import POWERS, decoder, encoder, magnitudes, scaled
@@ -59,8 +60,8 @@ class BlockEncoder:
             lanes = lanes and fmt.element.precision + drawn + 2 <= 50
         book = self._answers is not None
         arithmetic = ARITHMETICS.index(fmt.arithmetic)
-        self._how = POWERS if lanes and powers else arithmetic, lanes, drawn > 0, usual, book
-        self._one_by_one = arithmetic, False, drawn > 0, False, book
+        self._how = POWERS if lanes and powers else arithmetic, lanes, drawn > 0, book
+        self._one_by_one, self._usual = (arithmetic, False, drawn > 0, book, False), usual
 
     def run(
         self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
@@ -80,7 +81,8 @@ class BlockEncoder:
         out, blocks = (codes.view(np.uint8), codes.itemsize), (most, places, kinds, random, words)
         in_lanes = self._how[1] and self._answers is not None
         element = self._answers if in_lanes else self._element
-        refused, first = encoder(*self._how)(*read, *out, element, *blocks)
+        usual = self._usual and codes.size >= engine.MANY
+        refused, first = encoder(*self._how, usual)(*read, *out, element, *blocks)
         if refused and in_lanes:  # lanes may have left some
             refused, first = encoder(*self._one_by_one)(*read, *out, self._element, *blocks)
         return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None
@@ -97,12 +99,12 @@ class BlockDecoder:
         self._element, self._scale = reader(fmt.element), reader(fmt.scale)
         self._tensor = lower_tensor(fmt, scale, Fraction(1))
         self._target = lower_target(request.carrier, DEFAULT)
-        self._kernel = decoder(is_usual([], request.carrier, self._target))
+        self._usual = is_usual([], request.carrier, self._target)
 
     def run(self, codes: Codes, scales: Codes, out: Codes) -> None:
         """Write the values of whole blocks."""
         elements = readable(codes, self._from[0])
-        self._kernel(
+        decoder(self._usual and out.size >= engine.MANY)(
             elements.view(np.uint8), elements.itemsize, self._element, codes.size // scales.size,
             readable(scales, self._from[1]).astype(np.uint64), self._scale, self._tensor, out.view(np.uint8),
             out.itemsize, self._target, np.empty(4 * CHUNK, np.uint64),

@@ -225,7 +225,7 @@ def spread(
 
 
 @functools.cache
-def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool, book: bool) -> Any:
+def encoder(arithmetic: int, lanes: bool, stochastic: bool, book: bool, usual: bool) -> Any:
     """Return the kernel that writes elements; it returns how many are refused, and the index of the first.
 
     `arithmetic` is a place in ARITHMETICS, or POWERS; `lanes` says that lanes are exact, `usual` that the
@@ -289,7 +289,7 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, usual: bool, book: b
             narrow(words, 0, count, out, out_size, start)
         return refused, first
 
-    return jit(encode, f"general_blocks_{arithmetic}{lanes:d}{stochastic:d}{usual:d}{book:d}")
+    return jit(encode, f"general_blocks_{arithmetic}{lanes:d}{stochastic:d}{book:d}{usual:d}")
 
 
 @inlined

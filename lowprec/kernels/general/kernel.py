@@ -87,7 +87,7 @@ def counted(words: Any, place: int, count: int, start: int, refused: int, first:
 
 
 @functools.cache
-def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, book: bool, signals: bool) -> Any:
+def kernel(operation: str, wide: bool, stochastic: bool, book: bool, usual: bool, signals: bool) -> Any:
     """Return the kernel of an operation; it returns how many results have no code, and the first one's index.
 
     `wide` says that exact results have two words, `usual` that formats are so to `read` and `place`, `book`
@@ -148,7 +148,7 @@ def kernel(operation: str, wide: bool, stochastic: bool, usual: bool, book: bool
                 narrow(words, 4 * CHUNK, size, flags, 1, start)
         return refused, first
 
-    return jit(operate, f"general_{operation}_{wide:d}{stochastic:d}{usual:d}{book:d}{signals:d}")
+    return jit(operate, f"general_{operation}_{wide:d}{stochastic:d}{book:d}{usual:d}{signals:d}")
 
 
 def run(

@@ -111,7 +111,7 @@ class Step:
         self._loses, self._came = not is_exact(operation, read), 0
         book = isinstance(fmt, Codebook)
         usual = rule.nan_payload == "drop" and is_usual(reads, fmt, self.words)
-        self._kernel = functools.partial(kernel, operation, wide, rule.rounding.bits > 0, usual, book)
+        self._kind, self._usual = (operation, wide, rule.rounding.bits > 0, book), usual
         self._signals = bool(self.words[_FLUSH_RESULTS])
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Refusal | None:
@@ -136,10 +136,12 @@ class Step:
     def _in_lanes(
         self, words: Params, operands: list[Codes], out: Codes, flags: Codes, random: Codes
     ) -> tuple[int, int]:
-        if self._signals and not flags.size:
+        few = out.size < engine.MANY  # one kernel does with and without flags, whatever the format
+        if (self._signals or few) and not flags.size:
             flags = np.empty(out.size, np.uint8)
+        by = kernel(*self._kind, self._usual and not few, flags.size > 0)
         pairs = list(zip(operands, self._reads, strict=True))
-        return run(self._kernel(flags.size > 0), pairs, out, words, random, flags, *self._modes)
+        return run(by, pairs, out, words, random, flags, *self._modes)
 
     def _decided(
         self, words: Params, operands: list[Codes], out: Codes, flags: Codes, random: Codes

@@ -37,7 +37,6 @@ __all__ = [
 __all__ += ["DECODER", "ENCODER", "NOTHING", "PROBE", "Decoder", "Encoder", "Words"]
 __all__ += [
     "anywhere",
-    "has_usual_target",
     "is_usual",
     "lower_decoder",
     "lower_encoder",
@@ -207,12 +206,6 @@ def specialized(plan: Words) -> bool:
 
     simple = target_of(plan).simple == 1 or target[0] == NONE
     return plain(source) and plain(result) and simple and carrier[0] in (NONE, CUT, HALF)
-
-
-def has_usual_target(plan: Words) -> bool:
-    """Return whether a plan converts to a target that is usual, or to none."""
-    target = plan[PROBE + DECODER : PROBE + DECODER + ENCODER]
-    return bool(target[0] == NONE) or is_usual(target)
 
 
 def is_usual(encoder: Words) -> bool:

@@ -2,8 +2,8 @@
 
 A vector of operands goes through the stages that a verb asks for: read codes as binary32, round and
 encode, read the result back, encode it for the type that carries it. Formats and projections
-arrive as integers. A plan's first words, its *shape*, decide every branch. Usual shapes have kernels in
-which they are compile-time constants, compiled when they are first seen; all others share one.
+arrive as integers. A plan's first words, its *shape*, decide every branch. For many results usual shapes have
+kernels in which they are compile-time constants; few results, and all other shapes, share one.
 
 What is exact here rests on integers, but for two routes that use the processor's own addition or
 conversion, and they are taken only where it rounds to nearest and no operand nor result is

@@ -26,7 +26,6 @@ from lowprec.kernels.lower.vector import (
     NOTHING,
     Encoder,
     anywhere,
-    has_usual_target,
     is_usual,
     lower_decoder,
     lower_encoder,
@@ -47,7 +46,6 @@ from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.kernels.vector.rounding import nearest_singles
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.format import Format
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT
 from lowprec.spec.rounding import NEAREST_EVEN
@@ -58,7 +56,7 @@ __all__ = [
     "BlockEncoder",
     "Conversion",
     "Operation",
-    "chosen",
+    "kernels",
     "lower",
 ]
 
@@ -118,14 +116,10 @@ def _elementwise(request: Elementwise) -> Any:
     return own or widened_program.lower(request)
 
 
-#: Results from which on a plan that is not usual has a kernel of its own: less are not worth its compilation.
-_MANY = 1 << 16
-
-
-def chosen(plan: Plan, drawn: bool, size: int = _MANY) -> Kernel:
-    """Return the kernel for a plan and so many results, which draws its random integers or reads them."""
-    own = specialized(plan) and (size >= _MANY or has_usual_target(plan))
-    return kernel(shapes(plan) if own else ((),) * 4, drawn)
+def kernels(plan: Plan, drawn: bool) -> tuple[Kernel, Kernel]:
+    """Return the kernels for few results and for `MANY`, which draw their random integers or read them."""
+    every = kernel(((),) * 4, drawn)
+    return every, kernel(shapes(plan), drawn) if specialized(plan) else every
 
 
 _NO_RANDOM = np.empty(0, np.uint32)
@@ -162,8 +156,7 @@ class Conversion:
     draws = in_place = widens = floats = True
 
     def __init__(self, plan: Plan) -> None:
-        self.plan, self.kernel, self.few = plan, chosen(plan, False), chosen(plan, False, 0)
-        self.refuses = refuses(plan)
+        self.plan, self.refuses, self.kernels = plan, refuses(plan), kernels(plan, False)
 
     @functools.cached_property
     def _past(self) -> Plan:
@@ -172,29 +165,27 @@ class Conversion:
 
     @functools.cached_property
     def _drawing(self) -> tuple[Kernel, Kernel]:
-        """The kernels that draw their random integers, for few results and for many."""
-        return chosen(self.plan, True, 0), chosen(self.plan, True)
+        """The kernels that draw their random integers."""
+        return kernels(self.plan, True)
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results; see `engine.ElementwiseProgram`. Codes and results may be the same memory."""
         codes, out = as_floats(operands[0]), as_floats(out)
-        plan = self._past if past else self.plan
-        status = (self.kernel if out.size >= _MANY else self.few)(plan, random, codes, out)
+        plan, many = self._past if past else self.plan, out.size >= engine.MANY
+        status = self.kernels[many](plan, random, codes, out)
         if status != UNSUITED:
             return status
         plan = anywhere(plan)
-        return chosen(plan, False, out.size)(plan, random, codes, out)
+        return kernels(plan, False)[many](plan, random, codes, out)
 
     def bound(self, operands: list[Codes], out: Codes) -> Callable[..., int] | None:
         """Return what converts arrays of these types; see `engine.ElementwiseProgram`."""
-        if self.kernel is not self.few:
-            return None
-        return bound(self.kernel, (self.plan, _NO_RANDOM), (as_floats(operands[0]), as_floats(out)))
+        return bound(self.kernels[0], (self.plan, _NO_RANDOM), (as_floats(operands[0]), as_floats(out)))
 
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
         """Write results rounded by random integers from number `first` on."""
-        kernel, plan = self._drawing[out.size >= _MANY], self._past if past else self.plan
-        return kernel(plan, np.uint64(key), np.uint64(first), as_floats(operands[0]), as_floats(out))
+        by, plan = self._drawing[out.size >= engine.MANY], self._past if past else self.plan
+        return by(plan, np.uint64(key), np.uint64(first), as_floats(operands[0]), as_floats(out))
 
 
 class Nearest:
@@ -229,48 +220,29 @@ def _operation(request: Elementwise) -> Operation | None:
     decoders = [decoder for source in sources if (decoder := lower_decoder(source)) is not None]
     if encoder is None or result is None or carry is None or len(decoders) < len(sources):
         return None
-    first = _shape(decoders[0], DECODER_SHAPE)
-    usual = (native or is_usual(encoder)) and all(
-        _shape(decoder, DECODER_SHAPE) == first for decoder in decoders
-    )
-    readers: list[Conversion | None] = []
-    if not usual:  # one kernel serves them all: it is given binary32 numbers
-        readers = [None if source == SINGLE else _reader(source) for source in sources]
-        decoders, first = [NOTHING], _shape(NOTHING, DECODER_SHAPE)
-    ends = ((encoder, ENCODER_SHAPE), (result, DECODER_SHAPE), (carry, ENCODER_SHAPE))
-    shapes_of_ends = tuple(_shape(stage, size) if usual else () for stage, size in ends)
     stages = (*decoders, *decoders[:1] * (3 - len(decoders)), encoder, result, carry)
+    every = arith.kernel(operation, ((),) * 6, short, native)
+    sizes = (DECODER_SHAPE,) * 3 + (ENCODER_SHAPE, DECODER_SHAPE, ENCODER_SHAPE)
+    own = tuple(tuple(int(word) for word in stage[:size]) for stage, size in zip(stages, sizes, strict=True))
+    usual = (native or is_usual(encoder)) and own[0] == own[1] == own[2]
     return Operation(
         request,
-        arith.kernel(operation, (first, first, first, *shapes_of_ends), short, native),
+        (every, arith.kernel(operation, own, short, native) if usual else every),
         arith.plan(stages, rule.rounding.downward),
         not native and bool(encoder[Encoder._fields.index("refuses")]),
-        readers,
     )
-
-
-def _reader(source: Format) -> Conversion:
-    reader = _conversion(Elementwise(CONVERT, (source,), SINGLE, DEFAULT))
-    assert isinstance(reader, Conversion), "a format with a decoder"
-    return reader
 
 
 class Operation:
-    """An operation of operands that are binary32 numbers, or become such; all may be in binary64."""
+    """An operation of operands whose values are binary32 numbers."""
 
     draws = in_place = False
     floats = True
 
     def __init__(
-        self,
-        request: Elementwise,
-        kernel: Kernel,
-        plan: Plan,
-        refuses: bool,
-        readers: list[Conversion | None],
+        self, request: Elementwise, kernels: tuple[Kernel, Kernel], plan: Plan, refuses: bool
     ) -> None:
-        self._request, self.kernel, self.plan, self._readers = request, kernel, plan, readers
-        self.refuses = refuses
+        self._request, self.kernels, self.plan, self.refuses = request, kernels, plan, refuses
         self.widens = (request.carrier or request.target) == SINGLE
 
     @functools.cached_property
@@ -282,11 +254,12 @@ class Operation:
         """Write results; see `engine.ElementwiseProgram`. They must not lie in the operands' memory."""
         x, y, z = (*operands, *operands[:1] * (3 - len(operands)))
         steps, size = _ALL, out.size
-        if self._readers or x.size != size or y.size != size or z.size != size:
-            (x, y, z), steps = self._prepared(operands, size)
+        if x.size != size or y.size != size or z.size != size:
+            steps = int(x.size == size), int(y.size == size), int(z.size == size)
+            x, y, z = (codes if codes.size == size else np.repeat(codes, LANES) for codes in (x, y, z))
         x, y, z, made = map(as_floats, (x, y, z, out))
         plan = self._past if past else self.plan
-        status: int = self.kernel(plan, random, steps, x, y, z, made)
+        status: int = self.kernels[size >= engine.MANY](plan, random, steps, x, y, z, made)
         if status != DONE:  # unsuited to the thread's modes, or a NaN, maybe past the end
             operands, out = [as_words(codes) for codes in operands], as_words(out)
             status = self._scalar(out).run(operands, out, flags, random)
@@ -294,10 +267,8 @@ class Operation:
 
     def bound(self, operands: list[Codes], out: Codes) -> Callable[..., int] | None:
         """Return what operates on arrays of these types; see `engine.ElementwiseProgram`."""
-        if self._readers:
-            return None
         x, y, z = map(as_floats, (*operands, *operands[:1] * (3 - len(operands))))
-        run = bound(self.kernel, (self.plan, _NO_RANDOM, _ALL), (x, y, z, as_floats(out)))
+        run = bound(self.kernels[0], (self.plan, _NO_RANDOM, _ALL), (x, y, z, as_floats(out)))
         if len(operands) == 1:
             return lambda x, out: run(x, x, x, out)
         return run if len(operands) == 3 else lambda x, y, out: run(x, y, x, out)
@@ -306,26 +277,6 @@ class Operation:
         """Return the program of the scalar engine, which writes binary64 numbers where `out` has such."""
         carrier = DOUBLE if out.itemsize == 8 else self._request.carrier
         return engine.lower(dataclasses.replace(self._request, carrier=carrier, backend="scalar"))
-
-    def _prepared(self, operands: list[Codes], size: int) -> tuple[list[Codes], tuple[int, int, int]]:
-        """Operands as the kernel reads them: three, in binary32 if it must, and single ones repeated."""
-        if self._readers:
-            operands = [_as_singles(*pair) for pair in zip(operands, self._readers, strict=True)]
-        steps = [0 if codes.size == 1 != size else 1 for codes in operands]
-        read = [
-            codes if step else np.repeat(codes, LANES) for codes, step in zip(operands, steps, strict=True)
-        ]
-        others = 3 - len(read)
-        return [*read, *read[:1] * others], (*steps, *steps[:1] * others)  # type: ignore[return-value]
-
-
-def _as_singles(codes: Codes, reader: Conversion | None) -> Codes:
-    """Return the same values as patterns of binary32."""
-    if reader is None:
-        return codes
-    words = np.empty(codes.size, np.uint32)
-    reader.run([codes], words, codes[:0], words[:0])
-    return words
 
 
 def _block_encoder(request: BlockEncoding) -> BlockEncoder | None:
@@ -342,27 +293,28 @@ class BlockEncoder:
 
     def __init__(self, fmt: BlockFormat, plan: BlockPlan) -> None:
         self._general = lower_block(fmt), lower_target(fmt.scale, fmt.scales), lower_source(fmt.scale)
-        self._lowered, self.kernel = plan, self._chosen(plan, plan.plan)
+        self._lowered, self.kernels = plan, self._kernels_of(plan.plan, plan)
 
     @staticmethod
-    def _chosen(lowered: BlockPlan, plan: Plan) -> Kernel:
-        source, target = shapes(plan)[:2] if lowered.usual else ((), ())
-        return block.encoder(source, target, lowered.scales)
+    def _kernels_of(plan: Plan, lowered: BlockPlan) -> tuple[Kernel, Kernel]:
+        """Return the kernels for few elements and for `MANY`."""
+        every = block.encoder((), (), lowered.scales)
+        return every, block.encoder(*shapes(plan)[:2], lowered.scales) if lowered.usual else every
 
     def run(
         self, values: Codes, codes: Codes, scales: Codes, marks: Codes, layout: Layout, tensor: Tensor,
         random: Codes, past: bool,
     ) -> int:  # fmt: skip
         """Write codes and scales; return how many blocks are left, which are marked."""
-        lowered, plan = self._lowered, self._lowered.plan
-        if past:
-            plan = past_caches(plan)
+        lowered, many = self._lowered, values.size >= engine.MANY
+        plan = past_caches(lowered.plan) if past else lowered.plan
         rule, target, source = self._general
         others = lowered.setup, lowered.tables, (rule, tensor.words, target, source), random
-        undone = self.kernel(values, codes, scales, marks, layout, plan, *others)
+        undone = self.kernels[many](values, codes, scales, marks, layout, plan, *others)
         if undone >= block.UNSUITED:
             marks[:], plan = 0, anywhere(plan)
-            undone = self._chosen(lowered, plan)(values, codes, scales, marks, layout, plan, *others)
+            by = self._kernels_of(plan, lowered)[many]
+            undone = by(values, codes, scales, marks, layout, plan, *others)
         return undone
 
 
@@ -383,19 +335,17 @@ class BlockDecoder:
     partial = True
 
     def __init__(self, products: Products, scaled: bool) -> None:
-        shape = shapes(products.plan)[0] if specialized(products.plan) else ()
-        self._products, self.kernel = products, block_values.decoder(shape, scaled)
+        own = shapes(products.plan)[0] if specialized(products.plan) else ()
+        self._products = products
+        self.kernels = block_values.decoder((), scaled), block_values.decoder(own, scaled)
 
     def run(self, codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: Layout, past: bool) -> int:
         """Write values; return how many blocks are left, which are marked."""
         plan, factors = self._products
         plan = past_caches(plan) if past else plan
-        undone = self.kernel(codes, out, scales, marks, layout, plan, factors)
+        by = self.kernels[out.size >= engine.MANY]
+        undone = by(codes, out, scales, marks, layout, plan, factors)
         if undone >= block.UNSUITED:
             marks[:] = 1
             undone = marks.size
         return undone
-
-
-def _shape(stage: Plan, size: int) -> tuple[int, ...]:
-    return tuple(int(word) for word in stage[:size])
