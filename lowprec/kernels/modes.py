@@ -38,4 +38,4 @@ def usual_arithmetic() -> Iterator[None]:
         try:
             yield
         finally:
-            exchange(before)
+            exchange(np.uint64(before))
