@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.kernels.general.program import Operation
 from lowprec.kernels.request import Elementwise
 from lowprec.kernels.vector import flagged_program, program
 from lowprec.kernels.vector.flags import LEFT, OPERATIONS
+from lowprec.kernels.vector.remainder_program import Remainder
 from lowprec.spec import catalog
 from lowprec.spec.arith import operands_of
 from lowprec.spec.projection import Projection
@@ -138,5 +138,5 @@ def test_what_flags_vectors_do_not_serve():
     for operation, sources in (("divide", single * 2), ("sqrt", single)):
         assert program.lower(Elementwise(operation, sources, catalog.E2M1FN, rule, flags=True)) is None
     wide = Elementwise("remainder", (catalog.BINARY64,) * 2, catalog.E4M3FN, Projection(), flags=True)
-    assert isinstance(program.lower(wide).own, Operation)  # for chunks that binary32 does not hold
+    assert isinstance(program.lower(wide).own, Remainder)  # for chunks that binary32 does not hold
     assert program.lower(Elementwise("add", single * 2, catalog.E4M3FN, Projection(), flags=True)) is not None
