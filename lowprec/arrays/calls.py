@@ -241,7 +241,8 @@ def remember(
     )
     written = None if writes == given or given in as_they_are else writes
     bound = None
-    if program.bound and not reads and written is None and not stochastic and not program.refuses:
+    as_it_is = not reads and written is None and not stochastic and not program.refuses
+    if program.bound and as_it_is and results.size < MANY:  # of many it would compile a kernel of few
         bound = program.bound([np.empty(0, kind) for kind in key[1:]], np.empty(0, given))  # type: ignore[call-overload]
     if len(_known) >= 1024:
         _known.clear()
