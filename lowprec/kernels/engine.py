@@ -61,8 +61,8 @@ ENGINES = {
 DONE, REFUSED = 0, 1
 
 #: Results from which on a kernel for a request's own formats and rules is worth its compilation, which takes
-#: longer than millions of results do. Fewer are left to kernels that serve many requests. Large arrays are gone
-#: through in parts of at least so many.
+#: longer than millions of results do. Fewer are left to kernels that serve many requests. Large arrays are
+#: gone through in parts of at least so many.
 MANY = 1 << 14
 
 
