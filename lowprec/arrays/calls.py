@@ -240,13 +240,20 @@ def remember(
         if array.dtype != key[1 + i] and key[1 + i] not in as_they_are
     )
     written = None if writes == given or given in as_they_are else writes
-    bound = None
-    as_it_is = not reads and written is None and not stochastic and not program.refuses
-    if program.bound and as_it_is and results.size < MANY:  # of many it would compile a kernel of few
-        bound = program.bound([np.empty(0, kind) for kind in key[1:]], np.empty(0, given))  # type: ignore[call-overload]
+    known = _Known(program, reads, given, written, stochastic, None)
+    bind = program.bound
+    if bind and not reads and written is None and not stochastic and not program.refuses:
+
+        def first(*arrays: Array) -> int:
+            """Bind at a first call that may use it: of many results it would compile a kernel of few."""
+            bound = bind([np.empty(0, kind) for kind in key[1:]], np.empty(0, given))  # type: ignore[call-overload]
+            _known[key] = known._replace(bound=bound)
+            return bound(*arrays)
+
+        known = known._replace(bound=first)
     if len(_known) >= 1024:
         _known.clear()
-    _known[key] = _Known(program, reads, given, written, stochastic, bound)
+    _known[key] = known
 
 
 # -- answers -----------------------------------------------------------------------------------------

@@ -62,8 +62,8 @@ DONE, REFUSED = 0, 1
 
 #: Results from which on a kernel for a request's own formats and rules is worth its compilation, which takes
 #: longer than millions of results do. Fewer are left to kernels that serve many requests. Large arrays are
-#: gone through in parts of at least so many.
-MANY = 1 << 14
+#: gone through in parts of more, but for what is left at their ends.
+MANY = 1 << 13
 
 
 class Refusal(NamedTuple):
@@ -85,9 +85,9 @@ class ElementwiseProgram(Protocol):
     floats: bool  #: whether arrays of float32 and float64 may stand for such of uint32 and uint64
 
     #: Given operands and `out`, returns what does `run` faster for other arrays of the very types of these,
-    #: writeable and of one size below `MANY`, if anything does. None where nothing does for any. What returns
-    #: another status than DONE may have written anything: `run` is to be asked.
-    bound: Callable[[list[Codes], Codes], Callable[..., int] | None] | None
+    #: writeable and of one size below `MANY`. None where nothing does. What returns another status than DONE
+    #: may have written anything: `run` is to be asked.
+    bound: Callable[[list[Codes], Codes], Callable[..., int]] | None
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write a result for each element, and its flags; return DONE or REFUSED.

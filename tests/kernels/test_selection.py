@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import re
 
+import numpy as np
 import pytest
 
 import lowprec as lp
 from lowprec.kernels import engine
 from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.request import BlockDecoding, BlockEncoding, Dot, Elementwise
+from lowprec.kernels.vector.program import Conversion, Operation
 from lowprec.spec import catalog, formats
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import rounding, stochastic
@@ -50,3 +53,67 @@ def test_the_table_is_found():
 def test_a_request_gets_the_program_that_the_table_names(text, room, file, name):
     program = type(engine.lower(requested(text)))
     assert (program.__module__, program.__qualname__) == (f"lowprec.kernels.{room}.{file}", name)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("convert(binary32) to e4m3fn", "convert(binary32) to bfloat16", "convert(binary32) to e5m2, to_odd"),
+        ("multiply(binary32, binary32) to e4m3fn", "multiply(bfloat16, e5m2) to e4m3fn"),
+        ("encode(binary32) to mxfp4", "encode(bfloat16) to mxfp8_e5m2"),
+        ("decode(mxfp4) to binary32", "decode(mxfp8_e5m2) to binary32"),
+    ],
+)
+def test_few_results_share_a_kernel_and_many_have_their_own(texts):
+    few, many = zip(*[engine.lower_by("vector", requested(text)).kernels for text in texts], strict=True)
+    assert len(set(few)) == 1
+    assert len(set(many)) > 1
+
+
+@pytest.mark.parametrize(("rows", "own"), [(engine.MANY // 32 - 1, 0), (engine.MANY // 32, 1)])
+def test_the_size_of_results_decides(monkeypatch, rows, own):
+    """Of conversions, operations, blocks and their values."""
+    x = np.ones((rows, 32), np.float32)
+    blocks = lp.encode(x, "mxfp4")
+    for text, call in (
+        ("convert(binary32) to e4m3fn", lambda: lp.encode(x, "e4m3fn")),
+        ("add(binary32, binary32) to bfloat16", lambda: lp.add(x, x, "bfloat16")),
+        ("encode(binary32) to mxfp4", lambda: lp.encode(x, "mxfp4")),
+        ("decode(mxfp4) to binary32", lambda: blocks.values()),
+    ):
+        request, taken = requested(text), []
+        if text.startswith("add"):
+            request = dataclasses.replace(request, carrier=catalog.BINARY32)
+        way = engine.lower_by("vector", request)
+
+        def recorded(place, kernel, taken=taken):
+            return lambda *given: taken.append(place) or kernel(*given)
+
+        monkeypatch.setattr(way, "kernels", tuple(recorded(*each) for each in enumerate(way.kernels)))
+        call()
+        assert taken == [own], text
+
+
+def test_large_arrays_are_done_by_kernels_of_many(monkeypatch):
+    """Nine tenths at least: strided and broadcast ones, with flags, and of numbers that are narrowed."""
+    sizes = []
+    for kind in (Conversion, Operation):
+
+        def run(self, operands, out, *others, kind_run=kind.run):
+            sizes.append(out.size)
+            return kind_run(self, operands, out, *others)
+
+        monkeypatch.setattr(kind, "run", run)
+    x = np.random.default_rng(0).standard_normal((1000, 200)).astype(np.float32)
+    calls = (
+        lambda: lp.encode(x[:, ::2], "e4m3fn"),
+        lambda: lp.encode(x.T, "e4m3fn", flags=np.zeros(x.T.shape, np.uint8)),
+        lambda: lp.add(x, x, "e4m3fn", flags=np.zeros(x.shape, np.uint8)),
+        lambda: lp.add(x.astype(np.float64), x, "bfloat16"),
+        lambda: lp.add(x, x[:1], "e4m3fn"),
+    )
+    for call in calls:
+        sizes.clear()
+        call()
+        assert len(sizes) > 1
+        assert sum(size for size in sizes if size >= engine.MANY) > 0.9 * sum(sizes), sizes

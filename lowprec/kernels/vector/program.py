@@ -178,7 +178,7 @@ class Conversion:
         plan = anywhere(plan)
         return kernels(plan, False)[many](plan, random, codes, out)
 
-    def bound(self, operands: list[Codes], out: Codes) -> Callable[..., int] | None:
+    def bound(self, operands: list[Codes], out: Codes) -> Callable[..., int]:
         """Return what converts arrays of these types; see `engine.ElementwiseProgram`."""
         return bound(self.kernels[0], (self.plan, _NO_RANDOM), (as_floats(operands[0]), as_floats(out)))
 
@@ -265,7 +265,7 @@ class Operation:
             status = self._scalar(out).run(operands, out, flags, random)
         return status
 
-    def bound(self, operands: list[Codes], out: Codes) -> Callable[..., int] | None:
+    def bound(self, operands: list[Codes], out: Codes) -> Callable[..., int]:
         """Return what operates on arrays of these types; see `engine.ElementwiseProgram`."""
         x, y, z = map(as_floats, (*operands, *operands[:1] * (3 - len(operands))))
         run = bound(self.kernels[0], (self.plan, _NO_RANDOM, _ALL), (x, y, z, as_floats(out)))
