@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.arrays import calls
 from lowprec.kernels import engine
 from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.request import BlockDecoding, BlockEncoding, Dot, Elementwise
@@ -73,6 +74,9 @@ def test_few_results_share_a_kernel_and_many_have_their_own(texts):
 @pytest.mark.parametrize(("rows", "own"), [(engine.MANY // 32 - 1, 0), (engine.MANY // 32, 1)])
 def test_the_size_of_results_decides(monkeypatch, rows, own):
     """Of conversions, operations, blocks and their values."""
+    calls._known.clear()  # these hold programs that the engine may have forgotten
+    engine._with_table.cache_clear()
+    engine.lower_by.cache_clear()
     x = np.ones((rows, 32), np.float32)
     blocks = lp.encode(x, "mxfp4")
     for text, call in (
@@ -105,14 +109,14 @@ def test_large_arrays_are_done_by_kernels_of_many(monkeypatch):
 
         monkeypatch.setattr(kind, "run", run)
     x = np.random.default_rng(0).standard_normal((1000, 200)).astype(np.float32)
-    calls = (
+    large = (
         lambda: lp.encode(x[:, ::2], "e4m3fn"),
         lambda: lp.encode(x.T, "e4m3fn", flags=np.zeros(x.T.shape, np.uint8)),
         lambda: lp.add(x, x, "e4m3fn", flags=np.zeros(x.shape, np.uint8)),
         lambda: lp.add(x.astype(np.float64), x, "bfloat16"),
         lambda: lp.add(x, x[:1], "e4m3fn"),
     )
-    for call in calls:
+    for call in large:
         sizes.clear()
         call()
         assert len(sizes) > 1
