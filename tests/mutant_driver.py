@@ -180,7 +180,8 @@ def products(how, name, length, *options):
 
     Infinities and NaNs are among them unless `finite` is asked for; if `wide`, some of 16 are far larger than
     others; if `tiny`, x are subnormal; if `tie`, the least product of a block decides a sum. With an addend
-    too, but for exact sums. Another option is the name of an engine.
+    too, but for exact sums; x have a type of FP8 and y are binary64 if `double`. Another option is the name
+    of an engine.
     """
     import numpy as np
 
@@ -208,7 +209,10 @@ def products(how, name, length, *options):
         else lp.quantize(side, name, saturation="propagate")
         for place, side in enumerate((x, y.T))
     )
-    engines = [option for option in options if option not in ("finite", "wide", "tiny", "tie")] or [None]
+    if "double" in options:
+        left, right = left.astype(f"float8_{name}"), y.T / 3
+    known = ("finite", "wide", "tiny", "tie", "double")
+    engines = [option for option in options if option not in known] or [None]
     key = 1 if sums(how).rounds_randomly else None
     for begin in (None,) if how == "exact" or "nvfp4" in name else (None, addend):
         got, want = (

@@ -1557,6 +1557,15 @@ MUTANTS = (
         ("products:fp16_sequential mxfp8_e5m2 31",),
     ),
     Mutant(
+        "lanes-factors",
+        "kernels/general/sums.py",
+        "serves",
+        "factors of more bits than a word has for them are served",
+        "bits_of(fmt) > _FACTOR_BITS",
+        "bits_of(fmt) > 64",
+        ("products:fp32_fma e4m3fn 21 double",),
+    ),
+    Mutant(
         "lanes-chunks",
         "kernels/general/sums.py",
         "kernel.run",

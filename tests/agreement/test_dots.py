@@ -10,6 +10,7 @@ import tracemalloc
 from fractions import Fraction
 from typing import get_args
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -115,6 +116,42 @@ def test_named_accumulations_agree(name):
         x, y = pairs_of_rows(formats, 5, length, rng)
         agrees(how, formats, x, y)
         agrees(how, formats, x, y, addends(5, rng))
+
+
+#: Types of operands: of few bits, of each float type, of integers that binary64 does not hold.
+TYPES = tuple(
+    np.dtype(kind)
+    for kind in (
+        ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2fnuz, ml_dtypes.bfloat16,
+        np.float16, np.float32, np.float64, np.int8, np.int64, np.uint64,
+    )
+)  # fmt: skip
+
+#: Those whose accumulators are of every kind, and where products of binary64 have more bits than lanes.
+OF_TYPES = ("fp32_fma", "fp32_pairwise", "fp16_sequential", "bf16_sequential", "fp64_sequential", "exact")
+
+
+@pytest.mark.parametrize("name", most_apart(OF_TYPES, OF_TYPES[:1]))
+def test_operands_of_any_two_types_agree(name):
+    """Numbers that use all bits of their types, of which some are beyond binary32."""
+    rng, how = np.random.default_rng(5), accumulation(name)
+    for first, second in itertools.product(TYPES, repeat=2):
+        x, y = (full_numbers(dtype, (2, 6), rng) for dtype in (first, second))
+        got, want = (
+            lp.matmul(x, y.T, how, dtype=code_dtype(how.output[0]), backend=backend)
+            for backend in (None, "oracle")
+        )
+        assert np.array_equal(got, want), (name, first, second, x, y, got, want)
+
+
+def full_numbers(dtype, shape, rng):
+    """Numbers of a type; of binary64 the last is beyond binary32."""
+    if dtype.kind in "iu" and dtype.itemsize > 1:
+        return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+    numbers = rng.normal(size=shape) * (1 if dtype.kind != "i" else 40)
+    if dtype == np.float64:
+        numbers[0, -1] = 1.109375 * 2.0**128
+    return numbers.astype(dtype)
 
 
 def other_accumulations():

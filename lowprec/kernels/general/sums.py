@@ -25,6 +25,7 @@ from lowprec.kernels.general.operations import (
     Context,
     Outcome,
     add,
+    bits_of,
     fma,
     lane,
     long_number,
@@ -59,6 +60,9 @@ _TILE = 256
 #: Where the words of a tile have both factors, sums and terms in three rows each, and lower words of terms.
 _X, _Y, _SUMS, _TERMS, _LOWER, _RANDOM = (row * _TILE for row in (0, 1, 2, 5, 8, 9))
 _NUMBERS = 3 * _TILE
+
+#: Bits of a significand in a word of `factors`.
+_FACTOR_BITS = 32
 
 _BITS = Grid._fields.index("bits")
 
@@ -440,6 +444,8 @@ def serves(how: Accumulation, *factors: Format) -> bool:
     Without `factors` terms are said to be.
     """
     if how.machine or how.order == EXACT or how.has_codebooks or not isinstance(how.accumulator, tuple):
+        return False
+    if any(bits_of(fmt) > _FACTOR_BITS for fmt in factors):
         return False
     places = [place for place in (how.product, how.accumulator, how.total) if place is not None]
     return all(
