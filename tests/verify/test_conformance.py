@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -363,6 +365,24 @@ def test_the_reference_does_not_depend_on_flushing():
         if not flushes:
             pytest.skip("torch cannot set flush-to-zero on this processor")
         assert lp.encode(values, "bfloat16").tolist() == before.tolist()
+
+
+THREADS = """
+import numpy as np, torch
+from lowprec.verify.conform.conformance import flushing
+torch.set_num_threads(3)
+small = torch.from_numpy(np.full(1 << 20, 1e-40, np.float32))
+zeros = lambda: int(((small * 1.0).numpy() == 0).sum())
+with flushing() as flushes:
+    assert not flushes or zeros() > 0
+assert zeros() == 0
+"""
+
+
+def test_threads_of_torch_that_begin_while_it_flushes_do_not_go_on_flushing():
+    """Threads keep the mode in which they began; in a process that has none of them yet."""
+    need_framework("torch")
+    subprocess.run([sys.executable, "-W", "error", "-c", THREADS], check=True)
 
 
 def operates(function, operation="multiply", fmt=E4M3FN):

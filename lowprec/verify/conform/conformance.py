@@ -54,6 +54,9 @@ _WIDELY = 1 << 16
 #: Operands that are tried with subnormals flushed.
 _TINY = 4096
 
+#: Elements that are a thread's share of an operation of torch.
+_SHARE = 1 << 15
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -466,6 +469,8 @@ def flushing() -> Iterator[bool]:
     import torch
 
     before = _flushes()
+    # Threads keep the mode in which they began: torch's, all of them, begin with an operation this long.
+    torch.zeros(torch.get_num_threads() * _SHARE).add_(1)
     try:
         yield bool(torch.set_flush_denormal(True))
     finally:
