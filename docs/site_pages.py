@@ -39,7 +39,7 @@ CONTENTS = {
     "Reference": [
         "generated/reference/index", "generated/formats/index", "generated/blocks/index", "conformance",
         "references", "generated/decisions", "mutants", "/tables/README", "/tables/formats", "/tables/blocks",
-        "/tables/accumulations", "/tables/published/README",
+        "/tables/accumulations", "/tables/silicon", "/tables/published/README",
     ],
     "Examples": ["examples/hdl/README", "examples/c/README"],
     "Project": ["/README", "/CONTRIBUTING", "/ARCHITECTURE", "/CHANGELOG"],

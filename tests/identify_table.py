@@ -138,7 +138,7 @@ def cpu(lengths=(8, 32)):
 
 
 #: Types of mmasim's instructions, as formats.
-_TYPES = {
+TYPES = {
     **{"f16": "binary16", "bf16": "bfloat16", "tf32": "tf32", "xf32": "tf32", "f32": "binary32"},
     **{"e4m3": "e4m3fn", "e5m2": "e5m2", "e3m2": "e3m2fn", "e2m3": "e2m3fn", "e2m1": "e2m1fn"},
     **{"fp8": "e4m3fnuz", "bf8": "e5m2fnuz"},
@@ -157,7 +157,7 @@ def instructions():
             *_, result, x, y, _ = shape.split(".")
             if x != "f64" and (result, x, y) not in seen:
                 seen.add((result, x, y))
-                yield f"mma {arch} {shape}", nv_ptx.MMA(arch, shape), (_TYPES[x], _TYPES[y]), _TYPES[result]
+                yield f"mma {arch} {shape}", nv_ptx.MMA(arch, shape), (TYPES[x], TYPES[y]), TYPES[result]
     for shape in (
         "m64n8k8.f32.tf32.tf32",
         "m64n8k16.f32.f16.f16",
@@ -165,7 +165,7 @@ def instructions():
         "m64n8k32.f16.e4m3.e4m3",
     ):
         _, result, x, y = shape.split(".")
-        yield f"wgmma {shape}", nv_ptx.WGMMA("Hopper", shape), (_TYPES[x], _TYPES[y]), _TYPES[result]
+        yield f"wgmma {shape}", nv_ptx.WGMMA("Hopper", shape), (TYPES[x], TYPES[y]), TYPES[result]
     for arch, suffixes in isa_mfma.arch_mfma_suffix.items():
         seen = set()
         for suffix in suffixes:
@@ -184,27 +184,32 @@ def instructions():
             )
             if types and (types, suffix.endswith("_1k")) not in seen:
                 seen.add((types, suffix.endswith("_1k")))
-                yield f"mfma {arch} {suffix}", operation, tuple(_TYPES[word] for word in types), "binary32"
+                yield f"mfma {arch} {suffix}", operation, tuple(TYPES[word] for word in types), "binary32"
+
+
+def as_tensor(values, fmt, dtype):
+    """Return values as a tensor that mmasim takes."""
+    import torch
+
+    if dtype.itemsize > 1:
+        return torch.from_numpy(values.copy()).to(dtype)
+    codes = np.asarray(lp.encode(values, fmt))  # torch's own conversions lose NaNs
+    if dtype == torch.uint8:  # six bits, of which four-bit codes are the upper ones
+        return torch.from_numpy(codes << (6 - lp.format(fmt).width))
+    return torch.from_numpy(codes).view(dtype)
 
 
 def mmasim(only=None):
     """Yield a result for mmasim's instructions, with the K of one instruction."""
     import torch
 
-    def tensor(values, fmt, dtype):
-        if dtype.itemsize > 1:
-            return torch.from_numpy(values.copy()).to(dtype)
-        codes = np.asarray(lp.encode(values, fmt))  # torch's own conversions lose NaNs
-        if dtype == torch.uint8:  # six bits, of which four-bit codes are the upper ones
-            return torch.from_numpy(codes << (6 - lp.format(fmt).width))
-        return torch.from_numpy(codes).view(dtype)
-
     for name, operation, formats, output in instructions():
         if only is not None and name not in only:
             continue
 
         def unit(a, b, c, operation=operation, formats=formats, output=output):
-            x, y = tensor(a, formats[0], operation.a_type), tensor(b, formats[1], operation.b_type)
+            x = as_tensor(a, formats[0], operation.a_type)
+            y = as_tensor(b, formats[1], operation.b_type)
             result = operation.dpa(x, y, torch.from_numpy(np.array(c)).to(operation.c_type))
             return result.numpy().view(np.uint32 if output == "binary32" else np.uint16).astype(np.int64)
 

@@ -19,39 +19,32 @@ from lowprec.oracle import machines
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
+from lowprec.spec.evidence import DOCUMENTS, evidence_for
 from lowprec.spec.fields import by_field
 from lowprec.spec.library_calls import LIBRARY_CALLS
 from lowprec.spec.order import EXACT, Split
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounded import Rounded
 
-#: Instructions whose published results are reproduced, as the beginnings of names.
-_MEASURED = ("volta_mma_", "ampere_mma_", "ada_mma_", "hopper_mma_", "blackwell_mma_")
-
-
-def is_measured(how: Accumulation) -> bool:
-    """Return whether results measured on hardware are published, and are those of this accumulation.
-
-    >>> names = "ada_mma_e4m3fn_binary32", "cdna3_mfma_tf32_binary32"
-    >>> [is_measured(ACCUMULATIONS[name]) for name in names]
-    [True, False]
-    """
-    if how.operands is None or how.operands[0] != how.operands[1]:
-        return False
-    return how.name.startswith(_MEASURED) or how.name in (
-        "hopper_wgmma_e4m3fn_binary32",
-        "hopper_wgmma_e5m2_binary32",
-    )
-
 
 def accumulation_listing(items: Iterable[Accumulation] | None = None) -> RenderableType:
     """Return accumulations, by default all of the catalog, a row each."""
-    table = columns("accumulation", "x", "y", "sum", "output", "measured")
+    table = columns("accumulation", "x", "y", "sum", "output", "evidence")
     for how in ACCUMULATIONS.values() if items is None else items:
         x, y = ("any", "any") if how.operands is None else (fmt.name for fmt in how.operands)
         output = "-" if how.output is None else how.output[0].name
-        table.add_row(how.name, x, y, _sum(how), output, _shown(is_measured(how)))
+        table.add_row(how.name, x, y, _sum(how), output, best_evidence(how))
     return table
+
+
+def best_evidence(how: Accumulation) -> str:
+    """Return the best kind of evidence for an accumulation, "documents", or none of plain loops.
+
+    >>> [best_evidence(ACCUMULATIONS[name]) for name in ("turing_mma_binary16_binary32", "fp32_fma")]
+    ['model', '-']
+    """
+    found = evidence_for(how.name)
+    return found[0].kind if found else DOCUMENTS if how.source else "-"
 
 
 def _sum(how: Accumulation) -> str:
@@ -91,12 +84,12 @@ def describe_accumulation(how: Accumulation) -> dict[str, Any]:
         "operand_rounding": how.operand_rounding and _projection(how.operand_rounding),
         "order": str(how.order),
         "scale": how.scale and [how.scale[0].name, how.scale[1]],
-        "measured": is_measured(how),
+        "evidence": [str(each) for each in evidence_for(how.name)],
     }
     for part in ("accumulator", "split"):
         if isinstance(fields[part], Window | Split):
             said[part] = {name: _plain(value) for name, value in by_field(fields[part]).items()}
-    return {name: _plain(said[name]) for name in (*order.split(), "machine", "measured", "source")}
+    return {name: _plain(said[name]) for name in (*order.split(), "machine", "evidence", "source")}
 
 
 def _plain(value: Any) -> Any:
@@ -299,7 +292,7 @@ def accumulation_tables() -> Iterator[str]:
     yield from ("", "## Steps of hardware", "")
     yield (
         "*Bits*: what alignment keeps behind the point of the largest exponent, which counts as *lowest* at "
-        "least. *Measured*: published results of the hardware are reproduced."
+        "least. *Evidence*: the best there is; [silicon.md](silicon.md) has all."
     )
     yield ""
     titles = (
@@ -314,7 +307,7 @@ def accumulation_tables() -> Iterator[str]:
         "chunks",
         "output",
     )
-    yield from head(*titles, "measured", "source")
+    yield from head(*titles, "evidence", "source")
     for how in items:
         if isinstance(how.accumulator, Window):
             yield row(*_of_steps(how, how.accumulator))
@@ -340,7 +333,7 @@ def _of_steps(how: Accumulation, window: Window) -> Iterator[object]:
     yield window.lowest_exponent if window.lowest_exponent > -4096 else ""
     yield f"{placed(window.result)}{', -0' * window.negative_zero}"
     yield f"{how.order.size}, in {placed(how.total)}" if how.order.name == "chunked" else ""
-    yield from (placed(how.output), "yes" if is_measured(how) else "", how.source)
+    yield from (placed(how.output), best_evidence(how), how.source)
 
 
 _SCALED = {

@@ -24,6 +24,7 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.export import cards
 from lowprec.export.accumulation_cards import accumulation_tables
 from lowprec.export.block_cards import block_tables
+from lowprec.export.evidence_page import evidence_page
 from lowprec.export.tables import Table
 from lowprec.export.tabulate import provenance
 from lowprec.export.vectors import Suite, suite
@@ -133,6 +134,7 @@ def _listed() -> Iterator[tuple[str, bytes]]:
     yield "formats.md", _formats_md()
     yield "blocks.md", _of_lines(block_tables())
     yield "accumulations.md", _of_lines(accumulation_tables())
+    yield "silicon.md", _of_lines(evidence_page())
     for fmt in TABULATED:
         yield f"values/{fmt.name}.csv", _values(fmt)
     for target, rounding, saturation in VECTORS:
@@ -218,7 +220,7 @@ def check(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
 
 def _generated(folder: Path) -> set[str]:
     """Return the files in the places that are generated."""
-    places = ("*.json", "*s.md", "values/*", "vectors/**/*")
+    places = ("*.json", "[a-z]*.md", "values/*", "vectors/**/*")
     return {
         str(path.relative_to(folder)) for place in places for path in folder.glob(place) if path.is_file()
     }

@@ -65,7 +65,7 @@ def test_show_a_block_format():
     ("command", "names", "has"),
     [
         ("block-formats", catalog.BLOCK_FORMATS, {"element", "scale", "rule"}),
-        ("accumulations", ACCUMULATIONS, {"operands", "order", "measured"}),
+        ("accumulations", ACCUMULATIONS, {"operands", "order", "evidence"}),
         ("profiles", PROFILES, {"versions", "formats", "block_formats", "source"}),
     ],
 )
@@ -89,9 +89,9 @@ def test_the_lists_say_what_there_is():
         "of",
         "32",
         "binary32",
-        "yes",
+        "measured",
     ]
-    assert rows["fp32_fma"] == ["any", "any", "sequential", "in", "binary32", "binary32", "no"]
+    assert rows["fp32_fma"] == ["any", "any", "sequential", "in", "binary32", "binary32", "-"]
     rows = {line.split()[0]: line for line in lowprec("profiles").stdout.splitlines()}
     assert rows["ocp_sat"].split()[1:] == ["e4m3fn", "e5m2", "-", "OFP8", "1.0"]
     assert " and 449 more " in rows["p3109"]
@@ -169,7 +169,7 @@ def test_show_an_accumulation():
     )
     assert "  fraction_bits    13" in result.stdout
     shown = json.loads(lowprec("show", "deepseek_promote(64)", "--json").stdout)
-    assert (shown["order"], shown["accumulator"]["step"], shown["measured"]) == ("chunked(64)", 32, False)
+    assert (shown["order"], shown["accumulator"]["step"], shown["evidence"]) == ("chunked(64)", 32, [])
     for arguments, said in (
         (
             ("hopper_wgmma_e4m3_binary32",),

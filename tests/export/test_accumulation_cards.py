@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from lowprec.cli.main import main
 from lowprec.export.accumulation_cards import (
     accumulation_tables,
+    best_evidence,
     describe_accumulation,
-    is_measured,
     words as told,
 )
 from lowprec.spec import catalog
@@ -25,11 +25,16 @@ from tests.agreement.test_published_dots import SETS, measured
 SINGLE, DRAWN = (catalog.BINARY32, Projection()), (catalog.BFLOAT16, Projection(rounding="stochastic(8)"))
 
 
-def test_measured_are_those_whose_published_results_are_tested():
-    """And no others."""
-    assert {how.name for how in ACCUMULATIONS.values() if is_measured(how)} == {
-        measured(name).name for name in SETS
-    }
+def test_the_best_evidence_is_what_was_measured():
+    """Those whose published results are tested, and no model of them."""
+    assert {best_evidence(accumulation(measured(name).name)) for name in SETS} == {"measured"}
+    names = (
+        "rtx_blackwell_mma_e2m1fn_binary32_ue4m3_4",
+        "turing_mma_binary16_binary32",
+        "arm_fdot_e5m2_binary32",
+    )
+    assert [best_evidence(accumulation(name)) for name in names] == ["measured", "model", "documents"]
+    assert best_evidence(accumulation("exact")) == "-"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def test_two_accumulations_are_never_told_alike():
     """Unless they are equal; the description is plain data."""
     told = {}
     for how in ACCUMULATIONS.values():
-        described = json.dumps({**describe_accumulation(how), "name": "", "measured": "", "source": ""})
+        described = json.dumps({**describe_accumulation(how), "name": "", "evidence": "", "source": ""})
         assert told.setdefault(described, how) == how
 
 

@@ -10,10 +10,10 @@ import json
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lowprec.spec.reviewed import reviewed
 from lowprec.verify.codes.display import quoted
 from lowprec.verify.frameworks.tasks import KINDS
 
@@ -200,12 +200,7 @@ def known_divergences(path: Path | None = None) -> tuple[Divergence, ...]:
     ValueError
         An entry that lacks a field or has one too many, lists nothing or no names, or names an unknown kind.
     """
-    if path is None:
-        packed = resources.files("lowprec") / "tables" / "divergences.toml"
-        beside = Path(__file__).parents[3] / "tables" / "divergences.toml"
-        text = packed.read_text() if packed.is_file() else beside.read_text()
-    else:
-        text = path.read_text()
+    text = reviewed("divergences.toml") if path is None else path.read_text()
     entries = []
     for number, entry in enumerate(tomllib.loads(text).get("divergence", []), 1):
         wanted = set(Divergence.__dataclass_fields__)

@@ -1,0 +1,63 @@
+"""Evidence: what accumulations and profiles were held against, and how many results agreed."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from dataclasses import dataclass
+from typing import Literal
+
+from lowprec.spec.reviewed import reviewed
+
+__all__ = ["DOCUMENTS", "EVIDENCE_KINDS", "Evidence", "evidence_for"]
+
+Kind = Literal["measured", "model", "software"]
+
+#: Kinds of evidence, the best first, and what they mean.
+EVIDENCE_KINDS: dict[str, str] = {
+    "measured": "results that others recorded on the device",
+    "model": "a model of the device, by others",
+    "software": "the software itself, or what others recorded of it",
+}
+#: What is said where there is none.
+DOCUMENTS = "documents"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Results of a device, a model or some software that were compared: an entry of tables/silicon.toml."""
+
+    kind: Kind
+    what: str  #: the device, the model or the software
+    by: str  #: who recorded or made it: a key of docs/references.md
+    date: str  #: of the data; of a model, when it was compared
+    values: int  #: results compared for each subject
+    differ: int  #: how many of them differ
+    check: str  #: the command that compares them, or a selection, again
+    subjects: tuple[str, ...]  #: names of accumulations, of profiles, or of a profile and a format of it
+
+    def __str__(self) -> str:
+        """Return it in words.
+
+        >>> print(evidence_for("volta_mma_binary16_binary32")[0])
+        measured: 5,000 results of NVIDIA V100, 0 differ [KHATTAK]
+        """
+        return f"{self.kind}: {self.values:,} results of {self.what}, {self.differ:,} differ [{self.by}]"
+
+
+@functools.cache
+def _all() -> tuple[Evidence, ...]:
+    entries = tomllib.loads(reviewed("silicon.toml"))["evidence"]
+    return tuple(Evidence(**{**entry, "subjects": tuple(entry["subjects"])}) for entry in entries)
+
+
+def evidence_for(name: str) -> tuple[Evidence, ...]:
+    """Return the evidence for an accumulation or a profile, or for its formats; the best first.
+
+    >>> [each.what for each in evidence_for("ampere_mma_tf32_binary32")]
+    ['NVIDIA A100', 'NVIDIA A2', 'mmasim 2.1.1']
+    >>> evidence_for("fp32_fma")
+    ()
+    """
+    found = [each for each in _all() if any(said.split(" ")[0] == name for said in each.subjects)]
+    return tuple(sorted(found, key=lambda each: [*EVIDENCE_KINDS].index(each.kind)))
