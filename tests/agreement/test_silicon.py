@@ -154,20 +154,20 @@ def numbers():
 
 def narrowed(fmt, numbers, rounding=None):
     """Pairs of codes in a word, the first in the upper half of 8 or 16 bits."""
-    rule = lp.profiles["cuda_satfinite"].projection(lp.format(fmt))
+    rule = lp.profiles["ptx_cvt"].projection(lp.format(fmt))
     rule = rule if rounding is None else dataclasses.replace(rule, rounding=rounding)
     first, second = (lp.encode(each, fmt, projection=rule).astype(np.uint32) for each in numbers)
     return first << (4 if fmt == "e2m1fn" else 8) | second
 
 
 def widened(pairs, fmt, target="binary16"):
-    """Pairs of 16-bit codes in a word; every NaN is 7FFF."""
+    """Pairs of 16-bit codes in a word."""
     bits = 4 if fmt == "e2m1fn" else 8
-    values = [lp.decode((part & (1 << bits) - 1).astype(np.uint8), fmt) for part in (pairs >> bits, pairs)]
     first, second = (
-        np.where(np.isnan(each), 0x7FFF, lp.encode(each, target).astype(np.uint32)) for each in values
+        lp.cast((part & (1 << bits) - 1).astype(np.uint8), fmt, target, profile="ptx_cvt").astype(np.uint32)
+        for part in (pairs >> bits, pairs)
     )
-    return (first << 16 | second).astype(np.uint32)
+    return first << 16 | second
 
 
 def conversions():

@@ -120,7 +120,7 @@ class Device:
             more["random"] = np.resize(random >> np.uint32(16), x.size) if plain else random
             projection = lp.Projection(rounding=lp.stochastic(bits, "A" if plain else "ptx_rs"), **nan)
         else:
-            projection = lp.profiles["cuda_satfinite"].projection(fmt) if finite else lp.Projection()
+            projection = lp.profiles["ptx_cvt"].projection(fmt) if finite else lp.Projection()
             projection = dataclasses.replace(projection, rounding=MODES[mode])
         if finite:
             projection = dataclasses.replace(projection, saturation="finite")

@@ -1,4 +1,4 @@
-"""NVIDIA: the headers of CUDA, Transformer Engine and ModelOpt.
+"""NVIDIA: the headers of CUDA, the instruction cvt, Transformer Engine and ModelOpt.
 
 Floor 1. Imports the standard library only.
 """
@@ -21,6 +21,12 @@ _CUDA_NOSAT = {
 _CUDA_SATFINITE = {
     **{fmt: replace(rule, saturation=Saturation.FINITE) for fmt, rule in _CUDA_NOSAT.items()},
     **each((catalog.E2M3FN, catalog.E3M2FN, catalog.E2M1FN), replace(FINITE, nan="max", nan_sign="drop")),
+}
+
+#: FP8, FP6, FP4 and E8M0 as the headers have them; and NaNs of what `cvt` widens, or narrows to 16 bits.
+_PTX_CVT = {
+    **_CUDA_SATFINITE,
+    **each((catalog.BINARY16, catalog.BFLOAT16), Projection(nan_code=0x7FFF, nan_sign="drop")),
 }
 
 _TRANSFORMER_ENGINE = {
@@ -59,6 +65,7 @@ _MODELOPT = {
 
 CASTS = (
     Profile("cuda_satfinite", "CUDA 13 headers, on the host, from float", _CUDA_SATFINITE, "CUDA"),
+    Profile("ptx_cvt", "cvt.rn.satfinite, cvt.rn to 16 bits, cvt.rp.satfinite to ue8m0", _PTX_CVT, "PTX"),
     Profile("cuda_nosat", "CUDA 13 headers, on the host, from float", _CUDA_NOSAT, "CUDA"),
 )
 

@@ -142,7 +142,7 @@ def _casts() -> Iterator[CaptureQuestion]:
 
 def _conversions() -> Iterator[CaptureQuestion]:
     """Yield PTX's cvt. Source: [PTX] cvt."""
-    finite = {"profile": "cuda_satfinite", "nan": "any"}
+    finite = {"profile": "ptx_cvt"}
     cut = {"rounding": "toward_zero", "saturation": "finite", "negative": "drop_sign", "zero": "smallest"}
 
     def tf32(mode: str) -> dict[str, Any]:
