@@ -137,6 +137,21 @@ def test_a_hash_tells_one_bit():
     assert digest(made) != HASHES["mma"]["f8f6f4_e4m3_e4m3"]
 
 
+#: A row of subnormal sums for which H100 gave 0x1.6p-146, and a published model another number:
+#: github.com/north-numerical-computing/MATLAB-tensor-core, issue 7. Upper halves of binary32 patterns.
+SMALL = (
+    "9b94 19f3 9a2e 1a67 9a25 9b4e 9b29 9a33 99e0 1a14 9914 99d1 9ae9 1b1a 9a9c 1b3a",
+    "9aaf 99f3 9acc 1b7c 19ed 1b25 9a1b 9a20 9af7 9a48 1ae1 1b32 1b12 1b0e 9a68 1735",
+)
+
+
+@pytest.mark.parametrize("instruction", ["mma", "wgmma"])
+def test_a_row_that_tells_how_hopper_aligns_small_products(instruction):
+    """They are cut below the subnormals of binary32, at the exponents that normal numbers have."""
+    x, y = (lp.decode(np.array([int(word, 16) for word in row.split()]), "bfloat16") for row in SMALL)
+    assert lp.dot(x, y, f"hopper_{instruction}_bfloat16_binary32") == np.float32(float.fromhex("0x1.6p-146"))
+
+
 # -- cvt: pairs of binary32 numbers -------------------------------------------------------------------
 
 
