@@ -1,0 +1,201 @@
+"""Headers of accumulations, compiled as C99, against the kernels: any K, addends, scales and specials."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import re
+import subprocess
+import zlib
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowprec as lp
+from lowprec.arrays.checks import code_dtype
+from lowprec.cli.main import main
+from lowprec.export.c_accumulation import accumulation_header, unsaid
+from lowprec.export.c_header import identifier
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.order import chunked
+from tests.agreement.test_dots import pairs_of_rows
+from tests.programs import need
+
+FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC")
+
+
+def compiled(how, folder, compiler="gcc"):
+    """The header's matmul as a function of arrays."""
+    name, source = f"lowprec_{identifier(how.name)}", folder / f"{identifier(how.name)}.c"
+    given = ["const void *x", "const void *y", *(["const void *a", "const void *b"] if how.scale else [])]
+    given += ["size_t m", "size_t n", "size_t k", "const void *c", "void *out"]
+    head, names = f"void run({', '.join(given)})", ", ".join(each.split()[-1].strip("*") for each in given)
+    source.write_text(
+        f"{accumulation_header(how, 'a test')}\n{head};\n{head}\n{{ {name}_matmul({names}); }}\n"
+    )
+    library = folder / f"{identifier(how.name)}.{compiler}.so"
+    subprocess.run([compiler, *FLAGS, "-o", library, source], check=True)
+    return ctypes.CDLL(str(library)).run
+
+
+def differing(how, run, count, length, rng):
+    """How many results of products of matrices are not the kernels': with and without addends."""
+    x, y = pairs_of_rows(how.operands, count, length, rng)
+    codes = [each.astype(code_dtype(fmt)) for each, fmt in zip((x, y), how.operands, strict=True)]
+    kind, begin = code_dtype(how.output[0]), beginning(how)
+    scales, sides = [], [lp.decode(each, fmt) for each, fmt in zip(codes, how.operands, strict=True)]
+    if how.operands[0].name == "tf32":
+        codes = [each.view(np.uint32) for each in sides]
+    if how.scale is not None:
+        fmt, size = how.scale
+        ends = (0, fmt.max_magnitude + 2) if fmt.name == "ue4m3" else (117, 137)
+        scales = [rng.integers(*ends, (count, -(-length // size))).astype(np.uint8) for _ in codes]
+        scales[0][:1, :1] = fmt.nan_code
+        sides = [
+            lp.BlockArray(each if axis else each.T, words if axis else words.T,
+                          BlockFormat(name="m", element=element, scale=fmt, size=size), (axis,))
+            for axis, each, words, element in zip((1, 0), codes, scales, how.operands, strict=True)
+        ]  # fmt: skip
+    else:
+        sides[1] = sides[1].T
+    added = rng.integers(0, (1 << begin.width) - 1, (count, count), np.uint64, endpoint=True)
+    added = added.astype(code_dtype(begin))
+    ordinary = rng.normal(size=added.flat[::3].size)
+    added.flat[::3] = ordinary.view(np.uint64) if begin.width == 64 else lp.encode(ordinary, begin)
+    starts = added.view(np.float64) if begin.width == 64 else lp.decode(added, begin)
+    wrong = 0
+    for addend in (None, added):
+        want = lp.matmul(*sides, how, addend=None if addend is None else starts, dtype=kind)
+        out = np.zeros((count, count), kind)
+        pointers = [each.ctypes.data_as(ctypes.c_void_p) for each in (*codes, *scales)]
+        sizes = [ctypes.c_size_t(each) for each in (count, count, length)]
+        given = ctypes.c_void_p() if addend is None else addend.ctypes.data_as(ctypes.c_void_p)
+        run(*pointers, *sizes, given, out.ctypes.data_as(ctypes.c_void_p))
+        wrong += int(np.count_nonzero(out != want))
+    return wrong
+
+
+def beginning(how):
+    """The format of addends."""
+    if how.total is not None:
+        return how.total[0]
+    return how.output[0] if isinstance(how.accumulator, Window) else how.accumulator[0]
+
+
+SAID = [name for name, how in ACCUMULATIONS.items() if not unsaid(how)]
+PLAIN = {
+    name: dataclasses.replace(accumulation(name), operands=catalog.E4M3FN, name=f"{name} of FP8")
+    for name in (
+        "fp32_sequential",
+        "fp32_fma",
+        "fp32_pairwise",
+        "fp16_sequential",
+        "bf16_sequential",
+        "fp64_sequential",
+    )
+}
+OTHERS = {
+    "chunks": Accumulation(
+        name="chunks",
+        operands=("e5m2", "bfloat16"),
+        product=("binary16", "toward_positive"),
+        accumulator=("bfloat16", "to_odd"),
+        order=chunked(5, "pairwise"),
+        total=("binary32", "toward_negative"),
+        addend="last",
+        output="binary16",
+    ),
+    "pairs": dataclasses.replace(
+        accumulation("hopper_mma_e4m3fn_binary16"),
+        name="pairs",
+        accumulator=dataclasses.replace(
+            accumulation("hopper_mma_e4m3fn_binary16").accumulator, cut="to_odd", negative_zero=True
+        ),
+    ),
+    "floor": Accumulation(
+        name="floor",
+        operands=("e5m2fnuz", "e3m2fn"),
+        accumulator=Window(step=6, fraction_bits=9, result="e5m2", lowest_exponent=-9, cut="floor"),
+        output="e5m2",
+        addend="last",
+    ),
+}
+
+
+#: Of the catalog some run each time, and all with `-m long`.
+USUAL = ("hopper_wgmma_e4m3fn_binary32", "chunks", "rtx_blackwell_mma_e2m1fn_binary32_ue4m3_4")
+APART = [*PLAIN, *OTHERS, *SAID[::5]]
+
+
+def marked(name):
+    marks = [] if name in USUAL else [pytest.mark.apart] if name in APART else [pytest.mark.long]
+    return pytest.param(name, marks=marks)
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in dict.fromkeys([*SAID, *PLAIN, *OTHERS])])
+def test_headers_give_what_the_kernels_give(name, tmp_path):
+    """Of each named accumulation that C can say, and of others."""
+    need("gcc")
+    how = {**PLAIN, **OTHERS}.get(name) or accumulation(name)
+    run, rng = compiled(how, tmp_path), np.random.default_rng(zlib.crc32(name.encode()))
+    for length in (0, 1, 7, 65, 200):
+        assert differing(how, run, 24, length, rng) == 0, length
+
+
+def test_a_bit_of_alignment_more_is_seen(tmp_path):
+    """So that agreement means something."""
+    need("gcc")
+    how = accumulation("hopper_wgmma_e4m3fn_binary32")
+    wider = dataclasses.replace(how, accumulator=dataclasses.replace(how.accumulator, fraction_bits=14))
+    assert differing(how, compiled(wider, tmp_path), 24, 65, np.random.default_rng(0)) > 0
+
+
+def test_several_headers_go_into_one_program(tmp_path):
+    """What they have alike is there once."""
+    need("gcc")
+    names = ("volta_mma_binary16_binary16", "rtx_blackwell_mma_e4m3fn_binary32_e8m0fnu_1")
+    text = "\n".join(accumulation_header(accumulation(name), "a test") for name in names)
+    (tmp_path / "both.c").write_text(f"{text}\nint main(void) {{ return 0; }}\n")
+    flags = [flag for flag in FLAGS if flag not in ("-shared", "-fPIC")]
+    subprocess.run(["gcc", *flags, "-o", tmp_path / "both", tmp_path / "both.c"], check=True)
+    assert text.count("lowprec_number lowprec_read(uint64_t code") == 2
+    assert text.count("#ifndef LOWPREC_SUMS") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("exact", "an exact sum of all products"),
+        ("cdna3_mfma_tf32_binary32", "the machine 'cdna3'"),
+        ("ace_top4mx_e4m3fn_binary32", "terms that are exact sums of 4 products"),
+        ("cdna1_mfma_binary16_binary32", "steps that keep all bits"),
+        ("fp32_fma", "operands of any format; give it operands"),
+    ],
+)
+def test_what_c_does_not_say_is_refused_by_name(name, why):
+    """With the accumulation and what it has."""
+    with pytest.raises(
+        ValueError, match=f"^accumulation {name!r} cannot be a C header: it has {re.escape(why)}$"
+    ):
+        accumulation_header(accumulation(name), "")
+
+
+def test_the_command_writes_a_header(tmp_path):
+    """Of a name, with operands where it takes any, or of a file."""
+    run = CliRunner().invoke
+    path = tmp_path / "fma.h"
+    result = run(
+        main, ["export", "c", "--accumulation", "fp32_fma", "--operands", "e4m3fn", "e5m2", "-o", str(path)]
+    )
+    assert (result.exit_code, result.output) == (0, "")
+    assert path.read_text().startswith("#ifndef LOWPREC_SUMS\n")
+    assert "lowprec export c --accumulation fp32_fma --operands e4m3fn e5m2" in path.read_text()
+    result = run(main, ["export", "c", "--accumulation", "exact"])
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        2,
+        "Error: accumulation 'exact' cannot be a C header: it has an exact sum of all products",
+    )
