@@ -14,9 +14,11 @@ from lowprec.export.c_header import identifier, lowered
 from lowprec.kernels.lower.records import Source
 from lowprec.kernels.lower.scalar import lower_source
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.catalog import TF32
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT
+from lowprec.spec.rounding import TOWARD_ZERO
 
 __all__ = ["accumulation_header", "unsaid"]
 
@@ -48,8 +50,10 @@ def _unsaid(how: Accumulation) -> Iterator[str]:
         yield "sums that are split"
     if how.operands is None:
         yield "operands of any format; give it operands"
-    if how.operand_rounding is not None and how.operands is not None and how.operands[0].name != "tf32":
+    if how.operand_rounding is not None and how.operand_rounding.rounding != TOWARD_ZERO:
         yield "operands that are rounded"
+    elif how.operand_rounding is not None and how.operands is not None and how.operands[0] != TF32:
+        yield "operands that are cut"
     if how.has_codebooks:
         yield "codebooks"
     if window is not None and window.fraction_bits is None:
@@ -154,9 +158,7 @@ def _how(how: Accumulation, window: Window | None) -> Iterator[int]:
 
 def _source(fmt: Format) -> str:
     found = Source(*(int(word) for word in lower_source(fmt)))
-    cut = 0
-    if fmt.name == "tf32":  # registers of binary32, of which the lower bits are not read
-        cut = 32 - fmt.width
+    cut = 32 - fmt.width if fmt == TF32 else 0  # registers of binary32, of which the lower bits are not read
     fields = (
         found.mask, found.sign, found.complement, found.not_a_zero, found.max_magnitude, found.infinity,
         found.keeps_nan_sign, found.trailing_bits, found.trailing_mask, found.field_mask, found.lowest,

@@ -50,6 +50,8 @@ def differing(how, run, count, length, rng):
     scales, sides = [], [lp.decode(each, fmt) for each, fmt in zip(codes, how.operands, strict=True)]
     if how.operands[0].name == "tf32":
         codes = [each.view(np.uint32) for each in sides]
+        codes[0][:] |= rng.integers(0, 1 << 13, codes[0].shape, np.uint32) * (codes[0] << 1 < 0xFF000000)
+        codes[0].flat[:1] = 0x7F800001  # NaN by a bit that is not read
     if how.scale is not None:
         fmt, size = how.scale
         ends = (0, fmt.max_magnitude + 2) if fmt.name == "ue4m3" else (117, 137)

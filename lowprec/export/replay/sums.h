@@ -9,7 +9,7 @@ typedef struct {
     uint64_t mask, sign, complement, not_a_zero, max_magnitude, infinity, keeps_nan_sign;
     uint64_t trailing_bits, trailing_mask, field_mask, lowest;
     int exponent; /* of the last bit of the significand, less the field */
-    int cut;      /* lower bits of a register that are not read */
+    int cut;      /* lower bits of a register that are not read, but for what they make a NaN */
 } lowprec_source;
 
 /* Codes of one sign. The farther is taken where the tail, in units of 2^-64 of the gap, is above
@@ -50,7 +50,7 @@ typedef struct {
 static inline lowprec_number lowprec_read(uint64_t code, const lowprec_source *source)
 {
     lowprec_number made = {LOWPREC_NUMBER, 0, 0, 0, 0, 0};
-    uint64_t magnitude, field;
+    uint64_t magnitude, field, below = code & ((UINT64_C(1) << source->cut) - 1);
 
     code = code >> source->cut & source->mask;
     made.negative = (code & source->sign) != 0;
@@ -63,7 +63,7 @@ static inline lowprec_number lowprec_read(uint64_t code, const lowprec_source *s
     if (made.negative && source->complement)
         magnitude = (UINT64_C(0) - code) & source->mask;
     if (magnitude > source->max_magnitude) {
-        made.kind = magnitude == source->infinity ? LOWPREC_INFINITE : LOWPREC_NAN;
+        made.kind = magnitude == source->infinity && below == 0 ? LOWPREC_INFINITE : LOWPREC_NAN;
         if (made.kind == LOWPREC_NAN && !source->keeps_nan_sign)
             made.negative = 0;
         return made;
