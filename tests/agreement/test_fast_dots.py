@@ -642,6 +642,21 @@ def test_sums_of_windows_that_overflow_or_are_subnormal(left, cut, bits, lowest)
     agree(left, x, y, how, addend=np.where(np.arange(40) % 7, np.inf, np.nan), most=240 if bits == 1 else 36)
 
 
+@pytest.mark.parametrize("bits", [1, 23, 25])
+@pytest.mark.parametrize("beyond", [0, 1, 2, 200, 2000])
+def test_least_exponents_above_those_of_all_terms(bits, beyond):
+    """Lanes multiply terms by 2**(fraction_bits - e), which becomes subnormal, and then no number at all."""
+    how = in_windows(
+        (catalog.E4M3FN,) * 2, CUT_SINGLE, fraction_bits=bits, step=16, lowest_exponent=126 + bits + beyond
+    )
+    x, y = lp.quantize(numbers((3, 20), 1), "e4m3fn"), lp.quantize(numbers((20, 5), 2), "e4m3fn")
+    addend = np.ldexp(np.float32([1.5, -1.0, 1.0, 0.0, 1.9]), 127)
+    for given in (None, addend):
+        made = lp.matmul(x, y, how, addend=given)
+        wanted = lp.matmul(x, y, how, addend=given, backend="oracle")
+        np.testing.assert_array_equal(made.view(np.uint32), wanted.view(np.uint32))
+
+
 @pytest.mark.parametrize("cut", ["toward_zero", "to_odd"])
 def test_windows_of_scaled_operands(left, cut):
     """The exponents of scales join those of products."""
