@@ -11,6 +11,7 @@ import itertools
 from fractions import Fraction
 from typing import get_args
 
+import ml_dtypes
 import numba
 import numpy as np
 import pytest
@@ -244,6 +245,16 @@ def test_specials_at_random(left, name, seed):
                 side[rng.random(side.shape) < 0.1] = 2.0**63
         for fmt in ["e5m2"] if name.startswith("hopper") else ["e5m2", "bfloat16", "binary32"]:
             agree(left, lp.quantize(x, fmt), lp.quantize(y, fmt), name, most=2000)
+
+
+@pytest.mark.long
+def test_one_infinity_of_another_sign_counts_among_very_many():
+    """Binary32 does not count so many: there the sum of their signs is the number of them."""
+    x = np.full((1, (1 << 25) + 2), np.inf, np.float32).astype(ml_dtypes.float8_e5m2)
+    y = np.ones(x.T.shape, np.float32).astype(ml_dtypes.float8_e5m2)
+    assert lp.matmul(x, y, "exact") == np.inf
+    y[y.size // 2] = -1
+    assert np.isnan(lp.matmul(x, y, "exact"))
 
 
 @pytest.mark.parametrize("negative", ["nan", "zero", "drop_sign"])
