@@ -11,6 +11,7 @@ import itertools
 from fractions import Fraction
 from typing import get_args
 
+import ml_dtypes
 import numba
 import numpy as np
 import pytest
@@ -244,6 +245,16 @@ def test_specials_at_random(left, name, seed):
                 side[rng.random(side.shape) < 0.1] = 2.0**63
         for fmt in ["e5m2"] if name.startswith("hopper") else ["e5m2", "bfloat16", "binary32"]:
             agree(left, lp.quantize(x, fmt), lp.quantize(y, fmt), name, most=2000)
+
+
+@pytest.mark.long
+def test_one_infinity_of_another_sign_counts_among_very_many():
+    """Binary32 does not count so many: there the sum of their signs is the number of them."""
+    x = np.full((1, (1 << 25) + 2), np.inf, np.float32).astype(ml_dtypes.float8_e5m2)
+    y = np.ones(x.T.shape, np.float32).astype(ml_dtypes.float8_e5m2)
+    assert lp.matmul(x, y, "exact") == np.inf
+    y[y.size // 2] = -1
+    assert np.isnan(lp.matmul(x, y, "exact"))
 
 
 @pytest.mark.parametrize("negative", ["nan", "zero", "drop_sign"])
@@ -640,6 +651,21 @@ def test_sums_of_windows_that_overflow_or_are_subnormal(left, cut, bits, lowest)
         agree(left, scaled_x, scaled_y, how, addend=np.float32(-np.abs(scaled_x.max())))
     agree(left, x * np.float32(0), -y, how, addend=np.float32(-0.0))
     agree(left, x, y, how, addend=np.where(np.arange(40) % 7, np.inf, np.nan), most=240 if bits == 1 else 36)
+
+
+@pytest.mark.parametrize("bits", [1, 23, 25])
+@pytest.mark.parametrize("beyond", [0, 1, 2, 200, 2000])
+def test_least_exponents_above_those_of_all_terms(bits, beyond):
+    """Lanes multiply terms by 2**(fraction_bits - e), which becomes subnormal, and then no number at all."""
+    how = in_windows(
+        (catalog.E4M3FN,) * 2, CUT_SINGLE, fraction_bits=bits, step=16, lowest_exponent=126 + bits + beyond
+    )
+    x, y = lp.quantize(numbers((3, 20), 1), "e4m3fn"), lp.quantize(numbers((20, 5), 2), "e4m3fn")
+    addend = np.ldexp(np.float32([1.5, -1.0, 1.0, 0.0, 1.9]), 127)
+    for given in (None, addend):
+        made = lp.matmul(x, y, how, addend=given)
+        wanted = lp.matmul(x, y, how, addend=given, backend="oracle")
+        np.testing.assert_array_equal(made.view(np.uint32), wanted.view(np.uint32))
 
 
 @pytest.mark.parametrize("cut", ["toward_zero", "to_odd"])

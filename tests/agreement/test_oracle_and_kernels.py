@@ -253,6 +253,18 @@ def test_float32_operands_agree_with_the_oracle_around_every_value_and_tie(fmt):
         assert_same_codes(got, stepped(values.astype(np.float64), fmt, projection), fmt, values, projection)
 
 
+@pytest.mark.parametrize("bias", [0, 127])
+@pytest.mark.parametrize("mode", ["nearest_even", "toward_zero", "to_odd"])
+def test_float32_operands_of_magnitudes_of_32_bits(mode, bias):
+    """A format without a sign has the largest of them, which are negative words to vectors."""
+    fmt = Format(name="wide", exponent_bits=10, trailing_bits=22, bias=bias, sign=Sign.UNSIGNED, nans=1)
+    values = np.array([0, 1e-45, 2.0**-126, 0.1, 1, 1.5, 3.1, 2.0**127, 3e38, math.inf, math.nan], np.float32)
+    for saturation in ("none", "finite"):
+        projection = Projection(rounding=mode, saturation=saturation)
+        got = lp.encode(values, fmt, projection=projection)
+        assert_same_codes(got, projected(values.astype(np.float64), fmt, projection), fmt, values, projection)
+
+
 INTEGER_TARGETS = (
     catalog.E4M3FN,
     catalog.E5M2,

@@ -247,6 +247,7 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
         or t > (18 if wide else 22)
         or lowest < 0
         or any(REFUSED in (side.base, side.overflow, side.infinity) for side in sides)
+        or max(side.max_magnitude for side in sides) >= 1 << 31  # vectors compare words with a sign
     ):
         return None
     deeper = lowest == 0

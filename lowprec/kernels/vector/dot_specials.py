@@ -27,6 +27,9 @@ _INFINITE, _NOT_A_NUMBER = 0x7F800000, 0x7FC00000
 
 _SIGN = 0x80000000
 
+#: The most products that binary32 counts one by one.
+_COUNTED = 1 << 24
+
 
 def decided(how: Accumulation, x: Array, y: Array, scales: list[Array], only_nans: bool) -> Array | None:
     """Return the outputs that special operands decide, as patterns of binary32; 0 elsewhere.
@@ -45,7 +48,7 @@ def decided(how: Accumulation, x: Array, y: Array, scales: list[Array], only_nan
         return None
     rows, columns = (np.logical_or.reduce([nan.any(axis=1) for nan in nans[side::2]]) for side in (0, 1))
     made = np.where(rows[:, None] | columns, np.uint32(_NOT_A_NUMBER), np.uint32(0))
-    if only_nans or scales:
+    if only_nans or scales or x.shape[1] > _COUNTED:
         return made
     infinite = [np.isinf(side).any(axis=1) for side in sides]
     if not np.concatenate(infinite).any() or not _stays_below(places, x, y):

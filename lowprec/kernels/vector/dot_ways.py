@@ -122,8 +122,13 @@ def _direct(how: Accumulation, window: Window, bits: int) -> Way | None:
 
 
 def _fits(window: Window, bits: int) -> bool:
-    """Return whether vectors align so: sums of 16 products fit signed words, and are cut as numbers are."""
+    """Return whether vectors align so: sums of 16 products fit signed words, and are cut as numbers are.
+
+    What terms are multiplied by, 2**(fraction_bits - e), is then a normal binary32 number.
+    """
     if window.fraction_bits is None or window.fraction_bits > 25 or window.step > 32 or bits > 24:
+        return False
+    if window.lowest_exponent - window.fraction_bits > 126:
         return False
     return window.cut == "toward_zero" and window.scales != "groups" and not window.negative_zero
 
