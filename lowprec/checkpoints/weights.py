@@ -121,6 +121,11 @@ class Weight:
         return (*self.shape[:-2], *self.shape[-2:][::-1]) if self.scheme.transposed else self.shape
 
     @property
+    def is_turned(self) -> bool:
+        """True if rows of its codes are columns of its values."""
+        return self.scheme.transposed and len(self.shape) == 2
+
+    @property
     def blocks(self) -> str:
         """Elements that share a scale, in words."""
         if not self.sizes:
