@@ -91,7 +91,7 @@ def seeds() -> dict[str, list[bytes]]:
             save_file(
                 {
                     "m.q.weight": rng.standard_normal(shape).astype(np.float32),
-                    "m.q.comfy_quant": np.frombuffer(b'{"format": "nvfp4"}', np.uint8).copy(),
+                    "m.k.comfy_quant": np.frombuffer(b'{"format": "nvfp4"}', np.uint8).copy(),
                 },
                 folder / f"{len(shape)}.safetensors",
             )

@@ -76,6 +76,12 @@ def parts(weight: Weight, scheme: Scheme, stem: str) -> dict[str, tuple[str, str
     return plan | {end: (stem + end, "F32", (lengths.get(end, 16),)) for end in scheme.extras}
 
 
+def state(weight: Weight, scheme: Scheme, offset: float | None = 0.0) -> bytes:
+    """Return the JSON beside a weight, as long as it is whatever the offset of nested scales."""
+    dtype, shape = _type(weight), weight.value_shape
+    return state_text(scheme, dtype, shape, offset).ljust(padded(scheme, dtype, shape))
+
+
 def write_blocks(
     weight: Weight,
     scheme: Scheme,
@@ -102,9 +108,7 @@ def write_blocks(
             decode(nested.scales, nested.format.scale), nested.codes.shape, (0,), (NESTED,)
         )
         final = np.asarray(products, np.float32) + np.float32(offset)
-    text = state_text(scheme, _type(weight), shape, offset)
-    text += b" " * (padded(scheme, _type(weight), shape) - len(text))
-    write(names["state"], np.frombuffer(text, np.uint8), 0)
+    write(names["state"], np.frombuffer(state(weight, scheme, offset), np.uint8), 0)
     write(names[".weight.quant_map"], quant_map(blocks.element.name), 0)
     for start, stop in ranges(weight):
         values = values_of(weight, start, stop)

@@ -173,7 +173,7 @@ def dequantize_checkpoint(
     made = {"format": "pt"}
     made |= transformer_engine.metadata_of(weights_of(checkpoint), names, None, checkpoint.metadata)
     tasks = with_copies(pairs, out)
-    made = with_staying(made, {}, out, checkpoint, pairs)
+    made = with_staying(made, {}, out, checkpoint, pairs, tasks)
     others = configs.beside(checkpoint) if out.suffix not in SINGLE else None
     source = source_of(checkpoint, out)
     write_checkpoint(out, tasks, made, "dequantize", others=others, watch=watch, source=source)

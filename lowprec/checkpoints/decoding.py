@@ -107,8 +107,7 @@ def ranges(weight: Weight, part: int = PART, unit: int = 1) -> Iterator[tuple[in
     rows = weight.shape[0] if weight.shape else 1
     if not math.prod(weight.shape):
         return
-    columns = weight.scheme.transposed and len(weight.shape) == 2  # which are rows of the codes
-    if columns or weight.scheme.family == "gguf" and len(weight.shape) == 1:
+    if weight.is_turned or weight.scheme.family == "gguf" and len(weight.shape) == 1:
         yield 0, rows
         return
     width = max(math.prod(weight.shape[1:]), 1)

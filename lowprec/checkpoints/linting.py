@@ -384,7 +384,7 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
         ]
     # Scales in tiles belong together: the whole weight where it is small, else its first rows as they are.
     small = math.prod(weight.shape) <= PART
-    stop = None if small else next(ranges(weight))[1]
+    stop = None if small or weight.is_turned or source.is_turned else next(ranges(weight))[1]
     wanted = values_of(source, 0, stop, np.float64)
     if weight.scheme.transposed:
         wanted = wanted.swapaxes(-1, -2)

@@ -330,7 +330,8 @@ def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
         name = result
         for end in _MADE:
             short = result.removesuffix(end)
-            if result.endswith(end) and short not in taken and short not in decoded:
+            own = codes.startswith(result)  # which are called by the result, as lowprec's are
+            if result.endswith(end) and not own and short not in taken and short not in decoded:
                 name = short
         names[result] = name
         tag = _type(of["output_dtype"]) if of.get("output_dtype") else tag

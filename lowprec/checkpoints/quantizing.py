@@ -6,7 +6,7 @@ import fnmatch
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -176,7 +176,7 @@ def quantize_checkpoint(
         made |= torchao.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
     made |= transformer_engine.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
     said = configs.quantization_config(how, kept) if out.suffix not in SINGLE else None
-    made = with_staying(made, said or {}, out, checkpoint, pairs)
+    made = with_staying(made, said or {}, out, checkpoint, pairs, tasks)
     others = configs.beside(checkpoint, said) if out.suffix not in SINGLE else None
     source = source_of(checkpoint, out)
     reports = write_checkpoint(
@@ -221,7 +221,17 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
         work,
         (*weight.parts, *(() if inputs is None else (inputs,))),
         repr((weight, inputs)),
+        _held(weight, how, plan),
     )
+
+
+def _held(
+    weight: Weight, how: Target, plan: Mapping[str, tuple[str, str, tuple[int, ...]]]
+) -> dict[str, bytes]:
+    """Return what tensors have that say how others are read, but for numbers."""
+    if how.scheme.state:
+        return {plan["state"][0]: bitsandbytes_writing.state(weight, how.scheme)}
+    return {plan["mark"][0]: _mark(how.scheme).tobytes()} if how.scheme.swizzled else {}
 
 
 def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, ...]]]:

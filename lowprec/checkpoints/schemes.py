@@ -19,6 +19,7 @@ from lowprec.checkpoints.scheme import Packing, Scheme
 __all__ = [
     "COMFY_QUANT",
     "FLOATS",
+    "INPUT_SCALES",
     "INTEGERS",
     "NESTED_ABSMAX",
     "NESTED_MAP",
@@ -28,6 +29,7 @@ __all__ = [
     "SCALED_FP8",
     "SCHEMES",
     "TRANSFORMER_ENGINE",
+    "WEIGHT_SHAPE",
     "ZERO_POINT",
     "Packing",
     "Scheme",
@@ -110,6 +112,11 @@ NESTED_ABSMAX, NESTED_MAP = ".weight.nested_absmax", ".weight.nested_quant_map"
 #: What some software subtracts from codes: 0 wherever weights of floats are symmetric.
 ZERO_POINT = ".weight_zero_point"
 
+#: The shape of a weight beside packed codes, which have it too.
+WEIGHT_SHAPE = ".weight_shape"
+#: Scales of what goes into a layer: no value of a weight depends on them.
+INPUT_SCALES = (".input_scale", ".input_global_scale", ".scale_input", "._weight_act_per_tensor_scale")
+
 #: Of ONNX: what DequantizeLinear makes of any of its types; those that are written have schemes of their own.
 ONNX = Scheme(
     name="onnx",
@@ -165,7 +172,7 @@ SCHEMES: tuple[Scheme, ...] = (
         scale="ue4m3",
         block=(1, 16),
         packing="low_first",
-        extras=(".input_global_scale", ".weight_shape"),
+        extras=(".input_global_scale", WEIGHT_SHAPE),
         source="vllm-project/compressed-tensors",
     ),
     Scheme(
@@ -179,7 +186,7 @@ SCHEMES: tuple[Scheme, ...] = (
         scale="e8m0fnu",
         block=(1, 32),
         packing="low_first",
-        extras=(".weight_shape",),
+        extras=(WEIGHT_SHAPE,),
         source="vllm-project/compressed-tensors",
     ),
     Scheme(
@@ -193,7 +200,7 @@ SCHEMES: tuple[Scheme, ...] = (
         scale="e8m0fnu",
         block=(1, 32),
         packing="low_first",
-        extras=(".weight_shape",),
+        extras=(WEIGHT_SHAPE,),
         source="vllm-project/compressed-tensors",
     ),
     *(

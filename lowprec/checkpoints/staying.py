@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Entry
+import numpy as np
+
+from lowprec.checkpoints.container import TYPES, CheckpointError, Entry, HeldEntry
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.onnx_reading import Graph
 from lowprec.checkpoints.saved import blocks_in, joined
@@ -26,6 +28,7 @@ def with_staying(
     out: Path,
     checkpoint: Checkpoint,
     weights: Sequence[tuple[Weight, Task | None]],
+    tasks: Sequence[Task],
 ) -> dict[str, str]:
     """Return metadata with what those of the source say of weights that stay as they are.
 
@@ -41,12 +44,14 @@ def with_staying(
         The source.
     weights : sequence of (Weight, Task or None)
         Its weights; those without a task stay as they are.
+    tasks : sequence of Task
+        All that is written, copies too.
 
     Raises
     ------
     CheckpointError
-        A weight that would be read otherwise, without the source's configuration or in another file, or a
-        plain tensor that would be read as a quantised weight, by the names of those beside it.
+        A weight that would be read otherwise, without the source's configuration or in another file, or by
+        the names of tensors beside it, such as a plain tensor that would be read as a quantised weight.
     """
     staying = [weight for weight, task in weights if task is None]
     kept = [weight for weight in staying if weight.is_quantized and weight.problem is None]
@@ -62,7 +67,7 @@ def with_staying(
     metadata = joined([told, made], where)
     written = replace(checkpoint, path=out, metadata=metadata, headers={}, config=config)
     if out.suffix != ".onnx":
-        written = replace(written, entries=_entries(weights, out), graph=Graph())
+        written = replace(written, entries=_entries(weights, tasks, out), graph=Graph())
     then = weights_of(written)
     read = {weight.codes.name: _read(weight) for weight in then}
     for weight in kept:
@@ -71,7 +76,9 @@ def with_staying(
                 f"weight {weight.name!r} would stay as it is, in {weight.scheme.name}, and nothing would say "
                 f"so in {out.name!r}; convert it too, or dequantise it first"
             )
-    plain = written.entries.keys() - {weight.codes.name for weight in staying if weight.is_quantized}
+    quantized = {weight.codes.name for weight in staying if weight.is_quantized}
+    quantized.update(name for _, task in weights if task and task.plan[1:] for name, _, _ in task.plan)
+    plain = written.entries.keys() - quantized
     for weight in then if out.suffix != ".onnx" else ():  # where nodes alone say what is quantised
         if weight.is_quantized and weight.codes.name in plain:
             name, beside = weight.codes.name, [part.name for part in weight.parts[1:]]
@@ -81,19 +88,42 @@ def with_staying(
                 f"tensor {name!r} would be read as {weight.scheme.name} in {out.name!r}, with "
                 f"{' and '.join(map(repr, beside)) or 'nothing'} beside it; rename one of these{way}"
             )
+    if out.suffix not in (".gguf", ".onnx"):  # whose types and nodes say what belongs together
+        _check_made(weights, then, out)
     return metadata
 
 
-def _entries(weights: Sequence[tuple[Weight, Task | None]], out: Path) -> dict[str, Entry]:
-    """Return the tensors that are copied, and those that are written as plain numbers."""
-    found: dict[str, Entry] = {}
+def _check_made(weights: Sequence[tuple[Weight, Task | None]], then: Sequence[Weight], out: Path) -> None:
+    """Refuse a weight that would not be read as it is written, or not at all, by what is beside it."""
+    of = {part.name: weight for weight in then for part in weight.parts}
     for weight, task in weights:
-        if task is None:
-            found |= {part.name: part for part in weight.parts}
-        elif len(task.plan) == 1 and task.plan[0][1] in TAGS:
-            name, tag, shape = task.plan[0]
-            found[name] = Entry(name, tag, shape, out, 0, 0)
-    return found
+        names = [weight.codes.name] if task is None else [name for name, _, _ in task.plan]
+        made = {of[name].codes.name: of[name] for name in names if name in of}
+        found = next((made[name] for name in names if name in made), None)
+        if task is None and (weight.problem is not None or found is None):  # as before, or part of another
+            continue
+        if found is not None and found.problem is None and len(made) == 1:
+            continue
+        others = sorted({part.name for each in made.values() for part in each.parts} - {*names})
+        beside = " and ".join(map(repr, others))
+        why = found.problem[1] if found is not None and found.problem else f"{beside} would be parts of it"
+        way = f"rename {beside}" if beside else "quantise or dequantise it too"
+        way += "" if task is None else f", or leave it out with --exclude {weight.name.replace('[', '[[]')!r}"
+        raise CheckpointError(
+            f"weight {weight.name!r} would not be read in {out.name!r} as it is written: {why}; {way}"
+        )
+
+
+def _entries(
+    weights: Sequence[tuple[Weight, Task | None]], tasks: Sequence[Task], out: Path
+) -> dict[str, Entry]:
+    """Return the tensors that are copied, and those that are written, as far as headers tell of them."""
+    found = {part.name: part for weight, task in weights if task is None for part in weight.parts}
+    for task in (task for _, task in weights if task is not None):
+        for name, tag, shape in task.plan if task.plan[0][1] in TYPES else ():  # not GGUF's blocks
+            held = np.frombuffer(task.held.get(name, b""), np.uint8)
+            found[name] = HeldEntry(name, tag, shape, out, 0, held.size, held)
+    return {name: found[name] for task in tasks for name, _, _ in task.plan if name in found}
 
 
 def _read(weight: Weight) -> tuple[object, ...]:

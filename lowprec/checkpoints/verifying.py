@@ -124,8 +124,9 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
     if tensor is not None and weight.scheme.divides:
         tensor = np.asarray(np.float32(1) / tensor, np.float32)
     tiles = [fmt.sizes[0] for fmt in candidates.values() if len(fmt.sizes) > 1]
-    for start, stop in ranges(weight, unit=math.lcm(rows_together(source), *tiles)):
-        turned = weight.scheme.transposed and len(weight.shape) == 2
+    turned = (weight.is_turned or source.is_turned) and 0 not in weight.shape
+    parts = ranges(weight, unit=math.lcm(rows_together(source), *tiles))
+    for start, stop in [(0, weight.shape[0])] if turned else parts:  # rows of one may be columns of the other
         wanted = given_values(source, weight.scheme, *(() if turned else (start, stop)))
         found = values_of(weight, start, stop)
         if weight.scheme.transposed:

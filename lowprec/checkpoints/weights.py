@@ -27,6 +27,7 @@ from lowprec.checkpoints.schemes import (
     SAVED,
     SCHEMES,
     TRANSFORMER_ENGINE,
+    WEIGHT_SHAPE,
     ZERO_POINT,
     Packing,
     Scheme,
@@ -119,6 +120,11 @@ class Weight:
     def value_shape(self) -> tuple[int, ...]:
         """The shape of the weight."""
         return (*self.shape[:-2], *self.shape[-2:][::-1]) if self.scheme.transposed else self.shape
+
+    @property
+    def is_turned(self) -> bool:
+        """True if rows of its codes are columns of its values."""
+        return self.scheme.transposed and len(self.shape) == 2
 
     @property
     def blocks(self) -> str:
@@ -318,6 +324,13 @@ def _quantized(
                 said_of = configured.block_of(stem)
             found = _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
             zeros = entries.get(stem + ZERO_POINT)
+            lengths = entries.get(stem + WEIGHT_SHAPE) if WEIGHT_SHAPE in scheme.extras else None
+            if found.problem is None and lengths is not None:
+                if (said_shape := lengths.read().reshape(-1).tolist()) != [*found.value_shape]:
+                    what = (
+                        f"{lengths.name} says {said_shape}, and {entry.name} has {[*found.value_shape]} codes"
+                    )
+                    return replace(found, problem=("shape", what))
             if found.problem is None and zeros is not None and (zeros.read() != 0).any():
                 what = f"{zeros.name} has others than 0, which values of {scheme.name} are not shifted by"
                 return replace(found, problem=("zero-point", what))

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,10 +26,11 @@ from lowprec.checkpoints.gguf_writing import GgufWriter
 from lowprec.checkpoints.locking import alone
 from lowprec.checkpoints.onnx_writing import OnnxWriter
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
-from lowprec.checkpoints.schemes import ONNX, is_mark
+from lowprec.checkpoints.schemes import INPUT_SCALES, ONNX, is_mark
 from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.weights import Weight
 from lowprec.checkpoints.writer import Writer, filling, writable
+from lowprec.spec.naming import plain
 
 __all__ = ["SINGLE", "Spread", "Task", "source_of", "with_copies", "write_checkpoint"]
 
@@ -70,6 +71,8 @@ class Task:
         Tensors that the result depends on. Without any, as of copies, no interrupted run is continued.
     said : str
         What else of the source the result depends on.
+    held : mapping of str to bytes
+        What tensors have that say how others are read, before they are written.
     """
 
     name: str
@@ -79,6 +82,7 @@ class Task:
     work: Callable[[Write], dict[str, Any] | None]
     reads: tuple[Entry, ...] = ()
     said: str = ""
+    held: Mapping[str, bytes] = field(default_factory=dict)
 
     def content(self) -> str:
         """Return a digest of all bytes of the source that the result depends on."""
@@ -121,7 +125,8 @@ def copy_of(entry: Entry, out: Path) -> Task:
 def with_copies(weights: Sequence[tuple[Weight, Task | None]], out: Path) -> list[Task]:
     """Return the tasks of weights in their order; without one, the parts of a weight are copied as they are.
 
-    ComfyUI's mark of scaled weights is left out where no weight that stays is scaled so.
+    ComfyUI's mark of scaled weights is left out where no weight that stays is scaled so. Scales of inputs of
+    layers whose weights are written anew are left out, and a warning names them.
 
     Raises CheckpointError: a type, or a weight that nodes of ONNX decode, which the output does not hold.
     """
@@ -141,6 +146,11 @@ def with_copies(weights: Sequence[tuple[Weight, Task | None]], out: Path) -> lis
         tasks += [] if task is None else [task]
         tasks += [copy_of(part, out) for part in parts if part.name not in copied]
         copied |= {part.name for part in parts}  # which several weights may share
+    inputs = [part.name for weight, task in weights if task for part in weight.extras]
+    if inputs := [name for name in inputs if name.endswith(INPUT_SCALES) and name not in copied]:
+        few = ", ".join(map(plain, inputs[:3])) + (f" and {len(inputs) - 3:,} others" if inputs[3:] else "")
+        what = "scales of layers' inputs are left out, as the weights beside them are written anew"
+        logging.getLogger("lowprec").warning("%s: %s", what, few)
     return tasks
 
 
@@ -205,7 +215,10 @@ def write_checkpoint(
     for task in tasks:
         for name, tag, shape in task.plan:
             if name in names:
-                raise CheckpointError(f"two tensors would be called {name!r}")
+                raise CheckpointError(
+                    f"two tensors would be called {name!r}, of weight {task.name!r} and of another; rename "
+                    f"one, or leave one out with --exclude"
+                )
             names.add(name)
             plans.setdefault(_SINGLE + out.suffix if single else _named(task.file), []).append(
                 (name, tag, shape)

@@ -112,6 +112,8 @@ def load_toml(path: str | os.PathLike[str]) -> dict[str, Specification]:
     """
     place = Path(path)
     try:
+        if place.exists() and not place.is_file():  # a pipe would be waited for
+            raise ValueError("it is no regular file")
         with place.open("rb") as file:
             data = file.read(_MOST + 1)
         tables = _tables(data)

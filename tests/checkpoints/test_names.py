@@ -12,9 +12,11 @@ from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkp
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.torch_writing import TorchWriter
+from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from tests.programs import need_package
 
+FP8 = ml_dtypes.float8_e4m3fn
 WEIGHT = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
 
 
@@ -119,6 +121,20 @@ def test_an_initializer_without_a_name_is_no_part_of_a_weight(tmp_path):
     assert np.array_equal(found, codes * np.float32(0.5))
 
 
+@pytest.mark.apart
+@pytest.mark.parametrize("end", ["_dequantized", "_DequantizeLinear_Output"])
+def test_a_weight_of_lowprec_keeps_an_exporter_s_ending(tmp_path, end):
+    """It was read as `w`, which nothing was called, and `verify` found no source for it."""
+    need_package("onnx")
+    made = beside(tmp_path, **{f"w{end}": WEIGHT})
+    quantize_checkpoint(made, tmp_path / "x.onnx", target("onnx", "int8"), include=["*"])
+    found = open_checkpoint(tmp_path / "x.onnx")
+    assert {weight.name for weight in weights_of(found)} == {"m.weight", f"w{end}"}
+    assert all(verdict.holds for verdict in verify_checkpoint(found, made))
+    dequantize_checkpoint(found, tmp_path / "x.safetensors")
+    assert {*open_checkpoint(tmp_path / "x.safetensors").entries} == {"m.weight", f"w{end}"}
+
+
 # -- other containers ---------------------------------------------------------------------------------
 
 
@@ -161,17 +177,16 @@ def test_a_tensor_with_the_name_of_an_attribute_is_refused(tmp_path, to, end):
 @pytest.mark.parametrize("to", ["e4m3fn", "e5m2"])
 @pytest.mark.parametrize("beside_it", ["m.weight_scale", "m.scale_weight", "m.weight_scale_inv"])
 def test_plain_fp8_beside_a_scale_is_not_read_as_scaled(tmp_path, beside_it, to):
-    """0.126 became 0.00125."""
-    is_read = (beside_it, to) != ("m.weight_scale_inv", "e5m2")  # which DeepSeek's codes are not
+    """0.126 became 0.00125, and E5M2 beside a scale of DeepSeek's was not read again."""
     made, out = beside(tmp_path, **{beside_it: np.full((1, 1), 0.01, np.float32)}), tmp_path / "x.safetensors"
-    if is_read:
-        words = rf"'m\.weight' would be read as .* with '{beside_it}' beside it; .* --exclude 'm\.weight'"
-        with pytest.raises(CheckpointError, match=words):
-            quantize_checkpoint(made, out, target("plain", to))
-        assert [path.name for path in tmp_path.iterdir()] == ["source.safetensors"]
-    else:
+    words = rf"'m\.weight' would be read as .* with '{beside_it}' beside it; .* --exclude 'm\.weight'"
+    if (beside_it, to) == ("m.weight_scale_inv", "e5m2"):  # which DeepSeek's codes are not
+        words = (
+            rf"'m\.weight' would not be read .* without a scale, .*; rename '{beside_it}', or leave it out"
+        )
+    with pytest.raises(CheckpointError, match=words):
         quantize_checkpoint(made, out, target("plain", to))
-        assert {weight.scheme.name for weight in weights_of(open_checkpoint(out))} == {"plain"}
+    assert [path.name for path in tmp_path.iterdir()] == ["source.safetensors"]
 
 
 @pytest.mark.apart
@@ -192,3 +207,76 @@ def test_a_weight_of_fp8_that_is_dequantised_leaves_its_scale(tmp_path):
     quantize_checkpoint(made, tmp_path / "q.safetensors", target("modelopt", "e4m3fn"))
     convert_checkpoint(open_checkpoint(tmp_path / "q.safetensors"), tmp_path / "x", target("plain", "e4m3fn"))
     assert [weight.name for weight in weights_of(open_checkpoint(tmp_path / "x"))] == ["m.weight"]
+
+
+# -- quantised weights --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "to", "beside_it", "array", "words"),
+    [
+        ("quark", "mxfp4", "m.weight_zero_point", np.float32(1), "others than 0.*; rename '{}'"),
+        ("modelopt", "nvfp4", "m.weight_zero_point", np.int8(1), "others than 0.*; rename '{}'"),
+        ("bitsandbytes", "nf4", "m.weight_scale", FP8(1), "no weight_scale_2 beside it; rename '{}'"),
+        ("deepseek", "e4m3fn", "m.weight_scale", np.ones((16, 2), np.uint8), "'{}' would be parts"),
+        ("plain", "e4m3fn", "m.input_scale", np.float32(1), "without a scale.*; rename '{}'"),
+    ],
+)  # fmt: skip
+def test_a_weight_that_other_parts_would_be_read_for_is_refused(
+    tmp_path, family, to, beside_it, array, words
+):
+    """Its values could not be read, and nothing said so."""
+    others = {"m.weight": WEIGHT.reshape(16, 64), beside_it: np.asarray(array)}
+    made, out, words = beside(tmp_path, **others), tmp_path / "x.safetensors", words.format(beside_it)
+    with pytest.raises(CheckpointError, match=rf"'m\.weight' would not be read in 'x.safetensors' .*{words}"):
+        quantize_checkpoint(made, out, target(family, to))
+    assert [path.name for path in tmp_path.iterdir()] == ["source.safetensors"]
+
+
+@pytest.mark.parametrize(("family", "to"), [("compressed-tensors", "e4m3fn"), ("modelopt", "nvfp4")])
+def test_a_tensor_does_not_become_codes_of_a_weight(tmp_path, family, to):
+    """Both were read as m.weight."""
+    made, out = beside(tmp_path, **{"m.weight_packed": np.array(1, np.uint8)}), tmp_path / "x.safetensors"
+    words = r"tensor 'm\.weight_packed' would be read as .* with 'm\.weight_scale'.* beside it; rename one"
+    with pytest.raises(CheckpointError, match=words):
+        quantize_checkpoint(made, out, target(family, to))
+    assert [path.name for path in tmp_path.iterdir()] == ["source.safetensors"]
+
+
+def test_plain_fp8_among_weights_that_are_scaled_now_is_refused(tmp_path):
+    """It was not read again; a configuration that leaves it alone says what it is."""
+    made = beside(tmp_path, **{"n.weight": WEIGHT.astype(FP8)})
+    words = r"'n\.weight' would not be read .* without a scale, .*; quantise or dequantise it too$"
+    how = target("modelopt", "e4m3fn")
+    with pytest.raises(CheckpointError, match=words):
+        quantize_checkpoint(made, tmp_path / "x.safetensors", how, exclude=["n.*"])
+    quantize_checkpoint(made, tmp_path / "x", how, exclude=["n.*"])
+    assert not any(weight.problem for weight in weights_of(open_checkpoint(tmp_path / "x")))
+
+
+def test_a_shape_beside_packed_codes_is_that_of_the_codes(tmp_path):
+    """Codes of a padded row were values, whatever the shape beside them said."""
+    how, out = target("compressed-tensors", "nvfp4"), tmp_path / "x.safetensors"
+    made = beside(tmp_path, **{"m.weight_shape": np.array([32, 30])})
+    with pytest.raises(
+        CheckpointError, match=r"m\.weight_shape says \[32, 30\], and .* has \[32, 32\] codes"
+    ):
+        quantize_checkpoint(made, out, how)
+    quantize_checkpoint(beside(tmp_path, **{"m.weight_shape": np.array([32, 32])}), out, how)
+    assert [weight.problem for weight in weights_of(open_checkpoint(out))] == [None]
+
+
+@pytest.mark.parametrize("work", ["dequantize", "convert"])
+def test_scales_of_inputs_that_are_left_out_are_named(tmp_path, caplog, work):
+    """They were gone, and nothing said so."""
+    made = beside(tmp_path, **{"m.input_scale": np.array(2, np.float32)})
+    quantize_checkpoint(made, tmp_path / "q.safetensors", target("modelopt", "nvfp4"))
+    found, out = open_checkpoint(tmp_path / "q.safetensors"), tmp_path / "x.safetensors"
+    assert not caplog.text
+    if work == "convert":
+        convert_checkpoint(found, out, target("quark", "mxfp4"))
+    else:
+        dequantize_checkpoint(found, out)
+    assert "scales of layers' inputs are left out" in caplog.text
+    assert "m.input_scale" in caplog.text
+    assert "m.input_scale" not in open_checkpoint(out).entries

@@ -144,6 +144,26 @@ def test_both_copies_are_read(tmp_path, to):
         assert np.array_equal(np.concatenate(parts), values_of(item))
 
 
+@pytest.mark.parametrize("shape", [(1040, 2048), (2048, 1040)])
+def test_a_large_copy_of_columns_is_a_source_and_has_one(tmp_path, shape):
+    """Of more than 2^21 elements rows of one were held against columns of the other."""
+    found, made = quantized(tmp_path, "transformer-engine", "nvfp4", shape)
+
+    def drop(tensors):
+        for name in list(tensors):
+            if "rowwise" in name:
+                del tensors[name]
+
+    alone, out = (
+        changed(found, tmp_path / "alone.safetensors", drop, found.metadata),
+        tmp_path / "q.safetensors",
+    )
+    convert_checkpoint(alone, out, target("deepseek", "e4m3fn"))
+    for weights, before in ((open_checkpoint(out), alone), (alone, made)):
+        assert [verdict.holds for verdict in verify_checkpoint(weights, before)] == [True]
+        assert lint(weights, before) == ()
+
+
 @pytest.mark.parametrize("to", FORMATS)
 def test_a_copy_along_columns_is_a_weight_like_others(tmp_path, to):
     """Verified, linted, decoded, quantised anew and compared, in a file that has no other."""

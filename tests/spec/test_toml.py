@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from fractions import Fraction
 
@@ -196,6 +197,14 @@ def test_long_files_and_missing_ones_are_refused(tmp_path):
         lp.load_toml(path)
     with pytest.raises(ValueError, match=r"cannot read .*none\.toml' as TOML: .*No such file"):
         lp.load_toml(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_folders_and_pipes_are_refused_at_once(tmp_path, make):
+    """A pipe that nobody writes to was waited for."""
+    make(path := tmp_path / "it.toml")
+    with pytest.raises(ValueError, match=r"cannot read .*it\.toml' as TOML: it is no regular file"):
+        lp.load_toml(path)
 
 
 def test_private_formats_of_one_name_are_told_apart():
