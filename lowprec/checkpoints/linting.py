@@ -31,7 +31,7 @@ from lowprec.checkpoints.decoding import (
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.schemes import FLOATS, NESTED_ABSMAX
 from lowprec.checkpoints.structure import Finding, structure
-from lowprec.checkpoints.weights import Weight, by_name, weights_of
+from lowprec.checkpoints.weights import Weight, sources_of, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
@@ -69,8 +69,8 @@ def lint(
     """
     weights = weights_of(checkpoint)
     found = list(structure(checkpoint, weights))
-    names = {weight.name for weight in weights if weight.is_quantized}
-    sources = {} if source is None else by_name(source, names)
+    quantized = [weight for weight in weights if weight.is_quantized]
+    sources = {} if source is None else sources_of(quantized, source)
     for place, weight in enumerate(weights):
         if watch is not None:
             watch(place, len(weights), weight.name)

@@ -210,7 +210,11 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
         known = None if scales is None else scales(weight, how)
         inputs = None if statistics is None else statistics.of(weight)
         correct = statistics is not None and statistics.correct
-        return _written(weight, how, names, write, known, inputs, correct)
+        report = _written(weight, how, names, write, known, inputs, correct)
+        if how.scheme != PLAIN and not weight.name.endswith(how.scheme.weight):
+            said = f"it is read as {weight.name + how.scheme.weight}, by the names of its parts"
+            report["note"] = f"{report['note']}; {said}" if "note" in report else said
+        return report
 
     inputs = None if statistics is None else statistics.entry(weight)
     return Task(

@@ -103,10 +103,16 @@ def _check_made(weights: Sequence[tuple[Weight, Task | None]], then: Sequence[We
         if task is None and (weight.problem is not None or found is None):  # as before, or part of another
             continue
         if found is not None and found.problem is None and len(made) == 1:
-            continue
+            if task is None or found.name == weight.name or of.get(found.name, found) is found:
+                continue
+            made[found.name] = of[found.name]
         others = sorted({part.name for each in made.values() for part in each.parts} - {*names})
         beside = " and ".join(map(repr, others))
-        why = found.problem[1] if found is not None and found.problem else f"{beside} would be parts of it"
+        why = (
+            found.problem[1]
+            if found is not None and found.problem
+            else f"{beside} would be a part of it or have its name"
+        )
         way = f"rename {beside}" if beside else "quantise or dequantise it too"
         way += "" if task is None else f", or leave it out with --exclude {weight.name.replace('[', '[[]')!r}"
         raise CheckpointError(

@@ -36,7 +36,7 @@ from lowprec.checkpoints.decoding import (
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.targets import usable
-from lowprec.checkpoints.weights import OVER, Weight, by_name, weights_of
+from lowprec.checkpoints.weights import OVER, Weight, sources_of, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
@@ -89,7 +89,7 @@ def verify_checkpoint(checkpoint: Checkpoint, source: Checkpoint, watch: Watch =
     Raises CheckpointError: one has another shape there, or two weights of the source have its name.
     """
     weights = weights_of(checkpoint)
-    sources = by_name(source, {weight.name for weight in weights})
+    sources = sources_of(weights, source)
     pairs = [
         (weight, sources[weight.name])
         for weight in weights

@@ -38,7 +38,7 @@ from lowprec.checkpoints.torchao import attributes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
-__all__ = ["OVER", "Weight", "by_name", "logical_shape", "weights_of"]
+__all__ = ["OVER", "Weight", "by_name", "logical_shape", "sources_of", "weights_of"]
 
 #: Types of what DequantizeLinear makes.
 _RESULTS = ("F32", "F16", "BF16")
@@ -193,6 +193,22 @@ def by_name(checkpoint: Checkpoint, names: Collection[str]) -> dict[str, Weight]
                     f"{str(checkpoint.path)!r} has two weights {weight.name!r}, of tensors "
                     f"{other.codes.name!r} and {weight.codes.name!r}; remove or rename one"
                 )
+    return found
+
+
+def sources_of(weights: Collection[Weight], source: Checkpoint) -> dict[str, Weight]:
+    """Return the weights that some were made of, by the names of these.
+
+    Most schemes call the parts of `w` as those of `w.weight`, which is looked for first.
+
+    Raises CheckpointError: two weights of the source have the name.
+    """
+    short = {weight.name: weight.name.removesuffix(".weight") for weight in weights if weight.is_quantized}
+    found = by_name(source, {*(weight.name for weight in weights), *short.values()})
+    for weight in weights:
+        other = found.get(short.get(weight.name, ""))
+        if weight.name not in found and other is not None and other.value_shape == weight.value_shape:
+            found[weight.name] = other
     return found
 
 

@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.verifying import verify_checkpoint
@@ -218,7 +219,7 @@ def test_a_weight_of_fp8_that_is_dequantised_leaves_its_scale(tmp_path):
         ("quark", "mxfp4", "m.weight_zero_point", np.float32(1), "others than 0.*; rename '{}'"),
         ("modelopt", "nvfp4", "m.weight_zero_point", np.int8(1), "others than 0.*; rename '{}'"),
         ("bitsandbytes", "nf4", "m.weight_scale", FP8(1), "no weight_scale_2 beside it; rename '{}'"),
-        ("deepseek", "e4m3fn", "m.weight_scale", np.ones((16, 2), np.uint8), "'{}' would be parts"),
+        ("deepseek", "e4m3fn", "m.weight_scale", np.ones((16, 2), np.uint8), "'{}' would be a part"),
         ("plain", "e4m3fn", "m.input_scale", np.float32(1), "without a scale.*; rename '{}'"),
     ],
 )  # fmt: skip
@@ -280,3 +281,27 @@ def test_scales_of_inputs_that_are_left_out_are_named(tmp_path, caplog, work):
     assert "scales of layers' inputs are left out" in caplog.text
     assert "m.input_scale" in caplog.text
     assert "m.input_scale" not in open_checkpoint(out).entries
+
+
+@pytest.mark.parametrize(
+    ("family", "to"), [("modelopt", "nvfp4"), ("compressed-tensors", "mxfp4"), ("torchao", "e4m3fn")]
+)
+def test_a_weight_that_is_read_by_another_name_is_noted_and_verified(tmp_path, family, to):
+    """Nothing said that down_proj is down_proj.weight there, and `verify` and `lint` passed it over."""
+    made, out = beside(tmp_path, down_proj=2 * WEIGHT), tmp_path / "x.safetensors"
+    reports, _ = quantize_checkpoint(made, out, target(family, to))
+    assert "note" not in reports["m.weight"]
+    assert reports["down_proj"]["note"] == "it is read as down_proj.weight, by the names of its parts"
+    found = open_checkpoint(out)
+    verdicts = {verdict.name: verdict.holds for verdict in verify_checkpoint(found, made)}
+    assert verdicts == {"m.weight": True, "down_proj.weight": True}
+    other = beside(tmp_path, down_proj=WEIGHT)
+    assert [finding.tensor for finding in lint(found, other)] == ["down_proj.weight"]
+
+
+def test_a_weight_is_not_read_by_the_name_of_another(tmp_path):
+    """The file had two weights called a.weight."""
+    made, out = beside(tmp_path, a=WEIGHT, **{"a.weight": WEIGHT[0]}), tmp_path / "x.safetensors"
+    words = r"'a' would not be read .*: 'a\.weight' would be a part of it or have its name; rename"
+    with pytest.raises(CheckpointError, match=words):
+        quantize_checkpoint(made, out, target("compressed-tensors", "mxfp4"), include=["a"])
