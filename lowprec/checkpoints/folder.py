@@ -150,7 +150,13 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         return Checkpoint(path, entries, metadata, files=(Path(path.name),), unread=unread)
     if path.name.endswith(INDICES):
         return _indexed(path, path)
-    return _joined(path, [path], _config(path.parent), ())
+    try:
+        return _joined(path, [path], _config(path.parent), ())
+    except CheckpointError as error:
+        if path.suffix in ("", ".safetensors"):
+            raise
+        read = ", ".join((".safetensors", ".gguf", ".onnx", *_OF_TORCH))
+        raise CheckpointError(f"{error}; files that are read end in {read}, not in {path.suffix!r}") from None
 
 
 def _files_of(path: Path, entries: Mapping[str, Entry]) -> tuple[Path, ...]:

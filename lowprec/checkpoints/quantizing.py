@@ -194,9 +194,10 @@ def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], ex
         return f"{weight.codes.tag} is no format of floats"
     if include:
         return "" if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include) else "not included"
-    is_weight = weight.name.endswith(("weight", "proj")) or weight.name in checkpoint.graph.summed
-    if len(weight.shape) < 2 or not is_weight:
-        return "no weight of two axes"
+    if len(weight.shape) < 2:
+        return "no tensor of two axes"
+    if not weight.name.endswith(("weight", "proj")) and weight.name not in checkpoint.graph.summed:
+        return "its name ends in neither 'weight' nor 'proj'; --include takes it"
     if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in EXCLUDED):
         return "kept by default"
     return ""

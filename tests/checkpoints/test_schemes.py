@@ -411,6 +411,27 @@ def test_rows_that_are_no_whole_blocks_stay_as_they_are(tmp_path):
     assert kept["m.k.weight"] == "33 elements are no multiple of 32"
 
 
+def test_reasons_why_tensors_stay_are_true(tmp_path):
+    """Of a kernel that has two axes it is the name."""
+    tensors = {"m.k.weight": np.ones((4, 32)), "m.kernel": np.ones((4, 32)), "m.k.bias": np.ones(32)}
+    made = source(tmp_path / "s.safetensors", **{name: one.astype("f4") for name, one in tensors.items()})
+    _, kept = quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
+    assert kept == {
+        "m.kernel": "its name ends in neither 'weight' nor 'proj'; --include takes it",
+        "m.k.bias": "no tensor of two axes",
+    }
+
+
+def test_files_of_an_ending_that_nobody_reads_are_refused_with_those_that_are(tmp_path):
+    path = tmp_path / "model.jit"
+    path.write_bytes(b"PK" + bytes(100))
+    with pytest.raises(
+        CheckpointError,
+        match=r"files that are read end in \.safetensors, \.gguf, \.onnx, \.pt, \.pth, \.bin, not in '\.jit'$",
+    ):
+        open_checkpoint(path)
+
+
 def test_a_weight_without_scales_is_not_decoded(tmp_path):
     found, _ = quantized(tmp_path, "compressed-tensors", "mxfp4")
     broken = changed(found, tmp_path / "b.safetensors", lambda tensors: tensors.pop("m.q.weight_scale"))
