@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import re
 import pathlib
+import re
 import tracemalloc
 from fractions import Fraction
 
