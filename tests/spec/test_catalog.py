@@ -310,7 +310,7 @@ def test_nobody_changes_a_catalog(name):
     [
         (lp.formats, "e4m3fm", "'e4m3fm' is none of the 28 formats; did you mean 'e4m3fn' or 'ue4m3' or "
                                "'e4m3fnuz'? list() of these has all names"),
-        (lp.profiles, "ocpsat", "'ocpsat' is none of the 40 profiles; did you mean 'ocp_sat' or 'ocp' or "
+        (lp.profiles, "ocpsat", "'ocpsat' is none of the 41 profiles; did you mean 'ocp_sat' or 'ocp' or "
                                 "'hip_sat'? list() of these has all names"),
         (lp.codebooks, "posit9", "'posit9' is none of the 14 codebooks; did you mean 'posit8' or 'posit16'? "
                                  "list() of these has all names"),

@@ -245,7 +245,7 @@ def test_flushed_operands_are_told():
 def test_the_payload_of_a_nan_counts():
     """Of the code that is given; x86 makes it quiet and keeps it."""
     text = run("7f802000", "binary16", "--from", "binary32", "--code")
-    quiet, _, kept = text.split("\n\n")[1:]
+    quiet, *_, kept = text.split("\n\n")[1:]
     assert quiet.startswith("7e00 ")
     assert "    the payloads of NaNs kept" in kept
     assert kept.startswith("7e01 ")
