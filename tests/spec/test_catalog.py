@@ -273,7 +273,7 @@ CATALOGS = {
     "block_formats": (lp.block_formats, 17, "bnb_fp4           fp4_bnb binary32 64      divide 4.5"),
     "accumulations": (lp.accumulations, 266, "ace_top4mx_int8f6_binary32   int8f6 int8f6     -    "
                                              "sequential binary32"),
-    "profiles": (lp.profiles, 40, "unit_scaling         e4m3fnuz e5m2fnuz            -"),
+    "profiles": (lp.profiles, 41, "unit_scaling         e4m3fnuz e5m2fnuz            -"),
     "codebooks": (lp.codebooks, 14, "udynamic8      8    the same without negatives"),
     "library_calls": (lp.library_calls, 5, "blackwell_torch_rowwise_fp8 blackwell_tcgen05 x_first -"),
 }  # fmt: skip
