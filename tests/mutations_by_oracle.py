@@ -93,7 +93,7 @@ MUTANTS = (
         "infinity is a kind of NaN",
         "INFINITY = 1",
         "INFINITY = 6",
-        ("blocks:mxfp8_e5m2 scalar",),
+        ("products:exact bfloat16 20 scalar",),
     ),
     Mutant(
         "errors-rest",
@@ -1146,7 +1146,7 @@ MUTANTS = (
         "remainders of very many multiples are rounded",
         "_MANY = 1 << 26",
         "_MANY = 1 << 60",
-        ("engine:vector remainder binary32 bfloat16",),
+        ("doubles:vector remainder binary32 finite",),
     ),
     Mutant(
         "cut-nan",
@@ -1192,7 +1192,7 @@ MUTANTS = (
         "patterns of binary32 are taken for numbers",
         "words.view(np.float32)",
         "words",
-        ("doubles:vector remainder bfloat16 flags",),
+        ("doubles:vector add e4m3fn double",),
     ),
     Mutant(
         "parts-flags",
