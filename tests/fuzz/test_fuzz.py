@@ -47,23 +47,36 @@ def test_kernels_agree_with_the_oracle_on_what_is_drawn(name):
 # -- planted mistakes -------------------------------------------------------------------------------
 
 
+def forget_all():
+    """Forget what was lowered, and calls that are known by what they were lowered to."""
+    forget()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("lowprec."):
+            for each in vars(module).values():
+                if hasattr(each, "cache_clear"):
+                    each.cache_clear()
+
+
 @pytest.fixture
 def planted(monkeypatch):
     """Plants mistakes; what was lowered before, and with them, is forgotten."""
-
-    def clear():
-        forget()
-        for name, module in list(sys.modules.items()):
-            if name.startswith("lowprec."):
-                for each in vars(module).values():
-                    if hasattr(each, "cache_clear"):
-                        each.cache_clear()
-
-    clear()
+    forget_all()
     monkeypatch.setattr(runner, "LONGEST_SHRINK", 2.0)
     yield monkeypatch
     monkeypatch.undo()
-    clear()
+    forget_all()
+
+
+def test_what_was_lowered_with_a_mistake_is_forgotten(monkeypatch):
+    """Or tests that follow in the same process would have it."""
+    tie = np.float32([1.0625])
+    forget_all()
+    monkeypatch.setitem(params.LIMITS, Threshold.HALF_OR_ABOVE, 1 << 63)
+    monkeypatch.setitem(params.LIMITS, Threshold.ABOVE_HALF, (1 << 63) - 1)
+    assert [int(lp.encode(tie, "e4m3fn")[0]) for _ in range(3)] == [0x39] * 3
+    monkeypatch.undo()
+    forget_all()
+    assert [int(lp.encode(tie, "e4m3fn")[0]) for _ in range(3)] == [0x38] * 3
 
 
 def found(name, seconds=300):
