@@ -402,7 +402,7 @@ MUTANTS = (
         "normal numbers are read without their leading one",
         "field - _1",
         "field",
-        ("engine:scalar convert e5m2 binary16",),
+        ("flagged:e5m2",),
     ),
     Mutant(
         "sign-unread",
@@ -523,7 +523,7 @@ MUTANTS = (
         "quotients are doubled",
         "_I(51)",
         "_I(50)",
-        ("engine:scalar divide e5m2 binary16",),
+        ("flagged arithmetic:divide e5m2",),
     ),
     Mutant(
         "root-exponent",
@@ -551,6 +551,15 @@ MUTANTS = (
         "not y.negative",
         "y.negative",
         ("engine:scalar subtract e5m2 e5m2",),
+    ),
+    Mutant(
+        "fma-addend",
+        "kernels/general/operations.py",
+        "fma",
+        "fma adds y to the product",
+        "add(times.made, z, z, context)",
+        "add(times.made, y, z, context)",
+        ("flagged arithmetic:fma e5m2",),
     ),
     Mutant(
         "fma-rounds-between",
@@ -664,7 +673,7 @@ MUTANTS = (
         "a NaN in a block does not count",
         "pick(x.nan, _NAN, pick(x.infinite, _INFINITE, _0))",
         "pick(x.infinite, _INFINITE, _0)",
-        ("blocks:mxfp4 scalar",),
+        ("scalar blocks:rceil",),
     ),
     Mutant(
         "block-no-up",
@@ -691,7 +700,7 @@ MUTANTS = (
         "values are read with half their scale",
         "exponent + place_of_part",
         "exponent + place_of_part - _I(1)",
-        ("blocks:mxfp4 scalar",),
+        ("scalar blocks:rceil",),
     ),
     Mutant(
         "block-tail",
