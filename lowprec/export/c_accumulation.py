@@ -11,13 +11,14 @@ from typing import Any
 
 from lowprec.export.accumulation_cards import words
 from lowprec.export.c_header import identifier, lowered
-from lowprec.kernels.lower.records import Source
+from lowprec.kernels.lower.records import OVERFLOW_TESTS, Source
 from lowprec.kernels.lower.scalar import lower_source
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.catalog import TF32
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT
+from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import TOWARD_ZERO
 
 __all__ = ["accumulation_header", "unsaid"]
@@ -25,6 +26,7 @@ __all__ = ["accumulation_header", "unsaid"]
 #: Bits of a product, and of a number that sums are rounded to.
 _PRODUCT, _SUM = 53, 53
 
+_BY_EXPONENT = OVERFLOW_TESTS["exponent"]
 _CUTS = {"toward_zero": 0, "floor": 1, "to_odd": 2}
 
 
@@ -58,19 +60,29 @@ def _unsaid(how: Accumulation) -> Iterator[str]:
         yield "codebooks"
     if window is not None and window.fraction_bits is None:
         yield "steps that keep all bits"
-    for place in _places(how):
-        fmt, rule = place
-        if rule.rounding.bits or rule.via or rule.overflow_test == "before":
-            yield f"the rounding {rule} to {fmt.name}"
+    for fmt, rule in _places(how):
+        if not _is_said(rule):
+            yield f"the projection ({rule}) to {fmt.name}"
         elif fmt.precision > _SUM:
             yield f"sums of {fmt.precision} bits"
     if window is not None and window.scales == "groups" and how.operands is not None:
         assert how.scale is not None, "a window of groups has scales"
         spans = sum(fmt.emax - fmt.emin + fmt.precision for fmt in how.operands)
-        if spans + window.group.bit_length() + 2 * how.scale[0].precision > 62:
+        above = sum(fmt.emax + 1 for fmt in how.operands) + (window.fraction_bits or 0)
+        most = max(spans + window.group.bit_length(), above + window.step.bit_length())
+        if most + 2 * how.scale[0].precision > 62:
             yield f"groups of products of {how.operands[0].name} and {how.operands[1].name}"
     if how.operands is not None and sum(fmt.precision for fmt in how.operands) > _PRODUCT:
         yield f"products of more than {_PRODUCT} bits"
+
+
+def _is_said(rule: Projection) -> bool:
+    """Return whether a header has all of a projection: a mode, saturation, NaNs, a test of overflow."""
+    plain = Projection(
+        rounding=rule.rounding, saturation=rule.saturation, nan=rule.nan, nan_code=rule.nan_code,
+        nan_sign=rule.nan_sign, overflow_test=rule.overflow_test,
+    )  # fmt: skip
+    return rule == plain and not rule.rounding.bits and rule.overflow_test != "before"
 
 
 def _places(how: Accumulation) -> list[Rounded]:
@@ -161,7 +173,7 @@ def _source(fmt: Format) -> str:
     cut = 32 - fmt.width if fmt == TF32 else 0  # registers of binary32, of which the lower bits are not read
     fields = (
         found.mask, found.sign, found.complement, found.not_a_zero, found.max_magnitude, found.infinity,
-        found.keeps_nan_sign, found.trailing_bits, found.trailing_mask, found.field_mask, found.lowest,
+        found.keeps_nan_sign, found.trailing_bits, found.field_mask, found.lowest,
     )  # fmt: skip
     numbers = ", ".join(f"UINT64_C({field:#x})" for field in fields)
     return f"{{{numbers}, {found.exponent - (1 << 64) if found.exponent >> 63 else found.exponent}, {cut}}}"
@@ -173,7 +185,7 @@ def _target(into: Rounded) -> str:
     grid, sides = lowered(fmt, rule)
     signed = [word - (1 << 64) if word >> 63 else word for word in (grid.emin, grid.top)]
     bits = ", ".join(f"UINT64_C({word:#x})" for word in (grid.mask, grid.trailing_bits, grid.hidden))
-    first = ", ".join([bits, *map(str, (*signed, grid.before, grid.flush))])
+    first = ", ".join([bits, *map(str, (*signed, int(grid.before == _BY_EXPONENT)))])
     rows = []
     for side in sides:
         fields = (

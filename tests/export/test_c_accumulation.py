@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import itertools
 import re
 import subprocess
 import zlib
@@ -22,7 +23,10 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.order import chunked
+from lowprec.spec.projection import Projection
 from tests.agreement.test_dots import pairs_of_rows
+from tests.fuzz.drawing import Draw
+from tests.fuzz.specifications import any_accumulation, any_format
 from tests.programs import need
 
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC")
@@ -128,6 +132,14 @@ OTHERS = {
 }
 
 
+#: Its sums flush subnormals.
+FLUSHED = dataclasses.replace(
+    PLAIN["fp32_fma"],
+    name="flushed",
+    accumulator=(catalog.BINARY32, Projection(subnormals="flush_results")),
+)
+
+
 #: Of the catalog some run each time, and all with `-m long`.
 USUAL = ("hopper_wgmma_e4m3fn_binary32", "chunks", "rtx_blackwell_mma_e2m1fn_binary32_ue4m3_4")
 APART = [*PLAIN, *OTHERS, *SAID[::5]]
@@ -140,7 +152,7 @@ def marked(name):
 
 @pytest.mark.parametrize("name", [marked(name) for name in dict.fromkeys([*SAID, *PLAIN, *OTHERS])])
 def test_headers_give_what_the_kernels_give(name, tmp_path):
-    """Of each named accumulation that C can say, and of others."""
+    """Each named accumulation that C can say agrees, and others do."""
     need("gcc")
     how = {**PLAIN, **OTHERS}.get(name) or accumulation(name)
     run, rng = compiled(how, tmp_path), np.random.default_rng(zlib.crc32(name.encode()))
@@ -148,8 +160,33 @@ def test_headers_give_what_the_kernels_give(name, tmp_path):
         assert differing(how, run, 24, length, rng) == 0, length
 
 
+def drawn(number):
+    """An accumulation that C can say, of any formats, modes, saturations, orders and windows."""
+    for place in itertools.count():
+        draw = Draw(7, "headers", 1000 * number + place)
+        how = any_accumulation(draw)
+        if how.operands is None and how.scale is None:
+            how = dataclasses.replace(
+                how, operands=(any_format(draw, widest=16), any_format(draw, widest=16))
+            )
+        if how.scale is None and not unsaid(how):
+            return dataclasses.replace(how, name=f"drawn {number}")
+    raise AssertionError
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("number", range(12))
+def test_headers_of_drawn_accumulations_give_what_the_kernels_give(number, tmp_path):
+    """Headers say whatever `unsaid` lets through."""
+    need("gcc")
+    how, rng = drawn(number), np.random.default_rng(number)
+    run = compiled(how, tmp_path)
+    for length in (0, 1, 7, 65):
+        assert differing(how, run, 16, length, rng) == 0, (how, length)
+
+
 def test_a_bit_of_alignment_more_is_seen(tmp_path):
-    """So that agreement means something."""
+    """A header of another window differs: agreement means something."""
     need("gcc")
     how = accumulation("hopper_wgmma_e4m3fn_binary32")
     wider = dataclasses.replace(how, accumulator=dataclasses.replace(how.accumulator, fraction_bits=14))
@@ -157,7 +194,7 @@ def test_a_bit_of_alignment_more_is_seen(tmp_path):
 
 
 def test_several_headers_go_into_one_program(tmp_path):
-    """What they have alike is there once."""
+    """Each header has what all have alike, behind one guard."""
     need("gcc")
     names = ("volta_mma_binary16_binary16", "rtx_blackwell_mma_e4m3fn_binary32_e8m0fnu_1")
     text = "\n".join(accumulation_header(accumulation(name), "a test") for name in names)
@@ -176,18 +213,19 @@ def test_several_headers_go_into_one_program(tmp_path):
         ("ace_top4mx_e4m3fn_binary32", "terms that are exact sums of 4 products"),
         ("cdna1_mfma_binary16_binary32", "steps that keep all bits"),
         ("fp32_fma", "operands of any format; give it operands"),
+        ("flushed", "the projection (nearest_even, saturation none, subnormals flush_results) to binary32"),
     ],
 )
 def test_what_c_does_not_say_is_refused_by_name(name, why):
-    """With the accumulation and what it has."""
+    """The message names the accumulation and what it has."""
     with pytest.raises(
         ValueError, match=f"^accumulation {name!r} cannot be a C header: it has {re.escape(why)}$"
     ):
-        accumulation_header(accumulation(name), "")
+        accumulation_header(FLUSHED if name == "flushed" else accumulation(name), "")
 
 
 def test_the_command_writes_a_header(tmp_path):
-    """Of a name, with operands where it takes any, or of a file."""
+    """It takes a name, and operands where the accumulation has none."""
     run = CliRunner().invoke
     path = tmp_path / "fma.h"
     result = run(

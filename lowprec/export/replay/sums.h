@@ -7,7 +7,7 @@
 /* How to read the codes of a format. */
 typedef struct {
     uint64_t mask, sign, complement, not_a_zero, max_magnitude, infinity, keeps_nan_sign;
-    uint64_t trailing_bits, trailing_mask, field_mask, lowest;
+    uint64_t trailing_bits, field_mask, lowest;
     int exponent; /* of the last bit of the significand, less the field */
     int cut;      /* lower bits of a register that are not read, but for what they make a NaN */
 } lowprec_source;
@@ -21,7 +21,8 @@ typedef struct {
 /* Where numbers are rounded to, and how its codes are read back. */
 typedef struct {
     uint64_t mask, trailing_bits, hidden;
-    int emin, top, before, flush;
+    int emin, top;
+    int by_exponent; /* 1 where numbers from 2^top on overflow in every mode */
     lowprec_side sides[2];
     lowprec_source source;
     int emax, downward;
@@ -99,7 +100,7 @@ static inline uint64_t lowprec_place(lowprec_number x, const lowprec_target *to)
     if (x.significand == 0)
         return side->zero;
     lead = x.exponent + lowprec_length(x.significand) - 1;
-    if (to->before == 2 && lead >= to->top)
+    if (to->by_exponent && lead >= to->top)
         return side->overflow;
     if (lead <= to->top) {
         binade = lead > to->emin ? lead : to->emin;
@@ -129,8 +130,6 @@ static inline uint64_t lowprec_place(lowprec_number x, const lowprec_target *to)
             magnitude = side->max_magnitude;
             tail = UINT64_MAX;
         }
-        if (to->flush && lead < to->emin)
-            return side->rounded_zero;
     }
     if (tail > (magnitude & 1 ? side->limit_odd : side->limit_even))
         magnitude++;
@@ -141,21 +140,12 @@ static inline uint64_t lowprec_place(lowprec_number x, const lowprec_target *to)
     return (side->base + side->step * magnitude) & to->mask;
 }
 
-static inline lowprec_number lowprec_rounded(lowprec_number x, const lowprec_target *to)
+/* The NaN of an invalid operation. */
+static inline lowprec_number lowprec_nan(void)
 {
-    lowprec_number made = lowprec_read(lowprec_place(x, to), &to->source);
+    lowprec_number made = {LOWPREC_NAN, 0, 1, 0, 0, 0};
 
-    made.yields = x.yields;
     return made;
-}
-
-static inline lowprec_number lowprec_nan(lowprec_number of, int yields)
-{
-    of.kind = LOWPREC_NAN;
-    of.yields = yields;
-    if (yields)
-        of.negative = 0;
-    return of;
 }
 
 static inline lowprec_number lowprec_product(lowprec_number x, lowprec_number y)
@@ -172,7 +162,7 @@ static inline lowprec_number lowprec_product(lowprec_number x, lowprec_number y)
     if (x.kind == LOWPREC_INFINITE || y.kind == LOWPREC_INFINITE) {
         if ((x.kind == LOWPREC_NUMBER && x.significand == 0)
             || (y.kind == LOWPREC_NUMBER && y.significand == 0))
-            return lowprec_nan(made, 1);
+            return lowprec_nan();
         made.kind = LOWPREC_INFINITE;
         return made;
     }
@@ -190,7 +180,7 @@ static inline int lowprec_special(lowprec_number *sum, lowprec_number term)
         return 1;
     }
     if (sum->kind == LOWPREC_INFINITE && term.kind == LOWPREC_INFINITE && sum->negative != term.negative)
-        *sum = lowprec_nan(*sum, 1);
+        *sum = lowprec_nan();
     else if (term.kind == LOWPREC_INFINITE)
         *sum = term;
     return sum->kind != LOWPREC_NUMBER;
@@ -243,6 +233,8 @@ static inline int64_t lowprec_cut(lowprec_number x, int unit, int how)
     int shift = unit - x.exponent;
     uint64_t kept, lost;
 
+    if (x.significand == 0)
+        return 0;
     if (shift <= 0)
         return x.negative ? -(int64_t)(x.significand << -shift) : (int64_t)(x.significand << -shift);
     kept = shift > 63 ? 0 : x.significand >> shift;
