@@ -41,15 +41,22 @@ def evidence_page() -> Iterator[str]:
     yield from head("accumulation", *_TITLES, right=("results of each", "differ"))
     for name, how in ACCUMULATIONS.items():
         if how.source:
-            yield from _rows(name)
-    yield from ("", "## Casts, by profile", "")
+            yield from _rows(name, DOCUMENTS)
+    yield from (
+        "",
+        "## Casts, by profile",
+        "",
+        "A profile with `-` rests on documents, or on recorded results that tests hold it against and that are not",
+        "counted here.",
+        "",
+    )
     yield from head("profile", *_TITLES, right=("results of each", "differ"))
     for name in PROFILES:
-        yield from _rows(name)
+        yield from _rows(name, "-")
 
 
-def _rows(name: str) -> Iterator[str]:
-    """Yield a row for each piece of evidence, or one that says that there is none."""
+def _rows(name: str, without: str) -> Iterator[str]:
+    """Yield a row for each piece of evidence, or one that says `without` where there is none."""
     for each in evidence_for(name):
         parts = [said.partition(" ")[2] for said in each.subjects if said.partition(" ")[0] == name]
         formats = f": {', '.join(parts)}" if any(parts) else ""
@@ -63,4 +70,4 @@ def _rows(name: str) -> Iterator[str]:
             f"`{each.check}`",
         )
     if not evidence_for(name):
-        yield row(f"`{name}`", DOCUMENTS, "", "", "", "", "")
+        yield row(f"`{name}`", without, "", "", "", "", "")
