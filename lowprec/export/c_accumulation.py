@@ -119,7 +119,8 @@ def accumulation_header(how: Accumulation, provenance: str) -> str:
         "begin": f"uint{begin[0].code_bits}_t",
         "code": f"uint{how.output[0].code_bits}_t",
         "sources": "\n".join(
-            f"static const lowprec_source {name}_{place} = {_source(fmt)};" for place, fmt in formats.items()
+            f"static const lowprec_source {name}_{place} = {_source(fmt, operand=True)};"
+            for place, fmt in formats.items()
         ),
         "targets": "\n".join(
             f"static const lowprec_target {name}_{place} = {_target(into)};"
@@ -168,9 +169,10 @@ def _how(how: Accumulation, window: Window | None) -> Iterator[int]:
     yield how.addend == "last"
 
 
-def _source(fmt: Format) -> str:
+def _source(fmt: Format, operand: bool = False) -> str:
+    """Return how codes are read; tf32 operands are registers of binary32, whose lower bits are not."""
     found = Source(*(int(word) for word in lower_source(fmt)))
-    cut = 32 - fmt.width if fmt == TF32 else 0  # registers of binary32, of which the lower bits are not read
+    cut = 32 - fmt.width if operand and fmt == TF32 else 0
     fields = (
         found.mask, found.sign, found.complement, found.not_a_zero, found.max_magnitude, found.infinity,
         found.keeps_nan_sign, found.trailing_bits, found.field_mask, found.lowest,

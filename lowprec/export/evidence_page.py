@@ -46,8 +46,8 @@ def evidence_page() -> Iterator[str]:
         "",
         "## Casts, by profile",
         "",
-        "A profile with `-` rests on documents, or on recorded results that tests hold it against and that are not",
-        "counted here.",
+        "A profile with `-` rests on documents, or on recorded results that tests hold it against and that",
+        "are not counted here.",
         "",
     )
     yield from head("profile", *_TITLES, right=("results of each", "differ"))

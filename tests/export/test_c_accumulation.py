@@ -122,6 +122,9 @@ OTHERS = {
             accumulation("hopper_mma_e4m3fn_binary16").accumulator, cut="to_odd", negative_zero=True
         ),
     ),
+    "tf32": Accumulation(  # whose codes are no registers where sums are kept in it
+        name="tf32", operands=("e5m2", "e4m3fn"), accumulator=("tf32", "toward_positive"), output="binary32"
+    ),
     "floor": Accumulation(
         name="floor",
         operands=("e5m2fnuz", "e3m2fn"),
@@ -141,7 +144,7 @@ FLUSHED = dataclasses.replace(
 
 
 #: Of the catalog some run each time, and all with `-m long`.
-USUAL = ("hopper_wgmma_e4m3fn_binary32", "chunks", "rtx_blackwell_mma_e2m1fn_binary32_ue4m3_4")
+USUAL = ("hopper_wgmma_e4m3fn_binary32", "chunks", "tf32", "rtx_blackwell_mma_e2m1fn_binary32_ue4m3_4")
 APART = [*PLAIN, *OTHERS, *SAID[::5]]
 
 
