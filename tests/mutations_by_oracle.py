@@ -504,7 +504,7 @@ MUTANTS = (
     Mutant(
         "flushed-inexact",
         "kernels/general/kernel.py",
-        "kernel.operate",
+        "element.result",
         "operands that are flushed signal nothing",
         "(x.flushed | y.flushed | z.flushed) & (not made.nan)",
         "False",
@@ -513,9 +513,9 @@ MUTANTS = (
     Mutant(
         "invalid-alone",
         "kernels/general/kernel.py",
-        "kernel.operate",
+        "element.result",
         "an invalid operation may signal more",
-        "raised = _INVALID if raised & _INVALID != _0 else raised",
+        "raised = pick(raised & _INVALID != _0, _INVALID, raised)",
         "pass",
         (
             "engine:scalar add binary16 e4m3fn flags",

@@ -1,45 +1,83 @@
-"""Programs of other languages that give what lowprec gives."""
+"""Programs and formulas in other languages that give what lowprec gives."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from lowprec.cli import completing
-from lowprec.cli.arguments import accumulation_named, deliver, format_named, usage_errors
-from lowprec.cli.options import named, output_option
-
-
-@click.group(short_help="Export an accumulation as a C header that replays it.")
-def export() -> None:
-    """Export what replays results in other languages."""
-
-
-@export.command("c", short_help="Write a C99 header that replays an accumulation.")
-@named(
-    "--accumulation",
-    of=completing.accumulations,
-    required=True,
-    help="The accumulation, by name or in a .toml file.",
+from lowprec.cli.arguments import (
+    accumulation_named,
+    deliver,
+    format_named,
+    operation_formats,
+    project,
+    usage_errors,
 )
+from lowprec.cli.options import named, output_option, projection_options, several
+
+_formats_option = several(
+    "--format",
+    "formats",
+    of=completing.formats,
+    help="The format of an operation's operands and of its result; or one for each, in this order.",
+)
+
+
+@click.group(short_help="Export an accumulation or an operation to C, or to SMT-LIB.")
+def export() -> None:
+    """Export what gives the same results in other languages."""
+
+
+@export.command("c", short_help="Write a C99 header of an accumulation or an operation.")
+@named("--accumulation", of=completing.accumulations, help="The accumulation, by name or in a .toml file.")
 @click.option(
     "--operands",
     nargs=2,
     metavar="X Y",
     help="Formats of x and y, for an accumulation that takes any.",
 )
+@named("--operation", of=completing.operations, help="The operation, such as fma, or convert.")
+@_formats_option
+@projection_options
 @output_option
-def as_c(accumulation: str, operands: tuple[str, str] | None, output: Path | None) -> None:
-    """Write a C99 header that replays an accumulation, bit for bit: dot and matmul, for any K.
+def as_c(
+    accumulation: str | None,
+    operands: tuple[str, str] | None,
+    operation: str | None,
+    formats: tuple[str, ...],
+    rounding: str,
+    saturation: str,
+    output: Path | None,
+) -> None:
+    """Write a C99 header that gives the same results, bit for bit.
 
-    It takes and gives codes, needs stdint.h and stddef.h, allocates nothing and uses no floating point. Rows
-    of y are columns of the second matrix; operands in blocks come with the codes of their scales.
+    Of an accumulation: dot and matmul, for any K. Rows of y are columns of the second matrix; operands in
+    blocks come with the codes of their scales. Of an operation: the code and the flags of one result.
+
+    It takes and gives codes, needs stdint.h and stddef.h, allocates nothing and uses no floating point.
+
+    For instance: lowprec export c --operation fma --format e4m3fn -o fma.h
     """
     from lowprec.export.c_accumulation import accumulation_header
+    from lowprec.export.c_operation import operation_header
     from lowprec.export.tabulate import provenance
 
+    if (accumulation is None) == (operation is None):
+        raise click.UsageError("give either --accumulation or --operation")
+    if operation is not None:
+        if operands is not None:
+            raise click.UsageError("--operands is for --accumulation; give an operation its --format")
+        deliver(_of_operation("c", operation_header, operation, formats, rounding, saturation), output)
+        return
+    assert accumulation is not None, "one of both is given"
+    if formats or (rounding, saturation) != ("nearest_even", "none"):
+        raise click.UsageError(
+            "--format, --rounding and --saturation are for --operation; an accumulation says its own"
+        )
     words = f"lowprec export c --accumulation {accumulation}"
     with usage_errors():
         how = accumulation_named(accumulation)
@@ -48,3 +86,45 @@ def as_c(accumulation: str, operands: tuple[str, str] | None, output: Path | Non
             how = dataclasses.replace(how, operands=(format_named(operands[0]), format_named(operands[1])))
         content = accumulation_header(how, provenance(words))
     deliver(content, output)
+
+
+@export.command("smt", short_help="Write an operation as functions of SMT-LIB.")
+@named("--operation", of=completing.operations, required=True, help="The operation, such as fma, or convert.")
+@_formats_option
+@projection_options
+@output_option
+def as_smt(
+    operation: str, formats: tuple[str, ...], rounding: str, saturation: str, output: Path | None
+) -> None:
+    """Write an operation as two functions of SMT-LIB, of its code and of its flags.
+
+    They are in the logic of bit vectors, which Z3, cvc5, Bitwuzla and others read, to prove that a design
+    gives the same for all operands. For instance: lowprec export smt --operation add --format e4m3fn
+    """
+    from lowprec.export.smt import operation_functions
+
+    deliver(_of_operation("smt", operation_functions, operation, formats, rounding, saturation), output)
+
+
+def _of_operation(
+    language: str,
+    write: Callable[..., str],
+    operation: str,
+    names: tuple[str, ...],
+    rounding: str,
+    saturation: str,
+) -> str:
+    """Return what is written of an operation in these formats; one stands for all."""
+    from lowprec.export.tabulate import provenance
+    from lowprec.spec.arith import OPERANDS
+
+    if not names:
+        raise click.UsageError("an operation needs its --format; for instance --format e4m3fn")
+    every = names * (OPERANDS.get(operation, 1) + 1) if len(names) == 1 else names
+    *sources, target = operation_formats(operation, every, None)
+    words = [f"lowprec export {language} --operation {operation}", *(f"--format {name}" for name in names)]
+    words += [f"--rounding {rounding}"] * (rounding != "nearest_even")
+    words += [f"--saturation {saturation}"] * (saturation != "none")
+    with usage_errors():
+        projection = project(rounding, saturation, stochastic=True)
+        return write(operation, sources, target, projection, provenance(" ".join(words)))

@@ -16,16 +16,23 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.general.codebooks import answered
-from lowprec.kernels.general.numbers import CHUNK, read
+from lowprec.kernels.general.numbers import CHUNK, pick, read
 from lowprec.kernels.general.operations import COMPUTE, Context, lane, of_numbers, with_nans
-from lowprec.kernels.general.rounding import drawn_limit, load_target, project, project_usual, to_odd
+from lowprec.kernels.general.rounding import (
+    Target,
+    drawn_limit,
+    load_target,
+    project,
+    project_usual,
+    to_odd,
+)
 from lowprec.kernels.jit import helper, in_wide_vectors, inlined, jit, load_record, retyped
 from lowprec.kernels.lower.records import REFUSED, Params, Source
 from lowprec.kernels.request import CONVERT
 from lowprec.spec.arith import OPERANDS, SIGN_ONLY
 from lowprec.spec.projection import Flag
 
-__all__ = ["counted", "kernel", "narrow", "run", "widen"]
+__all__ = ["counted", "element", "kernel", "narrow", "run", "widen"]
 
 Codes = npt.NDArray[Any]
 
@@ -87,8 +94,8 @@ def counted(words: Any, place: int, count: int, start: int, refused: int, first:
 
 
 @functools.cache
-def kernel(operation: str, wide: bool, stochastic: bool, book: bool, usual: bool, signals: bool) -> Any:
-    """Return the kernel of an operation; it returns how many results have no code, and the first one's index.
+def element(operation: str, wide: bool, stochastic: bool, book: bool, usual: bool, signals: bool) -> Any:
+    """Return the function that gives the code of one result, and its flags where `signals`.
 
     `wide` says that exact results have two words, `usual` that formats are so to `read` and `place`, `book`
     that the target is a codebook. Projections that flush results need `signals`.
@@ -99,6 +106,43 @@ def kernel(operation: str, wide: bool, stochastic: bool, book: bool, usual: bool
     two, three, chooses = count > 1, count > 2, converts or operation in SIGN_ONLY
     place = to_odd if book else project_usual if usual else project
 
+    @inlined
+    def result(
+        x_code: np.uint64, y_code: np.uint64, z_code: np.uint64, x_source: Source, y_source: Source,
+        z_source: Source, target: Target, downward: bool, drawn: np.uint64, signaling_first: bool,
+    ) -> tuple[np.uint64, np.uint64]:  # fmt: skip
+        nothing = lane(False, _0, _I(0), False)
+        x = read(x_code, x_source, usual)
+        y = read(y_code, y_source, usual) if two else nothing
+        z = read(z_code, z_source, usual) if three else nothing
+        found = compute(x, y, z, Context(downward, drawn, stochastic, target))
+        if number:
+            found = of_numbers(found, x, y, signaling_first)
+        elif not chooses:
+            found = with_nans(found, x, y, z, fused, signaling_first, usual)
+        made = found.made
+        code, raised = place(made, found.invalid, drawn, target, stochastic, signals)
+        if signals:
+            flushed = (x.flushed | y.flushed | z.flushed) & (not made.nan)
+            raised |= found.raised | (_U(flushed) * _INEXACT)
+            if not converts:
+                raised = pick(found.raised == _DIVIDED, _DIVIDED, raised)
+                raised = pick(raised & _INVALID != _0, _INVALID, raised)
+        return code, raised
+
+    return result
+
+
+@functools.cache
+def kernel(operation: str, wide: bool, stochastic: bool, book: bool, usual: bool, signals: bool) -> Any:
+    """Return the kernel of an operation; it returns how many results have no code, and the first one's index.
+
+    For the parameters see `element`.
+    """
+    count, converts = OPERANDS.get(operation, 1), operation == CONVERT
+    two, three = count > 1, count > 2
+    result = element(operation, wide, stochastic, book, usual, signals)
+
     def operate(
         xs: Any, x_size: int, x_words: Any, ys: Any, y_size: int, y_words: Any, zs: Any, z_size: int,
         z_words: Any, out: Any, out_size: int, target_words: Any, downward: bool, signaling_first: bool,
@@ -107,7 +151,7 @@ def kernel(operation: str, wide: bool, stochastic: bool, book: bool, usual: bool
         in_wide_vectors()
         x_source, y_source = load_record(Source, x_words, 0), load_record(Source, y_words, 0)
         z_source, target = load_record(Source, z_words, 0), load_target(target_words)
-        total, refused, first, nothing = out.size // out_size, 0, -1, lane(False, _0, _I(0), False)
+        total, refused, first = out.size // out_size, 0, -1
         for start in range(0, total, CHUNK):
             size = min(total - start, CHUNK)
             widen(xs, x_size, start, words, 0, size)
@@ -118,24 +162,15 @@ def kernel(operation: str, wide: bool, stochastic: bool, book: bool, usual: bool
             refuses = False
             for i in range(size):
                 drawn = drawn_limit(_U(random[_U(start + i)]), target.grid) if stochastic else _0
-                x = read(words[i], x_source, usual)
-                y = read(words[_U(CHUNK + i)], y_source, usual) if two else nothing
-                z = read(words[_U(2 * CHUNK + i)], z_source, usual) if three else nothing
-                found = compute(x, y, z, Context(downward, drawn, stochastic, target))
-                if number:
-                    found = of_numbers(found, x, y, signaling_first)
-                elif not chooses:
-                    found = with_nans(found, x, y, z, fused, signaling_first, usual)
-                made = found.made
-                code, raised = place(made, found.invalid, drawn, target, stochastic, signals)
+                y_code = words[_U(CHUNK + i)] if two else _0
+                z_code = words[_U(2 * CHUNK + i)] if three else _0
+                code, raised = result(
+                    words[i], y_code, z_code, x_source, y_source, z_source, target, downward, drawn,
+                    signaling_first,
+                )  # fmt: skip
                 words[_U(3 * CHUNK + i)] = code
                 refuses |= code == _REFUSED
                 if signals:
-                    flushed = (x.flushed | y.flushed | z.flushed) & (not made.nan)
-                    raised |= found.raised | (_U(flushed) * _INEXACT)
-                    if not converts:
-                        raised = _DIVIDED if found.raised == _DIVIDED else raised
-                        raised = _INVALID if raised & _INVALID != _0 else raised
                     words[_U(4 * CHUNK + i)] = raised
             if book:
                 numbers, raised_by = words[3 * CHUNK :][:size], words[4 * CHUNK :][:size]

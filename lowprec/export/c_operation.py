@@ -1,0 +1,271 @@
+"""An operation as a C99 header: the kernels' formula in integers alone, with flags."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from lowprec.export.c_header import identifier
+from lowprec.export.formula import CONVERT, Formula, formula
+from lowprec.export.words import Word, in_order
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Flag, Projection
+
+__all__ = ["operation_header", "operation_name"]
+
+#: Longer expressions have a line of their own.
+_LONGEST = 60
+
+#: An expression in C, of the arguments' texts.
+_TEXTS = {
+    "add": "{} + {}",
+    "subtract": "{} - {}",
+    "multiply": "{} * {}",
+    "and": "{} & {}",
+    "or": "{} | {}",
+    "xor": "{} ^ {}",
+    "equal": "{} == {}",
+    "not": "!{}",
+    "select": "{} ? {} : {}",
+    "up": "lowprec_up({}, {})",
+    "down": "lowprec_down({}, {})",
+    "length": "lowprec_bits({})",
+    "quotient": "lowprec_quotient({}, {})",
+    "root": "lowprec_root({}, {})",
+}
+_CALLS = ("up", "down", "length", "quotient", "root")
+
+
+def operation_name(operation: str, sources: Sequence[Format], target: Format, projection: Projection) -> str:
+    """Return the name of the function: the operation, its formats, and its mode and policy if they are named.
+
+    >>> from lowprec.spec.catalog import BINARY16, E5M2
+    >>> operation_name("fma", (E5M2, E5M2, E5M2), E5M2, DEFAULT)
+    'lowprec_fma_e5m2'
+    >>> operation_name("convert", (BINARY16,), E5M2, Projection(rounding="toward_zero"))
+    'lowprec_convert_binary16_to_e5m2_toward_zero'
+    """
+    names = list(dict.fromkeys(fmt.name for fmt in sources))
+    if operation != CONVERT and names == [target.name]:
+        words = [operation, target.name]
+    else:
+        words = [operation, *(fmt.name for fmt in sources), "to", target.name]
+    if projection.rounding != DEFAULT.rounding:
+        words.append(str(projection.rounding))
+    if projection.saturation != DEFAULT.saturation:
+        words += ["saturate", projection.saturation.value]
+    return "lowprec_" + "_".join(identifier(word) for word in words)
+
+
+def operation_header(
+    operation: str,
+    sources: Sequence[Format],
+    target: Format,
+    projection: Projection = DEFAULT,
+    provenance: str = "",
+    name: str = "",
+) -> str:
+    """Return the header's text.
+
+    Parameters
+    ----------
+    operation : str
+        "convert", or a name of `lowprec.OPERATIONS`.
+    sources : sequence of Format
+        One for each operand.
+    target : Format
+    projection : Projection
+    provenance : str
+        Its first line: where it comes from.
+    name : str
+        Of the function; by default as `operation_name` says.
+
+    Raises ValueError: what `formula` refuses.
+    """
+    found = formula(operation, sources, target, projection)
+    name = name or operation_name(operation, sources, target, projection)
+    given = [f"uint{fmt.code_bits}_t {word.name}" for word, fmt in zip(found.given, sources, strict=False)]
+    takes = [f"{word.name} of {fmt.name}" for word, fmt in zip(found.given, sources, strict=False)]
+    if len(found.given) > len(sources):
+        given.append("uint32_t random")
+        takes.append(f"a random integer of {projection.rounding.bits} bits")
+    said = {
+        "provenance": provenance,
+        "what": f"{operation}: {', '.join(takes)}; the result in {target.name}, {projection}",
+        "guard": f"{name.upper()}_H",
+        "name": name,
+        "code": f"uint{target.code_bits}_t",
+        "given": ", ".join(given),
+        "body": "\n".join(f"    {line}" for line in _body(found, f"uint{target.code_bits}_t")),
+        "flags": ", ".join(
+            f"{flag.value} {flag.name.lower().replace('_', ' ')}" for flag in Flag if flag.name
+        ),
+        "dpi": ", ".join(["uint32_t " + word.name for word in found.given]),
+        "passed": ", ".join(
+            [f"({text.split()[0]}){word.name}" for text, word in zip(given, found.given, strict=True)]
+        ),
+    }
+    dpi = _DPI.format(**said) if max(fmt.width for fmt in (*sources, target)) <= 32 else ""
+    return _SHARED + _OWN.format(**said) + dpi + "\n#endif\n"
+
+
+def _body(found: Formula, code: str) -> Iterator[str]:
+    """Yield the lines of the function."""
+    ordered = list(in_order([found.code, found.flags]))
+    for unused in sorted({word.name for word in found.given} - {word.name for word, *_ in ordered}):
+        yield f"(void){unused};"
+    used = Counter(place for _, args, _ in ordered for place in args)
+    texts: dict[int, str] = {}
+    names: Counter[str] = Counter()
+    ends = {}
+    for word, args, place in ordered:
+        text = _text(word, [texts[each] for each in args])
+        if word is found.code or word is found.flags:
+            ends[word is found.flags] = place
+        if used[place] > 1 and args or len(text) > _LONGEST:
+            stem = word.name or "word"
+            names[stem] += 1
+            yield f"const uint64_t {stem}{names[stem]} = {_bare(text)};"
+            text = f"{stem}{names[stem]}"
+        texts[place] = text
+    yield "if (flags)"
+    yield f"    *flags = (uint8_t)({_bare(texts[ends[True]])});"
+    yield f"return ({code})({_bare(texts[ends[False]])});"
+
+
+def _text(word: Word, args: Sequence[str]) -> str:
+    """Return an expression that needs no parentheses around it."""
+    if word.operation == "given":
+        return word.name if word.name != "random" else "(uint64_t)random"
+    if word.value is not None:
+        return str(word.value) if word.value < 1 << 12 else f"UINT64_C({word.value:#x})"
+    if word.operation in ("of_truth", "same"):
+        return f"(uint64_t){args[0]}" if args[0].startswith("!") else args[0]
+    if word.operation == "less":
+        signed = word.args[0].kind == "signed"
+        return f"lowprec_less({args[0]}, {args[1]})" if signed else f"({args[0]} < {args[1]})"
+    if word.operation == "down" and word.kind == "signed":
+        return f"lowprec_halved({args[0]}, {args[1]})"
+    if word.operation in ("and", "or", "xor") and word.kind == "truth":
+        args = [f"(uint64_t){each}" if each.startswith("!") else each for each in args]
+    text = _TEXTS[word.operation].format(*(map(_bare, args) if word.operation in _CALLS else args))
+    return text if word.operation in _CALLS or word.operation == "not" else f"({text})"
+
+
+def _bare(text: str) -> str:
+    """Return an expression without the parentheses around all of it."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for place, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0:
+            return text[1:-1] if place == len(text) - 1 else text
+    return text
+
+
+_SHARED = """\
+#ifndef LOWPREC_WORDS
+#define LOWPREC_WORDS
+
+#include <stdint.h>
+
+/* Shifts by any number of bits, read as unsigned. */
+static inline uint64_t lowprec_up(uint64_t word, uint64_t by)
+{
+    return by < 64 ? word << by : 0;
+}
+
+static inline uint64_t lowprec_down(uint64_t word, uint64_t by)
+{
+    return by < 64 ? word >> by : 0;
+}
+
+/* A shift of a two's complement by at most 63 bits, and the order of two of them. */
+static inline uint64_t lowprec_halved(uint64_t word, uint64_t by)
+{
+    return word >> 63 ? ~(~word >> by) : word >> by;
+}
+
+static inline uint64_t lowprec_less(uint64_t x, uint64_t y)
+{
+    return (x ^ UINT64_C(1) << 63) < (y ^ UINT64_C(1) << 63);
+}
+
+/* Bits up to the leading one; 0 for 0. */
+static inline uint64_t lowprec_bits(uint64_t word)
+{
+    uint64_t length = 0;
+
+    for (; word != 0; word >>= 1)
+        length++;
+    return length;
+}
+
+/* x * 2^50 / y, rounded down; both have bit 52 as their leading one. */
+static inline uint64_t lowprec_quotient(uint64_t x, uint64_t y)
+{
+    uint64_t made = 0;
+    int i;
+
+    for (i = 0; i <= 50; i++, x <<= 1) {
+        made <<= 1;
+        if (x >= y) {
+            made |= 1;
+            x -= y;
+        }
+    }
+    return made;
+}
+
+/* The square root of x * 2^(48 + uneven), rounded down; x has bit 52 as its leading one. */
+static inline uint64_t lowprec_root(uint64_t x, uint64_t uneven)
+{
+    uint64_t made = 0, rest = 0;
+    int place = 100;
+
+    for (x <<= uneven; place >= 0; place -= 2) {
+        rest = rest << 2 | (place >= 48 ? x >> (place - 48) & 3 : 0);
+        made <<= 1;
+        if (rest > made << 1) {
+            rest -= made << 1 | 1;
+            made |= 1;
+        }
+    }
+    return made;
+}
+
+#endif
+"""
+
+_OWN = """
+/* {provenance}
+
+   {what}.
+   In integers, without a branch; `flags` may be NULL, else it is set: {flags}. */
+
+#ifndef {guard}
+#define {guard}
+
+static inline {code} {name}({given}, uint8_t *flags)
+{{
+{body}
+}}
+"""
+
+_DPI = """
+#ifdef LOWPREC_DPI
+/* What SystemVerilog imports, with the flags above bit 32: to be compiled once, as C or as C++. */
+#ifdef __cplusplus
+extern "C"
+#endif
+uint64_t {name}_dpi({dpi});
+uint64_t {name}_dpi({dpi})
+{{
+    uint8_t flags;
+    uint64_t code = {name}({passed}, &flags);
+
+    return (uint64_t)flags << 32 | code;
+}}
+#endif
+"""
