@@ -3,8 +3,8 @@
     python -m tests.proofs                 all of them, which takes minutes
     python -m tests.proofs --only add      those whose names have this text
 
-Each proof asks for operands for which the code of the formula, read as a float, is another value than that
-of SMT-LIB's theory; the solver answers that there are none. Zeros count with their signs; NaN is one value there.
+Each proof asks for operands for which the code of the formula, read as a float, is not the value of SMT-LIB's
+theory. The solver answers that there are none. Zeros count with their signs; NaN is one value.
 """
 
 from __future__ import annotations

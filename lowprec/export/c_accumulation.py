@@ -13,18 +13,18 @@ from lowprec.export.accumulation_cards import words
 from lowprec.export.c_header import identifier, lowered
 from lowprec.kernels.lower.records import OVERFLOW_TESTS, Source
 from lowprec.kernels.lower.scalar import lower_source
-from lowprec.spec.accumulation import Accumulation, Rounded, Window
-from lowprec.spec.catalog import TF32
+from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
+from lowprec.spec.catalog import BINARY32, TF32
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounding import TOWARD_ZERO
 
 __all__ = ["accumulation_header", "unsaid"]
 
-#: Bits of a product, and of a number that sums are rounded to.
-_PRODUCT, _SUM = 53, 53
+#: Bits of a number that sums are rounded to, and of products and of exact sums.
+_SUM, _PRODUCT, _EXACT = 53, 64, 64 * 72
 
 _BY_EXPONENT = OVERFLOW_TESTS["exponent"]
 _CUTS = {"toward_zero": 0, "floor": 1, "to_odd": 2}
@@ -34,53 +34,70 @@ def unsaid(how: Accumulation) -> str:
     """Return what a header cannot say of an accumulation, in words; nothing where it says all.
 
     >>> from lowprec.spec.accumulations import accumulation
-    >>> unsaid(accumulation("exact")), unsaid(accumulation("hopper_wgmma_e4m3fn_binary32"))
-    ('an exact sum of all products', '')
+    >>> unsaid(accumulation("fp32_fma")), unsaid(accumulation("hopper_wgmma_e4m3fn_binary32"))
+    ('operands of any format; give it operands', '')
     """
     return next(_unsaid(how), "")
 
 
 def _unsaid(how: Accumulation) -> Iterator[str]:
     window = how.accumulator if isinstance(how.accumulator, Window) else None
-    if how.machine:
-        yield f"the machine {how.machine!r}"
-    if how.order == EXACT:
-        yield "an exact sum of all products"
-    if how.term:
-        yield f"terms that are exact sums of {how.term} products"
     if how.split is not None:
         yield "sums that are split"
     if how.operands is None:
         yield "operands of any format; give it operands"
-    if how.operand_rounding is not None and how.operand_rounding.rounding != TOWARD_ZERO:
-        yield "operands that are rounded"
-    elif how.operand_rounding is not None and how.operands is not None and how.operands[0] != TF32:
-        yield "operands that are cut"
-    if how.has_codebooks:
+        return
+    if any(isinstance(fmt, Codebook) for fmt in (*how.operands, *(fmt for fmt, _ in _places(how)))):
         yield "codebooks"
-    if window is not None and window.fraction_bits is None:
-        yield "steps that keep all bits"
+        return
+    if how.term and "pairwise" in (how.order.name, how.order.inner):
+        yield f"terms that are exact sums of {how.term} products, in pairs"
     for fmt, rule in _places(how):
         if not _is_said(rule):
             yield f"the projection ({rule}) to {fmt.name}"
         elif fmt.precision > _SUM:
             yield f"sums of {fmt.precision} bits"
-    if window is not None and window.scales == "groups" and how.operands is not None:
+    if window is not None and window.scales == "groups":
         assert how.scale is not None, "a window of groups has scales"
         spans = sum(fmt.emax - fmt.emin + fmt.precision for fmt in how.operands)
         above = sum(fmt.emax + 1 for fmt in how.operands) + (window.fraction_bits or 0)
         most = max(spans + window.group.bit_length(), above + window.step.bit_length())
         if most + 2 * how.scale[0].precision > 62:
             yield f"groups of products of {how.operands[0].name} and {how.operands[1].name}"
-    if how.operands is not None and sum(fmt.precision for fmt in how.operands) > _PRODUCT:
-        yield f"products of more than {_PRODUCT} bits"
+    most = _PRODUCT if _sums_exactly(how) else _SUM
+    if sum(fmt.precision for fmt in how.operands) > most:
+        yield f"products of more than {most} bits"
+    low, high = _span(how)
+    if _sums_exactly(how) and high - low > _EXACT:
+        yield f"exact sums of {high - low} bits"
+
+
+def _sums_exactly(how: Accumulation) -> bool:
+    """Return whether sums of several products are exact, in as many words as they need."""
+    window = how.accumulator if isinstance(how.accumulator, Window) else None
+    return how.order == EXACT or how.term > 0 or (window is not None and window.fraction_bits is None)
+
+
+def _span(how: Accumulation) -> tuple[int, int]:
+    """Return the exponents of the last bit and of the sign of exact sums, which hold sums of any length."""
+    assert how.operands is not None, "a header has operands"
+    scales = [] if how.scale is None else [how.scale[0]] * 2
+    formats = [fmt for fmt, _ in _places(how)]
+    low = min(sum(_last(fmt) for fmt in (*how.operands, *scales)), *map(_last, formats))
+    high = max(sum(fmt.emax + 1 for fmt in (*how.operands, *scales)), *(fmt.emax + 1 for fmt in formats))
+    return low, high + 66
+
+
+def _last(fmt: Format) -> int:
+    return fmt.emin - fmt.trailing_bits
 
 
 def _is_said(rule: Projection) -> bool:
-    """Return whether a header has all of a projection: a mode, saturation, NaNs, a test of overflow."""
+    """Return whether a header has all of a projection: all but random integers and some policies."""
     plain = Projection(
         rounding=rule.rounding, saturation=rule.saturation, nan=rule.nan, nan_code=rule.nan_code,
-        nan_sign=rule.nan_sign, overflow_test=rule.overflow_test,
+        nan_sign=rule.nan_sign, overflow_test=rule.overflow_test, subnormals=rule.subnormals,
+        tininess=rule.tininess,
     )  # fmt: skip
     return rule == plain and not rule.rounding.bits and rule.overflow_test != "before"
 
@@ -101,15 +118,26 @@ def accumulation_header(how: Accumulation, provenance: str) -> str:
     if why := unsaid(how):
         raise ValueError(f"accumulation {how.name!r} cannot be a C header: it has {why}")
     assert how.operands is not None, "checked by unsaid"
-    assert how.accumulator is not None, "checked by unsaid"
     name = f"lowprec_{identifier(how.name)}"
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     inner = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
-    begin = how.total or (how.output if window is not None else inner)
+    begin = how.total or (how.output if inner is None or window is not None else inner)
+    inner = inner or (how.output if how.order == EXACT else (BINARY32, DEFAULT))
     formats = dict(zip("xy", how.operands, strict=True))
     if how.scale is not None:
         formats["scale"] = how.scale[0]
-    targets = {"product": how.product or inner, "sum": inner, "begin": begin, "output": how.output}
+    targets = {
+        "product": how.product or inner,
+        "sum": inner,
+        "addend": to_nearest(begin),
+        "begin": begin,
+        "output": how.output,
+    }
+    if how.order == EXACT:
+        targets = {"output": how.output}
+    rounding = how.operand_rounding
+    if rounding is not None and (rounding.rounding != TOWARD_ZERO or how.operands[0] != TF32):
+        targets |= {f"{side}_rounded": (formats[side], rounding) for side in "xy"}
     said: dict[str, Any] = {
         "provenance": provenance,
         "said": "\n   ".join(words(how)),
@@ -126,47 +154,79 @@ def accumulation_header(how: Accumulation, provenance: str) -> str:
             f"static const lowprec_target {name}_{place} = {_target(into)};"
             for place, into in targets.items()
         ),
-        "how": ", ".join(str(int(field)) for field in _how(how, window)),
+        "tables": "\n".join(_tables(how, window, name)),
         "begin_name": begin[0].name,
+        "rows": ", ".join(
+            f"{{{side}, {formats[side].code_bits // 8}, &{name}_{side}, "
+            f"{f'&{name}_{side}_rounded' if f'{side}_rounded' in targets else 'NULL'}}}"
+            for side in "xy"
+        ),
         "block": how.scale[1] if how.scale else 0,
-        "group": window.group if window is not None else 1,
-        "lowest": sum(fmt.emin - fmt.trailing_bits for fmt in how.operands),
+        "call": _CALLS.get(how.machine or how.order.name, _SUM_CALL).format(
+            name=name, step=4 if how.operands[0] == TF32 else 8
+        ),
     }
-    grouped = window is not None and window.scales == "groups"
-    term = _GROUP_TERM if grouped else _PRODUCT_TERM if how.scale is None else _SCALED_TERM
-    said["term"] = term.format(**said)
     if how.scale is not None:
         blocks = f"((count + {how.scale[1] - 1}) / {how.scale[1]})"
+        size = how.scale[0].code_bits // 8
         said |= {
             "scales_said": f" in blocks of {how.scale[1]}, with the codes of their scales",
             "parameters": f"const {said['scale']} *x_scales, const {said['scale']} *y_scales, ",
-            "given": ", x_scales, y_scales",
-            "scales": f"    const {said['scale']} *x_scales, *y_scales;\n",
+            "scales": ", ".join(f"{{{side}_scales, {size}, &{name}_scale, NULL}}" for side in "xy"),
             "moved": f"x_scales + i * {blocks}, y_scales + j * {blocks}, ",
         }
     else:
-        said |= {"scales_said": "", "parameters": "", "given": "", "moved": "", "scales": ""}
-    return _shared() + _OWN.format(**said) + _ROWS.format(**said) + "\n#endif\n"
+        nothing = "{NULL, 0, NULL, NULL}"
+        said |= {"scales_said": "", "parameters": "", "moved": "", "scales": f"{nothing}, {nothing}"}
+    shared = [_part("sums.h")] + [_part("machines.h")] * bool(how.machine)
+    return "\n".join([*shared, _OWN.format(**said)])
 
 
-def _shared() -> str:
-    """Return what all headers have alike, once in a program that includes several."""
-    return (resources.files("lowprec") / "export" / "replay" / "sums.h").read_text()
+#: What gives the code: of sums in an order, of exact sums, and of machines.
+_SUM_CALL = "lowprec_dot(&rows, count, given, &{name}_how, &{name}_stages)"
+_CALLS = {
+    "exact": "lowprec_dot_exactly(&rows, count, given, &{name}_how, &{name}_output)",
+    "cdna2": "lowprec_cdna2(&rows, count, given, 4, &{name}_stages)",
+    "cdna2_pairs": "lowprec_cdna2(&rows, count, given, 2, &{name}_stages)",
+    "cdna3": "lowprec_cdna3(&rows, count, given, {step}, 0, &{name}_stages)",
+    "cdna3_fp8": "lowprec_cdna3(&rows, count, given, 16, 1, &{name}_stages)",
+}
+
+
+def _part(name: str) -> str:
+    """Return what headers have alike, once in a program that includes several."""
+    return (resources.files("lowprec") / "export" / "replay" / name).read_text()
+
+
+def _tables(how: Accumulation, window: Window | None, name: str) -> Iterator[str]:
+    """Yield the definitions of how products are summed, and of what sums are rounded to, where used."""
+    if not how.machine:
+        fields = ", ".join(str(int(each)) for each in _how(how, window))
+        yield f"static const lowprec_sum {name}_how = {{{fields}}};"
+    if how.order != EXACT:
+        stages = ", ".join(f"&{name}_{stage}" for stage in ("product", "sum", "addend", "begin", "output"))
+        yield f"static const lowprec_stages {name}_stages = {{{stages}}};"
 
 
 def _how(how: Accumulation, window: Window | None) -> Iterator[int]:
     """Yield the fields of `lowprec_sum`."""
+    assert how.operands is not None, "a header has operands"
+    low, high = _span(how)
     yield window.step if window is not None else 0
-    yield window.fraction_bits or 0 if window is not None else 0
+    yield 0 if window is None else -1 if window.fraction_bits is None else window.fraction_bits
     yield window.lowest_exponent if window is not None else 0
     yield _CUTS[window.cut] if window is not None else 0
     yield window is not None and window.groups == "alternate_pairs"
-    yield window.group if window is not None else 1
+    yield window.group if window is not None and window.scales == "groups" else 1
+    yield sum(_last(fmt) for fmt in how.operands)
     yield window is not None and window.negative_zero
     yield how.product is not None
     yield how.order.size if how.order.name == "chunked" else 0
     yield "pairwise" in (how.order.name, how.order.inner if how.order.name == "chunked" else "")
     yield how.addend == "last"
+    yield how.term
+    yield -(-(high - low) // 64) if _sums_exactly(how) else 0
+    yield low
 
 
 def _source(fmt: Format, operand: bool = False) -> str:
@@ -187,7 +247,10 @@ def _target(into: Rounded) -> str:
     grid, sides = lowered(fmt, rule)
     signed = [word - (1 << 64) if word >> 63 else word for word in (grid.emin, grid.top)]
     bits = ", ".join(f"UINT64_C({word:#x})" for word in (grid.mask, grid.trailing_bits, grid.hidden))
-    first = ", ".join([bits, *map(str, (*signed, int(grid.before == _BY_EXPONENT)))])
+    tiny = [word - (1 << 64) if word >> 63 else word for word in (grid.tiny, grid.surely)]
+    tiny = [max(word, -(1 << 30)) for word in tiny]
+    flags = (int(grid.before == _BY_EXPONENT), int(grid.flush))
+    first = ", ".join([bits, *map(str, (*signed, *flags, *tiny))])
     rows = []
     for side in sides:
         fields = (
@@ -209,81 +272,16 @@ _OWN = """
 
 {sources}
 {targets}
-static const lowprec_sum {name}_how = {{{how}}};
+{tables}
 
-typedef struct {{
-    const {x} *x;
-    const {y} *y;
-{scales}}} {name}_rows;
-
-static inline lowprec_number {name}_product_of(const {name}_rows *rows, size_t place)
-{{
-    return lowprec_product(lowprec_read(rows->x[place], &{name}_x), lowprec_read(rows->y[place], &{name}_y));
-}}
-
-static inline lowprec_number {name}_term(const void *given, size_t place, size_t end, int *counts, int *where)
-{{
-    const {name}_rows *rows = (const {name}_rows *)given;
-{term}}}
-"""
-
-#: A term is a product;
-_PRODUCT_TERM = """\
-    lowprec_number made = {name}_product_of(rows, place);
-
-    (void)end;
-    *counts = made.significand != 0;
-    *where = made.place;
-    return made;
-"""
-
-#: a product times the scales of its blocks, whose exponents join its own;
-_SCALED_TERM = """\
-    lowprec_number made = {name}_product_of(rows, place);
-    lowprec_number first = lowprec_read(rows->x_scales[place / {block}], &{name}_scale);
-    lowprec_number second = lowprec_read(rows->y_scales[place / {block}], &{name}_scale);
-
-    (void)end;
-    *counts = made.significand != 0 && first.significand != 0 && second.significand != 0;
-    *where = made.place + first.place + second.place;
-    return lowprec_product(lowprec_product(made, first), second);
-"""
-
-#: or the exact sum of a group of products, times those scales, with the exponents of these alone.
-_GROUP_TERM = """\
-    lowprec_number made = {{LOWPREC_NUMBER, 0, 0, 0, 0, 0}}, next;
-    lowprec_number first = lowprec_read(rows->x_scales[place / {block}], &{name}_scale);
-    lowprec_number second = lowprec_read(rows->y_scales[place / {block}], &{name}_scale);
-    size_t i, stop = end - place < {group} ? end : place + {group};
-    int64_t sum = 0;
-
-    *counts = 0;
-    for (i = place; i < stop; i++) {{
-        next = {name}_product_of(rows, i);
-        *counts |= next.significand != 0 && first.significand != 0 && second.significand != 0;
-        if (!lowprec_special(&made, next))
-            sum += lowprec_cut(next, {lowest}, 0);
-    }}
-    *where = first.place + second.place;
-    if (made.kind == LOWPREC_NUMBER) {{
-        made.negative = sum < 0;
-        made.significand = sum < 0 ? (uint64_t)-sum : (uint64_t)sum;
-        made.exponent = {lowest};
-    }}
-    return lowprec_product(lowprec_product(made, first), second);
-"""
-
-_ROWS = """
 /* The dot product of two rows of codes{scales_said}. `addend` is a code of {begin_name}, or NULL. */
 static inline {code} {name}_dot(
     const {x} *x, const {y} *y, {parameters}size_t count, const {begin} *addend)
 {{
-    {name}_rows rows = {{x, y{given}}};
-    uint64_t added = addend ? *addend : 0;
+    lowprec_rows rows = {{{rows}, {scales}, {block}}};
+    uint64_t added = addend ? *addend : 0, *given = addend ? &added : NULL;
 
-    return ({code})lowprec_dot(
-        {name}_term, &rows, count, addend ? &added : NULL, &{name}_how,
-        &{name}_product, &{name}_sum, &{name}_begin, &{name}_output);
+    return ({code}){call};
 }}
 
 /* out[i][j], of row i of x, shape (m, count), and row j of y, shape (n, count); addends have its shape. */
@@ -298,4 +296,6 @@ static inline void {name}_matmul(
             out[i * n + j] = {name}_dot(
                 x + i * count, y + j * count, {moved}count, addend ? addend + i * n + j : NULL);
 }}
+
+#endif
 """

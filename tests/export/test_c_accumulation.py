@@ -22,8 +22,9 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.block import BlockFormat
-from lowprec.spec.order import chunked
+from lowprec.spec.order import Split, chunked
 from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import stochastic
 from tests.agreement.test_dots import pairs_of_rows
 from tests.fuzz.drawing import Draw
 from tests.fuzz.specifications import any_accumulation, any_format
@@ -89,6 +90,8 @@ def beginning(how):
     """The format of addends."""
     if how.total is not None:
         return how.total[0]
+    if how.accumulator is None:
+        return how.output[0]
     return how.output[0] if isinstance(how.accumulator, Window) else how.accumulator[0]
 
 
@@ -125,6 +128,34 @@ OTHERS = {
     "tf32": Accumulation(  # whose codes are no registers where sums are kept in it
         name="tf32", operands=("e5m2", "e4m3fn"), accumulator=("tf32", "toward_positive"), output="binary32"
     ),
+    "flushed": dataclasses.replace(
+        PLAIN["fp32_fma"],
+        name="flushed",
+        accumulator=("bfloat16", Projection(subnormals="flush_results", tininess="before")),
+    ),
+    "exact": dataclasses.replace(accumulation("exact"), operands=("e5m2", "bfloat16"), name="exact"),
+    "exact, down": Accumulation(
+        name="exact, down",
+        operands=("binary32", "binary32"),
+        order="exact",
+        output=("binary16", "toward_negative"),
+    ),
+    "terms": Accumulation(  # of 66 bits, into a sum that cancels
+        name="terms",
+        operands=("e5m2", "e5m2"),
+        term=5,
+        accumulator=("binary32", "toward_negative"),
+        output="binary32",
+    ),
+    "rounded terms": Accumulation(
+        name="rounded terms",
+        operands=("e4m3fn", "e5m2"),
+        term=3,
+        product=("bfloat16", "toward_zero"),
+        accumulator="binary32",
+        order=chunked(2),
+        output="binary32",
+    ),
     "floor": Accumulation(
         name="floor",
         operands=("e5m2fnuz", "e3m2fn"),
@@ -135,16 +166,12 @@ OTHERS = {
 }
 
 
-#: Its sums flush subnormals.
-FLUSHED = dataclasses.replace(
-    PLAIN["fp32_fma"],
-    name="flushed",
-    accumulator=(catalog.BINARY32, Projection(subnormals="flush_results")),
-)
-
-
 #: Of the catalog some run each time, and all with `-m long`.
-USUAL = ("hopper_wgmma_e4m3fn_binary32", "chunks", "tf32", "rtx_blackwell_mma_e2m1fn_binary32_ue4m3_4")
+USUAL = (
+    *("hopper_wgmma_e4m3fn_binary32", "rtx_blackwell_mma_e2m1fn_binary32_ue4m3_4"),
+    *("cdna3_mfma_e4m3fnuz_binary32", "arm_bfdot_bfloat16_binary32"),
+    *("chunks", "tf32", "exact", "terms", "rounded terms"),
+)
 APART = [*PLAIN, *OTHERS, *SAID[::5]]
 
 
@@ -208,23 +235,39 @@ def test_several_headers_go_into_one_program(tmp_path):
     assert text.count("#ifndef LOWPREC_SUMS") == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("exact", "an exact sum of all products"),
-        ("cdna3_mfma_tf32_binary32", "the machine 'cdna3'"),
-        ("ace_top4mx_e4m3fn_binary32", "terms that are exact sums of 4 products"),
-        ("cdna1_mfma_binary16_binary32", "steps that keep all bits"),
-        ("fp32_fma", "operands of any format; give it operands"),
-        ("flushed", "the projection (nearest_even, saturation none, subnormals flush_results) to binary32"),
-    ],
-)
-def test_what_c_does_not_say_is_refused_by_name(name, why):
+REFUSED = {
+    "fp32_fma": (accumulation("fp32_fma"), "operands of any format; give it operands"),
+    "split": (
+        dataclasses.replace(PLAIN["fp32_fma"], name="split", split=Split(2)),
+        "sums that are split",
+    ),
+    "books": (
+        Accumulation(name="books", operands=("nf4", "e4m3fn"), accumulator="binary32", output="binary32"),
+        "codebooks",
+    ),
+    "random": (
+        Accumulation(
+            name="random", operands="e5m2", accumulator=("binary16", stochastic(8)), output="binary16"
+        ),
+        "the projection (stochastic(8, A), saturation none) to binary16",
+    ),
+    "pairs": (
+        Accumulation(
+            name="pairs", operands="e5m2", term=4, order="pairwise", accumulator="binary32", output="binary32"
+        ),
+        "terms that are exact sums of 4 products, in pairs",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_c_does_not_say_is_refused_by_name(name):
     """The message names the accumulation and what it has."""
+    how, why = REFUSED[name]
     with pytest.raises(
         ValueError, match=f"^accumulation {name!r} cannot be a C header: it has {re.escape(why)}$"
     ):
-        accumulation_header(FLUSHED if name == "flushed" else accumulation(name), "")
+        accumulation_header(how, "")
 
 
 def test_the_command_writes_a_header(tmp_path):
@@ -240,5 +283,5 @@ def test_the_command_writes_a_header(tmp_path):
     result = run(main, ["export", "c", "--accumulation", "exact"])
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (
         2,
-        "Error: accumulation 'exact' cannot be a C header: it has an exact sum of all products",
+        "Error: accumulation 'exact' cannot be a C header: it has operands of any format; give it operands",
     )
