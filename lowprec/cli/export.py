@@ -40,6 +40,13 @@ def export() -> None:
     metavar="X Y",
     help="Formats of x and y, for an accumulation that takes any.",
 )
+@click.option(
+    "--scale",
+    nargs=2,
+    type=(str, click.IntRange(1)),
+    metavar="FORMAT SIZE",
+    help="Take operands in blocks: the format of their scales, and how many elements share one.",
+)
 @named("--operation", of=completing.operations, help="The operation, such as fma, or convert.")
 @_formats_option
 @projection_options
@@ -47,6 +54,7 @@ def export() -> None:
 def as_c(
     accumulation: str | None,
     operands: tuple[str, str] | None,
+    scale: tuple[str, int] | None,
     operation: str | None,
     formats: tuple[str, ...],
     rounding: str,
@@ -69,8 +77,10 @@ def as_c(
     if (accumulation is None) == (operation is None):
         raise click.UsageError("give either --accumulation or --operation")
     if operation is not None:
-        if operands is not None:
-            raise click.UsageError("--operands is for --accumulation; give an operation its --format")
+        if operands is not None or scale is not None:
+            raise click.UsageError(
+                "--operands and --scale are for --accumulation; give an operation its --format"
+            )
         deliver(_of_operation("c", operation_header, operation, formats, rounding, saturation), output)
         return
     assert accumulation is not None, "one of both is given"
@@ -84,7 +94,11 @@ def as_c(
         if operands is not None:
             words += f" --operands {' '.join(operands)}"
             how = dataclasses.replace(how, operands=(format_named(operands[0]), format_named(operands[1])))
-        content = accumulation_header(how, provenance(words))
+        blocks = None
+        if scale is not None:
+            words += f" --scale {scale[0]} {scale[1]}"
+            blocks = (format_named(scale[0]), scale[1])
+        content = accumulation_header(how, provenance(words), blocks)
     deliver(content, output)
 
 

@@ -29,157 +29,207 @@ _SUM, _PRODUCT, _EXACT = 53, 64, 64 * 72
 _BY_EXPONENT = OVERFLOW_TESTS["exponent"]
 _CUTS = {"toward_zero": 0, "floor": 1, "to_odd": 2}
 
+#: A format of scales, and how many elements share one.
+Scale = tuple[Format, int]
 
-def unsaid(how: Accumulation) -> str:
+
+def unsaid(how: Accumulation, scale: Scale | None = None) -> str:
     """Return what a header cannot say of an accumulation, in words; nothing where it says all.
 
     >>> from lowprec.spec.accumulations import accumulation
     >>> unsaid(accumulation("fp32_fma")), unsaid(accumulation("hopper_wgmma_e4m3fn_binary32"))
     ('operands of any format; give it operands', '')
     """
-    return next(_unsaid(how), "")
+    return next(_Header(how, scale).unsaid(), "")
 
 
-def _unsaid(how: Accumulation) -> Iterator[str]:
-    window = how.accumulator if isinstance(how.accumulator, Window) else None
-    if how.split is not None:
-        yield "sums that are split"
-    if how.operands is None:
-        yield "operands of any format; give it operands"
-        return
-    if any(isinstance(fmt, Codebook) for fmt in (*how.operands, *(fmt for fmt, _ in _places(how)))):
-        yield "codebooks"
-        return
-    if how.term and "pairwise" in (how.order.name, how.order.inner):
-        yield f"terms that are exact sums of {how.term} products, in pairs"
-    for fmt, rule in _places(how):
-        if not _is_said(rule):
-            yield f"the projection ({rule}) to {fmt.name}"
-        elif fmt.precision > _SUM:
-            yield f"sums of {fmt.precision} bits"
-    if window is not None and window.scales == "groups":
-        assert how.scale is not None, "a window of groups has scales"
-        spans = sum(fmt.emax - fmt.emin + fmt.precision for fmt in how.operands)
-        above = sum(fmt.emax + 1 for fmt in how.operands) + (window.fraction_bits or 0)
-        most = max(spans + window.group.bit_length(), above + window.step.bit_length())
-        if most + 2 * how.scale[0].precision > 62:
-            yield f"groups of products of {how.operands[0].name} and {how.operands[1].name}"
-    most = _PRODUCT if _sums_exactly(how) else _SUM
-    if sum(fmt.precision for fmt in how.operands) > most:
-        yield f"products of more than {most} bits"
-    low, high = _span(how)
-    if _sums_exactly(how) and high - low > _EXACT:
-        yield f"exact sums of {high - low} bits"
-
-
-def _sums_exactly(how: Accumulation) -> bool:
-    """Return whether sums of several products are exact, in as many words as they need."""
-    window = how.accumulator if isinstance(how.accumulator, Window) else None
-    return how.order == EXACT or how.term > 0 or (window is not None and window.fraction_bits is None)
-
-
-def _span(how: Accumulation) -> tuple[int, int]:
-    """Return the exponents of the last bit and of the sign of exact sums, which hold sums of any length."""
-    assert how.operands is not None, "a header has operands"
-    scales = [] if how.scale is None else [how.scale[0]] * 2
-    formats = [fmt for fmt, _ in _places(how)]
-    low = min(sum(_last(fmt) for fmt in (*how.operands, *scales)), *map(_last, formats))
-    high = max(sum(fmt.emax + 1 for fmt in (*how.operands, *scales)), *(fmt.emax + 1 for fmt in formats))
-    return low, high + 66
-
-
-def _last(fmt: Format) -> int:
-    return fmt.emin - fmt.trailing_bits
-
-
-def _is_said(rule: Projection) -> bool:
-    """Return whether a header has all of a projection: all but random integers and some policies."""
-    plain = Projection(
-        rounding=rule.rounding, saturation=rule.saturation, nan=rule.nan, nan_code=rule.nan_code,
-        nan_sign=rule.nan_sign, overflow_test=rule.overflow_test, subnormals=rule.subnormals,
-        tininess=rule.tininess,
-    )  # fmt: skip
-    return rule == plain and not rule.rounding.bits and rule.overflow_test != "before"
-
-
-def _places(how: Accumulation) -> list[Rounded]:
-    inner = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
-    return [place for place in (how.product, inner, how.total, how.output) if place is not None]
-
-
-def accumulation_header(how: Accumulation, provenance: str) -> str:
-    """Return the header's text.
+def accumulation_header(how: Accumulation, provenance: str, scale: Scale | None = None) -> str:
+    """Return the header's text; with a `scale`, of operands in blocks for an accumulation that says none.
 
     Raises
     ------
     ValueError
         An accumulation that `unsaid` names something of.
     """
-    if why := unsaid(how):
+    if why := unsaid(how, scale):
         raise ValueError(f"accumulation {how.name!r} cannot be a C header: it has {why}")
-    assert how.operands is not None, "checked by unsaid"
-    name = f"lowprec_{identifier(how.name)}"
-    window = how.accumulator if isinstance(how.accumulator, Window) else None
-    inner = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
-    begin = how.total or (how.output if inner is None or window is not None else inner)
-    inner = inner or (how.output if how.order == EXACT else (BINARY32, DEFAULT))
-    formats = dict(zip("xy", how.operands, strict=True))
-    if how.scale is not None:
-        formats["scale"] = how.scale[0]
-    targets = {
-        "product": how.product or inner,
-        "sum": inner,
-        "addend": to_nearest(begin),
-        "begin": begin,
-        "output": how.output,
-    }
-    if how.order == EXACT:
-        targets = {"output": how.output}
-    rounding = how.operand_rounding
-    if rounding is not None and (rounding.rounding != TOWARD_ZERO or how.operands[0] != TF32):
-        targets |= {f"{side}_rounded": (formats[side], rounding) for side in "xy"}
-    said: dict[str, Any] = {
-        "provenance": provenance,
-        "said": "\n   ".join(words(how)),
-        "guard": f"{name.upper()}_H",
-        "name": name,
-        **{place: f"uint{fmt.code_bits}_t" for place, fmt in formats.items()},
-        "begin": f"uint{begin[0].code_bits}_t",
-        "code": f"uint{how.output[0].code_bits}_t",
-        "sources": "\n".join(
-            f"static const lowprec_source {name}_{place} = {_source(fmt, operand=True)};"
-            for place, fmt in formats.items()
-        ),
-        "targets": "\n".join(
-            f"static const lowprec_target {name}_{place} = {_target(into)};"
-            for place, into in targets.items()
-        ),
-        "tables": "\n".join(_tables(how, window, name)),
-        "begin_name": begin[0].name,
-        "rows": ", ".join(
-            f"{{{side}, {formats[side].code_bits // 8}, &{name}_{side}, "
-            f"{f'&{name}_{side}_rounded' if f'{side}_rounded' in targets else 'NULL'}}}"
-            for side in "xy"
-        ),
-        "block": how.scale[1] if how.scale else 0,
-        "call": _CALLS.get(how.machine or how.order.name, _SUM_CALL).format(
-            name=name, step=4 if how.operands[0] == TF32 else 8
-        ),
-    }
-    if how.scale is not None:
-        blocks = f"((count + {how.scale[1] - 1}) / {how.scale[1]})"
-        size = how.scale[0].code_bits // 8
-        said |= {
-            "scales_said": f" in blocks of {how.scale[1]}, with the codes of their scales",
-            "parameters": f"const {said['scale']} *x_scales, const {said['scale']} *y_scales, ",
-            "scales": ", ".join(f"{{{side}_scales, {size}, &{name}_scale, NULL}}" for side in "xy"),
-            "moved": f"x_scales + i * {blocks}, y_scales + j * {blocks}, ",
+    return _Header(how, scale).text(provenance)
+
+
+class _Header:
+    """An accumulation, and what of it the header is made of."""
+
+    def __init__(self, how: Accumulation, scale: Scale | None) -> None:
+        self.how, self.scale = how, how.scale or scale
+        self.asked = scale is not None
+        self.window = how.accumulator if isinstance(how.accumulator, Window) else None
+        self.inner = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
+        self.exact = how.order == EXACT
+        #: Products in a term that is an exact sum; 0 where products are terms.
+        self.term = how.term
+        if self.scale is not None and self.window is None and not self.exact:
+            self.term = how.term or self.scale[1]
+        self.places = [
+            place for place in (how.product, self.inner, how.total, how.output) if place is not None
+        ]
+
+    # -- what is said --------------------------------------------------------------------------------
+
+    def unsaid(self) -> Iterator[str]:
+        """Yield what a header cannot say."""
+        how = self.how
+        if how.split is not None:
+            yield "sums that are split"
+        if how.operands is None:
+            yield "operands of any format; give it operands"
+            return
+        scales = [] if self.scale is None else [self.scale[0]] * 2
+        if any(isinstance(fmt, Codebook) for fmt in (*how.operands, *scales, *self.formats())):
+            yield "codebooks"
+            return
+        if self.asked and (how.machine or self.window is not None):
+            yield "no operands in blocks" if how.scale is None else "scales of its own"
+        if self.asked and self.scale is not None and self.term and self.scale[1] % self.term:
+            yield f"terms of {self.term} products, of which blocks of {self.scale[1]} hold no whole number"
+        if self.term and "pairwise" in (how.order.name, how.order.inner):
+            yield f"terms that are exact sums of {self.term} products, in pairs"
+        for fmt, rule in self.places:
+            if not _is_said(rule):
+                yield f"the projection ({rule}) to {fmt.name}"
+            elif fmt.precision > _SUM:
+                yield f"sums of {fmt.precision} bits"
+        if self.window is not None and self.window.scales == "groups":
+            spans = sum(fmt.emax - fmt.emin + fmt.precision for fmt in how.operands)
+            above = sum(fmt.emax + 1 for fmt in how.operands) + (self.window.fraction_bits or 0)
+            most = max(spans + self.window.group.bit_length(), above + self.window.step.bit_length())
+            if most + sum(fmt.precision for fmt in scales) > 62:
+                yield f"groups of products of {how.operands[0].name} and {how.operands[1].name}"
+        most = _PRODUCT if self.sums_exactly() else _SUM
+        factors = how.operands if self.window is not None else (*how.operands, *scales)
+        if sum(fmt.precision for fmt in factors) > most:
+            yield f"products of more than {most} bits"
+        low, high = self.span()
+        if self.sums_exactly() and high - low > _EXACT:
+            yield f"exact sums of {high - low} bits"
+
+    def formats(self) -> list[Format]:
+        """Return the formats that sums are rounded to."""
+        return [fmt for fmt, _ in self.places]
+
+    def sums_exactly(self) -> bool:
+        """Return whether sums of several products are exact, in as many words as they need."""
+        return self.exact or self.term > 0 or (self.window is not None and self.window.fraction_bits is None)
+
+    def span(self) -> tuple[int, int]:
+        """Return the exponents of the last bit and of the sign of exact sums, of any length."""
+        assert self.how.operands is not None, "a header has operands"
+        factors = [*self.how.operands, *([] if self.scale is None else [self.scale[0]] * 2)]
+        low = min(sum(map(_last, factors)), *map(_last, self.formats()))
+        high = max(sum(fmt.emax + 1 for fmt in factors), *(fmt.emax + 1 for fmt in self.formats()))
+        return low, high + 66
+
+    # -- the text ------------------------------------------------------------------------------------
+
+    def text(self, provenance: str) -> str:
+        """Return the header."""
+        how, name = self.how, f"lowprec_{identifier(self.how.name)}"
+        assert how.operands is not None, "checked by unsaid"
+        formats = dict(zip("xy", how.operands, strict=True))
+        if self.scale is not None:
+            formats["scale"] = self.scale[0]
+        targets = self.targets(formats)
+        begin = targets.get("begin", how.output)
+        said: dict[str, Any] = {
+            "provenance": provenance,
+            "said": "\n   ".join(words(how)),
+            "guard": f"{name.upper()}_H",
+            "name": name,
+            **{place: f"uint{fmt.code_bits}_t" for place, fmt in formats.items()},
+            "begin": f"uint{begin[0].code_bits}_t",
+            "begin_name": begin[0].name,
+            "code": f"uint{how.output[0].code_bits}_t",
+            "tables": "\n".join(self.tables(name, formats, targets)),
+            "rows": ", ".join(
+                f"{{{side}, {formats[side].code_bits // 8}, &{name}_{side}, "
+                f"{f'&{name}_{side}_rounded' if f'{side}_rounded' in targets else 'NULL'}}}"
+                for side in "xy"
+            ),
+            "block": self.scale[1] if self.scale else 0,
+            "call": _CALLS.get(how.machine or how.order.name, _SUM_CALL).format(
+                name=name, step=4 if how.operands[0] == TF32 else 8
+            ),
         }
-    else:
         nothing = "{NULL, 0, NULL, NULL}"
         said |= {"scales_said": "", "parameters": "", "moved": "", "scales": f"{nothing}, {nothing}"}
-    shared = [_part("sums.h")] + [_part("machines.h")] * bool(how.machine)
-    return "\n".join([*shared, _OWN.format(**said)])
+        if self.scale is not None:
+            fmt, block = self.scale
+            blocks = f"((count + {block - 1}) / {block})"
+            said |= {
+                "scales_said": f" in blocks of {block}, with the codes of their scales",
+                "parameters": f"const {said['scale']} *x_scales, const {said['scale']} *y_scales, ",
+                "scales": ", ".join(
+                    f"{{{side}_scales, {fmt.code_bits // 8}, &{name}_scale, NULL}}" for side in "xy"
+                ),
+                "moved": f"x_scales + i * {blocks}, y_scales + j * {blocks}, ",
+            }
+        shared = ["sums.h", *["machines.h"] * bool(how.machine)]
+        return "\n".join([*map(_part, shared), _OWN.format(**said)])
+
+    def targets(self, formats: dict[str, Format]) -> dict[str, Rounded]:
+        """Return what numbers are rounded to, by its name in the header."""
+        how = self.how
+        rounding = how.operand_rounding
+        own = {}
+        if rounding is not None and (rounding.rounding != TOWARD_ZERO or formats["x"] != TF32):
+            own = {f"{side}_rounded": (formats[side], rounding) for side in "xy"}
+        if self.exact:
+            return {"output": how.output, **own}
+        inner = self.inner or (BINARY32, DEFAULT)
+        begin = how.total or (inner if self.inner is not None and self.window is None else how.output)
+        return {
+            "product": how.product or inner,
+            "sum": inner,
+            "addend": to_nearest(begin),
+            "begin": begin,
+            "output": how.output,
+            **own,
+        }
+
+    def tables(self, name: str, formats: dict[str, Format], targets: dict[str, Rounded]) -> Iterator[str]:
+        """Yield the definitions of how codes are read, numbers rounded and products summed."""
+        for place, fmt in formats.items():
+            yield f"static const lowprec_source {name}_{place} = {_source(fmt, operand=True)};"
+        for place, into in targets.items():
+            yield f"static const lowprec_target {name}_{place} = {_target(into)};"
+        if not self.how.machine:
+            fields = ", ".join(str(int(each)) for each in self.fields())
+            yield f"static const lowprec_sum {name}_how = {{{fields}}};"
+        if not self.exact:
+            stages = ", ".join(
+                f"&{name}_{stage}" for stage in ("product", "sum", "addend", "begin", "output")
+            )
+            yield f"static const lowprec_stages {name}_stages = {{{stages}}};"
+
+    def fields(self) -> Iterator[int]:
+        """Yield the fields of `lowprec_sum`."""
+        how, window = self.how, self.window
+        assert how.operands is not None, "a header has operands"
+        low, high = self.span()
+        yield window.step if window is not None else 0
+        yield 0 if window is None else -1 if window.fraction_bits is None else window.fraction_bits
+        yield window.lowest_exponent if window is not None else 0
+        yield _CUTS[window.cut] if window is not None else 0
+        yield window is not None and window.groups == "alternate_pairs"
+        yield window.group if window is not None and window.scales == "groups" else 1
+        yield sum(_last(fmt) for fmt in how.operands)
+        yield window is not None and window.negative_zero
+        yield how.product is not None
+        yield how.order.size if how.order.name == "chunked" else 0
+        yield "pairwise" in (how.order.name, how.order.inner if how.order.name == "chunked" else "")
+        yield how.addend == "last"
+        yield self.term
+        yield -(-(high - low) // 64) if self.sums_exactly() else 0
+        yield low
 
 
 #: What gives the code: of sums in an order, of exact sums, and of machines.
@@ -198,35 +248,19 @@ def _part(name: str) -> str:
     return (resources.files("lowprec") / "export" / "replay" / name).read_text()
 
 
-def _tables(how: Accumulation, window: Window | None, name: str) -> Iterator[str]:
-    """Yield the definitions of how products are summed, and of what sums are rounded to, where used."""
-    if not how.machine:
-        fields = ", ".join(str(int(each)) for each in _how(how, window))
-        yield f"static const lowprec_sum {name}_how = {{{fields}}};"
-    if how.order != EXACT:
-        stages = ", ".join(f"&{name}_{stage}" for stage in ("product", "sum", "addend", "begin", "output"))
-        yield f"static const lowprec_stages {name}_stages = {{{stages}}};"
+def _last(fmt: Format) -> int:
+    """Return the exponent of the last bit of a format's smallest numbers."""
+    return fmt.emin - fmt.trailing_bits
 
 
-def _how(how: Accumulation, window: Window | None) -> Iterator[int]:
-    """Yield the fields of `lowprec_sum`."""
-    assert how.operands is not None, "a header has operands"
-    low, high = _span(how)
-    yield window.step if window is not None else 0
-    yield 0 if window is None else -1 if window.fraction_bits is None else window.fraction_bits
-    yield window.lowest_exponent if window is not None else 0
-    yield _CUTS[window.cut] if window is not None else 0
-    yield window is not None and window.groups == "alternate_pairs"
-    yield window.group if window is not None and window.scales == "groups" else 1
-    yield sum(_last(fmt) for fmt in how.operands)
-    yield window is not None and window.negative_zero
-    yield how.product is not None
-    yield how.order.size if how.order.name == "chunked" else 0
-    yield "pairwise" in (how.order.name, how.order.inner if how.order.name == "chunked" else "")
-    yield how.addend == "last"
-    yield how.term
-    yield -(-(high - low) // 64) if _sums_exactly(how) else 0
-    yield low
+def _is_said(rule: Projection) -> bool:
+    """Return whether a header has all of a projection: all but random integers and some policies."""
+    plain = Projection(
+        rounding=rule.rounding, saturation=rule.saturation, nan=rule.nan, nan_code=rule.nan_code,
+        nan_sign=rule.nan_sign, overflow_test=rule.overflow_test, subnormals=rule.subnormals,
+        tininess=rule.tininess,
+    )  # fmt: skip
+    return rule == plain and not rule.rounding.bits and rule.overflow_test != "before"
 
 
 def _source(fmt: Format, operand: bool = False) -> str:
@@ -270,8 +304,6 @@ _OWN = """
 #ifndef {guard}
 #define {guard}
 
-{sources}
-{targets}
 {tables}
 
 /* The dot product of two rows of codes{scales_said}. `addend` is a code of {begin_name}, or NULL. */

@@ -22,6 +22,7 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.formats import find
 from lowprec.spec.order import Split, chunked
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import stochastic
@@ -33,21 +34,25 @@ from tests.programs import need
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC")
 
 
-def compiled(how, folder, compiler="gcc"):
+def compiled(how, folder, compiler="gcc", scale=None):
     """The header's matmul as a function of arrays."""
     name, source = f"lowprec_{identifier(how.name)}", folder / f"{identifier(how.name)}.c"
-    given = ["const void *x", "const void *y", *(["const void *a", "const void *b"] if how.scale else [])]
+    given = [
+        "const void *x",
+        "const void *y",
+        *(["const void *a", "const void *b"] if how.scale or scale else []),
+    ]
     given += ["size_t m", "size_t n", "size_t k", "const void *c", "void *out"]
     head, names = f"void run({', '.join(given)})", ", ".join(each.split()[-1].strip("*") for each in given)
     source.write_text(
-        f"{accumulation_header(how, 'a test')}\n{head};\n{head}\n{{ {name}_matmul({names}); }}\n"
+        f"{accumulation_header(how, 'a test', scale)}\n{head};\n{head}\n{{ {name}_matmul({names}); }}\n"
     )
     library = folder / f"{identifier(how.name)}.{compiler}.so"
     subprocess.run([compiler, *FLAGS, "-o", library, source], check=True)
     return ctypes.CDLL(str(library)).run
 
 
-def differing(how, run, count, length, rng):
+def differing(how, run, count, length, rng, scale=None):
     """How many results of products of matrices are not the kernels': with and without addends."""
     x, y = pairs_of_rows(how.operands, count, length, rng)
     codes = [each.astype(code_dtype(fmt)) for each, fmt in zip((x, y), how.operands, strict=True)]
@@ -57,11 +62,11 @@ def differing(how, run, count, length, rng):
         codes = [each.view(np.uint32) for each in sides]
         codes[0][:] |= rng.integers(0, 1 << 13, codes[0].shape, np.uint32) * (codes[0] << 1 < 0xFF000000)
         codes[0].flat[:1] = 0x7F800001  # NaN by a bit that is not read
-    if how.scale is not None:
-        fmt, size = how.scale
+    if how.scale is not None or scale is not None:
+        fmt, size = how.scale or scale
         ends = (0, fmt.max_magnitude + 2) if fmt.name == "ue4m3" else (117, 137)
         scales = [rng.integers(*ends, (count, -(-length // size))).astype(np.uint8) for _ in codes]
-        scales[0][:1, :1] = fmt.nan_code
+        scales[0][:1, :1] = fmt.max_magnitude + 1  # NaN
         sides = [
             lp.BlockArray(each if axis else each.T, words if axis else words.T,
                           BlockFormat(name="m", element=element, scale=fmt, size=size), (axis,))
@@ -188,6 +193,27 @@ def test_headers_give_what_the_kernels_give(name, tmp_path):
     run, rng = compiled(how, tmp_path), np.random.default_rng(zlib.crc32(name.encode()))
     for length in (0, 1, 7, 65, 200):
         assert differing(how, run, 24, length, rng) == 0, length
+
+
+#: Operands in blocks for accumulations that say no scales of their own.
+BLOCKED = {
+    "ace_top4mx_e4m3fn_e5m2_binary32": ("e8m0fnu", 32),
+    "arm_fmmla_e5m2_binary32": ("e8m0fnu", 32),
+    "exact": ("ue4m3", 16),
+    "fp32_fma": ("ue4m3", 8),
+    "rounded terms": ("e8m0fnu", 12),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKED)
+def test_headers_of_blocks_give_what_the_kernels_give(name, tmp_path):
+    """A term is the exact sum of products times the scales of their block."""
+    need("gcc")
+    how, (fmt, size) = {**PLAIN, **OTHERS}.get(name) or accumulation(name), BLOCKED[name]
+    scale = (find(fmt), size)
+    run, rng = compiled(how, tmp_path, scale=scale), np.random.default_rng(zlib.crc32(name.encode()))
+    for length in (0, 1, 7, 65, 200):
+        assert differing(how, run, 24, length, rng, scale) == 0, length
 
 
 def drawn(number):

@@ -219,7 +219,7 @@ WRONG_USE = {
     "--accumulation exact --operation add": "give either --accumulation or --operation",
     "--operation add": "an operation needs its --format; for instance --format e4m3fn",
     "--operation add --format e4m3fn --operands e4m3fn e4m3fn": (
-        "--operands is for --accumulation; give an operation its --format"
+        "--operands and --scale are for --accumulation; give an operation its --format"
     ),
     "--accumulation fp32_fma --format e4m3fn": (
         "--format, --rounding and --saturation are for --operation; an accumulation says its own"

@@ -381,29 +381,47 @@ static inline lowprec_number lowprec_settled(lowprec_exact sum, int downward)
     return made;
 }
 
-/* The sum so far and a term, which is the exact sum of products times the scales of their block, rounded once;
-   the term is rounded first where products are. */
+static inline void lowprec_join_sum(lowprec_exact *sum, const lowprec_exact *part)
+{
+    uint64_t carry = 0;
+    int i;
+
+    for (i = 0; i < sum->count; i++) {
+        uint64_t word = sum->words[i];
+        sum->words[i] = word + part->words[i] + carry;
+        carry = sum->words[i] < word || (carry && sum->words[i] == word);
+    }
+}
+
+/* A term: the exact sum of products times the scales of their block. `all` has it without loss, where it is a
+   number and no zero. */
+static inline lowprec_number lowprec_term_of(
+    const lowprec_rows *rows, size_t place, size_t end, const lowprec_sum *how, int downward, lowprec_exact *all)
+{
+    lowprec_number factor = lowprec_factor_at(rows, place), made;
+    int each = factor.kind == LOWPREC_NUMBER && factor.significand != 0;
+
+    lowprec_begin(all, how);
+    for (; place < end; place++) {
+        made = lowprec_product_at(rows, place);
+        lowprec_join(all, each ? lowprec_product(made, factor) : made);
+    }
+    made = lowprec_settled(*all, downward);
+    return each ? made : lowprec_product(made, factor);
+}
+
+/* The sum so far and a term, rounded once; the term is rounded first where products are. */
 static inline lowprec_number lowprec_with_term(
     const lowprec_rows *rows, size_t place, size_t end, lowprec_number sum, const lowprec_sum *how,
     const lowprec_target *product, const lowprec_target *to)
 {
-    lowprec_number factor = lowprec_factor_at(rows, place), made;
-    int each = factor.kind == LOWPREC_NUMBER && factor.significand != 0;
     lowprec_exact all;
+    lowprec_number made = lowprec_term_of(rows, place, end, how, product->downward, &all);
 
-    lowprec_begin(&all, how);
-    for (; place < end; place++) {
-        made = lowprec_product_at(rows, place);
-        lowprec_join(&all, each ? lowprec_product(made, factor) : made);
-    }
-    made = lowprec_settled(all, product->downward);
-    if (!each)
-        made = lowprec_product(made, factor);
     if (how->rounds_products) {
         made = lowprec_read(lowprec_place(made, product), &product->source);
         made.yields = 1;
     } else if (made.kind == LOWPREC_NUMBER && made.significand != 0 && sum.kind == LOWPREC_NUMBER) {
-        all.terms = all.negatives = 0;
         lowprec_join(&all, sum);
         made = lowprec_settled(all, 0);
         if (made.significand == 0)
@@ -566,17 +584,26 @@ typedef struct {
     const lowprec_target *product, *sum, *addend, *begin, *output;
 } lowprec_stages;
 
-/* The exact sum of all products and the addend, rounded once. */
+/* The exact sum of all products, times the scales of their blocks, and the addend, rounded once. */
 static inline uint64_t lowprec_dot_exactly(
     const lowprec_rows *rows, size_t count, const uint64_t *addend, const lowprec_sum *how,
     const lowprec_target *output)
 {
+    size_t place, block = rows->block ? rows->block : 1;
     lowprec_exact sum;
-    size_t place;
 
     lowprec_begin(&sum, how);
-    for (place = 0; place < count; place++)
-        lowprec_join(&sum, lowprec_product_at(rows, place));
+    for (place = 0; place < count; place += block) {
+        lowprec_exact part;
+        lowprec_number made = lowprec_term_of(
+            rows, place, count - place < block ? count : place + block, how, output->downward, &part);
+        lowprec_number sign = {LOWPREC_NUMBER, made.negative, 0, 0, 0, 0};
+        if (made.kind == LOWPREC_NUMBER && made.significand != 0) {
+            lowprec_join(&sum, sign); /* counts */
+            lowprec_join_sum(&sum, &part);
+        } else
+            lowprec_join(&sum, made);
+    }
     if (addend)
         lowprec_join(&sum, lowprec_read(*addend, &output->source));
     return lowprec_place(lowprec_settled(sum, output->downward), output);
