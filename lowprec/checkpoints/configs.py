@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowprec.checkpoints.bitsandbytes import is_nested
 from lowprec.checkpoints.container import CheckpointError, parse_json
-from lowprec.checkpoints.folder import INDICES, Checkpoint
+from lowprec.checkpoints.folder import INDICES, Checkpoint, is_readable
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.targets import Target
@@ -103,7 +103,7 @@ def beside(checkpoint: Checkpoint, said: Mapping[str, Any] | None = None) -> dic
     one = () if path.suffix != ".safetensors" else (folder / "config.json",)  # whose part on schemes is read
     if files := sorted(folder.iterdir()) if path.is_dir() or path.name.endswith(INDICES) else one:
         for file in files:
-            if file.suffix in _DESCRIBING and file.is_file() and not file.name.startswith("."):
+            if file.suffix in _DESCRIBING and not file.name.startswith(".") and is_readable(file):
                 is_told = file.name.endswith(INDICES) or file.name == "hf_quant_config.json"
                 if not is_told and file.stat().st_size <= _LARGEST:
                     found[file.name] = file.read_bytes()

@@ -17,7 +17,7 @@ from lowprec.checkpoints.onnx_reading import Graph, open_onnx
 from lowprec.checkpoints.saved import joined
 from lowprec.checkpoints.torch_reading import open_torch
 
-__all__ = ["INDEX", "INDICES", "SHARD", "Checkpoint", "open_checkpoint"]
+__all__ = ["INDEX", "INDICES", "SHARD", "Checkpoint", "is_readable", "open_checkpoint"]
 
 #: Endings of files of torch.save.
 _OF_TORCH = (".pt", ".pth", ".bin")
@@ -77,14 +77,18 @@ class Checkpoint:
         """Return the metadata of the file that a tensor lies in, and behind it those of all files."""
         return ChainMap(self.headers.get(entry.path, {}), self.metadata)  # type: ignore[arg-type]  # only read
 
+    def has_file(self, out: Path) -> bool:
+        """Return whether a path leads to one of the files that are read."""
+        folder = self.path if self.path.is_dir() else self.path.parent
+        return out.exists() and any(out.samefile(folder / file) for file in self.files)
+
     def check_output(self, out: Path, exclude: Sequence[str]) -> None:
         """Refuse an output that would lack tensors, or take the place of one of several files that are read.
 
         Patterns allow tensors that are missing or not read.
         """
-        folder = self.path if self.path.is_dir() else self.path.parent
-        others = {folder / file for file in self.files} - {self.path}  # what is named may be replaced
-        if out.exists() and any(map(out.samefile, others)):
+        is_named = out.exists() and out.samefile(self.path)  # which may be replaced
+        if self.has_file(out) and not is_named:
             raise CheckpointError(
                 f"{str(out)!r} is one of {len(self.files):,} files that are read, and would take its place; "
                 f"name another output"
@@ -129,7 +133,7 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
     path = Path(path)
     if os.path.isdir(path):
         index = path / INDEX
-        if index.is_file():
+        if is_readable(index):
             return _indexed(path, index)
         files = sorted(file for file in path.glob("*.safetensors") if not file.name.startswith("."))
         if not files:
@@ -252,17 +256,32 @@ def _joined(
     return Checkpoint(path, entries, metadata, config, names, notes, headers=headers)
 
 
+def is_readable(path: Path) -> bool:
+    """Return whether a file beside the tensors is there.
+
+    Raises CheckpointError: a link that leads nowhere, as of a download that was not finished, or a pipe.
+    """
+    if path.is_file():
+        return True
+    if os.path.lexists(path) and not path.is_dir():
+        raise CheckpointError(
+            f"{str(path)!r} is a link that leads nowhere, or no regular file, and what it says is not known; "
+            f"finish the download, or remove it"
+        )
+    return False
+
+
 def _config(folder: Path) -> dict[str, Any]:
     """Return what the files beside the tensors say about their quantisation."""
     config = folder / "config.json"
-    if config.is_file():
+    if is_readable(config):
         whole = _json(config)
         for key in ("quantization_config", "compression_config"):
             if isinstance(whole.get(key), dict):
                 kept = {name: whole[name] for name in ("expert_dtype", "model_type") if name in whole}
                 return {**kept, **whole[key]}
     modelopt = folder / "hf_quant_config.json"
-    if modelopt.is_file():
+    if is_readable(modelopt):
         whole = _json(modelopt)
         inner = whole.get("quantization")
         return {"quant_method": "modelopt", **inner} if isinstance(inner, dict) else {}

@@ -137,6 +137,10 @@ def quantize_checkpoint(
                 else f"{how.scheme.name} is not written to {suffix} files; use --scheme {family}"
             )
     checkpoint.check_output(out, exclude)
+    if statistics is not None and statistics.checkpoint.has_file(out):
+        raise CheckpointError(
+            f"{str(out)!r} has the statistics of inputs, and would take its place; name another output"
+        )
     pairs: list[tuple[Weight, Task | None]] = []
     kept, done = {}, []
     for weight in weights_of(checkpoint):
@@ -148,7 +152,7 @@ def quantize_checkpoint(
             pairs.append((weight, _task(weight, how, scales, statistics)))
             done.append(weight.name)
     if not done:
-        some = "; ".join(f"{plain(name)}: {why}" for name, why in list(kept.items())[:3])
+        some = "; ".join(f"{plain(name)}: {why}" for name, why in list(kept.items())[:3]) or "it has none"
         raise CheckpointError(f"no weight of {str(checkpoint.path)!r} would be quantised ({some})")
     tasks = with_copies(pairs, out)
     if how.scheme.swizzled:  # what a source's JSON said of weights that are another thing now

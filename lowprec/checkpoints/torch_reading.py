@@ -337,6 +337,7 @@ def _tensor(file: _File, name: str, call: Any) -> Entry:
         raise _UnreadError(f"{where} is not contiguous; save what its contiguous() returns")
     width = TAGS[tag][1] // 8
     nbytes = math.prod(shape) * width
+    offset = offset if nbytes else 0  # torch keeps offsets of empty parts, wherever they lie
     if len(strides) != len(shape) or offset * width + nbytes > record[1]:
         raise CheckpointError(f"{where}: {tag} of shape {list(shape)} ends behind its {record[1]:,} bytes")
     return Entry(name, tag, shape, file.path, record[0] + offset * width, nbytes, stamp=file.stamp)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import sys
@@ -265,12 +266,21 @@ def project(
     return projection
 
 
-def deliver(content: str | bytes, output: Path | None = None) -> None:
-    """Print what is not for people alone, as it is, or write it to a file."""
+def deliver(content: str | bytes, output: Path | None = None, *, of: Iterable[str] = ()) -> None:
+    """Print what is not for people alone, as it is, or write it to a file.
+
+    Words that name what it was made of, such as mine.toml or x.bin:float32, keep their files.
+    """
     data = content.encode() if isinstance(content, str) else content
     if output is None:
         click.echo(data, nl=False)
         return
+    for word in of if output.is_file() else ():
+        ends = [*(found.start() for found in re.finditer(":", word)), len(word)]
+        if any(os.path.isfile(word[:end]) and output.samefile(word[:end]) for end in ends):
+            raise click.UsageError(
+                f"{str(output)!r} is the file of {word!r}, and would be replaced; name another output"
+            )
     try:
         files.write(output, data)
     except BrokenPipeError:

@@ -242,7 +242,7 @@ def _write(
     _table(rows)
     for name, report in reports.items():
         if "note" in report:
-            say(f"note: {name}: {report['note']}")
+            _line(f"note: {name}: {report['note']}")
     say(
         f"\n{len(reports)} weights are now {wanted.scheme.name} in {output}; {len(kept)} tensors "
         f"stay as they were"

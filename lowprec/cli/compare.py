@@ -251,7 +251,7 @@ def compare(
         if accepted is not None and report.mismatches and not worse:
             say(f"no worse than the baseline {accepted.path}")
     for path, content in made:
-        deliver(content, path)
+        deliver(content, path, of=(*words, *(value for value in asked.values() if isinstance(value, str))))
     sys.exit(NOTHING if not report.compared else AGREE if report.agrees or excused else DIFFER)
 
 

@@ -81,7 +81,8 @@ def as_c(
             raise click.UsageError(
                 "--operands and --scale are for --accumulation; give an operation its --format"
             )
-        deliver(_of_operation("c", operation_header, operation, formats, rounding, saturation), output)
+        made = _of_operation("c", operation_header, operation, formats, rounding, saturation)
+        deliver(made, output, of=formats)
         return
     assert accumulation is not None, "one of both is given"
     if formats or (rounding, saturation) != ("nearest_even", "none"):
@@ -99,7 +100,7 @@ def as_c(
             words += f" --scale {scale[0]} {scale[1]}"
             blocks = (format_named(scale[0]), scale[1])
         content = accumulation_header(how, provenance(words), blocks)
-    deliver(content, output)
+    deliver(content, output, of=(accumulation, *(operands or ()), *map(str, scale or ())))
 
 
 @export.command("smt", short_help="Write an operation as functions of SMT-LIB.")
@@ -117,7 +118,8 @@ def as_smt(
     """
     from lowprec.export.smt import operation_functions
 
-    deliver(_of_operation("smt", operation_functions, operation, formats, rounding, saturation), output)
+    made = _of_operation("smt", operation_functions, operation, formats, rounding, saturation)
+    deliver(made, output, of=formats)
 
 
 def _of_operation(

@@ -309,4 +309,4 @@ def table(
         words.append(f"--rounding {rounding} --saturation {saturation}")
     with usage_errors():
         content = Table(known, projection, thresholds, " ".join(words)).render(kind)
-    deliver(content, output)
+    deliver(content, output, of=(fmt or "",))

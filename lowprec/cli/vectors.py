@@ -148,7 +148,7 @@ def vectors(
             ]() + "\n"
         else:
             content = made.operand_lines(packed=packed) if operands else made.render(kind, packed=packed)
-    deliver(content, output)
+    deliver(content, output, of=(*formats, asked["profile"] or ""))
 
 
 #: A projection's options, with their defaults.

@@ -139,6 +139,9 @@ def test_what_statistics_cannot_serve_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="correct='awq' is no correction"):
         statistics_in(tmp_path / "nan.safetensors", "awq")
     assert not out.exists()
+    out.symlink_to("inputs.safetensors")
+    with pytest.raises(CheckpointError, match=r"out\.safetensors' has the statistics of inputs, and would"):
+        quantize_checkpoint(made, out, target("quark", "mxfp4"), statistics=statistics)
 
 
 def test_the_command_corrects(tmp_path):

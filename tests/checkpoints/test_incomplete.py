@@ -178,3 +178,21 @@ def test_a_scale_beside_a_weight_in_floats_is_copied(tmp_path):
         dequantize_checkpoint(open_checkpoint(tmp_path / "x.safetensors"), tmp_path / "o.safetensors") == ()
     )
     assert open_checkpoint(tmp_path / "o.safetensors").entries.keys() == tensors.keys()
+
+
+@pytest.mark.parametrize("name", ["config.json", "hf_quant_config.json", "model.safetensors.index.json"])
+def test_links_that_lead_nowhere_are_no_missing_files(tmp_path, name):
+    """As of a download that was not finished: what the file says of the tensors is not known."""
+    source(tmp_path / "model.safetensors", (32, 64))
+    (tmp_path / name).symlink_to(tmp_path / "blobs" / "0123")
+    with pytest.raises(CheckpointError, match=rf"{name}' is a link that leads nowhere, or no regular file"):
+        open_checkpoint(tmp_path)
+
+
+def test_an_output_lacks_no_file_whose_link_leads_nowhere(tmp_path):
+    (tmp_path / "s").mkdir()
+    source(tmp_path / "s" / "model.safetensors", (32, 64))
+    (tmp_path / "s" / "tokenizer.json").symlink_to("blobs")
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json' is a link that leads nowhere"):
+        quantize_checkpoint(open_checkpoint(tmp_path / "s"), tmp_path / "o", target("quark", "mxfp4"))
+    assert not (tmp_path / "o").exists()

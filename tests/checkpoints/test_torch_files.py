@@ -49,13 +49,14 @@ def test_tensors_of_every_kind_are_read(tmp_path):
     state = {
         "parameter": parameter, "marked": marked, "both": both, "buffer": torch.nn.Buffer(torch.arange(6.0)),
         "complex": torch.arange(3).to(torch.complex64), "list": [torch.arange(2), (torch.arange(7),)],
-        "state": {0: {"exp_avg": torch.ones(2)}}, "size": torch.Size((2, 3)), "word": "x", "none": [None, 1],
+        "state": {0: {"exp_avg": torch.ones(2)}}, "empty": torch.ones(1, 0, 3)[1:],
+        "size": torch.Size((2, 3)), "word": "x", "none": [None, 1],
     }  # fmt: skip
     found = _saved(tmp_path / "x.pt", state)
     assert found.unread == {}
     expected = {name: state[name] for name in ("parameter", "marked", "both", "buffer", "complex")}
     expected |= {"list.0": state["list"][0], "list.1.0": state["list"][1][0]}
-    expected |= {"state.0.exp_avg": state["state"][0]["exp_avg"]}
+    expected |= {"state.0.exp_avg": state["state"][0]["exp_avg"], "empty": state["empty"]}
     assert list(found.entries) == list(expected)
     for name, tensor in expected.items():
         read = found.entries[name].read()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 
+import numpy
 import pytest
 from click.testing import CliRunner
 
@@ -49,6 +50,29 @@ def table(path, code=0):
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("table", "mine.toml", "-o", "mine.toml"),
+        ("vectors", "convert", "e2m1fn", "mine.toml", "-o", "./mine.toml"),
+        ("vectors", "convert", "mine.toml", "e2m1fn", "-o", "link"),
+        ("compare", "x.npy", "x.npy", "--to", "mine.toml", "--html", "x.npy"),
+        ("compare", "x.npy", "x.npy", "--to", "mine.toml", "--junit", "link"),
+        ("compare", "x.bin:float32:4", "x.npy", "--html", "x.bin"),
+    ],
+)
+def test_what_a_command_reads_is_not_replaced_by_what_it_writes(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_bytes(CliRunner().invoke(main, ["show", "e4m3fn", "--toml"]).stdout_bytes)
+    numpy.save("x.npy", numpy.ones(4, "f4"))
+    numpy.ones(4, "f4").tofile("x.bin")
+    (tmp_path / "link").symlink_to("mine.toml")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, "and would be replaced; name another output" in result.output) == (2, True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])

@@ -91,6 +91,8 @@ def test_raw_files_have_the_type_and_shape_that_they_are_given(tmp_path):
     check(open_dump(f"{path}:uint8:6x20"), CODES)
     check(open_dump(f"{path}:uint16"), CODES.reshape(-1).view("<u2"))
     check(open_dump(f"{path}:float8_e4m3fn"), CODES.reshape(-1).view(ml_dtypes.float8_e4m3fn))
+    check(open_dump(f"{path}:>u2"), CODES.reshape(-1).view(">u2").astype("u2"))
+    check(open_dump(f"{path}:<u2"), CODES.reshape(-1).view("<u2"))
 
 
 @pytest.mark.parametrize("name", ["float4_e2m1fn", "float6_e2m3fn"])

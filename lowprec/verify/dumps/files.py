@@ -165,8 +165,8 @@ def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | 
     `model.safetensors:layer.weight`  a tensor of a file; of a quantised weight, whose scales are in the
                                       file, the values. `.gguf`, `.onnx`, `.pt`, folders of shards too
     `model.safetensors:NAME:codes`    the codes of a quantised weight's elements, unpacked; `:scales` likewise
-    `dump.bin:float32:1024,768`       bytes as they are, little-endian, in a type and, if it is not
-                                      one-dimensional, a shape
+    `dump.bin:float32:1024,768`       bytes as they are, little-endian, or big-endian in a type such as
+                                      `>f4`; if they are not one-dimensional, in a shape
     `dump.bin:packed:64,128`          codes of 2, 4 or 6 bits without gaps
     `codes.hex`, `.mem`, `.txt`       codes in hexadecimal, with comments behind // or #
     ================================  ==========================================================
@@ -239,7 +239,8 @@ def _raw(path: Path, words: list[str], fmt: Format | None, shape: tuple[int, ...
                 f"{str(path)!r} has {size:,} bytes, which is no multiple of {dtype}'s {dtype.itemsize}"
             )
         shape = (size // dtype.itemsize,)
-    dump = _Filed(path, str(path), dtype.newbyteorder("<"), shape)
+    stored = dtype if words[0].startswith(">") else dtype.newbyteorder("<")
+    dump = _Filed(path, str(path), stored, shape)
     if dump.size * dtype.itemsize != size:
         taken = dump.size * dtype.itemsize
         raise DumpError(f"{str(path)!r} has {size:,} bytes, but {_spelled(shape)} of {dtype} takes {taken:,}")
