@@ -56,7 +56,14 @@ def usage_errors(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator
     try:
         yield
     except kinds as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(reason(error)) from None
+
+
+def reason(error: Exception) -> str:
+    """Return the words of an exception: of an OSError the system's and the file, without their number."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror + ("" if error.filename is None else f": {error.filename!r}")
 
 
 def format_named(

@@ -33,7 +33,7 @@ from lowprec.cli import (
     vectors,
     warm,
 )
-from lowprec.cli.arguments import BROKEN_PIPE, FAILED, INTERRUPTED
+from lowprec.cli.arguments import BROKEN_PIPE, FAILED, INTERRUPTED, reason
 from lowprec.cli.terminal import say
 
 #: Characters of an error that are shown.
@@ -73,8 +73,7 @@ class _Lowprec(click.Group):
         except (BrokenPipeError, _PipeClosed):  # whoever reads the output has seen enough
             code = BROKEN_PIPE
         except OSError as error:
-            of = "" if error.filename is None else f": {error.filename!r}"
-            code = _failed(f"{error.strerror or error}{of}")
+            code = _failed(reason(error))
         except MemoryError:
             code = _failed("there is not enough memory for this input")
         except RecursionError:

@@ -118,7 +118,8 @@ def load_toml(path: str | os.PathLike[str]) -> dict[str, Specification]:
             data = file.read(_MOST + 1)
         tables = _tables(data)
     except (ValueError, OSError) as error:
-        raise ValueError(f"cannot read {str(path)!r} as TOML: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"cannot read {str(path)!r} as TOML: {why}") from None
     return _objects(tables, place.stem, f"{str(path)!r}: ")
 
 

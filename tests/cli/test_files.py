@@ -6,6 +6,7 @@ No device is written to here: pipes and links of the test's own stand for what i
 from __future__ import annotations
 
 import errno
+import io
 import os
 import pathlib
 import socket
@@ -362,3 +363,35 @@ def test_every_option_that_names_a_file_writes_it_so(tmp_path, monkeypatch, argu
     assert pathlib.Path("link").is_symlink()
     assert pathlib.Path("target").stat().st_size > 100
     assert mode(pathlib.Path("target")) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["compare", "x.npy", "y.npy", "--to", "e4m3fn"], "x.npy"),
+        (
+            ["identify", "--rows", "rows.txt", "--formats", "binary16", "binary16", "--output", "binary32"],
+            "rows",
+        ),
+        (["show", "mine.toml"], "mine.toml"),
+    ],
+)
+def test_files_that_cannot_be_read_are_named_without_the_number_of_the_error(
+    tmp_path, monkeypatch, words, name
+):
+    monkeypatch.chdir(tmp_path)
+    for each in ("x.npy", "y.npy", "rows.txt", "mine.toml"):
+        (tmp_path / each).touch()
+
+    opened = io.open
+
+    def denied(path, *arguments, **options):
+        if pathlib.Path(str(path)).suffix not in (".npy", ".txt", ".toml"):
+            return opened(path, *arguments, **options)
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("io.open", denied)
+    monkeypatch.setattr("click.open_file", denied)
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, "Errno" in result.output) == (2, False)
+    assert "Permission denied" in result.output and name in result.output
