@@ -382,7 +382,6 @@ def test_files_that_cannot_be_read_are_named_without_the_number_of_the_error(
     monkeypatch.chdir(tmp_path)
     for each in ("x.npy", "y.npy", "rows.txt", "mine.toml"):
         (tmp_path / each).touch()
-
     opened = io.open
 
     def denied(path, *arguments, **options):
@@ -394,4 +393,5 @@ def test_files_that_cannot_be_read_are_named_without_the_number_of_the_error(
     monkeypatch.setattr("click.open_file", denied)
     result = CliRunner().invoke(main, words)
     assert (result.exit_code, "Errno" in result.output) == (2, False)
-    assert "Permission denied" in result.output and name in result.output
+    assert "Permission denied" in result.output
+    assert name in result.output
