@@ -59,6 +59,8 @@ def names(folder):
         ("table", "mine.toml", "-o", "mine.toml"),
         ("vectors", "convert", "e2m1fn", "mine.toml", "-o", "./mine.toml"),
         ("vectors", "convert", "mine.toml", "e2m1fn", "-o", "link"),
+        ("export", "c", "--operation", "add", "--format", "mine.toml", "-o", "link"),
+        ("export", "smt", "--operation", "add", "--format", "mine.toml", "-o", "mine.toml"),
         ("compare", "x.npy", "x.npy", "--to", "mine.toml", "--html", "x.npy"),
         ("compare", "x.npy", "x.npy", "--to", "mine.toml", "--junit", "link"),
         ("compare", "x.bin:float32:4", "x.npy", "--html", "x.bin"),
