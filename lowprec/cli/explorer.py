@@ -25,4 +25,4 @@ def explorer(name: str, output: Path | None) -> None:
     from lowprec.export.explorer_page import page
 
     fmt = format_named(name)
-    deliver(page([fmt], fmt.name), output)
+    deliver(page([fmt], fmt.name), output, of=(name,))

@@ -61,6 +61,7 @@ def names(folder):
         ("vectors", "convert", "mine.toml", "e2m1fn", "-o", "link"),
         ("export", "c", "--operation", "add", "--format", "mine.toml", "-o", "link"),
         ("export", "smt", "--operation", "add", "--format", "mine.toml", "-o", "mine.toml"),
+        ("explorer", "--format", "mine.toml:e4m3fn", "-o", "link"),
         ("compare", "x.npy", "x.npy", "--to", "mine.toml", "--html", "x.npy"),
         ("compare", "x.npy", "x.npy", "--to", "mine.toml", "--junit", "link"),
         ("compare", "x.bin:float32:4", "x.npy", "--html", "x.bin"),
