@@ -194,6 +194,7 @@ def _in_blocks(
         raise ValueError("arrays in blocks have scales along K already; give scales of tensors or rows")
     left, right, (size,) = as_array(x), as_array(y), sizes
     columns = verb.__name__ == "matmul" and right.ndim > 1
+    outer = columns and left.ndim > 1  # results have an axis for the rows of each side
     v: Operand | None = None
     starts = range(0, left.shape[-1], size)
     with reporting(progress, len(starts), f"blocks along K, {how}") as step:
@@ -207,8 +208,7 @@ def _in_blocks(
             for side, (rows, blocks) in enumerate(sides):
                 if blocks is not None:
                     axis = -2 if side and columns else -1
-                    rows = blocks.scales.take([number], axis)
-                    rows = rows if verb.__name__ == "matmul" and blocks.scales.ndim > 1 else rows[..., 0]
+                    rows = blocks.scales.take([number] if outer else number, axis)
                 factors.append(None if rows is None else steps.given(rows, "scale"))
             v = steps.scaled(coded(made, how.output[0]), factors, v, fused and number == 0)
             shape = made.shape
