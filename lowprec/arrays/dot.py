@@ -244,6 +244,9 @@ def _lazily(
     given = [*sides[0].arrays, *sides[1].arrays, *joins.values(), *(scales or ())]
     lazy.check(*given)
     lazy.refuse(*given, out=out, progress=progress)
+    lazy.check_sizes(
+        f"{name} needs the shapes of what it takes", *(each for each in given if each is not None)
+    )
     lazy_dot.check_k(sides, name == "dot")
     axis = -1 if name == "dot" else max(-2, -len(sides[1].shape))
     check_shapes(name, *sides, axis)
