@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections import deque
+from array import array as typed_array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -373,15 +373,22 @@ def as_array(values: object) -> Array:
     if is_frame(values):
         return whole_of(typed_parts(values))
     try:
-        if isinstance(values, _LISTS):
+        if _is_list(type(values)):
             return _listed(values)
         return np.asarray(_from_torch(values) if is_tensor(values) else values)
     except (ValueError, TypeError, RuntimeError) as error:  # ragged lists, tensors that are not dense
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
 
 
-#: Sequences that NumPy makes arrays of, in a common type of their elements.
-_LISTS = (list, tuple, deque)
+#: Sequences whose elements are of one type, or that are one value.
+_OF_ONE_TYPE = (str, bytes, bytearray, memoryview, range, typed_array)
+
+
+def _is_list(kind: type) -> bool:
+    """Return whether NumPy reads such objects element by element, and looks for a common type."""
+    return (
+        issubclass(kind, Sequence) and not issubclass(kind, _OF_ONE_TYPE) and not hasattr(kind, "__array__")
+    )
 
 
 def _listed(values: Any) -> Array:
@@ -409,12 +416,14 @@ _NAMED = ("pandas", "xarray")
 
 def _refuse_kinds(values: Any, listed: bool = False) -> None:
     """Refuse masked arrays, and arrays with names where their place counts; in lists at any depth too."""
-    if isinstance(values, _LISTS):
-        lists = *_LISTS, np.ma.MaskedArray
+    if _is_list(type(values)):
         kinds = tuple(
             kind
             for kind in set(map(type, values))
-            if issubclass(kind, lists) or _package(kind) in _NAMED or hasattr(kind, "_exact_values")
+            if _is_list(kind)
+            or issubclass(kind, np.ma.MaskedArray)
+            or _package(kind) in _NAMED
+            or hasattr(kind, "_exact_values")
         )
         for each in values if kinds else ():
             if isinstance(each, kinds):
