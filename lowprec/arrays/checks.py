@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.frames import is_frame, typed_parts, whole_of
+from lowprec.arrays.lists import is_list, listed
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans, unlocked
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.vector import exact as kernels
@@ -373,34 +373,11 @@ def as_array(values: object) -> Array:
     if is_frame(values):
         return whole_of(typed_parts(values))
     try:
-        if isinstance(values, _LISTS):
-            return _listed(values)
+        if is_list(type(values)):
+            return listed(values)
         return np.asarray(_from_torch(values) if is_tensor(values) else values)
     except (ValueError, TypeError, RuntimeError) as error:  # ragged lists, tensors that are not dense
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
-
-
-#: Sequences that NumPy makes arrays of, in a common type of their elements.
-_LISTS = (list, tuple, deque)
-
-
-def _listed(values: Any) -> Array:
-    """Return a list as an array; refuse numbers that NumPy's common type does not hold."""
-    try:
-        with np.errstate(invalid="raise"):
-            array = np.asarray(values)
-    except FloatingPointError:
-        raise TypeError(
-            "its types differ, and a signaling NaN would become quiet on the way to their common one"
-        ) from None
-    with np.errstate(invalid="ignore"):
-        rounds = array.dtype.kind == "V" or (array.dtype == np.float64 and (np.abs(array) >= 2**53).any())
-    if rounds:
-        for given, made in zip(np.array(values, object).flat, array.flat, strict=True):
-            exact = int(given) if isinstance(given, (int, np.integer)) else float(given)
-            if exact != float(made) and exact == exact:
-                raise TypeError(f"NumPy's common type of its elements, {array.dtype}, does not hold {given}")
-    return array
 
 
 #: Packages whose arrays may have names.
@@ -409,12 +386,14 @@ _NAMED = ("pandas", "xarray")
 
 def _refuse_kinds(values: Any, listed: bool = False) -> None:
     """Refuse masked arrays, and arrays with names where their place counts; in lists at any depth too."""
-    if isinstance(values, _LISTS):
-        lists = *_LISTS, np.ma.MaskedArray
+    if is_list(type(values)):
         kinds = tuple(
             kind
             for kind in set(map(type, values))
-            if issubclass(kind, lists) or _package(kind) in _NAMED or hasattr(kind, "_exact_values")
+            if is_list(kind)
+            or issubclass(kind, np.ma.MaskedArray)
+            or _package(kind) in _NAMED
+            or hasattr(kind, "_exact_values")
         )
         for each in values if kinds else ():
             if isinstance(each, kinds):

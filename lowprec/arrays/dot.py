@@ -21,7 +21,7 @@ from lowprec.arrays.dot_shapes import broadcast_outer, check_joins, check_shapes
 from lowprec.arrays.epilogue import Scales, scaled_product
 from lowprec.arrays.factors import Factors, alike, along, factors, part_of
 from lowprec.arrays.kinds import keeps_kind
-from lowprec.arrays.operations import result_type
+from lowprec.arrays.operations import result_type, wanted_type
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import Place, key_of
 from lowprec.arrays.result_signatures import Dot as DotSignature, MatMul
@@ -244,6 +244,9 @@ def _lazily(
     given = [*sides[0].arrays, *sides[1].arrays, *joins.values(), *(scales or ())]
     lazy.check(*given)
     lazy.refuse(*given, out=out, progress=progress)
+    lazy.check_sizes(
+        f"{name} needs the shapes of what it takes", *(each for each in given if each is not None)
+    )
     lazy_dot.check_k(sides, name == "dot")
     axis = -1 if name == "dot" else max(-2, -len(sides[1].shape))
     check_shapes(name, *sides, axis)
@@ -288,14 +291,14 @@ def _run(
     outputs: _Outputs,
     addend: object,
     rng: object,
-    dtype: object,
+    dtype: npt.DTypeLike | None,
     out: object,
     backend: Backend | None,
     progress: Progress,
 ) -> Any:
     """Compute all outputs, in the requested type."""
     fmt, shape = how.output[0], outputs.shape
-    given, carrier = result_type(fmt, getattr(out, "dtype", None) if dtype is None else np.dtype(dtype))  # type: ignore[call-overload]
+    given, carrier = result_type(fmt, wanted_type(dtype, out))
     place = output(out, given, shape, f"values of {fmt.name!r}")
     key = _key(how, rng)
     x, y = alike(x, y, how.term)

@@ -15,7 +15,7 @@ from lowprec.arrays import calls
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import Array, Operand, as_array, code_dtype, output, values_operand
 from lowprec.arrays.dot_shapes import Plain, check_joins, check_shapes
-from lowprec.arrays.operations import result_type
+from lowprec.arrays.operations import result_type, wanted_type
 from lowprec.arrays.progress import reporting
 from lowprec.arrays.scaling import ScaledBlocks, operand_scales
 from lowprec.arrays.sums import as_values, coded, computed, rounded_codes
@@ -80,6 +80,7 @@ def scaled_product(
     progress: Any,
 ) -> Any:
     """Return the results of `verb`, dot or matmul, with an epilogue."""
+    x, y = (side if isinstance(side, BlockArray) else as_array(side) for side in (x, y))
     steps, target = _Steps(epilogue, backend), epilogue.output or how.output
     if target[1].rounding.bits:
         raise ValueError("an epilogue's output is not rounded stochastically: use another output")
@@ -108,7 +109,7 @@ def scaled_product(
     if output_scale is not None:
         v = steps("multiply", v, _joining(steps, output_scale, "output_scale", shape))
     codes = np.broadcast_to(computed(CONVERT, [v], target, steps.backend), shape)
-    given, carrier = result_type(target[0], getattr(out, "dtype", None) if dtype is None else np.dtype(dtype))
+    given, carrier = result_type(target[0], wanted_type(dtype, out))
     place = output(out, given, shape, f"values of {target[0].name!r}")
     result = as_values(codes, target, given, carrier, steps.backend)
     if place is None:
@@ -126,7 +127,7 @@ def _joining(steps: _Steps, values: npt.ArrayLike, name: str, shape: tuple[int, 
 
 def _length(verb: str, x: Any, y: Any) -> int:
     """K, of operands that fit."""
-    left, right = (Plain(side.shape if isinstance(side, BlockArray) else np.shape(side)) for side in (x, y))
+    left, right = Plain(x.shape), Plain(y.shape)
     check_shapes(verb, left, right, -1 if verb == "dot" else max(-2, -len(right.shape)))
     return left.shape[-1]
 
@@ -135,7 +136,7 @@ def _sides(
     verb: str, x: Any, y: Any, scales: Scales | None, block: int
 ) -> list[tuple[Array | None, ScaledBlocks | None]]:
     """Return scales of rows of x and columns of y, ready to broadcast against results, or those of blocks."""
-    shapes = [side.shape if isinstance(side, BlockArray) else np.shape(side) for side in (x, y)]
+    shapes = [x.shape, y.shape]
     found: list[tuple[Array | None, ScaledBlocks | None]] = []
     for number, given in enumerate(scales or (None, None)):
         if given is None:
@@ -192,23 +193,23 @@ def _in_blocks(
         raise ValueError("scales of blocks along K join their sums one after the other: leave out split")
     if isinstance(x, BlockArray) or isinstance(y, BlockArray):
         raise ValueError("arrays in blocks have scales along K already; give scales of tensors or rows")
-    left, right, (size,) = as_array(x), as_array(y), sizes
-    columns = verb.__name__ == "matmul" and right.ndim > 1
+    (size,) = sizes
+    columns = verb.__name__ == "matmul" and y.ndim > 1
+    outer = columns and x.ndim > 1  # results have an axis for the rows of each side
     v: Operand | None = None
-    starts = range(0, left.shape[-1], size)
+    starts = range(0, x.shape[-1], size)
     with reporting(progress, len(starts), f"blocks along K, {how}") as step:
         for number, start in enumerate(starts):
             part = slice(start, start + size)
-            theirs = right[..., part, :] if columns else right[..., part]
-            made = np.asarray(verb(left[..., part], theirs, how, **options))
+            theirs = y[..., part, :] if columns else y[..., part]
+            made = np.asarray(verb(x[..., part], theirs, how, **options))
             if v is None and addend is not None:
                 v = _joining(steps, addend, "addend", made.shape)
             factors = []
             for side, (rows, blocks) in enumerate(sides):
                 if blocks is not None:
                     axis = -2 if side and columns else -1
-                    rows = blocks.scales.take([number], axis)
-                    rows = rows if verb.__name__ == "matmul" and blocks.scales.ndim > 1 else rows[..., 0]
+                    rows = blocks.scales.take([number] if outer else number, axis)
                 factors.append(None if rows is None else steps.given(rows, "scale"))
             v = steps.scaled(coded(made, how.output[0]), factors, v, fused and number == 0)
             shape = made.shape

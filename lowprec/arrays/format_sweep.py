@@ -188,10 +188,10 @@ def _chosen(
 ) -> list[Format | BlockFormat]:
     """Return what candidates are made from."""
     found: list[Format | BlockFormat] = []
-    for each in np.atleast_1d(np.asarray(width if hasattr(width, "__index__") else [*width], int)).tolist():
-        if not 2 <= each <= 8:
-            raise ValueError(f"width must be 2 to 8 bits, not {each}; name wider formats as elements=")
-        found += elements_of(each)
+    for each in [*width] if np.iterable(width) else [width]:
+        if not hasattr(each, "__index__") or not 2 <= each <= 8:
+            raise ValueError(f"width must be 2 to 8 bits, not {each!r}; name wider formats as elements=")
+        found += elements_of(int(each))
     for element in elements or ():
         found.append(catalog.block_format(element) if catalog.is_block(element) else catalog.format(element))
     if not found:

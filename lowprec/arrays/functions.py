@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lowprec.arrays import lazy
 from lowprec.arrays.checks import broadcast_shape, outputs, projection as projection_of, values_operand
 from lowprec.arrays.kinds import check_labels, like
-from lowprec.arrays.operations import Like, Options, operate, result_type
+from lowprec.arrays.operations import Like, Options, operate, result_type, wanted_type
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_for, with_integers
 from lowprec.arrays.result_signatures import FunctionOfOne, FunctionOfTwo
@@ -143,8 +143,8 @@ def _in_parts(
     out, signals, random, rng = (rest.pop(key, None) for key in ("out", "flags", "random", "rng"))
     asked = [rest.pop(key, None) for key in ("rounding", "saturation", "projection", "profile")]
     target = catalog.format(fmt)
-    rest["dtype"] = getattr(out, "dtype", None) if rest.get("dtype") is None else rest["dtype"]
-    kind, _ = result_type(target, None if rest["dtype"] is None else np.dtype(rest["dtype"]))
+    rest["dtype"] = wanted_type(rest.get("dtype"), out)
+    kind, _ = result_type(target, rest["dtype"])
     outputs(out, signals, kind, shape, f"values of {target.name!r}")
     how = projection_of(target, *asked)
     drawn = integers_for(how.rounding, target, shape, random, rng).reshape(-1)

@@ -207,6 +207,7 @@ def place_of(block_info: Any, key: int, whole: tuple[int, ...]) -> Place:
 def words(random: Any, values: Any, group: int) -> Any:
     """Random integers in the chunks of the values: one for each `group` along the last axis."""
     given = dask_of(random)
+    check_sizes("random= goes with values by their places", values, given)
     chunks, shape = values.chunks, values.shape
     if group > 1:
         chunks = (*chunks[:-1], tuple(-(-n // group) for n in chunks[-1]))

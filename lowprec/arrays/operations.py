@@ -30,7 +30,7 @@ from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["Like", "Options", "codes_of", "operate", "result_type"]
+__all__ = ["Like", "Options", "codes_of", "operate", "result_type", "wanted_type"]
 
 Like = Format | str | npt.DTypeLike
 
@@ -97,12 +97,19 @@ def operate(
         raise TypeError(
             f"scaleb takes integers as powers of two, not {operands[1].array.dtype}; use .astype('int32')"
         )
-    given, carrier = result_type(target, into if dtype is None else np.dtype(dtype))
+    given, carrier = result_type(target, wanted_type(dtype, out))
     return codes_of(operation, operands, target, how, given, carrier, random, rng, flags, out, backend, key)
 
 
 def _operate_on(operation: str, *values: Any, **keywords: Any) -> Any:
     return operate(operation, values, **keywords)
+
+
+def wanted_type(dtype: npt.DTypeLike | None, out: object) -> np.dtype[Any] | None:
+    """Return the type requested by `dtype`, else that of `out`, else None."""
+    if dtype is not None:
+        return np.dtype(dtype)
+    return out.dtype if isinstance(out, np.ndarray) else None
 
 
 @functools.lru_cache(maxsize=1024)

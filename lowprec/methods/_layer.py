@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
-from lowprec.arrays.checks import Array
+from lowprec.arrays.checks import Array, as_array
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Format
@@ -45,14 +45,24 @@ def linear_layer(
     fmt, projection : Format, Projection
         Of the output, and of the gradients.
     """
+    out = (*shape[:-1], y.shape[-1])
     if bias is not None:
+        check_shape("bias", bias, out[-1:])
         y = np.asarray(arith.add(y, bias, fmt, projection=projection or DEFAULT))
 
     def gradients(grad: Any) -> tuple[Array, Array, Array]:
+        check_shape("the gradient of y", grad, out)
         at_x, at_w, rows = backward(grad)
         return at_x.reshape(shape), at_w, column_sums(rows, fmt, projection)
 
-    return y.reshape(*shape[:-1], y.shape[-1]), gradients
+    return y.reshape(out), gradients
+
+
+def check_shape(name: str, given: Any, wanted: tuple[int, ...]) -> None:
+    """Refuse an argument of another shape, which would be broadcast, or reshaped to fit."""
+    shape = given.shape if hasattr(given, "shape") else as_array(given).shape
+    if tuple(shape) != wanted:
+        raise ValueError(f"{name} has shape {tuple(shape)}, but needs {wanted}")
 
 
 def multiplied(

@@ -313,6 +313,23 @@ def test_vectors_have_scales_too():
     assert lp.matmul(x[1, 3], y[:, 2], "fp32_fma", scales=(rows[3, 0], columns[0, 2])) == whole[1, 3, 2]
 
 
+def test_vectors_have_scales_of_blocks_too():
+    rng = np.random.default_rng(8)
+    x, y = rng.random((3, 4, 16), np.float32), rng.random((2, 16, 5), np.float32)[:, None]
+    rows, columns = rng.random((3, 4, 4), np.float32), rng.random((2, 1, 4, 5), np.float32)
+    whole = _product_of_blocks(x, y, rows, columns)
+    assert (_product_of_blocks(x, y[0, 0, :, 2], rows, columns[0, 0, :, 2]) == whole[0, ..., 2]).all()
+    assert (_product_of_blocks(x[1, :1], y[0, 0, :, 2], rows[1, :1], None)
+            == _product_of_blocks(x[1, :1], y[0, 0], rows[1, :1], None)[:, 2]).all()  # fmt: skip
+    assert (_product_of_blocks(x[1, 3], y, rows[1, 3], columns) == whole[:, 1:2, 3]).all()
+    assert (_product_of_blocks(x[1, 3], y[0, 0], rows[1, 3], columns[0, 0]) == whole[0, 1, 3]).all()
+    assert _product_of_blocks(x[1, 3], y[0, 0, :, 2], rows[1, 3], columns[0, 0, :, 2]) == whole[0, 1, 3, 2]
+
+
+def _product_of_blocks(x, y, *scales):
+    return lp.matmul(x, y, "fp32_fma", scales=scales, epilogue=lp.Epilogue(block=4))
+
+
 def test_scales_of_rows_of_no_products():
     x, y = np.ones((2, 0)), np.ones((0, 3))
     for scales in ((np.ones((2, 1)), np.ones((1, 3))), (np.ones((2, 0)), None)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import dask.array
 import ml_dtypes
 import numpy as np
@@ -243,6 +245,12 @@ REFUSED = [
     ),
     (ValueError, {"out": READ_ONLY}, "out is read-only"),
     (TypeError, {"out": [1.0]}, "out must be a NumPy array of float32, not list"),
+    # as tensors of torch are
+    (
+        TypeError,
+        {"out": SimpleNamespace(dtype="torch.float32")},
+        "out must be a NumPy array of float32, not ",
+    ),
     (ValueError, {"dtype": "float16", "fmt": "bfloat16"}, "float16 does not hold every value of 'bfloat16'"),
     (TypeError, {"flags": np.zeros(X.shape, np.int8)}, "flags must be an array of uint8"),
     (ValueError, {"rounding": "nearest"}, "unknown rounding 'nearest'"),

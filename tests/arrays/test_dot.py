@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import re
 from fractions import Fraction
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -653,6 +654,14 @@ REFUSED = [
     ),
     (TypeError, lp.dot, ([1], [1], "fp32_fma"), {"out": [0.0]}, "out must be a NumPy array of "
                                                                 "float32, not list"),
+    (
+        TypeError, lp.dot, ([1], [1], "fp32_fma"), {"out": SimpleNamespace(dtype="torch.float32")},
+        "out must be a NumPy array of float32, not SimpleNamespace",
+    ),
+    (
+        TypeError, lp.matmul, ([[1, 2], [3]], ROWS, "fp32_fma"), {"scales": (1, 1)},
+        "cannot make an array of list",
+    ),
     # blocks
     (
         ValueError, lp.matmul, (ROWS, ROWS, "fp32_fma"), {},

@@ -184,6 +184,7 @@ def test_the_example_prints_the_front(tmp_path):
     ("call", "error", "message"),
     [
         (lambda: lp.sweep_formats(VALUES, 9), ValueError, "width must be 2 to 8 bits, not 9"),
+        (lambda: lp.sweep_formats(VALUES, [4.5]), ValueError, "width must be 2 to 8 bits, not 4.5"),
         (lambda: lp.sweep_formats(VALUES), ValueError, "needs a width, such as 4, or elements"),
         (lambda: lp.sweep_formats(np.zeros(4), 4), ValueError, "needs a finite value other than zero"),
         (lambda: lp.sweep_formats([np.nan, np.inf], 4), ValueError, "needs a finite value other than zero"),

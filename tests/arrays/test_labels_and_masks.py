@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import deque
+from array import array
+from collections import UserList, deque
 
 import ml_dtypes
 import numpy as np
@@ -65,7 +66,8 @@ def test_scales_and_bias_that_are_integers_are_rounded_once(kind, lazy):
 @pytest.mark.parametrize(
     "values",
     [
-        [2**53 + 1, 0.5], (2**64 - 1, -1), deque([0.5, 2**53 + 1]), [[0.5], np.array([2**53 + 1])],
+        [2**53 + 1, 0.5], (2**64 - 1, -1), deque([0.5, 2**53 + 1]), UserList([2**53 + 1, 0.5]),
+        [[0.5], np.array([2**53 + 1])],
         [np.int8(127), ml_dtypes.float8_e4m3fn(1)], [np.uint8(3), ml_dtypes.float8_e8m0fnu(1)],
     ],
 )  # fmt: skip
@@ -79,6 +81,13 @@ def test_lists_of_several_types_that_one_type_holds_are_taken():
         assert lp.encode(values, "binary32").tolist() == [int(lp.encode(x, "binary32")) for x in values]
     assert lp.quantize([ml_dtypes.bfloat16(2), ml_dtypes.bfloat16("nan")], "e5m2")[0] == 2
     assert lp.encode([], "e4m3fn").size == 0
+
+
+def test_sequences_of_one_type_are_taken_as_they_are():
+    for values in (range(3), array("q", range(3)), memoryview(bytes(range(3))), UserList(range(3))):
+        assert lp.quantize(values, "e4m3fn").tolist() == [0.0, 1.0, 2.0]
+    with pytest.raises(TypeError, match="a masked array would lose its mask"):
+        lp.encode(UserList([np.ma.array([1.0, 2.0], mask=[0, 1])]), "e4m3fn")
 
 
 def test_lists_do_not_make_signaling_nans_quiet():

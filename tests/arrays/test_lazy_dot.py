@@ -275,8 +275,15 @@ REFUSED = [
      "blocks of x lie along axis 0, but K is axis 1: encode with axis=1"),
     (ValueError, lambda: lp.matmul(_tiles(), Y, "fp32_fma"),
      "blocks of x lie along axes (0, 2), but lazy products take blocks along the last two: compute x first"),
-    (ValueError, lambda: lp.matmul(LAZY[LAZY[:, 0] > 0], Y, "fp32_fma"),
-     "sums along axis 1 of x take all of it, and the sizes of some chunks are unknown; call "
+    (ValueError, lambda: lp.matmul(LAZY[LAZY[:, 0] > 0], Y, "fp32_fma", bias=np.ones((7, 9))),
+     "matmul needs the shapes of what it takes, and the sizes of some chunks are unknown; call "
+     ".compute_chunk_sizes()"),
+    (ValueError, lambda: lp.dot(LAZY[LAZY[:, 0] > 0], np.ones(70), "fp32_fma"),
+     "dot needs the shapes of what it takes, and the sizes of some chunks are unknown; call "
+     ".compute_chunk_sizes()"),
+    (ValueError, lambda: lp.encode(LAZY[LAZY[:, 0] > 0], "e5m2", rounding=lp.stochastic(6),
+                                   random=np.zeros((7, 70), np.uint8)),
+     "random= goes with values by their places, and the sizes of some chunks are unknown; call "
      ".compute_chunk_sizes()"),
     (TypeError, lambda: lp.matmul(LEFT, Y, "fp32_fma"),
      "y has no names of dimensions, and the other factor has: make it a DataArray, or give the other's "

@@ -434,6 +434,14 @@ REFUSED = {
         lambda: fp8.encode([1.0], scale=0.0),
         "scales must be positive numbers that float32 holds; lowprec.scale_for gives such",
     ),
+    "a scale beyond float32": (
+        lambda: fp8.encode([1.0], scale=1e300),
+        "scales must be positive numbers that float32 holds; lowprec.scale_for gives such",
+    ),
+    "a vector to transpose": (
+        lambda: fp8.encode([1.0, 2.0]).T,
+        "T exchanges two axes, and codes have shape (2,); use reshape",
+    ),
     "a scale of float64": (
         lambda: fp8.encode([1.0], scale=0.1),
         "scale 0.1 is no float32 number; give the nearest one, np.float32(0.1)",

@@ -79,6 +79,8 @@ class ScaledCodes:
     @property
     def T(self) -> ScaledCodes:
         """With the last two axes exchanged; the codes are the same, as a scale knows no direction."""
+        if self.codes.ndim < 2:
+            raise ValueError(f"T exchanges two axes, and codes have shape {self.shape}; use reshape")
         scale = self.scale.swapaxes(-1, -2) if self.scale.ndim > 1 else self.scale
         if self.scale.ndim == 1 and self.scale.size > 1:
             scale = self.scale[:, None]
@@ -223,7 +225,8 @@ def _policy(name: str) -> Saturation:
 def _scales(scale: npt.ArrayLike) -> Array:
     """Return scales as float32; refuse numbers that it lacks."""
     given = as_array(scale)
-    scales = given.astype(np.float32)
+    with np.errstate(all="ignore"):
+        scales = given.astype(np.float32)
     if not (np.isfinite(scales) & (scales > 0)).all():
         raise ValueError("scales must be positive numbers that float32 holds; lowprec.scale_for gives such")
     wrong = np.asarray(scales.astype(object) != given.astype(object))

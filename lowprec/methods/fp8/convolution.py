@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import arith, convert
 from lowprec.arrays.checks import Array, as_array
-from lowprec.methods._layer import column_sums
+from lowprec.methods._layer import check_shape, column_sums
 from lowprec.methods.fp8.codes import ScaledCodes, decode
 from lowprec.methods.fp8.products import Gradients, Like, coded, matmul
 from lowprec.methods.fp8.scaling import Recipe, Scaling
@@ -83,10 +83,12 @@ def conv2d(
     flat = ScaledCodes(weights.codes.reshape(out, -1), scale, weights.format)
     y = matmul(rows, flat.T, accumulation=accumulation, output=output)
     if bias is not None:
+        check_shape("bias", bias, y.shape[-1:])
         y = np.asarray(arith.add(y, bias, output))
     shape = (*windows.shape[:3], out)
 
     def gradients(grad: npt.ArrayLike | ScaledCodes) -> tuple[Array, Array, Array]:
+        check_shape("the gradient of y", grad, (batch, out, *shape[1:3]))
         across = coded(grad, "grad", how)
         _check_one_scale("the gradient of y", across)
         if scale.size > 1:
