@@ -118,8 +118,6 @@ static inline uint64_t lowprec_cdna3(
         }
         if (lowprec_special(&all, c)) {
             c = all;
-            if (c.kind == LOWPREC_NAN)
-                c.negative = 0;
             continue;
         }
         any = lowprec_aligned(rows, place, end, halves ? 2 : 1, &exponent, &sum);
@@ -148,6 +146,8 @@ static inline uint64_t lowprec_cdna3(
         made.significand = sum < 0 ? (uint64_t)-sum : (uint64_t)sum;
         c = lowprec_read(lowprec_place(made, single), &single->source);
     }
+    if (c.kind == LOWPREC_NAN)
+        c.negative = 0;
     return lowprec_place(c, stages->output);
 }
 
