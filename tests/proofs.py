@@ -75,12 +75,8 @@ def proofs() -> list[Proof]:
         found.append(Proof("add", catalog.E5M2, catalog.E5M2, mode, "z3", by="add_by_fma"))
         found += [Proof("multiply", fmt, fmt, mode, "z3") for fmt in (catalog.E5M2, E4M3)]
         found.append(Proof("add", binary16, binary16, mode, "bitwuzla"))
-    for usual in (False, True):
-        found += [
-            Proof(operation, fmt, fmt, "nearest_even", "z3", usual)
-            for operation in ("divide", "fma")
-            for fmt in (catalog.E5M2, E4M3)
-        ]
+    for usual, fmt in ((False, catalog.E5M2), (True, E4M3)):
+        found += [Proof(name, fmt, fmt, "nearest_even", "z3", usual) for name in ("divide", "fma")]
         found.append(Proof("add", binary32, binary32, "nearest_even", "bitwuzla", usual))
     found += [Proof("convert", catalog.BINARY64, binary32, mode, "bitwuzla", True) for mode in MODES]
     return found
