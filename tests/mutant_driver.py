@@ -146,6 +146,9 @@ def sums(name):
     odd = lp.Window(step=4, fraction_bits=13, result=to(BINARY16, "toward_zero"), cut="to_odd")
     known = {
         "odd_window": lambda: sum_of(odd, operands=(BFLOAT16, BFLOAT16)),
+        "rounded_window": lambda: sum_of(
+            dataclasses.replace(odd, cut="nearest_away"), operands=(BFLOAT16, BFLOAT16)
+        ),
         "addend_last": lambda: sum_of(to(BINARY32), addend="last"),
         "toward_zero": lambda: sum_of(to(BINARY32, "toward_zero")),
         "ties_to_zero": lambda: sum_of(to(BINARY32, "nearest_zero")),

@@ -855,6 +855,15 @@ MUTANTS = (
         ("products:odd_window bfloat16 20 scalar",),
     ),
     Mutant(
+        "window-cut-nearest",
+        "kernels/scalar/rounding.py",
+        "cut",
+        "terms of windows that are rounded to nearest are cut where half is lost",
+        "_I((significand >> _U(shift - _I(1))) & _1)",
+        "_I((significand >> _U(shift - _I(1))) & (significand << _U(_I(65) - shift) != _0))",
+        ("products:rounded_window bfloat16 20 scalar",),
+    ),
+    Mutant(
         "machine-flush",
         "kernels/scalar/machines.py",
         "flushed",

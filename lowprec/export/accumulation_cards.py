@@ -189,14 +189,23 @@ def _steps(window: Window) -> Iterator[str]:
             f"count as that of the sum."
         )
     if window.fraction_bits is not None:
-        way = "toward zero" if window.cut == "toward_zero" else "downwards"
         least = f", which is at least {window.lowest_exponent}" if window.lowest_exponent > -4096 else ""
         yield (
-            f"All are cut {way} {window.fraction_bits} bits behind the point of the largest exponent{least}."
+            f"All are {_CUTS[window.cut]} {window.fraction_bits} bits behind the point of the largest "
+            f"exponent{least}."
         )
     yield f"Their sum is exact, and then rounded to {placed(window.result)}."
     if window.negative_zero:
         yield "A negative sum that rounds to zero is -0."
+
+
+#: What alignment does to terms.
+_CUTS = {
+    "toward_zero": "cut toward zero",
+    "floor": "cut downwards",
+    "to_odd": "rounded to odd",
+    "nearest_away": "rounded to nearest, halves away from zero,",
+}
 
 
 def _sums(how: Accumulation) -> Iterator[str]:

@@ -27,7 +27,7 @@ __all__ = ["accumulation_header", "unsaid"]
 _SUM, _PRODUCT, _EXACT = 53, 64, 64 * 72
 
 _BY_EXPONENT = OVERFLOW_TESTS["exponent"]
-_CUTS = {"toward_zero": 0, "floor": 1, "to_odd": 2}
+_CUTS = {"toward_zero": 0, "floor": 1, "to_odd": 2, "nearest_away": 3}
 
 #: A format of scales, and how many elements share one.
 Scale = tuple[Format, int]

@@ -21,6 +21,7 @@ from lowprec.oracle.exact import Exact, Special, to_float
 from lowprec.spec import catalog, codebooks
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
+from lowprec.spec.evidence import evidence_for
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.naming import plain
 from lowprec.spec.profiles import PROFILES, Profile
@@ -103,9 +104,11 @@ def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
 
 def profile_listing(profiles: Iterable[Profile] | None = None) -> RenderableType:
     """Return profiles, by default all, a row each."""
-    table = columns("profile", "formats", "block formats", "versions")
+    table = columns("profile", "formats", "block formats", "evidence", "versions")
     for profile in PROFILES.values() if profiles is None else profiles:
-        table.add_row(profile.name, _names(profile.formats), _names(profile.blocks), profile.versions)
+        found = evidence_for(profile.name)
+        names = _names(profile.formats), _names(profile.blocks)
+        table.add_row(profile.name, *names, found[0].kind if found else "-", profile.versions)
     return table
 
 
@@ -123,6 +126,7 @@ def describe_profile(profile: Profile) -> dict[str, Any]:
         "versions": profile.versions,
         "formats": {fmt.name: differences(projection) for fmt, projection in profile.formats.items()},
         "block_formats": [fmt.name for fmt in profile.blocks],
+        "evidence": [str(each) for each in evidence_for(profile.name)],
         "source": profile.source,
     }
 

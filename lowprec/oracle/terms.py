@@ -5,6 +5,7 @@ Floor 2a. Imports spec and the standard library.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -110,10 +111,10 @@ def exponent_of(value: Exact, fmt: Format) -> int | None:
 
 
 def cut(value: Fraction, place: int, how: Cut = "toward_zero") -> Fraction:
-    """Round to a multiple of 2**place: toward zero, down, or to an odd one.
+    """Round to a multiple of 2**place: toward zero, down, to an odd one, or the nearest (halves away from 0).
 
-    >>> [int(cut(Fraction(-5, 2), 0, how)) for how in ("toward_zero", "floor", "to_odd")]
-    [-2, -3, -3]
+    >>> [int(cut(Fraction(-5, 2), 0, how)) for how in ("toward_zero", "floor", "to_odd", "nearest_away")]
+    [-2, -3, -3, -3]
     """
     units = scale(value, -place)
     whole = units.numerator // units.denominator
@@ -121,4 +122,7 @@ def cut(value: Fraction, place: int, how: Cut = "toward_zero") -> Fraction:
         whole = -(-units.numerator // units.denominator)
     if how == "to_odd" and units != whole:
         whole += whole % 2 == 0  # of the two on either side
+    if how == "nearest_away":
+        size = math.floor(abs(units) + Fraction(1, 2))
+        whole = -size if units < 0 else size
     return scale(Fraction(whole), place)

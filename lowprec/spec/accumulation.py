@@ -26,7 +26,7 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounded import Rounded as Rounded, RoundedLike, check_begins, check_rounded, rounded
 from lowprec.spec.rounding import NEAREST_EVEN
 
-Cut = Literal["toward_zero", "floor", "to_odd"]
+Cut = Literal["toward_zero", "floor", "to_odd", "nearest_away"]
 Groups = Literal["consecutive", "alternate_pairs"]
 Scales = Literal["none", "products", "groups"]
 AddendPlace = Literal["first", "last"]
@@ -67,8 +67,9 @@ class Window:
         and zero.
     lowest_exponent : int
         e is at least this, -32768 to 32768.
-    cut : {"toward_zero", "floor", "to_odd"}
-        To odd: toward zero, and the last bit that is kept is set where anything is lost.
+    cut : {"toward_zero", "floor", "to_odd", "nearest_away"}
+        To odd: toward zero, and the last bit that is kept is set where anything is lost. To nearest: halves
+        away from zero.
     groups : {"consecutive", "alternate_pairs"}
         Which products make a step: the next ones; or, of each 2 * step, first those whose index has
         bit 1 clear and then the others: 0, 1, 4, 5, 8 and so on.

@@ -55,7 +55,10 @@ def compiled(how, folder, compiler="gcc", scale=None):
 def differing(how, run, count, length, rng, scale=None):
     """How many results of products of matrices are not the kernels': with and without addends."""
     x, y = pairs_of_rows(how.operands, count, length, rng)
-    codes = [each.astype(code_dtype(fmt)) for each, fmt in zip((x, y), how.operands, strict=True)]
+    codes = [
+        (each & (1 << fmt.width) - 1).astype(code_dtype(fmt))
+        for each, fmt in zip((x, y), how.operands, strict=True)
+    ]
     kind, begin = code_dtype(how.output[0]), beginning(how)
     scales, sides = [], [lp.decode(each, fmt) for each, fmt in zip(codes, how.operands, strict=True)]
     if how.operands[0].name == "tf32":

@@ -63,6 +63,16 @@ def test_a_number_is_cut_to_a_multiple_on_one_side(value, place):
         assert kept <= value if how == "floor" else abs(kept) <= abs(value)
 
 
+@given(value=st.fractions(), place=st.integers(-9, 9))
+def test_a_number_is_rounded_to_the_nearest_multiple(value, place):
+    """By at most half a unit, and by that only away from zero."""
+    for number in (value, round(value / two(place)) * two(place) + two(place - 1)):
+        kept = cut(number, place, "nearest_away")
+        assert (kept / two(place)).denominator == 1
+        assert abs(number - kept) <= two(place - 1)
+        assert abs(number - kept) < two(place - 1) or abs(kept) > abs(number)
+
+
 # -- windows ----------------------------------------------------------------------------------------
 
 

@@ -157,7 +157,10 @@ def test_spellings_that_are_none_are_refused(spelled, kind, message):
             {"fraction_bits": 49},
             "fraction_bits=49 of a window is out of range; use 1 to 48, or None to keep all",
         ),
-        ({"cut": "nearest"}, "cut='nearest' of a window is unknown; use one of toward_zero, floor, to_odd"),
+        (
+            {"cut": "nearest"},
+            "cut='nearest' of a window is unknown; use one of toward_zero, floor, to_odd, nearest_away",
+        ),
         (
             {"groups": "halves"},
             "groups='halves' of a window is unknown; use one of consecutive, alternate_pairs",

@@ -84,7 +84,13 @@ def variants():
         for addend in ("first", "last"):
             chunked = dataclasses.replace(how, order="chunked(3)", total=single, output=single, addend=addend)
             yield f"{base}, chunked, addend {addend}", chunked
-    for fields in ({"cut": "floor"}, {"cut": "to_odd"}, {"fraction_bits": None}, {"negative_zero": True}):
+    for fields in (
+        {"cut": "floor"},
+        {"cut": "to_odd"},
+        {"cut": "nearest_away"},
+        {"fraction_bits": None},
+        {"negative_zero": True},
+    ):
         window = dataclasses.replace(hopper.accumulator, step=8, **fields)
         yield f"hopper, {fields}", dataclasses.replace(hopper, name="", accumulator=window)
 

@@ -269,7 +269,7 @@ def drawn(rng):
             step=int(rng.choice([1, 2, 3, 4, 8])),
             fraction_bits=None if rng.random() < 0.15 else int(rng.integers(1, 12)),
             result=rounded(),
-            cut=rng.choice(["toward_zero", "floor", "to_odd"]).item(),
+            cut=rng.choice(["toward_zero", "floor", "to_odd", "nearest_away"]).item(),
             lowest_exponent=int(rng.choice([-4096, -6, 0, 3])),
         )
     if order.startswith("chunked"):

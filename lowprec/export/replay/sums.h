@@ -259,6 +259,8 @@ static inline int64_t lowprec_cut(lowprec_number x, int unit, int how)
         kept |= 1;
     if (lost != 0 && how == 1 && x.negative)
         kept++;
+    if (how == 3 && shift <= 64)
+        kept += x.significand >> (shift - 1) & 1;
     return x.negative ? -(int64_t)kept : (int64_t)kept;
 }
 

@@ -9,6 +9,7 @@ import enum
 
 __all__ = [
     "CUT_DOWN",
+    "CUT_TO_NEAREST",
     "CUT_TO_ODD",
     "CUT_TO_ZERO",
     "FINITE",
@@ -44,6 +45,7 @@ class Cut(enum.IntEnum):
     TOWARD_ZERO = 0
     FLOOR = 1
     TO_ODD = 2
+    NEAREST_AWAY = 3
 
 
-CUT_TO_ZERO, CUT_DOWN, CUT_TO_ODD = map(int, Cut)
+CUT_TO_ZERO, CUT_DOWN, CUT_TO_ODD, CUT_TO_NEAREST = map(int, Cut)

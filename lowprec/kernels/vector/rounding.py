@@ -39,6 +39,7 @@ from lowprec.kernels.vector.ir.numbers import (
     added_exact,
     added_once,
     cut_down,
+    cut_to_nearest,
     cut_to_odd,
     cut_to_zero,
     nearest_single,
@@ -105,7 +106,12 @@ LARGEST, SMALL = 0x7F7FFFFF, 27 << 23
 _INFINITY, _SHORT_INFINITY, _SHORT_NAN = 0x7FF00000, 0x7F800000, 0x7FC00000
 
 #: How terms of windows are cut to integers, by the names of `Window.cut`.
-CUTS = {"toward_zero": cut_to_zero, "floor": cut_down, "to_odd": cut_to_odd}
+CUTS = {
+    "toward_zero": cut_to_zero,
+    "floor": cut_down,
+    "to_odd": cut_to_odd,
+    "nearest_away": cut_to_nearest,
+}
 
 
 # -- to a format -------------------------------------------------------------------------------------

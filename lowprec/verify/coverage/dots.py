@@ -264,6 +264,8 @@ def _cut(values: Array, way: Cut) -> Array:
     if way == "floor":
         return np.asarray(np.floor(values))
     whole = np.trunc(values)
+    if way == "nearest_away":
+        return np.asarray(whole + np.trunc(2 * (values - whole)))
     odd = (whole != values) & (np.fmod(whole, 2) == 0)
     return np.where(odd, whole + np.copysign(1, values), whole) if way == "to_odd" else np.asarray(whole)
 

@@ -144,7 +144,10 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
             yield Change("result", _window_result(fmt), words)
     for cut in get_args(Cut):
         if cut != window.cut:
-            yield Change("cut", window_with(cut=cut), f"terms cut {cut.replace('_', ' ')}")
+            words = f"terms cut {cut.replace('_', ' ')}"
+            if cut == "nearest_away":
+                words = "terms rounded, not cut: ties away from zero"
+            yield Change("cut", window_with(cut=cut), words)
     for groups, words in (("consecutive", "consecutive"), ("alternate_pairs", "alternate pairs of")):
         if groups != window.groups:
             yield Change("groups", window_with(groups=groups), f"steps of {words} products")

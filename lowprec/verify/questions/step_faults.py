@@ -231,7 +231,6 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
     yield _fault("zeros count for the largest exponent", counts=lambda terms: terms.significand >= 0)
     yield _fault("products normalized before they are aligned", running=_normalized)
     for name, words, total in (
-        ("nearest_away", "terms rounded, not cut: ties away from zero", _rounded(_half_up)),
         ("nearest_even", "terms rounded, not cut: ties to even", _rounded(_half_even)),
         ("away", "terms cut away from zero", _rounded(lambda kept, lost: kept + (lost > 0))),
         ("sum", "the sum cut toward zero, not its terms", _sum_cut),
@@ -276,10 +275,6 @@ def _none(parts: Parts) -> Array:
 def _rounded(change: Callable[[Array, Array], Array]) -> Callable[[Parts], tuple[Array, Array]]:
     """Return sums of terms that are rounded otherwise."""
     return lambda parts: (signed(parts, change(parts.kept, parts.lost)), _none(parts))
-
-
-def _half_up(kept: Array, lost: Array) -> Array:
-    return np.asarray(kept + (lost >> LOW - 1))
 
 
 def _half_even(kept: Array, lost: Array) -> Array:

@@ -425,13 +425,23 @@ def _cut_to_odd(parts: Parts) -> tuple[Array, Array]:
     return _cut_toward_zero(parts._replace(kept=parts.kept | (parts.lost > 0)))
 
 
+def _cut_to_nearest(parts: Parts) -> tuple[Array, Array]:
+    return _cut_toward_zero(parts._replace(kept=parts.kept + (parts.lost >> LOW - 1)))
+
+
 def exactly(parts: Parts) -> tuple[Array, Array]:
     """Return the sum of terms of which nothing is cut."""
     hi, lo = signed(parts, parts.kept), signed(parts, parts.lost)
     return hi + (lo >> LOW), lo & (1 << LOW) - 1
 
 
-_CUTS = {"toward_zero": _cut_toward_zero, "floor": _cut_floor, "to_odd": _cut_to_odd, "exact": exactly}
+_CUTS = {
+    "toward_zero": _cut_toward_zero,
+    "floor": _cut_floor,
+    "to_odd": _cut_to_odd,
+    "nearest_away": _cut_to_nearest,
+    "exact": exactly,
+}
 
 
 def window_sum(window: Window | None, parts: Parts) -> tuple[Array, Array]:

@@ -339,5 +339,5 @@ class _SumBounds:
             ends.append(np.where(most == 0, 0.0, most * growth))
         if self.window is not None and self.window.cut != "toward_zero":  # magnitudes may grow
             ends[1] = np.full_like(ends[1], np.inf)
-            ends[0] = np.full_like(ends[0], np.inf) if self.window.cut == "to_odd" else ends[0]
+            ends[0] = np.full_like(ends[0], np.inf) if self.window.cut != "floor" else ends[0]
         return np.nextafter(ends[0], np.inf), np.nextafter(ends[1], np.inf)

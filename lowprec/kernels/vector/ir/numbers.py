@@ -16,6 +16,7 @@ __all__ = [
     "added_exact",
     "added_once",
     "cut_down",
+    "cut_to_nearest",
     "cut_to_odd",
     "cut_to_zero",
     "nearest_single",
@@ -66,6 +67,13 @@ def cut_to_odd(x: np.float64) -> np.float64:
     """Round to an integer, to the odd one of two next to each other."""
     even = np.trunc(x * 0.5) * 2.0  # the even integer next to it, toward zero
     return np.float64(even if even == x else even + np.copysign(1.0, x))
+
+
+@inlined
+def cut_to_nearest(x: np.float64) -> np.float64:
+    """Round to an integer, to nearest; halves away from zero."""
+    whole = np.trunc(x)
+    return np.float64(whole + np.trunc(2.0 * (x - whole)))
 
 
 @inlined
