@@ -49,6 +49,7 @@ def subjects():
         "ieee": lambda: families.ieee("ieee", 3, 2),
         "fnuz": lambda: families.fnuz("fnuz", 2, 2),
         "powers": lambda: families.power_of_two("powers", 3),
+        "book_steps": lambda: lp.Codebook("steps", (1.0, 2.0, 4.0, float("nan"))),
         "book_infinite": lambda: lp.Codebook(
             "infinite", [0.0, 1.0, 3.0, inf, float("nan"), -inf, -3.0, -1.0]
         ),

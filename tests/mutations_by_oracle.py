@@ -1804,6 +1804,15 @@ MUTANTS = (
         ("engine:scalar divide binary64 takum6 flags",),
     ),
     Mutant(
+        "codebook-least-value",
+        "kernels/general/codebooks.py",
+        "steps_of",
+        "negative numbers above the least value of an unsigned codebook are rounded as those below it",
+        "np.isin(words[1:] & ~_SIGN, sizes) & (np.diff(words) == 1)",
+        "False",
+        ("engine:scalar convert binary32 book_steps stochastic(8) negative=drop_sign flags",),
+    ),
+    Mutant(
         "codebook-drawn",
         "kernels/general/codebooks.py",
         "is_farther",

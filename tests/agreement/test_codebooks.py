@@ -244,9 +244,10 @@ def test_operations_in_lanes_are_the_scalar_kernels(name, operation):
     "name",
     [
         "posit5",
+        "powers",
         *(
             pytest.param(each, marks=pytest.mark.apart)
-            for each in ("nf4", "halves", "down", "beyond", "far", "takum7", "lns6_2", "powers")
+            for each in ("nf4", "halves", "down", "beyond", "far", "takum7", "lns6_2", "unsigned")
         ),
     ],
 )
@@ -265,8 +266,8 @@ def test_every_tail_is_drawn_as_by_the_scalar_kernel(name, rounding):
     values, random = np.repeat(values, 8), np.tile(np.arange(8, dtype=np.uint32), values.size)
     with np.errstate(over="ignore", under="ignore"):
         singles = values.astype(np.float32)
-    for saturation in ("none", "finite"):
-        projection = asked(book, rounding, saturation, {})
+    for saturation, negative in itertools.product(("none", "finite"), ("nan", "drop_sign")):
+        projection = asked(book, rounding, saturation, {"negative": negative})
         for given in (values, singles):
             in_lanes_as_one_by_one("convert", [given], book, projection, random)
 

@@ -93,7 +93,7 @@ def test_the_lists_say_what_there_is():
     ]
     assert rows["fp32_fma"] == ["any", "any", "sequential", "in", "binary32", "binary32", "-"]
     rows = {line.split()[0]: line for line in lowprec("profiles").stdout.splitlines()}
-    assert rows["ocp_sat"].split()[1:] == ["e4m3fn", "e5m2", "-", "OFP8", "1.0"]
+    assert rows["ocp_sat"].split()[1:] == ["e4m3fn", "e5m2", "-", "-", "OFP8", "1.0"]
     assert " and 449 more " in rows["p3109"]
     described = {entry["name"]: entry for entry in json.loads(lowprec("profiles", "--json").stdout)}
     assert described["ocp_sat"]["formats"] == {"e4m3fn": "saturation=finite", "e5m2": "saturation=finite"}

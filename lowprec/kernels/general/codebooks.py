@@ -256,7 +256,11 @@ def _answers(words: Codes, target: Params, random: int, stochastic: bool) -> Cod
 def steps_of(
     fmt: Codebook, target: Params, kind: np.dtype[Any], stochastic: bool = False, signals: bool = False
 ) -> tuple[Codes, Codes]:
-    """Return the first word of each step of a projection, and its answer; with flags where `signals`."""
+    """Return the first word of each step of a projection, and its answer; with flags where `signals`.
+
+    Of stochastic ones every value begins a step: numbers below the least value, which are all rounded to it, may
+    have the answer of those above it, which are drawn.
+    """
     words = words_next_to(fmt, kind)
     answers = _answers(words, target, 0, stochastic)
     codes = answers & (REFUSES | 0xFFFF)
@@ -270,6 +274,9 @@ def steps_of(
             answers[places] = answers[places + step]
     found = answers if signals else codes
     changes = np.append(True, found[1:] != found[:-1])
+    if stochastic:
+        sizes = values_of(fmt) & ~_SIGN
+        changes[1:] |= np.isin(words[1:] & ~_SIGN, sizes) & (np.diff(words) == 1)
     assert np.all(np.diff(words)[changes[1:]] == 1), "a step between two words that were looked at"
     return words[changes], found[changes]
 
