@@ -258,8 +258,8 @@ def steps_of(
 ) -> tuple[Codes, Codes]:
     """Return the first word of each step of a projection, and its answer; with flags where `signals`.
 
-    Of stochastic ones every value begins a step: numbers below the least value, which are all rounded to it, may
-    have the answer of those above it, which are drawn.
+    Of stochastic ones every value begins a step: numbers below the least value, which are all rounded to it,
+    may have the answer of those above it, which are drawn.
     """
     words = words_next_to(fmt, kind)
     answers = _answers(words, target, 0, stochastic)
