@@ -208,7 +208,9 @@ BLOCKED = {
 }
 
 
-@pytest.mark.parametrize("name", BLOCKED)
+@pytest.mark.parametrize(
+    "name", ["exact", *(pytest.param(name, marks=pytest.mark.apart) for name in BLOCKED if name != "exact")]
+)
 def test_headers_of_blocks_give_what_the_kernels_give(name, tmp_path):
     """A term is the exact sum of products times the scales of their block."""
     need("gcc")
