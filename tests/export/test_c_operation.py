@@ -30,6 +30,7 @@ from tests.programs import need
 
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC")
 SAID = ("convert", *OPERANDS)
+TINY = Format(name="tiny", exponent_bits=2, trailing_bits=1, infinity=True, nans=1)
 SANITIZED = ("-fsanitize=undefined", "-fno-sanitize-recover")
 
 
@@ -114,10 +115,9 @@ def every(fmt, count):
 def test_all_results_of_a_small_format_are_the_oracles(operation, tmp_path):
     """Of four bits, with NaN, infinities and subnormals: every operation, code for code and flag for flag."""
     need("gcc")
-    fmt = Format(name="tiny", exponent_bits=2, trailing_bits=1, infinity=True, nans=1)
-    operands = every(fmt, OPERANDS.get(operation, 1))
+    operands = every(TINY, OPERANDS.get(operation, 1))
     random = [0] * len(operands[0])
-    assert differing(operation, [fmt] * len(operands), fmt, DEFAULT, operands, random, tmp_path) == 0
+    assert differing(operation, [TINY] * len(operands), TINY, DEFAULT, operands, random, tmp_path) == 0
 
 
 @pytest.mark.apart
@@ -169,10 +169,9 @@ def test_another_limit_of_rounding_is_seen(tmp_path, monkeypatch):
     """A formula that rounds away from zero differs: agreement means something."""
     need("gcc")
     monkeypatch.setitem(formula._BY_NAME, "limit_of", lambda negative, odd, target: odd & words.word_of(0))
-    fmt = catalog.E5M2
-    operands = every(fmt, 2)
+    operands = every(TINY, 2)
     random = [0] * len(operands[0])
-    assert differing("add", [fmt, fmt], fmt, DEFAULT, operands, random, tmp_path) > 0
+    assert differing("add", [TINY, TINY], TINY, DEFAULT, operands, random, tmp_path) > 0
 
 
 NO_FORMULA = "{} into 'e4m3fn' has no formula in 64-bit words: it has "
