@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import math
 
 import numpy as np
@@ -270,6 +271,14 @@ def test_every_tail_is_drawn_as_by_the_scalar_kernel(name, rounding):
         projection = asked(book, rounding, saturation, {"negative": negative})
         for given in (values, singles):
             in_lanes_as_one_by_one("convert", [given], book, projection, random)
+
+
+def test_random_rounding_in_a_gap_of_more_than_128_bits_is_refused():
+    """Also where the lower value is so small that binary64 has nothing of it in the gap's units."""
+    book = Codebook("wide", [0.0, 2.0**-600, 2.0**600, NAN])
+    why = f"stochastic rounding to 'wide' is not served: the gap above {2.0**-600!r} is too wide"
+    with np.errstate(all="raise"), pytest.raises(ValueError, match=re.escape(why)):
+        lp.encode(np.ones(64), book, rounding=stochastic(4), rng=1, backend="scalar")
 
 
 @pytest.mark.parametrize("name", BOOKS)

@@ -355,9 +355,11 @@ def _gaps(fmt: Codebook, negative: bool) -> Codes:
     ray = fmt.ray(negative)
     sizes = np.array([*ray.sizes, *([] if ray.beyond is None else [float(ray.beyond)])])
     units = np.frexp(np.maximum(abs(sizes[:-1]), sizes[1:]))[1] - 63
-    scaled = np.ldexp([sizes[:-1], sizes[1:]], -units)
+    ends = np.stack([sizes[:-1], sizes[1:]])
+    with np.errstate(under="ignore"):
+        scaled = np.ldexp(ends, -units)
     rests = np.ldexp(scaled - np.floor(scaled), 64)
-    wide = (rests != np.floor(rests)).any(axis=0)
+    wide = ((rests != np.floor(rests)) | (np.ldexp(scaled, units) != ends)).any(axis=0)
     (low, high), (low_rest, high_rest) = (
         np.floor(scaled).astype(np.int64).view(np.uint64),
         rests.astype(np.uint64),
