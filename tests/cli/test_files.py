@@ -369,6 +369,22 @@ def test_every_option_that_names_a_file_writes_it_so(tmp_path, monkeypatch, argu
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ["table", "e2m1fn", "-o", "-"],
+        ["conform", "numpy", "--junit", "-"],
+        ["checkpoint", "dequantize", "x.safetensors", "-o", "-"],
+    ],
+)
+def test_an_output_of_a_dash_is_refused(tmp_path, monkeypatch, words):
+    """A file or folder of that name was made."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "'-' does not stand for the standard output here; name a file" in result.output
+
+
+@pytest.mark.parametrize(
     ("words", "name"),
     [
         (["compare", "x.npy", "y.npy", "--to", "e4m3fn"], "x.npy"),
