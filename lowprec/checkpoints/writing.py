@@ -373,6 +373,7 @@ def _begun(room: Path, digest: str) -> tuple[BinaryIO, dict[str, dict[str, Any]]
     journal.seek(0)
     journal.truncate()  # before any file changes
     _note(journal, {"digest": digest})
+    os.fsync(journal.fileno())
     for left in room.iterdir() if not done else ():
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
@@ -417,10 +418,10 @@ def _tell(room: Path, what: str) -> None:
 
 
 def _note(journal: BinaryIO, entry: Mapping[str, Any]) -> None:
+    """Add a line, which a killed run keeps; a line that a power failure takes costs a weight done again."""
     with filling(journal):
         journal.write(json.dumps(entry).encode() + b"\n")
         journal.flush()
-        os.fsync(journal.fileno())
 
 
 def _index(plans: Mapping[str, Iterable[tuple[str, str, tuple[int, ...]]]]) -> bytes:

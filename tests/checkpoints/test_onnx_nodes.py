@@ -331,7 +331,7 @@ def test_graphs_inside_of_nodes_read_what_they_did(tmp_path):
 
 @pytest.mark.parametrize("kind", ["initializer", "input", "result"])
 def test_a_name_that_a_graph_inside_of_a_node_gives_is_no_other_s(tmp_path, kind):
-    """The nodes inside read the codes of the weight instead of what they did, or the model was no valid one."""
+    """The nodes inside read the codes of the weight instead of what they did, or the model was invalid."""
     name = "a.weight_quantized"
     held = [numpy_helper.from_array(WEIGHT, name)] if kind == "initializer" else []
     body = helper.make_graph(
@@ -357,7 +357,7 @@ def test_a_name_that_a_graph_inside_of_a_node_gives_is_no_other_s(tmp_path, kind
 
 
 def test_operators_of_other_domains_are_kept(tmp_path):
-    """Their versions are none that the onnx package knows; a Constant of theirs is no tensor of a known type."""
+    """The onnx package knows none of their versions, and their Constant is no tensor."""
     body = [_node("MatMul", "a b", "c")]
     function = helper.make_function("mine", "Layer", ["a", "b"], ["c"], body, [helper.make_opsetid("", 25)])
     constant = helper.make_function(

@@ -53,6 +53,11 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+PORTS = ("--formats", "binary16", "binary16", "--output", "binary32", "--k", "2")
+COMPARED = ("compare", "x.npy", "x.npy", "--to", "mine.toml")
+SQUARE_ROOT = ("numpy", "--operation", "sqrt", "--target", "binary16")
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -65,6 +70,12 @@ def names(folder):
         ("compare", "x.npy", "x.npy", "--to", "mine.toml", "--html", "x.npy"),
         ("compare", "x.npy", "x.npy", "--to", "mine.toml", "--junit", "link"),
         ("compare", "x.bin:float32:4", "x.npy", "--html", "x.bin"),
+        (*COMPARED, "--baseline", "b.json", "--html", "b.json"),
+        (*COMPARED, "--html", "y", "--junit", "./y"),
+        ("conform", *SQUARE_ROOT, "--baseline", "c.json", "--json", "-o", "c.json"),
+        ("conform", *SQUARE_ROOT, "--values", "x.npy", "--junit", "x.npy"),
+        ("conform", *SQUARE_ROOT, "--json", "-o", "y", "--junit", "y"),
+        ("identify", "--rows", "rows.txt", *PORTS, "--save", "rows.txt"),
     ],
 )
 def test_what_a_command_reads_is_not_replaced_by_what_it_writes(tmp_path, monkeypatch, words):
@@ -72,11 +83,15 @@ def test_what_a_command_reads_is_not_replaced_by_what_it_writes(tmp_path, monkey
     (tmp_path / "mine.toml").write_bytes(CliRunner().invoke(main, ["show", "e4m3fn", "--toml"]).stdout_bytes)
     numpy.save("x.npy", numpy.ones(4, "f4"))
     numpy.ones(4, "f4").tofile("x.bin")
+    (tmp_path / "rows.txt").write_text("3c00 3c00 3c00 3c00 00000000 40000000\n")
     (tmp_path / "link").symlink_to("mine.toml")
+    for name, command in (("b.json", COMPARED), ("c.json", ("conform", *SQUARE_ROOT))):
+        if name in words:
+            (tmp_path / name).write_bytes(CliRunner().invoke(main, [*command, "--json"]).stdout_bytes)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     result = CliRunner().invoke(main, words)
     assert (result.exit_code, "and would be replaced; name another output" in result.output) == (2, True)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
