@@ -75,7 +75,9 @@ SQUARE_ROOT = ("numpy", "--operation", "sqrt", "--target", "binary16")
         ("conform", *SQUARE_ROOT, "--baseline", "c.json", "--json", "-o", "c.json"),
         ("conform", *SQUARE_ROOT, "--values", "x.npy", "--junit", "x.npy"),
         ("conform", *SQUARE_ROOT, "--json", "-o", "y", "--junit", "y"),
-        ("identify", "--rows", "rows.txt", *PORTS, "--save", "rows.txt"),
+        pytest.param(
+            ("identify", "--rows", "rows.txt", *PORTS, "--save", "rows.txt"), marks=pytest.mark.apart
+        ),
     ],
 )
 def test_what_a_command_reads_is_not_replaced_by_what_it_writes(tmp_path, monkeypatch, words):
