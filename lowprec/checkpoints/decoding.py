@@ -154,6 +154,8 @@ def stored_scales(weight: Weight, start: int = 0, stop: int | None = None) -> Ar
     assert weight.scales is not None
     first, last = _scale_rows(weight, start, stop)
     grid = grid_of(weight)
+    if not grid:
+        return weight.scales.read().reshape(grid)
     if weight.swizzled:
         return _unswizzled(weight.scales, grid, first, last)
     if weight.scheme.padded:
@@ -207,7 +209,9 @@ def zero_values(
 ) -> Array:
     """Return the zero points of these rows as numbers, in the grid's shape."""
     assert weight.zeros is not None
-    stored = weight.zeros.read().reshape(grid_of(weight))[slice(*_scale_rows(weight, start, stop))]
+    stored = weight.zeros.read().reshape(grid_of(weight))
+    if stored.ndim:
+        stored = stored[slice(*_scale_rows(weight, start, stop))]
     return _elements(weight, stored.view(f"u{stored.dtype.itemsize}"), np.dtype(dtype))
 
 

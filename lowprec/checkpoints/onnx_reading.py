@@ -168,7 +168,7 @@ def initializers(graph: Any) -> Iterator[tuple[str, Any]]:
     for tensor in graph.initializer:
         yield tensor.name, tensor
     for node in graph.node:
-        for attribute in node.attribute if node.op_type == "Constant" and node.output else ():
+        for attribute in node.attribute if _is(node, "Constant") and node.output else ():
             if (tensor := _constant(attribute)) is not None:
                 yield node.output[0], tensor
 

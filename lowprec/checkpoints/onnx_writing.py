@@ -181,6 +181,7 @@ def _changed(parts: Plan, quantized: Mapping[str, Collection[str]], source: Path
     """Return the source without the initializers of a plan, with nodes for weights that are quantised."""
     entries, said, _, _, model = open_onnx(source)
     graph = model.graph
+    before = {*entries, *_results(graph)}
     types = {name: entry.tag for name, entry in entries.items()}
     types |= {name: item.tag for name, item in said.decoded.items()}  # which other nodes expect
     tensors = dict(initializers(graph))
@@ -222,7 +223,11 @@ def _changed(parts: Plan, quantized: Mapping[str, Collection[str]], source: Path
             _renamed(graph, item.name, name)
     _replace(graph.input, [item for item in graph.input if item.name in parts or item.name not in entries])
     made_by_nodes = _results(graph)
-    _check_unique([*parts, *made_by_nodes, *(item.name for item in graph.input if item.name not in entries)])
+    new = {*parts, *made_by_nodes} - before
+    inner = {*_inner_names(graph)} & new
+    _check_unique(
+        [*parts, *made_by_nodes, *inner, *(item.name for item in graph.input if item.name not in entries)]
+    )
     for name in sorted(_read(graph) & entries.keys() - parts.keys() - {*made_by_nodes}):
         tensors[name].name = name  # a part of a weight that other nodes read too
         graph.initializer.append(tensors[name])
@@ -235,7 +240,8 @@ def _described(model: Any, metadata: Mapping[str, str]) -> None:
     helper = _onnx().helper
     made = {key: text for key, text in metadata.items() if key != "format"}  # which is of safetensors
     helper.set_model_props(model, {item.key: item.value for item in model.metadata_props} | made)
-    model.ir_version = max(model.ir_version, helper.find_min_ir_version_for(list(model.opset_import)))
+    # Domains of others have no versions that the onnx package knows.
+    model.ir_version = max(model.ir_version, helper.find_min_ir_version_for([*model.opset_import], True))
 
 
 def _replace(field: Any, items: Iterable[Any]) -> None:
@@ -254,6 +260,17 @@ def _read(graph: Any) -> set[str]:
             for inner in (attribute.g, *attribute.graphs):
                 found |= _read(inner)
     return found
+
+
+def _inner_names(graph: Any) -> Iterator[str]:
+    """Yield the names that graphs inside of nodes give to what they hold, which hide those outside."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from (item.name for item in (*inner.initializer, *inner.input))
+                yield from (item.values.name for item in inner.sparse_initializer)
+                yield from _results(inner)
+                yield from _inner_names(inner)
 
 
 def _without(graph: Any, gone: Iterable[Decoded], constants: Collection[str]) -> None:

@@ -7,6 +7,7 @@ metadata has the block formats whole, as TOML, so that a file means the same whe
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -155,11 +156,15 @@ def _parts(name: str, value: Given) -> dict[str, _Part]:
 
 
 def _codes(codes: Array, fmt: Format) -> _Part:
-    """Return codes under the type of their format, if the header has it and they fill whole bytes."""
+    """Return codes under the type of their format, if the header has it and readers take it in this shape.
+
+    Codes fill whole bytes; of four bits those of each row, as readers that know no single one count bytes.
+    """
     codes = np.asarray(codes, codes.dtype.newbyteorder("="))  # a view takes numbers for native ones
     for tag, name in FLOATS.items():
         dtype, bits = TAGS[tag]
-        if name == fmt.name and in_catalog(fmt) and codes.size * bits % 8 == 0:
+        count = math.prod(codes.shape[-1:]) if bits == 4 else codes.size
+        if name == fmt.name and in_catalog(fmt) and count * bits % 8 == 0:
             return _Part(tag, codes.shape, codes.view(dtype))
     return _Part(tag_of(codes.dtype), codes.shape, codes)
 

@@ -284,7 +284,7 @@ def _write(
         _carry_out(tasks, writers, journal, reports, watch, spread)
     # One file whose name says that there are others needs an index too: it says that it is all.
     indexed = len(plans) > 1 or not single and SHARD.fullmatch(next(iter(plans)))
-    beside = dict(others or {}) | ({INDEX: _index(home, plans)} if indexed else {})
+    beside = dict(others or {}) | ({INDEX: _index(plans)} if indexed else {})
     for name, content in beside.items():
         with writable(home / name):
             files.write(home / name, content)
@@ -373,6 +373,7 @@ def _begun(room: Path, digest: str) -> tuple[BinaryIO, dict[str, dict[str, Any]]
     journal.seek(0)
     journal.truncate()  # before any file changes
     _note(journal, {"digest": digest})
+    os.fsync(journal.fileno())
     for left in room.iterdir() if not done else ():
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
@@ -417,14 +418,15 @@ def _tell(room: Path, what: str) -> None:
 
 
 def _note(journal: BinaryIO, entry: Mapping[str, Any]) -> None:
+    """Add a line, which a killed run keeps; a line that a power failure takes costs a weight done again."""
     with filling(journal):
         journal.write(json.dumps(entry).encode() + b"\n")
         journal.flush()
-        os.fsync(journal.fileno())
 
 
-def _index(home: Path, plans: Mapping[str, Iterable[tuple[str, str, tuple[int, ...]]]]) -> bytes:
+def _index(plans: Mapping[str, Iterable[tuple[str, str, tuple[int, ...]]]]) -> bytes:
+    """Return an index; `total_size` is the bytes of the tensors, without headers, as others count it."""
     weights = {name: file for file, plan in plans.items() for name, _, _ in plan}
-    size = sum((home / file).stat().st_size for file in plans)
+    size = sum(math.prod(shape) * TYPES[tag][1] // 8 for plan in plans.values() for _, tag, shape in plan)
     whole = {"metadata": {"total_size": size}, "weight_map": dict(sorted(weights.items()))}
     return json.dumps(whole, indent=1).encode()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver_json, usage_errors
-from lowprec.cli.options import PLACE, flag, json_option, named, scheduler_option, seed_option, several
+from lowprec.cli.options import NEW, PLACE, flag, json_option, named, scheduler_option, seed_option, several
 from lowprec.cli.terminal import say
 from lowprec.spec.naming import plain
 
@@ -25,7 +25,7 @@ _exclude = several("--exclude", metavar="PATTERN", help=f"Leave these as they ar
 _output = click.option(
     *("-o", "--output"),
     required=True,
-    type=PLACE,
+    type=NEW,
     help="A .safetensors, .gguf, .onnx or .pt file, or a folder that is not there yet.",
 )
 

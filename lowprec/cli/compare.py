@@ -250,8 +250,10 @@ def compare(
             say(f"worse than the baseline: {line}")
         if accepted is not None and report.mismatches and not worse:
             say(f"no worse than the baseline {accepted.path}")
+    kept = [*words, *(value for value in asked.values() if isinstance(value, str)), str(baseline or "")]
     for path, content in made:
-        deliver(content, path, of=(*words, *(value for value in asked.values() if isinstance(value, str))))
+        deliver(content, path, of=kept)
+        kept.append(str(path))
     sys.exit(NOTHING if not report.compared else AGREE if report.agrees or excused else DIFFER)
 
 

@@ -155,9 +155,10 @@ def conform(
         )
     rows, gone = (rows, []) if accepted is None else accepted.excuse(rows)
     stale, compared = ([], [""]) if against is None else conformance_page.changes(earlier, rows)
+    read = [*targets, *(str(path) for path in (values, against, baseline) if path is not None)]
     if as_json or markdown:
         content = conformance_page.page(rows) if markdown else conformance.report(rows) + "\n"
-        deliver(content.encode(), output)
+        deliver(content.encode(), output, of=read)
     elif against is not None:
         say("\n".join(stale) or f"{against} says what these do: {', '.join(compared) or 'none'}")
     else:
@@ -167,7 +168,7 @@ def conform(
         say(f"gone, so write the baseline again: {difference}", err=True)
     if junit is not None:
         with usage_errors((ImportError,)):
-            deliver(conformance_report.as_junit(rows).encode(), junit)
+            deliver(conformance_report.as_junit(rows).encode(), junit, of=[*read, str(output or "")])
     for nothing, why in (
         (not compared, f"{against} is about other versions"),
         (not sum(row.tried for row in rows), "no framework has such a cast, or there were no values"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,7 +109,8 @@ def identify(
         with progress() as watch:
             found = asked(ask, ports, any_nan=nan == "any", rows=lines, watch=watch, **options)
     if save is not None:
-        deliver("".join(f"{line}\n" for line in found.lines()), save)
+        words = (recorded or "", *shlex.split(unit or ""))
+        deliver("".join(f"{line}\n" for line in found.lines()), save, of=words)
     if as_json:
         deliver(found.as_json() + "\n")
     else:

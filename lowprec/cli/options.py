@@ -18,7 +18,17 @@ from lowprec.spec.rounding import MODES
 Decorator = Callable[[Any], Any]
 
 
-class _Output(click.Path):
+class _Place(click.Path):
+    """A file or folder to write, which others mean by - the standard output by."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if os.fsdecode(value) == "-":
+            self.fail("'-' does not stand for the standard output here; name a file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _Output(_Place):
     """A file to write, which need not be readable; its folder is looked for before the work begins."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -29,11 +39,13 @@ class _Output(click.Path):
         return path
 
 
-#: A file to write, which need not be readable; and a file, a folder and a place of either to read.
+#: A file to write, which need not be readable; a file, a folder and a place of either to read; and a place of
+#: either to write.
 OUTPUT = _Output(dir_okay=False, readable=False, writable=True, path_type=Path)
 INPUT = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 PLACE = click.Path(path_type=Path)
+NEW = _Place(path_type=Path)
 
 
 def flag(*names: str, help: str) -> Decorator:

@@ -101,6 +101,18 @@ def test_the_type_of_a_cast_scale_s_result_is_the_one_that_is_said(tmp_path, sai
     assert np.array_equal(values_of(_known(tmp_path / "x.onnx")["w"]), expected)
 
 
+@pytest.mark.parametrize("zeros", [{}, {"z": np.int8(3)}])
+def test_a_single_number_without_an_axis_is_decoded(tmp_path, zeros):
+    """As tools that quantise constants too write them."""
+    nodes = [_node("DequantizeLinear", f"q s {' '.join(zeros)}", "w")]
+    model = _saved(tmp_path / "x.onnx", nodes, {"q": np.int8(5), "s": np.float32(0.3)} | zeros, _ends(w=()))
+    (expected,) = ReferenceEvaluator(model).run(None, {})
+    found = values_of(_known(tmp_path / "x.onnx")["w"])
+    assert (found.shape, float(found)) == ((), float(expected))
+    dequantize_checkpoint(open_checkpoint(tmp_path / "x.onnx"), tmp_path / "d.onnx")
+    assert _run(tmp_path / "d.onnx") == [expected]
+
+
 SMALL = RNG.uniform(1, 100, (4, 2)).astype(ml_dtypes.float8_e4m3fn)
 OVER = np.float32(0.0123)
 
@@ -315,6 +327,59 @@ def test_graphs_inside_of_nodes_read_what_they_did(tmp_path):
     convert_checkpoint(made, tmp_path / "q.onnx", MXFP4)
     (out,) = _run(tmp_path / "q.onnx", k=np.True_)
     assert np.array_equal(out, values_of(_known(tmp_path / "q.onnx")["w"]) * np.float32(0.5))
+
+
+@pytest.mark.parametrize("kind", ["initializer", "input", "result"])
+def test_a_name_that_a_graph_inside_of_a_node_gives_is_no_other_s(tmp_path, kind):
+    """The nodes inside read the codes of the weight instead of what they did, or the model was invalid."""
+    name = "a.weight_quantized"
+    held = [numpy_helper.from_array(WEIGHT, name)] if kind == "initializer" else []
+    body = helper.make_graph(
+        [
+            *([_node("Identity", "v", name)] if kind == "result" else []),
+            _node("Neg", name, "o"),
+            _node("Identity", "c", "d"),
+        ],
+        "b",
+        [
+            *_ends(TensorProto.INT64, i=()),
+            *_ends(TensorProto.BOOL, c=()),
+            *_ends(**{name if kind == "input" else "v": (32, 32)}),
+        ],
+        [*_ends(TensorProto.BOOL, d=()), *_ends(o=(32, 32))],
+        held,
+    )
+    nodes = [_node("MatMul", "x a.weight", "y"), _node("Loop", "n k y", "z", body=body)]
+    arrays = {"a.weight": WEIGHT, "n": np.int64(2), "k": np.True_}
+    _saved(tmp_path / "x.onnx", nodes, arrays, _ends(z=(32, 32)), _ends(x=(32, 32)))
+    with pytest.raises(CheckpointError, match=f"two tensors of the model would be called '{name}'"):
+        quantize_checkpoint(open_checkpoint(tmp_path / "x.onnx"), tmp_path / "q.onnx", MXFP4)
+
+
+def test_operators_of_other_domains_are_kept(tmp_path):
+    """The onnx package knows none of their versions, and their Constant is no tensor."""
+    body = [_node("MatMul", "a b", "c")]
+    function = helper.make_function("mine", "Layer", ["a", "b"], ["c"], body, [helper.make_opsetid("", 25)])
+    constant = helper.make_function(
+        "mine", "Constant", [], ["c"], [_node("Constant", "", "c", value_float=3.0)],
+        [helper.make_opsetid("", 25)], ["value"],
+    )  # fmt: skip
+    nodes = [
+        _node("Layer", "x a.weight", "t", domain="mine"),
+        _node("Constant", "", "b.weight", domain="mine", value=numpy_helper.from_array(WEIGHT)),
+        _node("Mul", "t b.weight", "y"),
+    ]
+    model = _saved(
+        tmp_path / "x.onnx", nodes, {"a.weight": WEIGHT}, _ends(y=(32, 32)), _ends(x=(32, 32)),
+        functions=[function, constant],
+    )  # fmt: skip
+    model.opset_import.append(helper.make_opsetid("mine", 1))
+    (tmp_path / "x.onnx").write_bytes(model.SerializeToString())
+    quantize_checkpoint(open_checkpoint(tmp_path / "x.onnx"), tmp_path / "q.onnx", MXFP4)
+    found = _known(tmp_path / "q.onnx")
+    assert list(found) == ["a.weight"]
+    (out,) = _run(tmp_path / "q.onnx", x=np.eye(32, dtype=np.float32))
+    assert np.array_equal(out, values_of(found["a.weight"]) * 3)
 
 
 def test_without_a_source_all_weights_are_outputs(tmp_path):

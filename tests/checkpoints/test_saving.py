@@ -179,6 +179,18 @@ def test_other_software_reads_the_parts(tmp_path):
         np.testing.assert_array_equal(array, plain[name])
 
 
+@pytest.mark.parametrize("shape", [(2, 32), (4, 15), (2, 1), (0, 3), (16,), (3, 2, 5)])
+def test_torch_reads_files_with_blocks_of_any_shape(tmp_path, shape):
+    """A row of four-bit codes that ends within a byte is stored as unsigned integers."""
+    torch = pytest.importorskip("safetensors.torch")
+    blocks = lp.encode(np.ones(shape, np.float32), "mxfp4")
+    lp.save(tmp_path / "x.safetensors", {"w": blocks})
+    with safe_open(tmp_path / "x.safetensors", "numpy") as file:
+        assert file.get_slice("w").get_dtype() == ("U8" if shape[-1] % 2 else "F4")
+    assert set(torch.load_file(tmp_path / "x.safetensors")) == {"w", "w.scales"}
+    assert_same(lp.load(tmp_path / "x.safetensors")["w"], blocks)
+
+
 def _blocks_of_4096():
     """Return blocks of a codebook whose definition has more than the 64 KiB that files of TOML have."""
     numbers = np.random.default_rng(1).standard_normal(4096)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 import lowprec
 from lowprec import files
@@ -689,6 +689,16 @@ def test_an_output_takes_the_place_of_no_file_of_several(tmp_path):
     assert place.read_bytes() == before
     quantize_checkpoint(open_checkpoint(place), place, target("compressed-tensors", "mxfp4"))  # alone it may
     assert place.read_bytes() != before
+
+
+def test_an_index_counts_the_bytes_of_tensors_without_headers(tmp_path):
+    """As the index of other software does."""
+    quantize_checkpoint(
+        open_checkpoint(shards(tmp_path / "in")), tmp_path / "out", target("compressed-tensors", "mxfp4")
+    )
+    said = json.loads((tmp_path / "out" / INDEX).read_text())["metadata"]["total_size"]
+    files = [load_file(path).values() for path in (tmp_path / "out").glob("*.safetensors")]
+    assert said == sum(array.nbytes for tensors in files for array in tensors) == 2 * (512 + 32)
 
 
 def test_shards_without_an_index_say_how_many_they_are(tmp_path):

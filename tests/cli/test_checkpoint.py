@@ -108,6 +108,15 @@ def test_a_scale_that_was_raised_is_noted(tmp_path):
     assert "note: m.q.weight: a scale would be below 2**-126" in result.output
 
 
+def test_a_line_end_in_a_name_begins_no_line_of_a_note(tmp_path):
+    save_file({"m.q\nnote: b.weight": np.full((16, 32), 1e-40, np.float32)}, tmp_path / "x.safetensors")
+    result = lowprec(
+        "quantize", tmp_path / "x.safetensors", "--to", "nvfp4", "-o", tmp_path / "y.safetensors"
+    )
+    assert (result.exit_code, result.output.count("\nnote: ")) == (0, 1)
+    assert "note: m.q\\nnote: b.weight: a scale would be below" in result.output
+
+
 def test_dequantize_names_what_lacks_a_part_and_exits_with_2(tmp_path):
     save_file({"m.q.weight": np.ones((16, 32), np.uint8)}, tmp_path / "x.safetensors")
     arguments = ["checkpoint", "dequantize", str(tmp_path / "x.safetensors"), "-o"]

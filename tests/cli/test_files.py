@@ -53,6 +53,11 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+PORTS = ("--formats", "binary16", "binary16", "--output", "binary32", "--k", "2")
+COMPARED = ("compare", "x.npy", "x.npy", "--to", "mine.toml")
+SQUARE_ROOT = ("numpy", "--operation", "sqrt", "--target", "binary16")
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -65,6 +70,14 @@ def names(folder):
         ("compare", "x.npy", "x.npy", "--to", "mine.toml", "--html", "x.npy"),
         ("compare", "x.npy", "x.npy", "--to", "mine.toml", "--junit", "link"),
         ("compare", "x.bin:float32:4", "x.npy", "--html", "x.bin"),
+        (*COMPARED, "--baseline", "b.json", "--html", "b.json"),
+        (*COMPARED, "--html", "y", "--junit", "./y"),
+        ("conform", *SQUARE_ROOT, "--baseline", "c.json", "--json", "-o", "c.json"),
+        ("conform", *SQUARE_ROOT, "--values", "x.npy", "--junit", "x.npy"),
+        ("conform", *SQUARE_ROOT, "--json", "-o", "y", "--junit", "y"),
+        pytest.param(
+            ("identify", "--rows", "rows.txt", *PORTS, "--save", "rows.txt"), marks=pytest.mark.apart
+        ),
     ],
 )
 def test_what_a_command_reads_is_not_replaced_by_what_it_writes(tmp_path, monkeypatch, words):
@@ -72,11 +85,15 @@ def test_what_a_command_reads_is_not_replaced_by_what_it_writes(tmp_path, monkey
     (tmp_path / "mine.toml").write_bytes(CliRunner().invoke(main, ["show", "e4m3fn", "--toml"]).stdout_bytes)
     numpy.save("x.npy", numpy.ones(4, "f4"))
     numpy.ones(4, "f4").tofile("x.bin")
+    (tmp_path / "rows.txt").write_text("3c00 3c00 3c00 3c00 00000000 40000000\n")
     (tmp_path / "link").symlink_to("mine.toml")
+    for name, command in (("b.json", COMPARED), ("c.json", ("conform", *SQUARE_ROOT))):
+        if name in words:
+            (tmp_path / name).write_bytes(CliRunner().invoke(main, [*command, "--json"]).stdout_bytes)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     result = CliRunner().invoke(main, words)
     assert (result.exit_code, "and would be replaced; name another output" in result.output) == (2, True)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
@@ -366,6 +383,22 @@ def test_every_option_that_names_a_file_writes_it_so(tmp_path, monkeypatch, argu
     assert pathlib.Path("link").is_symlink()
     assert pathlib.Path("target").stat().st_size > 100
     assert mode(pathlib.Path("target")) == 0o600
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["table", "e2m1fn", "-o", "-"],
+        ["conform", "numpy", "--junit", "-"],
+        ["checkpoint", "dequantize", "x.safetensors", "-o", "-"],
+    ],
+)
+def test_an_output_of_a_dash_is_refused(tmp_path, monkeypatch, words):
+    """A file or folder of that name was made."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "'-' does not stand for the standard output here; name a file" in result.output
 
 
 @pytest.mark.parametrize(

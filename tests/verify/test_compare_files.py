@@ -75,6 +75,16 @@ def test_npy_files_are_read_as_numpy_reads_them(tmp_path, array):
     check(Held(array), want)
 
 
+def test_shapes_that_are_each_others_reverse_are_compared_in_order_and_said(tmp_path):
+    """Either file may name its axes from the last to the first."""
+    x = RNG.standard_normal((6, 20)).astype(np.float32)
+    report = lp.compare(x, lp.encode(x, "e4m3fn").reshape(20, 6), "e4m3fn")
+    assert report.agrees
+    (said,) = report.read
+    assert said.endswith("has shape (6, 20) and the results (20, 6): compared in order, row by row")
+    assert lp.compare(x, lp.encode(x, "e4m3fn"), "e4m3fn").read == ()
+
+
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "bfloat16", "float4_e2m1fn"])
 def test_types_of_ml_dtypes_are_read_as_codes(tmp_path, name):
     """NumPy saves them without their names, and cannot load float8_e5m2 at all."""

@@ -203,6 +203,9 @@ def compare(
             raise ValueError(f"{dump} has {dump.size:,} elements, but there are {got.size:,} results")
         if len(dump.shape) > 1 < len(got.shape) and got.shape not in (dump.shape, dump.shape[::-1]):
             raise ValueError(f"{dump} has shape {dump.shape}, but the results have {got.shape}")
+        if len(dump.shape) > 1 < len(got.shape) and got.shape != dump.shape:
+            said = f"{dump} has shape {dump.shape} and the results {got.shape}: compared in order, row by row"
+            read_as = (*read_as, said)
     read = [_source(dump, fmt) for dump, fmt in zip(dumps, formats, strict=True)]
     blocks: dict[str, Any] = {
         "scales": None if scales is None else _dump(scales, "scales"),
