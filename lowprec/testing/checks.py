@@ -198,7 +198,8 @@ def check_operation(
     ulps : int
         Codes by which results of a function may differ; NaNs and infinities may not.
     samples : int
-        Cases, where not all combinations of operands are fewer; single operands of 16 bits are all tried.
+        Cases, where not all combinations of operands are fewer; zeros, infinities and their like are among
+        them, and single operands of 16 bits are all tried.
     seed : int
         Of the random ones.
 
