@@ -313,6 +313,7 @@ def test_strategies_refuse_at_once(ask, message):
     ],
     ids=["sum of zeros", "difference of zeros", "root of zero", "infinity", "one root"],
 )
+@pytest.mark.apart
 @pytest.mark.parametrize("seed", [0, 1])
 def test_special_operands_are_among_the_samples(name, fmt, wrong, seed):
     """Sums of zeros are two of 65,536 pairs, of which 16,384 are drawn; and of one operand all are tried."""
