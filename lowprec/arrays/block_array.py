@@ -30,6 +30,7 @@ from lowprec.arrays.checks import (
 )
 from lowprec.arrays.dlpack import exported
 from lowprec.arrays.kinds import check_labels
+from lowprec.arrays.lists import is_list
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
@@ -102,7 +103,8 @@ class BlockArray:
         fmt = catalog.block_format(self.format)
         codes, scales = self.codes, self.scales
         check_labels(codes, scales=scales)
-        axes = axes_of(fmt, self.axes if self.axes != () else None, np.ndim(codes))
+        ndim = as_array(codes).ndim if is_list(type(codes)) else np.ndim(codes)
+        axes = axes_of(fmt, self.axes if self.axes != () else None, ndim)
         scales = lazy.named_like(codes, "scales", scales, axes)
         tensor = lazy.plain(self.tensor_scale)
         is_lazy = any(map(lazy.is_lazy, (codes, scales, tensor)))

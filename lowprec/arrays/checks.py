@@ -264,6 +264,7 @@ def output(
         raise TypeError(f"{name} must be a NumPy array of {wanted}, not {type(out).__name__}")
     if isinstance(out, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose mask results do not have; give {name}.data")
+    refuse_other_order(out, name, f"{wanted} for {what}")
     if out.dtype != wanted:
         viewable = out.dtype.itemsize == wanted.itemsize and out.dtype.isnative
         hint = f"; give {name}.view({wanted.name!r})" if viewable else ""
@@ -275,6 +276,15 @@ def output(
     if not out.flags.writeable:
         raise ValueError(f"{name} is read-only; give an array that can be written")
     return out if type(out) is np.ndarray else out.view(np.ndarray)
+
+
+def refuse_other_order(out: object, name: str = "out", wanted: str = "") -> None:
+    """Refuse an array to write to whose bytes are in the other order than the machine's."""
+    if isinstance(out, np.ndarray) and not out.dtype.isnative:
+        raise TypeError(
+            f"{name} must be an array of {wanted or out.dtype.newbyteorder('=')}, not of {out.dtype}, whose "
+            f"bytes are in the other order than this machine's; .astype({out.dtype.str!r}) makes them so"
+        )
 
 
 def outputs(

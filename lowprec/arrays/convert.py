@@ -20,6 +20,7 @@ from lowprec.arrays.checks import (
     float_dtype,
     keeps_dtype,
     projection as projection_of,
+    refuse_other_order,
     values_operand,
 )
 from lowprec.arrays.kinds import apply, brings_dtype, is_outside, like
@@ -224,6 +225,7 @@ def decode(
         verb = functools.partial(decode, fmt=source, dtype=dtype, backend=backend)
         return apply(verb, codes, flags=flags, out=out)
     operand = codes_operand(codes, source)
+    refuse_other_order(out)
     if dtype is None and isinstance(out, np.ndarray):
         dtype = out.dtype
     given, carrier = float_dtype(source, dtype)
@@ -309,6 +311,7 @@ def quantize(
         verb = functools.partial(quantize, fmt=target, projection=how, backend=backend)
         return apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
     operand = values_operand(values)
+    refuse_other_order(out)
     if isinstance(out, np.ndarray):
         wanted: object = out.dtype
     else:

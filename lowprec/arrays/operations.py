@@ -19,6 +19,7 @@ from lowprec.arrays.checks import (
     float_dtype,
     projection as projection_of,
     refuse_codes,
+    refuse_other_order,
     values_operand,
 )
 from lowprec.arrays.kinds import apply, is_outside
@@ -109,6 +110,7 @@ def wanted_type(dtype: npt.DTypeLike | None, out: object) -> np.dtype[Any] | Non
     """Return the type requested by `dtype`, else that of `out`, else None."""
     if dtype is not None:
         return np.dtype(dtype)
+    refuse_other_order(out)
     return out.dtype if isinstance(out, np.ndarray) else None
 
 

@@ -74,11 +74,11 @@ def sizes_of(
             scale = scale.reshape(wide)
     if scale.ndim == len(shape):
         sizes = tuple(
-            block if block and 1 < count == -(-size // block) else -(-size // max(count, 1))
+            block if block and 1 < count == -(-size // block) else max(-(-size // max(count, 1)), count == 1)
             for size, count in zip(shape, scale.shape, strict=True)
         )
-        held = [-(-size // max(each, 1)) for size, each in zip(shape, sizes, strict=True)]
-        if tuple(held) == scale.shape:
+        counts = zip(shape, sizes, scale.shape, strict=True)
+        if all(count in (1, -(-size // max(each, 1))) for size, each, count in counts):
             return scale, sizes
     along = "" if axis is None else f" along axis {axis}"
     raise ValueError(

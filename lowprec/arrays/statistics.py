@@ -165,6 +165,10 @@ def scale_for(
     method = _usual_method(target) if method is None else method
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r} of a scale; use one of {', '.join(METHODS)}")
+    if not isinstance(power_of_two, (bool, np.bool_)):
+        raise TypeError(f"power_of_two must be True or False, not {power_of_two!r}")
+    if not isinstance(percentile, (int, float, np.integer, np.floating)):
+        raise TypeError(f"percentile must be a number, not {percentile!r}")
     if not 0 < percentile <= 100:
         raise ValueError(f"percentile={percentile!r} must lie above 0 and be 100 at most")
     if lazy.is_lazy(values):
@@ -172,7 +176,7 @@ def scale_for(
         verb = functools.partial(scale_for, fmt=target, power_of_two=power_of_two, projection=how)
         finite = functools.partial(only_finite, away=method == "max")
         return lazy_statistics.scale_for(verb, finite, values, method, axis, percentile)
-    array = values_operand(values).array
+    array, power_of_two = values_operand(values).array, bool(power_of_two)
     kept = lazy_statistics.channels_of(axis, array.ndim)
     shape = tuple(length if place in kept else 1 for place, length in enumerate(array.shape))
     channels = math.prod(shape)

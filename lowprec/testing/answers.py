@@ -80,7 +80,7 @@ def codes_or_values(made: object, operands: Sequence[Array], fmt: Format, subjec
                 f"have {fmt.width} bits; give unsigned codes, or values as floats"
             )
         return given.astype(codes)
-    if given.dtype in _FLOATS:
+    if given.dtype.newbyteorder("=") in _FLOATS:
         with np.errstate(invalid="ignore"):  # a signalling NaN is as good as another
             return given.astype(np.float64)
     wanted = (

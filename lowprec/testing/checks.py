@@ -198,7 +198,8 @@ def check_operation(
     ulps : int
         Codes by which results of a function may differ; NaNs and infinities may not.
     samples : int
-        Cases, where not all combinations of operands are fewer; single operands of 16 bits are all tried.
+        Cases, where not all combinations of operands are fewer; zeros, infinities and their like are among
+        them, and single operands of 16 bits are all tried.
     seed : int
         Of the random ones.
 
@@ -232,6 +233,8 @@ def check_operation(
     check_count("ulps", ulps)
     if ulps and operation not in FUNCTIONS:
         raise ValueError(f"ulps= is for functions such as exp, which units approximate, not for {operation}")
+    if count == 1 and chosen[0].width <= 16:
+        samples = max(samples, 1 << chosen[0].width)
     how = answered(rules_of(into, rounding, saturation, projection, profile), into)
     if how.rounding not in MODES:
         raise ValueError(f"rounding {how.rounding} is not among the deterministic modes that laws are about")

@@ -19,7 +19,7 @@ from lowprec.testing.book import zero_codes
 from lowprec.testing.grid import EXACT, Array, grid_of, values_of
 from lowprec.testing.subjects import Floats
 from lowprec.verify.codes.display import shown_code
-from lowprec.verify.inputs.operands import operands
+from lowprec.verify.inputs.operands import operands, special_codes
 from lowprec.verify.reference import oracle_arrays
 from lowprec.verify.reference.operations import OPERATIONS
 
@@ -153,10 +153,19 @@ def _shown(code: int, fmt: Format) -> str:
 
 
 def _chosen(name: str, formats: tuple[Format, ...], target: Format, samples: int, seed: int) -> list[Array]:
-    """Return operands, simplest first: all combinations if they are few, else special and random ones."""
+    """Return operands, simplest first: all combinations if they are few, else special and random ones.
+
+    At least half of the samples are special ones, zeros and infinities and their like, if there are as many.
+    """
     codes = [column.astype(np.int64) for column in operands(name, (*formats, target), max(samples, 4), seed)]
     if codes[0].size > (1 << 16 if name in FUNCTIONS else 2 * samples):
-        keep = np.random.default_rng(seed).permutation(codes[0].size)[:samples]
+        drawn = np.random.default_rng(seed).permutation(codes[0].size)
+        special = [
+            np.isin(column, special_codes(fmt, few=len(formats) > 2))
+            for column, fmt in zip(codes, formats, strict=True)
+        ]
+        first = drawn[np.logical_and.reduce(special)[drawn]][: samples - samples // 2]
+        keep = np.concatenate([first, drawn[~np.isin(drawn, first)][: samples - first.size]])
         codes = [column[keep] for column in codes]
     sizes = [column % (1 << (fmt.width - 1)) for column, fmt in zip(codes, formats, strict=True)]
     simple = np.lexsort((*codes, np.sum(sizes, axis=0)))

@@ -218,3 +218,9 @@ def test_values_that_float64_does_not_hold_are_refused():
         lp.add(blocks, 1, "binary32")
     with pytest.raises(TypeError, match=r"^a list would round values of blocks to float32"):
         lp.quantize([[BLOCKS]], "e4m3fn")
+
+
+def test_codes_in_a_ragged_list_are_refused_as_those_of_other_verbs():
+    for codes in ([[1, 2], [3]], ([1], 2)):
+        with pytest.raises(TypeError, match=r"^cannot make an array of (list|tuple): "):
+            lp.BlockArray(codes, [127], "mxfp4")

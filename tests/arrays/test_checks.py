@@ -547,8 +547,13 @@ def test_subclasses_of_arrays_may_be_written(kind, tmp_path):
 
 def test_out_of_the_other_byte_order_is_refused_without_a_wrong_hint():
     """A view would leave the bytes where they are."""
-    message = "out must be an array of uint16 for 'bfloat16', not of >u2"
+    order = "whose bytes are in the other order than this machine's; .astype('{}') makes them so"
+    message = "out must be an array of uint16 for 'bfloat16', not of >u2, " + order.format(">u2")
     refused(TypeError, message, lambda: lp.encode([1.0], "bfloat16", out=np.zeros(1, ">u2")))
+    out, message = np.zeros(1, ">f4"), "out must be an array of float32, not of >f4, " + order.format(">f4")
+    refused(TypeError, message, lambda: lp.quantize([1.0], "bfloat16", out=out))
+    refused(TypeError, message, lambda: lp.decode([1], "e4m3fn", out=out))
+    refused(TypeError, message, lambda: lp.dot([[1.0]], [[1.0]], "fp32_fma", out=out))
 
 
 def test_out_and_flags_that_share_memory_are_refused():

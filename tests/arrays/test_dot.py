@@ -729,3 +729,10 @@ def test_scales_of_tensors_are_no_rounding_of_their_own_before_a_codebook():
     got = lp.matmul(x, y.T, how)
     same(got, lp.matmul(x, y.T, how, backend="oracle"))
     assert (got == 2.0**-36).all()
+
+
+@pytest.mark.parametrize(("verb", "y"), [("matmul", (0, 8, 3)), ("dot", (0, 4, 8))])
+def test_scales_are_shared_along_an_axis_that_is_empty(verb, y):
+    x, scales = np.ones((0, 4, 8), np.float32), (np.ones((1, 4, 1), np.float32), None)
+    made = getattr(lp, verb)(x, np.ones(y, np.float32), "fp32_fma", scales=scales)
+    assert made.shape == ((0, 4, 3) if verb == "matmul" else (0, 4))

@@ -250,9 +250,11 @@ def test_scales_say_what_they_refuse(args, kwargs, message):
 
 
 def test_axes_that_are_not_there_are_refused():
-    with pytest.raises(ValueError, match="axis 2 is out of bounds for array of dimension 2"):
+    with pytest.raises(
+        ValueError, match=r"^axis=2 must name axes of the values, each once, and they have 2$"
+    ):
         scale_for(np.ones((2, 2)), "int8", axis=2)
-    with pytest.raises(ValueError, match="repeated axis"):
+    with pytest.raises(ValueError, match=r"^axis=\(0, -2\) must name axes"):
         scale_for(np.ones((2, 2)), "int8", axis=(0, -2))
     with pytest.raises(TypeError, match="values must be real numbers"):
         scale_for([1j], "int8")
@@ -656,6 +658,20 @@ def test_scales_of_integers_clip_nothing_in_exact_arithmetic(number, lazy):
         scale = np.float32(np.asarray(scale_for(given, fmt)))
         least, most = np.nextafter(scale, np.float32(0)), Fraction(lp.format(fmt).max_finite)
         assert Fraction(float(least)) * most < abs(number) <= Fraction(float(scale)) * most
+
+
+@pytest.mark.parametrize("method", ["max", "mse"])
+@pytest.mark.parametrize("given", ["no", 2, b"x", np.array([True, False]), None])
+def test_power_of_two_is_true_or_false(method, given):
+    with pytest.raises(TypeError, match=r"^power_of_two must be True or False, not "):
+        scale_for([1.0, 3.0], "int8", method, power_of_two=given)
+    assert scale_for([1.0, 3.0], "int8", method, power_of_two=np.True_) == 2.0**-5
+
+
+@pytest.mark.parametrize("percentile", ["50", None, [50, 60]])
+def test_percentiles_are_numbers(percentile):
+    with pytest.raises(TypeError, match=r"^percentile must be a number, not "):
+        scale_for([1.0, 3.0], "int8", "percentile", percentile=percentile)
 
 
 @pytest.mark.parametrize("axis", [1.0, "k", (0, 0), 5])

@@ -10,6 +10,7 @@ import math
 import re
 from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -681,3 +682,15 @@ def test_zeros_infinities_and_nans_of_the_scale_are_values():
                 np.testing.assert_allclose(
                     function(x).to_array(), want, rtol=1e-6, err_msg=f"{function} {scale}"
                 )
+
+
+def test_numbers_of_bfloat16_are_ordered_with_nans_last():
+    """NumPy itself sorts NaNs of the type among the numbers, and warns of them in the largest one."""
+    numbers = np.float32([3, np.nan, 1, np.inf, -np.inf, np.nan, 2])
+    x = sp.as_scaled(numbers, 2.0, "bfloat16")
+    x = sp.ScaledArray(x.data.astype(ml_dtypes.bfloat16), 2.0)
+    assert np.argsort(x, kind="stable").tolist() == np.argsort(numbers, kind="stable").tolist()
+    for reduce in (np.max, np.min):
+        made = reduce(x)
+        assert np.isnan(made)
+        assert made.dtype == ml_dtypes.bfloat16

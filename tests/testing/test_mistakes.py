@@ -300,3 +300,35 @@ def test_strategies_refuse_at_once(ask, message):
     """And not when they draw."""
     with pytest.raises(ValueError, match=re.escape(message)):
         ask()
+
+
+@pytest.mark.parametrize(
+    ("name", "fmt", "wrong"),
+    [
+        ("add", "e4m3fn", lambda made: np.where(made == 0x80, 0, made)),
+        ("subtract", "e5m2", lambda made: np.where(made == 0x80, 0, made)),
+        ("sqrt", "bfloat16", lambda made: np.where(made == 0x8000, 0, made)),
+        ("round_to_integral", "bfloat16", lambda made: np.where(made == 0x7F80, 0x7F7F, made)),
+        ("sqrt", "binary16", lambda made: np.where(made == 0x3DA8, 0x3DA9, made)),
+    ],
+    ids=["sum of zeros", "difference of zeros", "root of zero", "infinity", "one root"],
+)
+@pytest.mark.apart
+@pytest.mark.parametrize("seed", [0, 1])
+def test_special_operands_are_among_the_samples(name, fmt, wrong, seed):
+    """Sums of zeros are two of 65,536 pairs, of which 16,384 are drawn; and of one operand all are tried."""
+
+    def unit(*codes):
+        operands = [lp.decode(each, fmt) for each in codes]
+        return wrong(getattr(lp, name)(*operands, fmt, dtype=codes[0].dtype))
+
+    with pytest.raises(AssertionError, match="unit breaks the law"):
+        check_operation(unit, name, fmt, seed=seed)
+
+
+def test_decoders_of_blocks_that_lose_the_sign_of_a_zero_are_found():
+    def decode(scales, codes):
+        return lp.BlockArray(codes, scales[:, None], BLOCKS, (1,)).values(np.float64) + 0.0
+
+    with pytest.raises(AssertionError, match=r"(?s)law 'scale identity'.*want     -0.0"):
+        check_block_format(SimpleNamespace(name="mine", format=BLOCKS, decode=decode))

@@ -299,6 +299,11 @@ def over(x: ScaledArray, scale: float) -> Array:
         return x.data.astype(wide) * wide.type(factor)
 
 
+def comparable(data: Array) -> Array:
+    """Return data in a type that NumPy orders: it sorts NaNs of bfloat16 among the numbers."""
+    return data.astype(np.float32) if data.dtype.kind == "V" else data
+
+
 def as_scaled(
     values: Any,
     scale: Any = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -14,6 +15,7 @@ from lowprec.spec.format import Format
 from lowprec.testing.block import ArrayBlocks, BlockSubject, OracleBlocks
 from lowprec.testing.grid import Array, grid_of, largest, nan_code, values_of
 from lowprec.testing.law import Outcome, law as any_law, number
+from lowprec.testing.laws.decoding import same
 from lowprec.testing.projecting import is_plain, projected
 from lowprec.verify.reference.oracle_arrays import BlockCodes
 
@@ -78,7 +80,7 @@ def scale_identity(subject: BlockSubject) -> Outcome:
     """A decoded value is the element's value times the scale's, times the tensor's, and NaN where
     one of these is.
 
-    It is judged where the type of the answer has that product.
+    It is judged where the type of the answer has that product. The sign of a zero counts.
     """
     scales, codes, tensor = subject.any_codes
     got = subject.decode(subject.any_codes)
@@ -91,7 +93,7 @@ def scale_identity(subject: BlockSubject) -> Outcome:
                 continue
             tried += 1
             value, want = float(got[row, column]), _product(factors, tensor, got.dtype)
-            if want is None or value == want or (value != value and want != want):
+            if want is None or same(np.array(value), np.array(want)):
                 continue
             codes_told = (
                 ("scale", subject.scale(scales[row])),
@@ -110,7 +112,8 @@ def _product(factors: tuple[float, float], tensor: Fraction, kind: np.dtype[Any]
         near = float(exact)
     except OverflowError:
         return None
-    return near if Fraction(near) == exact and float(kind.type(near)) == near else None
+    signed = math.copysign(near, math.copysign(1, factors[0]) * math.copysign(1, factors[1]))
+    return signed if Fraction(near) == exact and float(kind.type(near)) == near else None
 
 
 @law("scale rule", f"blocks with a number other than 0; {_PLAIN}", _plain)

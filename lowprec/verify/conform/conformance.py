@@ -325,16 +325,17 @@ class _Asking:
     def depends_on_place(self, operands: Operands, strided: bool) -> Iterator[Finding]:
         """Yield special operands whose code depends on place: alone, among others, or in a strided view."""
         special, nan = self.task.special(operands), np.isnan(self.task.size(operands))
-        places = [_some(special & nan, _SPECIALS // 2), _some(special & ~nan, _SPECIALS // 2)]
-        chosen = _part(operands, np.concatenate(places))
+        places = np.concatenate([_some(special & nan, _SPECIALS // 2), _some(special & ~nan, _SPECIALS // 2)])
+        chosen = _part(operands, places)
         if not len(chosen[0]):
             return
         each = np.arange(len(chosen[0]))
         many = self.ask(_part(chosen, np.repeat(each, _REPEATED)))
         alone = [self.ask(_part(chosen, [place])) for place in each]
+        among = self.ask(tuple(column.copy() for column in operands))[places]
         seen = [
             np.unique(np.concatenate(codes), axis=0)
-            for codes in zip(np.split(many, each.size), alone, strict=True)
+            for codes in zip(np.split(many, each.size), alone, np.split(among, each.size), strict=True)
         ]
         found = [place for place in each if len(seen[place]) > 1]
         if found:

@@ -17,6 +17,7 @@ from lowprec.methods.scale_propagation.rounding import fitting, project
 from lowprec.methods.scale_propagation.rules.operands import largest_scale, operands, taking_zeros
 from lowprec.methods.scale_propagation.scaled_array import (
     ScaledArray,
+    comparable,
     holds_no_scale,
     over,
     scaled_scalar,
@@ -122,7 +123,7 @@ def ones_like(x: ScaledArray, *, shape: Any = None) -> ScaledArray:
 
 @register_each(np.shape, np.ndim, np.size, np.argmax, np.argmin, np.argsort)
 def _of_data(function: Callable[..., Any], x: ScaledArray, *args: Any, **keywords: Any) -> Any:
-    return function(over(x, 1.0) if holds_no_scale(x) else x.data, *args, **keywords)
+    return function(over(x, 1.0) if holds_no_scale(x) else comparable(x.data), *args, **keywords)
 
 
 @register_each(np.array_equal, np.allclose, np.isclose, np.count_nonzero, np.nonzero, np.any, np.all)

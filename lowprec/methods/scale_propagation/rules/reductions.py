@@ -25,7 +25,7 @@ from lowprec.methods.scale_propagation.rounding import (
 )
 from lowprec.methods.scale_propagation.rules.elementwise import scale_power
 from lowprec.methods.scale_propagation.rules.operands import settled
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, with_data
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, comparable, with_data
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.format import Format
 
@@ -187,10 +187,12 @@ def _root_of_squares(x: ScaledArray, axes: tuple[int, ...], count: int) -> Scale
 @register_scaled_op(np.max, np.amax)
 def scaled_max(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
     """Return the largest element; the scale stays."""
-    return with_data(x, np.max(x.data, axis=axis, keepdims=keepdims))
+    found = np.max(comparable(x.data), axis=axis, keepdims=keepdims)
+    return with_data(x, found.astype(x.data.dtype))
 
 
 @register_scaled_op(np.min, np.amin)
 def scaled_min(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
     """Return the smallest element; the scale stays."""
-    return with_data(x, np.min(x.data, axis=axis, keepdims=keepdims))
+    found = np.min(comparable(x.data), axis=axis, keepdims=keepdims)
+    return with_data(x, found.astype(x.data.dtype))
