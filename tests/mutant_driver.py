@@ -49,7 +49,6 @@ def subjects():
         "ieee": lambda: families.ieee("ieee", 3, 2),
         "fnuz": lambda: families.fnuz("fnuz", 2, 2),
         "powers": lambda: families.power_of_two("powers", 3),
-        "book_steps": lambda: lp.Codebook("steps", (1.0, 2.0, 4.0, float("nan"))),
         "book_infinite": lambda: lp.Codebook(
             "infinite", [0.0, 1.0, 3.0, inf, float("nan"), -inf, -3.0, -1.0]
         ),
@@ -293,7 +292,8 @@ def engine(backend, operation, source, target, *options):
     from lowprec.verify.inputs.operands import operands
     from lowprec.verify.reference.operations import operand_format
 
-    rng, fmt = np.random.default_rng(0), operand_format(target)
+    steps = lp.Codebook("steps", (1.0, 2.0, 4.0, float("nan")))
+    rng, fmt = np.random.default_rng(0), steps if target == steps.name else operand_format(target)
     fields = dict(option.split("=") for option in options if "=" in option)
     if "via" in fields:
         fields["via"] = (lp.format(fields["via"]),)

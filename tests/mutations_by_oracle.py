@@ -1810,7 +1810,7 @@ MUTANTS = (
         "negative numbers above the least value of an unsigned codebook are rounded as those below it",
         "np.isin(words[1:] & ~_SIGN, sizes) & (np.diff(words) == 1)",
         "False",
-        ("engine:scalar convert binary32 book_steps stochastic(8) negative=drop_sign flags",),
+        ("engine:scalar convert binary32 steps stochastic(8) negative=drop_sign flags",),
     ),
     Mutant(
         "codebook-drawn",
