@@ -35,7 +35,8 @@ static inline lowprec_number lowprec_flushed_at(const lowprec_rows *rows, size_t
         lowprec_flushed(lowprec_element(&rows->x, place)), lowprec_flushed(lowprec_element(&rows->y, place)));
 }
 
-/* Sums of two or four products in pairs, one after the other added to the addend, in binary32 without subnormals. */
+/* Sums of two or four products in pairs, one after the other added to the addend, in binary32 without
+   subnormals. */
 static inline uint64_t lowprec_cdna2(
     const lowprec_rows *rows, size_t count, const uint64_t *addend, size_t step, const lowprec_stages *stages)
 {
@@ -128,7 +129,7 @@ static inline uint64_t lowprec_cdna3(
             any = 1;
         }
         own = c.significand != 0 ? c.place : LOWPREC_EMIN;
-        last = any && exponent > own ? exponent : own; /* the larger exponent; all is in units of 2^(last - 32) */
+        last = any && exponent > own ? exponent : own; /* all is in units of 2^(last - 32) */
         sum = any ? lowprec_down_by(sum, last - exponent - 8) : 0;
         if (!halves || own >= last - 25)
             sum += lowprec_cut(c, last - 24, 1) * 256;

@@ -23,7 +23,8 @@ typedef struct {
     uint64_t mask, trailing_bits, hidden;
     int emin, top;
     int by_exponent; /* 1 where numbers from 2^top on overflow in every mode */
-    int flush, tiny, surely; /* whether tiny numbers become zeros; those below 2^surely are, from 2^tiny on none */
+    int flush;        /* 1 where tiny numbers become zeros */
+    int tiny, surely; /* no number from 2^tiny on is tiny, and every one below 2^surely */
     lowprec_side sides[2];
     lowprec_source source;
     int emax, downward;
@@ -398,7 +399,8 @@ static inline void lowprec_join_sum(lowprec_exact *sum, const lowprec_exact *par
 /* A term: the exact sum of products times the scales of their block. `all` has it without loss, where it is a
    number and no zero. */
 static inline lowprec_number lowprec_term_of(
-    const lowprec_rows *rows, size_t place, size_t end, const lowprec_sum *how, int downward, lowprec_exact *all)
+    const lowprec_rows *rows, size_t place, size_t end, const lowprec_sum *how, int downward,
+    lowprec_exact *all)
 {
     lowprec_number factor = lowprec_factor_at(rows, place), made;
     int each = factor.kind == LOWPREC_NUMBER && factor.significand != 0;
@@ -433,8 +435,8 @@ static inline lowprec_number lowprec_with_term(
     return lowprec_read(lowprec_place(lowprec_added(made, sum, to->downward), to), &to->source);
 }
 
-/* The next term, from a place on, before an end, of a sum or a step; whether its exponent counts, and what it is:
-   a product; times the scales of its block, whose exponents join its own; or the exact sum of a group of
+/* The next term of a sum or a step, from a place on, before an end; whether its exponent counts, and what it is.
+   A term is a product; times the scales of its block, whose exponents join its own; or the exact sum of a group of
    products, times those scales, with the exponents of these alone. */
 static inline lowprec_number lowprec_term(
     const lowprec_rows *rows, size_t place, size_t end, const lowprec_sum *how, int *counts, int *where)
@@ -472,7 +474,8 @@ static inline size_t lowprec_place_of(const lowprec_sum *how, size_t first, int 
 }
 
 /* The sum of a step, rounded; what lies beyond the largest exponent is infinite. */
-static inline lowprec_number lowprec_stepped(lowprec_number made, const lowprec_sum *how, const lowprec_target *to)
+static inline lowprec_number lowprec_stepped(
+    lowprec_number made, const lowprec_sum *how, const lowprec_target *to)
 {
     if (made.significand != 0 && made.exponent + lowprec_length(made.significand) - 1 > to->emax)
         made.kind = LOWPREC_INFINITE;
@@ -518,7 +521,8 @@ static inline lowprec_number lowprec_step(
     }
     total = lowprec_cut(sum, top - how->fraction_bits, how->cut);
     for (i = 0; i < how->step && (place = lowprec_place_of(how, first, half, i)) < end; i += how->group)
-        total += lowprec_cut(lowprec_term(rows, place, end, how, &counts, &where), top - how->fraction_bits, how->cut);
+        total += lowprec_cut(
+            lowprec_term(rows, place, end, how, &counts, &where), top - how->fraction_bits, how->cut);
     made.negative = total < 0;
     made.significand = total < 0 ? (uint64_t)-total : (uint64_t)total;
     made.exponent = top - how->fraction_bits;
@@ -581,7 +585,7 @@ static inline lowprec_number lowprec_sums(
     return waiting[0];
 }
 
-/* What a dot product is rounded to on its way: products, sums, the addend, the sums of chunks, and its result. */
+/* What a dot product is rounded to on its way: products, sums, the addend, sums of chunks, and the result. */
 typedef struct {
     const lowprec_target *product, *sum, *addend, *begin, *output;
 } lowprec_stages;
