@@ -435,9 +435,9 @@ static inline lowprec_number lowprec_with_term(
     return lowprec_read(lowprec_place(lowprec_added(made, sum, to->downward), to), &to->source);
 }
 
-/* The next term of a sum or a step, from a place on, before an end; whether its exponent counts, and what it is.
-   A term is a product; times the scales of its block, whose exponents join its own; or the exact sum of a group of
-   products, times those scales, with the exponents of these alone. */
+/* The next term of a sum or a step, from a place on, before an end; whether its exponent counts, and what
+   it is. A term is a product; or one times the scales of its block, whose exponents join its own; or the
+   exact sum of a group of products, times those scales, with the exponents of these alone. */
 static inline lowprec_number lowprec_term(
     const lowprec_rows *rows, size_t place, size_t end, const lowprec_sum *how, int *counts, int *where)
 {
