@@ -69,7 +69,7 @@ if importlib.util.find_spec("torch") is None:
 COMMANDS = {
     "howto-hardware": 3,
     "capture": 5,
-    "command-line": 8,
+    "command-line": 10,
     "compare": 16,
     "dot-products": 1,
     "exhaustive": 1,
