@@ -42,7 +42,7 @@ CONTENTS = {
         "/tables/accumulations", "/tables/silicon", "/tables/published/README",
     ],
     "Examples": ["examples/hdl/README", "examples/c/README"],
-    "Project": ["/README", "/CONTRIBUTING", "/ARCHITECTURE", "/CHANGELOG"],
+    "Project": ["/README", "/CONTRIBUTING", "/ARCHITECTURE", "/SECURITY", "/CHANGELOG"],
 }  # fmt: skip
 
 #: Headings of the reference, and the modules whose public names are under them.
