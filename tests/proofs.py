@@ -36,7 +36,7 @@ MODES = {
 #: than digits.
 THEORY = {
     "add": "(fp.add {mode} {x} {y})",
-    "add_by_fma": "(fp.fma {mode} {x} ((_ to_fp 5 3) RNE 1.0) {y})",
+    "add_by_fma": "(fp.fma {mode} {x} ((_ to_fp {exponent_bits} {precision}) RNE 1.0) {y})",
     "multiply": "(fp.mul {mode} {x} {y})",
     "divide": "(fp.div {mode} {x} {y})",
     "fma": "(fp.fma {mode} {x} {y} {z})",
@@ -56,14 +56,14 @@ class Proof(NamedTuple):
     by: str = ""
 
     def __str__(self) -> str:
-        """Its name."""
+        """Return its name."""
         names = [self.source.name] * (self.source != self.target) + [self.target.name]
         words = [self.operation, " to ".join(names), self.mode, "usual" if self.usual else "general"]
         return " ".join(words)
 
 
 def proofs() -> list[Proof]:
-    """All of them."""
+    """Return all of them."""
     binary16, binary32 = catalog.BINARY16, catalog.BINARY32
     found = []
     for mode in MODES:
@@ -83,7 +83,7 @@ def proofs() -> list[Proof]:
 
 
 def text_of(proof: Proof) -> str:
-    """The question in SMT-LIB: whether any operands give another value."""
+    """Return the question in SMT-LIB: whether any operands give another value."""
     count = {"convert": 1, "fma": 3}.get(proof.operation, 2)
     target, operands = proof.target, "xyz"[:count]
     functions = operation_functions(
@@ -109,7 +109,7 @@ def text_of(proof: Proof) -> str:
 
 
 def answer(proof: Proof) -> str:
-    """What the solver says: "unsat" where no operands give another value."""
+    """Return what the solver says: "unsat" where no operands give another value."""
     text = text_of(proof)
     if proof.solver == "z3":
         import z3

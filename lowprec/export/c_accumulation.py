@@ -11,6 +11,7 @@ from typing import Any
 
 from lowprec.export.accumulation_cards import words
 from lowprec.export.c_header import identifier, lowered
+from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.records import OVERFLOW_TESTS, Source
 from lowprec.kernels.lower.scalar import lower_source
 from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
@@ -27,7 +28,6 @@ __all__ = ["accumulation_header", "unsaid"]
 _SUM, _PRODUCT, _EXACT = 53, 64, 64 * 72
 
 _BY_EXPONENT = OVERFLOW_TESTS["exponent"]
-_CUTS = {"toward_zero": 0, "floor": 1, "to_odd": 2, "nearest_away": 3}
 
 #: A format of scales, and how many elements share one.
 Scale = tuple[Format, int]
@@ -218,7 +218,7 @@ class _Header:
         yield window.step if window is not None else 0
         yield 0 if window is None else -1 if window.fraction_bits is None else window.fraction_bits
         yield window.lowest_exponent if window is not None else 0
-        yield _CUTS[window.cut] if window is not None else 0
+        yield Cut[window.cut.upper()] if window is not None else 0
         yield window is not None and window.groups == "alternate_pairs"
         yield window.group if window is not None and window.scales == "groups" else 1
         yield sum(_last(fmt) for fmt in how.operands)

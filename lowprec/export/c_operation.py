@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lowprec.export.c_header import identifier
-from lowprec.export.formula import CONVERT, Formula, formula
+from lowprec.export.formula import Formula, formula
 from lowprec.export.words import Word, in_order
+from lowprec.kernels.request import CONVERT
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
@@ -89,6 +90,8 @@ def operation_header(
     if len(found.given) > len(sources):
         given.append("uint32_t random")
         takes.append(f"a random integer of {projection.rounding.bits} bits")
+    if operation == "scaleb":
+        takes[1] += ", a whole number"
     said = {
         "provenance": provenance,
         "what": f"{operation}: {', '.join(takes)}; the result in {target.name}, {projection}",
@@ -111,30 +114,28 @@ def operation_header(
 
 def _body(found: Formula, code: str) -> Iterator[str]:
     """Yield the lines of the function."""
-    ordered = list(in_order([found.code, found.flags]))
-    for unused in sorted({word.name for word in found.given} - {word.name for word, *_ in ordered}):
+    ordered, ends = in_order([found.code, found.flags])
+    for unused in sorted({word.name for word in found.given} - {word.name for word, _ in ordered}):
         yield f"(void){unused};"
-    used = Counter(place for _, args, _ in ordered for place in args)
-    texts: dict[int, str] = {}
+    used = Counter(place for _, args in ordered for place in args)
+    texts: list[str] = []
     names: Counter[str] = Counter()
-    ends = {}
-    for word, args, place in ordered:
+    for place, (word, args) in enumerate(ordered):
         text = _text(word, [texts[each] for each in args])
-        if word is found.code or word is found.flags:
-            ends[word is found.flags] = place
         if used[place] > 1 and args or len(text) > _LONGEST:
             stem = word.name or "word"
             names[stem] += 1
             yield f"const uint64_t {stem}{names[stem]} = {_bare(text)};"
             text = f"{stem}{names[stem]}"
-        texts[place] = text
+        texts.append(text)
+    made, raised = (_bare(texts[end]) for end in ends)
     yield "if (flags)"
-    yield f"    *flags = (uint8_t)({_bare(texts[ends[True]])});"
-    yield f"return ({code})({_bare(texts[ends[False]])});"
+    yield f"    *flags = (uint8_t)({raised});"
+    yield f"return ({code})({made});"
 
 
 def _text(word: Word, args: Sequence[str]) -> str:
-    """Return an expression that needs no parentheses around it."""
+    """Return an expression, in parentheses where it has an operator between others."""
     if word.operation == "given":
         return word.name if word.name != "random" else "(uint64_t)random"
     if word.value is not None:
@@ -242,7 +243,7 @@ _OWN = """
 /* {provenance}
 
    {what}.
-   In integers, without a branch; `flags` may be NULL, else it is set: {flags}. */
+   In integers alone. `flags` may be NULL, else it is set: {flags}. */
 
 #ifndef {guard}
 #define {guard}

@@ -22,14 +22,13 @@ from lowprec.kernels.general.rounding import drawn_limit, load_target
 from lowprec.kernels.jit import bit_length, load_record
 from lowprec.kernels.lower.records import Grid, Source
 from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
+from lowprec.kernels.request import CONVERT
 from lowprec.spec.arith import OPERANDS, SIGN_ONLY
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["CONVERT", "Formula", "formula"]
-
-CONVERT = "convert"
+__all__ = ["Formula", "formula"]
 
 
 class _Double(NamedTuple):

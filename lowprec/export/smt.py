@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from lowprec.export.c_operation import operation_name
-from lowprec.export.formula import Formula, formula
+from lowprec.export.formula import formula
 from lowprec.export.words import Word, in_order
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
@@ -54,17 +54,13 @@ def operation_functions(
     )
     lines = [f"; {provenance}", f"; {operation}: the result in {target.name}, {projection}", _SHARED]
     for suffix, word, bits in (("", found.code, target.width), ("_flags", found.flags, 5)):
-        terms = list(_terms(found, word, dict(zip("xyz", widths, strict=False))))
+        ordered, (end,) = in_order([word])
         lines.append(f"(define-fun {name}{suffix} ({given}) (_ BitVec {bits})")
-        lines += [f"(let (({place} {term}))" for place, term in terms]
-        lines.append(f"((_ extract {bits - 1} 0) {terms[-1][0]}){')' * (len(terms) + 1)}")
+        for place, (each, args) in enumerate(ordered):
+            term = _term(each, [f"w{arg}" for arg in args], dict(zip("xyz", widths, strict=False)))
+            lines.append(f"(let ((w{place} {term}))")
+        lines.append(f"((_ extract {bits - 1} 0) w{end}){')' * (len(ordered) + 1)}")
     return "\n".join(lines) + "\n"
-
-
-def _terms(found: Formula, result: Word, widths: dict[str, int]) -> Iterator[tuple[str, str]]:
-    """Yield names and terms; the last is the result."""
-    for word, args, place in in_order([result]):
-        yield f"w{place}", _term(word, [f"w{each}" for each in args], widths)
 
 
 def _term(word: Word, args: Sequence[str], widths: dict[str, int]) -> str:

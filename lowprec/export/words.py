@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -269,8 +269,12 @@ def _extreme(plain: Callable[..., Any], given: tuple[Any, ...], better: Callable
 # -- reading them -------------------------------------------------------------------------------------
 
 
-def in_order(words: Sequence[Word]) -> Iterator[tuple[Word, tuple[int, ...], int]]:
-    """Yield each different word that some are made of: itself, the places of its arguments, and its own."""
+def in_order(words: Sequence[Word]) -> tuple[list[tuple[Word, tuple[int, ...]]], list[int]]:
+    """Return the different words that some are made of, each after its arguments, whose places are beside it.
+
+    And the places of the words themselves.
+    """
+    found: list[tuple[Word, tuple[int, ...]]] = []
     places: dict[object, int] = {}
     at: dict[int, int] = {}
     waiting = [*reversed(words)]
@@ -284,6 +288,7 @@ def in_order(words: Sequence[Word]) -> Iterator[tuple[Word, tuple[int, ...], int
         args = tuple(at[id(each)] for each in word.args)
         key = (word.operation, args, word.kind, word.value, word.name if word.operation == "given" else "")
         if key not in places:
-            places[key] = len(places)
-            yield word, args, places[key]
+            places[key] = len(found)
+            found.append((word, args))
         at[id(word)] = places[key]
+    return found, [at[id(word)] for word in words]

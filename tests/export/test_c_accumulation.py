@@ -35,7 +35,7 @@ FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared
 
 
 def compiled(how, folder, compiler="gcc", scale=None):
-    """The header's matmul as a function of arrays."""
+    """Return the header's matmul as a function of arrays."""
     name, source = f"lowprec_{identifier(how.name)}", folder / f"{identifier(how.name)}.c"
     given = [
         "const void *x",
@@ -53,7 +53,7 @@ def compiled(how, folder, compiler="gcc", scale=None):
 
 
 def differing(how, run, count, length, rng, scale=None):
-    """How many results of products of matrices are not the kernels': with and without addends."""
+    """Count results of products of matrices that are not the kernels', with and without addends."""
     x, y = pairs_of_rows(how.operands, count, length, rng)
     codes = [
         (each & (1 << fmt.width) - 1).astype(code_dtype(fmt))
@@ -95,7 +95,7 @@ def differing(how, run, count, length, rng, scale=None):
 
 
 def beginning(how):
-    """The format of addends."""
+    """Return the format of addends."""
     if how.total is not None:
         return how.total[0]
     if how.accumulator is None:
@@ -190,7 +190,7 @@ def marked(name):
 
 @pytest.mark.parametrize("name", [marked(name) for name in dict.fromkeys([*SAID, *PLAIN, *OTHERS])])
 def test_headers_give_what_the_kernels_give(name, tmp_path):
-    """Each named accumulation that C can say agrees, and others do."""
+    """Compare each named accumulation that C can say, and others."""
     need("gcc")
     how = {**PLAIN, **OTHERS}.get(name) or accumulation(name)
     run, rng = compiled(how, tmp_path), np.random.default_rng(zlib.crc32(name.encode()))
@@ -212,7 +212,7 @@ BLOCKED = {
     "name", ["exact", *(pytest.param(name, marks=pytest.mark.apart) for name in BLOCKED if name != "exact")]
 )
 def test_headers_of_blocks_give_what_the_kernels_give(name, tmp_path):
-    """A term is the exact sum of products times the scales of their block."""
+    """Compare sums of terms, each the exact sum of products times the scales of their block."""
     need("gcc")
     how, (fmt, size) = {**PLAIN, **OTHERS}.get(name) or accumulation(name), BLOCKED[name]
     scale = (find(fmt), size)
@@ -222,7 +222,7 @@ def test_headers_of_blocks_give_what_the_kernels_give(name, tmp_path):
 
 
 def drawn(number):
-    """An accumulation that C can say, of any formats, modes, saturations, orders and windows."""
+    """Draw an accumulation that C can say, of any formats, modes, saturations, orders and windows."""
     for place in itertools.count():
         draw = Draw(7, "headers", 1000 * number + place)
         how = any_accumulation(draw)
@@ -238,7 +238,7 @@ def drawn(number):
 @pytest.mark.apart
 @pytest.mark.parametrize("number", [*range(12), 98])  # 98: no products, and a negative NaN as addend
 def test_headers_of_drawn_accumulations_give_what_the_kernels_give(number, tmp_path):
-    """Headers say whatever `unsaid` lets through."""
+    """Compare whatever `unsaid` lets through."""
     need("gcc")
     how, rng = drawn(number), np.random.default_rng(number)
     run = compiled(how, tmp_path)
@@ -247,7 +247,7 @@ def test_headers_of_drawn_accumulations_give_what_the_kernels_give(number, tmp_p
 
 
 def test_a_bit_of_alignment_more_is_seen(tmp_path):
-    """A header of another window differs: agreement means something."""
+    """Plant a header of another window: agreement means something."""
     need("gcc")
     how = accumulation("hopper_wgmma_e4m3fn_binary32")
     wider = dataclasses.replace(how, accumulator=dataclasses.replace(how.accumulator, fraction_bits=14))
@@ -255,7 +255,7 @@ def test_a_bit_of_alignment_more_is_seen(tmp_path):
 
 
 def test_several_headers_go_into_one_program(tmp_path):
-    """Each header has what all have alike, behind one guard."""
+    """Include two headers, which have what all have alike behind one guard."""
     need("gcc")
     names = ("volta_mma_binary16_binary16", "rtx_blackwell_mma_e4m3fn_binary32_e8m0fnu_1")
     text = "\n".join(accumulation_header(accumulation(name), "a test") for name in names)
@@ -293,7 +293,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_c_does_not_say_is_refused_by_name(name):
-    """The message names the accumulation and what it has."""
+    """Name the accumulation and what it has."""
     how, why = REFUSED[name]
     with pytest.raises(
         ValueError, match=f"^accumulation {name!r} cannot be a C header: it has {re.escape(why)}$"
@@ -302,7 +302,7 @@ def test_what_c_does_not_say_is_refused_by_name(name):
 
 
 def test_the_command_writes_a_header(tmp_path):
-    """It takes a name, and operands where the accumulation has none."""
+    """Take a name, and operands where the accumulation has none."""
     run = CliRunner().invoke
     path = tmp_path / "fma.h"
     result = run(

@@ -35,7 +35,7 @@ SANITIZED = ("-fsanitize=undefined", "-fno-sanitize-recover")
 
 
 def compiled(operation, sources, target, projection, folder, compiler="gcc", more=()):
-    """The header as a function of arrays of codes, and of random integers."""
+    """Return the header as a function of arrays of codes, and of random integers."""
     name = "lowprec_tried"
     text = operation_header(operation, sources, target, projection, "a test", name)
     given = [f"const uint{fmt.code_bits}_t *{word}" for fmt, word in zip(sources, "xyz", strict=False)]
@@ -52,7 +52,7 @@ def compiled(operation, sources, target, projection, folder, compiler="gcc", mor
 
 
 def results(run, operands, random, target):
-    """Codes and flags of arrays of codes."""
+    """Return codes and flags of arrays of codes."""
     count = len(operands[0])
     out, raised = np.zeros(count, code_dtype(target)), np.zeros(count, np.uint8)
     arrays = [*operands, np.asarray(random, np.uint32)]
@@ -62,7 +62,7 @@ def results(run, operands, random, target):
 
 
 def expected(operation, codes, sources, target, projection, random):
-    """The oracle's code and flags."""
+    """Return the oracle's code and flags."""
     if operation == "convert":
         (code,), (fmt,) = codes, sources
         value, said = convert.decode(code, fmt), is_signaling(code, fmt)
@@ -77,14 +77,14 @@ def expected(operation, codes, sources, target, projection, random):
 
 
 def is_whole(value):
-    """Whether `scaleb` takes it."""
+    """Return whether `scaleb` takes a value."""
     if value in (Special.INFINITY, Special.NEGATIVE_INFINITY):
         return False
     return not isinstance(value, Fraction) or value.denominator == 1
 
 
 def differing(operation, sources, target, projection, operands, random, folder, more=()):
-    """How many results are not the oracle's."""
+    """Count the results that are not the oracle's."""
     arrays = [np.array(each, code_dtype(fmt)) for each, fmt in zip(operands, sources, strict=True)]
     made = results(
         compiled(operation, sources, target, projection, folder, more=more), arrays, random, target
@@ -98,7 +98,7 @@ def differing(operation, sources, target, projection, operands, random, folder, 
 
 
 def every(fmt, count):
-    """All tuples of codes, by operand."""
+    """Return all tuples of codes, by operand."""
     return list(zip(*itertools.product(range(1 << fmt.width), repeat=count), strict=True))
 
 
@@ -113,7 +113,7 @@ def every(fmt, count):
     ],
 )
 def test_all_results_of_a_small_format_are_the_oracles(operation, tmp_path):
-    """Of four bits, with NaN, infinities and subnormals: every operation, code for code and flag for flag."""
+    """Compare every operation in four bits, with NaN, infinities and subnormals: codes and flags."""
     need("gcc")
     operands = every(TINY, OPERANDS.get(operation, 1))
     random = [0] * len(operands[0])
@@ -124,7 +124,7 @@ def test_all_results_of_a_small_format_are_the_oracles(operation, tmp_path):
 @pytest.mark.parametrize("operation", ["add", "multiply", "divide", "sqrt", "minimum_number"])
 @pytest.mark.parametrize("name", ["e4m3fn", "e5m2", "binary8p3se"])
 def test_all_results_of_formats_of_eight_bits_are_the_oracles(operation, name, tmp_path):
-    """65,536 pairs, or 256 operands."""
+    """Compare 65,536 pairs, or 256 operands."""
     need("gcc")
     fmt = find(name)
     operands = every(fmt, OPERANDS[operation])
@@ -133,7 +133,7 @@ def test_all_results_of_formats_of_eight_bits_are_the_oracles(operation, name, t
 
 
 def drawn(number):
-    """An operation that a header can say: any formats of at most 32 bits, and any rule."""
+    """Draw an operation that a header can say: any formats of at most 32 bits, and any rule."""
     for place in itertools.count():
         draw = Draw(11, "headers", 1000 * number + place)
         operation = draw.choice(SAID)
@@ -152,7 +152,7 @@ def drawn(number):
     "number", [*range(2), *(pytest.param(number, marks=pytest.mark.apart) for number in range(2, 40))]
 )
 def test_drawn_operations_give_what_the_oracle_gives(number, tmp_path):
-    """Nothing is undefined in C on the way."""
+    """Compare codes and flags; nothing is undefined in C on the way."""
     need("gcc")
     operation, sources, target, projection = drawn(number)
     rng = np.random.default_rng(number)
@@ -166,7 +166,7 @@ def test_drawn_operations_give_what_the_oracle_gives(number, tmp_path):
 
 
 def test_another_limit_of_rounding_is_seen(tmp_path, monkeypatch):
-    """A formula that rounds away from zero differs: agreement means something."""
+    """Plant a formula that rounds away from zero: agreement means something."""
     need("gcc")
     monkeypatch.setitem(formula._BY_NAME, "limit_of", lambda negative, odd, target: odd & words.word_of(0))
     operands = every(TINY, 2)
@@ -196,7 +196,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("asked", REFUSED)
 def test_what_c_does_not_say_is_refused_by_name(asked):
-    """The message names the operation, and what it needs."""
+    """Name the operation, and what it needs."""
     (operation, source, target), (rule, why) = asked.split(), REFUSED[asked]
     sources = [find(source)] * OPERANDS.get(operation, 1)
     with pytest.raises(ValueError, match=f"^{re.escape(why)}"):
@@ -204,7 +204,7 @@ def test_what_c_does_not_say_is_refused_by_name(asked):
 
 
 def test_the_command_writes_a_header(tmp_path):
-    """One format stands for all operands and the result; a mode and a policy are in the name."""
+    """Let one format stand for all operands and the result; a mode and a policy are in the name."""
     path, run = tmp_path / "fma.h", CliRunner().invoke
     words = ["export", "c", "--operation", "fma", "--format", "e4m3fn", "--rounding", "toward_zero"]
     result = run(main, [*words, "--saturation", "finite", "-o", str(path)])
@@ -237,6 +237,6 @@ WRONG_USE = {
 
 @pytest.mark.parametrize("words", WRONG_USE)
 def test_options_that_do_not_go_together_are_refused(words):
-    """The message names the way out."""
+    """Name the way out."""
     result = CliRunner().invoke(main, ["export", "c", *words.split()])
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {WRONG_USE[words]}")

@@ -20,18 +20,18 @@ QUICK = [proof for proof in proofs() if proof.operation == "convert" and proof.s
     "proof", [*QUICK[:3], *(pytest.param(proof, marks=pytest.mark.apart) for proof in QUICK[3:])], ids=str
 )
 def test_conversions_are_those_of_the_theory_of_floats(proof):
-    """For all 2^32 or 2^64 operands: no model gives another value."""
+    """Ask for an operand of 2^32 or 2^64 that gives another value: there is none."""
     assert answer(proof) == "unsat"
 
 
 def test_a_wrong_formula_has_a_model(monkeypatch):
-    """With the limit of rounding away from zero there are operands that differ."""
+    """Plant the limit of rounding away from zero: there are operands that differ."""
     monkeypatch.setitem(formula._BY_NAME, "limit_of", lambda negative, odd, target: odd & words.word_of(0))
     assert answer(QUICK[0]) == "sat"
 
 
 def test_the_command_writes_both_functions():
-    """Of the code and of the flags, with the widths of their formats."""
+    """Write those of the code and of the flags, with the widths of their formats."""
     asked = ["export", "smt", "--operation", "divide", "--format", "bfloat16"]
     result = CliRunner().invoke(main, asked)
     assert result.exit_code == 0
@@ -41,7 +41,7 @@ def test_the_command_writes_both_functions():
 
 
 def test_roots_are_refused():
-    """They are no terms of bit vectors."""
+    """Refuse what is no term of bit vectors."""
     why = "a square root has no formula in bit vectors; use a header in C"
     with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
         operation_functions("sqrt", [catalog.E5M2], catalog.E5M2)

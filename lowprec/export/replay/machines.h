@@ -89,7 +89,7 @@ static inline int lowprec_aligned(
         }
     }
     for (place = first; place < end; place += stride)
-        *sum += lowprec_cut(lowprec_product_at(rows, place), *largest - 24, 0);
+        *sum += lowprec_cut(lowprec_product_at(rows, place), *largest - 24, LOWPREC_TO_ZERO);
     return any;
 }
 
@@ -132,7 +132,7 @@ static inline uint64_t lowprec_cdna3(
         last = any && exponent > own ? exponent : own; /* all is in units of 2^(last - 32) */
         sum = any ? lowprec_down_by(sum, last - exponent - 8) : 0;
         if (!halves || own >= last - 25)
-            sum += lowprec_cut(c, last - 24, 1) * 256;
+            sum += lowprec_cut(c, last - 24, LOWPREC_DOWN) * 256;
         if (sum == 0) {
             c = made;
             continue;

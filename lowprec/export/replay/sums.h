@@ -33,7 +33,8 @@ typedef struct {
 /* How products are summed; see lowprec's Accumulation and Window. */
 typedef struct {
     size_t step;
-    int fraction_bits, lowest_exponent, cut, alternate_pairs; /* fraction_bits: -1 where all bits are kept */
+    int fraction_bits; /* -1 where all bits are kept */
+    int lowest_exponent, cut, alternate_pairs;
     size_t group;
     int last; /* the exponent of the last bit of products */
     int negative_zero, rounds_products;
@@ -42,6 +43,9 @@ typedef struct {
     size_t term;     /* products of which exact sums are terms, or 0 */
     int words, base; /* of exact sums: words of 64 bits, in units of 2^base */
 } lowprec_sum;
+
+/* What alignment does with the bits that it cuts. */
+enum { LOWPREC_TO_ZERO, LOWPREC_DOWN, LOWPREC_TO_ODD, LOWPREC_TO_NEAREST };
 
 enum { LOWPREC_NUMBER, LOWPREC_INFINITE, LOWPREC_NAN };
 
@@ -256,11 +260,11 @@ static inline int64_t lowprec_cut(lowprec_number x, int unit, int how)
         return x.negative ? -(int64_t)(x.significand << -shift) : (int64_t)(x.significand << -shift);
     kept = shift > 63 ? 0 : x.significand >> shift;
     lost = shift > 63 ? x.significand : x.significand & ((UINT64_C(1) << shift) - 1);
-    if (lost != 0 && how == 2)
+    if (lost != 0 && how == LOWPREC_TO_ODD)
         kept |= 1;
-    if (lost != 0 && how == 1 && x.negative)
+    if (lost != 0 && how == LOWPREC_DOWN && x.negative)
         kept++;
-    if (how == 3 && shift <= 64)
+    if (how == LOWPREC_TO_NEAREST && shift <= 64)
         kept += x.significand >> (shift - 1) & 1;
     return x.negative ? -(int64_t)kept : (int64_t)kept;
 }
@@ -456,7 +460,7 @@ static inline lowprec_number lowprec_term(
         next = lowprec_product_at(rows, i);
         *counts |= next.significand != 0 && factor.significand != 0;
         if (!lowprec_special(&made, next))
-            sum += lowprec_cut(next, how->last, 0);
+            sum += lowprec_cut(next, how->last, LOWPREC_TO_ZERO);
     }
     *where = factor.place;
     if (made.kind == LOWPREC_NUMBER) {
