@@ -9,6 +9,7 @@ is called; `dir(lowprec)` has all names.
     equal less classify total_order ...  of codes; nextafter and ulp of values
     scale_for error_report sweep_formats scales, what a format costs, which format fits
     compare identify read_capture        why results differ, and how unknown hardware computes
+    equal_quantizers                     whether two quantisers give the same bits
     save load load_toml to_toml          arrays, and descriptions of formats, in files
 
     formats codebooks block_formats      what there is, by name: print one of them
@@ -50,6 +51,7 @@ _HOMES = {
     "get_threads": "lowprec.arrays.threads",
     "set_threads": "lowprec.arrays.threads",
     "Comparison": "lowprec.verify.compare.report",
+    "equal_quantizers": "lowprec.verify.compare.equality",
     "cast": "lowprec.arrays.convert",
     "compare": "lowprec.verify.compare.compare",
     "Capture": "lowprec.verify.capture.reading",

@@ -1,0 +1,112 @@
+"""Two quantisers held against each other."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lowprec.cli import completing
+from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver_json, target_named, usage_errors
+from lowprec.cli.options import count, flag, json_option, named, seed_option
+from lowprec.cli.terminal import say
+
+
+@click.command("equal", short_help="Say whether two quantisers give the same bits.")
+@click.argument("first", metavar="A", shell_complete=completing.profiles)
+@click.argument("second", metavar="B", shell_complete=completing.profiles)
+@named("--to", of=completing.targets, metavar="FORMAT", required=True, help="Format or block format of both.")
+@named("--input", "operands", metavar="FILE", help="Tensor to quantise. Default: chosen and random matrices.")
+@click.option(
+    "--source",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    default="float32",
+    show_default=True,
+    help="Type of the chosen matrices.",
+)
+@named("--axis", type=int, metavar="N", help="Axis along which blocks lie. Default: the last.")
+@named("--rule", of=completing.rules, help="Scale rule of the definition. Default: the block format's own.")
+@named("--profile", of=completing.profiles, help="Take this profile for the definition.")
+@count(
+    "--samples",
+    default=1 << 16,
+    type=click.IntRange(0, 1 << 28),
+    help="Try this number of random values beside the chosen ones.",
+)
+@seed_option("these")
+@flag("--no-why", help="Do not hold them against the definition.")
+@json_option(" (schema lowprec.equal/1)")
+def equal(
+    first: str,
+    second: str,
+    to: str,
+    operands: str | None,
+    no_why: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Say whether two quantisers give the same bits, where not, and which of them is right.
+
+    A and B are profiles, as `lowprec list profiles` names them; functions, as MODULE:NAME, of a module that
+    Python finds from here; or results that were recorded of --input: CODES, CODES,SCALES or
+    CODES,SCALES,TENSOR_SCALE, files as `lowprec compare` reads them; scales may be numbers too.
+
+    \b
+    lowprec equal torchao_rceil transformer_engine --to mxfp8_e4m3 --source bfloat16
+    lowprec equal mine:quantize ocp --to mxfp4
+    lowprec equal train.npy,train_scales.npy serve.npy,serve_scales.npy --to nvfp4 --input w.npy
+
+    Exit codes: 0 all bits are equal, 1 some differ, 2 bad input or usage, 3 nothing was compared.
+    """  # noqa: D301
+    from lowprec.verify.compare.equality import equal_quantizers
+
+    with usage_errors((ValueError, TypeError, OSError, ImportError)):
+        report = equal_quantizers(
+            _quantizer(first),
+            _quantizer(second),
+            target_named(to),
+            None if operands is None else _array(operands),
+            why=not no_why,
+            **options,
+        )
+    if as_json:
+        deliver_json(report.as_dict())
+    else:
+        say(str(report))
+    sys.exit(AGREE if report.equal else DIFFER if report.differ else NOTHING)
+
+
+def _quantizer(spelled: str) -> Any:
+    """Return a profile's name, a function, or recorded results."""
+    words = spelled.split(",")
+    if len(words) > 1 or Path(words[0].split(":")[0]).suffix or Path(words[0]).exists():
+        return [_number(word) if place else _array(word) for place, word in enumerate(words)]
+    module, colon, name = spelled.partition(":")
+    if not colon:
+        return spelled
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise click.UsageError(f"{module!r} has no {name!r}")
+        found = getattr(found, part)
+    return found
+
+
+def _array(spelled: str) -> Any:
+    from lowprec.verify.dumps.files import open_dump
+
+    dump = open_dump(spelled)
+    return dump.read(0, dump.size).reshape(dump.shape)
+
+
+def _number(spelled: str) -> Any:
+    try:
+        return float(spelled)
+    except ValueError:
+        return _array(spelled)

@@ -1,0 +1,159 @@
+"""Two quantisers held against each other: every difference is seen, and none where there is none."""
+
+import json
+import re
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowprec as lp
+from lowprec.cli.main import main
+from lowprec.verify.compare.equality import Equality
+from lowprec.verify.inputs.matrices import matrices
+
+X = np.random.default_rng(5).standard_normal((128, 512)).astype(np.float32)
+
+
+def parts(report: Equality) -> dict[str, tuple[int, int]]:
+    return {part.name: (part.compared, part.differ) for part in report.parts}
+
+
+def of_rows(x: np.ndarray, factor: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    scale = (np.abs(x).max(axis=1, keepdims=True) / np.float32(448)).astype(np.float32)
+    scaled = x * (np.float32(1) / scale) if factor else x / scale
+    return lp.encode(scaled.astype(np.float32), "e4m3fn", saturation="finite"), scale
+
+
+def test_a_quantiser_equals_itself_in_each_kind_of_result():
+    blocks = lp.encode(X, "nvfp4")
+    for given in (
+        lambda x: lp.encode(x, "nvfp4"),
+        blocks,
+        (blocks.codes, blocks.scales, blocks.tensor_scale),
+        (blocks.codes.view(ml_dtypes.float4_e2m1fn), blocks.scales.reshape(-1), blocks.tensor_scale),
+        (blocks.packed(), blocks.swizzled(), blocks.tensor_scale),
+        (blocks.codes, blocks.scales.T, blocks.tensor_scale),
+    ):
+        report = lp.equal_quantizers(given, "ocp", "nvfp4", X)
+        assert report, report
+        assert parts(report) == {"tensor scales": (1, 0), "scales": (4096, 0), "elements": (X.size, 0)}
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("source", ["float32", "bfloat16"])
+def test_profiles_that_differ_are_told_apart_with_their_rules(source):
+    report = lp.equal_quantizers("torchao_rceil", "ocp", "mxfp4", source=source, samples=0)
+    assert not report
+    assert report.differ
+    assert [side.agrees for side in report.sides] == [False, True]
+    assert report.sides[0].cause.words == "what profile 'torchao_rceil' does"
+
+
+def test_one_changed_code_is_found_where_it_is():
+    blocks = lp.encode(X, "mxfp4")
+    codes = blocks.codes.copy()
+    codes[17, 300] ^= 1
+    report = lp.equal_quantizers(blocks, (codes, blocks.scales), "mxfp4", X, why=False)
+    assert parts(report) == {"scales": (2048, 0), "elements": (X.size, 1)}
+    elements = report.parts[1]
+    assert elements.alone == 1
+    was, now = (f"0x{int(each[17, 300]):x}" for each in (blocks.codes, codes))
+    assert elements.first == f"{float(X[17, 300])!r} at (17, 300): the first {was}, the second {now}"
+
+
+def test_elements_of_a_block_with_another_scale_are_counted_apart():
+    blocks = lp.encode(X, "mxfp4")
+    scales, codes = blocks.scales.copy(), blocks.codes.copy()
+    scales[3, 2] += 1
+    codes[3, 64:96] ^= 1
+    codes[4, 0] ^= 1
+    report = lp.equal_quantizers((codes, scales), blocks, "mxfp4", X, why=False)
+    assert parts(report) == {"scales": (2048, 1), "elements": (X.size, 33)}
+    assert report.parts[1].alone == 1
+    assert report.parts[0].first.startswith("of block (3, 2): the first 0x")
+
+
+@pytest.mark.apart
+def test_a_quotient_by_the_reciprocal_is_told_from_a_division():
+    report = lp.equal_quantizers(of_rows, lambda x: of_rows(x, True), "e4m3fn", saturation="finite")
+    assert not report
+    counts = parts(report)
+    assert counts["scales"][1] == 0
+    assert 0 < counts["elements"][1] < 1000
+    assert "reciprocal of the scale" in report.sides[1].cause.words
+
+
+@pytest.mark.apart
+def test_a_scale_of_the_tensor_that_differs_is_told_though_both_are_right_under_their_own():
+    report = lp.equal_quantizers("transformer_engine", "ocp", "nvfp4", samples=0)
+    assert parts(report)["tensor scales"][1] > 0
+    assert "amax" in report.parts[0].first
+
+
+def test_matrices_reach_every_scale_and_element():
+    fmt = lp.block_formats["mxfp4"]
+    made = [lp.encode(x, fmt) for x in matrices(fmt, "float32", 0, 0, True)]
+    assert len(np.unique(np.concatenate([each.scales.reshape(-1) for each in made]))) == 254
+    assert len(np.unique(np.concatenate([each.codes.reshape(-1) for each in made]))) == 16
+
+
+@pytest.mark.parametrize(
+    ("first", "options", "words"),
+    [
+        ("ocpp", {}, "unknown profile 'ocpp'; did you mean 'ocp'?"),
+        (5, {}, "a quantiser is a function, a profile, or results; int is none of them"),
+        (lp.encode(X, "mxfp4"), {}, "the first holds recorded results; give the operands that they are of"),
+        ("ocp", {"source": "float8"}, "unknown source 'float8'"),
+        (
+            (X.astype(np.uint8)[:4], X[:4]),
+            {"operands": X},
+            "the first gave codes of shape (4, 512) for a tensor of shape (128, 512); give one for each",
+        ),
+        ((X,), {"operands": X}, "the first gave elements of float32; codes are unsigned integers"),
+        (
+            (np.zeros(X.shape, np.uint8), np.zeros((128, 15), np.uint8)),
+            {"operands": X},
+            "the first gave scales of shape (128, 15) for a tensor of shape (128, 512), whose blocks are "
+            "(128, 16); give one for each block, or tiles of 128 rows and 4 columns",
+        ),
+        ((1, 2, 3, 4), {"operands": X}, "the first gave 4 results; it must give codes, or codes and scales"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(first, options, words):
+    with pytest.raises((ValueError, TypeError), match=re.escape(words)):
+        lp.equal_quantizers(first, "ocp", "mxfp4", **options)
+
+
+def test_blocks_of_other_sizes_are_refused_before_values_are_compared():
+    one = lambda x: (of_rows(x)[0], np.float32(1))  # noqa: E731
+    with pytest.raises(ValueError, match=re.escape("have shape (128, 1) and those of the second (1, 1)")):
+        lp.equal_quantizers(of_rows, one, "e4m3fn")
+    with pytest.raises(ValueError, match=r"rule= is for block formats, and 'e4m3fn' is none"):
+        lp.equal_quantizers(of_rows, of_rows, "e4m3fn", rule="ceil")
+
+
+@pytest.mark.apart
+def test_the_command_reads_functions_and_files(tmp_path, monkeypatch):
+    blocks = lp.encode(X, "nvfp4")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name, array in (("x", X), ("codes", blocks.codes), ("scales", blocks.scales)):
+        np.save(f"{name}.npy", array)
+    (tmp_path / "own_quantiser.py").write_text(
+        "import lowprec as lp\n\ndef up(x):\n    return lp.encode(x, 'mxfp4', rule='ceil')\n"
+    )
+    files = f"codes.npy,scales.npy,{float(blocks.tensor_scale)!r}"
+    run = CliRunner().invoke(main, ["equal", files, "ocp", "--to", "nvfp4", "--input", "x.npy"])
+    assert (run.exit_code, run.output.splitlines()[0]) == (0, "the first and ocp give the same bits in nvfp4")
+    words = ["equal", "own_quantiser:up", "ocp", "--to", "mxfp4", "--samples", "0", "--json"]
+    run = CliRunner().invoke(main, words)
+    made = json.loads(run.output)
+    assert run.exit_code == 1
+    assert made["names"] == ["up", "ocp"]
+    assert made["against_the_definition"][0]["cause"] == "scale rule 'ceil' instead of 'floor'"
+    assert made["against_the_definition"][1]["mismatches"] == 0
+    run = CliRunner().invoke(main, ["equal", "own_quantiser:down", "ocp", "--to", "mxfp4"])
+    assert (run.exit_code, "'own_quantiser' has no 'down'" in run.output) == (2, True)
