@@ -107,6 +107,7 @@ from lowprec.spec.toml_reading import load_toml as load_toml
 from lowprec.spec.toml_writing import to_toml as to_toml
 from lowprec.verify.capture.reading import Capture as Capture, read_capture as read_capture
 from lowprec.verify.compare.compare import compare as compare
+from lowprec.verify.compare.equality import equal_quantizers as equal_quantizers
 from lowprec.verify.compare.report import Comparison as Comparison
 from lowprec.verify.error_report import error_report as error_report
 from lowprec.verify.identify.identify import identify as identify

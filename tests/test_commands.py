@@ -61,6 +61,7 @@ for code in lp.dot(x, y, "ada_mma_e4m3fn_binary32", addend=addend, dtype=np.uint
 FAILING = {
     "lowprec vectors convert binary32 e4m3fn --rounding nearest_away "
     "| lowprec compare - convert binary32 e4m3fn",
+    "lowprec equal torchao_rceil ocp --to mxfp4 --source bfloat16",
 }
 if importlib.util.find_spec("torch") is None:
     FAILING.add("lowprec doctor --import torch --import scipy")
@@ -70,7 +71,7 @@ COMMANDS = {
     "howto-hardware": 3,
     "capture": 5,
     "command-line": 10,
-    "compare": 16,
+    "compare": 19,
     "dot-products": 1,
     "exhaustive": 1,
     "explorer": 3,
@@ -128,6 +129,10 @@ def files(tmp_path_factory):
     )  # fmt: skip
     (folder / "unit").write_text(UNIT)
     (folder / "unit").chmod(0o755)
+    (folder / "serving.py").write_text(
+        "import lowprec as lp\n\ndef quantize(x):\n"
+        "    return lp.encode(x, 'nvfp4', profile='transformer_engine')\n"
+    )
     (folder / "mine.toml").write_text("exponent_bits = 3\ntrailing_bits = 2\n")
     (folder / "operands.txt").write_text("")
     (folder / "device").write_text("#!/bin/sh\ncat > /dev/null\nlowprec vectors add e5m2 e5m2 e5m2 --flags\n")
@@ -144,6 +149,11 @@ def arrays_of(command, folder):
         made["out"] = np.load(folder / "output.npy")
     elif "--operation add" in command:
         made["out"] = lp.add(x, y, "e4m3fn")
+    elif "train_scales.npy" in command:
+        made |= {"w": x}
+        for name in ("train", "serve"):
+            blocks = lp.encode(x, "mxfp8_e4m3")
+            made |= {name: blocks.codes, f"{name}_scales": blocks.scales}
     elif "--scales scales.npy" in command:
         blocks = lp.encode(x, "mxfp4", axis=0)
         made |= {"w": x, "codes": blocks.codes, "scales": blocks.scales}
@@ -293,7 +303,7 @@ def test_commands_of_a_page_run_as_they_are_written(page, files, tmp_path):
         if fails:  # the page shows what is said of a field that is spelt wrongly
             file = tmp_path / command.split()[-1]
             file.write_text(file.read_text().replace("fraction_bits", "fraction_bit"))
-        if command.startswith("lowprec compare") and "capture" not in command:
+        if command.startswith(("lowprec compare", "lowprec equal")) and "capture" not in command:
             for name, array in arrays_of(command, tmp_path).items():
                 np.save(tmp_path / f"{name}.npy", array)
         run = subprocess.run(

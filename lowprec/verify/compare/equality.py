@@ -40,7 +40,7 @@ Quantizer = Callable[..., Any] | Profile | str | BlockArray | Sequence[Any]
 
 
 class _Made(NamedTuple):
-    """What a quantiser gave for one tensor."""
+    """Results of a quantiser for one tensor."""
 
     codes: Array
     scales: Array | None
