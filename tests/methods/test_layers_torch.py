@@ -309,3 +309,90 @@ def test_delayed_scaling_in_a_model_remembers_each_layer():
         x = torch.tensor(factor * X[0])
         want = layers.linear(x, w, b, scaling)[0]
         assert torch.equal(net[0](x).detach(), want)
+
+
+def _train(net, optimizer, scheduler, steps):
+    x = torch.tensor(X.reshape(-1, 20), dtype=torch.bfloat16)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        net(x).float().square().mean().backward()
+        optimizer.step()
+        scheduler.step()
+
+
+@pytest.mark.parametrize("strategy", ["light", "plus", "stochastic", "fp32_master", "kahan"])
+def test_a_saved_run_goes_on_bit_for_bit(strategy, tmp_path):
+    """With torch's own schedulers, and files of tensors and plain data alone."""
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR
+
+    def begun(rate, rng):
+        net = model().to(torch.bfloat16)
+        optimizer = layers.Optimizer(net.parameters(), strategy=strategy, lr=rate, rng=rng)
+        return net, optimizer, schedule(optimizer, 8)
+
+    net, optimizer, scheduler = begun(0.01, 3)
+    assert isinstance(optimizer, torch.optim.Optimizer)
+    _train(net, optimizer, scheduler, 4)
+    kept = {"optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict()}
+    torch.save(kept, tmp_path / "run.pt")
+    rates = [optimizer.param_groups[0]["lr"]]
+    _train(net, optimizer, scheduler, 3)
+    rates.append(optimizer.param_groups[0]["lr"])
+    assert 0 < rates[1] < rates[0] < 0.01
+
+    loaded = torch.load(tmp_path / "run.pt", weights_only=True)
+    other, resumed, its = begun(0.5, 0)
+    resumed.load_state_dict(loaded["optimizer"])
+    its.load_state_dict(loaded["scheduler"])
+    _train(other, resumed, its, 3)
+    assert resumed.param_groups[0]["lr"] == rates[1]
+    for one, two in zip(net.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_torch_uses_it_as_one_of_its_own():
+    """A closure, momentum by a scheduler, a group that is added, a copy that is stepped alone."""
+    net = model()
+    optimizer = layers.Optimizer(net.parameters(), learning_rate=0.01)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10)
+    before = optimizer.param_groups[0]["betas"][0]
+    other = copy.deepcopy(optimizer)
+    weights = [each.detach().clone() for each in net.parameters()]
+
+    def closure():
+        optimizer.zero_grad()
+        loss = net(torch.tensor(X[0])).square().mean()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() > 0
+    scheduler.step()
+    assert optimizer.param_groups[0]["betas"][0] != before
+    assert all((one != two).any() for one, two in zip(net.parameters(), weights, strict=True))
+    assert [state.steps for state in other.states] == [0] * len(weights)
+    added = torch.nn.Parameter(torch.ones(3))
+    optimizer.add_param_group({"params": [added], "lr": 0.5})
+    added.grad = torch.ones(3)
+    optimizer.step()
+    assert (added != 1).all()
+    assert optimizer.states[-1].steps == 1
+
+
+def test_states_of_others_are_refused_and_change_nothing():
+    net = model()
+    optimizer = layers.Optimizer(net.parameters())
+    kept = optimizer.state_dict()
+    for message, other in {
+        "states are of groups of [4] parameters, and this has [1]": [torch.nn.Parameter(torch.ones(3))],
+        "states of parameter 1 have shape (32,), and it has (3,)": [
+            torch.nn.Parameter(torch.ones(each)) for each in ((32, 20), (3,), (4, 32), (4,))
+        ],
+    }.items():
+        with pytest.raises(ValueError, match=re.escape(message)):
+            layers.Optimizer(other).load_state_dict(kept)
+    other = layers.Optimizer(model().parameters(), strategy="plus")
+    with pytest.raises(
+        ValueError, match="states of group 0 are of strategy 'fp32', and the group is of 'plus'"
+    ):
+        other.load_state_dict(kept)
+    assert [state.steps for state in other.states] == [0] * 4

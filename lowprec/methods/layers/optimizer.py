@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from lowprec.arrays.checks import as_array, is_tensor
-from lowprec.methods.expansion import AdamW
+from lowprec.methods.expansion import AdamW, Expansion
 from lowprec.methods.expansion.adamw import State
 from lowprec.spec import catalog
 
 _OPTIONS = frozenset(field.name for field in dataclasses.fields(AdamW)) - {"rng"}
+#: Options that states depend on, so that states of others are not loaded.
+_FIXED = ("strategy", "format")
 
 
 class Optimizer:
@@ -31,6 +33,9 @@ class Optimizer:
     >>> w, b, optimizer.states[0].parameter.values()
     (array([198.], dtype=float32), array([-0.99609375], dtype=float32), array([197.88867188]))
 
+    Of torch parameters it is a `torch.optim.Optimizer` too, whose groups have the learning rate as "lr": it
+    works with `torch.optim.lr_scheduler` and is saved by `torch.save(optimizer.state_dict(), ...)`.
+
     Parameters
     ----------
     parameters : iterable of array or torch.Tensor, or of mapping
@@ -40,13 +45,14 @@ class Optimizer:
         The key of the first parameter's random integers, where a strategy draws any; each has its own.
     options
         For all groups that have none of their own, as of `lowprec.methods.expansion.AdamW`: strategy ("fp32"
-        by default), format, learning_rate, betas, eps, eps_place, weight_decay, scalars, stochastic_bits.
+        by default), format, learning_rate, betas, eps, eps_place, weight_decay, scalars, stochastic_bits; of
+        torch parameters "lr" is the learning rate too.
 
     Attributes
     ----------
     groups : list of dict
         "params" and the options of each group, which may be changed between steps, as learning rates are; but
-        for the strategy and the format.
+        for the strategy and the format. Of torch parameters they are `param_groups` too.
     states : list of State
         Of each parameter, in their order.
 
@@ -58,23 +64,41 @@ class Optimizer:
         has changed.
     """
 
-    def __init__(self, parameters: Iterable[Any], *, rng: int = 0, **options: Any) -> None:
-        _check(options)
+    def __new__(cls, parameters: Iterable[Any] = (), **options: Any) -> Self:
+        """Return an optimizer, of torch parameters one that torch takes for its own."""
         given = list(parameters)
         groups = given if given and all(isinstance(each, Mapping) for each in given) else [{"params": given}]
-        self.groups: list[dict[str, Any]] = []
+        groups = [dict(group) | {"params": list(group["params"])} for group in groups]
+        if cls is Optimizer and any(is_tensor(each) for group in groups for each in group["params"]):
+            from lowprec.methods.layers.torch_optimizer import TorchOptimizer
+
+            cls = TorchOptimizer  # type: ignore[assignment]
+        made = object.__new__(cls)
+        made._given = groups
+        return made
+
+    known = _OPTIONS  #: names of options
+    _given: list[dict[str, Any]]
+
+    def __init__(self, parameters: Iterable[Any], *, rng: int = 0, **options: Any) -> None:
+        _check(options)
         self._rng = rng
-        for group in groups:
-            own = {name: value for name, value in group.items() if name != "params"}
-            _check(own)
-            self.groups.append({"params": list(group["params"]), "strategy": "fp32"} | options | own)
+        for group in self._given:
+            _check({name: value for name, value in group.items() if name != "params"})
+        self.groups: list[dict[str, Any]] = [{"strategy": "fp32"} | options | group for group in self._given]
         self._parameters = [each for group in self.groups for each in group["params"]]
         if not self._parameters:
             raise ValueError("an optimizer needs parameters, and was given none")
         if len({id(each) for each in self._parameters}) < len(self._parameters):
             raise ValueError("a parameter is in the optimizer twice; each belongs into one group, once")
         self.states: list[State] = []
-        for optimizer, parameter in zip(self._optimizers(), self._parameters, strict=True):
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin the states of parameters that have none yet, and round these."""
+        begun, states = len(self.states), list[State]()
+        optimizers, parameters = self._optimizers()[begun:], self._parameters[begun:]
+        for optimizer, parameter in zip(optimizers, parameters, strict=True):
             values = as_array(parameter)
             held = catalog.format(values.dtype) if values.dtype.kind in "fV" else None
             if held is None or not held.contains(catalog.format(optimizer.weights)):
@@ -83,9 +107,10 @@ class Optimizer:
                     f"{optimizer.weights.name!r}, with which strategy={optimizer.keeps.name!r} computes; use "
                     f"another strategy or type"
                 )
-            self.states.append(optimizer.start(values.astype(np.float64)))
-        for parameter, state in zip(self._parameters, self.states, strict=True):
+            states.append(optimizer.start(values.astype(np.float64)))
+        for parameter, state in zip(parameters, states, strict=True):
             _write(parameter, state.weights)
+        self.states += states
 
     def step(self, gradients: Iterable[Any] | None = None) -> None:
         """Take a step.
@@ -121,15 +146,100 @@ class Optimizer:
             if is_tensor(each):
                 each.grad = None
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states and options as torch's optimizers do, of arrays (or tensors), numbers and names.
+
+        >>> import numpy as np
+        >>> w = np.float32([200.0])
+        >>> optimizer = Optimizer([w], strategy="light")
+        >>> optimizer.step([np.ones(1)])
+        >>> kept, other = optimizer.state_dict(), Optimizer([np.zeros(1, np.float32)], strategy="light")
+        >>> other.load_state_dict(kept)
+        >>> other.states[0].steps, other.states[0].weights
+        (1, array([200.]))
+        """
+        states, groups, first = {}, [], 0
+        for place, (state, parameter) in enumerate(zip(self.states, self._parameters, strict=True)):
+            states[place] = {name: _kept(value, parameter) for name, value in _fields(state)}
+        for group in self.groups:
+            places = list(range(first, first := first + len(group["params"])))
+            named = {name: str(group.get(name, getattr(AdamW(), name))) for name in _FIXED}
+            groups.append(group | named | {"params": places})
+        return {"state": states, "param_groups": groups, "rng": self._rng}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from the states and options of `state_dict`; parameters become what they were.
+
+        Raises
+        ------
+        ValueError
+            States of other groups, shapes, strategies or formats. Then nothing has changed.
+        """
+        groups, states = list(state_dict["param_groups"]), state_dict["state"]
+        own = self.state_dict()["param_groups"]
+        sizes = [[len(group["params"]) for group in each] for each in (groups, own)]
+        if sizes[0] != sizes[1]:
+            raise ValueError(f"states are of groups of {sizes[0]} parameters, and this has {sizes[1]}")
+        for place, (group, here) in enumerate(zip(groups, own, strict=True)):
+            for name in _FIXED:
+                if group[name] != here[name]:
+                    raise ValueError(
+                        f"states of group {place} are of {name} {group[name]!r}, and the group is of "
+                        f"{here[name]!r}"
+                    )
+        loaded = []
+        for place, (state, parameter) in enumerate(zip(self.states, self._parameters, strict=True)):
+            given = states[place]
+            made = {name: _restored(value, given[name]) for name, value in _fields(state)}
+            if made["weights"].shape != state.weights.shape:
+                raise ValueError(
+                    f"states of parameter {place} have shape {made['weights'].shape}, and it has "
+                    f"{tuple(parameter.shape)}"
+                )
+            loaded.append(State(**made))
+        for group, kept in zip(self.groups, groups, strict=True):
+            group.update({name: value for name, value in kept.items() if name not in ("params", *_FIXED)})
+        self.states, self._rng = loaded, state_dict["rng"]
+        for parameter, state in zip(self._parameters, self.states, strict=True):
+            _write(parameter, state.weights)
+
+    def _options(self, group: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a group by their names in AdamW."""
+        return {name: value for name, value in group.items() if name != "params"}
+
     def _optimizers(self) -> list[AdamW]:
         """Return the optimizer of each parameter, by the options of its group."""
         found: list[AdamW] = []
         for group in self.groups:
-            options = {name: value for name, value in group.items() if name != "params"}
+            options = self._options(group)
             found += [
                 AdamW(**options, rng=self._rng + len(found) + place) for place in range(len(group["params"]))
             ]
         return found
+
+
+def _fields(state: State) -> list[tuple[str, Any]]:
+    return [(field.name, getattr(state, field.name)) for field in dataclasses.fields(state)]
+
+
+def _kept(value: Any, parameter: Any) -> Any:
+    """Return part of a state as arrays, or tensors if its parameter is one, or a number."""
+    if isinstance(value, Expansion):
+        return [_kept(part, parameter) for part in value.parts]
+    if not isinstance(value, np.ndarray):
+        return value
+    if not is_tensor(parameter):
+        return value.copy()
+    import torch
+
+    return torch.from_numpy(np.array(value))
+
+
+def _restored(value: Any, kept: Any) -> Any:
+    """Return what `_kept` kept, in the kind that the state has now."""
+    if isinstance(value, Expansion):
+        return Expansion(tuple(np.array(as_array(part)) for part in kept), value.format)
+    return np.array(as_array(kept)).astype(value.dtype) if isinstance(value, np.ndarray) else kept
 
 
 def _check(options: Mapping[str, Any]) -> None:
