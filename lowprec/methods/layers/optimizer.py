@@ -6,7 +6,8 @@ Floor 4. Source: [COLLAGE].
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,8 @@ from lowprec.spec import catalog
 _OPTIONS = frozenset(field.name for field in dataclasses.fields(AdamW)) - {"rng"}
 #: Options that states depend on, so that states of others are not loaded.
 _FIXED = ("strategy", "format")
+#: What torch's optimizers call an option of AdamW.
+_TORCH = {"learning_rate": "lr"}
 
 
 class Optimizer:
@@ -70,9 +73,7 @@ class Optimizer:
         groups = given if given and all(isinstance(each, Mapping) for each in given) else [{"params": given}]
         groups = [dict(group) | {"params": list(group["params"])} for group in groups]
         if cls is Optimizer and any(is_tensor(each) for group in groups for each in group["params"]):
-            from lowprec.methods.layers.torch_optimizer import TorchOptimizer
-
-            cls = TorchOptimizer  # type: ignore[assignment]
+            cls = _torch_class()
         made = object.__new__(cls)
         made._given = groups
         return made
@@ -156,7 +157,7 @@ class Optimizer:
         >>> kept, other = optimizer.state_dict(), Optimizer([np.zeros(1, np.float32)], strategy="light")
         >>> other.load_state_dict(kept)
         >>> other.states[0].steps, other.states[0].weights
-        (1, array([200.]))
+        (1, array([200.], dtype=float32))
         """
         states, groups, first = {}, [], 0
         for place, (state, parameter) in enumerate(zip(self.states, self._parameters, strict=True)):
@@ -261,3 +262,67 @@ def _write(parameter: Any, values: Any) -> None:
         parameter.detach().copy_(torch.from_numpy(np.ascontiguousarray(values)))
     else:
         parameter[...] = values
+
+
+@functools.cache
+def _torch_class() -> Any:
+    """Return the class of optimizers of torch parameters."""
+    import torch
+
+    class TorchOptimizer(Optimizer, torch.optim.Optimizer):
+        """AdamW by any strategy of Collage, as a `torch.optim.Optimizer`."""
+
+        def __init__(self, parameters: Iterable[Any], *, rng: int = 0, **options: Any) -> None:
+            self._given = [_renamed(group, {"lr": "learning_rate"}) for group in self._given]
+            Optimizer.__init__(self, (), rng=rng, **_renamed(options, {"lr": "learning_rate"}))
+            plain = AdamW()
+            defaults = {
+                name: getattr(plain, name) for name in ("learning_rate", "betas", "eps", "weight_decay")
+            }
+            groups = [_renamed(group, _TORCH) for group in self.groups]
+            torch.optim.Optimizer.__init__(self, groups, _renamed(defaults, _TORCH))
+            self.groups = self.param_groups
+
+        def step(self, closure: Callable[[], Any] | Iterable[Any] | None = None) -> Any:
+            """Take a step by the gradients of the parameters, or by those that are given.
+
+            Parameters
+            ----------
+            closure : function or iterable of torch.Tensor, optional
+                What computes the loss and its gradients anew, as torch's optimizers take it; or gradients.
+            """
+            loss = None
+            if callable(closure):
+                with torch.enable_grad():
+                    loss = closure()
+                closure = None
+            Optimizer.step(self, closure)
+            return loss
+
+        def zero_grad(self, set_to_none: bool = True) -> None:
+            """Drop the gradients, or make them zero."""
+            torch.optim.Optimizer.zero_grad(self, set_to_none)
+
+        def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+            """Add a group of parameters, by default of strategy "fp32"."""
+            torch.optim.Optimizer.add_param_group(self, {"strategy": "fp32"} | _renamed(param_group, _TORCH))
+            if self.groups is self.param_groups:  # not while the optimizer is made
+                self._parameters += self.groups[-1]["params"]
+                self._begin()
+
+        def __getstate__(self) -> dict[str, Any]:
+            return {name: value for name, value in self.__dict__.items() if name != "step"}  # a scheduler's
+
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            self.__dict__.update(state)
+
+        def _options(self, group: Mapping[str, Any]) -> dict[str, Any]:
+            """Return the options of a group without those that schedulers keep there."""
+            named = _renamed(group, {"lr": "learning_rate"})
+            return {name: value for name, value in named.items() if name in self.known}
+
+    return TorchOptimizer
+
+
+def _renamed(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in options.items()}
