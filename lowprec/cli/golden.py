@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 
 import click
 
-from lowprec.cli.arguments import DIFFER, NO_CHECKOUT
-from lowprec.cli.options import tables_option
+from lowprec.cli.arguments import DIFFER, NO_CHECKOUT, deliver
+from lowprec.cli.options import OUTPUT, tables_option
 from lowprec.cli.terminal import progress, say
 
 
@@ -26,8 +27,14 @@ from lowprec.cli.terminal import progress, say
     flag_value="freeze",
     help="Write the digests of this version's answers, which later versions of its line must keep.",
 )
+@click.option(
+    "--archive",
+    type=OUTPUT,
+    metavar="FILE",
+    help="Check the files, then write them to this tar file, which has the same bytes wherever it is made.",
+)
 @tables_option("the golden data")
-def golden(action: str | None, tables: Path | None) -> None:
+def golden(action: str | None, archive: Path | None, tables: Path | None) -> None:
     """Write or check the golden data: encoding tables, digests and test vectors.
 
     The oracle generates them and the kernels verify them. Exit 1: a file differs, or the two do.
@@ -36,8 +43,11 @@ def golden(action: str | None, tables: Path | None) -> None:
     """
     from lowprec.export import golden as data, release
 
+    if archive is not None and action not in (None, "check"):
+        raise click.UsageError("--archive checks the files; leave --write and --freeze out")
+    action = "check" if archive is not None else action
     if action is None:
-        raise click.UsageError("say --write, --check or --freeze")
+        raise click.UsageError("say --write, --check, --freeze or --archive")
     folder = tables or data.tables_folder()
     if folder is None:
         raise click.UsageError(NO_CHECKOUT)
@@ -55,6 +65,7 @@ def golden(action: str | None, tables: Path | None) -> None:
                 return
             problems = data.check(folder, watch)
         kept = [] if problems else release.changed(folder)
+        content = data.archive(folder) if archive is not None and not (problems or kept) else b""
     except data.Refused as error:
         raise click.UsageError(str(error)) from None
     except data.Disagreement as error:
@@ -66,3 +77,6 @@ def golden(action: str | None, tables: Path | None) -> None:
         say(f"{len(kept)} frozen answers changed" if kept else f"{len(problems)} golden files are wrong")
         sys.exit(DIFFER)
     say(f"the golden files are right; answers {release.name_of(release.answers(folder))}")
+    if archive is not None:
+        deliver(content, archive)
+        say(f"{str(archive)!r} has them; its SHA-256 is {hashlib.sha256(content).hexdigest()}")

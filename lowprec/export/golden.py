@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import struct
+import tarfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lowprec import files
+from lowprec import __version__, files
 from lowprec.arrays.checks import Array
 from lowprec.arrays.convert import decode, encode
 from lowprec.export import cards
@@ -216,6 +218,31 @@ def check(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
             problems.append(_first_difference(name, got, want))
     problems += [f"{name} is not a golden file of this version" for name in sorted(have - made)]
     return problems
+
+
+def archive(folder: Path) -> bytes:
+    """Return the golden files, how to read them and the licence as one tar file, always of the same bytes.
+
+    Raises
+    ------
+    Refused
+        A folder that is not a checkout's has no README or licence.
+    """
+    beside = {"README.md": folder / "README.md", "LICENSE": folder.resolve().parent / "LICENSE"}
+    for path in beside.values():
+        if not path.is_file():
+            raise Refused(
+                f"an archive has a {path.name}, and there is no file {str(path)!r}: archive a checkout's"
+            )
+    paths = beside | {name: folder / name for name in _generated(folder)}
+    content = {name: path.read_bytes() for name, path in paths.items()}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as packed:
+        for name in sorted(content):
+            member = tarfile.TarInfo(f"lowprec-golden-{__version__}/{name}")  # of no time and no owner
+            member.size = len(content[name])
+            packed.addfile(member, io.BytesIO(content[name]))
+    return buffer.getvalue()
 
 
 def _generated(folder: Path) -> set[str]:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import tarfile
 from pathlib import Path
 
 import jsonschema
@@ -99,6 +100,32 @@ def test_what_was_written_checks(small):
         "silicon.md",
     ):
         assert (small / name).read_bytes() == (TABLES / name).read_bytes()
+
+
+def test_an_archive_has_the_same_bytes_wherever_it_is_made(small, tmp_path, monkeypatch):
+    """Of right files alone, with how to read them and the licence."""
+    code, output = run(f"--archive={tmp_path / 'one.tar'}", small)
+    assert code == 2
+    assert "an archive has a README.md, and there is no file" in output
+    (small / "README.md").write_text("read")
+    (tmp_path / "LICENSE").write_text("may")
+    code, output = run(f"--archive={tmp_path / 'one.tar'}", small)
+    assert code == 0
+    for path in small.rglob("*"):
+        os.utime(path, (0, 0))
+        path.chmod(0o700)
+    assert run(f"--archive={tmp_path / 'two.tar'}", small)[0] == 0
+    made = (tmp_path / "one.tar").read_bytes()
+    assert made == (tmp_path / "two.tar").read_bytes()
+    assert hashlib.sha256(made).hexdigest() in output
+    with tarfile.open(tmp_path / "one.tar") as packed:
+        names = packed.getnames()
+        assert packed.extractfile(f"lowprec-golden-{lp.__version__}/LICENSE").read() == b"may"
+    assert len(names) == len(set(names)) == 11
+    (small / "values" / "e2m1fn.csv").write_text("wrong")
+    assert run(f"--archive={tmp_path / 'three.tar'}", small)[0] == 1
+    assert not (tmp_path / "three.tar").exists()
+    assert run("--write", small)[0] == 0
 
 
 def test_one_edited_byte_is_found(small):
