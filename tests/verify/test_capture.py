@@ -491,7 +491,7 @@ def test_a_full_disk_is_told_and_tried_again(tmp_path, monkeypatch, capsys):
     told = "cannot write 'c.npz' now: No space left on device; it is tried again\n"
     assert capsys.readouterr().out.count(told) == 2
     failing[:] = [True] * 3
-    with pytest.raises(SystemExit, match="cannot write 'c.npz': No space left on device; name another"):
+    with pytest.raises(SystemExit, match=r"cannot write 'c\.npz': No space left on device; name another"):
         asking.capture("c.npz", {}, set(), {}, lambda number: (None, "x"))
 
 
