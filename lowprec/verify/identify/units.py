@@ -62,7 +62,6 @@ def function(unit: Callable[..., Any], ports: Ports, time_limit: float, *, codes
         Whether operands are codes. Otherwise they are values: float32 where that holds the format, else
         float64.
     """
-
     check_time(time_limit)
 
     def ask(rows: Rows) -> tuple[Array, bool]:
