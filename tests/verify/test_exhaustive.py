@@ -390,6 +390,7 @@ def test_what_is_planted_in_a_folder_of_state_is_neither_waited_for_nor_followed
     assert victim.read_text() == "precious"
     assert not path.is_symlink()
     assert list(keeper.ranges(sweep_of())) == [0]
+    assert folder.stat().st_mode & 0o077 == path.stat().st_mode & 0o077 == 0  # nobody else plants results
 
 
 def test_state_of_other_sources_is_not_used(tmp_path, counted, monkeypatch):

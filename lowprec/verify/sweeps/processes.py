@@ -94,7 +94,7 @@ class Keeper:
         self.damaged: list[str] = []
         if folder is not None:
             with self._told():
-                folder.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(0o700, parents=True, exist_ok=True)
 
     def ranges(self, sweep: Sweep) -> dict[int, Found]:
         """Return the ranges of a sweep that are done."""
