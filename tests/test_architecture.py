@@ -332,6 +332,12 @@ def test_a_file_that_is_read_is_no_file_that_is_written(line):
     assert [*_file_writes(ast.parse(line))] == []
 
 
+def test_no_file_is_mapped_into_memory():
+    """Where one is cut while it is read, the system would end the process without a word."""
+    words = re.compile(r"\bmmap\b|memmap|mmap_mode")
+    assert [_name(path) for path in MODULES if words.search(path.read_text())] == []
+
+
 # -- docstrings -------------------------------------------------------------------------------------
 
 #: No first line begins so: a module, class or property is a noun, and a function does something.

@@ -178,15 +178,6 @@ class Entry:
         """Number of parts along the first axis: 1 without axes."""
         return self.shape[0] if self.shape else 1
 
-    def array(self) -> Array:
-        """Return the tensor mapped from the file, read-only; F4 and F6 are unpacked into memory."""
-        if self.bits < 8 or not self.nbytes:
-            return self.read()
-        word = np.dtype(f"u{self.dtype.itemsize}") if self.dtype.kind == "V" else self.dtype
-        with self._opened() as file:
-            mapped = np.memmap(file, word.newbyteorder("<"), "r", self.start, self.shape or (1,))
-        return np.asarray(mapped).reshape(self.shape).view(self.dtype)
-
     def read(self, start: int = 0, stop: int | None = None) -> Array:
         """Return parts start to stop along the first axis, read into memory."""
         stop = self.rows if stop is None else min(stop, self.rows)
@@ -241,10 +232,6 @@ class HeldEntry(Entry):
     """
 
     held: npt.NDArray[np.uint8] = field(compare=False, repr=False)
-
-    def array(self) -> Array:
-        """Return the tensor."""
-        return self.read()
 
     def _bytes(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
         if self.stamp and stamp(os.stat(self.path)) != self.stamp:

@@ -7,18 +7,17 @@ them.
 from __future__ import annotations
 
 import math
-import mmap
 import os
 import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, quoted, stamp
+from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, open_regular, quoted, stamp
 
 __all__ = ["GgufBlocks", "GgufHeader", "gguf_package", "open_gguf", "split_blocks"]
 
@@ -53,10 +52,6 @@ class GgufBlocks(Entry):
     def row_bits(self) -> int:
         """Bits of a part along its first axis."""
         return 8 * (self.nbytes // max(self.rows, 1))
-
-    def array(self) -> Array:
-        """Return the bytes of all rows."""
-        return self.read()
 
     def read(self, start: int = 0, stop: int | None = None) -> Array:
         """Return the bytes of parts start to stop along the first axis, shape (..., bytes of a row)."""
@@ -99,8 +94,8 @@ def open_gguf(path: Path) -> GgufHeader:
     """
     gguf_package()
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _header(path, _Cursor(data), stamp(os.fstat(file.fileno())))
+        with open_regular(path) as file:
+            return _header(path, _Cursor(file), stamp(os.fstat(file.fileno())))
     except (ValueError, OSError) as error:
         raise CheckpointError(f"cannot read {str(path)!r} as a GGUF file: {error}") from None
 
@@ -108,18 +103,26 @@ def open_gguf(path: Path) -> GgufHeader:
 class _Cursor:
     """A place in a header, which moves over what is read; each length is held against the file's size."""
 
-    def __init__(self, data: mmap.mmap) -> None:
-        self.data, self.at = data, 0
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.size, self.at = file, os.fstat(file.fileno()).st_size, 0
 
     def take(self, count: int) -> bytes:
         """Return so many bytes."""
         start = self.at
         self.skip(count)
-        return self.data[start : self.at]
+        return self.since(start)
+
+    def since(self, start: int) -> bytes:
+        """Return the bytes from a place to this one."""
+        self.file.seek(start)
+        found = self.file.read(self.at - start)
+        if len(found) < self.at - start:
+            raise ValueError("it was cut while it was read")
+        return found
 
     def skip(self, count: int) -> None:
         """Move over so many bytes."""
-        left = min(len(self.data), _LONGEST_HEADER) - self.at
+        left = min(self.size, _LONGEST_HEADER) - self.at
         if count > left:
             raise ValueError(f"{count:,} bytes are said to follow at byte {self.at:,}, and {left:,} do")
         self.at += count
@@ -163,7 +166,7 @@ def _header(path: Path, cursor: _Cursor, mark: tuple[int, ...]) -> GgufHeader:
         cursor.value(cursor.number("I"))
         if key in pairs:
             raise ValueError(f"it has the key {quoted(key)} twice")
-        pairs[key] = cursor.data[start : cursor.at]
+        pairs[key] = cursor.since(start)
     align = int.from_bytes(pairs[_ALIGNMENT][4:], "little") if _ALIGNMENT in pairs else 32
     if pairs.get(_ALIGNMENT, _UINT32)[:4] != _UINT32 or align == 0 or align & (align - 1):
         raise ValueError(f"its {_ALIGNMENT} is no power of two in 32 bits")
@@ -172,7 +175,7 @@ def _header(path: Path, cursor: _Cursor, mark: tuple[int, ...]) -> GgufHeader:
     entries: dict[str, Entry] = {}
     for name, shape, raw, offset in infos:
         entry = _entry(path, name, shape, raw, start + offset, mark)
-        if entry.start + entry.nbytes > len(cursor.data):
+        if entry.start + entry.nbytes > cursor.size:
             raise ValueError(f"tensor {quoted(name)} ends behind the file")
         if name in entries:
             raise ValueError(f"it has two tensors {quoted(name)}")

@@ -60,6 +60,8 @@ _DICTS = (Global("collections", "OrderedDict"), Global("collections", "defaultdi
 RECORD = "lowprec.json"
 #: What no pickle, no name, and no number of values has reason to exceed.
 _LONGEST, _LONGEST_NAME, _MOST = 32_000_000, 4_096, 4_000_000
+#: Values for each byte of a pickle, at most: one may be in several places, and takes a byte in each.
+_REPEATED = 4
 
 
 class _UnreadError(CheckpointError):
@@ -74,13 +76,14 @@ class _File:
     entries: dict[str, Entry]
     metadata: dict[str, str]
     unread: dict[str, str]  #: why, by name
+    most: int = _MOST  #: values that may be looked at
     seen: int = 0
 
     def count(self) -> None:
         """Count a value that is looked at: a pickle may have the same one in many places."""
         self.seen += 1
-        if self.seen > _MOST:
-            raise CheckpointError(f"{str(self.path)!r} has more than {_MOST:,} values")
+        if self.seen > self.most:
+            raise CheckpointError(f"{str(self.path)!r} has more than {self.most:,} values")
 
 
 def open_torch(path: Path) -> tuple[dict[str, Entry], dict[str, str], dict[str, str]]:
@@ -100,7 +103,9 @@ def open_torch(path: Path) -> tuple[dict[str, Entry], dict[str, str], dict[str, 
     file = _File(path, mark, _records(path), {}, {}, {})
     if _text(file, "byteorder", b"little") != b"little":
         raise CheckpointError(f"{str(path)!r} was saved on a big-endian machine; save it on another")
-    whole = read_pickle(_text(file, "data.pkl"), f"the pickle of {str(path)!r}")
+    data = _text(file, "data.pkl")
+    file.most = min(_MOST, _REPEATED * len(data))
+    whole = read_pickle(data, f"the pickle of {str(path)!r}")
     for name, value in _named(file, "", whole, 0):
         try:
             _add(file, name, value)

@@ -231,9 +231,12 @@ def _check_action(action: str, sweeps: list[Sweep], tables: Path | None, ranges:
 
 def _act(action: str, rows: list[Swept], digests: Path) -> bool:
     """Write or check; whether something is wrong."""
+    from lowprec.export import golden
     from lowprec.verify.sweeps import exhaustive
 
-    text = digests.read_text()
+    with usage_errors((ValueError, OSError)):  # it may have changed since the sweeps began
+        golden.read_digests(digests.parent)
+        text = digests.read_text()
     if action == "write":
         right = [row for row in rows if not row.differences]
         deliver(exhaustive.write_digests(right, text).encode(), digests)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     "--time-limit",
     default=60.0,
     show_default=True,
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0, 1_000_000, min_open=True),
     metavar="SECONDS",
     help="Give up when one run of the command takes longer.",
 )

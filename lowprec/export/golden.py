@@ -36,7 +36,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
-from lowprec.verify.codes.display import number
+from lowprec.verify.codes.display import number, quoted
 from lowprec.verify.inputs import conversions
 
 _SCHEMA = "lowprec.digests/1"
@@ -181,13 +181,14 @@ def write(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
 def _inside(folder: Path, name: str) -> Path:
     """Return the path of a file that exists or can; refuse one outside the folder, by name or by links."""
     path = folder / name
-    if (
-        "\0" in name
-        or not path.resolve().is_relative_to(folder.resolve())
-        or (path.exists() and not path.is_file())
-    ):
+    try:
+        inside = path.resolve().is_relative_to(folder.resolve()) and (path.is_file() or not path.exists())
+    except (OSError, RuntimeError, ValueError):  # links in a circle, names that no file has
+        inside = False
+    if not inside:
         raise Refused(
-            f"{name!r} is no file in {str(folder)!r}: it leads out of that folder, or is a folder or device"
+            f"{quoted(name)} is no file in {str(folder)!r}: it leads out of that folder, or is a folder or "
+            f"device"
         )
     return path
 

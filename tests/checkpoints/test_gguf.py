@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import tracemalloc
 
 import numpy as np
 import pytest
 
-from lowprec.checkpoints import quantizing
-from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints import gguf as reading, quantizing
+from lowprec.checkpoints.container import CheckpointError, stamp
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import as_blocks, codes_of, ranges, stored_scales, values_of
 from lowprec.checkpoints.folder import open_checkpoint
@@ -272,10 +273,23 @@ def test_a_hostile_header_is_refused_before_it_takes_memory(tmp_path, pairs, ten
         tracemalloc.stop()
 
 
+def test_a_header_that_is_cut_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    """A file that is mapped into memory would end the process."""
+    path = _file(tmp_path / "x.gguf", [_text(b"k" * 100_000) + bytes(5)], ())
+
+    def cut(found):
+        os.truncate(path, 50_000)
+        return stamp(found)
+
+    monkeypatch.setattr(reading, "stamp", cut)
+    with pytest.raises(CheckpointError, match="as a GGUF file: it was cut while it was read"):
+        open_checkpoint(path)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "empty file"),
+        (b"", "4 bytes are said to follow at byte 0, and 0 do"),
         (b"GGML" + bytes(60), "it does not begin with GGUF"),
         (struct.pack(">4sIQQ", b"GGUF", 3, 0, 0), "its version is 50331648, and little-endian files"),
         (struct.pack("<4sIQQ", b"GGUF", 3, 1 << 60, 0) + bytes(99), "bytes are said to follow"),

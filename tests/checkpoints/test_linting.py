@@ -576,4 +576,4 @@ def test_gaps_between_tensors_are_named(tmp_path):
 
 def test_types_of_ml_dtypes_are_what_files_hold(tmp_path):
     found, _ = quantized(tmp_path, "modelopt", "nvfp4")
-    assert found.entries[SCALE].array().dtype == ml_dtypes.float8_e4m3fn
+    assert found.entries[SCALE].read().dtype == ml_dtypes.float8_e4m3fn

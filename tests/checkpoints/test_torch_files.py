@@ -316,14 +316,25 @@ def test_every_opcode_counts(monkeypatch, data):
         read_pickle(data * 101 + b".", "it")
 
 
-def test_values_that_are_in_many_places_are_counted(tmp_path, monkeypatch):
-    """32 lists of the 32 before, and so on: 2**30 places for one object."""
+def test_values_that_are_in_many_places_are_counted(tmp_path):
+    """32 lists of the 32 before, and so on: 2**30 places for one object, of which few are looked at."""
     data = b"\x80\x02](" + b"K\1" * 32 + b"e"
     for place in range(6):
         data += b"q%c]" % place + b"(" + b"h%c" % place * 32 + b"e"
-    monkeypatch.setattr("lowprec.checkpoints.torch_reading._MOST", 50_000)
-    with pytest.raises(CheckpointError, match="has more than 50,000 values"):
+    data += b"."
+    with pytest.raises(CheckpointError, match=f"has more than {4 * len(data):,} values"):
+        open_checkpoint(_archive(tmp_path / "x.pt", data))
+
+
+def test_a_tensor_under_a_million_names_is_refused(tmp_path):
+    """Lists of 1,000 times the list of 1,000 times a tensor: 4 kB took minutes and gigabytes."""
+    data = b"\x80\x02" + write_pickle(_FLOAT)[2:-1]
+    for place in range(2):
+        data += b"q%c0](" % place + b"h%c" % place * 1000 + b"e"
+    with pytest.raises(CheckpointError, match=f"has more than {4 * (len(data) + 1):,} values"):
         open_checkpoint(_archive(tmp_path / "x.pt", data + b"."))
+    twice = data.removesuffix(b"h\1" * 1000 + b"e") + b"h\1h\1e."
+    assert len(open_checkpoint(_archive(tmp_path / "y.pt", twice)).entries) == 2000
 
 
 def test_what_is_no_archive_of_torch_is_refused(tmp_path):

@@ -17,6 +17,7 @@ from junitparser import JUnitXml
 
 import lowprec as lp
 from lowprec.cli.main import main
+from lowprec.verify.conform.baseline import read_baseline
 
 X = np.random.default_rng(0).standard_normal(4096).astype(np.float32)
 
@@ -157,10 +158,25 @@ def test_the_commands_of_the_page_work(folder):
 def test_what_is_not_whole_is_refused(folder):
     """Before anything is compared."""
     data = json.loads(Path("baseline.json").read_text())
-    for key in ("mismatches", "situations", "classes", "flags"):
+    for key in ("mismatches", "situations", "classes", "flags", "question"):
         Path("baseline.json").write_text(json.dumps({name: data[name] for name in data if name != key}))
         result = against(cut())
         assert result.exit_code == 2
         assert f"is no whole report of compare ({key})" in result.output
     Path("baseline.json").write_text(json.dumps(data | {"mismatches": "many"}))
     assert "counts are integers" in against(cut()).output
+
+
+@pytest.mark.parametrize("place", ["framework", "operation", "source", "target", "kind"])
+def test_what_differs_is_named_by_texts(tmp_path, place):
+    """Lists in the place of names ended in a traceback."""
+    row = {"framework": "numpy", "operation": "cast", "source": "float32", "target": "binary16"}
+    finding = {"kind": "other", "count": 1, "smallest": {}}
+    path = tmp_path / "baseline.json"
+    for wrong in ("numpy", ["numpy"]):
+        row, finding = ({**each, place: wrong} if place in each else each for each in (row, finding))
+        path.write_text(json.dumps({"schema": "lowprec.conform/2", "rows": [{**row, "findings": [finding]}]}))
+        if wrong == "numpy":
+            assert read_baseline(path, "conform").excuse([]) == ([], [])
+    with pytest.raises(ValueError, match="is no whole report of conform"):
+        read_baseline(path, "conform")

@@ -410,18 +410,19 @@ def test_an_output_of_a_dash_is_refused(tmp_path, monkeypatch, words):
             "rows",
         ),
         (["show", "mine.toml"], "mine.toml"),
+        (["compare", "x.npz"], "x.npz"),
     ],
 )
 def test_files_that_cannot_be_read_are_named_without_the_number_of_the_error(
     tmp_path, monkeypatch, words, name
 ):
     monkeypatch.chdir(tmp_path)
-    for each in ("x.npy", "y.npy", "rows.txt", "mine.toml"):
+    for each in ("x.npy", "y.npy", "rows.txt", "mine.toml", "x.npz"):
         (tmp_path / each).touch()
     opened = io.open
 
     def denied(path, *arguments, **options):
-        if pathlib.Path(str(path)).suffix not in (".npy", ".txt", ".toml"):
+        if pathlib.Path(str(path)).suffix not in (".npy", ".txt", ".toml", ".npz"):
             return opened(path, *arguments, **options)
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 

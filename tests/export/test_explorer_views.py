@@ -233,6 +233,33 @@ def test_an_address_that_is_damaged_is_left_out(open_page, word):
     assert tab.text_content("#address-said") == ""
 
 
+@pytest.mark.parametrize(
+    ("said", "fields"),
+    [
+        *(
+            (f"{letter}=binary,4,3,{bias},magnitude,1&f=mine", [])
+            for letter in "dp"
+            for bias in (-9999999999, -999999999)
+        ),
+        ("d=binary,30,1,0,unsigned,0&f=mine", []),
+        ("p=codebook,even,1e99999 0 1 2&f=mine", []),
+        *((f"x={number}", ["number"]) for number in ("1e99999/3", "0x1p-99999", "99^9999", "1e-99999")),
+        ("v=1e99999 1e-99999 3", ["values"]),
+        ("z=41", []),
+    ],
+)
+def test_an_address_of_numbers_beyond_all_measure_is_shown_at_once(open_page, said, fields):
+    """The page stood still, was drawn by half, or had lines at no place."""
+    tab = open_page(page(), f"#{said}")
+    assert tab.evaluate("Object.keys(FIRST).filter(name => state[name] !== FIRST[name])") == fields
+    wrong = "That is no number, or one that is too long." if fields == ["number"] else ""
+    assert tab.text_content("#number-error") == wrong
+    assert tab.inner_text("#codes tbody").split()[:3] == ["0x00", "00000000", "0"]
+    assert "NaN" not in tab.evaluate(
+        "[...document.querySelectorAll('[x1]')].map(each => each.getAttribute('x1')).join()"
+    )
+
+
 OTHERS = [
     Format(name="tiny", exponent_bits=3, trailing_bits=2, bias=9, sign=Sign.UNSIGNED, nans=1),
     Format(name="spent", exponent_bits=2, trailing_bits=1, negative_zero=False, nans=1, infinity=True),

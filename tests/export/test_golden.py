@@ -254,12 +254,15 @@ def test_a_stale_file_that_was_changed_is_refused_by_its_name(small, monkeypatch
         "linked",
         "values",
         "a\0b",
+        "a\ud800b",
+        "circle",
     ],
 )
 def test_a_planted_list_cannot_lead_out_of_the_folder(small, tmp_path, spelled):
     """Not by dots, not as an absolute path, not through links."""
     (tmp_path / "precious.txt").write_text("precious")
     (small / "out").symlink_to(tmp_path)
+    (small / "circle").symlink_to("circle")
     (small / "linked").symlink_to(tmp_path / "precious.txt")
     name = spelled.format(outside=tmp_path)
     document = json.loads((small / "digests.json").read_text())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -286,7 +287,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert out.read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("out", ["", "none/x.npz", "file/x.npz", "read-only/x.npz"])
+@pytest.mark.parametrize("out", ["", "none/x.npz", "file/x.npz", "read-only/x.npz", "n" * 300 + ".npz"])
 def test_where_no_file_can_be_made_nothing_is_asked(tmp_path, monkeypatch, out):
     """All questions were asked, and the answers lost."""
     (tmp_path / "file").touch()
@@ -295,6 +296,14 @@ def test_where_no_file_can_be_made_nothing_is_asked(tmp_path, monkeypatch, out):
     monkeypatch.setattr(sys, "argv", ["capture.py", "--out", out and str(tmp_path / out)])
     with pytest.raises(SystemExit, match="cannot be written"):
         asking.main()
+
+
+def test_a_file_with_the_longest_name_is_written(tmp_path):
+    """The name of the file beside it was longer still, and all answers were lost."""
+    out = tmp_path / ("n" * 251 + ".npz")
+    script.check_place(str(out))
+    script.save(str(out), {}, {"x": np.zeros(3)})
+    assert [*tmp_path.iterdir()] == [out]
 
 
 def test_a_planted_temporary_name_of_a_capture_is_not_followed(tmp_path):
@@ -465,6 +474,48 @@ def test_a_run_that_is_interrupted_while_it_writes_keeps_what_was_answered(tmp_p
     assert asking.capture(str(tmp_path / "c.npz"), {}, set(), {}, lambda number: (None, "x")) == 130
     assert len(saved) == 2
     assert lp.read_capture(tmp_path / "c.npz").questions == {}
+
+
+def test_a_full_disk_is_told_and_tried_again(tmp_path, monkeypatch, capsys):
+    """The run ended with a traceback, and the answers were lost."""
+    failing = [True, True, False]
+
+    def save(*arguments):
+        if failing.pop(0):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(asking, "save", save)
+    monkeypatch.setattr(asking, "QUESTIONS", [{"name": name, "expects": []} for name in "ab"])
+    monkeypatch.setattr(asking, "EVERY", -1.0)
+    assert asking.capture("c.npz", {}, set(), {}, lambda number: (None, "x")) == 1
+    told = "cannot write 'c.npz' now: No space left on device; it is tried again\n"
+    assert capsys.readouterr().out.count(told) == 2
+    failing[:] = [True] * 3
+    with pytest.raises(SystemExit, match=r"cannot write 'c\.npz': No space left on device; name another"):
+        asking.capture("c.npz", {}, set(), {}, lambda number: (None, "x"))
+
+
+@pytest.mark.parametrize("name", ["pipe.npz", "\u2192.npz"])
+def test_answers_are_kept_where_lines_cannot_be_printed(tmp_path, monkeypatch, name):
+    """As to a pipe that nobody reads, or in a terminal that lacks a character."""
+
+    class Unread(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    stream = Unread() if name == "pipe.npz" else io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(asking, "QUESTIONS", [{"name": "a", "expects": []}])
+    assert asking.capture(str(tmp_path / name), {}, set(), {}, lambda number: (None, "why \u2192")) == 1
+    assert (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("limit", ["inf", "nan", "-5", "0", "1e300"])
+def test_a_limit_that_no_wait_can_have_is_refused(monkeypatch, capsys, limit):
+    monkeypatch.setattr(sys, "argv", ["capture.py", "--limit", limit])
+    with pytest.raises(SystemExit):
+        asking.main()
+    assert f"invalid seconds value: {limit!r}" in capsys.readouterr().err
 
 
 def test_what_was_answered_is_in_the_file_before_the_end(tmp_path, broken):

@@ -584,3 +584,13 @@ def test_a_dump_that_changes_while_it_is_read_is_refused(tmp_path, kind, how):
     ):
         with pytest.raises(ValueError, match="was changed or replaced while it was read; start again"):
             read()
+
+
+def test_elements_are_taken_from_anywhere_in_a_file(tmp_path):
+    """In any order, some twice, within and across what is read at once; none of none."""
+    np.save(tmp_path / "x.npy", np.arange(300_000, dtype=np.uint32))
+    dump = open_dump(str(tmp_path / "x.npy"))
+    index = np.random.default_rng(0).integers(0, 300_000, 500)
+    index[:6] = 0, 299_999, 65_535, 65_536, 65_535, 131_072
+    for chosen in (index, np.sort(index), index[:1], index[:0], np.arange(65_530, 65_540)):
+        assert dump.take(chosen).tolist() == chosen.tolist()

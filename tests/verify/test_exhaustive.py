@@ -29,7 +29,7 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from lowprec.verify.frameworks import FRAMEWORKS
 from lowprec.verify.sweeps import exhaustive, processes
-from lowprec.verify.sweeps.exhaustive import Steps, Sweep, plan, steps_of
+from lowprec.verify.sweeps.exhaustive import Found, Steps, Sweep, plan, steps_of
 from tests.programs import need_package
 
 ROOT = Path(__file__).parents[2]
@@ -346,6 +346,51 @@ def test_damaged_state_is_done_again(tmp_path, counted, digest, harm):
         str(steps),
     ]
     assert go(sweep_of(), SOME, keeper=processes.Keeper(tmp_path)).kept == len(SOME)
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong"),
+    [
+        *((0, 256), (0, -1), (0, "0"), (0, 1.0), (1, 1), (1, -1), (1, True), (1, 1 << 25)),
+        *((2, [0, 1]), (2, [1 << 24, 0, 0]), (2, ["0", 0, 0]), (2, {})),
+        *((3, None), (3, "0" * 63), (3, "../x"), (4, "1"), (4, -1), (4, float("nan"))),
+    ],
+)
+def test_ranges_that_cannot_be_are_done_again(tmp_path, place, wrong):
+    """Although the digest of the file is right."""
+    found = [0, 1 if place == 2 else 0, None, "0" * 64, 1.0]
+    found[place] = wrong
+    body = json.dumps({"sweep": sweep_of().identity(), "ranges": [found]}).encode()
+    keeper = processes.Keeper(tmp_path)
+    keeper._store(path := f"{processes._digest(sweep_of().identity())}.json", body)
+    assert keeper.ranges(sweep_of()) == {}
+    assert keeper.damaged[0].startswith(f"{tmp_path / path} is damaged, so what it kept is done again: ")
+
+
+@pytest.mark.parametrize("steps", [[], [[1, 0]], [[0, 0], [5, 1], [5, 2]], [[0, 256]]])
+def test_steps_that_cannot_be_are_made_again(tmp_path, steps):
+    """Although the digest of the file is right."""
+    firsts, codes = np.array(steps, np.int64).reshape(-1, 2).T
+    keeper = processes.Keeper(tmp_path)
+    keeper.keep_steps(sweep_of(), Steps(firsts, codes))
+    assert keeper.steps(sweep_of()) is None
+    assert "its steps do not ascend" in keeper.damaged[0]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_what_is_planted_in_a_folder_of_state_is_neither_waited_for_nor_followed(tmp_path, kind):
+    """The names of its files are known to all."""
+    victim, folder = tmp_path / "victim", tmp_path / "state"
+    victim.write_text("precious")
+    keeper = processes.Keeper(folder)
+    path = folder / f"{processes._digest(sweep_of().identity())}.json"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to(victim)
+    assert keeper.ranges(sweep_of()) == {}
+    keeper.keep_ranges(sweep_of(), [Found(0, 0, None, "0" * 64, 1.0)])
+    assert victim.read_text() == "precious"
+    assert not path.is_symlink()
+    assert list(keeper.ranges(sweep_of())) == [0]
+    assert folder.stat().st_mode & 0o077 == path.stat().st_mode & 0o077 == 0  # nobody else plants results
 
 
 def test_state_of_other_sources_is_not_used(tmp_path, counted, monkeypatch):

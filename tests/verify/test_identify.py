@@ -216,6 +216,15 @@ def test_a_unit_that_fails_loses_nothing(answer, said):
     assert found.as_text().startswith("Stopped: the unit")
 
 
+@pytest.mark.parametrize("limit", [float("inf"), float("nan"), 1e12, 0, -1, "60"])
+def test_a_limit_that_is_no_time_to_wait_is_refused(limit):
+    """Infinity ended in a traceback, and a negative one was waited for."""
+    with pytest.raises(ValueError, match="must be seconds, more than 0 and at most 1,000,000"):
+        lp.identify(unit_of("fp32_fma"), E4M3, "binary32", k=4, time_limit=limit)
+    with pytest.raises(ValueError, match="must be seconds, more than 0 and at most 1,000,000"):
+        units.command("unit", ports_of(E4M3, "binary32", 4, None, None), limit)
+
+
 @pytest.mark.apart
 def test_a_search_goes_on_from_what_was_answered():
     """With the identification, or its lines."""

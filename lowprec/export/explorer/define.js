@@ -58,8 +58,8 @@ function checkBinary(data) {
   const fmt = binaryFormat(data);
   if (fmt.last < (data.subnormals ? 1n : 0n)) refuse("that leaves no finite number but zero; use fewer NaN codes");
   if (significandOf(0n, fmt)[1] < -1074n) refuse("the smallest step is below 2^-1074, that of float64; reduce exponent bits or bias");
-  const extreme = valueOf(fmt.last + (data.sign === "twos_complement" ? 1n : 0n), fmt);
-  if (floorLog2(extreme) > 1023n) refuse("the largest value is above float64's range; reduce exponent bits or increase the bias");
+  const extreme = fmt.last + (data.sign === "twos_complement" ? 1n : 0n);
+  if (significandOf(extreme, fmt)[1] > 1023n || floorLog2(valueOf(extreme, fmt)) > 1023n) refuse("the largest value is above float64's range; reduce exponent bits or increase the bias");
 }
 
 // Values as the package takes them from Python: each is the nearest float64.

@@ -47,8 +47,12 @@ function floorLog2(value) {
 // [significand, exponent] of the page's data to a fraction; text stands for itself.
 const fromData = (data) => (typeof data === "string" ? data : scaled(BigInt(data[0]), BigInt(data[1])));
 
-// What people type: decimal, hexadecimal float, fraction, inf, nan. Null for what is no number.
+// Bits of a power, and characters of a number: with longer ones the page would stand still.
+const MOST_BITS = 8000n, MOST_TYPED = 2000;
+
+// What people type: decimal, hexadecimal float, fraction, inf, nan. Null for what is no number, or too long.
 function parse(text) {
+  if (text.length > MOST_TYPED) return null;
   const said = text.trim().toLowerCase().replace(/[_\s]/g, "").replace("−", "-");
   const special = /^([+-]?)(inf|infinity|nan)$/.exec(said);
   if (special) {
@@ -68,6 +72,8 @@ function parseSimple(said) {
   const hex = /^([+-]?)0x([0-9a-f]*)\.?([0-9a-f]*)(?:p([+-]?\d{1,5}))?$/.exec(said);
   const decimal = /^([+-]?)(\d*)\.?(\d*)(?:e([+-]?\d{1,5}))?$/.exec(said);
   const power = /^([+-]?)(\d+)(?:\^|\*\*)([+-]?\d{1,5})$/.exec(said);
+  const powers = [hex && [2n, hex[4]], decimal && [10n, decimal[4]], power && [BigInt(power[2]), power[3]]];
+  if (powers.some((each) => each && bitLength(each[0]) * abs(BigInt(each[1] || 0)) > MOST_BITS)) return null;
   let size, sign;
   if (hex && hex[2] + hex[3]) {
     sign = hex[1];

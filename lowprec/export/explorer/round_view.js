@@ -25,7 +25,7 @@ function showRounded() {
   const fmt = currentFormat(), typed = parse(state.number);
   if (document.activeElement !== byId("number")) setField("number", state.number);
   byId("number").setAttribute("aria-invalid", typed === null);
-  byId("number-error").textContent = typed === null ? "That is no number." : "";
+  byId("number-error").textContent = typed === null ? "That is no number, or one that is too long." : "";
   if (typed === null) {
     byId("rounded").replaceChildren();
     byId("profiles").replaceChildren();

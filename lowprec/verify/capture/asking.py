@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
@@ -35,6 +36,12 @@ from lowprec.verify.capture.script import (
 
 #: Seconds after which the file is written once more.
 EVERY = 5.0
+
+
+def tell(line: str) -> None:
+    """Print a line where there is still somebody who reads it, as answers are worth more than lines."""
+    with contextlib.suppress(OSError):
+        print(line.encode("ascii", "backslashreplace").decode(), flush=True)
 
 
 def answered(device: str, question: Any, arrays: dict[str, Any]) -> tuple[Any, str, bool]:
@@ -165,14 +172,17 @@ def capture(path: str, facts: Any, words: set[str], arrays: dict[str, Any], ask:
             out, why = ask(number)
             if out is None:
                 said["skipped"] = " ".join(why.split())[:500]
-                print(f"skipped  {said['name']}: {said['skipped']}", flush=True)
+                tell(f"skipped  {said['name']}: {said['skipped']}")
             else:
                 del said["skipped"]
                 said["output"] = f"{said['name']}_output"
                 arrays[said["output"]] = out
-                print(f"captured {said['name']}: {len(out)} results", flush=True)
+                tell(f"captured {said['name']}: {len(out)} results")
             if time.monotonic() - kept > EVERY:
-                keep()
+                try:
+                    keep()
+                except OSError as error:  # such as a full disk, where room may be made until the end
+                    tell(f"cannot write {path!r} now: {error.strerror}; it is tried again")
                 kept = time.monotonic()
     except KeyboardInterrupt:
         code = 130
@@ -183,8 +193,17 @@ def capture(path: str, facts: Any, words: set[str], arrays: dict[str, Any], ask:
         count = keep()
     except KeyboardInterrupt:  # while the file is written
         code, count = 130, keep()
-    print(f"wrote {path}: {count} of {len(asked)} questions answered" + ", then interrupted" * bool(code))
+    except OSError as error:
+        raise SystemExit(f"cannot write {path!r}: {error.strerror}; name another --out") from None
+    tell(f"wrote {path}: {count} of {len(asked)} questions answered" + ", then interrupted" * bool(code))
     return code if count or code else 1
+
+
+def seconds(text: str) -> float:
+    """Return a number of seconds that a wait can take."""
+    if not 0 < float(text) <= threading.TIMEOUT_MAX:
+        raise ValueError
+    return float(text)
 
 
 def main() -> None:
@@ -193,7 +212,7 @@ def main() -> None:
     parser.add_argument("--out", default="capture.npz", metavar="FILE", help="the file to write")
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda where there is one")
     parser.add_argument(
-        "--limit", type=float, default=300, metavar="SECONDS",
+        "--limit", type=seconds, default=300, metavar="SECONDS",
         help="how long one question may take (default 300; then it is left out)",
     )  # fmt: skip
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -203,6 +222,8 @@ def main() -> None:
         return
 
     check_place(options.out)
+    if not os.path.isfile(__file__):  # but read from a pipe
+        raise SystemExit("this script starts itself once more: save it in a file, and run that")
 
     def interrupted(number: int, frame: Any) -> None:
         raise KeyboardInterrupt

@@ -265,6 +265,8 @@ def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             arrays = {name.removesuffix(".npy"): _array(held, name) for name in sizes if name != MANIFEST}
     except zipfile.BadZipFile as error:
         raise _Damaged(f"it is no whole .npz file ({error}); {_AGAIN}") from None
+    except PermissionError as error:
+        raise _Damaged(error.strerror) from None
     except _UNREADABLE as error:
         raise _Damaged(f"{error}; {_AGAIN}") from None
     for name, array in arrays.items():

@@ -20,6 +20,7 @@ runtime compiler compiles.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import io
 import json
@@ -306,6 +307,21 @@ def check_place(path: str) -> None:
         )
     if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):
         raise SystemExit(f"{path!r} is a link or no regular file, and is not replaced; name another --out")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(path)  # which says where a name is too long
+        number, beside = opened_beside(path, 0o600)
+    except OSError as error:
+        raise SystemExit(f"{path!r} cannot be written: {error.strerror}; name another --out") from None
+    os.close(number)
+    os.remove(beside)
+
+
+def opened_beside(path: str, mode: int) -> tuple[int, str]:
+    """Make a file in the same folder, under a name that nobody can guess; return its descriptor and name."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(path)), f".{os.urandom(16).hex()}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    return os.open(beside, flags, mode), beside
 
 
 def save(path: str, manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -317,12 +333,10 @@ def save(path: str, manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
     hashes = {name: digest(array) for name, array in arrays.items()}
     text = json.dumps({"schema": SCHEMA, **manifest, "arrays": hashes}, indent=1)
     members = {f"{name}.npy": npy(array) for name, array in arrays.items()}
-    beside, mode = f"{path}.{os.urandom(16).hex()}.part", None
-    if os.path.exists(path):
-        mode = os.stat(path).st_mode & 0o777
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else None
+    number, beside = opened_beside(path, 0o666 if mode is None else 0o600)
     try:
-        with os.fdopen(os.open(beside, flags, 0o666 if mode is None else 0o600), "wb") as file:
+        with os.fdopen(number, "wb") as file:
             file.write(archive({MANIFEST: text.encode(), **members}))
             file.flush()
             os.fsync(file.fileno())

@@ -114,11 +114,12 @@ def read_baseline(path: Path, command: str) -> Baseline:
     try:
         if command == "conform":
             for row in data["rows"]:
-                _key(row)
                 for finding in row["findings"]:
-                    _ = finding["kind"], finding["count"], finding["smallest"].items()
+                    _ = finding["count"], finding["smallest"].items()
+                    if not all(isinstance(each, str) for each in (*_key(row), finding["kind"])):
+                        raise ValueError("what differs is named by texts")
         else:
-            _counts(data)
+            _ = _counts(data), data["question"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         why = error.args[0] if error.args else error
         raise ValueError(f"{str(path)!r} is no whole report of {command} ({why}); {way}") from None

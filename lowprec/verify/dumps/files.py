@@ -40,6 +40,8 @@ _CHECKPOINTS = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
 _COMMENT = re.compile(r"/\*.*?(?:\*/|(\Z))|(?://|#).*", re.DOTALL)
 _WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _PIECE, _SCATTERED = 1 << 20, 1 << 11
+#: Elements that are read at once where some of them are taken.
+_WINDOW = 1 << 16
 
 #: Characters of NumPy's headers, at most.
 _NPY_HEADER = 10_000
@@ -102,18 +104,12 @@ class _Filed(Dump):
         """Return the elements at these places."""
         if not index.size:
             return self.read(0, 0)
-        first, last = int(index.min()), int(index.max())
-        if last - first < 4 * index.size:
-            return np.asarray(self.read(first, last + 1)[index - first])
-        # A few at a time, so that the pages around them, which are mapped too, do not pile up.
-        found = np.empty(index.size, _word(self._stored))
-        self._check()
-        for start in range(0, index.size, _SCATTERED):
-            words = np.memmap(self._path, found.dtype, "r", self._offset, (self.size,))
-            found[start : start + _SCATTERED] = words[index[start : start + _SCATTERED]]
-            del words
-        self._check()
-        return found.view(self._stored).astype(self.dtype, copy=False)
+        found, order = np.empty(index.size, self.dtype), np.argsort(index)
+        # Read, and not mapped into memory: where a mapped file is cut, the system ends the process.
+        for some in np.split(order, np.flatnonzero(np.diff(index[order] // _WINDOW)) + 1):
+            first, last = int(index[some[0]]), int(index[some[-1]])
+            found[some] = self.read(first, last + 1)[index[some] - first]
+        return found
 
     def _check(self) -> None:
         """Refuse what was read if the file is not the one that was opened, unchanged."""

@@ -68,7 +68,7 @@ def identify(
     budget : int
         Dot products to ask at most.
     time_limit : float
-        Seconds that one call of the unit may take.
+        Seconds that one call of the unit may take, at most a million.
     seed : int
         Of the operands that are drawn.
     watch : callable, optional

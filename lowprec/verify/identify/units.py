@@ -28,11 +28,20 @@ Array = npt.NDArray[Any]
 #: Asks a unit: the codes that it answers, int64, and whether its NaNs say no code.
 Ask = Callable[[Rows], tuple[Array, bool]]
 
+#: Seconds that a unit may take, at most.
+LONGEST = 1_000_000
+
 _HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
 
 
 class UnitError(ValueError):
     """A unit that fails, hangs or answers what cannot be; nothing that it answered before is lost."""
+
+
+def check_time(limit: float) -> None:
+    """Refuse a limit that is no time to wait; of longer ones the system's clocks know no end."""
+    if not isinstance(limit, int | float) or not 0 < limit <= LONGEST:
+        raise ValueError(f"time_limit={limit!r} must be seconds, more than 0 and at most {LONGEST:,}")
 
 
 # -- functions ---------------------------------------------------------------------------------------
@@ -48,11 +57,12 @@ def function(unit: Callable[..., Any], ports: Ports, time_limit: float, *, codes
         results, shape (rows,).
     ports : Ports
     time_limit : float
-        Seconds that a call may take.
+        Seconds that a call may take, at most a million.
     codes : bool
         Whether operands are codes. Otherwise they are values: float32 where that holds the format, else
         float64.
     """
+    check_time(time_limit)
 
     def ask(rows: Rows) -> tuple[Array, bool]:
         given = [_given(values, fmt, codes) for values, fmt in zip(rows[:2], ports.operands, strict=True)]
@@ -205,6 +215,7 @@ def command(words: str, ports: Ports, time_limit: float) -> Ask:
     It is started anew for every batch of rows, ends when its input ends, and prints hexadecimal codes; of
     a line with more words the last one counts.
     """
+    check_time(time_limit)
     parts = shlex.split(words)
 
     def ask(rows: Rows) -> tuple[Array, bool]:

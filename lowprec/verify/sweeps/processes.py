@@ -10,8 +10,10 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import time
@@ -26,9 +28,11 @@ import numpy as np
 
 from lowprec import files
 from lowprec.arrays.checks import code_dtype
+from lowprec.checkpoints.container import open_regular
 from lowprec.kernels.cache import directory, private
 from lowprec.verify.sweeps.exhaustive import (
     RANGES,
+    SIZE,
     SOURCES,
     Found,
     Steps,
@@ -90,7 +94,7 @@ class Keeper:
         self.damaged: list[str] = []
         if folder is not None:
             with self._told():
-                folder.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(0o700, parents=True, exist_ok=True)
 
     def ranges(self, sweep: Sweep) -> dict[int, Found]:
         """Return the ranges of a sweep that are done."""
@@ -118,7 +122,8 @@ class Keeper:
             return None
         path = self.folder / name
         try:
-            head, content = (stored := path.read_bytes())[:65], stored[65:]
+            with open_regular(path) as file:
+                head, content = file.read(65), file.read()
             if head != hashlib.sha256(content).hexdigest().encode() + b"\n":
                 raise ValueError("its digest is another")
             return read(content)
@@ -132,7 +137,7 @@ class Keeper:
         if self.folder is None:
             return
         with self._told():
-            files.write(self.folder / name, hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+            files.keep(self.folder / name, hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -160,12 +165,23 @@ def _ranges(content: bytes, sweep: Sweep) -> dict[int, Found]:
         raise ValueError("it belongs to another sweep")
     found = {}
     for index, differences, smallest, sha256, seconds in kept["ranges"]:
-        found[index] = Found(index, differences, smallest and tuple(smallest), sha256, seconds)
+        place, got, want = (index * SIZE, 0, 0) if smallest is None else smallest
+        numbers = all(type(each) is int for each in (index, differences, place, got, want))
+        fits = numbers and 0 <= index < RANGES and place // SIZE == index and got >= 0 and want >= 0
+        if not fits or not re.fullmatch("[0-9a-f]{64}", sha256) or not 0 <= seconds < math.inf:
+            raise ValueError("a range has what no range can have")
+        if not 0 <= differences <= SIZE or (differences > 0) != (smallest is not None):
+            raise ValueError("its differences contradict each other")
+        found[index] = Found(
+            index, differences, None if smallest is None else (place, got, want), sha256, seconds
+        )
     return found
 
 
 def _steps(content: bytes, sweep: Sweep) -> Steps:
     firsts, codes = np.frombuffer(content, "<u4").reshape(2, -1)
+    if not firsts.size or firsts[0] or (firsts[1:] <= firsts[:-1]).any() or (codes >> sweep.fmt.width).any():
+        raise ValueError("its steps do not ascend from 0, or have codes that the format lacks")
     return Steps(firsts.astype(np.int64), codes.astype(code_dtype(sweep.fmt)))
 
 
