@@ -66,6 +66,18 @@ class Ray(NamedTuple):
         return self.beyond if place == len(self.sizes) else self.sizes[place]
 
 
+@dataclasses.dataclass
+class _Fields:
+    """The fields of a `Codebook`, for `dataclasses.replace` and files."""
+
+    name: str
+    values: tuple[Number, ...]
+    thresholds: tuple[Number, ...] | None = None
+    ties: str = "even"
+    overflow: str | Number = "gap"
+    source: str = ""
+
+
 class Codebook(Format):
     """A format given as its values.
 
@@ -98,6 +110,8 @@ class Codebook(Format):
 
     Raises ValueError: values or thresholds that make no format; the message names the first code at fault.
 
+    `dataclasses.replace` keeps the thresholds too; give thresholds=None beside other values for midpoints.
+
     Numbers between the two values next to zero are rounded to one of these, if there is no zero. What lies
     outside of the values' range then, zero too, has the rules of formats without zero (`Projection.zero`).
     No result is tiny: nothing underflows or is flushed, but that numbers below the smallest of such a format
@@ -107,6 +121,7 @@ class Codebook(Format):
     """
 
     __slots__ = ("_hash", "_nan", "_rays", "overflow", "thresholds", "ties", "values")
+    __dataclass_fields__ = _Fields.__dataclass_fields__
 
     values: tuple[float, ...]
     thresholds: tuple[Number, ...]
