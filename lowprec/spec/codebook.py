@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from lowprec.spec.fields import check_line, choose
+from lowprec.spec.fields import by_field, check_line, choose
 from lowprec.spec.format import Format, Sign, holds
 from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, NEAREST_ZERO, Rounding, Threshold
 
@@ -396,7 +396,7 @@ class Codebook(Format):
         return self._hash  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self.name, self.values, self.thresholds, self.ties, self.overflow, self.source)
+        return functools.partial(Codebook, **by_field(self)), ()
 
     def __setattr__(self, name: str, value: object) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -426,17 +426,6 @@ _PARAMETERS = (
     *("exponent_bits", "trailing_bits", "bias", "sign_code", "max_magnitude"),
     *("precision", "emin", "emax", "scaled"),
 )
-
-
-def _made(
-    name: str,
-    values: tuple[float, ...],
-    thresholds: tuple[Number, ...],
-    ties: str,
-    overflow: str | Number,
-    source: str,
-) -> Codebook:
-    return Codebook(name, values, thresholds=thresholds, ties=ties, overflow=overflow, source=source)
 
 
 def _double(value: object, code: int, owner: str) -> float:
