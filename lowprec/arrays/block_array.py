@@ -30,7 +30,6 @@ from lowprec.arrays.checks import (
 )
 from lowprec.arrays.dlpack import exported
 from lowprec.arrays.kinds import check_labels
-from lowprec.arrays.lists import is_list
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
@@ -103,7 +102,7 @@ class BlockArray:
         fmt = catalog.block_format(self.format)
         codes, scales = self.codes, self.scales
         check_labels(codes, scales=scales)
-        ndim = as_array(codes).ndim if is_list(type(codes)) else np.ndim(codes)
+        ndim = np.ndim(codes if lazy.is_lazy(codes) else as_array(codes))
         axes = axes_of(fmt, self.axes if self.axes != () else None, ndim)
         scales = lazy.named_like(codes, "scales", scales, axes)
         tensor = lazy.plain(self.tensor_scale)
@@ -277,7 +276,7 @@ class BlockArray:
             (self.shape, self.axes, self.format) == (other.shape, other.axes, other.format)
             and np.array_equal(self.codes, other.codes)
             and np.array_equal(self.scales, other.scales)
-            and self.tensor_scale == other.tensor_scale
+            and bool(self.tensor_scale == other.tensor_scale)
         )
 
     __hash__ = None  # type: ignore[assignment]  # codes and scales can be written to

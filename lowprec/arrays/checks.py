@@ -385,9 +385,17 @@ def as_array(values: object) -> Array:
     try:
         if is_list(type(values)):
             return listed(values)
+        if _has_dlpack_alone(values):
+            return np.from_dlpack(values)  # type: ignore[arg-type]
         return np.asarray(_from_torch(values) if is_tensor(values) else values)
-    except (ValueError, TypeError, RuntimeError) as error:  # ragged lists, tensors that are not dense
+    except (ValueError, TypeError, RuntimeError, BufferError) as error:  # ragged lists, tensors of a GPU
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
+
+
+def _has_dlpack_alone(values: object) -> bool:
+    """Return whether an object gives its elements by DLPack, and to NumPy in no other way."""
+    others = ("__array__", "__array_interface__", "__buffer__")
+    return hasattr(values, "__dlpack__") and not any(hasattr(values, name) for name in others)
 
 
 #: Packages whose arrays may have names.

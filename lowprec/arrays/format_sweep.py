@@ -216,8 +216,9 @@ def _trials(
             first = math.frexp(amax / element.max_finite)[1]
             for power in range(first, first - _BIASES, -1):
                 bias = element.bias - power
-                name = f"{element.name}, bias {bias}"
-                yield _Trial(dataclasses.replace(element, name=name, bias=bias), "bias")
+                with contextlib.suppress(ValueError):  # a bias beyond the range of float64
+                    name = f"{element.name}, bias {bias}"
+                    yield _Trial(dataclasses.replace(element, name=name, bias=bias), "bias")
         yield _Trial(element, "tensor")
         for size, scale in itertools.product(sizes, holders):
             book = isinstance(scale, Codebook)

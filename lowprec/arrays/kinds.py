@@ -51,7 +51,7 @@ def is_outside(values: object) -> bool:
 
 def brings_dtype(values: object) -> bool:
     """Return whether values had a type before they became an array: no list, and no Python number."""
-    return hasattr(values, "dtype") or is_frame(values)
+    return hasattr(values, "dtype") or hasattr(values, "__dlpack__") or is_frame(values)
 
 
 def tensor_of(array: Array, device: Any = "cpu") -> Any:

@@ -249,7 +249,7 @@ def apply(
     )
 
     lengths = dict(each for values in operands if is_named(values) for each in values.sizes.items())
-    for each in operands if dims else ():
+    for each in operands if any(map(is_named, operands)) else ():
         if not is_named(each) and np.ndim(each) > len(dims):
             raise ValueError(
                 f"an array of shape {np.shape(each)} has more axes than {dims}, the dimensions of the xarray "
@@ -348,11 +348,11 @@ def trial(
     verb: Callable[..., Any], empty: list[Any], rule: Projection, random: Any, rng: Any
 ) -> np.dtype[Any]:
     """Return the type of a verb's results, of arrays without elements; arguments are refused here."""
-    stochastic = rule.rounding.bits > 0
+    empty = [each.reshape(-1)[:0] if not each.ndim else each for each in empty]
+    stochastic, words = rule.rounding.bits > 0, np.zeros(empty[0].shape, np.uint32)
     if (random is None) == (rng is None) if stochastic else (random is not None or rng is not None):
-        verb(*empty, random=random, rng=rng)  # says why not
-    words = np.zeros(np.broadcast_shapes(*map(np.shape, empty)), np.uint32) if stochastic else None
-    made: np.dtype[Any] = verb(*empty, **present(random=words)).dtype
+        verb(*empty, random=None if random is None else words, rng=rng)  # says why not
+    made: np.dtype[Any] = verb(*empty, **present(random=words if stochastic else None)).dtype
     return made
 
 

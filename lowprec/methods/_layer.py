@@ -6,6 +6,7 @@ Floor 4. Methods import no method; this is none, and only they import it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -58,11 +59,27 @@ def linear_layer(
     return y.reshape(out), gradients
 
 
+def check_layer(x: tuple[int, ...], w: tuple[int, ...]) -> None:
+    """Refuse shapes of an input and a weight that make no linear layer."""
+    if len(w) != 2 or x[-1:] != w[1:]:
+        raise ValueError(f"linear takes x of shape (..., in) and w of shape (out, in), not {x} and {w}")
+
+
+def in_rows(array: Any) -> Any:
+    """Join all axes but the last, of any length."""
+    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
+
+
 def check_shape(name: str, given: Any, wanted: tuple[int, ...]) -> None:
     """Refuse an argument of another shape, which would be broadcast, or reshaped to fit."""
-    shape = given.shape if hasattr(given, "shape") else as_array(given).shape
-    if tuple(shape) != wanted:
-        raise ValueError(f"{name} has shape {tuple(shape)}, but needs {wanted}")
+    shape = shape_of(given)
+    if shape != wanted:
+        raise ValueError(f"{name} has shape {shape}, but needs {wanted}")
+
+
+def shape_of(given: Any) -> tuple[int, ...]:
+    """Return the shape of an argument, lazy ones without computing them."""
+    return tuple(given.shape if hasattr(given, "shape") else as_array(given).shape)
 
 
 def multiplied(

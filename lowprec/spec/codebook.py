@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from lowprec.spec.fields import check_line, choose
+from lowprec.spec.fields import by_field, check_line, choose
 from lowprec.spec.format import Format, Sign, holds
 from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, NEAREST_ZERO, Rounding, Threshold
 
@@ -66,6 +66,18 @@ class Ray(NamedTuple):
         return self.beyond if place == len(self.sizes) else self.sizes[place]
 
 
+@dataclasses.dataclass
+class _Fields:
+    """The fields of a `Codebook`, for `dataclasses.replace` and files."""
+
+    name: str
+    values: tuple[Number, ...]
+    thresholds: tuple[Number, ...] | None = None
+    ties: str = "even"
+    overflow: str | Number = "gap"
+    source: str = ""
+
+
 class Codebook(Format):
     """A format given as its values.
 
@@ -98,6 +110,8 @@ class Codebook(Format):
 
     Raises ValueError: values or thresholds that make no format; the message names the first code at fault.
 
+    `dataclasses.replace` keeps the thresholds too; give thresholds=None beside other values for midpoints.
+
     Numbers between the two values next to zero are rounded to one of these, if there is no zero. What lies
     outside of the values' range then, zero too, has the rules of formats without zero (`Projection.zero`).
     No result is tiny: nothing underflows or is flushed, but that numbers below the smallest of such a format
@@ -107,6 +121,7 @@ class Codebook(Format):
     """
 
     __slots__ = ("_hash", "_nan", "_rays", "overflow", "thresholds", "ties", "values")
+    __dataclass_fields__ = _Fields.__dataclass_fields__
 
     values: tuple[float, ...]
     thresholds: tuple[Number, ...]
@@ -381,7 +396,7 @@ class Codebook(Format):
         return self._hash  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self.name, self.values, self.thresholds, self.ties, self.overflow, self.source)
+        return functools.partial(Codebook, **by_field(self)), ()
 
     def __setattr__(self, name: str, value: object) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -411,17 +426,6 @@ _PARAMETERS = (
     *("exponent_bits", "trailing_bits", "bias", "sign_code", "max_magnitude"),
     *("precision", "emin", "emax", "scaled"),
 )
-
-
-def _made(
-    name: str,
-    values: tuple[float, ...],
-    thresholds: tuple[Number, ...],
-    ties: str,
-    overflow: str | Number,
-    source: str,
-) -> Codebook:
-    return Codebook(name, values, thresholds=thresholds, ties=ties, overflow=overflow, source=source)
 
 
 def _double(value: object, code: int, owner: str) -> float:

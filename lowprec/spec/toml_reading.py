@@ -23,7 +23,7 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import NAMES, accumulation
 from lowprec.spec.block import BlockFormat, ScaleRule
-from lowprec.spec.codebook import Codebook, Number
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.fields import check_line
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.naming import close_names, plain
@@ -43,18 +43,6 @@ KINDS: Mapping[str, type[Specification]] = {
     "profile": Profile,
     "codebook": Codebook,
 }
-
-
-@dataclasses.dataclass
-class _Codebook:
-    """The fields of a `Codebook` in files."""
-
-    name: str
-    values: tuple[Number, ...]
-    thresholds: tuple[Number, ...] | None = None
-    ties: str = "even"
-    overflow: str | Number = "gap"
-    source: str = ""
 
 
 #: What is written for None, which TOML lacks, where it is not "none".
@@ -145,7 +133,7 @@ def kind_of(spec: Specification) -> str:
 
 def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
     """Return the fields of a specification's class, by name."""
-    return {field.name: field for field in dataclasses.fields(_Codebook if cls is Codebook else cls)}
+    return {field.name: field for field in dataclasses.fields(cls)}
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:

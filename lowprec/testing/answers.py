@@ -28,6 +28,27 @@ def check_callable(asker: str, function: object) -> None:
         raise TypeError(f"{asker} takes a function on arrays first, not {function!r}")
 
 
+def reals_of(made: object, subject: str) -> Array:
+    """Return an answer as an array of real numbers, each of which float64 holds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An answer of another type, or a number that float64 does not hold.
+    """
+    given = as_array(made)
+    if given.dtype.kind in "cSUMmO":
+        raise TypeError(f"{subject} gave {given.dtype}; it must give real numbers, floats or integers")
+    if given.dtype.kind in "iuf" and given.itemsize >= 8:
+        kind = object if given.dtype.kind in "iu" else given.dtype
+        wrong = (given.astype(np.float64).astype(kind) != given.astype(kind)) & (given == given)
+        if wrong.any():
+            raise ValueError(
+                f"{subject} gave {given[wrong][0]!s}, which is no float64 number, as all values are"
+            )
+    return given
+
+
 def check_count(name: str, number: object, least: int = 0) -> None:
     """Refuse what is no number of samples, or no seed.
 

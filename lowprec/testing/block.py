@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.arrays.checks import as_array
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Sign
+from lowprec.testing.answers import reals_of
 from lowprec.testing.grid import Array, largest, values_of
 from lowprec.testing.implementation import name_of
 from lowprec.testing.subjects import Floats
@@ -202,7 +204,7 @@ class OwnBlocks(BlockSubject):
                 "and of the elements, and third the scale of the tensor where there is one"
             )
         scales, codes, *tensor = answer
-        made = np.asarray(scales), np.asarray(codes)
+        made = as_array(scales), as_array(codes)
         wanted = (rows.shape[0],), rows.shape
         formats = self.fmt.scale, self.fmt.element
         for verb, array, shape, fmt in zip(("scales", "codes"), made, wanted, formats, strict=True):
@@ -217,8 +219,12 @@ class OwnBlocks(BlockSubject):
                     f"encode of {self.path} gave {array[wrong][0]} among its {verb}, which is no code of "
                     f"{fmt.name}: codes have {fmt.width} bits; give unsigned codes"
                 )
-        whole = Fraction(float(tensor[0])) if tensor else Fraction(1)
-        return BlockCodes(made[0].astype(np.int64), made[1].astype(np.int64), whole)
+        whole = reals_of(tensor[0] if tensor else 1, f"encode of {self.path}, for the scale of the tensor,")
+        if whole.ndim or not 0 < whole < np.inf:
+            raise ValueError(
+                f"encode of {self.path} gave {whole} as the scale of the tensor; give one positive number"
+            )
+        return BlockCodes(made[0].astype(np.int64), made[1].astype(np.int64), Fraction(float(whole)))
 
     def decode(self, blocks: BlockCodes) -> Floats:
         """Decode by its own `decode`, from codes of scales and of elements, a block in each row."""
@@ -229,14 +235,10 @@ class OwnBlocks(BlockSubject):
         if self.fmt.tensor_scale != "none":
             given.append(float(blocks.tensor))
         with np.errstate(all="ignore"):
-            made = np.asarray(self.given.decode(*given))
+            made = reals_of(self.given.decode(*given), f"decode of {self.path}")
         if made.shape != blocks.codes.shape:
             raise ValueError(
                 f"decode of {self.path} gave shape {made.shape} for codes of shape {blocks.codes.shape}; "
                 "give one value for each code"
-            )
-        if made.dtype.kind in "cSUMm":
-            raise TypeError(
-                f"decode of {self.path} gave {made.dtype}; it must give real numbers, floats or integers"
             )
         return made.astype(np.float64) if made.dtype.kind in "iu" else made

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.arrays.checks import as_array
 from lowprec.spec import catalog
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation, saturation
 from lowprec.spec.rounding import NEAREST_EVEN, rounding
+from lowprec.testing.answers import reals_of
 from lowprec.testing.grid import Array, Grid, listed
 from lowprec.testing.subjects import Floats, Subject
 
@@ -92,22 +94,18 @@ class Implementation(Subject):
     def decode(self, codes: Array) -> Floats:
         """Decode by its own `decode`, from unsigned codes."""
         size = max(8, 1 << (self.width - 1).bit_length())
-        made = np.asarray(self.given.decode(codes.astype(f"u{size // 8}")))
+        made = reals_of(self.given.decode(codes.astype(f"u{size // 8}")), f"decode of {self.name}")
         if made.shape != codes.shape:
             raise ValueError(
                 f"decode of {self.name} was given shape {codes.shape} and gave shape {made.shape}; "
                 "it must give one value for each code"
-            )
-        if made.dtype.kind in "cSUMm":
-            raise TypeError(
-                f"decode of {self.name} gave {made.dtype}; it must give real numbers, floats or integers"
             )
         return made.astype(np.float64)
 
     def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
         """Encode by its own `encode`, from float64 values."""
         with np.errstate(all="ignore"):
-            made = np.asarray(self.given.encode(values))
+            made = as_array(self.given.encode(values))
         if made.shape != values.shape or made.dtype.kind not in "iu":
             raise ValueError(
                 f"encode of {self.name} was given shape {values.shape} and gave {made.dtype} of shape "

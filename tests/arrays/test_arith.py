@@ -404,6 +404,13 @@ FLUSHED = [
 ]
 
 
+def test_dask_arrays_without_axes_are_tried_on_no_zeros():
+    """Zero divided by zero has no code in a format without NaN; the values do."""
+    one, two = (dask.array.asarray(np.float64(value)) for value in (1.0, 2.0))
+    assert lp.divide(one, two, "e2m1fn").compute() == 0.5
+    assert lp.divide(one, 2.0, "e2m1fn", rounding="stochastic(8)", random=3).compute() == 0.5
+
+
 @pytest.mark.parametrize("backend", [None, "scalar", "oracle"])
 @pytest.mark.parametrize(("operation", "operands", "result", "signals"), FLUSHED, ids=str)
 def test_flags_beside_flushed_operands_are_those_written_down(operation, operands, result, signals, backend):

@@ -131,6 +131,7 @@ def test_blocks_are_equal_if_their_bits_are():
     scaled.scales[0, 0] += 1
     assert scaled != BLOCKS
     assert lp.encode(VALUES, "mxfp4", rule="rceil") != BLOCKS
+    assert (SCALED == SCALED.copy()) is True
     assert lp.encode(VALUES, "nvfp4", tensor_scale=1.0) != lp.encode(VALUES, "nvfp4", tensor_scale=2.0)
     square = lp.encode(VALUES[:, :4], "mxfp4")
     assert square.T != square

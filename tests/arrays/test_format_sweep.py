@@ -146,6 +146,14 @@ def test_the_lowest_integer_has_the_largest_magnitude():
     assert [row.format.max_finite >= 128 for row in tried.rows if row.scaling == "bias"].count(True) == 1
 
 
+def test_data_that_no_scale_reaches_is_refused_as_such():
+    """Near the largest float64 number; the biases that it would need are beyond it, and none is tried."""
+    with pytest.raises(
+        ValueError, match=r"values up to 1e\+308 need a scale for '\w+' that float32 does not"
+    ):
+        lp.sweep_formats([1e308, 2e307], width=4, sizes=(2,))
+
+
 def test_data_for_others(found):
     read = json.loads(json.dumps(found.as_dict()))
     assert len(read["candidates"]) == len(found.rows)

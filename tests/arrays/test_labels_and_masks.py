@@ -445,6 +445,8 @@ def test_results_with_more_axes_than_names_are_refused_by_name():
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             lp.add(*pair, "e4m3fn")
+    with pytest.raises(ValueError, match=r"shape \(2,\) has more axes than \(\), the dimensions"):
+        lp.add(xr.DataArray(1.0), np.ones(2), "e4m3fn")
 
 
 def test_dimensions_of_length_one_are_not_spread_over_an_array():

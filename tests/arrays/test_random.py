@@ -223,6 +223,20 @@ def test_named_words_go_to_the_places_of_their_names():
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "random= is for stochastic rounding, and rounding nearest_even is not; leave it out"),
+        ({"rounding": "stochastic(8)", "rng": 1}, "needs random= or rng=, and was given both"),
+    ],
+)
+def test_lazy_words_that_are_not_wanted_are_refused(options, message):
+    words = pytest.importorskip("dask.array").zeros(3, np.uint32)
+    for verb in (lp.encode, lp.quantize, lambda x, fmt, **how: lp.add(x, x, fmt, **how)):
+        with pytest.raises(ValueError, match=message):
+            verb(np.ones(3, np.float32), "e4m3fn", random=words, **options)
+
+
 def test_lazy_words_give_lazy_codes():
     """Of values in memory."""
     words = lp.random_bits(VALUES.shape, 99, 16)

@@ -48,6 +48,37 @@ def test_torch_tensors_are_their_values(name):
         assert _same(lp.encode(grown, "e5m2"), lp.encode(values, "e5m2"))
 
 
+class _Exported:
+    """An array of another library that has DLPack and nothing else."""
+
+    def __init__(self, array):
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+
+class _OfGpu(_Exported):
+    def __dlpack__(self, **options):
+        raise BufferError("memory of a GPU")
+
+    def __init__(self, array):
+        self.__dlpack_device__ = lambda: (2, 0)
+
+
+def test_arrays_that_have_dlpack_alone_are_their_values():
+    given, codes = _Exported(VALUES.astype(np.float64).T), lp.encode(VALUES, "e4m3fn")
+    assert lp.encode(given, "e4m3fn").tolist() == codes.T.tolist()
+    assert lp.quantize(given, "e4m3fn").dtype == np.float64
+    same = lp.decode(_Exported(codes), "e4m3fn") == lp.decode(codes, "e4m3fn")
+    assert same.tolist() == [[True] * 3, [True, True, False]]
+    assert (
+        lp.matmul(_Exported(VALUES), given, "exact").tolist() == lp.matmul(VALUES, VALUES.T, "exact").tolist()
+    )
+    blocks = lp.encode(VALUES, "mxfp4")
+    assert lp.encode(_Exported(VALUES), "mxfp4") == blocks
+    assert lp.BlockArray(_Exported(blocks.codes), _Exported(blocks.scales), "mxfp4") == blocks
+    with pytest.raises(TypeError, match="cannot make an array of _OfGpu: memory of a GPU"):
+        lp.encode(_OfGpu(VALUES), "e4m3fn")
+
+
 NUMPY = {
     "bfloat16": ml_dtypes.bfloat16,
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn,

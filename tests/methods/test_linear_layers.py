@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from lowprec.methods import fp8, mx, nvfp4
+from lowprec.methods import fp8, mx, nvfp4, scale_propagation as sp
 
 X, W, BIAS = np.ones((2, 3, 16), np.float32), np.ones((32, 16), np.float32), np.ones(32, np.float32)
 LAYERS = {"fp8": fp8.linear, "mx": mx.linear, "nvfp4": lambda *given: nvfp4.linear(*given, rng=1)}
@@ -42,3 +42,51 @@ def test_gradients_and_biases_of_convolutions_are_not_broadcast():
             gradients(np.ones(shape, np.float32))
     with pytest.raises(ValueError, match=re.escape("bias has shape (4,), but needs (3,)")):
         fp8.conv2d(IMAGES, KERNELS, np.ones(4, np.float32))
+
+
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+def test_shapes_that_make_no_layer_are_refused_by_name(layer):
+    for x, w in (((), (3, 4)), ((2, 4), (4,)), ((2, 4), (2, 3, 4)), ((2, 5), (3, 4))):
+        said = f"linear takes x of shape (..., in) and w of shape (out, in), not {x} and {w}"
+        with pytest.raises(ValueError, match=re.escape(said)):
+            layer(np.ones(x, np.float32), np.ones(w, np.float32))
+
+
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+@pytest.mark.parametrize("sizes", [(0, 16, 16), (16, 0, 16), (16, 16, 0)], ids=["rows", "in", "out"])
+def test_layers_of_no_elements_have_sums_of_nothing(layer, sizes):
+    rows, ins, outs = sizes
+    x, w = np.ones((2, rows, ins), np.float32), np.ones((outs, ins), np.float32)
+    y, gradients = layer(x, w)
+    assert y.tolist() == np.full((2, rows, outs), ins).tolist()
+    at_x, at_w, at_bias = gradients(np.ones(y.shape, np.float32))
+    assert at_x.tolist() == np.full(x.shape, outs).tolist()
+    assert at_w.shape == w.shape
+    assert at_bias.tolist() == [2.0 * rows] * outs
+
+
+def test_convolutions_of_no_images_have_no_results():
+    y, gradients = fp8.conv2d(IMAGES[:0], KERNELS)
+    at_x, at_w, at_bias = gradients(y)
+    assert (y.shape, at_x.shape) == ((0, 3, 3, 4), IMAGES[:0].shape)
+    assert not at_w.any()
+    assert not at_bias.any()
+
+
+def test_biases_of_a_codebook_are_not_swept():
+    with pytest.raises(ValueError, match="bias_sweep takes binary formats, whose bias changes, and 'nf4'"):
+        fp8.bias_sweep([X], "nf4")
+
+
+def test_gradients_of_scaled_layers_may_be_lists():
+    y, pull = sp.linear(X[0], W.T, BIAS)
+    wanted, got = pull(np.ones(y.shape, np.float32)), pull(np.ones(y.shape).tolist())
+    assert [each.tolist() for each in got] == [each.tolist() for each in wanted]
+
+
+@pytest.mark.parametrize("kind", [">f2", ">f4", ">f8"])
+def test_powers_of_two_have_the_bytes_of_this_machine(kind):
+    values = np.array([1.5, -3.0, 0.0], kind)
+    for made in (sp.pow2_round(values), *sp.pow2_decompose(values)):
+        assert made.dtype.isnative
+    assert sp.pow2_round(values).tolist() == [1.0, -2.0, 0.0]

@@ -205,6 +205,18 @@ def test_codebooks_are_pickled_and_copied(name):
     assert copy.copy(book).name == name
 
 
+def test_replaced_fields_leave_the_others_as_they_are():
+    book = Codebook("t", [0.0, 1.0, NAN, -1.0], thresholds=[-0.25, 0.25], ties="away", overflow="never")
+    again = dataclasses.replace(book, name="u")
+    assert (again.name, again) == ("u", book)
+    other = dataclasses.replace(book, ties="up")
+    assert (other.thresholds, other.ties, other.overflow) == ((-0.25, 0.25), "up", "never")
+    wide = dataclasses.replace(book, values=[0.0, 3.0, NAN, -3.0], thresholds=None)
+    assert wide.thresholds == (-1.5, 1.5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'bias'"):
+        dataclasses.replace(book, bias=3)
+
+
 def test_codebooks_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'ties'"):
         dynamic_map().ties = "up"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from types import SimpleNamespace
 
@@ -147,6 +148,21 @@ def test_a_width_as_numpy_counts_it_is_a_width():
             "decode of mine gave complex128; it must give real numbers",
         ),
         (
+            own(decode=lambda codes: codes.astype(object)),
+            TypeError,
+            "decode of mine gave object; it must give real numbers",
+        ),
+        (
+            own(decode=lambda codes: codes.astype(np.int64) + 2**53),
+            ValueError,
+            "decode of mine gave 9007199254740993, which is no float64 number, as all values are",
+        ),
+        (
+            own(decode=lambda codes: np.ma.masked_array(codes, codes == 3)),
+            TypeError,
+            "a masked array would lose its mask",
+        ),
+        (
             own(decode=lambda codes: np.full(codes.shape, "a")),
             TypeError,
             "decode of mine gave <U1; it must give real",
@@ -188,6 +204,16 @@ def test_formats_that_are_none_are_refused(given, error, message):
             lambda rows: (encode(rows)[0], encode(rows)[1] + 16),
             ValueError,
             "among its codes, which is no code of e2m1fn: codes have 4 bits; give unsigned codes",
+        ),
+        (
+            lambda rows: (*encode(rows), math.nan),
+            ValueError,
+            "encode of mine gave nan as the scale of the tensor; give one positive number",
+        ),
+        (
+            lambda rows: (*encode(rows), None),
+            TypeError,
+            "encode of mine, for the scale of the tensor, gave object; it must give real numbers",
         ),
         (
             lambda rows: None,

@@ -5,12 +5,14 @@ Floor 4. Source: [FP8] 3.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert
 from lowprec.arrays.checks import Array, as_array
-from lowprec.methods._layer import check_shape, column_sums
+from lowprec.methods._layer import check_shape, column_sums, in_rows
 from lowprec.methods.fp8.codes import ScaledCodes, decode
 from lowprec.methods.fp8.products import Gradients, Like, coded, matmul
 from lowprec.methods.fp8.scaling import Recipe, Scaling
@@ -78,9 +80,9 @@ def conv2d(
     (batch, channels, *sizes), (out, _, *window) = left.shape, weights.shape
     backward = accumulation if backward_accumulation is None else backward_accumulation
     windows = _windows(left.codes, window, stride, [(padding, padding)] * 2, _zero(left) if padding else 0)
-    rows = ScaledCodes(windows.reshape(-1, windows.shape[-1]), left.scale.reshape(()), left.format)
+    rows = ScaledCodes(in_rows(windows), left.scale.reshape(()), left.format)
     scale = weights.scale.reshape(-1, 1) if weights.scale.size > 1 else weights.scale.reshape(())
-    flat = ScaledCodes(weights.codes.reshape(out, -1), scale, weights.format)
+    flat = ScaledCodes(weights.codes.reshape(out, math.prod(weights.shape[1:])), scale, weights.format)
     y = matmul(rows, flat.T, accumulation=accumulation, output=output)
     if bias is not None:
         check_shape("bias", bias, y.shape[-1:])
@@ -96,9 +98,7 @@ def conv2d(
                 f"w has {scale.size} scales, one for each output channel, and the gradient of x sums over "
                 f"these: encode w with axis=None"
             )
-        last = ScaledCodes(
-            np.moveaxis(across.codes, 1, -1).reshape(-1, out), across.scale.reshape(()), across.format
-        )
+        last = ScaledCodes(in_rows(np.moveaxis(across.codes, 1, -1)), across.scale.reshape(()), across.format)
         grad_w = matmul(last.T, rows, accumulation=backward, output=output)
         given = (
             decode(last, np.float64) if isinstance(grad, ScaledCodes) else np.moveaxis(as_array(grad), 1, -1)
@@ -114,9 +114,9 @@ def conv2d(
         ]
         before = _windows(spread, window, 1, edges, zero)
         before = before[:, padding : padding + sizes[0], padding : padding + sizes[1]]
-        turned = weights.codes[:, :, ::-1, ::-1].swapaxes(0, 1).reshape(channels, -1)
+        turned = weights.codes[:, :, ::-1, ::-1].swapaxes(0, 1).reshape(channels, out * math.prod(window))
         grad_x = matmul(
-            ScaledCodes(before.reshape(-1, before.shape[-1]), last.scale, last.format),
+            ScaledCodes(in_rows(before), last.scale, last.format),
             ScaledCodes(turned, scale, weights.format).T,
             accumulation=backward,
             output=output,
@@ -125,7 +125,7 @@ def conv2d(
         return (
             image,
             grad_w.reshape(weights.shape),
-            column_sums(given.reshape(-1, out), catalog.format(output)),
+            column_sums(in_rows(given), catalog.format(output)),
         )
 
     return np.moveaxis(y.reshape(shape), -1, 1), gradients
@@ -150,7 +150,7 @@ def _windows(codes: Array, window: list[int], stride: int, edges: list[tuple[int
     padded = np.pad(codes, [(0, 0), (0, 0), *edges], constant_values=zero)
     found = np.lib.stride_tricks.sliding_window_view(padded, tuple(window), axis=(2, 3))
     found = np.moveaxis(found[:, :, ::stride, ::stride], 1, 3)
-    return np.asarray(found.reshape(*found.shape[:3], -1))
+    return np.asarray(found.reshape(*found.shape[:3], math.prod(found.shape[3:])))
 
 
 def _check(x: ScaledCodes, w: ScaledCodes, stride: int, padding: int) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
 from lowprec.arrays.checks import Array, as_array
-from lowprec.methods._layer import linear_layer
+from lowprec.methods._layer import check_layer, in_rows, linear_layer
 from lowprec.methods.fp8.codes import ScaledCodes, decode, encode
 from lowprec.methods.fp8.scaling import Recipe, Role, Scaling
 from lowprec.spec import catalog
@@ -128,6 +128,7 @@ def linear(
     """
     how = Recipe().start() if scaling is None else scaling
     left, weights = coded(x, "x", how), coded(w, "w", how)
+    check_layer(left.shape, weights.shape)
     rows = _matrix(left)
     backward = accumulation if backward_accumulation is None else backward_accumulation
     y = matmul(rows, weights.T, accumulation=accumulation, output=output)
@@ -153,5 +154,5 @@ def _matrix(codes: ScaledCodes) -> ScaledCodes:
         return codes
     scale = codes.scale.reshape(()) if codes.scale.size == 1 else codes.scale
     if scale.ndim:
-        scale = np.broadcast_to(scale, (*codes.shape[:-1], scale.shape[-1])).reshape(-1, scale.shape[-1])
-    return ScaledCodes(codes.codes.reshape(-1, codes.shape[-1]), scale, codes.format)
+        scale = in_rows(np.broadcast_to(scale, (*codes.shape[:-1], scale.shape[-1])))
+    return ScaledCodes(in_rows(codes.codes), scale, codes.format)

@@ -18,6 +18,7 @@ from lowprec.arrays import convert, statistics
 from lowprec.arrays.checks import Array, as_array
 from lowprec.methods.fp8.codes import encode, projection_of
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 
 Like = Format | str | npt.DTypeLike
@@ -146,6 +147,10 @@ def bias_sweep(
     Source: [FP8] 4.3, figure 2.
     """
     arrays, target, tried = [as_array(tensor) for tensor in tensors], catalog.format(fmt), tuple(biases)
+    if isinstance(target, Codebook):
+        raise ValueError(
+            f"bias_sweep takes binary formats, whose bias changes, and {target.name!r} is a codebook"
+        )
     formats = [
         dataclasses.replace(target, name=f"{target.name} with bias {bias}", bias=bias) for bias in tried
     ]

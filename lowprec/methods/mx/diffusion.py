@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lowprec.arrays import convert
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import as_array
+from lowprec.methods._layer import in_rows
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
@@ -77,7 +78,7 @@ def diffuse(
         )
     if not (np.isfinite(before).all() and np.isfinite(after).all()):
         raise ValueError("inputs that are not finite say nothing of a weight; leave these samples out")
-    before, after = (each.reshape(-1, weights.shape[1]).T for each in (before, after))
+    before, after = (in_rows(each).T for each in (before, after))
     scales, size = convert.encode(weights, how, axis=1).scales, how.sizes[0]
     moved, errors = weights.copy(), np.zeros((weights.shape[0], before.shape[1]))
     for column in range(weights.shape[1]):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from lowprec.arrays import convert
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import Array, as_array
-from lowprec.methods._layer import linear_layer, multiplied
+from lowprec.methods._layer import check_layer, in_rows, linear_layer, multiplied, shape_of
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.block import BlockFormat
@@ -78,8 +78,9 @@ def matmul(
     Source: [OCPMX] 6.1, 6.2; [MX] compute flow.
     """
     for name, operand in (("x", x), ("y", y)):
-        if np.ndim(operand.codes if isinstance(operand, BlockArray) else operand) < 2:
-            raise ValueError(f"matmul takes matrices, and {name} has shape {np.shape(operand)}; use reshape")
+        shape = shape_of(operand)
+        if len(shape) < 2:
+            raise ValueError(f"matmul takes matrices, and {name} has shape {shape}; use reshape")
     left = _along(x, x_format, -1, profile)
     right = _along(y, x_format if y_format is None else y_format, -2, profile)
     return multiplied(left, right, accumulation, *_rounded(output))
@@ -190,13 +191,14 @@ def linear(
     """
     known: Any = roles if isinstance(roles, Roles) else Roles(x=roles)
     values, weights = as_array(x), as_array(w)
-    rows = values.reshape(-1, values.shape[-1])
+    check_layer(values.shape, weights.shape)
+    rows = in_rows(values)
     options: Any = {"output": output, "profile": profile}
     y = matmul(rows, weights.T, known.x, known.w, accumulation=accumulation, **options)
     options["accumulation"] = accumulation if backward_accumulation is None else backward_accumulation
 
     def backward(grad: npt.ArrayLike) -> tuple[Array, Array, Array]:
-        across = as_array(grad).reshape(-1, weights.shape[0])
+        across = in_rows(as_array(grad))
         at_x = matmul(across, weights, known.grad_for_x, known.w_for_grad, **options)
         return at_x, matmul(across.T, rows, known.grad_for_w, known.x_for_grad, **options), across
 

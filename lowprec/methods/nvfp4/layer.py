@@ -17,7 +17,7 @@ from lowprec.arrays import convert
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.random import key_of, random_bits
-from lowprec.methods._layer import linear_layer, multiplied
+from lowprec.methods._layer import check_layer, in_rows, linear_layer, multiplied
 from lowprec.methods.nvfp4.choice import Choice, encode
 from lowprec.methods.nvfp4.hadamard import SIZES, hadamard, signs
 from lowprec.spec import catalog
@@ -164,7 +164,8 @@ def linear(
         )
     key = key_of(rng) if how.stochastic else 0
     values, weights = as_array(x), as_array(w)
-    rows = values.reshape(-1, values.shape[-1])
+    check_layer(values.shape, weights.shape)
+    rows = in_rows(values)
     how_summed, to = accumulation_of(accumulation), catalog.format(output)
     tiles = encode(weights, how.choice, tiles=True) if how.tiles else None
     forward = encode(weights, how.choice, axis=1) if tiles is None else tiles
@@ -186,7 +187,7 @@ def linear(
         return blocks
 
     def backward(grad: npt.ArrayLike) -> tuple[Array, Array, Array]:
-        across = as_array(grad).reshape(-1, weights.shape[0])
+        across = in_rows(as_array(grad))
         kept = encode(weights, how.choice, axis=0) if tiles is None else tiles
         at_x = multiplied(rounded(across, 1, _FOR_X), kept, how_summed, to)
         turned = rounded(mixed(across), 0, _FOR_W)

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import dot
+from lowprec.arrays.checks import as_array
+from lowprec.methods._layer import in_rows
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.rules.products import scaled_matmul
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray
@@ -114,15 +116,11 @@ def linear(
     y = matmul(narrow_x, narrow_w, sums[0])
 
     def pull(gradient: Any) -> tuple[Any, Any, Any]:
+        gradient = gradient if hasattr(gradient, "reshape") else as_array(gradient)
         narrow = cast(gradient, backward, saturation=saturation)
         at_x = matmul(narrow, narrow_w.T, sums[1])
-        at_w = matmul(_rows(narrow_x).T, _rows(narrow), sums[2])
-        at_bias = None if bias is None else np.sum(_rows(gradient), axis=0)
+        at_w = matmul(in_rows(narrow_x).T, in_rows(narrow), sums[2])
+        at_bias = None if bias is None else np.sum(in_rows(gradient), axis=0)
         return at_x, at_w, at_bias
 
     return y if bias is None else y + bias, pull
-
-
-def _rows(x: Any) -> Any:
-    """Join all axes but the last."""
-    return x.reshape(-1, x.shape[-1])

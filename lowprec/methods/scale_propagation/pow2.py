@@ -76,7 +76,7 @@ def pow2_round(
     array = as_array(values)
     ordinary = np.isfinite(array) & (array != 0)
     powers = _rounded(np.where(ordinary, array, array.dtype.type(1)), mode, rng)
-    given = array.dtype if _is_single(array) else np.dtype(np.float64)
+    given = array.dtype.newbyteorder("=") if _is_single(array) else np.dtype(np.float64)
     with np.errstate(over="ignore"):  # a power of two is exact in each of these types, or beyond its range
         return np.where(ordinary, np.copysign(powers, array), array).astype(given)[()]
 
@@ -112,7 +112,8 @@ def pow2_decompose(values: npt.ArrayLike) -> tuple[Any, Any]:
     ordinary = np.isfinite(wide) & (wide != 0)
     significands = np.where(ordinary, wide, 1.0) / np.where(ordinary, scales, 1.0)
     significands = np.where(ordinary, significands, wide)
-    return scales.astype(np.result_type(array.dtype, np.float32))[()], significands.astype(array.dtype)[()]
+    kind = array.dtype.newbyteorder("=")
+    return scales.astype(np.result_type(kind, np.float32))[()], significands.astype(kind)[()]
 
 
 def encode_e8m0(values: npt.ArrayLike) -> Any:
