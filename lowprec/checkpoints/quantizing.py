@@ -365,7 +365,7 @@ def _written(
             errors.add(values, decode(codes, how.element), (), 1.0 if part is None else part)
             continue
         if how.scheme.family == "gguf":
-            write(names["codes"], join_blocks(codes, scales, how.scheme.packing), start)
+            write(names["codes"], join_blocks(codes, scales, str(how.scheme.packing)), start)
         else:
             packed = codes if how.scheme.family == "onnx" else pack(codes, how.element)
             if how.scheme.packing == "high_low":

@@ -5,6 +5,8 @@ One table serves `inspect`, `lint`, `dequantize`, `quantize`, `verify` and `conv
     element(code) * scale                       with a scale for each block, channel or tensor
     element(code) * scale * tensor scale        where the tensor's scale is a multiplier
     element(code) * scale / tensor scale        where it is a divisor
+    (element(code) - zero point) * scale        of integers
+    element(code) * scale + offset              of some of GGUF's
 
 Sources: the repositories and checkpoints that `Scheme.source` names; docs/checkpoints.md has the table.
 """
@@ -15,8 +17,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lowprec.checkpoints.scheme import Packing, Scheme
+from lowprec.checkpoints.words import ColumnWords, RowWords
 
 __all__ = [
+    "CACHE_SCALES",
     "COMFY_QUANT",
     "FLOATS",
     "INPUT_SCALES",
@@ -116,6 +120,10 @@ ZERO_POINT = ".weight_zero_point"
 WEIGHT_SHAPE = ".weight_shape"
 #: Scales of what goes into a layer: no value of a weight depends on them.
 INPUT_SCALES = (".input_scale", ".input_global_scale", ".scale_input", "._weight_act_per_tensor_scale")
+#: What compressed-tensors has of integers for what goes into a layer and comes out of it.
+_OF_ACTIVATIONS = tuple(f".{side}_{part}" for side in ("input", "output") for part in ("scale", "zero_point"))
+#: Scales of keys, values and queries in the cache of attention: no value of a weight depends on them.
+CACHE_SCALES = (".k_scale", ".v_scale", ".q_scale", ".kv_scale")
 
 #: Of ONNX: what DequantizeLinear makes of any of its types; those that are written have schemes of their own.
 ONNX = Scheme(
@@ -300,6 +308,61 @@ SCHEMES: tuple[Scheme, ...] = (
         )
     ),
     Scheme(
+        name="int-quantized",
+        family="compressed-tensors",
+        codes=".weight",
+        code_tags=("I8",),
+        scales=".weight_scale",
+        scale_tags=_WIDE,
+        zeros=ZERO_POINT,
+        element="int8",
+        by_scale=True,
+        extras=_OF_ACTIVATIONS,
+        source="vllm-project/compressed-tensors",
+    ),
+    Scheme(
+        name="pack-quantized",
+        family="compressed-tensors",
+        codes=".weight_packed",
+        code_tags=("I32",),
+        scales=".weight_scale",
+        scale_tags=_WIDE,
+        zeros=ZERO_POINT,
+        packing=RowWords(groups=".weight_g_idx"),
+        by_scale=True,
+        extras=(WEIGHT_SHAPE, ".weight_g_idx", *_OF_ACTIVATIONS),
+        source="vllm-project/compressed-tensors",
+    ),
+    *(
+        Scheme(
+            name=name,
+            family=name.split(" ")[0],
+            codes=".qweight",
+            code_tags=("I32",),
+            scales=".scales",
+            scale_tags=_WIDE,
+            zeros=".qzeros",
+            packing=packing,
+            transposed=True,
+            by_scale=True,
+            extras=(".g_idx",) if packing.groups else (),
+            marks=marks,
+            source=source,
+        )
+        for name, packing, marks, source in (
+            ("awq", ColumnWords(places=(0, 2, 4, 6, 1, 3, 5, 7)), {}, "casper-hansen/AutoAWQ"),
+            *(
+                ("gptq v2", ColumnWords(groups=".g_idx", down=True), marks, "ModelCloud/GPTQModel")
+                for marks in (
+                    {"checkpoint_format": "gptq_v2"},
+                    {"packing_format": "auto_round"},
+                    {"packing_format": "auto_round:gptqmodel"},
+                )
+            ),
+            ("gptq", ColumnWords(groups=".g_idx", down=True, plus=1), {}, "AutoGPTQ/AutoGPTQ"),
+        )
+    ),
+    Scheme(
         name="deepseek fp8",
         family="deepseek",
         codes=".weight",
@@ -397,14 +460,25 @@ SCHEMES: tuple[Scheme, ...] = (
             element=element,
             scale=scale,
             block=(1, size),
-            packing=packing,  # type: ignore[arg-type]
+            packing=f"gguf_{name.lower()}",  # type: ignore[arg-type]
+            signed=name in ("IQ4_NL", "Q4_0", "Q5_0", "Q3_K", "Q6_K"),
+            vanishing=name.endswith("_K"),
             source="ggml-org/llama.cpp",
         )
-        for name, element, scale, size, packing in (
-            ("MXFP4", "e2m1fn", "e8m0fnu", 32, "gguf_mxfp4"),
-            ("NVFP4", "e2m1fn", "ue4m3", 16, "gguf_nvfp4"),
-            ("Q8_0", "int8", "binary16", 32, "gguf_q8_0"),
-            ("IQ4_NL", "iq4_nl", "binary16", 32, "gguf_iq4_nl"),
+        for name, element, scale, size in (
+            ("MXFP4", "e2m1fn", "e8m0fnu", 32),
+            ("NVFP4", "e2m1fn", "ue4m3", 16),
+            ("IQ4_NL", "iq4_nl", "binary16", 32),
+            ("Q8_0", "int8", "binary16", 32),
+            ("Q4_0", "int4", "binary16", 32),
+            ("Q4_1", "uint4", "binary16", 32),
+            ("Q5_0", "int5", "binary16", 32),
+            ("Q5_1", "uint5", "binary16", 32),
+            ("Q2_K", "uint2", "binary16", 16),
+            ("Q3_K", "int3", "binary16", 16),
+            ("Q4_K", "uint4", "binary16", 32),
+            ("Q5_K", "uint5", "binary16", 32),
+            ("Q6_K", "int6", "binary16", 16),
         )
     ),
     *(

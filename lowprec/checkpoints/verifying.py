@@ -39,7 +39,6 @@ from lowprec.checkpoints.targets import usable
 from lowprec.checkpoints.weights import OVER, Weight, sources_of, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.families import fixed
 
@@ -134,7 +133,7 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
         errors.add(wanted, found, weight.sizes if weight.scheme.block else ())
         codes = codes_of(weight, start, stop)
         if not weight.is_quantized:
-            differ += int(np.count_nonzero(encode(wanted, weight.element, saturation="finite") != codes))
+            differ += int(np.count_nonzero(encode(wanted, weight.format, saturation="finite") != codes))
             continue
         if candidates and is_nested(weight.scheme):
             ((name, fmt),) = candidates.items()
@@ -193,7 +192,7 @@ def _rules_of(weight: Weight, highest: list[Array]) -> list[str]:
     """Return which rules of single scales give those of a weight; of zeros any scale will do."""
     one = weight.sizes[0] >= weight.shape[0]
     high = np.max(highest, axis=0) if one else np.concatenate(highest)
-    stored, fmt = scale_values(weight).reshape(-1), catalog.format(weight.element)
+    stored, fmt = scale_values(weight).reshape(-1), weight.format
     high = high.reshape(-1)
     known = {
         "max": usable(scale_for(high.reshape(-1, 1), fmt, "max", axis=0).reshape(-1)),
@@ -225,19 +224,19 @@ def _nearest(weight: Weight, wanted: Array, wide: Array, start: int, stop: int) 
     """Return the codes that are nearest for scales; of integers with zero points, those are added."""
     found: Array
     if weight.zeros is None:
-        found = encode(divide(wanted, wide, weight.element, saturation="finite"), weight.element)
+        found = encode(divide(wanted, wide, weight.format, saturation="finite"), weight.format)
         return found
     whole = divide(wanted, wide, _WHOLE, saturation="finite", dtype=np.float64)
     zeros = zero_values(weight, start, stop, np.float64)
     whole += spread(zeros, whole.shape, tuple(range(whole.ndim)), weight.sizes)
-    found = encode(whole, weight.element, saturation="finite")
+    found = encode(whole, weight.format, saturation="finite")
     return found
 
 
 def _unlike(weight: Weight, codes: Array, others: Array) -> int:
     """Return how many codes differ; of bitsandbytes, whose FP4 has two zeros at random, values."""
     if weight.scheme.state:
-        codes, others = (decode(part, weight.element) for part in (codes, others))
+        codes, others = (decode(part, weight.format) for part in (codes, others))
     return int(np.count_nonzero(codes != others))
 
 

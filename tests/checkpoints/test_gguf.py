@@ -14,7 +14,7 @@ from lowprec.checkpoints.container import CheckpointError, stamp
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import as_blocks, codes_of, ranges, stored_scales, values_of
 from lowprec.checkpoints.folder import open_checkpoint
-from lowprec.checkpoints.gguf import split_blocks
+from lowprec.checkpoints.gguf_blocks import split_blocks
 from lowprec.checkpoints.gguf_writing import join_blocks
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
@@ -62,7 +62,7 @@ def test_gguf_dequantises_what_is_written_to_the_same_values(tmp_path, to):
 def test_blocks_are_joined_as_they_are_split(to):
     each, size = {"mxfp4": (17, 32), "nvfp4": (36, 64), "q8_0": (34, 32), "iq4_nl": (18, 32)}[to]
     data = np.random.default_rng(0).integers(0, 256, (3, 5, 4 * each), dtype=np.uint8)
-    codes, scales = split_blocks(data, f"gguf_{to}")
+    codes, scales, _ = split_blocks(data, f"gguf_{to}")
     assert codes.shape == (3, 5, 4 * size)
     assert np.array_equal(join_blocks(codes, scales, f"gguf_{to}"), data)
 
