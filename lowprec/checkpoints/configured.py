@@ -86,7 +86,7 @@ class Configured:
     def block_of(self, module: str) -> dict[str, Any]:
         """Return what a group of compressed-tensors says of blocks and bits.
 
-        Lengths of blocks are `weight_block_size`, those of integers are `bits` and `group_size`.
+        Lengths of blocks are `weight_block_size`; of integers it is `bits`, `group_size` and `symmetric`.
         """
         said = None if self._groups is None else self.said_of(module)
         setting = {} if said is None else said.setting
@@ -95,7 +95,8 @@ class Configured:
             block = [int(size) for size in block.split("x") if size.isdecimal() and len(size) < 10]
         if setting.get("strategy") == "group":
             block = [1, setting.get("group_size")]
-        found = {"bits": setting.get("num_bits"), "group_size": setting.get("group_size")}
+        found = {"bits": setting.get("num_bits"), "symmetric": setting.get("symmetric")}
+        found["group_size"] = setting.get("group_size")
         return found | ({"weight_block_size": block} if setting.get("strategy") in ("block", "group") else {})
 
     def _said_of(self, module: str) -> Said:

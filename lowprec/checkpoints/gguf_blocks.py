@@ -156,7 +156,8 @@ def _words(data: Array) -> Array:
 
 def _halfs(data: Array) -> npt.NDArray[np.float32]:
     """Return binary16 numbers in pairs of bytes."""
-    return np.asarray(np.ascontiguousarray(data).view("<f2"), np.float32)
+    found: npt.NDArray[np.float32] = np.ascontiguousarray(data).view("<f2").astype(np.float32)
+    return found
 
 
 def _halves(data: Array) -> Array:
@@ -179,7 +180,8 @@ def _bits(data: Array) -> Array:
 def _fives(data: Array) -> Array:
     """Return codes of 5 bits: 4 bytes with the highest bits of 32 codes, then their halves."""
     tops = np.unpackbits(np.ascontiguousarray(data[:, :4]), axis=-1, bitorder="little")
-    return _halves(data[:, 4:]) | tops << np.uint8(4)
+    found: Array = _halves(data[:, 4:]) | tops << np.uint8(4)
+    return found
 
 
 def _sixes(blocks: Array) -> tuple[Array, Array]:

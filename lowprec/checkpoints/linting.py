@@ -464,6 +464,8 @@ def _values(
         found: npt.NDArray[np.float64] = elements * (
             spread(units, elements.shape, tuple(range(elements.ndim)), weight.sizes) * factor
         )
+    if (offsets := offset_values(weight, start, stop)) is not None:
+        found += spread(offsets.astype(np.float64), found.shape, tuple(range(found.ndim)), weight.sizes)
     return found
 
 

@@ -49,6 +49,7 @@ _PROBLEMS = {
     "missing-codes": "export again with both copies whole",
     "orphan-scale": "its codes are missing, have another name or a type that no scheme has",
     "fp8-without-scale": "its scale is missing; read as it is, it is wrong by that factor",
+    "missing-zero-point": "export again with the zero points that are subtracted from codes",
     "missing-tensor-scale": "block scales alone are wrong by a factor; export again with the tensor's scale",
     "not-read": "give DequantizeLinear an initializer as its scale, or one of few bits with a scale in FLOAT",
     "scale-type": "write scales in a type of the scheme; a byte of E8M0 is no number",
@@ -66,6 +67,7 @@ _FILES = {
     "index-disagrees": "the index is of another export; make it again",
     "not-indexed": "the index is of another export; make it again",
     "not-read": "it is left out here: let the software that made it write plain tensors",
+    "pickle-calls": "load it with torch.load(weights_only=True), which refuses that, or not at all",
     "gaps": "the safetensors library refuses such files; write it again",
 }
 _LOST = re.compile(

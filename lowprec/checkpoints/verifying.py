@@ -25,6 +25,7 @@ from lowprec.checkpoints.decoding import (
     codes_of,
     engine_format,
     given_values,
+    offset_values,
     ranges,
     rows_together,
     scale_values,
@@ -162,10 +163,14 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
             units = scale_values(weight, start, stop).astype(np.float64)
             if tensor is not None:  # exact: of 28 bits at most
                 units = units * (tensor if tensor.size == 1 else tensor[start:stop]) / weight.over
-            wide = spread(units, codes.shape, tuple(range(codes.ndim)), weight.sizes)
+            axes = tuple(range(codes.ndim))
+            wide = spread(units, codes.shape, axes, weight.sizes)
             highest.append(_highest(weight, wanted))
-            nearest = _nearest(weight, wanted, wide, start, stop)
-            differ += int(np.count_nonzero(nearest != codes))
+            if (offsets := offset_values(weight, start, stop)) is not None:
+                wanted = wanted - spread(offsets.astype(np.float64), codes.shape, axes, weight.sizes)
+            lost = wide == 0  # where any code means the same
+            nearest = _nearest(weight, wanted, np.where(lost, 1, wide), start, stop)
+            differ += int(np.count_nonzero((nearest != codes) & ~lost))
     if single:
         ((name, counts),) = wrong.items()
         counts[0], differ = nested_differ(weight, np.concatenate(single)), counts[1]

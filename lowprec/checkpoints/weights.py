@@ -485,6 +485,10 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
         return Weight(**fields | {"problem": ("missing-codes", what)})
     if weight.scheme.by_scale and weight.scales.tag != "F32":
         fields["rounded"] = weight.scales.tag
+    needs_zeros = weight.scheme.zeros not in ("", ZERO_POINT) or config.get("symmetric") is False
+    if weight.scheme.zeros and weight.zeros is None and needs_zeros:
+        what = f"{weight.codes.name} has no {weight.scheme.zeros.lstrip('.')} beside it"
+        return Weight(**fields | {"problem": ("missing-zero-point", what)})
     if isinstance(weight.scheme.packing, Words):
         return weight.scheme.packing.resolved(Weight(**fields), config)
     sizes = sizes_of(weight, shape, config, swizzled)

@@ -107,7 +107,8 @@ class RowWords(Words):
         beside = next((part for part in weight.extras if part.name.endswith(".weight_shape")), None)
         if beside is None:
             raise CheckpointError(f"{codes.name} has no weight_shape beside it")
-        shape = tuple(map(int, beside.read().reshape(-1))) if beside.tag in ("I64", "I32") else ()
+        is_shape = beside.tag in ("I64", "I32") and beside.shape == (len(codes.shape),)
+        shape = tuple(map(int, beside.read())) if is_shape else ()
         has = f"{codes.name} has shape {list(codes.shape)}"
         if (
             len(shape) < 2
@@ -191,8 +192,7 @@ class ColumnWords(Words):
     def _size(self, weight: Weight, said: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
         codes, scales, zeros = weight.codes, weight.scales, weight.zeros
         assert scales is not None
-        if zeros is None:
-            raise CheckpointError(f"{codes.name} has no {weight.scheme.zeros.lstrip('.')} beside it")
+        assert zeros is not None
         shapes = ", ".join(f"{part.name} {list(part.shape)}" for part in (codes, scales, zeros))
         if not len(codes.shape) == len(scales.shape) == len(zeros.shape) == 2 or zeros.tag != "I32":
             raise CheckpointError(f"parts do not fit each other: {shapes}, zero points of {zeros.tag}")
@@ -293,20 +293,25 @@ def _grouped(
                 f"must say (group_size)"
             )
     size = max(size, 1)
-    if beside is None:
+    are_runs = -(-columns // size) == count
+    if beside is None and said.get("desc_act") is True and end:
+        raise CheckpointError(f"{weight.codes.name} has no {end.lstrip('.')} beside it, and desc_act is said")
+    if beside is None and are_runs:
         return size, weight
+    if beside is None:
+        raise CheckpointError(f"{weight.codes.name} has {columns} columns in {count} groups")
     if beside.tag not in ("I32", "I64") or beside.shape != (columns,):
         raise CheckpointError(
             f"{beside.name} is {beside.tag} of shape {list(beside.shape)}, and must have the groups of "
             f"{columns} columns"
         )
     groups = beside.read()
-    if (groups == -1).all():  # written where no order was used
+    if are_runs and (groups == -1).all():  # written where no order was used
         return size, weight
     if columns and not (groups.min() >= 0 and groups.max() < count):
         raise CheckpointError(
             f"{beside.name} has groups from {groups.min()} to {groups.max()}, and there are {count}"
         )
-    if np.array_equal(groups, np.arange(columns) // size):
+    if are_runs and np.array_equal(groups, np.arange(columns) // size):
         return size, weight
     return size, dataclasses.replace(weight, groups=beside)

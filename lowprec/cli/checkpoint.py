@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from lowprec.spec.naming import plain
 if TYPE_CHECKING:
     from lowprec.checkpoints.folder import Checkpoint
 
+#: Reasons for which weights stay that are listed.
+_REASONS = 8
 _NAMES = "Shell patterns of names, such as '*.mlp.*'; may be given several times."
 _source = click.argument("path", metavar="CHECKPOINT", type=PLACE)
 _include = several("--include", metavar="PATTERN", help=f"Take only these weights. {_NAMES}")
@@ -247,6 +250,10 @@ def _write(
         f"\n{len(reports)} weights are now {wanted.scheme.name} in {output}; {len(kept)} tensors "
         f"stay as they were"
     )
+    for why, count in Counter(kept.values()).most_common(_REASONS):
+        _line(f"    {count:,}: {why}")
+    if (others := len(set(kept.values())) - _REASONS) > 0:
+        say(f"    others for {others:,} other reasons; --json has all")
 
 
 @checkpoint.command(short_help="Hold a quantised checkpoint against its source.")

@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore")]
 
 #: Bytes of scales that are no NaN, in the blocks of each type: where the high bytes of binary16 numbers are.
 _GGUF = {
-    "MXFP4": (), "NVFP4": (), "IQ4_NL": (1,), "Q8_0": (1,), "Q4_0": (1,), "Q4_1": (1, 3), "Q5_0": (1,), "Q5_1": (1, 3),
+    "MXFP4": (), "NVFP4": (), "IQ4_NL": (1,), "Q8_0": (1,),
+    "Q4_0": (1,), "Q4_1": (1, 3), "Q5_0": (1,), "Q5_1": (1, 3),
     "Q2_K": (81, 83), "Q3_K": (109,), "Q4_K": (1, 3), "Q5_K": (1, 3), "Q6_K": (209,),
 }  # fmt: skip
 

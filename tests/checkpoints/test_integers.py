@@ -208,7 +208,8 @@ def _nan(array):
 #: Defects of GPTQ with columns in order, and the rule that names each.
 DEFECTS = {
     "scales are missing": (_without("scales"), "missing-scale"),
-    "zero points are missing": (_without("qzeros"), "shape"),
+    "zero points are missing": (_without("qzeros"), "missing-zero-point"),
+    "groups are missing": (_without("g_idx"), "shape"),
     "scales of the other axis": (_set("scales", lambda x: np.ascontiguousarray(x.T)), "shape"),
     "a group that there is not": (_set("g_idx", lambda x: x + 1), "shape"),
     "groups of other columns": (_set("g_idx", lambda x: x[:-8]), "shape"),
@@ -252,6 +253,7 @@ def test_symmetric_weights_of_version_2_under_the_name_of_version_1(tmp_path):
 ROW_DEFECTS = {
     "scales are missing": (_without("weight_scale"), "missing-scale"),
     "the shape is missing": (_without("weight_shape"), "shape"),
+    "zero points are missing": (_without("weight_zero_point"), "missing-zero-point"),
     "another shape": (_set("weight_shape", lambda x: x + np.array([0, 64])), "shape"),
     "fewer scales": (_set("weight_scale", lambda x: np.ascontiguousarray(x[:8])), "shape"),
     "zero points as they are": (_set("weight_zero_point", lambda x: x[:2].copy()), "shape"),

@@ -359,3 +359,52 @@ def test_pickles_of_every_protocol_are_read():
         found = read_pickle(pickle.dumps(value, protocol), "this")
         assert (found["a"][:4], found["long"]) == ([1, 2.5, True, None], 1 << 70)
         assert found["a"][4][0] == "x"
+
+
+class _Run:
+    """What a pickle makes by a call of some function."""
+
+    def __init__(self, function, *arguments):
+        self.made = function, arguments
+
+    def __reduce__(self):
+        return self.made
+
+
+def test_a_pickle_that_calls_code_has_a_finding(tmp_path, capsys):
+    """And nothing is called; tensors beside it are read. torch refuses it with weights_only=True too."""
+    torch = pytest.importorskip("torch")
+    state = {"m.q.weight": torch.ones(4, 32), "note": _Run(print, "called")}
+    torch.save(state, tmp_path / "x.pt")
+    checkpoint = open_checkpoint(tmp_path / "x.pt")
+    (finding,) = lint(checkpoint)
+    assert (finding.rule, finding.severity) == ("pickle-calls", "error")
+    assert "calls 'builtins.print' when it is loaded" in finding.evidence
+    assert "called" not in capsys.readouterr().out
+    assert checkpoint.entries["m.q.weight"].shape == (4, 32)
+    with pytest.raises(Exception, match="print"):
+        torch.load(tmp_path / "x.pt", weights_only=True)
+
+
+def test_pickles_of_tensors_call_nothing_else(tmp_path):
+    """Parameters, dicts, types and devices, all of which torch loads with weights_only=True."""
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(32, 4), torch.nn.Conv1d(2, 4, 3))
+    optimizer = torch.optim.Adam(model.parameters())
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "parameter": model[0].weight}
+    state |= {
+        "size": torch.Size([2, 3]),
+        "dtype": torch.bfloat16,
+        "device": torch.device("cpu"),
+        "set": {1, 2},
+    }
+    torch.save(state, tmp_path / "x.pt")
+    torch.load(tmp_path / "x.pt", weights_only=True)
+    assert lint(open_checkpoint(tmp_path / "x.pt")) == ()
+
+
+def test_getattr_is_a_call_unless_it_is_of_what_is_known(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"w": torch.ones(2, 2), "x": _Run(getattr, np.ndarray, "sum")}, tmp_path / "x.pt")
+    (finding,) = [each for each in lint(open_checkpoint(tmp_path / "x.pt")) if each.severity == "error"]
+    assert "'builtins.getattr of numpy.ndarray'" in finding.evidence
