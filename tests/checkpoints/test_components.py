@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import pathlib
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -17,44 +13,20 @@ from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
+from tests.checkpoints import writers
 from tests.checkpoints.files import quantized, source
-from tests.checkpoints.test_integers import columns, folder
+from tests.checkpoints.test_integers import columns
 
 pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore")]
 
-#: Bytes of scales that are no NaN, in the blocks of each type: where the high bytes of binary16 numbers are.
-_GGUF = {
-    "MXFP4": (), "NVFP4": (), "IQ4_NL": (1,), "Q8_0": (1,),
-    "Q4_0": (1,), "Q4_1": (1, 3), "Q5_0": (1,), "Q5_1": (1, 3),
-    "Q2_K": (81, 83), "Q3_K": (109,), "Q4_K": (1, 3), "Q5_K": (1, 3), "Q6_K": (209,),
-}  # fmt: skip
 
-
-@pytest.mark.parametrize("kind", _GGUF)
+@pytest.mark.parametrize("kind", writers.BLOCKS)
 def test_gguf_reads_the_same_values(tmp_path, kind):
-    """Of blocks of any bytes that hold no NaN, with the same signs of zeros."""
-    gguf = pytest.importorskip("gguf")
-    kinds = gguf.GGMLQuantizationType
-    size, each = gguf.GGML_QUANT_SIZES[kinds[kind]]
-    data = np.random.default_rng(0).integers(0, 256, (6, 8, each), dtype=np.uint8)
-    if kind == "MXFP4":
-        data[..., 0] = data[..., 0] % 200 + 20
-    elif kind == "NVFP4":
-        data[..., :4] &= 0x7F
-        data[0, 0, :2] = 0, 0x7F
-    for place in _GGUF[kind]:
-        data[..., place] &= 0xBB
-    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
-    writer.add_tensor("x.weight", data.reshape(6, -1), raw_dtype=kinds[kind])
-    writer.add_tensor("f.weight", np.arange(12, dtype=np.float32).reshape(3, 4))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    found = {weight.name: weight for weight in weights_of(open_checkpoint(tmp_path / "x.gguf"))}
-    theirs = gguf.quants.dequantize(data.reshape(6, -1), kinds[kind])
+    """Of blocks of any bytes that hold no NaN, with the same signs of zeros except in MXFP4 and NVFP4."""
+    checkpoint, theirs = writers.of_gguf(tmp_path / "x.gguf", kind)
+    found = {weight.name: weight for weight in weights_of(checkpoint)}
     ours = values_of(found["x.weight"])
-    assert ours.shape == (6, 8 * size)
+    assert ours.shape == theirs.shape
     assert np.array_equal(ours, theirs)
     assert np.array_equal(np.signbit(ours), np.signbit(theirs)) or kind.endswith("FP4")
     assert np.array_equal(values_of(found["f.weight"]), np.arange(12).reshape(3, 4))
@@ -383,132 +355,39 @@ def test_comfyui_and_lowprec_read_each_other(tmp_path, to):
 
 # -- integers ---------------------------------------------------------------------------------------
 
-#: What compressed-tensors' compressors of integers get: bits, strategy, group size, whether symmetric.
-_INTEGERS = {
-    "w8a8 of channels": ("Int", 8, "channel", None, True),
-    "w8a8 of tensors": ("Int", 8, "tensor", None, True),
-    "w8a8 with zero points": ("Int", 8, "channel", None, False),
-    "w4a16": ("PackedQuantization", 4, "group", 32, True),
-    "w4a16 with zero points": ("PackedQuantization", 4, "group", 32, False),
-    "w4a16 of channels": ("PackedQuantization", 4, "channel", None, False),
-    "w8a16": ("PackedQuantization", 8, "group", 64, False),
-    "w3a16": ("PackedQuantization", 3, "group", 32, False),
-}
+
+def _agree(checkpoint, theirs):
+    """Hold the one weight of a checkpoint against its writer's values; nothing of it is a finding."""
+    (weight,) = weights_of(checkpoint)
+    assert np.array_equal(values_of(weight), theirs)
+    assert lint(checkpoint) == ()
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("case", _INTEGERS)
+@pytest.mark.parametrize("case", writers.INTEGERS)
 def test_integers_of_compressed_tensors_are_read_to_its_values(tmp_path, case, kind):
-    """By its own scales and compressors, in the type of its scales; nothing of it is a finding."""
-    torch = pytest.importorskip("torch")
-    compressors = pytest.importorskip("compressed_tensors.compressors")
-    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
-    from compressed_tensors.quantization.utils.helpers import calculate_qparams
-    from safetensors.torch import save_file
-
-    name, bits, strategy, size, symmetric = _INTEGERS[case]
-    said = dict(num_bits=bits, strategy=strategy, group_size=size, type="int", symmetric=symmetric)
-    scheme = QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**said))
-    made = source(tmp_path / "s.safetensors", (48, 192))
-    x = torch.from_numpy(made.entries["m.q.weight"].read().copy()).to(getattr(torch, kind))
-    runs = x.reshape(1, -1) if strategy == "tensor" else x.reshape(48, -1, size or 192)
-    low, high = runs.amin(-1), runs.amax(-1)
-    scale, zero = calculate_qparams(low, high, scheme.weights)
-    state = {"weight": x, "weight_scale": scale, "weight_zero_point": zero}
-    compressor = getattr(compressors, f"{name.replace('Int', 'IntQuantization')}Compressor")
-    state = compressor.compress(state, scheme)
-    place = tmp_path / "m"
-    place.mkdir()
-    save_file(
-        {f"m.q.{part}": tensor.contiguous() for part, tensor in state.items()}, place / "model.safetensors"
-    )
-    config = {
-        "quant_method": "compressed-tensors",
-        "config_groups": {"group_0": scheme.model_dump(mode="json")},
-    }
-    (place / "config.json").write_text(json.dumps({"quantization_config": config}))
-    checkpoint = open_checkpoint(place)
-    (weight,) = weights_of(checkpoint)
-    theirs = compressor.decompress(state, scheme)["weight"]
-    assert theirs.dtype == x.dtype
-    assert np.array_equal(values_of(weight), theirs.float().numpy())
-    assert lint(checkpoint) == ()
-    assert all(finding.rule != "far-from-source" for finding in lint(checkpoint, made))
+    """In the type of its scales, as it computes them."""
+    _agree(*writers.of_compressed_tensors(tmp_path / "m", case, kind))
 
 
-@pytest.mark.parametrize("version", ["", "_zp"])
-@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("bits", [2, 3, 4, 5, 8])
 def test_what_auto_round_packs_for_gptq_is_read_to_its_values(tmp_path, bits, version):
-    """Version 1, whose zero points are one less, and version 2; values are those of its forward pass."""
-    torch = pytest.importorskip("torch")
-    packed = pytest.importorskip(f"auto_round_extension.torch.qlinear_torch{version}")
-    from safetensors.torch import save_file
+    """Version 1, whose zero points are one less, and version 2."""
+    _agree(*writers.of_auto_round(tmp_path / "m", bits, version))
 
-    made = source(tmp_path / "s.safetensors", (64, 128))
-    linear = torch.nn.Linear(128, 64, bias=False)
-    linear.weight.data = torch.from_numpy(made.entries["m.q.weight"].read().copy())
-    runs = linear.weight.data.reshape(64, 4, 32)
-    low, high = runs.amin(-1).clamp(max=0), runs.amax(-1).clamp(min=0)
-    scale = (high - low) / (2**bits - 1)
-    zero = torch.round(-low / scale).clamp(1)
-    layer = packed.QuantLinear(bits, 32, 128, 64, False, g_idx=True)
-    layer.device = "cpu"
-    layer.pack(linear, scale, zero, device="cpu")
-    place = tmp_path / "m"
-    place.mkdir()
-    save_file({f"m.q.{name}": part for name, part in layer.state_dict().items()}, place / "model.safetensors")
-    config = {"quant_method": "auto-round", "bits": bits, "group_size": 32, "sym": False}
-    config |= {"packing_format": "auto_round:auto_gptq" if version else "auto_round"}
-    (place / "config.json").write_text(json.dumps({"quantization_config": config}))
-    checkpoint = open_checkpoint(place)
-    (weight,) = weights_of(checkpoint)
-    theirs = layer(torch.eye(128, dtype=torch.float16)).T
-    assert theirs.dtype == torch.float16
-    assert np.array_equal(values_of(weight), theirs.float().numpy())
-    assert lint(checkpoint) == ()
+
+def test_what_auto_round_packs_for_awq_is_read_to_its_values(tmp_path):
+    _agree(*writers.of_auto_round_awq(tmp_path / "m"))
 
 
 def test_autoawq_dequantises_to_the_same_values(tmp_path):
     """Its own unpacking, of any words."""
     torch = pytest.importorskip("torch")
-    spec = importlib.util.find_spec("awq")
-    if spec is None or spec.submodule_search_locations is None:
-        pytest.skip("autoawq is not installed")
-    path = pathlib.Path(spec.submodule_search_locations[0], "utils", "packing_utils.py")
-    place = importlib.util.spec_from_file_location("packing_utils", path)
-    theirs = importlib.util.module_from_spec(place)
-    place.loader.exec_module(theirs)  # the package itself needs a GPU's libraries
+    theirs = writers.autoawq()
     tensors, config, values = columns("awq", 4, size=64, shape=(48, 256))
-    checkpoint = folder(tmp_path / "m", tensors, config)
     parts = [torch.from_numpy(tensors[f"m.q.{name}"]) for name in ("qweight", "qzeros", "scales")]
     found = theirs.dequantize_gemm(*parts, 4, 64).T
     assert found.dtype == torch.float16
-    (weight,) = weights_of(checkpoint)
-    assert np.array_equal(values_of(weight), found.float().numpy())
     assert np.array_equal(values, found.numpy())
-
-
-def test_what_auto_round_packs_for_awq_is_read_to_its_values(tmp_path):
-    torch = pytest.importorskip("torch")
-    packed = pytest.importorskip("auto_round.export.export_to_awq.utils")
-    from safetensors.torch import save_file
-
-    made = source(tmp_path / "s.safetensors", (64, 128))
-    linear = torch.nn.Linear(128, 64, bias=False)
-    linear.weight.data = torch.from_numpy(made.entries["m.q.weight"].read().copy())
-    runs = linear.weight.data.reshape(64, 4, 32)
-    low, high = runs.amin(-1).clamp(max=0), runs.amax(-1).clamp(min=0)
-    scale = (high - low) / 15
-    zero = torch.round(-low / scale)
-    layer = packed.WQLinear_GEMM.from_linear(
-        linear, 4, 32, scales=scale.t().contiguous(), zeros=zero.t().contiguous(), device="cpu"
-    )
-    save_file(
-        {f"m.q.{name}": part.contiguous() for name, part in layer.state_dict().items()},
-        tmp_path / "a.safetensors",
-    )
-    checkpoint = open_checkpoint(tmp_path / "a.safetensors")
-    (weight,) = weights_of(checkpoint)
-    theirs = packed.dequantize_gemm(layer.qweight, layer.qzeros, layer.scales, 4, 32).T
-    assert np.array_equal(values_of(weight), theirs.float().numpy())
-    assert lint(checkpoint, made) == ()
+    _agree(writers.folder(tmp_path / "m", tensors, config), found.float().numpy())

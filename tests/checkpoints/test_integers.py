@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
@@ -17,6 +14,7 @@ from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import target
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
+from tests.checkpoints.writers import folder
 
 #: Which of eight columns each code of a word belongs to, in AWQ.
 AWQ = (0, 2, 4, 6, 1, 3, 5, 7)
@@ -33,14 +31,6 @@ def words(codes, bits, axis, order=range(8)):
         packed.append([whole >> (32 * place) & 0xFFFFFFFF for place in range(size)])
     found = np.array(packed, np.uint32).view(np.int32).reshape(*rows.shape[:-1], -1)
     return np.ascontiguousarray(np.moveaxis(found, -1, axis))
-
-
-def folder(path, tensors, config):
-    """Write a folder with a weight, and return its checkpoint."""
-    path.mkdir(exist_ok=True)
-    save_file(tensors, path / "model.safetensors")
-    (path / "config.json").write_text(json.dumps({"quantization_config": config}))
-    return open_checkpoint(path)
 
 
 def columns(method, bits, *, size=32, shape=(64, 128), kind=np.float16, plus=0, order=None, config=None):
