@@ -1,4 +1,4 @@
-"""Files of integers as the software that has their layouts writes them, with the values that it reads there."""
+"""Files of integers as the software of their layouts writes them, and the values that it reads there."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def of_gguf(path, kind, signed=True):
     if kind == "MXFP4":
         data[..., 0] = data[..., 0] % 200 + 20 if signed else 100 + data[..., 0] % 4
     elif kind == "NVFP4":
-        data[..., :4] &= 0x7F
-        data[0, 0, :2] = 0, 0x7F
+        data[..., :4] = data[..., :4] & 0x7F if signed else data[..., :4] & 0x3F | 1
+        data[0, 0, :2] = (0, 0x7F) if signed else 1
     for place in BLOCKS[kind]:
         data[..., place] = data[..., place] & 0xBB if signed else data[..., place] & 3 | 0x18
     writer = gguf.GGUFWriter(path, "llama")
