@@ -27,6 +27,15 @@ _METHODS = {
     *_OF_COLUMNS,
     *("bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "modelopt", "mxfp4", "quark", "torchao"),
 }
+#: Layouts of compressed-tensors, and algorithms of ModelOpt, that are read.
+_FORMATS = {
+    *("int-quantized", "float-quantized", "naive-quantized", "mixed-precision", "dense", "mxfp8-quantized"),
+    *(f"{kind}pack-quantized" for kind in ("", "nvfp4-", "mxfp4-", "mxfp6-")),
+}
+_ALGORITHMS = {
+    *("NVFP4", "NVFP4_AWQ", "NVFP4_SVDQUANT", "W4A16_NVFP4", "W4A8_NVFP4_FP8", "MXFP4", "W4A8_MXFP4_FP8"),
+    *("FP8", "FP8_PB_WO", "FP8_PER_CHANNEL_PER_TOKEN", "MXFP8", "W8A8_SQ_PER_CHANNEL", "MIXED_PRECISION"),
+}
 _OF_MODELOPT = {"NVFP4": "nvfp4", "FP8": "fp8", "MXFP8": "mxfp8", "MXFP4": "mxfp4"}
 
 
@@ -171,10 +180,15 @@ def unknown_method(config: Mapping[str, Any]) -> str:
     >>> unknown_method({"quant_method": "xyz"})
     "quant_method 'xyz' is not one that lowprec knows"
     """
-    method = config.get("quant_method")
-    if method is None or isinstance(method, str) and method.lower() in _METHODS:
-        return ""
-    return f"quant_method {quoted(method)} is not one that lowprec knows"
+    method, known = config.get("quant_method"), {"quant_method": _METHODS}
+    if method == "modelopt":
+        known["quant_algo"] = _ALGORITHMS
+    if method == "compressed-tensors":
+        known["format"] = _FORMATS
+    for key, names in known.items():
+        if (said := config.get(key)) is not None and not (isinstance(said, str) and said in names):
+            return f"{key} {quoted(said)} is not one that lowprec knows"
+    return ""
 
 
 def kind_of(weight: Weight) -> str:

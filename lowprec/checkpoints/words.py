@@ -306,7 +306,7 @@ def _grouped(
             f"{columns} columns"
         )
     groups = beside.read()
-    if are_runs and (groups == -1).all():  # written where no order was used
+    if are_runs and (groups == -1).any():  # as where no order was used
         return size, weight
     if columns and not (groups.min() >= 0 and groups.max() < count):
         raise CheckpointError(

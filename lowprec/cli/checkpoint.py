@@ -182,7 +182,8 @@ def quantize(
     """Quantise the weights of a checkpoint, and report the error of each.
 
     A run that was killed left nothing at OUTPUT; the same command goes on where it was. Without --include,
-    weights of two axes and more are quantised, but for embeddings, norms, routers and lm_head.
+    floats of two axes and more are quantised, except for embeddings, norms, biases, routers and lm_head; of
+    an ONNX model those that products, convolutions and recurrent layers take.
     """
     from lowprec.checkpoints.correcting import statistics_in
     from lowprec.checkpoints.quantizing import quantize_checkpoint

@@ -370,11 +370,12 @@ def test_integers_of_compressed_tensors_are_read_to_its_values(tmp_path, case, k
     _agree(*writers.of_compressed_tensors(tmp_path / "m", case, kind))
 
 
+@pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("bits", [2, 3, 4, 5, 8])
-def test_what_auto_round_packs_for_gptq_is_read_to_its_values(tmp_path, bits, version):
-    """Version 1, whose zero points are one less, and version 2."""
-    _agree(*writers.of_auto_round(tmp_path / "m", bits, version))
+def test_what_auto_round_packs_for_gptq_is_read_to_its_values(tmp_path, bits, version, in_order):
+    """Version 1, whose zero points are one less, and version 2; columns in groups of their own too."""
+    _agree(*writers.of_auto_round(tmp_path / "m", bits, version, in_order))
 
 
 def test_what_auto_round_packs_for_awq_is_read_to_its_values(tmp_path):

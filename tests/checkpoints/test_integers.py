@@ -286,6 +286,17 @@ def test_an_unknown_method_is_named_as_unknown_and_not_as_broken(tmp_path):
         dequantize_checkpoint(checkpoint, tmp_path / "v.safetensors")
 
 
+@pytest.mark.parametrize(
+    ("method", "key", "said"),
+    [("modelopt", "quant_algo", "W4A16_AWQ"), ("compressed-tensors", "format", "marlin-24")],
+)
+def test_an_unknown_part_of_a_known_method_is_named(tmp_path, method, key, said):
+    checkpoint = folder(tmp_path / "m", _strange(), {"quant_method": method, key: said})
+    findings = lint(checkpoint)
+    assert {(finding.rule, finding.severity) for finding in findings} == {("unknown-scheme", "note")}
+    assert f"{key} {said!r} is not one that lowprec knows" in findings[0].evidence
+
+
 def test_codes_beside_parts_that_no_scheme_has_are_unknown(tmp_path):
     """Of bitsandbytes' 8 bits; without such parts a scale is missing."""
     tensors = {"m.q.weight": np.zeros((16, 32), np.int8), "m.q.SCB": np.ones(16, np.float32)}

@@ -113,8 +113,11 @@ def _linear(bits, least):
     return linear, scale, torch.round(-low / scale).clamp(least)
 
 
-def of_auto_round(path, bits, version):
-    """Write a layer in GPTQ's layout, of version 1 or 2, by auto-round; values are of its forward pass."""
+def of_auto_round(path, bits, version, in_order=False):
+    """Write a layer in GPTQ's layout, of version 1 or 2, by auto-round; values are of its forward pass.
+
+    With `in_order` its columns are in groups at random, as after quantising them in an order of their own.
+    """
     torch = pytest.importorskip("torch")
     packed = pytest.importorskip(f"auto_round_extension.torch.qlinear_torch{'_zp' if version == 1 else ''}")
     linear, scale, zero = _linear(bits, 1)
@@ -123,6 +126,9 @@ def of_auto_round(path, bits, version):
     layer.pack(linear, scale, zero, device="cpu")
     config = {"quant_method": "auto-round", "bits": bits, "group_size": 32, "sym": False}
     config |= {"packing_format": "auto_round:auto_gptq" if version == 1 else "auto_round"}
+    if in_order:
+        layer.g_idx = layer.g_idx[torch.from_numpy(np.random.default_rng(0).permutation(128))]
+        config["desc_act"] = True
     theirs = layer(torch.eye(128, dtype=torch.float16)).T
     assert theirs.dtype == torch.float16
     return torch_folder(path, layer.state_dict(), config), theirs.float().numpy()
