@@ -153,8 +153,9 @@ def _sources(folder):
             name,
             "auto-round",
             lambda version=version: (
-                writers.of_auto_round(folder / f"a{bits} {version}", bits, version)
+                writers.of_auto_round(folder / f"a{bits} {version} {in_order}", bits, version, in_order)
                 for bits in (2, 3, 4, 5, 8)
+                for in_order in (False, True)
             ),
         )
         own = [

@@ -80,7 +80,8 @@ _FUSED = (("gate_proj", "up_proj"), ("q_proj", "k_proj", "v_proj"), ("w1", "w3")
 def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
     """Yield what headers and the configuration show. Only small tensors are read."""
     for rule, evidence in checkpoint.notes:
-        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule])
+        level: Literal["error", "warning"] = "warning" if rule == "pickle-calls" else "error"
+        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule], level)
     for name, why in checkpoint.unread.items():
         yield Finding("not-read", name, why, _FILES["not-read"], "note")
     for weight in weights:

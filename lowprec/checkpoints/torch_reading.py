@@ -63,7 +63,7 @@ _EXPECTED = re.compile(
     r"torch\._utils\._rebuild_\w+|torch\._tensor\._rebuild_from_type_v2|torch\.nn\.parameter\.\w+"
     r"|torch\.(Size|Tensor|device|\w+Storage)|torch\.serialization\._get_layout"
     r"|torch\.storage\.(Typed|Untyped)Storage|collections\.(OrderedDict|defaultdict|Counter)"
-    r"|_codecs\.encode|(builtins|__builtin__)\.(set|bytearray|complex|slice)"
+    r"|_codecs\.encode|_io\.BytesIO|(builtins|__builtin__)\.(set|bytearray|complex|slice)"
     r"|((builtins|__builtin__)\.getattr of )?transformer_engine(\.\w+)*|transformer_engine_torch(\.\w+)*"
 )
 #: Names that are listed of what a pickle calls besides.
