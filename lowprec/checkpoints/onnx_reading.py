@@ -89,6 +89,8 @@ PRODUCTS: Mapping[str, tuple[int, ...]] = {
     **{name: (1,) for name in ("Conv", "ConvTranspose", "FusedConv", "FusedGemm")},
     **{name: (1, 2) for name in ("LSTM", "GRU", "RNN")},
 }
+#: In place of operators of domains that nothing is known of.
+UNKNOWN = "an operator of its own domain"
 #: Operators that leave values as they are, in another order or type.
 _SAME = ("Cast", "Identity", "Reshape", "Transpose")
 
@@ -375,7 +377,8 @@ def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
             if place == 0 and node.op_type in _SAME and node.domain in _DOMAINS:
                 same[node.output[0]] = name
             else:
-                kind, weighs = node.op_type, place in PRODUCTS.get(node.op_type, (place,))
+                kind = node.op_type if node.domain in _DOMAINS else UNKNOWN
+                weighs = place in PRODUCTS.get(kind, (place,))
                 used.setdefault(name, set()).add(kind if weighs else f"{kind}'s input {place}")
     return Graph(decoded, summed, undecoded, used)
 

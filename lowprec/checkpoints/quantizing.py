@@ -27,7 +27,7 @@ from lowprec.checkpoints.decoding import given_values, ranges
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
-from lowprec.checkpoints.onnx_reading import PRODUCTS
+from lowprec.checkpoints.onnx_reading import PRODUCTS, UNKNOWN
 from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SCALED_FP8, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
@@ -114,7 +114,7 @@ def quantize_checkpoint(
     how : Target
     include, exclude : sequence of str
         Patterns of names, as of files. Without `include`: floats of two axes and more, except vectors with
-        axes of length 1 and the names of `EXCLUDED`; of ONNX those that products and convolutions take.
+        axes of length 1 and the names of `EXCLUDED`; of ONNX not those that no product or convolution takes.
         `exclude` is always left out; tensors that are not read must be.
     watch : callable, optional
     scales : callable, optional
@@ -203,14 +203,9 @@ def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], ex
         return "fewer than two axes"
     if len(weight.shape) > 2 and sum(length != 1 for length in weight.shape) < 2:
         return "a vector, whose other axes have length 1"
-    if checkpoint.path.suffix == ".onnx":
-        used = checkpoint.graph.used.get(weight.name, set())
-        if not used & PRODUCTS.keys():
-            return (
-                f"{' and '.join(sorted(used))} take it, and no product or convolution does"
-                if used
-                else "no node of the model's own graph takes it"
-            )
+    used = checkpoint.graph.used.get(weight.name, set())
+    if used and not used & {*PRODUCTS, UNKNOWN}:
+        return f"taken by {' and '.join(sorted(used))}, and by no product or convolution"
     pattern = next((pattern for pattern in EXCLUDED if fnmatch.fnmatchcase(weight.name, pattern)), None)
     return "" if pattern is None else f"kept by default, by its name ({pattern}); --include takes it"
 
