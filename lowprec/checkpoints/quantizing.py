@@ -219,7 +219,8 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
         inputs = None if statistics is None else statistics.of(weight)
         correct = statistics is not None and statistics.correct
         report = _written(weight, how, names, write, known, inputs, correct)
-        if how.scheme != PLAIN and not weight.name.endswith(how.scheme.weight):
+        named = how.scheme != PLAIN and how.scheme.family != "gguf"
+        if named and not weight.name.endswith(how.scheme.weight):
             said = f"it is read as {weight.name + how.scheme.weight}, by the names of its parts"
             report["note"] = f"{report['note']}; {said}" if "note" in report else said
         return report

@@ -452,7 +452,8 @@ SCHEMES: tuple[Scheme, ...] = (
         Scheme(
             name=f"gguf {name}",
             family="gguf",
-            codes=".weight",
+            codes=end,
+            weight=end,
             code_tags=(name,),
             scales="",
             scale_tags=(),
@@ -480,6 +481,7 @@ SCHEMES: tuple[Scheme, ...] = (
             ("Q5_K", "uint5", "binary16", 32),
             ("Q6_K", "int6", "binary16", 16),
         )
+        for end in (".weight", "")  # types alone say what it is; of NVFP4's scale the name has no ".weight"
     ),
     *(
         replace(

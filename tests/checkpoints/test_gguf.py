@@ -415,3 +415,15 @@ def _blocks(path, data, which, name="x.weight"):
         step()
     writer.close()
     return open_checkpoint(path)
+
+
+@pytest.mark.parametrize("to", KINDS)
+def test_names_that_end_otherwise_than_in_weight_are_kept_and_read(tmp_path, to):
+    made = source(tmp_path / "s.safetensors", (64, 128), **{"m.weight_ih": np.ones((4, 64), np.float32)})
+    reports, _ = quantize_checkpoint(made, tmp_path / "x.gguf", target("gguf", to))
+    assert "note" not in reports["m.weight_ih"]
+    found = {weight.name: weight for weight in weights_of(open_checkpoint(tmp_path / "x.gguf"))}
+    assert found["m.weight_ih"].scheme.name == found["m.q.weight"].scheme.name == f"gguf {to.upper()}"
+    assert (values_of(found["m.weight_ih"]) == 1).all() or to in ("q8_0", "iq4_nl")
+    assert found.keys() == {"m.weight_ih", "m.q.weight", "m.norm.weight"}
+    assert lint(open_checkpoint(tmp_path / "x.gguf"), made) == ()
