@@ -118,9 +118,11 @@ class RowWords(Words):
         ):
             raise CheckpointError(f"{beside.name} says {list(shape)}, and {has}")
         fitting = [bits for bits in _WIDTHS if -(-shape[-1] * bits // 32) == codes.shape[-1]]
-        bits = _chosen(fitting, said.get("bits"))
-        if bits is None:
-            raise CheckpointError(f"{beside.name} says {list(shape)}, and {has}, which are no words for that")
+        named = said.get("bits")
+        bits = _chosen(fitting, named)
+        if bits is None or named not in (None, bits):
+            of = "" if named is None else f" of {named} bits"
+            raise CheckpointError(f"{beside.name} says {list(shape)}, and {has}, which are no words{of}")
         assert scales is not None
         one = all(length == 1 for length in scales.shape)
         if not one and (len(scales.shape) != len(shape) or scales.shape[:-1] != shape[:-1]):

@@ -249,7 +249,7 @@ ROW_DEFECTS = {
     "zero points as they are": (_set("weight_zero_point", lambda x: x[:2].copy()), "shape"),
     "a scale is NaN": (_set("weight_scale", _nan), "scale-nan"),
     "other bits are said": (
-        lambda _, config: config["config_groups"]["group_0"]["weights"].update(num_bits=8), "format-disagrees"
+        lambda _, config: config["config_groups"]["group_0"]["weights"].update(num_bits=8), "shape"
     ),
     "another format is said": (_said(format="int-quantized"), "format-disagrees"),
 }  # fmt: skip
