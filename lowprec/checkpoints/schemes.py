@@ -16,8 +16,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from lowprec.checkpoints.integer_schemes import (
+    GGUF_SCHEMES,
+    INTEGER_SCHEMES,
+    WEIGHT_SHAPE,
+    WIDE_SCALES,
+    ZERO_POINT,
+)
 from lowprec.checkpoints.scheme import Packing, Scheme
-from lowprec.checkpoints.words import ColumnWords, RowWords
 
 __all__ = [
     "CACHE_SCALES",
@@ -61,7 +67,6 @@ INTEGERS: Mapping[str, str] = {
     f"{kind}{bits}": f"{'u' if kind == 'U' else ''}int{bits}" for kind in "IU" for bits in (2, 4, 8, 16, 32)
 }
 _FP8 = ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
-_WIDE = ("F32", "BF16", "F16")
 _BYTES = ("U8", "F8_E8M0")
 
 
@@ -113,15 +118,8 @@ SCALED_FP8 = "scaled_fp8"
 #: Of bitsandbytes: scales of scales, and the values of their codes.
 NESTED_ABSMAX, NESTED_MAP = ".weight.nested_absmax", ".weight.nested_quant_map"
 
-#: What some software subtracts from codes: 0 wherever weights of floats are symmetric.
-ZERO_POINT = ".weight_zero_point"
-
-#: The shape of a weight beside packed codes, which have it too.
-WEIGHT_SHAPE = ".weight_shape"
 #: Scales of what goes into a layer: no value of a weight depends on them.
 INPUT_SCALES = (".input_scale", ".input_global_scale", ".scale_input", "._weight_act_per_tensor_scale")
-#: What compressed-tensors has of integers for what goes into a layer and comes out of it.
-_OF_ACTIVATIONS = tuple(f".{side}_{part}" for side in ("input", "output") for part in ("scale", "zero_point"))
 #: Scales of keys, values and queries in the cache of attention: no value of a weight depends on them.
 CACHE_SCALES = (".k_scale", ".v_scale", ".q_scale", ".kv_scale")
 
@@ -296,7 +294,7 @@ SCHEMES: tuple[Scheme, ...] = (
             codes=".weight",
             code_tags=_FP8,
             scales=".weight_scale",
-            scale_tags=_WIDE,
+            scale_tags=WIDE_SCALES,
             extras=(".input_scale", ZERO_POINT, COMFY_QUANT),
             marks=marks,
             source=source,
@@ -307,61 +305,7 @@ SCHEMES: tuple[Scheme, ...] = (
             ("float-quantized", "compressed-tensors", {}, "vllm-project/compressed-tensors"),
         )
     ),
-    Scheme(
-        name="int-quantized",
-        family="compressed-tensors",
-        codes=".weight",
-        code_tags=("I8",),
-        scales=".weight_scale",
-        scale_tags=_WIDE,
-        zeros=ZERO_POINT,
-        element="int8",
-        by_scale=True,
-        extras=_OF_ACTIVATIONS,
-        source="vllm-project/compressed-tensors",
-    ),
-    Scheme(
-        name="pack-quantized",
-        family="compressed-tensors",
-        codes=".weight_packed",
-        code_tags=("I32",),
-        scales=".weight_scale",
-        scale_tags=_WIDE,
-        zeros=ZERO_POINT,
-        packing=RowWords(groups=".weight_g_idx"),
-        by_scale=True,
-        extras=(WEIGHT_SHAPE, ".weight_g_idx", *_OF_ACTIVATIONS),
-        source="vllm-project/compressed-tensors",
-    ),
-    *(
-        Scheme(
-            name=name,
-            family=name.split(" ")[0],
-            codes=".qweight",
-            code_tags=("I32",),
-            scales=".scales",
-            scale_tags=_WIDE,
-            zeros=".qzeros",
-            packing=packing,
-            transposed=True,
-            by_scale=True,
-            extras=(".g_idx",) if packing.groups else (),
-            marks=marks,
-            source=source,
-        )
-        for name, packing, marks, source in (
-            ("awq", ColumnWords(places=(0, 2, 4, 6, 1, 3, 5, 7)), {}, "casper-hansen/AutoAWQ"),
-            *(
-                ("gptq v2", ColumnWords(groups=".g_idx", down=True), marks, "ModelCloud/GPTQModel")
-                for marks in (
-                    {"checkpoint_format": "gptq_v2"},
-                    {"packing_format": "auto_round"},
-                    {"packing_format": "auto_round:gptqmodel"},
-                )
-            ),
-            ("gptq", ColumnWords(groups=".g_idx", down=True, plus=1), {}, "AutoGPTQ/AutoGPTQ"),
-        )
-    ),
+    *INTEGER_SCHEMES,
     Scheme(
         name="deepseek fp8",
         family="deepseek",
@@ -403,7 +347,7 @@ SCHEMES: tuple[Scheme, ...] = (
         codes=".weight",
         code_tags=_FP8,
         scales=".scale_weight",
-        scale_tags=_WIDE,
+        scale_tags=WIDE_SCALES,
         extras=(".scale_input", COMFY_QUANT),
         source="comfyanonymous/ComfyUI",
     ),
@@ -445,44 +389,10 @@ SCHEMES: tuple[Scheme, ...] = (
             ("torchao nvfp4", ("U8",), ("F8_E4M3",), "._weight_per_tensor_scale", "e2m1fn", "ue4m3", (1, 16)),
             ("torchao mxfp4", ("U8",), ("F8_E8M0", "U8"), "", "e2m1fn", "e8m0fnu", (1, 32)),
             ("torchao mxfp8", _FP8, ("F8_E8M0", "U8"), "", "", "e8m0fnu", (1, 32)),
-            ("torchao float8", _FP8, _WIDE, "", "", "", None),
+            ("torchao float8", _FP8, WIDE_SCALES, "", "", "", None),
         )
     ),
-    *(
-        Scheme(
-            name=f"gguf {name}",
-            family="gguf",
-            codes=end,
-            weight=end,
-            code_tags=(name,),
-            scales="",
-            scale_tags=(),
-            tensor=".scale" if name == "NVFP4" else "",
-            element=element,
-            scale=scale,
-            block=(1, size),
-            packing=f"gguf_{name.lower()}",  # type: ignore[arg-type]
-            signed=name in ("IQ4_NL", "Q4_0", "Q5_0", "Q3_K", "Q6_K"),
-            vanishing=name.endswith("_K"),
-            source="ggml-org/llama.cpp",
-        )
-        for name, element, scale, size in (
-            ("MXFP4", "e2m1fn", "e8m0fnu", 32),
-            ("NVFP4", "e2m1fn", "ue4m3", 16),
-            ("IQ4_NL", "iq4_nl", "binary16", 32),
-            ("Q8_0", "int8", "binary16", 32),
-            ("Q4_0", "int4", "binary16", 32),
-            ("Q4_1", "uint4", "binary16", 32),
-            ("Q5_0", "int5", "binary16", 32),
-            ("Q5_1", "uint5", "binary16", 32),
-            ("Q2_K", "uint2", "binary16", 16),
-            ("Q3_K", "int3", "binary16", 16),
-            ("Q4_K", "uint4", "binary16", 32),
-            ("Q5_K", "uint5", "binary16", 32),
-            ("Q6_K", "int6", "binary16", 16),
-        )
-        for end in (".weight", "")  # types alone say what it is; of NVFP4's scale the name has no ".weight"
-    ),
+    *GGUF_SCHEMES,
     *(
         replace(
             ONNX,

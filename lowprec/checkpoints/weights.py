@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -30,10 +29,9 @@ from lowprec.checkpoints.schemes import (
     TRANSFORMER_ENGINE,
     WEIGHT_SHAPE,
     ZERO_POINT,
-    Packing,
     Scheme,
 )
-from lowprec.checkpoints.sharing import is_six, misfit, sizes_of
+from lowprec.checkpoints.sharing import is_six, logical_shape, misfit, of_node, sizes_of
 from lowprec.checkpoints.torch_reading import checked
 from lowprec.checkpoints.torchao import attributes
 from lowprec.checkpoints.words import Words
@@ -42,7 +40,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import fixed
 from lowprec.spec.format import Format
 
-__all__ = ["OVER", "Weight", "by_name", "logical_shape", "sources_of", "weights_of"]
+__all__ = ["OVER", "Weight", "by_name", "sources_of", "weights_of"]
 
 #: Names of integers that the catalog has not.
 _ODD = re.compile("(u?)int([3567])")
@@ -274,7 +272,7 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
     codes, scales = entries[said.codes], entries[said.scales]
     zeros, tensor = entries.get(said.zeros), entries.get(said.tensor)
     weight = Weight(name, ONNX, codes, scales, tensor, shape=codes.shape, zeros=zeros)
-    sizes = _of_node(codes.shape, scales.shape, said.axis, said.size)
+    sizes = of_node(codes.shape, scales.shape, said.axis, said.size)
     known = INTEGERS.get(codes.tag, "") or (FLOATS.get(codes.tag, "") if codes.bits <= 8 else "")
     wrong = ""
     if sizes is None or (zeros is not None and zeros.shape != scales.shape):
@@ -302,21 +300,6 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
                 scheme = each
     rounded = "" if said.tag == "F32" else said.tag
     return replace(weight, scheme=scheme, sizes=sizes, rounded=rounded, summed=summed)
-
-
-def _of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: int) -> tuple[int, ...] | None:
-    """Return what shares a scale by a node's attributes; None if shapes do not fit them."""
-    whole = tuple(max(length, 1) for length in shape)
-    if math.prod(scales) == 1 and len(scales) <= 1:
-        return whole
-    if not -len(shape) <= axis < len(shape):
-        return None
-    axis %= len(shape)
-    if size <= 0:
-        fits = size == 0 and scales == (shape[axis],)
-        return (*whole[:axis], 1, *whole[axis + 1 :]) if fits else None
-    grid = (*shape[:axis], -(-shape[axis] // size), *shape[axis + 1 :])
-    return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
 
 
 def _quantized(
@@ -499,16 +482,3 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
         what = f"{zeros.name} is {zeros.tag} of shape {list(zeros.shape)}, and must be {wanted[0]} of shape "
         return Weight(**fields | {"problem": ("shape", f"{what}{list(wanted[1])}")})
     return Weight(**fields | {"sizes": sizes})
-
-
-def logical_shape(shape: tuple[int, ...], packing: Packing | Words, bits: int = 4) -> tuple[int, ...]:
-    """Return the shape of codes of so many bits that lie in bytes of a shape.
-
-    >>> logical_shape((2, 3, 16), "groups")
-    (2, 96)
-    """
-    if packing in ("low_first", "high_low") and shape:
-        return (*shape[:-1], 8 * shape[-1] // bits)
-    if packing == "groups" and len(shape) > 1:
-        return (*shape[:-2], 32 * shape[-2])
-    return shape
