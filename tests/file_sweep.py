@@ -36,6 +36,7 @@ from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.capture import script
 from lowprec.verify.dumps.files import DumpError, open_dump
 from tests.checkpoints.files import ENDINGS
+from tests.checkpoints.test_integers import columns, rows
 
 #: Kinds of files, and how many cases of each the sweep has.
 KINDS = {
@@ -112,6 +113,10 @@ def seeds() -> dict[str, list[bytes]]:
         blocks = lp.encode(rng.standard_normal((4, 64)).astype(np.float32), "mxfp4")
         lp.save(folder / "saved.safetensors", {"w": blocks, "b": np.float32([0.5])})
         headers.append((folder / "saved.safetensors").read_bytes())
+        integers = [columns("gptq", 3, plus=1, order="act"), columns("awq", 4)]
+        for tensors, *_ in (*integers, rows(4, 32, signed=False, order=True), rows(8, -1, packed=False)):
+            save_file(tensors, folder / "integers.safetensors")
+            headers.append((folder / "integers.safetensors").read_bytes())
     config = {
         "model_type": "x",
         "quantization_config": {

@@ -10,14 +10,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lowprec.checkpoints.container import quoted
 from lowprec.checkpoints.patterns import Names, Patterns, UnknownError
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.weights import Weight
 
-__all__ = ["Configured", "Said", "kind_of"]
+__all__ = ["Configured", "Said", "kind_of", "unknown_method"]
 
 _IGNORE_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "exclude")
+#: What GPTQ, AWQ and AutoRound call themselves; keys by which these set single layers otherwise.
+_OF_COLUMNS = ("gptq", "awq", "auto-round", "auto-round/gptq", "intel/auto-round")
+_OF_LAYERS = ("dynamic", "extra_config")
+#: Names that software has for itself in `quant_method`, and whose files are read.
+_METHODS = {
+    *_OF_COLUMNS,
+    *("bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "modelopt", "mxfp4", "quark", "torchao"),
+}
+#: Layouts of compressed-tensors, and algorithms of ModelOpt, that are read.
+_FORMATS = {
+    *("int-quantized", "float-quantized", "naive-quantized", "mixed-precision", "dense", "mxfp8-quantized"),
+    *(f"{kind}pack-quantized" for kind in ("", "nvfp4-", "mxfp4-", "mxfp6-")),
+}
+_ALGORITHMS = {
+    *("NVFP4", "NVFP4_AWQ", "NVFP4_SVDQUANT", "W4A16_NVFP4", "W4A8_NVFP4_FP8", "MXFP4", "W4A8_MXFP4_FP8"),
+    *("FP8", "FP8_PB_WO", "FP8_PER_CHANNEL_PER_TOKEN", "MXFP8", "W8A8_SQ_PER_CHANNEL", "MIXED_PRECISION"),
+}
 _OF_MODELOPT = {"NVFP4": "nvfp4", "FP8": "fp8", "MXFP8": "mxfp8", "MXFP4": "mxfp4"}
 
 
@@ -75,7 +93,10 @@ class Configured:
             return None
 
     def block_of(self, module: str) -> dict[str, Any]:
-        """Return the lengths of blocks that a group of compressed-tensors says, as `weight_block_size`."""
+        """Return what a group of compressed-tensors says of blocks and bits.
+
+        Lengths of blocks are `weight_block_size`; of integers it is `bits`, `group_size` and `symmetric`.
+        """
         said = None if self._groups is None else self.said_of(module)
         setting = {} if said is None else said.setting
         block = setting.get("block_structure")
@@ -83,7 +104,9 @@ class Configured:
             block = [int(size) for size in block.split("x") if size.isdecimal() and len(size) < 10]
         if setting.get("strategy") == "group":
             block = [1, setting.get("group_size")]
-        return {"weight_block_size": block} if setting.get("strategy") in ("block", "group") else {}
+        found = {"bits": setting.get("num_bits"), "symmetric": setting.get("symmetric")}
+        found["group_size"] = setting.get("group_size")
+        return found | ({"weight_block_size": block} if setting.get("strategy") in ("block", "group") else {})
 
     def _said_of(self, module: str) -> Said:
         config = self._config
@@ -100,6 +123,9 @@ class Configured:
             return Said(ignored, None, _of_modelopt(config))
         if config.get("quant_method") == "quark":
             return Said(ignored, None, self._of_quark(module))
+        if config.get("quant_method") in _OF_COLUMNS and not any(map(config.get, _OF_LAYERS)):
+            bits = config.get("bits", config.get("w_bit"))
+            return Said(ignored, None, f"int{bits}" if type(bits) is int else "", config)
         return Said(ignored)
 
     def _group(self, group: Any) -> tuple[Names, bool, Mapping[str, Any]]:
@@ -148,12 +174,31 @@ class Configured:
         return ("mxfp8" if said.get("qscheme") == "per_group" else "fp8") if name.startswith("fp8") else ""
 
 
+def unknown_method(config: Mapping[str, Any]) -> str:
+    """Return what a configuration says of a method that lowprec does not know; empty if it knows it.
+
+    >>> unknown_method({"quant_method": "xyz"})
+    "quant_method 'xyz' is not one that lowprec knows"
+    """
+    method, known = config.get("quant_method"), {"quant_method": _METHODS}
+    if method == "modelopt":
+        known["quant_algo"] = _ALGORITHMS
+    if method == "compressed-tensors":
+        known["format"] = _FORMATS
+    for key, names in known.items():
+        if (said := config.get(key)) is not None and not (isinstance(said, str) and said in names):
+            return f"{key} {quoted(said)} is not one that lowprec knows"
+    return ""
+
+
 def kind_of(weight: Weight) -> str:
     """Return the kind of a quantised weight, by its formats and blocks."""
     if weight.element == "e2m1fn":
         return "nvfp4" if weight.scale == "ue4m3" else "mxfp4"
     if weight.element in ("e2m3fn", "e3m2fn"):
         return "mxfp6"
+    if weight.element.lstrip("u").startswith("int"):
+        return weight.element.lstrip("u")
     return "mxfp8" if weight.scale == "e8m0fnu" and weight.sizes[-1:] == (32,) else "fp8"
 
 
@@ -165,7 +210,7 @@ def _of_modelopt(said: Mapping[str, Any]) -> str:
 def _of_setting(setting: Mapping[str, Any]) -> str:
     bits, strategy = setting.get("num_bits"), setting.get("strategy")
     if setting.get("type") != "float":
-        return ""
+        return f"int{bits}" if setting.get("type") == "int" and type(bits) is int else ""
     if bits == 4:
         return "nvfp4" if strategy == "tensor_group" else "mxfp4"
     if bits == 6:

@@ -72,7 +72,7 @@ def _scales(weight: Weight, how: Target) -> Given | None:
         return None
     sizes = (*[1] * (len(weight.shape) - len(how.blocks.sizes)), *how.blocks.sizes)
     turned = weight.scheme.transposed != how.scheme.transposed
-    if turned or weight.element != how.element.name:
+    if turned or weight.element != how.element.name or weight.zeros is not None:
         return None
     if weight.scale == how.blocks.scale.name and weight.sizes == sizes:
         tensor = tensor_scale(weight)

@@ -16,9 +16,11 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import unpack, unswizzle
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry
-from lowprec.checkpoints.gguf import GgufBlocks, split_blocks
+from lowprec.checkpoints.gguf import GgufBlocks
+from lowprec.checkpoints.gguf_blocks import split_blocks
 from lowprec.checkpoints.schemes import FLOATS, SAVED, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.weights import Weight
+from lowprec.checkpoints.words import Words
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule
@@ -34,6 +36,7 @@ __all__ = [
     "engine_format",
     "given_values",
     "grid_of",
+    "offset_values",
     "ranges",
     "rows_together",
     "scale_values",
@@ -125,6 +128,8 @@ def grid_of(weight: Weight) -> tuple[int, ...]:
 def codes_of(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
     """Return the codes of rows start to stop as unsigned integers, one for each element."""
     packing = weight.scheme.packing
+    if isinstance(packing, Words):
+        return packing.codes(weight, start, stop)
     if packing == "high_first":
         stop, width = (
             weight.shape[0] if stop is None else min(stop, weight.shape[0]),
@@ -138,20 +143,22 @@ def codes_of(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
     if packing == "whole":
         return data.view(f"u{data.dtype.itemsize}")
     if packing == "low_first":
-        return unpack(data, catalog.format(weight.element))
+        return unpack(data, weight.format)
     if packing == "high_low":
         pairs = np.stack([data >> np.uint8(4), data & np.uint8(15)], axis=-1)
         return pairs.reshape(*data.shape[:-1], 2 * data.shape[-1])
     if packing == "groups":
         return unpack(data.reshape(*data.shape[:-2], -1), catalog.E2M1FN)
-    return split_blocks(data, packing)[0]
+    return split_blocks(data, packing).codes
 
 
 def stored_scales(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
     """Return the scales of these rows, in the grid's shape: codes, or numbers where the file has numbers."""
-    if weight.scheme.packing.startswith("gguf"):
-        return split_blocks(weight.codes.read(start, stop), weight.scheme.packing)[1]
+    if weight.scheme.family == "gguf":
+        return split_blocks(weight.codes.read(start, stop), str(weight.scheme.packing)).scales
     assert weight.scales is not None
+    if weight.groups is not None:
+        return _of_columns(weight, weight.scales.read())[start:stop]
     first, last = _scale_rows(weight, start, stop)
     grid = grid_of(weight)
     if not grid:
@@ -191,8 +198,8 @@ def scale_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt
     if weight.scheme.packing == "gguf_nvfp4":
         codes = stored & np.uint8(0x7F)
         found: npt.NDArray[Any] = decode(np.where(codes == 0x7F, np.uint8(0), codes), "ue4m3")
-    elif weight.scheme.packing.startswith("gguf"):
-        found = decode(stored, weight.scale)
+    elif weight.scheme.family == "gguf":
+        found = stored if stored.dtype == np.float32 else decode(stored, weight.scale)
     elif bitsandbytes.is_nested(weight.scheme):
         first = _scale_rows(weight, start, stop)[0] * math.prod(grid_of(weight)[1:])
         return bitsandbytes.nested_values(weight, stored, first)
@@ -209,10 +216,28 @@ def zero_values(
 ) -> Array:
     """Return the zero points of these rows as numbers, in the grid's shape."""
     assert weight.zeros is not None
+    if isinstance(weight.scheme.packing, Words):
+        whole = weight.scheme.packing.zeros(weight)
+        if weight.groups is not None:
+            return _of_columns(weight, whole)[start:stop].astype(dtype)
+        return whole.reshape(grid_of(weight))[slice(*_scale_rows(weight, start, stop))].astype(dtype)
     stored = weight.zeros.read().reshape(grid_of(weight))
     if stored.ndim:
         stored = stored[slice(*_scale_rows(weight, start, stop))]
     return _elements(weight, stored.view(f"u{stored.dtype.itemsize}"), np.dtype(dtype))
+
+
+def _of_columns(weight: Weight, table: Array) -> Array:
+    """Return what each column's group has in a table of scales or zero points."""
+    assert weight.groups is not None
+    return np.take(table, weight.groups.read(), axis=0 if weight.scheme.transposed else -1)
+
+
+def offset_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32] | None:
+    """Return what is added to the products of these rows, in the grid's shape; None where nothing is."""
+    if weight.scheme.family != "gguf":
+        return None
+    return split_blocks(weight.codes.read(start, stop), str(weight.scheme.packing)).offsets
 
 
 def tensor_scale(weight: Weight) -> npt.NDArray[np.float32] | None:
@@ -250,7 +275,8 @@ def values_of(
     """Return the values of rows start to stop along the first axis.
 
     In float32 as the schemes' own software computes them: the scales of block and tensor make one float32
-    number, and its product with the element is rounded once; of ONNX to the result's type too. What
+    number, and its product with the element is rounded once; of ONNX to the result's type too, of integers in
+    safetensors to that of their scales. What
     `lowprec.save` wrote has the values of its `BlockArray`. In float64 exactly, but for one rounding where a
     tensor's scale divides, or is stored as the largest magnitude.
 
@@ -297,6 +323,8 @@ def values_of(
             return _turned(weight, elements)
         units = units * (np.float32(1) / np.float32(weight.over)) if weight.over != 1 else units
     elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
+    if (offsets := offset_values(weight, start, stop)) is not None:
+        elements += spread(offsets.astype(kind), elements.shape, *_axes(weight, elements.shape))
     if weight.rounded and kind == np.float32:
         elements = decode(encode(elements, FLOATS[weight.rounded]), FLOATS[weight.rounded], dtype=kind)
     return _turned(weight, elements)
@@ -318,7 +346,7 @@ def _elements(weight: Weight, codes: Array, kind: np.dtype[Any]) -> Array:
     if weight.element == "binary64":
         with np.errstate(all="ignore"):  # past binary32's largest number, and signaling NaNs
             return codes.view(np.float64).astype(kind)
-    return np.asarray(decode(codes, weight.element, dtype=kind))
+    return np.asarray(decode(codes, weight.format, dtype=kind))
 
 
 def _turned(weight: Weight, values: Array) -> Array:

@@ -150,8 +150,8 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         entries, graph, metadata, unread, _ = open_onnx(path)
         return Checkpoint(path, entries, metadata, {}, _files_of(path, entries), (), graph, unread)
     if path.suffix in _OF_TORCH:
-        entries, metadata, unread = open_torch(path)
-        return Checkpoint(path, entries, metadata, files=(Path(path.name),), unread=unread)
+        entries, metadata, unread, notes = open_torch(path)
+        return Checkpoint(path, entries, metadata, files=(Path(path.name),), notes=notes, unread=unread)
     if path.name.endswith(INDICES):
         return _indexed(path, path)
     try:
@@ -160,7 +160,8 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         if path.suffix in ("", ".safetensors"):
             raise
         read = ", ".join((".safetensors", ".gguf", ".onnx", *_OF_TORCH))
-        raise CheckpointError(f"{error}; files that are read end in {read}, not in {path.suffix!r}") from None
+        what = f"{str(path)!r} ends in {path.suffix!r}, and files that are read end in {read}"
+        raise CheckpointError(f"{what}; it is no safetensors file either") from error
 
 
 def _files_of(path: Path, entries: Mapping[str, Entry]) -> tuple[Path, ...]:

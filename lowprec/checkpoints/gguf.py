@@ -1,7 +1,7 @@
-"""GGUF files: floats, and blocks of MXFP4, NVFP4, Q8_0 and IQ4_NL; sizes are those of the `gguf` package.
+"""GGUF files: floats, and blocks of all types; sizes are those of the `gguf` package.
 
-Of other block types the bytes are known and not their meaning: `inspect` shows them, `dequantize` refuses
-them.
+What blocks mean is in `gguf_blocks`. Of block types that are not there the bytes are known and not their
+meaning: `inspect` shows them, `dequantize` refuses them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, open_regular, quoted, stamp
 
-__all__ = ["GgufBlocks", "GgufHeader", "gguf_package", "open_gguf", "split_blocks"]
+__all__ = ["GgufBlocks", "GgufHeader", "gguf_package", "open_gguf"]
 
 Array = npt.NDArray[Any]
 
@@ -204,45 +204,3 @@ def _entry(
         raise ValueError(f"rows of tensor {quoted(name)} are no whole blocks of {block} elements")
     kind = Entry if tag.name in TAGS else GgufBlocks
     return kind(name, tag.name, shape, path, start, math.prod(shape) // block * size, stamp=mark)
-
-
-def split_blocks(data: Array, packing: str) -> tuple[Array, Array]:
-    """Return the codes of elements and of scales that rows of GGUF's blocks hold.
-
-    >>> row = np.zeros((1, 17), np.uint8)
-    >>> row[0, :2] = 127, 0x21                             # element 0 in the low half, 16 in the high one
-    >>> codes, scales = split_blocks(row, "gguf_mxfp4")
-    >>> codes[0, [0, 16]], scales
-    (array([1, 2], dtype=uint8), array([[127]], dtype=uint8))
-
-    Parameters
-    ----------
-    data : array of uint8, shape (..., bytes of a row)
-    packing : {"gguf_mxfp4", "gguf_nvfp4", "gguf_q8_0", "gguf_iq4_nl"}
-
-    Returns
-    -------
-    codes, scales : array, shapes (..., n) and (..., n / block)
-
-    Source
-    ------
-    [GGML] ggml-common.h.
-    """
-    each = {"gguf_mxfp4": 17, "gguf_nvfp4": 36, "gguf_q8_0": 34, "gguf_iq4_nl": 18}[packing]
-    *rows, width = data.shape
-    count = width // each
-    blocks = data.reshape(*rows, count, each)
-    if packing == "gguf_nvfp4":
-        groups = blocks[..., 4:].reshape(*rows, count, 4, 8)
-        return _halves(groups).reshape(*rows, 64 * count), blocks[..., :4].reshape(*rows, 4 * count)
-    if packing == "gguf_mxfp4":
-        scales, codes = blocks[..., 0], _halves(blocks[..., 1:])
-    else:
-        scales = np.ascontiguousarray(blocks[..., :2]).view("<u2")[..., 0]
-        codes = blocks[..., 2:] if packing == "gguf_q8_0" else _halves(blocks[..., 2:])
-    return codes.reshape(*rows, 32 * count), scales
-
-
-def _halves(data: Array) -> Array:
-    """Return codes of 4 bits: those of all low halves, then those of all high ones."""
-    return np.concatenate([data & np.uint8(15), data >> np.uint8(4)], axis=-1)

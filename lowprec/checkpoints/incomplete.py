@@ -14,6 +14,7 @@ from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.saved import SCALES, TENSOR, saved_in
 from lowprec.checkpoints.schemes import FLOATS, INTEGERS, NESTED_ABSMAX, ONNX, PLAIN, SCHEMES, is_mark
+from lowprec.checkpoints.words import Words
 
 __all__ = ["Incomplete", "incomplete"]
 
@@ -22,12 +23,19 @@ _NAMED = [scheme for scheme in SCHEMES if scheme.family not in (ONNX.family, "gg
 #: Endings of scales, and the types that scales have there.
 _SCALES: dict[str, set[str]] = {NESTED_ABSMAX: {"F32"}}
 for _scheme in _NAMED:
-    _SCALES.setdefault(_scheme.scales, set()).update(_scheme.scale_tags)
+    if isinstance(_scheme.packing, Words):  # whose scales have names that other tensors of floats have
+        _SCALES.setdefault(_scheme.zeros, set()).update({"I32"})
+    else:
+        _SCALES.setdefault(_scheme.scales, set()).update(_scheme.scale_tags)
     if _scheme.tensor:
         _SCALES.setdefault(_scheme.tensor, set()).add("F32")
 #: Endings of codes, longer ones first, and of all that belongs to codes.
 _CODES = sorted({"weight", *(scheme.codes for scheme in _NAMED)}, key=len, reverse=True)
-_PARTS = {end for scheme in _NAMED for end in (*scheme.extras, scheme.state) if end} | set(_SCALES)
+_PARTS = {
+    end for scheme in _NAMED for end in (*scheme.extras, scheme.state, scheme.scales, scheme.zeros) if end
+} | set(_SCALES)
+#: Parts that no scheme knows and that are named.
+_NAMED_OTHERS = 3
 _WIDE = ("F64", "F32", "BF16", "F16")
 
 
@@ -50,6 +58,7 @@ def incomplete(left: Mapping[str, Entry], checkpoint: Checkpoint, scaled: bool) 
         Whether other weights of the checkpoint have scales.
     """
     taken: set[str] = set()
+    modules = _modules(left)
     scaled, configured = scaled or _is_marked(checkpoint), Configured(checkpoint.config, len(left))
     for name, entry in left.items():
         end = next((end for end in _CODES if name.endswith(end)), None)
@@ -62,6 +71,10 @@ def incomplete(left: Mapping[str, Entry], checkpoint: Checkpoint, scaled: bool) 
             scales = [part.name for part in beside if any(part.name.endswith(each) for each in _SCALES)]
             what = f"with {', '.join(scales)} alone" if scales else "without scales"
             problem = "missing-scale", f"{of}, {what}"
+            others = modules[name.rpartition(".")[0]] - {part.name for part in beside} - {name}
+            if others and not scales:
+                some = ", ".join(sorted(others)[:_NAMED_OTHERS])
+                problem = "unknown-scheme", f"{of}, beside {some}, which is no scheme that lowprec knows"
         elif _is_narrow(entry) and (beside or scaled and _needs_scale(configured, stem)):
             problem = "fp8-without-scale", f"{of} without a scale, among weights that are scaled"
         else:
@@ -69,6 +82,15 @@ def incomplete(left: Mapping[str, Entry], checkpoint: Checkpoint, scaled: bool) 
         taken |= {name, *(part.name for part in beside)}
         yield Incomplete(entry, beside, problem)
     yield from _orphans({name: entry for name, entry in left.items() if name not in taken}, checkpoint)
+
+
+def _modules(left: Mapping[str, Entry]) -> dict[str, set[str]]:
+    """Return the tensors of each module that may be parts of a quantised weight."""
+    found: dict[str, set[str]] = {}
+    for name in left:
+        module, _, part = name.rpartition(".")
+        found.setdefault(module, set()).update({name} if part != "bias" else ())
+    return found
 
 
 def _orphans(left: dict[str, Entry], checkpoint: Checkpoint) -> Iterator[Incomplete]:

@@ -21,6 +21,7 @@ from lowprec.checkpoints.decoding import (
     WIDE,
     codes_of,
     grid_of,
+    offset_values,
     ranges,
     scale_values,
     stored_scales,
@@ -103,12 +104,12 @@ def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
     if any(finding.severity == "error" for finding in found):
         return found
     totals = dict.fromkeys(
-        ("nan", "infinite", "zero", "negative", "subnormal", "codes", "scales", "not_power"), 0
+        ("nan", "infinite", "zero", "negative", "subnormal", "codes", "scales", "not_power", "offsets"), 0
     )
     lost = top = 0.0
     whole = True
     # Of formats without zero the smallest magnitude stands for it, under a scale of 0.
-    fmt = catalog.format(weight.element)
+    fmt = weight.format
     least = float(np.nanmin(np.abs(decode(np.arange(1 << fmt.width), fmt)))) if fmt.width <= 8 else 0.0
     for start, stop in ranges(weight):
         codes = codes_of(weight, start, stop)
@@ -119,9 +120,12 @@ def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
         units, high = scale_values(weight, start, stop), _high(weight, codes)
         totals["nan"] += int(np.count_nonzero(np.isnan(units)))
         totals["infinite"] += int(np.count_nonzero(np.isinf(units)))
-        totals["zero"] += int(np.count_nonzero((units == 0) & (high > least)))
-        signed = np.signbit(units) & np.isfinite(units) & (weight.element != "iq4_nl")  # which have signs
-        totals["negative"] += int(np.count_nonzero(signed))
+        if not weight.scheme.vanishing:
+            totals["zero"] += int(np.count_nonzero((units == 0) & (high > least)))
+        if not weight.scheme.signed:
+            totals["negative"] += int(np.count_nonzero(np.signbit(units) & np.isfinite(units)))
+        if (offsets := offset_values(weight, start, stop)) is not None:
+            totals["offsets"] += int(np.count_nonzero(~np.isfinite(offsets)))
         small = (np.abs(units) < _SMALLEST_NORMAL) & (units != 0)
         totals["subnormal"] += int(np.count_nonzero(small)) if weight.scale in ("binary32", "bfloat16") else 0
         totals["codes"] += int(np.count_nonzero(np.isnan(high)))
@@ -152,6 +156,10 @@ def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
     ):
         if totals[key]:
             found.append(Finding(rule, where, f"{totals[key]:,} {of} {_verb(key)}", remedy))
+    if totals["offsets"]:
+        evidence = f"{totals['offsets']:,} of {totals['scales']:,} offsets of blocks are NaN or infinite"
+        remedy = "every value of the block is NaN or infinite; export again"
+        found.append(Finding("offset-invalid", where, evidence, remedy))
     if totals["subnormal"]:
         evidence = f"{totals['subnormal']:,} {of} are subnormal float32 numbers"
         remedy = "devices that flush subnormals read 0; scale the weight, or keep it unquantised"
@@ -180,7 +188,7 @@ def _verb(key: str) -> str:
 
 def _high(weight: Weight, codes: Array) -> npt.NDArray[np.float32]:
     """Return the largest magnitude of the elements of each block; NaN where one is NaN."""
-    magnitudes = np.abs(np.asarray(decode(codes, weight.element), np.float32))
+    magnitudes = np.abs(np.asarray(decode(codes, weight.format), np.float32))
     for axis, size in enumerate(weight.sizes):
         length = magnitudes.shape[axis]
         if size > 1 and length:
@@ -263,7 +271,7 @@ def _of_nested(weight: Weight) -> list[Finding]:
 
 def _of_codes(weight: Weight) -> list[Finding]:
     """Return what the largest code of each block says: scales put it at the top of the elements' range."""
-    fmt = catalog.format(weight.element)
+    fmt = weight.format
     if weight.scheme.block is None or weight.scheme.block == (128, 128) or len(weight.shape) < 2:
         return []
     if weight.scale == "binary16":  # of GGUF, from sums and not from the largest value
@@ -278,7 +286,7 @@ def _of_codes(weight: Weight) -> list[Finding]:
         most += int(np.count_nonzero(high == np.float32(fmt.max_finite)))
         if codes.ndim == 2 and codes.shape[0] >= size:
             whole = codes[: codes.shape[0] // size * size]
-            magnitudes = np.abs(np.asarray(decode(whole, weight.element), np.float32))
+            magnitudes = np.abs(np.asarray(decode(whole, weight.format), np.float32))
             down = magnitudes.reshape(-1, size, whole.shape[1]).max(axis=1)
             columns += int(np.count_nonzero(down))
             across += int(np.count_nonzero(down >= reach))
@@ -448,7 +456,7 @@ def _values(
         units = swizzle(units).reshape(units.shape)
     elif changed == "fp8-without-scale":
         units = np.ones_like(units)
-    elements = np.asarray(decode(codes, weight.element, dtype=np.float64))
+    elements = np.asarray(decode(codes, weight.format, dtype=np.float64))
     if weight.zeros is not None:
         zeros = zero_values(weight, start, stop, np.float64)
         elements -= spread(zeros, elements.shape, tuple(range(elements.ndim)), weight.sizes)
@@ -456,6 +464,8 @@ def _values(
         found: npt.NDArray[np.float64] = elements * (
             spread(units, elements.shape, tuple(range(elements.ndim)), weight.sizes) * factor
         )
+    if (offsets := offset_values(weight, start, stop)) is not None:
+        found += spread(offsets.astype(np.float64), found.shape, tuple(range(found.ndim)), weight.sizes)
     return found
 
 

@@ -72,11 +72,27 @@ class Graph:
         Of initializers that matrix products take, the axis that they sum over: -1, or -2.
     undecoded : mapping of str to str
         Why some DequantizeLinear inputs are not decoded, by name.
+    used : mapping of str to set of str
+        Operators that take an initializer, or what others only cast, transpose or reshape of it. Those that
+        multiply with it are in `PRODUCTS`; where one takes it as another input, it is "Conv's input 2".
     """
 
     decoded: Mapping[str, Decoded] = field(default_factory=dict)
     summed: Mapping[str, int] = field(default_factory=dict)
     undecoded: Mapping[str, str] = field(default_factory=dict)
+    used: Mapping[str, set[str]] = field(default_factory=dict)
+
+
+#: Operators that multiply with weights, and which of their inputs are weights.
+PRODUCTS: Mapping[str, tuple[int, ...]] = {
+    **{name: (0, 1) for name in ("MatMul", "Gemm", "FusedMatMul")},
+    **{name: (1,) for name in ("Conv", "ConvTranspose", "FusedConv", "FusedGemm")},
+    **{name: (1, 2) for name in ("LSTM", "GRU", "RNN")},
+}
+#: In place of operators of domains that nothing is known of.
+UNKNOWN = "an operator of its own domain"
+#: Operators that leave values as they are, in another order or type.
+_SAME = ("Cast", "Identity", "Reshape", "Transpose")
 
 
 def _loaded(path: Path) -> tuple[Any, tuple[int, ...]]:
@@ -346,7 +362,25 @@ def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
             if name in entries or name in decoded:
                 flipped = node.op_type == "Gemm" and flags.get("transB" if place else "transA", 0)
                 summed[name] = -1 if bool(place) == bool(flipped) else -2
-    return Graph(decoded, summed, undecoded)
+        if _is(node, "Conv") and len(node.input) > 1:
+            name = names.get(node.input[1], node.input[1])
+            kernel = entries.get(decoded[name].codes if name in decoded else name)
+            if kernel is not None and len(kernel.shape) == 3:  # outputs, inputs and the kernel
+                summed[name] = -2
+    used: dict[str, set[str]] = {}
+    same = dict(names)
+    for node in graph.node:
+        for place, given in enumerate(node.input):
+            name = same.get(given, given)
+            if name not in entries and name not in decoded:
+                continue
+            if place == 0 and node.op_type in _SAME and node.domain in _DOMAINS:
+                same[node.output[0]] = name
+            else:
+                kind = node.op_type if node.domain in _DOMAINS else UNKNOWN
+                weighs = place in PRODUCTS.get(kind, (place,))
+                used.setdefault(name, set()).add(kind if weighs else f"{kind}'s input {place}")
+    return Graph(decoded, summed, undecoded, used)
 
 
 def _scales(name: str, made: Mapping[str, Any], entries: Mapping[str, Entry]) -> tuple[str, str, str] | None:

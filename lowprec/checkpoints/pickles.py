@@ -57,8 +57,10 @@ _BITS = 64
 _MOST = 6_000_000
 
 
-def read_pickle(data: bytes, what: str) -> Any:
+def read_pickle(data: bytes, what: str, called: set[str] | None = None) -> Any:
     """Return what a pickle holds: numbers, texts, lists, dicts and tuples of these, and calls.
+
+    The names of all functions and classes that loading it would call are added to `called`.
 
     A key of a dict that is neither a text nor an integer of 64 bits becomes an `Unnamed`.
 
@@ -71,7 +73,7 @@ def read_pickle(data: bytes, what: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in texts
-            return _Machine().run(data)
+            return _Machine(set() if called is None else called).run(data)
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
         raise CheckpointError(f"{what} is no pickle that can be read: {error}") from None
 
@@ -79,7 +81,8 @@ def read_pickle(data: bytes, what: str) -> Any:
 class _Machine:
     """A stack and a memo, as pickles are made for."""
 
-    def __init__(self) -> None:
+    def __init__(self, called: set[str]) -> None:
+        self.called = called
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
 
@@ -166,10 +169,10 @@ class _Machine:
             stack[-1].extend(found)
         elif name in ("REDUCE", "NEWOBJ"):
             arguments, function = stack.pop(), stack.pop()
-            stack.append(Call(function, arguments))
+            stack.append(self._call(function, arguments))
         elif name == "NEWOBJ_EX":
             named, arguments, function = stack.pop(), stack.pop(), stack.pop()
-            stack.append(Call(function, (arguments, named)))
+            stack.append(self._call(function, (arguments, named)))
         elif name == "BUILD":
             state, built = stack.pop(), stack[-1]
             if isinstance(built, Call):
@@ -184,6 +187,16 @@ class _Machine:
             stack.append(Stored(argument if name == "PERSID" else stack.pop()))
         else:
             raise ValueError(f"{name} is not read")
+
+    def _call(self, function: Any, arguments: Any) -> Call:
+        """Return a call, whose function is named by module or, where a call gives it, by that call's."""
+        if isinstance(function, Global):
+            first = arguments[0] if isinstance(arguments, tuple) and arguments else None
+            of = f" of {'.'.join(first)}" if function.name == "getattr" and isinstance(first, Global) else ""
+            self.called.add(".".join(function) + of)
+        elif not isinstance(function, Call):
+            self.called.add("what is no function")
+        return Call(function, arguments)
 
     def _put(self, found: list[Any]) -> None:
         into = self.stack[-1]

@@ -27,6 +27,7 @@ from lowprec.checkpoints.decoding import given_values, ranges
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
+from lowprec.checkpoints.onnx_reading import PRODUCTS, UNKNOWN
 from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SCALED_FP8, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
@@ -112,9 +113,9 @@ def quantize_checkpoint(
         A .safetensors file or a new folder.
     how : Target
     include, exclude : sequence of str
-        Patterns of names, as of files. Without `include`: weights of two axes and more whose names end with
-        `weight`, but not those of `EXCLUDED`. `exclude` is always left out; tensors that are not read must
-        be.
+        Patterns of names, as of files. Without `include`: floats of two axes and more, except vectors with
+        axes of length 1 and the names of `EXCLUDED`; of ONNX not those that no product or convolution takes.
+        `exclude` is always left out; tensors that are not read must be.
     watch : callable, optional
     scales : callable, optional
         Of conversions: gives scales for weights that have them already.
@@ -199,12 +200,14 @@ def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], ex
     if include:
         return "" if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include) else "not included"
     if len(weight.shape) < 2:
-        return "no tensor of two axes"
-    if not weight.name.endswith(("weight", "proj")) and weight.name not in checkpoint.graph.summed:
-        return "its name ends in neither 'weight' nor 'proj'; --include takes it"
-    if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in EXCLUDED):
-        return "kept by default"
-    return ""
+        return "fewer than two axes"
+    if len(weight.shape) > 2 and sum(length != 1 for length in weight.shape) < 2:
+        return "a vector, whose other axes have length 1"
+    used = checkpoint.graph.used.get(weight.name, set())
+    if used and not used & {*PRODUCTS, UNKNOWN}:
+        return f"taken by {' and '.join(sorted(used))}, and by no product or convolution"
+    pattern = next((pattern for pattern in EXCLUDED if fnmatch.fnmatchcase(weight.name, pattern)), None)
+    return "" if pattern is None else f"kept by default, by its name ({pattern}); --include takes it"
 
 
 def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statistics | None) -> Task:
@@ -216,7 +219,8 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
         inputs = None if statistics is None else statistics.of(weight)
         correct = statistics is not None and statistics.correct
         report = _written(weight, how, names, write, known, inputs, correct)
-        if how.scheme != PLAIN and not weight.name.endswith(how.scheme.weight):
+        named = how.scheme != PLAIN and how.scheme.family != "gguf"
+        if named and not weight.name.endswith(how.scheme.weight):
             said = f"it is read as {weight.name + how.scheme.weight}, by the names of its parts"
             report["note"] = f"{report['note']}; {said}" if "note" in report else said
         return report
@@ -365,7 +369,7 @@ def _written(
             errors.add(values, decode(codes, how.element), (), 1.0 if part is None else part)
             continue
         if how.scheme.family == "gguf":
-            write(names["codes"], join_blocks(codes, scales, how.scheme.packing), start)
+            write(names["codes"], join_blocks(codes, scales, str(how.scheme.packing)), start)
         else:
             packed = codes if how.scheme.family == "onnx" else pack(codes, how.element)
             if how.scheme.packing == "high_low":

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from lowprec.checkpoints.words import Words
+
 __all__ = ["Packing", "Scheme"]
 
 Packing = Literal[
@@ -18,6 +20,15 @@ Packing = Literal[
     "gguf_nvfp4",
     "gguf_q8_0",
     "gguf_iq4_nl",
+    "gguf_q4_0",
+    "gguf_q4_1",
+    "gguf_q5_0",
+    "gguf_q5_1",
+    "gguf_q2_k",
+    "gguf_q3_k",
+    "gguf_q4_k",
+    "gguf_q5_k",
+    "gguf_q6_k",
 ]
 
 
@@ -37,10 +48,18 @@ class Scheme:
         Formats; empty where the type says it.
     block : tuple of int, optional
         Rows and columns of a block; None where the scales' shape says it.
-    packing : str
+    packing : str or Words
         How codes lie: whole bytes; without gaps, the first in the lowest bits; two in a byte, the first in
-        the high half, in rows or as one long row; in groups of 16 bytes along an axis more; or in GGUF's
-        blocks.
+        the high half, in rows or as one long row; in groups of 16 bytes along an axis more; in blocks
+        of GGUF; or in words of 32 bits, as an object says.
+    zeros : str
+        What the name of the zero points ends with: whole numbers that are subtracted from elements.
+    signed : bool
+        Whether scales may be negative.
+    vanishing : bool
+        Whether scales may be 0 whatever the codes: products of two, of which one was rounded to 0.
+    by_scale : bool
+        Whether values are rounded to the type of the scales, as the scheme's software computes them in that.
     divides : bool
         Whether the tensor's scale divides.
     transposed : bool
@@ -72,7 +91,11 @@ class Scheme:
     element: str = ""
     scale: str = ""
     block: tuple[int, int] | None = None
-    packing: Packing = "whole"
+    packing: Packing | Words = "whole"
+    zeros: str = ""
+    signed: bool = False
+    vanishing: bool = False
+    by_scale: bool = False
     divides: bool = False
     transposed: bool = False
     swizzled: bool = False

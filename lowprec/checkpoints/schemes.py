@@ -5,6 +5,8 @@ One table serves `inspect`, `lint`, `dequantize`, `quantize`, `verify` and `conv
     element(code) * scale                       with a scale for each block, channel or tensor
     element(code) * scale * tensor scale        where the tensor's scale is a multiplier
     element(code) * scale / tensor scale        where it is a divisor
+    (element(code) - zero point) * scale        of integers
+    element(code) * scale + offset              of some of GGUF's
 
 Sources: the repositories and checkpoints that `Scheme.source` names; docs/checkpoints.md has the table.
 """
@@ -14,9 +16,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from lowprec.checkpoints.integer_schemes import (
+    GGUF_SCHEMES,
+    INTEGER_SCHEMES,
+    WEIGHT_SHAPE,
+    WIDE_SCALES,
+    ZERO_POINT,
+)
 from lowprec.checkpoints.scheme import Packing, Scheme
 
 __all__ = [
+    "CACHE_SCALES",
     "COMFY_QUANT",
     "FLOATS",
     "INPUT_SCALES",
@@ -57,7 +67,6 @@ INTEGERS: Mapping[str, str] = {
     f"{kind}{bits}": f"{'u' if kind == 'U' else ''}int{bits}" for kind in "IU" for bits in (2, 4, 8, 16, 32)
 }
 _FP8 = ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
-_WIDE = ("F32", "BF16", "F16")
 _BYTES = ("U8", "F8_E8M0")
 
 
@@ -109,13 +118,10 @@ SCALED_FP8 = "scaled_fp8"
 #: Of bitsandbytes: scales of scales, and the values of their codes.
 NESTED_ABSMAX, NESTED_MAP = ".weight.nested_absmax", ".weight.nested_quant_map"
 
-#: What some software subtracts from codes: 0 wherever weights of floats are symmetric.
-ZERO_POINT = ".weight_zero_point"
-
-#: The shape of a weight beside packed codes, which have it too.
-WEIGHT_SHAPE = ".weight_shape"
 #: Scales of what goes into a layer: no value of a weight depends on them.
 INPUT_SCALES = (".input_scale", ".input_global_scale", ".scale_input", "._weight_act_per_tensor_scale")
+#: Scales of keys, values and queries in the cache of attention: no value of a weight depends on them.
+CACHE_SCALES = (".k_scale", ".v_scale", ".q_scale", ".kv_scale")
 
 #: Of ONNX: what DequantizeLinear makes of any of its types; those that are written have schemes of their own.
 ONNX = Scheme(
@@ -288,7 +294,7 @@ SCHEMES: tuple[Scheme, ...] = (
             codes=".weight",
             code_tags=_FP8,
             scales=".weight_scale",
-            scale_tags=_WIDE,
+            scale_tags=WIDE_SCALES,
             extras=(".input_scale", ZERO_POINT, COMFY_QUANT),
             marks=marks,
             source=source,
@@ -299,6 +305,7 @@ SCHEMES: tuple[Scheme, ...] = (
             ("float-quantized", "compressed-tensors", {}, "vllm-project/compressed-tensors"),
         )
     ),
+    *INTEGER_SCHEMES,
     Scheme(
         name="deepseek fp8",
         family="deepseek",
@@ -340,7 +347,7 @@ SCHEMES: tuple[Scheme, ...] = (
         codes=".weight",
         code_tags=_FP8,
         scales=".scale_weight",
-        scale_tags=_WIDE,
+        scale_tags=WIDE_SCALES,
         extras=(".scale_input", COMFY_QUANT),
         source="comfyanonymous/ComfyUI",
     ),
@@ -382,31 +389,10 @@ SCHEMES: tuple[Scheme, ...] = (
             ("torchao nvfp4", ("U8",), ("F8_E4M3",), "._weight_per_tensor_scale", "e2m1fn", "ue4m3", (1, 16)),
             ("torchao mxfp4", ("U8",), ("F8_E8M0", "U8"), "", "e2m1fn", "e8m0fnu", (1, 32)),
             ("torchao mxfp8", _FP8, ("F8_E8M0", "U8"), "", "", "e8m0fnu", (1, 32)),
-            ("torchao float8", _FP8, _WIDE, "", "", "", None),
+            ("torchao float8", _FP8, WIDE_SCALES, "", "", "", None),
         )
     ),
-    *(
-        Scheme(
-            name=f"gguf {name}",
-            family="gguf",
-            codes=".weight",
-            code_tags=(name,),
-            scales="",
-            scale_tags=(),
-            tensor=".scale" if name == "NVFP4" else "",
-            element=element,
-            scale=scale,
-            block=(1, size),
-            packing=packing,  # type: ignore[arg-type]
-            source="ggml-org/llama.cpp",
-        )
-        for name, element, scale, size, packing in (
-            ("MXFP4", "e2m1fn", "e8m0fnu", 32, "gguf_mxfp4"),
-            ("NVFP4", "e2m1fn", "ue4m3", 16, "gguf_nvfp4"),
-            ("Q8_0", "int8", "binary16", 32, "gguf_q8_0"),
-            ("IQ4_NL", "iq4_nl", "binary16", 32, "gguf_iq4_nl"),
-        )
-    ),
+    *GGUF_SCHEMES,
     *(
         replace(
             ONNX,

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lowprec.checkpoints.container import Entry
+from lowprec.checkpoints.scheme import Packing
+from lowprec.checkpoints.words import Words
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.weights import Weight
 
-__all__ = ["is_six", "misfit", "padded", "sizes_of"]
+__all__ = ["is_six", "logical_shape", "misfit", "of_node", "padded", "sizes_of"]
 
 #: Blocks of the last two axes that are tried in turn where no configuration says them: the field's own first.
 _USUAL_BLOCKS = tuple((rows, size) for size in (128, 64, 32, 16) for rows in (size, 1))
@@ -143,3 +145,31 @@ def misfit(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) ->
         f"scales {weight.scales.name} have shape {list(scales)}, and {list(shape)} codes in blocks of "
         f"{block[0]}x{block[1]} need {list(wanted)}{guess}"
     )
+
+
+def of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: int) -> tuple[int, ...] | None:
+    """Return what shares a scale by a node's attributes; None if shapes do not fit them."""
+    whole = tuple(max(length, 1) for length in shape)
+    if math.prod(scales) == 1 and len(scales) <= 1:
+        return whole
+    if not -len(shape) <= axis < len(shape):
+        return None
+    axis %= len(shape)
+    if size <= 0:
+        fits = size == 0 and scales == (shape[axis],)
+        return (*whole[:axis], 1, *whole[axis + 1 :]) if fits else None
+    grid = (*shape[:axis], -(-shape[axis] // size), *shape[axis + 1 :])
+    return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
+
+
+def logical_shape(shape: tuple[int, ...], packing: Packing | Words, bits: int = 4) -> tuple[int, ...]:
+    """Return the shape of codes of so many bits that lie in bytes of a shape.
+
+    >>> logical_shape((2, 3, 16), "groups")
+    (2, 96)
+    """
+    if packing in ("low_first", "high_low") and shape:
+        return (*shape[:-1], 8 * shape[-1] // bits)
+    if packing == "groups" and len(shape) > 1:
+        return (*shape[:-2], 32 * shape[-2])
+    return shape

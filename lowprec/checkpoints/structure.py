@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from lowprec.checkpoints import bitsandbytes
-from lowprec.checkpoints.configured import Configured, kind_of
+from lowprec.checkpoints.configured import Configured, kind_of, unknown_method
 from lowprec.checkpoints.container import CheckpointError, parse_json, quoted
+from lowprec.checkpoints.decoding import zero_values
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.schemes import NESTED_MAP, is_mark
+from lowprec.checkpoints.schemes import CACHE_SCALES, NESTED_MAP, is_mark
 from lowprec.checkpoints.weights import Weight
+from lowprec.checkpoints.words import ColumnWords
 
 __all__ = ["Finding", "structure"]
 
@@ -45,20 +49,25 @@ _PROBLEMS = {
     "missing-codes": "export again with both copies whole",
     "orphan-scale": "its codes are missing, have another name or a type that no scheme has",
     "fp8-without-scale": "its scale is missing; read as it is, it is wrong by that factor",
+    "missing-zero-point": "export again with the zero points that are subtracted from codes",
     "missing-tensor-scale": "block scales alone are wrong by a factor; export again with the tensor's scale",
     "not-read": "give DequantizeLinear an initializer as its scale, or one of few bits with a scale in FLOAT",
     "scale-type": "write scales in a type of the scheme; a byte of E8M0 is no number",
     "quant-state": "bitsandbytes needs its JSON, with lengths that fit; export again",
     "saved-type": "its type was changed, or what is said of it: save it again",
     "zero-point": "no scheme of floats that is read here has zero points; quantise symmetrically",
+    "unknown-scheme": "use the software that made it; --exclude copies it as it is stored",
     "shape": "quantise along the last axis, and store one scale for each block, row by row",
 }
+#: Problems of reading, which are none of the file.
+_NOTES = ("not-read", "unknown-scheme")
 _FILES = {
     "missing-file": "download the shard again",
     "missing-tensor": "the index is of another export; make it again",
     "index-disagrees": "the index is of another export; make it again",
     "not-indexed": "the index is of another export; make it again",
     "not-read": "it is left out here: let the software that made it write plain tensors",
+    "pickle-calls": "load it with torch.load(weights_only=True), which refuses that, or not at all",
     "gaps": "the safetensors library refuses such files; write it again",
 }
 _LOST = re.compile(
@@ -71,16 +80,19 @@ _FUSED = (("gate_proj", "up_proj"), ("q_proj", "k_proj", "v_proj"), ("w1", "w3")
 def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
     """Yield what headers and the configuration show. Only small tensors are read."""
     for rule, evidence in checkpoint.notes:
-        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule])
+        level: Literal["error", "warning"] = "warning" if rule == "pickle-calls" else "error"
+        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule], level)
     for name, why in checkpoint.unread.items():
         yield Finding("not-read", name, why, _FILES["not-read"], "note")
     for weight in weights:
         if weight.problem is not None:
             rule, evidence = weight.problem
-            severity: Literal["error", "note"] = "note" if rule == "not-read" else "error"
+            severity: Literal["error", "note"] = "note" if rule in _NOTES else "error"
             yield Finding(rule, weight.name, evidence, _PROBLEMS[rule], severity)
     yield from _maps(weights)
-    yield from _lost(weights)
+    yield from () if unknown_method(checkpoint.config) else _lost(weights)
+    yield from _zero_points(weights)
+    yield from _caches(checkpoint.config, weights)
     yield from _configured(checkpoint.config, weights)
     yield from _comfyui(checkpoint, weights)
     yield from _fused(weights)
@@ -135,11 +147,14 @@ def _configured(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterato
             )
             yield Finding("format-disagrees", weight.name, evidence, "correct quantization_config")
         elif weight.problem is None and weight.scheme.family == "compressed-tensors":
-            if isinstance(format_said, str) and format_said not in (weight.scheme.name, "mixed-precision"):
+            known = (weight.scheme.name, "mixed-precision", "naive-quantized")
+            if isinstance(format_said, str) and format_said not in known:
                 evidence = f"the configuration says {format_said}, and the file has {weight.scheme.name}"
                 remedy = "correct format in quantization_config"
                 yield Finding("format-disagrees", weight.name, evidence, remedy)
             yield from _strategy(weight, said.setting)
+        elif weight.problem is None and isinstance(weight.scheme.packing, ColumnWords):
+            yield from _columns(weight, said.setting)
     for pattern, why in configured.unread.items():
         evidence = f"the configuration has {quoted(pattern)}, which is not understood: {why}"
         remedy = "modules that may match it are not held against the configuration: name them"
@@ -156,6 +171,7 @@ def _strategy(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
         said in ("group", "tensor_group")
         and isinstance(size, int)
         and weight.sizes
+        and weight.groups is None
         and weight.sizes[-1] != size
     ):
         assert weight.scales is not None
@@ -163,6 +179,62 @@ def _strategy(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
             f"the configuration says groups of {size}, and scales belong to {weight.sizes[-1]} elements"
         )
         yield Finding("scale-strategy", weight.scales.name, evidence, f"set group_size to {weight.sizes[-1]}")
+
+
+def _columns(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what a configuration of GPTQ or AWQ says otherwise than the file."""
+    layout = weight.scheme.packing
+    assert isinstance(layout, ColumnWords)
+    assert weight.scales is not None
+    assert weight.zeros is not None
+    size, bits = setting.get("group_size"), weight.format.width
+    size = weight.shape[0] if size == -1 else size
+    if type(size) is int and weight.groups is None and weight.sizes[0] != min(size, weight.shape[0]):
+        evidence = f"the configuration says groups of {size}, and scales belong to {weight.sizes[0]} elements"
+        remedy = f"set group_size to {weight.sizes[0]}"
+        yield Finding("scale-strategy", weight.scales.name, evidence, remedy)
+    if setting.get("desc_act") is False and weight.groups is not None:
+        evidence = "the configuration says desc_act false, and groups of columns are no runs"
+        remedy = "readers would take runs of columns for groups: set desc_act to true"
+        yield Finding("group-index", weight.groups.name, evidence, remedy)
+    if setting.get("sym") is True or setting.get("zero_point") is False:
+        zeros, middle = zero_values(weight, dtype=np.int64), 1 << (bits - 1)
+        if wrong := int(np.count_nonzero(zeros != middle)):
+            evidence = f"weights are said to be symmetric, and {wrong:,} zero points are not {middle}"
+            if (zeros == middle + 1).all() and weight.scheme.packing == ColumnWords(
+                groups=".g_idx", down=True, plus=1
+            ):
+                evidence += ", but all one more, as in a file of version 2"
+            remedy = "readers would take the middle: correct sym, or checkpoint_format"
+            yield Finding("zero-point", weight.zeros.name, evidence, remedy)
+
+
+def _zero_points(weights: Sequence[Weight]) -> Iterator[Finding]:
+    """Yield zero points of GPTQ that its readers do not agree on."""
+    for weight in weights:
+        layout = weight.scheme.packing
+        if weight.problem is None and isinstance(layout, ColumnWords) and layout.plus and weight.zeros:
+            top = (1 << weight.format.width) - 1
+            if wrong := int(np.count_nonzero(layout.zeros(weight) > top)):
+                evidence = f"{wrong:,} zero points are stored as {top}, which readers take for {top + 1} or 0"
+                remedy = "0 cannot be stored in version 1 of the layout: export again as gptq_v2"
+                yield Finding("zero-point", weight.zeros.name, evidence, remedy, "warning")
+
+
+def _caches(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterator[Finding]:
+    """Yield what is wrong with scales of the cache of keys and values."""
+    scales = [weight for weight in weights if weight.name.endswith(CACHE_SCALES) and not weight.is_quantized]
+    for weight in scales:
+        if weight.codes.tag in ("F32", "F16", "BF16"):
+            numbers = weight.codes.read().astype(np.float64).reshape(-1)
+            if wrong := [number for number in numbers if not (np.isfinite(number) and number > 0)]:
+                evidence, remedy = f"a scale of the cache is {wrong[0]:g}", "calibrate again"
+                yield Finding("cache-scale-invalid", weight.name, evidence, remedy)
+    said = config.get("kv_cache_scheme")
+    if isinstance(said, dict) and said.get("dynamic") is not True and not scales:
+        evidence = "kv_cache_scheme says that keys and values have scales, and the file has none"
+        remedy = "readers take 1: export with k_scale and v_scale, or leave kv_cache_scheme out"
+        yield Finding("cache-scale-missing", "config.json", evidence, remedy, "note")
 
 
 def _is_linear(weight: Weight) -> bool:

@@ -63,7 +63,10 @@ FAMILIES: dict[str, dict[str, str]] = {
 }
 
 #: Weights that stay as they are unless `include` names them.
-EXCLUDED = ("*embed*", "*lm_head*", "*norm*", "*router*", "*.gate.weight", "token_embd.*", "output.weight")
+EXCLUDED = (
+    *("*embed*", "*lm_head*", "*norm*", "*bias*", "*router*", "*.gate.weight"),
+    *("token_embd.*", "output.weight"),
+)
 
 
 @dataclass(frozen=True)

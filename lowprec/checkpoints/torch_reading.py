@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, parse_json, stamp
+from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, parse_json, quoted, stamp
 from lowprec.checkpoints.pickles import Call, Global, Stored, read_pickle
 
 __all__ = ["DTYPES", "ELEMENTS", "MADE", "RECORD", "SAID", "STORAGES", "checked", "open_torch"]
@@ -56,6 +57,17 @@ _PLAIN = tuple(Global("torch._utils", f"_rebuild_tensor_v{version}") for version
 _CLASSES = (Global("torch", "Tensor"), Global("torch.nn.parameter", "Parameter"))
 _GETATTR = (Global("builtins", "getattr"), Global("__builtin__", "getattr"))
 _DICTS = (Global("collections", "OrderedDict"), Global("collections", "defaultdict"))
+#: Whole names of functions and classes that `torch.load` calls for tensors by default, and that those of
+#: Transformer Engine need.
+_EXPECTED = re.compile(
+    r"torch\._utils\._rebuild_\w+|torch\._tensor\._rebuild_from_type_v2|torch\.nn\.parameter\.\w+"
+    r"|torch\.(Size|Tensor|device|\w+Storage)|torch\.serialization\._get_layout"
+    r"|torch\.storage\.(Typed|Untyped)Storage|collections\.(OrderedDict|defaultdict|Counter)"
+    r"|_codecs\.encode|_io\.BytesIO|(builtins|__builtin__)\.(set|bytearray|complex|slice)"
+    r"|((builtins|__builtin__)\.getattr of )?transformer_engine(\.\w+)*|transformer_engine_torch(\.\w+)*"
+)
+#: Names that are listed of what a pickle calls besides.
+_LISTED = 5
 #: A record of the archive for metadata, which torch does not look at.
 RECORD = "lowprec.json"
 #: What no pickle, no name, and no number of values has reason to exceed.
@@ -86,8 +98,10 @@ class _File:
             raise CheckpointError(f"{str(self.path)!r} has more than {self.most:,} values")
 
 
-def open_torch(path: Path) -> tuple[dict[str, Entry], dict[str, str], dict[str, str]]:
-    """Return the tensors of a file by their names, what it says of them, and why others are not read.
+def open_torch(
+    path: Path,
+) -> tuple[dict[str, Entry], dict[str, str], dict[str, str], tuple[tuple[str, str], ...]]:
+    """Return the tensors of a file by their names, what it says of them, why others are not read, and notes.
 
     Names of nested dicts, and numbers in lists, are joined by dots. A tensor of Transformer Engine becomes
     those that it is made of, `NAME._rowwise_data` and so on, as its attributes are called. Values without
@@ -103,9 +117,10 @@ def open_torch(path: Path) -> tuple[dict[str, Entry], dict[str, str], dict[str, 
     file = _File(path, mark, _records(path), {}, {}, {})
     if _text(file, "byteorder", b"little") != b"little":
         raise CheckpointError(f"{str(path)!r} was saved on a big-endian machine; save it on another")
+    called: set[str] = set()
     data = _text(file, "data.pkl")
     file.most = min(_MOST, _REPEATED * len(data))
-    whole = read_pickle(data, f"the pickle of {str(path)!r}")
+    whole = read_pickle(data, f"the pickle of {str(path)!r}", called)
     for name, value in _named(file, "", whole, 0):
         try:
             _add(file, name, value)
@@ -115,7 +130,15 @@ def open_torch(path: Path) -> tuple[dict[str, Entry], dict[str, str], dict[str, 
     if RECORD in file.records:
         said = parse_json(_text(file, RECORD), f"{RECORD} of {str(path)!r}")
     texts = {key: text for key, text in said.items() if isinstance(text, str)}
-    return file.entries, texts | file.metadata, file.unread
+    strange = sorted(name for name in called if not _EXPECTED.fullmatch(name))
+    notes = (("pickle-calls", f"{path.name} {_calls(strange)}"),) if strange else ()
+    return file.entries, texts | file.metadata, file.unread, notes
+
+
+def _calls(names: list[str]) -> str:
+    """Return in words what loading a pickle would call."""
+    more = f" and {len(names) - _LISTED:,} others" if names[_LISTED:] else ""
+    return f"calls {', '.join(map(quoted, names[:_LISTED]))}{more} when it is loaded; here nothing was called"
 
 
 def _records(path: Path) -> dict[str, tuple[int, int]]:

@@ -25,6 +25,7 @@ from lowprec.checkpoints.decoding import (
     codes_of,
     engine_format,
     given_values,
+    offset_values,
     ranges,
     rows_together,
     scale_values,
@@ -39,7 +40,6 @@ from lowprec.checkpoints.targets import usable
 from lowprec.checkpoints.weights import OVER, Weight, sources_of, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.families import fixed
 
@@ -134,7 +134,7 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
         errors.add(wanted, found, weight.sizes if weight.scheme.block else ())
         codes = codes_of(weight, start, stop)
         if not weight.is_quantized:
-            differ += int(np.count_nonzero(encode(wanted, weight.element, saturation="finite") != codes))
+            differ += int(np.count_nonzero(encode(wanted, weight.format, saturation="finite") != codes))
             continue
         if candidates and is_nested(weight.scheme):
             ((name, fmt),) = candidates.items()
@@ -163,10 +163,14 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
             units = scale_values(weight, start, stop).astype(np.float64)
             if tensor is not None:  # exact: of 28 bits at most
                 units = units * (tensor if tensor.size == 1 else tensor[start:stop]) / weight.over
-            wide = spread(units, codes.shape, tuple(range(codes.ndim)), weight.sizes)
+            axes = tuple(range(codes.ndim))
+            wide = spread(units, codes.shape, axes, weight.sizes)
             highest.append(_highest(weight, wanted))
-            nearest = _nearest(weight, wanted, wide, start, stop)
-            differ += int(np.count_nonzero(nearest != codes))
+            if (offsets := offset_values(weight, start, stop)) is not None:
+                wanted = wanted - spread(offsets.astype(np.float64), codes.shape, axes, weight.sizes)
+            lost = wide == 0  # where any code means the same
+            nearest = _nearest(weight, wanted, np.where(lost, 1, wide), start, stop)
+            differ += int(np.count_nonzero((nearest != codes) & ~lost))
     if single:
         ((name, counts),) = wrong.items()
         counts[0], differ = nested_differ(weight, np.concatenate(single)), counts[1]
@@ -193,7 +197,7 @@ def _rules_of(weight: Weight, highest: list[Array]) -> list[str]:
     """Return which rules of single scales give those of a weight; of zeros any scale will do."""
     one = weight.sizes[0] >= weight.shape[0]
     high = np.max(highest, axis=0) if one else np.concatenate(highest)
-    stored, fmt = scale_values(weight).reshape(-1), catalog.format(weight.element)
+    stored, fmt = scale_values(weight).reshape(-1), weight.format
     high = high.reshape(-1)
     known = {
         "max": usable(scale_for(high.reshape(-1, 1), fmt, "max", axis=0).reshape(-1)),
@@ -225,19 +229,19 @@ def _nearest(weight: Weight, wanted: Array, wide: Array, start: int, stop: int) 
     """Return the codes that are nearest for scales; of integers with zero points, those are added."""
     found: Array
     if weight.zeros is None:
-        found = encode(divide(wanted, wide, weight.element, saturation="finite"), weight.element)
+        found = encode(divide(wanted, wide, weight.format, saturation="finite"), weight.format)
         return found
     whole = divide(wanted, wide, _WHOLE, saturation="finite", dtype=np.float64)
     zeros = zero_values(weight, start, stop, np.float64)
     whole += spread(zeros, whole.shape, tuple(range(whole.ndim)), weight.sizes)
-    found = encode(whole, weight.element, saturation="finite")
+    found = encode(whole, weight.format, saturation="finite")
     return found
 
 
 def _unlike(weight: Weight, codes: Array, others: Array) -> int:
     """Return how many codes differ; of bitsandbytes, whose FP4 has two zeros at random, values."""
     if weight.scheme.state:
-        codes, others = (decode(part, weight.element) for part in (codes, others))
+        codes, others = (decode(part, weight.format) for part in (codes, others))
     return int(np.count_nonzero(codes != others))
 
 

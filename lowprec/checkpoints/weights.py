@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import math
+import re
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lowprec.checkpoints import bitsandbytes
-from lowprec.checkpoints.configured import Configured
+from lowprec.checkpoints.configured import Configured, unknown_method
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.incomplete import incomplete
@@ -29,17 +29,21 @@ from lowprec.checkpoints.schemes import (
     TRANSFORMER_ENGINE,
     WEIGHT_SHAPE,
     ZERO_POINT,
-    Packing,
     Scheme,
 )
-from lowprec.checkpoints.sharing import is_six, misfit, sizes_of
+from lowprec.checkpoints.sharing import is_six, logical_shape, misfit, of_node, sizes_of
 from lowprec.checkpoints.torch_reading import checked
 from lowprec.checkpoints.torchao import attributes
+from lowprec.checkpoints.words import Words
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.families import fixed
+from lowprec.spec.format import Format
 
-__all__ = ["OVER", "Weight", "by_name", "logical_shape", "sources_of", "weights_of"]
+__all__ = ["OVER", "Weight", "by_name", "sources_of", "weights_of"]
 
+#: Names of integers that the catalog has not.
+_ODD = re.compile("(u?)int([3567])")
 #: Types of what DequantizeLinear makes.
 _RESULTS = ("F32", "F16", "BF16")
 #: What no JSON beside a weight has reason to exceed, in bytes.
@@ -69,7 +73,9 @@ class Weight:
     swizzled : bool
         Whether the scales are said to lie in tiles of 128x4.
     zeros : Entry, optional
-        What is subtracted from elements, with one for each scale: of ONNX.
+        What is subtracted from elements, with one for each scale.
+    groups : Entry, optional
+        Which scale each column has, where columns that share one are no run.
     rounded : str
         What values are rounded to at the end, if that is narrower than float32: the type's name in headers.
     over : float
@@ -89,6 +95,7 @@ class Weight:
     problem: tuple[str, str] | None = None
     swizzled: bool = False
     zeros: Entry | None = None
+    groups: Entry | None = None
     rounded: str = ""
     over: float = 1.0
     summed: int = -1
@@ -102,6 +109,14 @@ class Weight:
     def element(self) -> str:
         """The name of the elements' format."""
         return self.scheme.element or FLOATS.get(self.codes.tag, self.codes.tag)
+
+    @property
+    def format(self) -> Format:
+        """The elements' format; integers of 3, 5, 6 and 7 bits are not in the catalog."""
+        odd = _ODD.fullmatch(self.element)
+        if odd is None:
+            return catalog.format(self.element)
+        return fixed(self.element, int(odd[2]), signed=not odd[1])
 
     @property
     def scale(self) -> str:
@@ -135,10 +150,13 @@ class Weight:
             size >= length for size, length in zip(self.sizes, self.shape, strict=True)
         ):
             return "tensor"
-        if self.scheme.block is None and self.sizes[:-1] == (1,) * (len(self.sizes) - 1):
-            if self.sizes[-1] >= self.shape[-1]:
-                return "channel"
-        return "x".join(map(str, self.sizes[-2:])) if self.sizes[-2:-1] != (1,) else str(self.sizes[-1])
+        if self.groups is not None:
+            return "group"
+        turned = self.scheme.block is None and self.is_turned
+        sizes, shape = (part[::-1] if turned else part for part in (self.sizes, self.shape))
+        if self.scheme.block is None and sizes[:-1] == (1,) * (len(sizes) - 1) and sizes[-1] >= shape[-1]:
+            return "channel"
+        return "x".join(map(str, sizes[-2:])) if sizes[-2:-1] != (1,) else str(sizes[-1])
 
 
 def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
@@ -176,7 +194,17 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
             summed, why = checkpoint.graph.summed.get(name, -1), checkpoint.graph.undecoded.get(name)
             unread = None if why is None else ("not-read", why)
             found[name] = Weight(name, PLAIN, entry, shape=entry.shape, summed=summed, problem=unread)
-    return (*nodes, *(found[name] for name in entries if name in found))
+    whole = (*nodes, *(found[name] for name in entries if name in found))
+    strange = unknown_method(checkpoint.config)
+    return tuple(map(functools.partial(_of_unknown, strange), whole)) if strange else whole
+
+
+def _of_unknown(strange: str, weight: Weight) -> Weight:
+    """Return a weight of a method that is not known: what does not fit the known schemes is not broken."""
+    if weight.problem is None:
+        return weight
+    of = f"{weight.codes.name} is {weight.codes.tag} of shape {list(weight.codes.shape)}"
+    return replace(weight, problem=("unknown-scheme", f"{strange}; {of}"))
 
 
 def by_name(checkpoint: Checkpoint, names: Collection[str]) -> dict[str, Weight]:
@@ -244,7 +272,7 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
     codes, scales = entries[said.codes], entries[said.scales]
     zeros, tensor = entries.get(said.zeros), entries.get(said.tensor)
     weight = Weight(name, ONNX, codes, scales, tensor, shape=codes.shape, zeros=zeros)
-    sizes = _of_node(codes.shape, scales.shape, said.axis, said.size)
+    sizes = of_node(codes.shape, scales.shape, said.axis, said.size)
     known = INTEGERS.get(codes.tag, "") or (FLOATS.get(codes.tag, "") if codes.bits <= 8 else "")
     wrong = ""
     if sizes is None or (zeros is not None and zeros.shape != scales.shape):
@@ -274,21 +302,6 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
     return replace(weight, scheme=scheme, sizes=sizes, rounded=rounded, summed=summed)
 
 
-def _of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: int) -> tuple[int, ...] | None:
-    """Return what shares a scale by a node's attributes; None if shapes do not fit them."""
-    whole = tuple(max(length, 1) for length in shape)
-    if math.prod(scales) == 1 and len(scales) <= 1:
-        return whole
-    if not -len(shape) <= axis < len(shape):
-        return None
-    axis %= len(shape)
-    if size <= 0:
-        fits = size == 0 and scales == (shape[axis],)
-        return (*whole[:axis], 1, *whole[axis + 1 :]) if fits else None
-    grid = (*shape[:axis], -(-shape[axis] // size), *shape[axis + 1 :])
-    return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
-
-
 def _quantized(
     name: str,
     entry: Entry,
@@ -308,6 +321,8 @@ def _quantized(
             if scheme.unless and stem + scheme.unless in entries:
                 continue
             scales = entries.get(stem + scheme.scales) if scheme.scales else None
+            if isinstance(scheme.packing, Words) and not scheme.packing.fits(entry, scales):
+                continue
             if scheme.scales and scales is None:
                 if exact or not (scheme.is_distinctive and len(entry.shape) >= 2):
                     continue
@@ -331,15 +346,18 @@ def _quantized(
             if scheme.element in ("e2m3fn", "e3m2fn") and not is_six(entry, scales):
                 continue
             ends = dict.fromkeys((*scheme.extras, ZERO_POINT, *([scheme.state] if scheme.state else [])))
-            extras = tuple(entries[stem + end] for end in ends if stem + end in entries)
-            found = Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras)
+            extras = tuple(
+                entries[stem + end] for end in ends if stem + end in entries and end != scheme.zeros
+            )
+            zeros = entries.get(stem + scheme.zeros) if scheme.zeros else None
+            found = Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras, zeros=zeros)
             told = scheme.family in ("torchao", TRANSFORMER_ENGINE)
             said_of = attributes(checkpoint.metadata_of(entry), found.name) if told else {}
             said_of = checked(said_of) if scheme.family == TRANSFORMER_ENGINE else said_of
-            if scheme.name == "float-quantized":
+            if scheme.name in ("float-quantized", "int-quantized", "pack-quantized"):
                 said_of = configured.block_of(stem)
             found = _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
-            zeros = entries.get(stem + ZERO_POINT)
+            zeros = None if scheme.zeros else entries.get(stem + ZERO_POINT)
             lengths = entries.get(stem + WEIGHT_SHAPE) if WEIGHT_SHAPE in scheme.extras else None
             if found.problem is None and lengths is not None:
                 if (said_shape := lengths.read().reshape(-1).tolist()) != [*found.value_shape]:
@@ -422,7 +440,7 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     if weight.scheme.packing == "groups" and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
         problem = ("shape", f"codes of shape {list(weight.codes.shape)} are no groups of 16 bytes")
         return Weight(**fields | {"problem": problem})
-    if weight.scheme.packing.startswith("gguf"):
+    if weight.scheme.family == "gguf":
         return Weight(**fields | {"sizes": (*[1] * (len(shape) - 1), weight.scheme.block[1])})  # type: ignore[index]
     if weight.scales is None:
         what = f"{weight.codes.name} has no {weight.scheme.scales.lstrip('.')} beside it"
@@ -448,20 +466,19 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     if other and any(part.name.endswith(other) for part in weight.extras):
         what = f"{weight.name} has {other.lstrip('.')} and no {weight.scheme.unless.lstrip('.')} beside it"
         return Weight(**fields | {"problem": ("missing-codes", what)})
+    if weight.scheme.by_scale and weight.scales.tag != "F32":
+        fields["rounded"] = weight.scales.tag
+    needs_zeros = weight.scheme.zeros not in ("", ZERO_POINT) or config.get("symmetric") is False
+    if weight.scheme.zeros and weight.zeros is None and needs_zeros:
+        what = f"{weight.codes.name} has no {weight.scheme.zeros.lstrip('.')} beside it"
+        return Weight(**fields | {"problem": ("missing-zero-point", what)})
+    if isinstance(weight.scheme.packing, Words):
+        return weight.scheme.packing.resolved(Weight(**fields), config)
     sizes = sizes_of(weight, shape, config, swizzled)
     if sizes is None:
         return Weight(**fields | {"problem": ("shape", misfit(weight, shape, config))})
+    zeros, wanted = weight.zeros, (weight.codes.tag, weight.scales.shape)
+    if zeros is not None and (zeros.tag, zeros.shape) != wanted:
+        what = f"{zeros.name} is {zeros.tag} of shape {list(zeros.shape)}, and must be {wanted[0]} of shape "
+        return Weight(**fields | {"problem": ("shape", f"{what}{list(wanted[1])}")})
     return Weight(**fields | {"sizes": sizes})
-
-
-def logical_shape(shape: tuple[int, ...], packing: Packing, bits: int = 4) -> tuple[int, ...]:
-    """Return the shape of codes of so many bits that lie in bytes of a shape.
-
-    >>> logical_shape((2, 3, 16), "groups")
-    (2, 96)
-    """
-    if packing in ("low_first", "high_low") and shape:
-        return (*shape[:-1], 8 * shape[-1] // bits)
-    if packing == "groups" and len(shape) > 1:
-        return (*shape[:-2], 32 * shape[-2])
-    return shape

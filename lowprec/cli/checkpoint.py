@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from lowprec.spec.naming import plain
 if TYPE_CHECKING:
     from lowprec.checkpoints.folder import Checkpoint
 
+#: Reasons for which weights stay that are listed.
+_REASONS = 8
 _NAMES = "Shell patterns of names, such as '*.mlp.*'; may be given several times."
 _source = click.argument("path", metavar="CHECKPOINT", type=PLACE)
 _include = several("--include", metavar="PATTERN", help=f"Take only these weights. {_NAMES}")
@@ -179,7 +182,8 @@ def quantize(
     """Quantise the weights of a checkpoint, and report the error of each.
 
     A run that was killed left nothing at OUTPUT; the same command goes on where it was. Without --include,
-    weights of two axes and more are quantised, but for embeddings, norms, routers and lm_head.
+    floats of two axes and more are quantised, except for embeddings, norms, biases, routers and lm_head; of
+    an ONNX model not those that only other nodes than products, convolutions and recurrent layers take.
     """
     from lowprec.checkpoints.correcting import statistics_in
     from lowprec.checkpoints.quantizing import quantize_checkpoint
@@ -247,6 +251,10 @@ def _write(
         f"\n{len(reports)} weights are now {wanted.scheme.name} in {output}; {len(kept)} tensors "
         f"stay as they were"
     )
+    for why, count in Counter(kept.values()).most_common(_REASONS):
+        _line(f"    {count:,}: {why}")
+    if (others := len(set(kept.values())) - _REASONS) > 0:
+        say(f"    others for {others:,} other reasons; --json has all")
 
 
 @checkpoint.command(short_help="Hold a quantised checkpoint against its source.")

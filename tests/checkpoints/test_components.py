@@ -13,39 +13,22 @@ from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
+from tests.checkpoints import writers
 from tests.checkpoints.files import quantized, source
+from tests.checkpoints.test_integers import columns
 
 pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore")]
 
-_GGUF = ("MXFP4", "NVFP4", "Q8_0", "IQ4_NL")
 
-
-@pytest.mark.parametrize("kind", _GGUF)
+@pytest.mark.parametrize("kind", writers.BLOCKS)
 def test_gguf_reads_the_same_values(tmp_path, kind):
-    """Of blocks of any bytes that hold no NaN."""
-    gguf = pytest.importorskip("gguf")
-    each, size = {"MXFP4": (17, 32), "NVFP4": (36, 64), "Q8_0": (34, 32), "IQ4_NL": (18, 32)}[kind]
-    data = np.random.default_rng(0).integers(0, 256, (6, 8, each), dtype=np.uint8)
-    if kind == "MXFP4":
-        data[..., 0] = data[..., 0] % 200 + 20
-    elif kind == "NVFP4":
-        data[..., :4] &= 0x7F
-        data[0, 0, :2] = 0, 0x7F
-    else:
-        data[..., 1] = data[..., 1] & 0xBB
-    kinds = gguf.GGMLQuantizationType
-    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
-    writer.add_tensor("x.weight", data.reshape(6, -1), raw_dtype=kinds[kind])
-    writer.add_tensor("f.weight", np.arange(12, dtype=np.float32).reshape(3, 4))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    found = {weight.name: weight for weight in weights_of(open_checkpoint(tmp_path / "x.gguf"))}
-    theirs = gguf.quants.dequantize(data.reshape(6, -1), kinds[kind])
+    """Of blocks of any bytes that hold no NaN, with the same signs of zeros except in MXFP4 and NVFP4."""
+    checkpoint, theirs = writers.of_gguf(tmp_path / "x.gguf", kind)
+    found = {weight.name: weight for weight in weights_of(checkpoint)}
     ours = values_of(found["x.weight"])
-    assert ours.shape == (6, 8 * size)
+    assert ours.shape == theirs.shape
     assert np.array_equal(ours, theirs)
+    assert np.array_equal(np.signbit(ours), np.signbit(theirs)) or kind.endswith("FP4")
     assert np.array_equal(values_of(found["f.weight"]), np.arange(12).reshape(3, 4))
     assert np.array_equal(values_of(found["x.weight"], 2, 5), ours[2:5])
 
@@ -368,3 +351,44 @@ def test_comfyui_and_lowprec_read_each_other(tmp_path, to):
         number["block_scale"] = scales
     how = layout.Params(orig_dtype=torch.float32, orig_shape=(224, 192), **number)
     assert np.array_equal(values_of(ours), layout.dequantize(codes, how).numpy())
+
+
+# -- integers ---------------------------------------------------------------------------------------
+
+
+def _agree(checkpoint, theirs):
+    """Hold the one weight of a checkpoint against its writer's values; nothing of it is a finding."""
+    (weight,) = weights_of(checkpoint)
+    assert np.array_equal(values_of(weight), theirs)
+    assert lint(checkpoint) == ()
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("case", writers.INTEGERS)
+def test_integers_of_compressed_tensors_are_read_to_its_values(tmp_path, case, kind):
+    """In the type of its scales, as it computes them."""
+    _agree(*writers.of_compressed_tensors(tmp_path / "m", case, kind))
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("bits", [2, 3, 4, 5, 8])
+def test_what_auto_round_packs_for_gptq_is_read_to_its_values(tmp_path, bits, version, in_order):
+    """Version 1, whose zero points are one less, and version 2; columns in groups of their own too."""
+    _agree(*writers.of_auto_round(tmp_path / "m", bits, version, in_order))
+
+
+def test_what_auto_round_packs_for_awq_is_read_to_its_values(tmp_path):
+    _agree(*writers.of_auto_round_awq(tmp_path / "m"))
+
+
+def test_autoawq_dequantises_to_the_same_values(tmp_path):
+    """Its own unpacking, of any words."""
+    torch = pytest.importorskip("torch")
+    theirs = writers.autoawq()
+    tensors, config, values = columns("awq", 4, size=64, shape=(48, 256))
+    parts = [torch.from_numpy(tensors[f"m.q.{name}"]) for name in ("qweight", "qzeros", "scales")]
+    found = theirs.dequantize_gemm(*parts, 4, 64).T
+    assert found.dtype == torch.float16
+    assert np.array_equal(values, found.numpy())
+    _agree(writers.folder(tmp_path / "m", tensors, config), found.float().numpy())

@@ -14,7 +14,7 @@ from lowprec.checkpoints.container import CheckpointError, stamp
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import as_blocks, codes_of, ranges, stored_scales, values_of
 from lowprec.checkpoints.folder import open_checkpoint
-from lowprec.checkpoints.gguf import split_blocks
+from lowprec.checkpoints.gguf_blocks import split_blocks
 from lowprec.checkpoints.gguf_writing import join_blocks
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
@@ -62,7 +62,7 @@ def test_gguf_dequantises_what_is_written_to_the_same_values(tmp_path, to):
 def test_blocks_are_joined_as_they_are_split(to):
     each, size = {"mxfp4": (17, 32), "nvfp4": (36, 64), "q8_0": (34, 32), "iq4_nl": (18, 32)}[to]
     data = np.random.default_rng(0).integers(0, 256, (3, 5, 4 * each), dtype=np.uint8)
-    codes, scales = split_blocks(data, f"gguf_{to}")
+    codes, scales, _ = split_blocks(data, f"gguf_{to}")
     assert codes.shape == (3, 5, 4 * size)
     assert np.array_equal(join_blocks(codes, scales, f"gguf_{to}"), data)
 
@@ -358,3 +358,72 @@ def test_blocks_of_one_axis_are_read_and_copied(tmp_path, kind):
         wanted = gguf.quants.dequantize(data, number).reshape(-1)
         assert np.array_equal(values_of(weight), wanted)
         assert list(ranges(weight, 1)) == [(0, 3 * block)]
+
+
+@pytest.mark.parametrize("kind", "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0".split())
+def test_what_the_package_quantises_has_no_finding_and_the_codes_are_verified(tmp_path, kind):
+    """Against the source too, with zeros, and rows of one sign; negative scales are usual."""
+    made = source(tmp_path / "s.safetensors", (64, 256))
+    x = made.entries["m.q.weight"].read().copy()
+    x[3, :64], x[4] = 0, np.abs(x[4]) + 1
+    made = source(tmp_path / "t.safetensors", **{"m.q.weight": x})
+    which = gguf.GGMLQuantizationType[kind]
+    data = gguf.quants.quantize(x, which)
+    checkpoint = _blocks(tmp_path / "x.gguf", data, which, "m.q.weight")
+    (weight,) = weights_of(checkpoint)
+    assert np.array_equal(values_of(weight), gguf.quants.dequantize(data, which))
+    assert lint(checkpoint) == lint(checkpoint, made) == ()
+    (verdict,) = verify_checkpoint(checkpoint, made)
+    assert verdict.codes_differ < x.size // 50  # it divides by the scale before that is rounded
+    dequantize_checkpoint(checkpoint, tmp_path / "v.safetensors")
+    (verdict,) = verify_checkpoint(checkpoint, open_checkpoint(tmp_path / "v.safetensors"))
+    assert verdict.codes_differ == 0
+
+
+@pytest.mark.parametrize("kind", "Q2_K Q3_K Q4_K Q5_K Q6_K".split())
+def test_blocks_of_k_types_are_verified_where_scales_vanish(tmp_path, kind):
+    """Groups with the scale 0 have any codes; an offset that is NaN or infinite is a finding."""
+    which = gguf.GGMLQuantizationType[kind]
+    size = gguf.GGML_QUANT_SIZES[which][1]
+    data = np.random.default_rng(1).integers(0, 256, (8, 2 * size), dtype=np.uint8)
+    places = {"Q2_K": (80, 82), "Q3_K": (108,), "Q6_K": (208,)}.get(kind, (0, 2))
+    for place in places:
+        data[:, place::size], data[:, place + 1 :: size] = 0, 0x24
+    vanishing = {"Q2_K": (0, 0xF0), "Q3_K": (96, 0), "Q6_K": (192, 0)}.get(kind, (4, 0))
+    data[:, vanishing[0] :: size] = vanishing[1]
+    checkpoint = _blocks(tmp_path / "x.gguf", data, which)
+    (weight,) = weights_of(checkpoint)
+    assert kind == "Q3_K" or (split_blocks(data, f"gguf_{kind.lower()}").scales == 0).any()
+    assert lint(checkpoint) == ()
+    dequantize_checkpoint(checkpoint, tmp_path / "v.safetensors")
+    plain = open_checkpoint(tmp_path / "v.safetensors")
+    assert np.array_equal(plain.entries["x.weight"].read(), gguf.quants.dequantize(data, which))
+    assert lint(checkpoint, plain) == ()
+    (verdict,) = verify_checkpoint(checkpoint, plain)
+    assert verdict.codes_differ == 0
+    assert weight.blocks == ("16" if kind in ("Q2_K", "Q3_K", "Q6_K") else "32")
+    data[0, places[-1] + 1] = 0x7C
+    rules = {finding.rule for finding in lint(_blocks(tmp_path / "y.gguf", data, which))}
+    assert rules == ({"offset-invalid"} if len(places) > 1 else {"scale-infinite", "scale-nan"})
+
+
+def _blocks(path, data, which, name="x.weight"):
+    """Write a file with one weight of blocks, and return its checkpoint."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tensor(name, data, raw_dtype=which)
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file):
+        step()
+    writer.close()
+    return open_checkpoint(path)
+
+
+@pytest.mark.parametrize("to", KINDS)
+def test_names_that_end_otherwise_than_in_weight_are_kept_and_read(tmp_path, to):
+    made = source(tmp_path / "s.safetensors", (64, 128), **{"m.weight_ih": np.ones((4, 64), np.float32)})
+    reports, _ = quantize_checkpoint(made, tmp_path / "x.gguf", target("gguf", to))
+    assert "note" not in reports["m.weight_ih"]
+    found = {weight.name: weight for weight in weights_of(open_checkpoint(tmp_path / "x.gguf"))}
+    assert found["m.weight_ih"].scheme.name == found["m.q.weight"].scheme.name == f"gguf {to.upper()}"
+    assert (values_of(found["m.weight_ih"]) == 1).all() or to in ("q8_0", "iq4_nl")
+    assert found.keys() == {"m.weight_ih", "m.q.weight", "m.norm.weight"}
+    assert lint(open_checkpoint(tmp_path / "x.gguf"), made) == ()

@@ -533,3 +533,47 @@ def test_weights_of_nodes_stay_in_onnx(tmp_path):
     assert not out.exists()
     assert dequantize_checkpoint(found, out) == ("m.b.weight", "m.q.weight")
     assert dequantize_checkpoint(found, tmp_path / "out.onnx", exclude=["m.b.*"]) == ("m.q.weight",)
+
+
+def test_weights_are_chosen_by_what_nodes_do_with_them(tmp_path):
+    """Convolutions have blocks along inputs; what nothing takes is judged by its shape, others stay."""
+    rng = np.random.default_rng(0)
+    shapes = {
+        "conv": (8, 32, 3),
+        "matrix": (16, 32),
+        "gathered": (8, 32),
+        "added": (2, 32),
+        "alone": (8, 32),
+    }
+    arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    tensors = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    tensors += [numpy_helper.from_array(np.array([0, 3]), "rows")]
+    nodes = [
+        helper.make_node("Conv", ["x", "conv"], ["y"]),
+        helper.make_node("Transpose", ["matrix"], ["turned"], perm=[1, 0]),
+        helper.make_node("MatMul", ["z", "turned"], ["product"]),
+        helper.make_node("Gather", ["gathered", "rows"], ["some"]),
+        helper.make_node("Add", ["some", "added"], ["sum"]),
+    ]
+    graph = {"x": [1, 32, 9], "z": [2, 32]}
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, of) for name, of in graph.items()]
+    results = ("y", [1, 8, 7]), ("product", [2, 16])
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, of) for name, of in results]
+    model = _model(nodes[:3], tensors, outputs, inputs)
+    model.graph.node.extend(nodes[3:])
+    onnx.save(model, tmp_path / "m.onnx")
+    made = open_checkpoint(tmp_path / "m.onnx")
+    reports, kept = quantize_checkpoint(made, tmp_path / "q.onnx", target("onnx", "int4"))
+    assert reports.keys() == {"conv", "matrix", "alone"}
+    assert kept == {
+        "gathered": "taken by Gather, and by no product or convolution",
+        "added": "taken by Add, and by no product or convolution",
+        "rows": "I64 is no format of floats",
+    }
+    found = {weight.name: weight for weight in weights_of(open_checkpoint(tmp_path / "q.onnx"))}
+    assert (found["conv"].sizes, found["matrix"].sizes) == ((1, 32, 1), (1, 32))
+    assert lint(open_checkpoint(tmp_path / "q.onnx")) == ()
+    given = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in graph.items()}
+    dequantize_checkpoint(open_checkpoint(tmp_path / "q.onnx"), tmp_path / "d.onnx")
+    runs = [ReferenceEvaluator(str(tmp_path / f"{name}.onnx")).run(None, given) for name in "qd"]
+    assert all(map(np.array_equal, *runs))

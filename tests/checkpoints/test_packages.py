@@ -34,7 +34,13 @@ SCHEMES = [
     *[("bitsandbytes", "nf4"), ("gguf", "q8_0")],
 ]
 #: Why a model, or all of its weights, may be left out.
-REASONS = ("no weight of", "onnx.version_converter", "does not fit GGUF", "is no ONNX model")
+REASONS = (
+    "no weight of",
+    "would lack what is not read",
+    "onnx.version_converter",
+    "does not fit GGUF",
+    "is no ONNX model",
+)
 
 
 def models(package):

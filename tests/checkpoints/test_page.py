@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.cli.main import main
+from tests import scheme_table
 from tests.checkpoints.files import changed, source
 from tests.programs import need_package
 
@@ -73,3 +74,14 @@ def test_the_finding_of_the_page_is_that_of_its_defect(models):
 
 def test_the_page_has_every_command():
     assert {line.split()[1] for line in LINES} == set(main.commands["checkpoint"].commands)
+
+
+@pytest.mark.apart
+@pytest.mark.filterwarnings("ignore")
+def test_the_table_of_schemes_is_what_its_command_makes():
+    """Of the writers that are installed, in the versions of the page."""
+    shown = re.search(r"<!-- schemes -->\n(.*?)<!-- end -->", PAGE, re.S)[1].splitlines()
+    known = {line.split("|")[2] for line in shown}
+    made = [line for line in scheme_table.table().splitlines() if line.split("|")[2] in known]
+    assert len(made) > 30
+    assert set(made) <= set(shown)

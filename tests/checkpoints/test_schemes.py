@@ -196,6 +196,8 @@ def test_every_scheme_is_written_or_named_here():
     written |= {"bitsandbytes nf4 nested", "bitsandbytes fp4 nested"}
     only_read = {"gpt-oss mxfp4 (original)", "transformer-engine float8"}
     only_read |= {f"transformer-engine {name} columnwise" for name in ("mxfp8", "nvfp4")}  # beside the others
+    only_read |= {f"gguf Q{kind}" for kind in "4_0 4_1 5_0 5_1 2_K 3_K 4_K 5_K 6_K".split()}
+    only_read |= {"int-quantized", "pack-quantized", "awq", "gptq", "gptq v2"}
     assert {scheme.name for scheme in SCHEMES} - written == only_read
 
 
@@ -413,15 +415,26 @@ def test_rows_that_are_no_whole_blocks_stay_as_they_are(tmp_path):
 
 
 def test_reasons_why_tensors_stay_are_true(tmp_path):
-    """Of a kernel that has two axes it is the name."""
-    tensors = {"m.k.weight": np.ones((4, 32)), "m.kernel": np.ones((4, 32)), "m.k.bias": np.ones(32)}
-    made = source(tmp_path / "s.safetensors", **{name: one.astype("f4") for name, one in tensors.items()})
-    _, kept = quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
+    """Shapes decide, and names of embeddings and norms; a kernel of two axes is quantised."""
+    shapes = {"m.k.weight": (4, 32), "m.kernel": (4, 32), "m.k.bias": (32,), "m.token": (1, 1, 32)}
+    shapes |= {"m.embed.weight": (4, 32), "m.conv.weight": (4, 8, 3), "m.head.weight": (1, 32)}
+    tensors = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    made = source(tmp_path / "s.safetensors", **tensors)
+    reports, kept = quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
+    assert reports.keys() == {"m.q.weight", "m.k.weight", "m.kernel", "m.head.weight"}
     assert kept == {
-        "m.kernel": "its name ends in neither 'weight' nor 'proj'; --include takes it",
-        "m.k.bias": "no tensor of two axes",
-        "m.norm.weight": "no tensor of two axes",
+        "m.k.bias": "fewer than two axes",
+        "m.norm.weight": "fewer than two axes",
+        "m.token": "a vector, whose other axes have length 1",
+        "m.embed.weight": "kept by default, by its name (*embed*); --include takes it",
+        "m.conv.weight": "3 elements are no multiple of 32",
     }
+    _, kept = quantize_checkpoint(
+        made, tmp_path / "i.safetensors", target("quark", "mxfp4"), include=["m.embed*"], exclude=["*.head.*"]
+    )
+    assert kept["m.q.weight"] == "not included"
+    assert kept["m.head.weight"] == "excluded"
+    assert "m.embed.weight" not in kept
 
 
 def test_files_of_an_ending_that_nobody_reads_are_refused_with_those_that_are(tmp_path):
@@ -429,7 +442,8 @@ def test_files_of_an_ending_that_nobody_reads_are_refused_with_those_that_are(tm
     path.write_bytes(b"PK" + bytes(100))
     endings = ".safetensors, .gguf, .onnx, .pt, .pth, .bin"
     with pytest.raises(
-        CheckpointError, match=re.escape(f"files that are read end in {endings}, not in '.jit'")
+        CheckpointError,
+        match=re.escape(f"ends in '.jit', and files that are read end in {endings}; it"),
     ):
         open_checkpoint(path)
 

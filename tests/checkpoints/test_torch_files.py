@@ -108,7 +108,8 @@ def test_what_is_not_read_is_told(tmp_path):
     assert "under a key that is no name" in found.unread["more.?"]
     assert list(found.entries) == ["weight"]
     notes = {(finding.rule, finding.tensor, finding.severity) for finding in lint(found)}
-    assert notes == {("not-read", name, "note") for name in found.unread}
+    calls = {("pickle-calls", "x.pt", "warning")}  # of the array, the module and the class
+    assert notes == {("not-read", name, "note") for name in found.unread} | calls
     shown = CliRunner().invoke(main, ["checkpoint", "inspect", str(found.path)])
     assert "tensors that are not read: 13; see `lowprec checkpoint lint`" in shown.output
 
@@ -144,7 +145,8 @@ def test_a_whole_module_is_not_read_and_told(tmp_path):
     found = _saved(tmp_path / "x.pt", torch.nn.Linear(2, 2))
     assert found.entries == {}
     assert "Linear, which is not read; save plain tensors, in a state_dict" in found.unread[""]
-    assert [finding.rule for finding in lint(found)] == ["not-read"]
+    assert [finding.rule for finding in lint(found)] == ["pickle-calls", "not-read"]
+    assert "'torch.nn.modules.linear.Linear'" in lint(found)[0].evidence
 
 
 # -- Transformer Engine's, byte by byte ---------------------------------------------------------------
@@ -359,3 +361,52 @@ def test_pickles_of_every_protocol_are_read():
         found = read_pickle(pickle.dumps(value, protocol), "this")
         assert (found["a"][:4], found["long"]) == ([1, 2.5, True, None], 1 << 70)
         assert found["a"][4][0] == "x"
+
+
+class _Run:
+    """What a pickle makes by a call of some function."""
+
+    def __init__(self, function, *arguments):
+        self.made = function, arguments
+
+    def __reduce__(self):
+        return self.made
+
+
+def test_a_pickle_that_calls_code_has_a_finding(tmp_path, capsys):
+    """And nothing is called; tensors beside it are read. torch refuses it with weights_only=True too."""
+    torch = pytest.importorskip("torch")
+    state = {"m.q.weight": torch.ones(4, 32), "note": _Run(print, "called")}
+    torch.save(state, tmp_path / "x.pt")
+    checkpoint = open_checkpoint(tmp_path / "x.pt")
+    (finding,) = lint(checkpoint)
+    assert (finding.rule, finding.severity) == ("pickle-calls", "warning")
+    assert "calls '__builtin__.print' when it is loaded" in finding.evidence
+    assert "called" not in capsys.readouterr().out
+    assert checkpoint.entries["m.q.weight"].shape == (4, 32)
+    with pytest.raises(Exception, match="print"):
+        torch.load(tmp_path / "x.pt", weights_only=True)
+
+
+def test_pickles_of_tensors_call_nothing_else(tmp_path):
+    """Parameters, dicts, types and devices, all of which torch loads with weights_only=True."""
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(32, 4), torch.nn.Conv1d(2, 4, 3))
+    optimizer = torch.optim.Adam(model.parameters())
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "parameter": model[0].weight}
+    state |= {
+        "size": torch.Size([2, 3]),
+        "dtype": torch.bfloat16,
+        "device": torch.device("cpu"),
+        "set": {1, 2},
+    }
+    torch.save(state, tmp_path / "x.pt")
+    torch.load(tmp_path / "x.pt", weights_only=True)
+    assert lint(open_checkpoint(tmp_path / "x.pt")) == ()
+
+
+def test_getattr_is_a_call_unless_it_is_of_what_is_known(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"w": torch.ones(2, 2), "x": _Run(getattr, np.ndarray, "sum")}, tmp_path / "x.pt")
+    finding, *_ = lint(open_checkpoint(tmp_path / "x.pt"))
+    assert "'__builtin__.getattr of numpy.ndarray'" in finding.evidence

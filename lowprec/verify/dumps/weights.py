@@ -138,8 +138,9 @@ class WeightDump(Dump):
                     np.float32(1) / stored if weight.scheme.divides else stored / np.float32(weight.over)
                 )
             return Answer(codes, fmt if to is None else to, scales, None, axis, number)
+        is_codes = is_codes and not (weight.scheme.by_scale and weight.rounded)
         if is_codes and over is None and fmt is None and weight.scheme.block is None and weight.sizes:
-            element = catalog.format(weight.element)
+            element = weight.format
             if to is None or (not catalog.is_block(to) and catalog.format(to) == element):
                 units = decoding.scale_values(weight)
                 scale = float(units.reshape(-1)[0]) if units.size == 1 else Held(units, f"scales of {self}")
