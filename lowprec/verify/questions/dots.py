@@ -24,12 +24,14 @@ from lowprec.verify.codes.display import shown_value
 from lowprec.verify.codes.values import as_doubles, carried, distances, doubles, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
-from lowprec.verify.questions import dot_changes, dot_faults, dot_operands
+from lowprec.verify.questions import dot_changes, dot_faults, dot_operands, edits
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_operands import Given, OutputScales, scaled
+from lowprec.verify.questions.features import Feature, of_values
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
-from lowprec.verify.questions.step_faults import nans_as_numbers, stages_of, step_faults
+from lowprec.verify.questions.step_faults import fault, nans_as_numbers, stages_of, step_faults
+from lowprec.verify.questions.step_features import of_products, of_steps
 from lowprec.verify.questions.step_model import Formats, Stages, has_steps, stepped
 from lowprec.verify.reference.dots import check_random, drawn_codes
 from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
@@ -346,6 +348,71 @@ class DotQuestion(Question):
             yield from step_faults(how, operands, length, addend=self.addend is not None)
             if self.verb == "dot":
                 yield from self._nans(operands, period)
+
+    # -- what conditions are made of --------------------------------------------------------------
+
+    def edits(self) -> Iterator[Change]:
+        """Yield other addends, orders of lanes, scales and shifts, and edits of the lanes that show them."""
+        how, length = self.how, self.x.shape[-1]
+        if self.integers is not None or self.epilogue is not None:
+            return
+        period = how.accumulator.step if isinstance(how.accumulator, Window) else length
+        if self.addend is not None:
+            yield from edits.of_addends()
+        yield from edits.orders(length, min(period, length))
+        if self.scales is not None and how.scale is not None:
+            yield from edits.of_scales(-(-length // how.scale[1]))
+        operands = how.operands or self.read
+        if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
+            yield from edits.of_shifts(fault)
+        if self.verb == "dot" and length <= _LANES:
+            yield from self._lane_edits(operands, length)
+
+    def _lane_edits(self, operands: Formats, length: int) -> Iterator[Change]:
+        """Yield edits of the lanes whose edit contradicts no result, all together and each alone."""
+        whole = self.piece(0, min(self.size, _OUTPUTS))
+        right = whole.got == self.answer(whole)
+        for words, edit in edits.lane_edits(operands):
+            every = Change("fault", edit(np.arange(length)), "")
+            touched = self.answer(whole, (every,)) != self.answer(whole)
+            if not (touched & ~right).any():
+                continue
+            shown = []
+            for lane in range(length):
+                made = self.answer(whole, (Change("fault", edit(np.array([lane])), ""),))
+                if (made == whole.got)[~right].any() and not (made != whole.got)[right].any():
+                    shown.append(lane)
+            for lanes in ([shown] if shown else []) + [[lane] for lane in shown if len(shown) > 1]:
+                at = np.array(lanes)
+                yield Change("fault", edit(at), f"{words} in {edits.runs_of(at)}", 2)
+
+    def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
+        """Yield features of the operands, and of steps where they are known."""
+        given, how = batch.given, self.how
+        x, y, addend = given.x, given.y, given.addend
+        if self.verb == "matmul":
+            rows, columns = len(x), y.shape[-1]
+            x, y = np.repeat(x, columns, 0), np.tile(y.T, (rows, 1))
+        operands = how.operands or self.read
+        scales = given.scales
+        if scales is not None and how.scale is not None:
+            for name, blocks in (("x", scales.x_blocks), ("y", scales.y_blocks)):
+                if blocks is not None and self.verb == "dot":
+                    for place in range(blocks.scales.shape[-1]):
+                        part = np.asarray(blocks.scales[:, place], np.float64)
+                        yield from of_values(f"scale {place} of {name}", part)
+        if self.addend is not None or x.shape[1]:
+            yield from of_products(x, y, None if addend is None else addend.reshape(-1), operands)
+        plain = self.epilogue is None and self.integers is None
+        if plain and has_steps(how, operands) and (scales is None or how.scale is not None):
+            left, right = dot_operands.in_blocks(given, how, self.formats)
+            if self.verb == "matmul":
+                left, right = x, y
+            yield from of_steps(left, right, addend, how, operands)
+
+    def before(self, batch: Batch) -> Array | None:
+        """Return the results at the places before."""
+        return words_of(self.received.take(np.maximum(batch.places - 1, 0)))
 
     def _nans(self, operands: Formats, period: int) -> Iterator[Change]:
         """Yield what becomes of NaNs of lanes whose NaNs are lost."""

@@ -15,14 +15,18 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import encode
 from lowprec.arrays.scaling import sizes_of
 from lowprec.spec import catalog
-from lowprec.spec.format import Format
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.format import Carrier, Format
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import rounding
 from lowprec.verify.codes.display import hex_of, shown_code, shown_value
 from lowprec.verify.codes.values import as_doubles, carried, is_nan, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import causes
+from lowprec.verify.questions.edits import of_shifts, value_edits
+from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_rounding
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import (
     Spread,
@@ -41,6 +45,9 @@ from lowprec.verify.questions.situations import (
     situation,
     situations,
 )
+from lowprec.verify.questions.step_faults import fault, stages_of, step_faults
+from lowprec.verify.questions.step_features import of_products, of_steps
+from lowprec.verify.questions.step_model import has_steps, stepped
 from lowprec.verify.reference.operations import OPERATIONS, operand_names
 
 __all__ = ["Computation", "ElementQuestion", "ScaledQuestion", "Scaling"]
@@ -147,6 +154,13 @@ class ElementQuestion(Question):
         fields = {change.field: change.value for change in changes}
         asked = self._asked(batch, fields)
         target = asked.formats[-1]
+        stages = stages_of(changes)
+        if stages is not None:
+            assert self._fused is not None, "asked of sums with stages"
+            how = dataclasses.replace(self._fused, accumulator=(target, asked.rule), output=(target, asked.rule))
+            terms = self._terms(asked.operands)
+            codes = stepped(*terms, how, (asked.formats[0], asked.formats[1]), stages)
+            return carried(codes, target, self.received.dtype) if self.values else codes
         random = None
         if asked.rule.rounding.bits:  # each result has its random integer, whatever else is changed
             assert self.integers is not None, "compare refuses a stochastic mode without random integers"
@@ -205,6 +219,55 @@ class ElementQuestion(Question):
             words = f"every operand times {shown_factor(found)}, as if by a scale"
             yield Change("operation", functools.partial(times, factor=found), words, 2)
 
+    # -- what conditions are made of -------------------------------------------------------------
+
+    @functools.cached_property
+    def _fused(self) -> Accumulation | None:
+        """The sum of one product and an addend that an `fma` is, if its stages are known."""
+        if self.operation != "fma" or self.projection.via or self.projection.rounding.bits:
+            return None
+        *factors, addend = self.formats[:3]
+        if isinstance(self.target, Carrier) or not self.target.contains(addend):
+            return None
+        into = self.target, self.projection
+        try:
+            how = Accumulation(name="fma", operands=(factors[0], factors[1]), accumulator=into, output=into)
+        except ValueError:
+            return None
+        return how if has_steps(how, (factors[0], factors[1])) else None
+
+    def _terms(self, operands: list[Array]) -> tuple[Array, Array, Array]:
+        """Return the factors of an `fma`, each a row of one, and the addend, as values."""
+        x, y, addend = (
+            as_doubles(codes, fmt) for codes, fmt in zip(operands, self.formats, strict=False)
+        )
+        return x[:, None], y[:, None], addend
+
+    def edits(self) -> Iterator[Change]:
+        """Yield the faults of steps, and other addends, of an `fma`."""
+        if self._fused is not None:
+            yield from step_faults(self._fused, (self.formats[0], self.formats[1]), 1, addend=True)
+            yield from of_shifts(fault)
+            for words, change in value_edits().items():
+                yield Change("operand", functools.partial(_third, change=change), f"the addend {words}")
+
+    def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
+        """Yield features of the operands and of how the result is rounded; of an `fma` those of its sum."""
+        names = operand_names(len(batch.given))
+        for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
+            yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
+        if self._fused is not None:
+            x, y, addend = self._terms(batch.given)
+            yield from of_products(x, y, addend, (self.formats[0], self.formats[1]))
+            yield from of_steps(x, y, addend, self._fused, (self.formats[0], self.formats[1]))
+        elif has_fields(self.target) and not self.projection.via:
+            cut = self.codes(self.answer(batch, (Change("rounding", rounding("toward_zero"), ""),)))
+            yield from of_rounding(cut, self.codes(want), self.target)
+
+    def before(self, batch: Batch) -> Array | None:
+        """Return the results at the places before."""
+        return self._got(self.received.take(np.maximum(batch.places - 1, 0)))
+
     # -- what is counted and told ---------------------------------------------------------------
 
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
@@ -260,6 +323,16 @@ class ElementQuestion(Question):
         if len(self.shape) > 1:
             return {"index": at, "at": [int(part) for part in np.unravel_index(at, self.shape)]}
         return {"index": at}
+
+
+def _third(
+    given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]
+) -> tuple[list[Array], tuple[Format, ...]]:
+    """Return the operands with the addend's value changed."""
+    with np.errstate(all="ignore"):
+        values = np.asarray(change(as_doubles(given[2], sources[2])), np.float64)
+    made = np.asarray(encode(values, sources[2], nan="max" if sources[2].nan_code is None else "error"))
+    return [*given[:2], made], sources
 
 
 # -- scaled values -----------------------------------------------------------------------------------
