@@ -95,8 +95,13 @@ def conditional(
     return sorted(found, key=_order)
 
 
+#: Fields of changes that say another format or place as a whole: the last that a condition is joined to.
+_WHOLE = ("format", "element", "profile", "place", "named", "received")
+
+
 def _order(one: Conditional) -> tuple[int, int, int]:
-    return one.errors, (one.rule.size if one.rule else 0) + (not one.edit), sum(c.cost for c in one.edit)
+    cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
+    return one.errors, (one.rule.size if one.rule else 0) + (not one.edit), cost
 
 
 def useful(features: Iterable[Feature], asked: Mask) -> list[Feature]:

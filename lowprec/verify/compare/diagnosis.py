@@ -171,11 +171,11 @@ def diagnose(
     if max(scores.values(), default=0) < np.count_nonzero(trial.wrong):
         with trying("conditions", failures):
             ruled = trial.conditional()
-    exact = any(one.edit and not one.errors for one in ruled)
+    exact = bool(ruled) and bool(ruled[0].edit) and not ruled[0].errors
     finalists = [Cause(_words(changes), changes=changes) for changes in trial.finalists(scores, deep=not exact)]
     chance = None
     with trying(_STOCHASTIC, failures, (ValueError,)):
-        chance = chances(question)
+        chance = None if exact else chances(question)
     tried = [*finalists, *([] if chance is None else [chance])]
     if tried:
         _on_everything(tried, each, failures)

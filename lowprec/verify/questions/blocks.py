@@ -334,6 +334,11 @@ class BlockQuestion(Question):
         """Yield edits of the codes of scales alone."""
         if self.scales is not None and not self.values:
             yield from edits.of_scale_codes(self.format.scale)
+        if not self.values and len(self.axes) == 1:
+            axis, size = self.axes[0], self.format.sizes[0]
+            for words, to in edits.moves(size).items():
+                moved = functools.partial(_moved, axis=axis, to=to)
+                yield Change("made", moved, f"the elements of each block {words}", 2)
 
     def edited(self, answers: Array, change: Change) -> Array:
         """Return answers whose elements, or scales, are changed by an edit of their codes."""
@@ -492,6 +497,16 @@ class BlockQuestion(Question):
 
 def _grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...] | None:
     return grid_of(shape, (axis,), fmt.sizes) if len(fmt.sizes) == 1 else None
+
+
+def _moved(made: Array, axis: int, to: Array) -> Array:
+    """Return elements, of whole blocks, in another order within each block; their scales stay."""
+    place = np.arange(made.shape[axis])
+    if place.size % to.size:
+        raise ValueError("the last block is shorter")
+    mask = (1 << SCALE_SHIFT) - 1
+    found = np.take(made, place // to.size * to.size + np.resize(to, place.size), axis)
+    return found & mask | made & ~mask
 
 
 def _mode(name: str) -> Any:

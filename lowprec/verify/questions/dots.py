@@ -365,26 +365,34 @@ class DotQuestion(Question):
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
             yield from edits.of_shifts(fault)
+            yield from edits.of_rounding(fault)
         if self.verb == "dot" and length <= _LANES:
-            yield from self._lane_edits(operands, length)
+            yield from self._lane_edits(operands, length, min(period, length))
 
-    def _lane_edits(self, operands: Formats, length: int) -> Iterator[Change]:
+    def _lane_edits(self, operands: Formats, length: int, period: int) -> Iterator[Change]:
         """Yield edits of the lanes whose edit contradicts no result, all together and each alone."""
         whole = self.piece(0, min(self.size, _OUTPUTS))
-        right = whole.got == self.answer(whole)
-        for words, edit in edits.lane_edits(operands):
-            every = Change("fault", edit(np.arange(length)), "")
-            touched = self.answer(whole, (every,)) != self.answer(whole)
-            if not (touched & ~right).any():
+        plain = self.answer(whole)
+        right = whole.got == plain
+        families = [
+            (words, length, functools.partial(_on_operands, edit=edit))
+            for words, edit in edits.lane_edits(operands)
+        ]
+        if has_steps(self.how, operands):
+            families += [
+                (words, period, functools.partial(_on_terms, edit=edit)) for words, edit in edits.product_edits((*operands, self.how.summed[0]))
+            ]
+        for words, count, edit in families:
+            if not (~right & (self.answer(whole, (edit(np.arange(count), ""),)) != plain)).any():
                 continue
             shown = []
-            for lane in range(length):
-                made = self.answer(whole, (Change("fault", edit(np.array([lane])), ""),))
+            for lane in range(count):
+                made = self.answer(whole, (edit(np.array([lane]), ""),))
                 if (made == whole.got)[~right].any() and not (made != whole.got)[right].any():
                     shown.append(lane)
             for lanes in ([shown] if shown else []) + [[lane] for lane in shown if len(shown) > 1]:
                 at = np.array(lanes)
-                yield Change("fault", edit(at), f"{words} in {edits.runs_of(at)}", 2)
+                yield edit(at, f"{words} in {edits.runs_of(at)}")
 
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of the operands, and of steps where they are known."""
@@ -522,6 +530,14 @@ def _parts(call: LibraryCall) -> tuple[Accumulation, Epilogue]:
     if how.machine:
         return how, epilogue
     return replace(how, output=call.output), replace(epilogue, output=None)
+
+
+def _on_operands(lanes: Array, words: str, edit: edits.OnLanes) -> Change:
+    return Change("fault", edit(lanes), words, 2)
+
+
+def _on_terms(lanes: Array, words: str, edit: edits.OnLanes) -> Change:
+    return fault(words, 2, running=edit(lanes))
 
 
 def _inverse_output(given: Given) -> Given:

@@ -6,7 +6,8 @@ A change of the catalogue is an edit too. Those here are of codes of results, of
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,9 @@ from lowprec.verify.questions.dot_operands import Given, OutputScales
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Change
 
-__all__ = ["lane_edits", "of_addends", "of_results", "of_scale_codes", "of_scales"]
+__all__ = ["code_edits", "lane_edits", "moves", "of_addends", "of_results", "of_rounding", "of_scale_codes", "of_scales"]
 __all__ += ["of_shifts", "orders"]
-__all__ += ["runs_of", "value_edits"]
+__all__ += ["product_edits", "runs_of", "value_edits"]
 
 OnCodes = Callable[[Array, Format], Array]
 
@@ -96,7 +97,8 @@ def of_scale_codes(fmt: Format) -> Iterator[Change]:
 
 # -- operands of dot products --------------------------------------------------------------------------
 
-Fault = Callable[[Given], Given]
+Fault = Callable[[Any], Any]
+OnLanes = Callable[[Array], Fault]
 
 
 def _of_sides(sides: tuple[int, ...], change: Callable[[Array], Array]) -> Fault:
@@ -137,29 +139,32 @@ def _addend(given: Given, change: Callable[[Array], Array]) -> Given:
         return given._replace(addend=change(given.addend).astype(given.addend.dtype))
 
 
+def moves(size: int) -> dict[str, Array]:
+    """Return orders of so many lanes: which lane comes to the place of each."""
+    lane = np.arange(size)
+    found = {
+        "rotated by one lane up": (lane - 1) % size,
+        "rotated by one lane down": (lane + 1) % size,
+        "in reverse": size - 1 - lane,
+        "in halves exchanged": (lane + size // 2) % size,
+    }
+    return found | ({"exchanged in pairs": lane ^ 1} if size % 2 == 0 else {})
+
+
 def orders(length: int, period: int) -> Iterator[Change]:
     """Yield lanes of x or y that are exchanged in pairs, rotated or in reverse, in all steps or in K."""
     for size, where in dict.fromkeys([(period, f" in each step of {period}"), (length, "")]):
         if not 1 < size <= length or length % size:
             continue
-        place = np.arange(length)
-        first, lane = place // size * size, place % size
-        moves = {
-            "rotated by one lane up": (lane - 1) % size,
-            "rotated by one lane down": (lane + 1) % size,
-            "in reverse": size - 1 - lane,
-            "in halves exchanged": (lane + size // 2) % size,
-        }
-        if size % 2 == 0:
-            moves["exchanged in pairs"] = lane ^ 1
-        for words, to in moves.items():
+        first = np.arange(length) // size * size
+        for words, to in moves(size).items():
             for side in (0, 1):
-                taken = functools.partial(np.take, indices=first + to, axis=-1)
+                taken = functools.partial(np.take, indices=first + np.resize(to, length), axis=-1)
                 yield Change("fault", _of_sides((side,), taken), f"{'xy'[side]} {words}{where}", 2)
 
 
-def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[str, Callable[[Array], Fault]]]:
-    """Yield edits of lanes, each as words and what makes the edit of some lanes."""
+def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[str, OnLanes]]:
+    """Yield edits of lanes of x and y, each as words and what makes the edit of some lanes."""
     for side, fmt in enumerate(formats):
         name = "xy"[side]
         if fmt is None or not has_fields(fmt) or fmt.width > 32:
@@ -177,6 +182,72 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
             yield words, functools.partial(_in_lanes, side=side, change=change)
 
 
+def code_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
+    """Return edits of codes of operands, in words: signs and last bits, of numbers alone; subnormal numbers."""
+    if not has_fields(fmt) or fmt.width > 32:
+        return {}
+
+    def of_numbers(change: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        return lambda codes: np.where(codes & fmt.sign_code - 1 <= fmt.max_magnitude, change(codes), codes)
+
+    found = {
+        "negated": lambda codes: codes ^ fmt.sign_code,
+        "without its sign": lambda codes: codes & fmt.sign_code - 1,
+        "with its last bit 0": of_numbers(lambda codes: codes & ~1),
+        "with its last bit 1": of_numbers(lambda codes: codes | 1),
+        "without its last two bits": of_numbers(lambda codes: codes & ~3),
+    }
+    if fmt.subnormals:
+        low = (1 << fmt.trailing_bits) - 1
+        found["taken as zero if it is subnormal"] = lambda codes: np.where(
+            codes & fmt.sign_code - 1 <= low, codes & fmt.sign_code, codes
+        )
+    return found
+
+
+def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, OnLanes]]:
+    """Yield edits of the products of some lanes of a step, each as words and what makes the edit."""
+    changes: dict[str, Callable[[Array], Array]] = {
+        "the last bit of products lost": lambda whole: whole & ~1,
+        "the last bit of products set": lambda whole: whole | (whole > 0),
+        "the last two bits of products lost": lambda whole: whole & ~3,
+    }
+    for words, change in changes.items():
+        yield words, functools.partial(_of_products, change=change)
+    for fmt in dict.fromkeys(formats):
+        if fmt is not None and has_fields(fmt):
+            for by, said in ((True, ""), (False, ", by the exponents of their factors")):
+                small = functools.partial(_small_lost, least=fmt.emin, exact=by)
+                yield f"products below the normal numbers of {fmt.name} taken as zero{said}", small
+
+
+def _small_lost(lanes: Array, least: int, exact: bool) -> Fault:
+    """Return the stage of terms in which products of some lanes are zero if their exponent is too small."""
+
+    def changed(terms: Any) -> Any:
+        made = terms.significand.copy()
+        held = lanes[lanes < made.shape[1] - 1]
+        exponent = terms.exponent[:, held]
+        if exact:
+            exponent = np.frexp(made[:, held].astype(np.float64))[1] - 1 + terms.last[:, held]
+        made[:, held] = np.where(exponent < least, 0, made[:, held])
+        return terms._replace(significand=made)
+
+    return changed
+
+
+def _of_products(lanes: Array, change: Callable[[Array], Array]) -> Fault:
+    """Return the stage of terms in which the significands of some products are changed."""
+
+    def changed(terms: Any) -> Any:
+        made = terms.significand.copy()
+        held = lanes[lanes < made.shape[1] - 1]
+        made[:, held] = change(made[:, held])
+        return terms._replace(significand=made)
+
+    return changed
+
+
 def _in_lanes(lanes: Array, side: int, change: Callable[[Array], Array]) -> Fault:
     def changed(values: Array) -> Array:
         made = np.array(values)
@@ -190,7 +261,7 @@ def _in_lanes(lanes: Array, side: int, change: Callable[[Array], Array]) -> Faul
 def _last_bit(values: Array, fmt: Format, value: int) -> Array:
     """Return values of a format whose last bit is 0 or 1; infinities and NaNs as they are."""
     size = np.abs(np.where(np.isfinite(values), values, 0)).astype(np.float64)
-    exponent = np.maximum(np.frexp(size)[1] - 1, fmt.emin)
+    exponent = np.maximum(np.where(size > 0, np.frexp(size)[1] - 1, fmt.emin), fmt.emin)
     unit = np.ldexp(1.0, exponent - fmt.trailing_bits)
     whole = size / unit
     whole += value - np.mod(whole, 2)
@@ -215,6 +286,8 @@ def of_scales(count: int, least: float = 0.0) -> Iterator[Change]:
     """Yield scales of blocks that are taken from other blocks, or clamped; there are `count` along K."""
     changes: dict[str, Callable[[Array], Array]] = {
         "clamped at 1 from above": lambda scales: np.minimum(scales, 1.0),
+        "clamped at 1 from above, NaN too": lambda scales: np.fmin(scales, 1.0),
+        "NaN taken as 1": lambda scales: np.where(np.isnan(scales), 1.0, scales),
         "clamped at 1 from below": lambda scales: np.maximum(scales, 1.0),
         "left out: 1": np.ones_like,
         "one exponent too low": lambda scales: scales / 2,
@@ -272,3 +345,28 @@ def of_shifts(fault: Callable[..., Change]) -> Iterator[Change]:
 def _shifted(terms: object, largest: Array, change: Callable[[Array], Array]) -> object:
     shift = np.maximum(largest[:, None] - terms.exponent, 0)  # type: ignore[attr-defined]
     return terms._replace(last=terms.last + shift - change(shift))  # type: ignore[attr-defined]
+
+
+# -- rounding of sums ----------------------------------------------------------------------------------
+
+
+def of_rounding(fault: Callable[..., Change]) -> Iterator[Change]:
+    """Yield sums of which ties go to one side, or whose increments are lost where they carry."""
+    for words, up in {"ties up": False, "ties down": True}.items():
+        yield fault(f"sums of steps: {words}", 2, before=functools.partial(_ties, negative=up))
+    lost = "the increment of rounding lost where it carries into the exponent"
+    yield fault(lost, 2, after=_increment_lost)
+
+
+def _ties(sums: Any, negative: bool) -> Any:
+    """Return sums of which ties lie a little farther from zero if they are of a sign, else nearer."""
+    places = np.clip(sums.discarded, 1, 60)
+    tie = (sums.discarded > 0) & (sums.significand & ((1 << places) - 1) == 1 << places - 1)
+    moved = (sums.significand << 1) + np.where(sums.negative == negative, 1, -1)
+    return sums._replace(significand=np.where(tie, moved, sums.significand), last=sums.last - tie)
+
+
+def _increment_lost(codes: Array, sums: Any, fmt: Format) -> Array:
+    places, one = np.clip(sums.discarded, 0, 62), 1 << fmt.trailing_bits
+    below = (sums.discarded > 0) & (sums.significand >> places == 2 * one - 1)
+    return np.where(below & (codes & one - 1 == 0), codes - 1, codes)

@@ -25,7 +25,8 @@ from lowprec.verify.codes.values import as_doubles, carried, is_nan, is_values, 
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import causes
-from lowprec.verify.questions.edits import of_shifts, value_edits
+from lowprec.verify.questions.dot_changes import unless_refused
+from lowprec.verify.questions.edits import code_edits, of_shifts, product_edits, value_edits
 from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_rounding
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import (
@@ -53,6 +54,8 @@ from lowprec.verify.reference.operations import OPERATIONS, operand_names
 __all__ = ["Computation", "ElementQuestion", "ScaledQuestion", "Scaling"]
 
 _PIECE = 1 << 19
+#: Bits more than the result has, in which a first of two roundings may be.
+_TWICE = 4
 
 
 @dataclass(frozen=True)
@@ -244,15 +247,32 @@ class ElementQuestion(Question):
         return x[:, None], y[:, None], addend
 
     def edits(self) -> Iterator[Change]:
-        """Yield the faults of steps, and other addends, of an `fma`."""
+        """Yield edits of each operand, double rounding, and the faults of steps of an `fma`."""
+        if self.projection.rounding.bits:
+            return
+        names = operand_names(len(self.operands))
+        for place, (name, fmt) in enumerate(zip(names, self.formats, strict=False)):
+            for words, change in code_edits(fmt).items():
+                edit = functools.partial(_edited, place=place, change=change)
+                yield Change("operand", edit, f"the {name} {words}", 2)
+        if has_fields(self.target) and not self.projection.via:
+            for bits in range(1, _TWICE + 1):
+                more = f"{bits} bit{'s' * (bits > 1)} more than the result has"
+                wide = unless_refused(functools.partial(_finer, self.target, bits))
+                if wide is not None:
+                    yield Change("via", (wide,), f"rounded twice: first to {more}", 2)
         if self._fused is not None:
             yield from step_faults(self._fused, (self.formats[0], self.formats[1]), 1, addend=True)
             yield from of_shifts(fault)
-            for words, change in value_edits().items():
-                yield Change("operand", functools.partial(_third, change=change), f"the addend {words}")
+            for words, on_terms in product_edits(self.formats):
+                yield fault(words, 2, running=on_terms(np.array([0])))
+            for words, of_value in value_edits().items():
+                yield Change("operand", functools.partial(_third, change=of_value), f"the addend {words}")
 
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of the operands and of how the result is rounded; of an `fma` those of its sum."""
+        every = self.situations(batch, np.ones(want.size, bool), want)
+        yield Feature("the exact result", every.astype(np.int64), tuple(self.situation_names))
         names = operand_names(len(batch.given))
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
@@ -323,6 +343,23 @@ class ElementQuestion(Question):
         if len(self.shape) > 1:
             return {"index": at, "at": [int(part) for part in np.unravel_index(at, self.shape)]}
         return {"index": at}
+
+
+def _finer(fmt: Format, bits: int) -> Format:
+    """Return a format with so many trailing bits more."""
+    return Format(
+        name=f"{fmt.name} and {bits} bits", exponent_bits=fmt.exponent_bits, bias=fmt.bias,
+        trailing_bits=fmt.trailing_bits + bits, nans=1, infinity=True,
+    )  # fmt: skip
+
+
+def _edited(
+    given: list[Array], sources: tuple[Format, ...], place: int, change: Callable[[Array], Array]
+) -> tuple[list[Array], tuple[Format, ...]]:
+    """Return the operands with the codes of one changed."""
+    made = list(given)
+    made[place] = change(given[place].astype(np.int64)).astype(given[place].dtype)
+    return made, sources
 
 
 def _third(

@@ -57,6 +57,7 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
     classes = _BY_SIGN[classify(held, fmt).astype(np.int64)]
     yield Feature(name, np.where(is_nan(held, fmt), 4, classes), _CLASSES)
     yield Feature(f"{name} is negative", (wide & fmt.sign_code) != 0)
+    yield Feature(f"{name} is finite", classes % 4 > 0)
     magnitude, trailing = wide & fmt.sign_code - 1, (1 << fmt.trailing_bits) - 1
     yield Feature(f"the exponent of {name}", np.maximum(magnitude >> fmt.trailing_bits, 1) + fmt.emin - 1)
     yield Feature(f"{name} is a power of two", magnitude & trailing == 0)

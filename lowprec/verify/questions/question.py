@@ -219,9 +219,6 @@ class Question(ABC):
         codes = self.codes(want)
         if self.coded and not self.values:
             yield from of_codes("the result", codes, self.target)
-        situations = self.situations(batch, np.ones(want.size, bool), want)
-        if len(self.situation_names) > 1:
-            yield Feature("the exact result", situations.astype(np.int64), tuple(self.situation_names))
         yield from self.own_features(batch, want)
         before = self.before(batch)
         if before is not None:
