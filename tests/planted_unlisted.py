@@ -1,4 +1,4 @@
-"""Bugs that no catalogue lists, planted in five kinds of unit, and how many of them `lowprec.compare` explains.
+"""Bugs that no catalogue lists, planted in five kinds of unit, and how `lowprec.compare` explains them.
 
     python -m tests.planted_unlisted [UNIT or BUG ...]
 
@@ -9,8 +9,8 @@ prints of each bug how many of the default vectors it fails, how it is explained
     not         nothing
     unseen      no default vector differs
 
-The models share nothing with the package: integers, written from descriptions of the units. A bug replaces some
-of a unit's functions, its hooks.
+The models share nothing with the package: integers, written from descriptions of the units. A bug replaces
+some of a unit's functions, its hooks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lowprec.export.vectors import suite
 
 
 class Number:
-    """A number's class ("n", "i" or "x" for NaN), sign, significand, and exponents of its last and first bit."""
+    """A number: class ("n", "i", or "x" for NaN), sign, significand, exponents of last and first bit."""
 
     def __init__(self, kind, sign, whole=0, last=0, first=0):
         self.kind, self.sign, self.whole, self.last, self.first = kind, sign, whole, last, first
@@ -45,6 +45,7 @@ class Float:
         self.low = 1 - self.bias - trailing_bits  #: exponent of the smallest number
 
     def read(self, code, hidden=False):
+        """Return the number of a code; `hidden`: subnormal numbers have a leading one too."""
         sign, magnitude = int(code >= self.sign), code & self.sign - 1
         if magnitude > self.largest:
             return Number("i" if magnitude == self.infinity else "x", sign)
@@ -101,7 +102,7 @@ def finished(code, hooks, state, fmt, **facts):
 
 
 def window(pairs, c, hooks, places, scale=0):
-    """Return the sum of products and c, cut toward zero behind the point of the largest exponent, in binary32.
+    """Return the sum of products and c in binary32, cut toward zero behind the point of the largest exponent.
 
     Pairs are numbers; of products that are not finite the class decides.
     """
@@ -400,18 +401,23 @@ CONVERT_BUGS = {
         )
     },
     "threshold of saturation at 480": {
-        "number": lambda x: Number("n", x.sign, 0, x.last, 0)
-        if x.kind == "n" and x.whole and x.last + x.whole.bit_length() - 1 >= 8 and x.whole << x.last + 300 >= 480 << 300
-        else x
+        "number": lambda x: (
+            Number("n", x.sign, 0, x.last, 0)
+            if x.kind == "n"
+            and x.whole
+            and x.last + x.whole.bit_length() - 1 >= 8
+            and x.whole << x.last + 300 >= 480 << 300
+            else x
+        )
     },
     "subnormals with a hidden bit": {"hidden": True},
     "NaN is the largest number": {"result": where(lambda code: code & 0x7F == 0x7F, 0x7E)},
-    "-infinity is +0": {
-        "result": lambda code, operand, **facts: 0 if operand == 0xFF800000 else code
-    },
+    "-infinity is +0": {"result": lambda code, operand, **facts: 0 if operand == 0xFF800000 else code},
     "half rounded up": {"up": at_tie(lambda sign, **facts: True)},
     "smallest subnormal flushed": {"result": where(lambda code: code & 0x7F == 1, lambda c, **f: c & 0x80)},
-    "last bit lost above 256": {"result": where(lambda code: 0x78 <= code & 0x7F < 0x7F, lambda c, **f: c & ~1)},
+    "last bit lost above 256": {
+        "result": where(lambda code: 0x78 <= code & 0x7F < 0x7F, lambda c, **f: c & ~1)
+    },
     "the exponent one too low from 2**-6 to 2**-5": {
         "result": where(lambda code: 8 <= code & 0x7F < 16, lambda c, **f: c - 8 if c & 7 else c)
     },
@@ -461,23 +467,31 @@ BLOCK_BUGS = {
         "result": lambda made, **facts: (made[0], [made[1][{4: 5, 5: 4}.get(i, i)] for i in range(32)])
     },
     "elements rotated": {"result": lambda made, **facts: (made[0], made[1][1:] + made[1][:1])},
-    "scale of the block before": {"result": lambda made, before, **facts: (before[0] if before else made[0], made[1])},
+    "scale of the block before": {
+        "result": lambda made, before, **facts: (before[0] if before else made[0], made[1])
+    },
     "negative elements saturate at 4": {
         "element": lambda code, number, lane: min(code, 6) if number.sign else code
     },
-    "NaN scale is the largest": {"result": lambda made, **facts: (254 if made[0] == 255 else made[0], made[1])},
+    "NaN scale is the largest": {
+        "result": lambda made, **facts: (254 if made[0] == 255 else made[0], made[1])
+    },
     "lanes 16 to 31 zero beside a large value": {
         "scale": lambda scale, numbers: scale if scale < 200 else scale - 1
     },
     "scale of blocks with a negative largest value one too high": {
-        "scale": lambda scale, numbers: scale
-        + (bool(max(numbers, key=lambda n: n.whole << n.last + 133).sign) and scale > 0)
+        "scale": lambda scale, numbers: (
+            scale + (bool(max(numbers, key=lambda n: n.whole << n.last + 133).sign) and scale > 0)
+        )
     },
 }
 
 #: Bugs that make no difference to any result that the unit can be asked for, and why.
 EQUIVALENT = {
-    ("converter", "subnormals with a hidden bit"): "subnormal numbers of binary32 are zero in e4m3fn either way",
+    (
+        "converter",
+        "subnormals with a hidden bit",
+    ): "subnormal numbers of binary32 are zero in e4m3fn either way",
     ("MX dot", "scales of x and y exchanged in block 0"): "the unit adds their exponents, in either order",
     ("MX dot", "scales of x and y exchanged"): "the unit adds their exponents, in either order",
     ("dot unit", "the largest sum saturates"): "products are below half a last place of the largest c",
@@ -506,7 +520,9 @@ def dot_cases():
     def report(out):
         left, right = (lp.decode(np.array(side, np.uint8), "e5m2") for side in (x, y))
         addend = np.array(c, np.uint32).view(np.float32)
-        return lp.compare((left, right), np.array(out, np.uint32), operation="dot", accumulation=DOT, addend=addend, limit=0)  # fmt: skip
+        return lp.compare(
+            (left, right), np.uint32(out), operation="dot", accumulation=DOT, addend=addend, limit=0
+        )
 
     return dot, list(zip(x, y, c, strict=True)), report
 
@@ -518,7 +534,8 @@ def mx_cases():
         left, right = (lp.decode(np.array(side, np.uint8), "e4m3fn") for side in (x, y))
         scale = tuple(lp.decode(np.array(side, np.uint8), "e8m0fnu") for side in (sx, sy))
         addend = np.array(c, np.uint32).view(np.float32)
-        return lp.compare((left, right), np.array(out, np.uint32), operation="dot", accumulation=MX, addend=addend, scale=scale, limit=0)  # fmt: skip
+        given = {"accumulation": MX, "addend": addend, "scale": scale}
+        return lp.compare((left, right), np.uint32(out), operation="dot", limit=0, **given)
 
     return mx, list(zip(x, sx, y, sy, c, strict=True)), report
 
@@ -528,7 +545,8 @@ def fma_cases():
 
     def report(out):
         given = tuple(np.array(each, np.uint16) for each in operands)
-        return lp.compare(given, np.array(out, np.uint16), "binary16", operation="fma", source="binary16", projection=lp.Projection(nan_sign="drop"), limit=0)  # fmt: skip
+        how = {"source": "binary16", "projection": lp.Projection(nan_sign="drop")}
+        return lp.compare(given, np.uint16(out), "binary16", operation="fma", limit=0, **how)
 
     return fma, list(zip(*operands, strict=True)), report
 
@@ -538,7 +556,8 @@ def convert_cases():
 
     def report(out):
         given = np.array(values, np.uint32)
-        return lp.compare(given, np.array(out, np.uint8), "e4m3fn", source="binary32", projection=lp.Projection(saturation="finite", nan_sign="drop"), limit=0)  # fmt: skip
+        how = lp.Projection(saturation="finite", nan_sign="drop")
+        return lp.compare(given, np.uint8(out), "e4m3fn", source="binary32", projection=how, limit=0)
 
     return convert, [(value,) for value in values], report
 

@@ -172,7 +172,9 @@ def diagnose(
         with trying("conditions", failures):
             ruled = trial.conditional()
     exact = bool(ruled) and bool(ruled[0].edit) and not ruled[0].errors
-    finalists = [Cause(_words(changes), changes=changes) for changes in trial.finalists(scores, deep=not exact)]
+    finalists = [
+        Cause(_words(changes), changes=changes) for changes in trial.finalists(scores, deep=not exact)
+    ]
     chance = None
     with trying(_STOCHASTIC, failures, (ValueError,)):
         chance = None if exact else chances(question)
@@ -192,11 +194,11 @@ def diagnose(
     return Diagnosis(causes, left, trial.left(causes[0]) if causes and left else {})
 
 
-def _with_rules(
-    found: list[Conditional], causes: list[Cause], each: Each, failures: Failures
-) -> list[Cause]:
+def _with_rules(found: list[Conditional], causes: list[Cause], each: Each, failures: Failures) -> list[Cause]:
     """Return the causes; in front, if it explains more than the first, an edit where a rule holds."""
-    tried = [Cause(one.words, changes=one.edit, rule=one.rule, examples=one.examples) for one in found[:_TOLD]]
+    tried = [
+        Cause(one.words, changes=one.edit, rule=one.rule, examples=one.examples) for one in found[:_TOLD]
+    ]
     if not tried:
         return causes
     _on_everything(tried, each, failures)
@@ -415,7 +417,12 @@ def _count(
             agree = where & found.wrong
             if cause.changes:
                 agree = _agrees(question, batch, cause.changes, failures)
-        pairs = (where & agree & found.wrong, where & ~agree & found.right, where & found.wrong, where & found.right)
+        pairs = (
+            where & agree & found.wrong,
+            where & ~agree & found.right,
+            where & found.wrong,
+            where & found.right,
+        )
         explained, contradicted, wrong, right = (int(np.count_nonzero(each)) for each in pairs)
         return explained, contradicted, wrong, right
     if cause.changes:

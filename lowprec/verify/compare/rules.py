@@ -1,7 +1,8 @@
 """The shortest rule that tells some results from others by their features.
 
-A rule is a condition on one feature, or two or three conditions together; or a few of these joined by "or". It
-is taken only if the results prove it: if as short a rule would hardly be found for as many results drawn at random.
+A rule is a condition on one feature, or two or three conditions together; or a few of these joined by "or".
+It is taken only if the results prove it: if a rule as short would hardly be found for as many results that
+were drawn at random.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Condition:
             return f"{self.feature} is {no}{self.label}"
         if self.relation == "between":
             return f"{self.feature} is {self.value} to {self.last}"
-        return f"{self.feature} is {no}{ {'=': '', '>=': 'at least ', '<=': 'at most '}[self.relation]}{self.value}"
+        limit = {"=": "", ">=": "at least ", "<=": "at most "}[self.relation]
+        return f"{self.feature} is {no}{limit}{self.value}"
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,10 @@ def learn(features: Sequence[Feature], inside: Mask, outside: Mask) -> Rule | No
     statements = {f.name for f in features if f.values.dtype == bool}
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=True)]
     values = {f.name: f.values for f in given}
-    each = math.log2(max(len(tried), 2))
     holds = np.array([c.where(values[c.feature]) for c in tried], bool).reshape(-1, held.size)
     found = _covering(tried, ~holds[:, ~wanted])
-    if found is not None and len(found) * each <= proof:
+    counts = {f.name: np.unique(f.values).size for f in given}
+    if found is not None and sum(_bits(condition, counts) for condition in found) <= proof:
         return Rule((tuple(found),))
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=False)]
     if not tried:
@@ -114,7 +116,8 @@ def learn(features: Sequence[Feature], inside: Mask, outside: Mask) -> Rule | No
     hit, missed = int(np.count_nonzero(where & inside)), int(np.count_nonzero(where & outside))
     least = 2 * missed < hit and 2 * hit >= np.count_nonzero(inside)
     errors = int(np.count_nonzero(inside)) - hit + missed
-    cost = rule.size * math.log2(len(tried)) + 2 * errors * math.log2(max(held.size, 2)) ** 0.5
+    cost = sum(_bits(condition, counts) for together in rule.alternatives for condition in together)
+    cost += 2 * errors * math.log2(max(held.size, 2)) ** 0.5
     return rule if least and cost <= proof else None
 
 
@@ -127,6 +130,13 @@ def _bits_of_choice(inside: int, outside: int) -> float:
     """Return the logarithm, to base 2, of how many ways there are to choose so many of all."""
     n = inside + outside
     return (math.lgamma(n + 1) - math.lgamma(inside + 1) - math.lgamma(outside + 1)) / math.log(2)
+
+
+def _bits(condition: Condition, counts: dict[str, int]) -> float:
+    """Return the logarithm, to base 2, of how many conditions of its kind there are on all features."""
+    values = counts[condition.feature]
+    kinds = 2 if condition.statement else 2 * values if condition.label else 3 * values
+    return math.log2(len(counts)) + math.log2(values * values if condition.relation == "between" else kinds)
 
 
 def _conditions(feature: Feature, wanted: Mask, statement: bool, *, covering: bool) -> list[Condition]:
@@ -174,13 +184,13 @@ def _covering(tried: list[Condition], excluded: Mask) -> list[Condition] | None:
     if alone.size:
         return [tried[int(alone[0])]]
     order = np.argsort(-counts, kind="stable")
-    best = np.sort(order[: _PAIRS])
+    best = np.sort(order[:_PAIRS])
     left = (~excluded[best]).astype(np.float32)
     together = left @ left.T  # results that neither condition excludes
     first, second = np.divmod(int(np.argmin(together)), best.size)
     if together[first, second] == 0:
         return [tried[int(best[place])] for place in sorted((first, second))]
-    best = np.sort(order[: _THREES])
+    best = np.sort(order[:_THREES])
     left = (~excluded[best]).astype(np.float32)
     for place in range(best.size):
         together = (left * left[place]) @ left.T

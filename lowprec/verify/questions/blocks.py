@@ -372,15 +372,14 @@ class BlockQuestion(Question):
         finite = np.isfinite(blocks)
         sizes = np.where(finite, np.abs(blocks), 0)
         largest = sizes.max(-1)
-        yield Feature("the block has a NaN", spread_out(np.isnan(blocks).any(-1)))
-        yield Feature("the block has an infinity", spread_out(np.isinf(blocks).any(-1)))
-        yield Feature("the block has zeros alone", spread_out((blocks == 0).all(-1)))
+        yield Feature("the block has a NaN", spread_out(np.asarray(np.isnan(blocks).any(-1))))
+        yield Feature("the block has an infinity", spread_out(np.asarray(np.isinf(blocks).any(-1))))
+        yield Feature("the block has zeros alone", spread_out(np.asarray((blocks == 0).all(-1))))
         yield Feature("the lane of the block's largest magnitude", spread_out(np.argmax(sizes, -1)))
         at = np.argmax(sizes, -1)[..., None]
         minus = np.signbit(np.take_along_axis(blocks, at, -1))[..., 0]
         yield Feature("the value of the block's largest magnitude is negative", spread_out(minus))
-        for feature in of_values("the block's largest magnitude", spread_out(largest)):
-            yield feature
+        yield from of_values("the block's largest magnitude", spread_out(largest))
         fraction = np.floor(np.ldexp(np.frexp(largest)[0], 4)).astype(np.int64)
         yield Feature("the leading four bits of the block's largest magnitude", spread_out(fraction))
         apart = exponents(largest)[..., None] - exponents(sizes)
@@ -396,13 +395,15 @@ class BlockQuestion(Question):
         plain = np.isfinite(flat) & np.isfinite(units) & (units > 0)
         with np.errstate(all="ignore"):
             quotients = np.where(plain, flat / np.where(plain, units, 1), 0)
-        rule = fmt.elements
+        finite_rule = dataclasses.replace(fmt.elements, saturation=Projection(saturation="finite").saturation)
         made = {}
         for name in ("toward_zero", "nearest_zero", "nearest_away"):
-            how = dataclasses.replace(rule, rounding=Projection(rounding=name).rounding, saturation="finite")
+            how = dataclasses.replace(finite_rule, rounding=_mode(name))
             made[name] = np.asarray(encode(quotients, fmt.element, projection=how)).astype(np.int64)
         yield Feature("the quotient is a tie", made["nearest_zero"] != made["nearest_away"])
-        back = as_doubles(made["toward_zero"].astype(np.uint8 if fmt.element.width <= 8 else np.uint16), fmt.element)
+        back = as_doubles(
+            made["toward_zero"].astype(np.uint8 if fmt.element.width <= 8 else np.uint16), fmt.element
+        )
         yield Feature("the quotient is a value of the elements", back == quotients)
         yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
         if has_fields(fmt.element):
@@ -506,7 +507,7 @@ def _moved(made: Array, axis: int, to: Array) -> Array:
         raise ValueError("the last block is shorter")
     mask = (1 << SCALE_SHIFT) - 1
     found = np.take(made, place // to.size * to.size + np.resize(to, place.size), axis)
-    return found & mask | made & ~mask
+    return np.asarray(found & mask | made & ~mask)
 
 
 def _mode(name: str) -> Any:

@@ -380,7 +380,8 @@ class DotQuestion(Question):
         ]
         if has_steps(self.how, operands):
             families += [
-                (words, period, functools.partial(_on_terms, edit=edit)) for words, edit in edits.product_edits((*operands, self.how.summed[0]))
+                (words, period, functools.partial(_on_terms, edit=edit))
+                for words, edit in edits.product_edits((*operands, self.how.summed[0]))
             ]
         for words, count, edit in families:
             if not (~right & (self.answer(whole, (edit(np.arange(count), ""),)) != plain)).any():

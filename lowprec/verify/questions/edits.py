@@ -12,14 +12,22 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays.convert import encode, quantize
-from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.verify.codes.values import doubles
 from lowprec.verify.questions.dot_operands import Given, OutputScales
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Change
 
-__all__ = ["code_edits", "lane_edits", "moves", "of_addends", "of_results", "of_rounding", "of_scale_codes", "of_scales"]
+__all__ = [
+    "code_edits",
+    "lane_edits",
+    "moves",
+    "of_addends",
+    "of_results",
+    "of_rounding",
+    "of_scale_codes",
+    "of_scales",
+]
 __all__ += ["of_shifts", "orders"]
 __all__ += ["product_edits", "runs_of", "value_edits"]
 
@@ -183,7 +191,7 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
 
 
 def code_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
-    """Return edits of codes of operands, in words: signs and last bits, of numbers alone; subnormal numbers."""
+    """Return edits of codes of operands, in words: of signs, of last bits, and of subnormal numbers."""
     if not has_fields(fmt) or fmt.width > 32:
         return {}
 

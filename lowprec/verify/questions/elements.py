@@ -160,7 +160,9 @@ class ElementQuestion(Question):
         stages = stages_of(changes)
         if stages is not None:
             assert self._fused is not None, "asked of sums with stages"
-            how = dataclasses.replace(self._fused, accumulator=(target, asked.rule), output=(target, asked.rule))
+            how = dataclasses.replace(
+                self._fused, accumulator=(target, asked.rule), output=(target, asked.rule)
+            )
             terms = self._terms(asked.operands)
             codes = stepped(*terms, how, (asked.formats[0], asked.formats[1]), stages)
             return carried(codes, target, self.received.dtype) if self.values else codes
@@ -241,9 +243,7 @@ class ElementQuestion(Question):
 
     def _terms(self, operands: list[Array]) -> tuple[Array, Array, Array]:
         """Return the factors of an `fma`, each a row of one, and the addend, as values."""
-        x, y, addend = (
-            as_doubles(codes, fmt) for codes, fmt in zip(operands, self.formats, strict=False)
-        )
+        x, y, addend = (as_doubles(codes, fmt) for codes, fmt in zip(operands, self.formats, strict=False))
         return x[:, None], y[:, None], addend
 
     def edits(self) -> Iterator[Change]:
@@ -368,7 +368,8 @@ def _third(
     """Return the operands with the addend's value changed."""
     with np.errstate(all="ignore"):
         values = np.asarray(change(as_doubles(given[2], sources[2])), np.float64)
-    made = np.asarray(encode(values, sources[2], nan="max" if sources[2].nan_code is None else "error"))
+    how = Projection(nan="max") if sources[2].nan_code is None else Projection()
+    made = np.asarray(encode(values, sources[2], projection=how))
     return [*given[:2], made], sources
 
 

@@ -1,4 +1,4 @@
-"""Features of results: what the exact model knows of each, by which wrong ones may be told from right ones."""
+"""Features of results, by which wrong ones may be told from right ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def of_values(name: str, values: Array) -> Iterator[Feature]:
     yield Feature(f"{name} is negative", np.signbit(values))
     size = np.abs(np.where(finite, values, 0.0))
     yield Feature(f"the exponent of {name}", exponents(values))
-    yield Feature(f"{name} is a power of two", finite & (np.frexp(size)[0] == 0.5))
+    yield Feature(f"{name} is a power of two", np.asarray(finite & (np.frexp(size)[0] == 0.5)))
 
 
 def exponents(values: Array) -> Array:
@@ -106,7 +106,9 @@ def of_rounding(cut: Array, codes: Array, fmt: Format) -> Iterator[Feature]:
     below, found = np.maximum(cut, 0) & mask, np.maximum(codes, 0) & mask
     up = (found > below) & (below <= fmt.max_magnitude)
     yield Feature("rounding goes away from zero", up)
-    yield Feature("rounding carries into the exponent", up & (below & trailing == trailing) & (below > trailing))
+    yield Feature(
+        "rounding carries into the exponent", up & (below & trailing == trailing) & (below > trailing)
+    )
     yield Feature("rounding carries from the subnormal numbers", up & (below == trailing))
     yield Feature("the result cut toward zero is zero", below == 0)
     yield Feature("the result cut toward zero is subnormal", (below > 0) & (below <= trailing))
@@ -114,6 +116,6 @@ def of_rounding(cut: Array, codes: Array, fmt: Format) -> Iterator[Feature]:
 
 def any_of(name: str, where: Array, lanes: Sequence[int] | None = None) -> Iterator[Feature]:
     """Yield whether something is so in any lane, and in each of a few lanes."""
-    yield Feature(f"some {name}", where.any(1))
+    yield Feature(f"some {name}", np.asarray(where.any(1)))
     for lane in range(where.shape[1]) if lanes is None else lanes:
         yield Feature(f"in lane {lane} {name}", where[:, lane])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays.convert import encode
+from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
@@ -27,8 +28,6 @@ def of_products(x: Array, y: Array, addend: Array | None, formats: Formats) -> I
     if addend is not None:
         known = {np.dtype(np.float32): "binary32", np.dtype(np.float16): "binary16"}.get(addend.dtype)
         if known is not None:
-            from lowprec.spec import catalog
-
             words = addend.reshape(-1).view(f"u{addend.dtype.itemsize}")
             yield from of_codes("the addend", words, catalog.format(known))
         else:
@@ -58,7 +57,9 @@ def of_products(x: Array, y: Array, addend: Array | None, formats: Formats) -> I
     yield Feature("the number of negative products", (np.signbit(products) & nonzero).sum(1))
     yield Feature("the number of infinite products", np.isinf(products).sum(1))
     yield Feature("the number of NaN products", np.isnan(products).sum(1))
-    yield from any_of("zero is multiplied by infinity", np.isnan(products) & ~np.isnan(wide[0]) & ~np.isnan(wide[1]), ())
+    yield from any_of(
+        "zero is multiplied by infinity", np.isnan(products) & ~np.isnan(wide[0]) & ~np.isnan(wide[1]), ()
+    )
     yield from any_of("both factors are negative", np.signbit(wide[0]) & np.signbit(wide[1]), ())
     size = np.where(nonzero, exponents(products), -(1 << 12))
     largest = size.max(1)
@@ -72,9 +73,7 @@ def of_products(x: Array, y: Array, addend: Array | None, formats: Formats) -> I
         yield Feature("the addend's exponent less the largest of products", apart)
 
 
-def of_steps(
-    x: Any, y: Any, addend: Array | None, how: Accumulation, formats: Formats
-) -> Iterator[Feature]:
+def of_steps(x: Any, y: Any, addend: Array | None, how: Accumulation, formats: Formats) -> Iterator[Feature]:
     """Yield features of each step: shifts, cut bits, carries, cancellation, and how its sum is rounded."""
     held: list[Numbers] = []
     sums: list[Sum] = []
@@ -111,15 +110,18 @@ def _of_step(terms: Numbers, total: Sum, bits: int | None, result: Format) -> It
     shifts = np.where(nonzero, largest[:, None] - terms.exponent, 0)
     yield Feature("the largest shift of alignment", shifts.max(1))
     yield Feature("the shift of the addend or running sum", shifts[:, -1])
-    yield Feature("the addend or running sum has the largest exponent alone",
-                  nonzero[:, -1] & (shifts[:, -1] == 0) & ((shifts[:, :-1] > 0) | ~nonzero[:, :-1]).all(1))  # fmt: skip
+    others = nonzero[:, :-1] & (shifts[:, :-1] == 0)
+    alone = nonzero[:, -1] & (shifts[:, -1] == 0) & ~others.any(1)
+    yield Feature("the addend or running sum has the largest exponent alone", alone)
     if bits is not None:
         down = np.clip((largest - bits)[:, None] - terms.last, 0, 62)
         cut = nonzero & (terms.significand & (1 << down) - 1 != 0)
         yield Feature("alignment cuts bits off", cut.any(1))
         yield Feature("alignment cuts bits off the addend or running sum", cut[:, -1])
         yield Feature("alignment cuts bits off a negative term", (cut & terms.negative).any(1))
-        yield Feature("alignment cuts a term off as a whole", (nonzero & (terms.significand >> down == 0)).any(1))
+        yield Feature(
+            "alignment cuts a term off as a whole", (nonzero & (terms.significand >> down == 0)).any(1)
+        )
     signs = terms.negative & nonzero
     yield Feature("terms have unlike signs", signs.any(1) & (nonzero & ~terms.negative).any(1))
     plain = total.significand != 0
@@ -131,7 +133,9 @@ def _of_step(terms: Numbers, total: Sum, bits: int | None, result: Format) -> It
     yield Feature("the sum is negative", total.negative & plain)
     yield Feature("the sum is zero", ~plain)
     yield Feature("terms cancel to zero", ~plain & any_)
-    yield Feature("the exponent of the sum less the largest of its terms", np.where(plain & any_, top - largest, 0))
+    yield Feature(
+        "the exponent of the sum less the largest of its terms", np.where(plain & any_, top - largest, 0)
+    )
     yield Feature("the exponent of the sum", top)
     yield Feature("the sum before rounding is subnormal", plain & (top < result.emin))
     places = np.clip(total.discarded, 0, 62)
