@@ -1,9 +1,9 @@
 """Explanations of what no change explains alone: where results differ, as a rule, and how, as an edit.
 
-An edit is a change of the question or of its results. Edits that give most of the wrong results are tried one
 An edit is a change of the question or of its results. Edits that give most of the wrong results are tried
 one by one: a rule must tell the wrong results that the edit gives from the right ones that it would spoil.
 Where no edit gives them, a rule tells wrong results from right ones.
+"""
 
 from __future__ import annotations
 
