@@ -18,7 +18,7 @@ from lowprec.verify.questions.edits import of_results
 from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question
 
-__all__ = ["Conditional", "Examples", "ON_RESULTS", "conditional", "edited"]
+__all__ = ["Conditional", "Examples", "conditional", "edited"]
 
 Mask = npt.NDArray[np.bool_]
 Agrees = Callable[[Batch, Changes], Mask]
@@ -28,7 +28,9 @@ _TRIED, _EDITS = 256, 10
 #: Lines of each kind that are told.
 _LINES = 3
 #: Fields of changes that are functions of codes of results.
-ON_RESULTS = ("result_code", "scale_code")
+ON_RESULTS = ("result_code", "scale_code", "before")
+#: The edit that a result is the one before it.
+BEFORE = Change("before", None, "the results before", 2)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,10 @@ def edited(question: Question, batch: Batch, changes: Changes) -> Array:
     """Return answers under changes, of which some may be edits of results."""
     answers = question.answer(batch, tuple(c for c in changes if c.field not in ON_RESULTS))
     for change in changes:
-        if change.field in ON_RESULTS:
+        before = question.before(batch) if change is BEFORE else None
+        if before is not None:
+            answers = before
+        elif change.field in ON_RESULTS and change is not BEFORE:
             answers = question.edited(answers, change)
     return answers
 
@@ -65,7 +70,7 @@ def conditional(
     """Return explanations by a rule, the best first: those without exception, and of these the shortest."""
     wrong, right = judged.wrong, judged.right
     features = useful(question.features(batch, judged.want), wrong | right)
-    on_results = list(of_results(question.target)) if question.coded and not question.values else []
+    on_results = [*of_results(question.target), BEFORE] if question.coded and not question.values else []
     places = np.random.default_rng(4).permutation(batch.places[wrong])[:_TRIED]
     few = question.sample(np.sort(places), places[:0])
     asked = np.isin(few.places, places)
@@ -113,7 +118,7 @@ def _told(
     rule: Rule, edit: Changes, batch: Batch, wrong: Mask, right: Mask, where: Mask, errors: int
 ) -> Conditional:
     words = f"{edit[0].words}, where {rule}" if edit else f"wrong where {rule}"
-    if edit and edit[0].field == "result_code":
+    if edit and edit[0].field in ("result_code", "before"):
         words = f"results {edit[0].words}, where {rule}"
     near = np.concatenate([np.flatnonzero(right & where), np.flatnonzero(right & ~where)])
     examples = Examples(

@@ -92,12 +92,12 @@ def of_place(places: Array, unit: str = "line") -> Iterator[Feature]:
         yield Feature(f"the {unit}'s number, counted from 0, modulo {1 << bits},", places & (1 << bits) - 1)
 
 
-def of_neighbours(codes: Array, fmt: Format) -> Iterator[Feature]:
-    """Yield the class of the result before, from its code."""
+def of_neighbours(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
+    """Yield the class of another result, from its code."""
     if has_fields(fmt) and fmt.width <= 32:
         held = np.maximum(codes, 0).astype(code_dtype(fmt))
         classes = _BY_SIGN[classify(held.astype(np.uint32), fmt).astype(np.int64)]
-        yield Feature("the result before", np.where(is_nan(held, fmt), 4, classes), _CLASSES)
+        yield Feature(name, np.where(is_nan(held, fmt), 4, classes), _CLASSES)
 
 
 def of_rounding(cut: Array, codes: Array, fmt: Format) -> Iterator[Feature]:

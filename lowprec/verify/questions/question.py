@@ -222,7 +222,9 @@ class Question(ABC):
         yield from self.own_features(batch, want)
         before = self.before(batch)
         if before is not None:
-            yield from of_neighbours(self.codes(before), self.target)
+            yield from of_neighbours("the result before", self.codes(before), self.target)
+            if isinstance(batch.index, slice):
+                yield from of_neighbours("the right result before", np.roll(codes, 1), self.target)
         yield from of_place(batch.places)
 
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
