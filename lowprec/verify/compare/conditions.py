@@ -30,7 +30,7 @@ _LINES = 3
 #: Fields of changes that are functions of codes of results.
 ON_RESULTS = ("result_code", "scale_code", "before")
 #: The edit that a result is the one before it.
-BEFORE = Change("before", None, "the results before", 2)
+BEFORE = Change("before", None, "equal to the results before", 2)
 
 
 @dataclass(frozen=True)

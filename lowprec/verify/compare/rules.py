@@ -101,8 +101,9 @@ def learn(features: Sequence[Feature], inside: Mask, outside: Mask) -> Rule | No
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=True)]
     values = {f.name: f.values for f in given}
     holds = np.array([c.where(values[c.feature]) for c in tried], bool).reshape(-1, held.size)
-    found = _covering(tried, ~holds[:, ~wanted])
     counts = {f.name: np.unique(f.values).size for f in given}
+    costs = np.array([_bits(condition, counts) for condition in tried])
+    found = _covering(tried, costs, ~holds[:, ~wanted])
     if found is not None and sum(_bits(condition, counts) for condition in found) <= proof:
         return Rule((tuple(found),))
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=False)]
@@ -173,22 +174,22 @@ def _conditions(feature: Feature, wanted: Mask, statement: bool, *, covering: bo
     return made + [Condition(name, "=", value) for value in limits]
 
 
-def _covering(tried: list[Condition], excluded: Mask) -> list[Condition] | None:
-    """Return one, two or three conditions that together exclude all that is outside."""
-    if not tried:
-        return None
-    if not excluded.shape[1]:
+def _covering(tried: list[Condition], costs: Array, excluded: Mask) -> list[Condition] | None:
+    """Return the cheapest one, two or three conditions that together exclude all that is outside."""
+    if not tried or not excluded.shape[1]:
         return None
     counts = excluded.sum(1)
     alone = np.flatnonzero(counts == excluded.shape[1])
     if alone.size:
-        return [tried[int(alone[0])]]
+        return [tried[int(alone[np.argmin(costs[alone])])]]
     order = np.argsort(-counts, kind="stable")
     best = np.sort(order[:_PAIRS])
     left = (~excluded[best]).astype(np.float32)
-    together = left @ left.T  # results that neither condition excludes
-    first, second = np.divmod(int(np.argmin(together)), best.size)
-    if together[first, second] == 0:
+    both = np.where(
+        left @ left.T == 0, costs[best][:, None] + costs[best], np.inf
+    )  # together they exclude all
+    first, second = np.divmod(int(np.argmin(both)), best.size)
+    if np.isfinite(both[first, second]):
         return [tried[int(best[place])] for place in sorted((first, second))]
     best = np.sort(order[:_THREES])
     left = (~excluded[best]).astype(np.float32)

@@ -34,6 +34,10 @@ Terms = tuple[Array, Array, Array]
 
 #: Cases of a recipe for each lane, at least.
 _A_LANE = 3
+#: Cases with scales whose sums lie at the ends of the result's range.
+_ENDS = 128
+#: How values become codes: those that a format lacks become the closest that it has.
+_CLOSEST = Projection(saturation="finite", nan="max", negative="drop_sign", zero="smallest")
 #: How far terms lie above the last bit of a window.
 _REACH = np.array([-2, -1, -1, 0, 0, 1, 2, 4])
 
@@ -154,8 +158,7 @@ def _lowest(fmt: Format) -> int:
 def _encoded(values: Array, fmt: Format) -> Array:
     if isinstance(fmt, Carrier):
         return values.astype(np.float64).view(np.uint64)
-    how = Projection(saturation="finite", nan="max", negative="drop_sign", zero="smallest")
-    return np.asarray(encode(values, fmt, projection=how))
+    return np.asarray(encode(values, fmt, projection=_CLOSEST))
 
 
 # -- recipes ----------------------------------------------------------------------------------------
@@ -485,4 +488,34 @@ def _scaled(aim: _Aim, cases: DotCases) -> DotCases:
         )
         sides.append(codes.astype(code_dtype(fmt)))
     order = aim.random.permutation(n)
-    return dataclasses.replace(cases, scales=(sides[0][order], sides[1][order]))
+    made = dataclasses.replace(cases, scales=(sides[0][order], sides[1][order]))
+    return _at_the_ends(aim, made)
+
+
+def _at_the_ends(aim: _Aim, cases: DotCases) -> DotCases:
+    """Return the cases, and some more, of finite products, whose scales bring sums to the result's ends.
+
+    One half are subnormal, most of them so small that they are rounded; the others are about the largest.
+    """
+    assert aim.shape.how.scale is not None, "asked of units with scales"
+    fmt, out, n = aim.shape.how.scale[0], aim.shape.how.output[0], _ENDS
+    factors = aim.factors(aim.top_high - aim.less(n, 3, 0))
+    low = np.arange(n) % 2 == 0
+    last = out.emin - np.where(np.arange(n) % 8, out.trailing_bits - 3, 0)
+    reach = aim.random.integers(-4, 5, n) + np.where(low, last, out.emax - 1) - aim.top_high
+    first = reach // 2
+    least, most = (fmt.emin, fmt.emax) if fmt.exponent_bits else (0, 0)
+    powers = [np.clip(each, least, most) for each in (first, reach - first)]
+    blocks = cases.scales[0].shape[1]  # type: ignore[index]
+    scales = [
+        np.repeat(np.asarray(encode(np.ldexp(1.0, each), fmt, projection=_CLOSEST))[:, None], blocks, 1)
+        for each in powers
+    ]
+    near = np.where(low, out.emin - 1, out.emax)
+    addends = aim.sometimes(aim.addends(near))
+    x, y, addend = aim.codes((*factors, addends))
+    parts = zip((cases.x, cases.y, cases.addend), (x, y, addend), strict=True)
+    return DotCases(
+        *(np.concatenate(part) for part in parts),
+        scales=tuple(np.concatenate(part) for part in zip(cases.scales, scales, strict=True)),  # type: ignore[arg-type]
+    )

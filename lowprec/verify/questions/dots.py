@@ -365,7 +365,7 @@ class DotQuestion(Question):
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
             yield from edits.of_shifts(fault)
-            yield from edits.of_rounding(fault)
+            yield from edits.of_rounding(fault, how.summed[0])
         if self.verb == "dot" and length <= _LANES:
             yield from self._lane_edits(operands, length, min(period, length))
 

@@ -358,12 +358,25 @@ def _shifted(terms: object, largest: Array, change: Callable[[Array], Array]) ->
 # -- rounding of sums ----------------------------------------------------------------------------------
 
 
-def of_rounding(fault: Callable[..., Change]) -> Iterator[Change]:
-    """Yield sums of which ties go to one side, or whose increments are lost where they carry."""
+def of_rounding(fault: Callable[..., Change], fmt: Format) -> Iterator[Change]:
+    """Yield sums that are rounded otherwise at ties, where they are subnormal, or where they carry."""
+    for words, away in {"cut toward zero": False, "rounded away from zero": True}.items():
+        cut = functools.partial(_subnormal, least=fmt.emin, away=away)
+        yield fault(f"subnormal sums of steps {words}", 2, before=cut)
     for words, up in {"ties up": False, "ties down": True}.items():
         yield fault(f"sums of steps: {words}", 2, before=functools.partial(_ties, negative=up))
     lost = "the increment of rounding lost where it carries into the exponent"
     yield fault(lost, 2, after=_increment_lost)
+
+
+def _subnormal(sums: Any, least: int, away: bool) -> Any:
+    """Return sums of which subnormal ones are cut to the result's last place, or raised to the next."""
+    places = np.clip(sums.discarded, 0, 60)
+    size = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
+    kept, rest = sums.significand >> places, sums.significand & (np.int64(1) << places) - 1
+    whole = kept + ((rest > 0) & away) << places
+    low = (size < least) & (sums.significand > 0) & (sums.discarded > 0) & (sums.discarded < 60)
+    return sums._replace(significand=np.where(low, whole, sums.significand))
 
 
 def _ties(sums: Any, negative: bool) -> Any:
