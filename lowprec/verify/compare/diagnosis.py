@@ -167,11 +167,11 @@ def diagnose(
     """
     trial = _Trial(question, question.sample(*sample.places()), failures)
     scores = trial.singles()
-    ruled: list[Conditional] = []
+    ruled = None
     if max(scores.values(), default=0) < np.count_nonzero(trial.wrong):
-        with trying("conditions", failures):
-            ruled = trial.conditional()
-    exact = bool(ruled) and bool(ruled[0].edit) and not ruled[0].errors
+        ruled = trial.conditional()
+    first = ruled[0] if ruled else None
+    exact = first is not None and bool(first.edit) and not first.errors
     finalists = [
         Cause(_words(changes), changes=changes) for changes in trial.finalists(scores, deep=not exact)
     ]
@@ -187,6 +187,7 @@ def diagnose(
     if causes and causes[0].changes and 0 < causes[0].net < mismatches:
         causes = _completed(question, causes, each, failures)
     if not causes or causes[0].net < mismatches:
+        ruled = trial.conditional() if ruled is None else ruled
         causes = _with_rules(ruled, causes, each, failures)
     # Beside one that explains everything the others are worth nothing.
     causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
@@ -280,7 +281,12 @@ class _Trial:
         bounds = list(itertools.islice(self.question.bounds(), 2))
         whole = len(bounds) == 1 and self.question.size <= _WHOLE
         batch = self.question.piece(*bounds[0]) if whole else self.batch
-        return conditional(self.question, batch, judged(self.question, batch), self.changes, self.agrees_in)
+        found: list[Conditional] = []
+        with trying("conditions", self.failures):
+            found = conditional(
+                self.question, batch, judged(self.question, batch), self.changes, self.agrees_in
+            )
+        return found
 
     def finalists(self, scores: dict[Changes, int], *, deep: bool) -> list[Changes]:
         """Return the best hypotheses, and all that are as good as the first."""

@@ -498,15 +498,16 @@ def _at_the_ends(aim: _Aim, cases: DotCases) -> DotCases:
     One half are subnormal, most of them so small that they are rounded; the others are about the largest.
     """
     assert aim.shape.how.scale is not None, "asked of units with scales"
+    assert cases.scales is not None, "asked of cases with scales"
     fmt, out, n = aim.shape.how.scale[0], aim.shape.how.output[0], _ENDS
     factors = aim.factors(aim.top_high - aim.less(n, 3, 0))
     low = np.arange(n) % 2 == 0
     last = out.emin - np.where(np.arange(n) % 8, out.trailing_bits - 3, 0)
     reach = aim.random.integers(-4, 5, n) + np.where(low, last, out.emax - 1) - aim.top_high
-    first = reach // 2
+    half = reach // 2
     least, most = (fmt.emin, fmt.emax) if fmt.exponent_bits else (0, 0)
-    powers = [np.clip(each, least, most) for each in (first, reach - first)]
-    blocks = cases.scales[0].shape[1]  # type: ignore[index]
+    powers = [np.clip(each, least, most) for each in (half, reach - half)]
+    blocks = cases.scales[0].shape[1]
     scales = [
         np.repeat(np.asarray(encode(np.ldexp(1.0, each), fmt, projection=_CLOSEST))[:, None], blocks, 1)
         for each in powers
@@ -514,8 +515,10 @@ def _at_the_ends(aim: _Aim, cases: DotCases) -> DotCases:
     near = np.where(low, out.emin - 1, out.emax)
     addends = aim.sometimes(aim.addends(near))
     x, y, addend = aim.codes((*factors, addends))
-    parts = zip((cases.x, cases.y, cases.addend), (x, y, addend), strict=True)
+    first, second = (np.concatenate(pair) for pair in zip(cases.scales, scales, strict=True))
     return DotCases(
-        *(np.concatenate(part) for part in parts),
-        scales=tuple(np.concatenate(part) for part in zip(cases.scales, scales, strict=True)),  # type: ignore[arg-type]
+        np.concatenate([cases.x, x]),
+        np.concatenate([cases.y, y]),
+        np.concatenate([cases.addend, addend]),
+        (first, second),
     )

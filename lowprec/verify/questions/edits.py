@@ -371,12 +371,16 @@ def of_rounding(fault: Callable[..., Change], fmt: Format) -> Iterator[Change]:
 
 def _subnormal(sums: Any, least: int, away: bool) -> Any:
     """Return sums of which subnormal ones are cut to the result's last place, or raised to the next."""
-    places = np.clip(sums.discarded, 0, 60)
-    size = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
+    places = np.clip(sums.discarded, 0, 62)
+    top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
     kept, rest = sums.significand >> places, sums.significand & (np.int64(1) << places) - 1
-    whole = kept + ((rest > 0) & away) << places
-    low = (size < least) & (sums.significand > 0) & (sums.discarded > 0) & (sums.discarded < 60)
-    return sums._replace(significand=np.where(low, whole, sums.significand))
+    low = (top < least) & (sums.significand > 0) & (sums.discarded > 0)
+    # Two bits more, for what is below: a sum that is cut to zero keeps its sign.
+    whole = (kept + ((rest > 0) & away) << 2) + ((rest > 0) & (not away))
+    return sums._replace(
+        significand=np.where(low, whole, sums.significand),
+        last=sums.last + np.where(low, sums.discarded - 2, 0),
+    )
 
 
 def _ties(sums: Any, negative: bool) -> Any:
