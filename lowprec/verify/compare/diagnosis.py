@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from lowprec.verify.compare.conditions import Conditional, Examples, conditional, edited
 from lowprec.verify.compare.rules import Rule
+from lowprec.verify.compare.sample import MATCHES, Sample
 from lowprec.verify.compare.stochastic_rounding import random_bits_of
 from lowprec.verify.questions.question import (
     Array,
@@ -35,16 +36,14 @@ from lowprec.verify.questions.question import (
 
 __all__ = ["Cause", "Diagnosis", "Failures", "Sample", "diagnose", "trying"]
 
-#: Mismatches and matches of a sample, hypotheses that are taken further, and changes together at most.
-_MISMATCHES, _MATCHES, _BEAM, _DEPTH = 1 << 14, 1 << 14, 6, 3
+#: Hypotheses that are taken further, and changes together at most.
+_BEAM, _DEPTH = 6, 3
 #: Results of which all are looked at for conditions, not a sample.
 _WHOLE = 1 << 16
 #: Results that a hypothesis is tried on first, of a question whose answers are dear.
 _FEW = 256
 #: Standard deviations by which what it is seen to contradict there must exceed what it explains, to be left.
 _DOUBTS = 4
-#: Keys that are drawn at a time.
-_KEYS = 1 << 14
 #: Hypotheses that are tried on everything; more, where more are as good as the best.
 _FINALISTS, _MOST = 8, 32
 #: Of fewer mismatches than these a cause must explain all.
@@ -89,75 +88,6 @@ class Diagnosis:
     situations: dict[str, int] = field(default_factory=dict)  #: of those that the first leaves, in the sample
 
 
-class Sample:
-    """Places of mismatches and of matches, each as likely as any other of its kind.
-
-    A place is drawn by a number of its own, its key, so that samples of parts join to that of the whole.
-    `below` are the keys from which on places are of no use any more: samples of parts may begin with them.
-    """
-
-    def __init__(self, below: Sequence[float] = (math.inf, math.inf)) -> None:
-        self._drawn = _Drawn(_MISMATCHES, below[0]), _Drawn(_MATCHES, below[1])
-        self.below = list(below)
-
-    def add(self, first: int, wrong: Array, asked: Array | None = None) -> None:
-        """Offer places that follow each other: which are mismatches, and which are compared."""
-        places, found, generator = [], [], _generator(first)
-        for start in range(0, wrong.size, _KEYS):  # which stay in the caches
-            part = wrong[start : start + _KEYS]
-            keys = generator.random(part.size, np.float32)
-            # Where all agree, as most do, only low keys are looked at again.
-            near = np.flatnonzero(keys < max(self.below) if part.any() else keys < self._drawn[1].below)
-            places.append(near + start)
-            found.append(keys[near])
-        if not places:
-            return
-        index, low = np.concatenate(places), np.concatenate(found)
-        different = wrong[index]
-        compared = True if asked is None else asked[index]
-        for drawn, which in zip(self._drawn, (different, ~different), strict=True):
-            which = which & compared & (low < drawn.below)
-            drawn.add(first + index[which], low[which])
-
-    def join(self, other: Sample) -> None:
-        """Take the sample of the places behind these."""
-        for mine, theirs in zip(self._drawn, other._drawn, strict=True):
-            mine.add(theirs.held, theirs.keys)
-        self.below[:] = [drawn.below for drawn in self._drawn]
-
-    def places(self) -> tuple[Array, Array]:
-        """Return the places of mismatches and of matches, ascending."""
-        different, equal = (np.sort(drawn.held) for drawn in self._drawn)
-        return different, equal
-
-
-def _generator(first: int) -> np.random.Generator:
-    """Return what draws the keys of places from one on: it draws those of all places."""
-    bits = np.random.PCG64(0)
-    bits.advance(first // 2)  # two keys at a time
-    generator = np.random.Generator(bits)
-    generator.random(first % 2, np.float32)
-    return generator
-
-
-class _Drawn:
-    """Sample of at most `wanted` places, those with the lowest keys; of equal keys the first places."""
-
-    def __init__(self, wanted: int, below: float = math.inf) -> None:
-        self._wanted, self.held, self.keys = wanted, np.empty(0, np.int64), np.empty(0, np.float32)
-        self.below = below
-
-    def add(self, places: Array, keys: Array) -> None:
-        """Offer places behind those that are held."""
-        self.held, self.keys = np.append(self.held, places), np.append(self.keys, keys)
-        if self.keys.size < self._wanted:
-            return
-        self.below = float(np.partition(self.keys, self._wanted - 1)[self._wanted - 1])
-        low = self.keys < self.below
-        low[np.flatnonzero(self.keys == self.below)[: self._wanted - np.count_nonzero(low)]] = True
-        self.held, self.keys = self.held[low], self.keys[low]
-
-
 def diagnose(
     question: Question, sample: Sample, mismatches: int, each: Each, failures: Failures
 ) -> Diagnosis:
@@ -187,7 +117,8 @@ def diagnose(
     if causes and causes[0].changes and 0 < causes[0].net < mismatches:
         causes = _completed(question, causes, each, failures)
     if not causes or causes[0].net < mismatches:
-        ruled = trial.conditional() if ruled is None else ruled
+        if ruled is None:  # what the first contradicts may not have been in the sample
+            ruled = trial.conditional() if causes and causes[0].contradicted else []
         causes = _with_rules(ruled, causes, each, failures)
     # Beside one that explains everything the others are worth nothing.
     causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
@@ -375,7 +306,7 @@ def chances(question: Question) -> Cause | None:
     """Return stochastic rounding as a cause, if results lie on either side as often as it would have them."""
     if not question.size:
         return None
-    places = np.random.default_rng(1).integers(0, question.size, 2 * _MATCHES)
+    places = np.random.default_rng(1).integers(0, question.size, 2 * MATCHES)
     batch = question.sample(np.sort(places), places[:0])
     sides = question.random(batch)
     if sides is None:

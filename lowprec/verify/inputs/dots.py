@@ -23,7 +23,7 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import encode
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import Projection
+from lowprec.verify.inputs.dot_ends import CLOSEST, at_the_ends
 from lowprec.verify.inputs.dot_shape import DotCases, Shape, values_of
 from lowprec.verify.inputs.operands import special_codes
 
@@ -34,10 +34,6 @@ Terms = tuple[Array, Array, Array]
 
 #: Cases of a recipe for each lane, at least.
 _A_LANE = 3
-#: Cases with scales whose sums lie at the ends of the result's range.
-_ENDS = 128
-#: How values become codes: those that a format lacks become the closest that it has.
-_CLOSEST = Projection(saturation="finite", nan="max", negative="drop_sign", zero="smallest")
 #: How far terms lie above the last bit of a window.
 _REACH = np.array([-2, -1, -1, 0, 0, 1, 2, 4])
 
@@ -45,18 +41,19 @@ _REACH = np.array([-2, -1, -1, 0, 0, 1, 2, 4])
 def dots(shape: Shape, samples: int = 1024, seed: int = 0) -> DotCases:
     """Return operands for a dot unit: recipes by turns, special codes in every lane, and random codes.
 
-    >>> from lowprec.spec.accumulations import ACCUMULATIONS
-    >>> from lowprec.verify.inputs.dot_shape import shape_of
-    >>> dots(shape_of(ACCUMULATIONS["ada_mma_e4m3fn_binary32"])).x.shape[1]
-    16
+        >>> from lowprec.spec.accumulations import ACCUMULATIONS
+        >>> from lowprec.verify.inputs.dot_ends import CLOSEST, at_the_ends
+    from lowprec.verify.inputs.dot_shape import shape_of
+        >>> dots(shape_of(ACCUMULATIONS["ada_mma_e4m3fn_binary32"])).x.shape[1]
+        16
 
     Parameters
     ----------
-    shape : Shape
-    samples, seed : int
-        Cases of all recipes together; there are at least three for each lane and recipe.
+        shape : Shape
+        samples, seed : int
+            Cases of all recipes together; there are at least three for each lane and recipe.
 
-    Raises ValueError: codebooks, whose values have no exponents to aim at.
+        Raises ValueError: codebooks, whose values have no exponents to aim at.
     """
     for fmt in (*shape.formats, shape.addend, shape.result, shape.how.output[0]):
         if isinstance(fmt, Codebook):
@@ -158,7 +155,7 @@ def _lowest(fmt: Format) -> int:
 def _encoded(values: Array, fmt: Format) -> Array:
     if isinstance(fmt, Carrier):
         return values.astype(np.float64).view(np.uint64)
-    return np.asarray(encode(values, fmt, projection=_CLOSEST))
+    return np.asarray(encode(values, fmt, projection=CLOSEST))
 
 
 # -- recipes ----------------------------------------------------------------------------------------
@@ -489,36 +486,4 @@ def _scaled(aim: _Aim, cases: DotCases) -> DotCases:
         sides.append(codes.astype(code_dtype(fmt)))
     order = aim.random.permutation(n)
     made = dataclasses.replace(cases, scales=(sides[0][order], sides[1][order]))
-    return _at_the_ends(aim, made)
-
-
-def _at_the_ends(aim: _Aim, cases: DotCases) -> DotCases:
-    """Return the cases, and some more, of finite products, whose scales bring sums to the result's ends.
-
-    One half are subnormal, most of them so small that they are rounded; the others are about the largest.
-    """
-    assert aim.shape.how.scale is not None, "asked of units with scales"
-    assert cases.scales is not None, "asked of cases with scales"
-    fmt, out, n = aim.shape.how.scale[0], aim.shape.how.output[0], _ENDS
-    factors = aim.factors(aim.top_high - aim.less(n, 3, 0))
-    low = np.arange(n) % 2 == 0
-    last = out.emin - np.where(np.arange(n) % 8, out.trailing_bits - 3, 0)
-    reach = aim.random.integers(-4, 5, n) + np.where(low, last, out.emax - 1) - aim.top_high
-    half = reach // 2
-    least, most = (fmt.emin, fmt.emax) if fmt.exponent_bits else (0, 0)
-    powers = [np.clip(each, least, most) for each in (half, reach - half)]
-    blocks = cases.scales[0].shape[1]
-    scales = [
-        np.repeat(np.asarray(encode(np.ldexp(1.0, each), fmt, projection=_CLOSEST))[:, None], blocks, 1)
-        for each in powers
-    ]
-    near = np.where(low, out.emin - 1, out.emax)
-    addends = aim.sometimes(aim.addends(near))
-    x, y, addend = aim.codes((*factors, addends))
-    first, second = (np.concatenate(pair) for pair in zip(cases.scales, scales, strict=True))
-    return DotCases(
-        np.concatenate([cases.x, x]),
-        np.concatenate([cases.y, y]),
-        np.concatenate([cases.addend, addend]),
-        (first, second),
-    )
+    return at_the_ends(aim, made)

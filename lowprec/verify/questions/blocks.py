@@ -337,7 +337,7 @@ class BlockQuestion(Question):
         if not self.values and len(self.axes) == 1:
             axis, size = self.axes[0], self.format.sizes[0]
             for words, to in edits.moves(size).items():
-                moved = functools.partial(_moved, axis=axis, to=to)
+                moved = functools.partial(block_causes.moved, axis=axis, to=to)
                 yield Change("made", moved, f"the elements of each block {words}", 2)
 
     def edited(self, answers: Array, change: Change) -> Array:
@@ -398,7 +398,7 @@ class BlockQuestion(Question):
         finite_rule = dataclasses.replace(fmt.elements, saturation=Projection(saturation="finite").saturation)
         made = {}
         for name in ("toward_zero", "nearest_zero", "nearest_away"):
-            how = dataclasses.replace(finite_rule, rounding=_mode(name))
+            how = dataclasses.replace(finite_rule, rounding=Projection(rounding=name).rounding)
             made[name] = np.asarray(encode(quotients, fmt.element, projection=how)).astype(np.int64)
         yield Feature("the quotient is a tie", made["nearest_zero"] != made["nearest_away"])
         back = as_doubles(
@@ -444,7 +444,7 @@ class BlockQuestion(Question):
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
         """Return each element's neighbours, and how far it lies from the lower to the upper in magnitude."""
         down, up = (
-            self.answer(batch, (Change("rounding", _mode(name), ""),))
+            self.answer(batch, (Change("rounding", Projection(rounding=name).rounding, ""),))
             for name in ("toward_zero", "away_from_zero")
         )
         ends = [self._values(answers, batch) for answers in (down, up)]
@@ -498,17 +498,3 @@ class BlockQuestion(Question):
 
 def _grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...] | None:
     return grid_of(shape, (axis,), fmt.sizes) if len(fmt.sizes) == 1 else None
-
-
-def _moved(made: Array, axis: int, to: Array) -> Array:
-    """Return elements, of whole blocks, in another order within each block; their scales stay."""
-    place = np.arange(made.shape[axis])
-    if place.size % to.size:
-        raise ValueError("the last block is shorter")
-    mask = (1 << SCALE_SHIFT) - 1
-    found = np.take(made, place // to.size * to.size + np.resize(to, place.size), axis)
-    return np.asarray(found & mask | made & ~mask)
-
-
-def _mode(name: str) -> Any:
-    return Projection(rounding=name).rounding

@@ -27,11 +27,12 @@ from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import dot_changes, dot_faults, dot_operands, edits
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_operands import Given, OutputScales, scaled
-from lowprec.verify.questions.features import Feature, of_values
+from lowprec.verify.questions.features import Feature
+from lowprec.verify.questions.lane_edits import shown_edits
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.questions.step_faults import fault, nans_as_numbers, stages_of, step_faults
-from lowprec.verify.questions.step_features import of_products, of_steps
+from lowprec.verify.questions.step_features import of_sums
 from lowprec.verify.questions.step_model import Formats, Stages, has_steps, stepped
 from lowprec.verify.reference.dots import check_random, drawn_codes
 from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
@@ -367,57 +368,14 @@ class DotQuestion(Question):
             yield from edits.of_shifts(fault)
             yield from edits.of_rounding(fault, how.summed[0])
         if self.verb == "dot" and length <= _LANES:
-            yield from self._lane_edits(operands, length, min(period, length))
-
-    def _lane_edits(self, operands: Formats, length: int, period: int) -> Iterator[Change]:
-        """Yield edits of the lanes whose edit contradicts no result, all together and each alone."""
-        whole = self.piece(0, min(self.size, _OUTPUTS))
-        plain = self.answer(whole)
-        right = whole.got == plain
-        families = [
-            (words, length, functools.partial(_on_operands, edit=edit))
-            for words, edit in edits.lane_edits(operands)
-        ]
-        if has_steps(self.how, operands):
-            families += [
-                (words, period, functools.partial(_on_terms, edit=edit))
-                for words, edit in edits.product_edits((*operands, self.how.summed[0]))
-            ]
-        for words, count, edit in families:
-            if not (~right & (self.answer(whole, (edit(np.arange(count), ""),)) != plain)).any():
-                continue
-            shown = []
-            for lane in range(count):
-                made = self.answer(whole, (edit(np.array([lane]), ""),))
-                if (made == whole.got)[~right].any() and not (made != whole.got)[right].any():
-                    shown.append(lane)
-            for lanes in ([shown] if shown else []) + [[lane] for lane in shown if len(shown) > 1]:
-                at = np.array(lanes)
-                yield edit(at, f"{words} in {edits.runs_of(at)}")
+            whole = self.piece(0, min(self.size, _OUTPUTS))
+            counts = length, min(period, length)
+            yield from shown_edits(self, whole, operands, counts, has_steps(how, operands))
 
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of the operands, and of steps where they are known."""
-        given, how = batch.given, self.how
-        x, y, addend = given.x, given.y, given.addend
-        if self.verb == "matmul":
-            rows, columns = len(x), y.shape[-1]
-            x, y = np.repeat(x, columns, 0), np.tile(y.T, (rows, 1))
-        operands = how.operands or self.read
-        scales = given.scales
-        if scales is not None and how.scale is not None:
-            for name, blocks in (("x", scales.x_blocks), ("y", scales.y_blocks)):
-                if blocks is not None and self.verb == "dot":
-                    for place in range(blocks.scales.shape[-1]):
-                        part = np.asarray(blocks.scales[:, place], np.float64)
-                        yield from of_values(f"scale {place} of {name}", part)
-        if self.addend is not None or x.shape[1]:
-            yield from of_products(x, y, None if addend is None else addend.reshape(-1), operands)
-        plain = self.epilogue is None and self.integers is None
-        if plain and has_steps(how, operands) and (scales is None or how.scale is not None):
-            left, right = dot_operands.in_blocks(given, how, self.formats)
-            if self.verb == "matmul":
-                left, right = x, y
-            yield from of_steps(left, right, addend, how, operands)
+        stepped = self.epilogue is None and self.integers is None
+        yield from of_sums(batch.given, self.how, self.formats, self.read, stepped=stepped)
 
     def before(self, batch: Batch) -> Array | None:
         """Return the results at the places before."""
@@ -531,14 +489,6 @@ def _parts(call: LibraryCall) -> tuple[Accumulation, Epilogue]:
     if how.machine:
         return how, epilogue
     return replace(how, output=call.output), replace(epilogue, output=None)
-
-
-def _on_operands(lanes: Array, words: str, edit: edits.OnLanes) -> Change:
-    return Change("fault", edit(lanes), words, 2)
-
-
-def _on_terms(lanes: Array, words: str, edit: edits.OnLanes) -> Change:
-    return fault(words, 2, running=edit(lanes))
 
 
 def _inverse_output(given: Given) -> Given:

@@ -13,14 +13,36 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import doubles
+from lowprec.verify.questions.dot_operands import Given, in_blocks
 from lowprec.verify.questions.features import Feature, any_of, exponents, of_codes, of_values
 from lowprec.verify.questions.question import Array
-from lowprec.verify.questions.step_model import Formats, Numbers, Sum, stepped
+from lowprec.verify.questions.step_model import Formats, Numbers, Sum, has_steps, stepped as run_steps
 
-__all__ = ["of_products", "of_steps"]
+__all__ = ["of_products", "of_steps", "of_sums"]
 
 #: Lanes, and steps, of which each has features of its own.
 _LANES, _STEPS = 32, 4
+
+
+def of_sums(
+    given: Given, how: Accumulation, formats: Formats, read: Formats, *, stepped: bool
+) -> Iterator[Feature]:
+    """Yield features of dot products: of operands, scales, and steps where they are known."""
+    x, y, addend, scales = given.x, given.y, given.addend, given.scales
+    if not given.paired:
+        rows, columns = len(x), y.shape[-1]
+        x, y = np.repeat(x, columns, 0), np.tile(y.T, (rows, 1))
+    operands = how.operands or read
+    if scales is not None and how.scale is not None and given.paired:
+        for name, blocks in (("x", scales.x_blocks), ("y", scales.y_blocks)):
+            for place in range(0 if blocks is None else blocks.scales.shape[-1]):
+                part = np.asarray(blocks.scales[:, place], np.float64)  # type: ignore[union-attr]
+                yield from of_values(f"scale {place} of {name}", part)
+    if x.shape[1]:
+        yield from of_products(x, y, None if addend is None else addend.reshape(-1), operands)
+    if stepped and has_steps(how, operands) and (scales is None or (how.scale is not None and given.paired)):
+        left, right = in_blocks(given, how, formats) if given.paired else (x, y)
+        yield from of_steps(left, right, addend, how, operands)
 
 
 def of_products(x: Array, y: Array, addend: Array | None, formats: Formats) -> Iterator[Feature]:
@@ -86,7 +108,7 @@ def of_steps(x: Any, y: Any, addend: Array | None, how: Accumulation, formats: F
         sums.append(found)
         return found
 
-    stepped(x, y, addend, how, formats, {"running": running, "before": before})
+    run_steps(x, y, addend, how, formats, {"running": running, "before": before})
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     bits = None if window is None else window.fraction_bits
     result = window.result[0] if window is not None else how.summed[0]
