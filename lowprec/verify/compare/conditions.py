@@ -65,7 +65,13 @@ def edited(question: Question, batch: Batch, changes: Changes) -> Array:
 
 
 def conditional(
-    question: Question, batch: Batch, judged: Judged, changes: Iterable[Change], agrees: Agrees
+    question: Question,
+    batch: Batch,
+    judged: Judged,
+    changes: Iterable[Change],
+    agrees: Agrees,
+    *,
+    alone: bool,
 ) -> list[Conditional]:
     """Return explanations by a rule, the best first: those without exception, and of these the shortest."""
     wrong, right = judged.wrong, judged.right
@@ -75,7 +81,7 @@ def conditional(
     few = question.sample(np.sort(places), places[:0])
     asked = np.isin(few.places, places)
     shares = []
-    for change in (*changes, *question.edits(), *on_results):
+    for change in changes if alone else (*changes, *question.edits(), *on_results):
         share = np.count_nonzero(agrees(few, (change,))[asked]) / max(places.size, 1)
         shares.append((share, change))
     best = sorted((pair for pair in shares if pair[0] >= 0.5), key=lambda pair: (-pair[0], pair[1].cost))
@@ -92,7 +98,7 @@ def conditional(
             where = rule.where(features)
             errors = int(np.count_nonzero(wrong & ~(agree & where)) + np.count_nonzero(outside & where))
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
-    rule = learn(features, wrong, right)
+    rule = None if alone else learn(features, wrong, right)
     if rule is not None:
         where = rule.where(features)
         errors = int(np.count_nonzero(wrong & ~where) + np.count_nonzero(right & where))

@@ -118,7 +118,8 @@ def diagnose(
         causes = _completed(question, causes, each, failures)
     if not causes or causes[0].net < mismatches:
         if ruled is None:  # what the first contradicts may not have been in the sample
-            ruled = trial.conditional() if causes and causes[0].contradicted else []
+            first_alone = causes[0].changes if causes and causes[0].contradicted else ()
+            ruled = trial.conditional(first_alone) if len(first_alone) == 1 else []
         causes = _with_rules(ruled, causes, each, failures)
     # Beside one that explains everything the others are worth nothing.
     causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
@@ -207,7 +208,7 @@ class _Trial:
             self._screens[changes] = _Screen(batch, np.isin(batch.places, sides[1]), sizes)
         return self._screens[changes]
 
-    def conditional(self) -> list[Conditional]:
+    def conditional(self, changes: Changes = ()) -> list[Conditional]:
         """Return edits where a rule holds, the best first."""
         bounds = list(itertools.islice(self.question.bounds(), 2))
         whole = len(bounds) == 1 and self.question.size <= _WHOLE
@@ -215,7 +216,12 @@ class _Trial:
         found: list[Conditional] = []
         with trying("conditions", self.failures):
             found = conditional(
-                self.question, batch, judged(self.question, batch), self.changes, self.agrees_in
+                self.question,
+                batch,
+                judged(self.question, batch),
+                changes or self.changes,
+                self.agrees_in,
+                alone=bool(changes),
             )
         return found
 
