@@ -8,6 +8,7 @@ tried on a sample, the best of them together with each other change, and the bes
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +17,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.verify.compare.conditions import Conditional, Examples, conditional, edited
+from lowprec.verify.compare.rules import Rule
+from lowprec.verify.compare.sample import MATCHES, Sample
 from lowprec.verify.compare.stochastic_rounding import random_bits_of
 from lowprec.verify.questions.question import (
     Array,
@@ -32,14 +36,14 @@ from lowprec.verify.questions.question import (
 
 __all__ = ["Cause", "Diagnosis", "Failures", "Sample", "diagnose", "trying"]
 
-#: Mismatches and matches of a sample, hypotheses that are taken further, and changes together at most.
-_MISMATCHES, _MATCHES, _BEAM, _DEPTH = 1 << 14, 1 << 14, 6, 3
+#: Hypotheses that are taken further, and changes together at most.
+_BEAM, _DEPTH = 6, 3
+#: Results of which all are looked at for conditions, not a sample.
+_WHOLE = 1 << 16
 #: Results that a hypothesis is tried on first, of a question whose answers are dear.
 _FEW = 256
 #: Standard deviations by which what it is seen to contradict there must exceed what it explains, to be left.
 _DOUBTS = 4
-#: Keys that are drawn at a time.
-_KEYS = 1 << 14
 #: Hypotheses that are tried on everything; more, where more are as good as the best.
 _FINALISTS, _MOST = 8, 32
 #: Of fewer mismatches than these a cause must explain all.
@@ -60,6 +64,9 @@ class Cause:
     contradicted: int = 0
     changes: Changes = ()
     same: list[str] = field(default_factory=list)  #: hypotheses that explain, and contradict, as many
+    rule: Rule | None = None  #: where the changes hold; without changes: where results are wrong
+    examples: Examples | None = None  #: of a rule
+    inside: tuple[int, int] = (0, 0)  #: results where the rule holds: wrong ones, and right ones
 
     @property
     def net(self) -> int:
@@ -81,75 +88,6 @@ class Diagnosis:
     situations: dict[str, int] = field(default_factory=dict)  #: of those that the first leaves, in the sample
 
 
-class Sample:
-    """Places of mismatches and of matches, each as likely as any other of its kind.
-
-    A place is drawn by a number of its own, its key, so that samples of parts join to that of the whole.
-    `below` are the keys from which on places are of no use any more: samples of parts may begin with them.
-    """
-
-    def __init__(self, below: Sequence[float] = (math.inf, math.inf)) -> None:
-        self._drawn = _Drawn(_MISMATCHES, below[0]), _Drawn(_MATCHES, below[1])
-        self.below = list(below)
-
-    def add(self, first: int, wrong: Array, asked: Array | None = None) -> None:
-        """Offer places that follow each other: which are mismatches, and which are compared."""
-        places, found, generator = [], [], _generator(first)
-        for start in range(0, wrong.size, _KEYS):  # which stay in the caches
-            part = wrong[start : start + _KEYS]
-            keys = generator.random(part.size, np.float32)
-            # Where all agree, as most do, only low keys are looked at again.
-            near = np.flatnonzero(keys < max(self.below) if part.any() else keys < self._drawn[1].below)
-            places.append(near + start)
-            found.append(keys[near])
-        if not places:
-            return
-        index, low = np.concatenate(places), np.concatenate(found)
-        different = wrong[index]
-        compared = True if asked is None else asked[index]
-        for drawn, which in zip(self._drawn, (different, ~different), strict=True):
-            which = which & compared & (low < drawn.below)
-            drawn.add(first + index[which], low[which])
-
-    def join(self, other: Sample) -> None:
-        """Take the sample of the places behind these."""
-        for mine, theirs in zip(self._drawn, other._drawn, strict=True):
-            mine.add(theirs.held, theirs.keys)
-        self.below[:] = [drawn.below for drawn in self._drawn]
-
-    def places(self) -> tuple[Array, Array]:
-        """Return the places of mismatches and of matches, ascending."""
-        different, equal = (np.sort(drawn.held) for drawn in self._drawn)
-        return different, equal
-
-
-def _generator(first: int) -> np.random.Generator:
-    """Return what draws the keys of places from one on: it draws those of all places."""
-    bits = np.random.PCG64(0)
-    bits.advance(first // 2)  # two keys at a time
-    generator = np.random.Generator(bits)
-    generator.random(first % 2, np.float32)
-    return generator
-
-
-class _Drawn:
-    """Sample of at most `wanted` places, those with the lowest keys; of equal keys the first places."""
-
-    def __init__(self, wanted: int, below: float = math.inf) -> None:
-        self._wanted, self.held, self.keys = wanted, np.empty(0, np.int64), np.empty(0, np.float32)
-        self.below = below
-
-    def add(self, places: Array, keys: Array) -> None:
-        """Offer places behind those that are held."""
-        self.held, self.keys = np.append(self.held, places), np.append(self.keys, keys)
-        if self.keys.size < self._wanted:
-            return
-        self.below = float(np.partition(self.keys, self._wanted - 1)[self._wanted - 1])
-        low = self.keys < self.below
-        low[np.flatnonzero(self.keys == self.below)[: self._wanted - np.count_nonzero(low)]] = True
-        self.held, self.keys = self.held[low], self.keys[low]
-
-
 def diagnose(
     question: Question, sample: Sample, mismatches: int, each: Each, failures: Failures
 ) -> Diagnosis:
@@ -158,10 +96,18 @@ def diagnose(
     Hypotheses that fail are noted in `failures`, and explain nothing.
     """
     trial = _Trial(question, question.sample(*sample.places()), failures)
-    finalists = [Cause(_words(changes), changes=changes) for changes in trial.finalists()]
+    scores = trial.singles()
+    ruled = None
+    if max(scores.values(), default=0) < np.count_nonzero(trial.wrong):
+        ruled = trial.conditional()
+    first = ruled[0] if ruled else None
+    exact = first is not None and bool(first.edit) and not first.errors
+    finalists = [
+        Cause(_words(changes), changes=changes) for changes in trial.finalists(scores, deep=not exact)
+    ]
     chance = None
     with trying(_STOCHASTIC, failures, (ValueError,)):
-        chance = chances(question)
+        chance = None if exact else chances(question)
     tried = [*finalists, *([] if chance is None else [chance])]
     if tried:
         _on_everything(tried, each, failures)
@@ -170,10 +116,27 @@ def diagnose(
         causes = [chance, *causes]
     if causes and causes[0].changes and 0 < causes[0].net < mismatches:
         causes = _completed(question, causes, each, failures)
+    if not causes or causes[0].net < mismatches:
+        if ruled is None:  # what the first contradicts may not have been in the sample
+            first_alone = causes[0].changes if causes and causes[0].contradicted else ()
+            ruled = trial.conditional(first_alone) if len(first_alone) == 1 else []
+        causes = _with_rules(ruled, causes, each, failures)
     # Beside one that explains everything the others are worth nothing.
     causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
     left = mismatches - (causes[0].explained if causes else 0)
-    return Diagnosis(causes, left, trial.left(causes[0].changes) if causes and left else {})
+    return Diagnosis(causes, left, trial.left(causes[0]) if causes and left else {})
+
+
+def _with_rules(found: list[Conditional], causes: list[Cause], each: Each, failures: Failures) -> list[Cause]:
+    """Return the causes; in front, if it explains more than the first, an edit where a rule holds."""
+    tried = [
+        Cause(one.words, changes=one.edit, rule=one.rule, examples=one.examples) for one in found[:_TOLD]
+    ]
+    if not tried:
+        return causes
+    _on_everything(tried, each, failures)
+    best = max(tried, key=lambda cause: cause.net)  # of those with as much the first
+    return [best, *causes] if best.net > max(0, causes[0].net if causes else 0) else causes
 
 
 def _completed(question: Question, causes: list[Cause], each: Each, failures: Failures) -> list[Cause]:
@@ -245,25 +208,48 @@ class _Trial:
             self._screens[changes] = _Screen(batch, np.isin(batch.places, sides[1]), sizes)
         return self._screens[changes]
 
-    def finalists(self) -> list[Changes]:
+    def conditional(self, changes: Changes = ()) -> list[Conditional]:
+        """Return edits where a rule holds, the best first."""
+        bounds = list(itertools.islice(self.question.bounds(), 2))
+        whole = len(bounds) == 1 and self.question.size <= _WHOLE
+        batch = self.question.piece(*bounds[0]) if whole else self.batch
+        found: list[Conditional] = []
+        with trying("conditions", self.failures):
+            found = conditional(
+                self.question,
+                batch,
+                judged(self.question, batch),
+                changes or self.changes,
+                self.agrees_in,
+                alone=bool(changes),
+            )
+        return found
+
+    def finalists(self, scores: dict[Changes, int], *, deep: bool) -> list[Changes]:
         """Return the best hypotheses, and all that are as good as the first."""
-        found, scores = self.search()
+        found = self.search(scores, _DEPTH if deep else 1)
         best = scores[found[0]] if found else 0
         ties = sum(scores[changes] == best for changes in found)
         return found[: min(max(ties, _FINALISTS), _MOST)]
 
-    def search(self) -> tuple[list[Changes], dict[Changes, int]]:
-        """Return the hypotheses that explain something, the best first, and what each explains, net."""
-        singles: list[Changes] = [(change,) for change in self.changes]
-        scores: dict[Changes, int] = {changes: self.net(changes) for changes in singles}
+    def singles(self) -> dict[Changes, int]:
+        """Return what each change alone explains, net."""
+        return {(change,): self.net((change,)) for change in self.changes}
+
+    def search(self, scores: dict[Changes, int], most: int) -> list[Changes]:
+        """Return the hypotheses of so many changes that explain something, the best first.
+
+        What each explains, net, joins the scores of single changes.
+        """
+        singles = list(scores)
         all_wrong, best = int(np.count_nonzero(self.wrong)), 0
         beam = singles
-        for depth in range(1, _DEPTH + 1):
+        for depth in range(1, most + 1):
             beam = sorted(
                 (changes for changes in beam if scores[changes] > 0), key=lambda c: _rank(c, scores)
             )[:_BEAM]
             reached = max((scores[changes] for changes in beam), default=0)
-            if depth == _DEPTH or reached == all_wrong or reached <= best:
+            if depth == most or reached == all_wrong or reached <= best:
                 break
             best = reached
             # Two changes in either order are one hypothesis.
@@ -276,7 +262,7 @@ class _Trial:
                 simpler = max(scores.get(changes[:-1], 0), scores.get(changes[-1:], 0))
                 scores[changes] = score if score > simpler + max(2, all_wrong // 5000) else 0
         positive = [changes for changes, score in scores.items() if score > 0]
-        return sorted(positive, key=lambda changes: _rank(changes, scores)), scores
+        return sorted(positive, key=lambda changes: _rank(changes, scores))
 
     @staticmethod
     def _with(changes: Changes, singles: Iterable[Changes]) -> Iterator[Changes]:
@@ -285,9 +271,16 @@ class _Trial:
             if more.field not in settled:
                 yield (*changes, more)
 
-    def left(self, changes: Changes) -> dict[str, int]:
+    def agrees_in(self, batch: Batch, changes: Changes) -> npt.NDArray[np.bool_]:
+        """Return where results of a batch are what a hypothesis gives."""
+        return _agrees(self.question, batch, changes, self.failures)
+
+    def left(self, cause: Cause) -> dict[str, int]:
         """Return where the mismatches lie that a hypothesis does not explain."""
-        left = ~self.agrees(changes) & self.wrong
+        agree = self.agrees(cause.changes) if cause.changes else np.ones(self.wrong.size, bool)
+        if cause.rule is not None:
+            agree &= cause.rule.where(list(self.question.features(self.batch, self.want)))
+        left = ~agree & self.wrong
         counts = np.bincount(self.question.situations(self.batch, left, self.want[left]))
         named = zip(self.question.situation_names, counts.tolist(), strict=False)
         return {name: count for name, count in sorted(named, key=lambda pair: -pair[1]) if count}
@@ -319,7 +312,7 @@ def chances(question: Question) -> Cause | None:
     """Return stochastic rounding as a cause, if results lie on either side as often as it would have them."""
     if not question.size:
         return None
-    places = np.random.default_rng(1).integers(0, question.size, 2 * _MATCHES)
+    places = np.random.default_rng(1).integers(0, question.size, 2 * MATCHES)
     batch = question.sample(np.sort(places), places[:0])
     sides = question.random(batch)
     if sides is None:
@@ -345,7 +338,7 @@ def _agrees(question: Question, batch: Batch, changes: Changes, failures: Failur
     """Return where results are what a hypothesis gives: nowhere if it refuses an operand, or fails."""
     agree = np.zeros(batch.got.size, bool)
     with trying(_words(changes), failures, (ValueError,)):
-        agree = ~differ(question, batch.got, question.answer(batch, changes))
+        agree = ~differ(question, batch.got, edited(question, batch, changes))
     return agree
 
 
@@ -355,17 +348,35 @@ def _words(changes: Changes) -> str:
 
 def _count(
     question: Question, batch: Batch, cause: Cause, found: Judged, failures: Failures
-) -> tuple[int, int]:
-    """Return what a cause explains and contradicts in a piece; stochastic rounding contradicts nothing."""
+) -> tuple[int, int, int, int]:
+    """Return what a cause explains and contradicts in a piece, and the wrong and right results of its rule.
+
+    Stochastic rounding contradicts nothing.
+    """
+    if cause.rule is not None:
+        where = agree = np.zeros(found.wrong.size, bool)
+        with trying(cause.words, failures, (ValueError,)):
+            where = cause.rule.where(list(question.features(batch, found.want)))
+            agree = where & found.wrong
+            if cause.changes:
+                agree = _agrees(question, batch, cause.changes, failures)
+        pairs = (
+            where & agree & found.wrong,
+            where & ~agree & found.right,
+            where & found.wrong,
+            where & found.right,
+        )
+        explained, contradicted, wrong, right = (int(np.count_nonzero(each)) for each in pairs)
+        return explained, contradicted, wrong, right
     if cause.changes:
         agree = _agrees(question, batch, cause.changes, failures)
-        return int(np.count_nonzero(agree & found.wrong)), int(np.count_nonzero(~agree & found.right))
+        return int(np.count_nonzero(agree & found.wrong)), int(np.count_nonzero(~agree & found.right)), 0, 0
     agree = np.zeros(found.wrong.size, bool)
     with trying(cause.words, failures, (ValueError,)):
         sides = question.random(batch)
         assert sides is not None
         agree = ~differ(question, batch.got, sides[0]) | ~differ(question, batch.got, sides[1])
-    return int(np.count_nonzero(agree & found.wrong)), 0
+    return int(np.count_nonzero(agree & found.wrong)), 0, 0, 0
 
 
 def _left_over(question: Question, batch: Batch, changes: Changes, below: Sequence[float]) -> Sample:
@@ -377,7 +388,7 @@ def _left_over(question: Question, batch: Batch, changes: Changes, below: Sequen
     return sample
 
 
-def _counted(question: Question, batch: Batch, causes: list[Cause]) -> tuple[list[tuple[int, int]], Failures]:
+def _counted(question: Question, batch: Batch, causes: list[Cause]) -> tuple[list[tuple[int, ...]], Failures]:
     """Return what each cause explains and contradicts in a piece, and those that fail there."""
     found, failures = judged(question, batch), Failures()
     return [_count(question, batch, cause, found, failures) for cause in causes], failures
@@ -386,9 +397,10 @@ def _counted(question: Question, batch: Batch, causes: list[Cause]) -> tuple[lis
 def _on_everything(causes: list[Cause], each: Each, failures: Failures) -> None:
     for counts, failed in each(_counted, causes):
         failures |= failed
-        for cause, (explained, contradicted) in zip(causes, counts, strict=True):
+        for cause, (explained, contradicted, wrong, right) in zip(causes, counts, strict=True):
             cause.explained += explained
             cause.contradicted += contradicted
+            cause.inside = cause.inside[0] + wrong, cause.inside[1] + right
     for cause in causes:
         if cause.words in failures:
             cause.explained = cause.contradicted = 0

@@ -120,7 +120,9 @@ def _judge_piece(
 def _spent(question: Question, found: Judged, first: int) -> Spent:
     """Return how much of the budget the results of a piece spend."""
     low, high = found.limits
-    spent = Spent(within=found.differing.size - int(np.count_nonzero(found.wrong)))
+    spent = Spent()
+    if question.budget is not None:
+        spent.within = found.differing.size - int(np.count_nonzero(found.wrong))
     if found.finite.any():
         finite = np.flatnonzero(found.finite)
         spent.widest = int(max(high[finite].max(), -low[finite].min()))

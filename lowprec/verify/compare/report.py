@@ -253,6 +253,8 @@ class Comparison:
             share = f"{cause.explained:,} of {total:,} mismatches, {_percent(cause.explained / total)}"
             against = f"; contradicts {cause.contradicted:,} results that agree" if cause.contradicted else ""
             parts.append(f"{lead} {cause.words}: {share}{against}")
+            if cause.rule is not None:
+                parts += self._ruled(cause)
             if cause.same:
                 more = f"; and {len(cause.same) - 4} more" if len(cause.same) > 4 else ""
                 parts.append(f"    the same: {'; '.join(cause.same[:4])}{more}")
@@ -261,6 +263,20 @@ class Comparison:
             said = f" ({where})" if where else ""
             parts.append(f"unexplained by the first: {self.diagnosis.unexplained:,}{said}")
         return parts
+
+    def _ruled(self, cause: Cause) -> list[str]:
+        """Return the counts both ways of a cause that holds where a rule does, and results of each kind."""
+        wrong, right = cause.inside
+        others = self.exact - right
+        one = f"wrong in {wrong:,} of {wrong + right:,} {self.unit}s there"
+        other = f"right in {others:,} of {self.compared - wrong - right:,} others"
+        said = [f"    {one}, {other}"]
+        if cause.changes and right > cause.contradicted:
+            said[0] += f"; it makes no difference to {right - cause.contradicted:,} of the right ones there"
+        assert cause.examples is not None, "a rule has examples"
+        kinds = {"wrong": cause.examples.wrong, "right": cause.examples.right}
+        shown = [f"{kind}: index {', '.join(map(str, at))}" for kind, at in kinds.items() if at]
+        return [*said, f"    {'; '.join(shown)}"]
 
     def _foreign(self) -> list[str]:
         """Return a question about results that the format does not have, if most mismatches are such."""

@@ -23,7 +23,7 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import encode
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import Projection
+from lowprec.verify.inputs.dot_ends import CLOSEST, at_the_ends
 from lowprec.verify.inputs.dot_shape import DotCases, Shape, values_of
 from lowprec.verify.inputs.operands import special_codes
 
@@ -41,18 +41,19 @@ _REACH = np.array([-2, -1, -1, 0, 0, 1, 2, 4])
 def dots(shape: Shape, samples: int = 1024, seed: int = 0) -> DotCases:
     """Return operands for a dot unit: recipes by turns, special codes in every lane, and random codes.
 
-    >>> from lowprec.spec.accumulations import ACCUMULATIONS
-    >>> from lowprec.verify.inputs.dot_shape import shape_of
-    >>> dots(shape_of(ACCUMULATIONS["ada_mma_e4m3fn_binary32"])).x.shape[1]
-    16
+        >>> from lowprec.spec.accumulations import ACCUMULATIONS
+        >>> from lowprec.verify.inputs.dot_ends import CLOSEST, at_the_ends
+    from lowprec.verify.inputs.dot_shape import shape_of
+        >>> dots(shape_of(ACCUMULATIONS["ada_mma_e4m3fn_binary32"])).x.shape[1]
+        16
 
     Parameters
     ----------
-    shape : Shape
-    samples, seed : int
-        Cases of all recipes together; there are at least three for each lane and recipe.
+        shape : Shape
+        samples, seed : int
+            Cases of all recipes together; there are at least three for each lane and recipe.
 
-    Raises ValueError: codebooks, whose values have no exponents to aim at.
+        Raises ValueError: codebooks, whose values have no exponents to aim at.
     """
     for fmt in (*shape.formats, shape.addend, shape.result, shape.how.output[0]):
         if isinstance(fmt, Codebook):
@@ -154,8 +155,7 @@ def _lowest(fmt: Format) -> int:
 def _encoded(values: Array, fmt: Format) -> Array:
     if isinstance(fmt, Carrier):
         return values.astype(np.float64).view(np.uint64)
-    how = Projection(saturation="finite", nan="max", negative="drop_sign", zero="smallest")
-    return np.asarray(encode(values, fmt, projection=how))
+    return np.asarray(encode(values, fmt, projection=CLOSEST))
 
 
 # -- recipes ----------------------------------------------------------------------------------------
@@ -485,4 +485,5 @@ def _scaled(aim: _Aim, cases: DotCases) -> DotCases:
         )
         sides.append(codes.astype(code_dtype(fmt)))
     order = aim.random.permutation(n)
-    return dataclasses.replace(cases, scales=(sides[0][order], sides[1][order]))
+    made = dataclasses.replace(cases, scales=(sides[0][order], sides[1][order]))
+    return at_the_ends(aim, made)

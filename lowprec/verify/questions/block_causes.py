@@ -22,7 +22,7 @@ from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.causes import cut_behind_guard, guard_words
 from lowprec.verify.questions.question import Array, Change
 
-__all__ = ["SCALE_SHIFT", "elements", "lanes", "operands", "orders", "scales", "special_blocks"]
+__all__ = ["SCALE_SHIFT", "elements", "lanes", "moved", "operands", "orders", "scales", "special_blocks"]
 __all__ += ["with_nan"]
 
 #: A scale's code stands so many bits above the code of the element.
@@ -127,6 +127,16 @@ def _pairs(made: Array) -> Array:
     whole = flat.size // 2 * 2
     pairs = flat[:whole].reshape(-1, 2)[:, ::-1].reshape(-1)
     return np.concatenate([pairs, flat[whole:]]).reshape(made.shape)
+
+
+def moved(made: Array, axis: int, to: Array) -> Array:
+    """Return elements, of whole blocks, in another order within each block; their scales stay."""
+    place = np.arange(made.shape[axis])
+    if place.size % to.size:
+        raise ValueError("the last block is shorter")
+    mask = (1 << SCALE_SHIFT) - 1
+    found = np.take(made, place // to.size * to.size + np.resize(to, place.size), axis)
+    return np.asarray(found & mask | made & ~mask)
 
 
 def _backward(made: Array, axis: int, size: int) -> Array:

@@ -37,9 +37,17 @@ from lowprec.verify.codes.values import (
 )
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
-from lowprec.verify.questions import block_causes
+from lowprec.verify.questions import block_causes, edits
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.causes import SATURATIONS, in_words
+from lowprec.verify.questions.features import (
+    Feature,
+    exponents,
+    has_fields,
+    of_codes,
+    of_rounding,
+    of_values,
+)
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 
 __all__ = ["BlockQuestion"]
@@ -320,6 +328,87 @@ class BlockQuestion(Question):
                 if how != fmt.tensor_scale:
                     yield Change("tensor_scale", how, f"the tensor's scale by {how!r}")
 
+    # -- what conditions are made of -------------------------------------------------------------
+
+    def edits(self) -> Iterator[Change]:
+        """Yield edits of the codes of scales alone."""
+        if self.scales is not None and not self.values:
+            yield from edits.of_scale_codes(self.format.scale)
+        if not self.values and len(self.axes) == 1:
+            axis, size = self.axes[0], self.format.sizes[0]
+            for words, to in edits.moves(size).items():
+                moved = functools.partial(block_causes.moved, axis=axis, to=to)
+                yield Change("made", moved, f"the elements of each block {words}", 2)
+
+    def edited(self, answers: Array, change: Change) -> Array:
+        """Return answers whose elements, or scales, are changed by an edit of their codes."""
+        if self.values:
+            return super().edited(answers, change)
+        scales, elements = answers >> SCALE_SHIFT, answers & (1 << SCALE_SHIFT) - 1
+        if change.field == "scale_code":
+            return np.asarray(change.value(scales) << SCALE_SHIFT | elements)
+        return np.asarray(scales << SCALE_SHIFT | change.value(elements, self.target))
+
+    def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
+        """Yield features of the value, of its block's largest magnitude, and of their quotient."""
+        values, fmt = np.asarray(batch.given), self.format
+        source = catalog.carrier(values.dtype)
+        if source is None or source.width > 32:
+            yield from of_values("the value", doubles(values).reshape(-1))
+        else:
+            yield from of_codes("the value", words_of(values).reshape(-1), source)
+        if self.values or len(self.axes) != 1 or values.shape[self.axes[0]] % fmt.sizes[0]:
+            return
+        axis, size = self.axes[0], fmt.sizes[0]
+        wide = np.moveaxis(doubles(values), axis, -1)
+        blocks = wide.reshape(*wide.shape[:-1], -1, size)
+
+        def spread_out(of_blocks: Array) -> Array:
+            each = np.broadcast_to(of_blocks[..., None], blocks.shape).reshape(wide.shape)
+            return np.moveaxis(each, -1, axis).reshape(-1)
+
+        place = np.broadcast_to(np.arange(wide.shape[-1]) % size, wide.shape)
+        yield Feature("the lane", np.moveaxis(place, -1, axis).reshape(-1))
+        finite = np.isfinite(blocks)
+        sizes = np.where(finite, np.abs(blocks), 0)
+        largest = sizes.max(-1)
+        yield Feature("the block has a NaN", spread_out(np.asarray(np.isnan(blocks).any(-1))))
+        yield Feature("the block has an infinity", spread_out(np.asarray(np.isinf(blocks).any(-1))))
+        yield Feature("the block has zeros alone", spread_out(np.asarray((blocks == 0).all(-1))))
+        yield Feature("the lane of the block's largest magnitude", spread_out(np.argmax(sizes, -1)))
+        at = np.argmax(sizes, -1)[..., None]
+        minus = np.signbit(np.take_along_axis(blocks, at, -1))[..., 0]
+        yield Feature("the value of the block's largest magnitude is negative", spread_out(minus))
+        yield from of_values("the block's largest magnitude", spread_out(largest))
+        fraction = np.floor(np.ldexp(np.frexp(largest)[0], 4)).astype(np.int64)
+        yield Feature("the leading four bits of the block's largest magnitude", spread_out(fraction))
+        apart = exponents(largest)[..., None] - exponents(sizes)
+        apart = np.where(sizes > 0, apart, -1).reshape(wide.shape)
+        yield Feature("the exponent of the block's largest magnitude less the value's",
+                      np.moveaxis(apart, -1, axis).reshape(-1))  # fmt: skip
+        if self.scales is None or (fmt.tensor_scale != "none"):
+            return
+        codes = want >> SCALE_SHIFT
+        yield Feature("the code of the right scale", codes)
+        units = as_doubles(codes.astype(UNSIGNED[1 if fmt.scale.width <= 8 else 4]), fmt.scale)
+        flat = doubles(values).reshape(-1)
+        plain = np.isfinite(flat) & np.isfinite(units) & (units > 0)
+        with np.errstate(all="ignore"):
+            quotients = np.where(plain, flat / np.where(plain, units, 1), 0)
+        finite_rule = dataclasses.replace(fmt.elements, saturation=Projection(saturation="finite").saturation)
+        made = {}
+        for name in ("toward_zero", "nearest_zero", "nearest_away"):
+            how = dataclasses.replace(finite_rule, rounding=Projection(rounding=name).rounding)
+            made[name] = np.asarray(encode(quotients, fmt.element, projection=how)).astype(np.int64)
+        yield Feature("the quotient is a tie", made["nearest_zero"] != made["nearest_away"])
+        back = as_doubles(
+            made["toward_zero"].astype(np.uint8 if fmt.element.width <= 8 else np.uint16), fmt.element
+        )
+        yield Feature("the quotient is a value of the elements", back == quotients)
+        yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
+        if has_fields(fmt.element):
+            yield from of_rounding(made["toward_zero"], self.codes(want), fmt.element)
+
     # -- what is counted and told ---------------------------------------------------------------
 
     def nans(self, answers: Array) -> npt.NDArray[np.bool_]:
@@ -355,7 +444,7 @@ class BlockQuestion(Question):
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
         """Return each element's neighbours, and how far it lies from the lower to the upper in magnitude."""
         down, up = (
-            self.answer(batch, (Change("rounding", _mode(name), ""),))
+            self.answer(batch, (Change("rounding", Projection(rounding=name).rounding, ""),))
             for name in ("toward_zero", "away_from_zero")
         )
         ends = [self._values(answers, batch) for answers in (down, up)]
@@ -409,7 +498,3 @@ class BlockQuestion(Question):
 
 def _grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...] | None:
     return grid_of(shape, (axis,), fmt.sizes) if len(fmt.sizes) == 1 else None
-
-
-def _mode(name: str) -> Any:
-    return Projection(rounding=name).rounding

@@ -24,12 +24,15 @@ from lowprec.verify.codes.display import shown_value
 from lowprec.verify.codes.values import as_doubles, carried, distances, doubles, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
-from lowprec.verify.questions import dot_changes, dot_faults, dot_operands
+from lowprec.verify.questions import dot_changes, dot_faults, dot_operands, edits
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_operands import Given, OutputScales, scaled
+from lowprec.verify.questions.features import Feature
+from lowprec.verify.questions.lane_edits import shown_edits
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
-from lowprec.verify.questions.step_faults import nans_as_numbers, stages_of, step_faults
+from lowprec.verify.questions.step_faults import fault, nans_as_numbers, stages_of, step_faults
+from lowprec.verify.questions.step_features import of_sums
 from lowprec.verify.questions.step_model import Formats, Stages, has_steps, stepped
 from lowprec.verify.reference.dots import check_random, drawn_codes
 from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
@@ -346,6 +349,37 @@ class DotQuestion(Question):
             yield from step_faults(how, operands, length, addend=self.addend is not None)
             if self.verb == "dot":
                 yield from self._nans(operands, period)
+
+    # -- what conditions are made of --------------------------------------------------------------
+
+    def edits(self) -> Iterator[Change]:
+        """Yield other addends, orders of lanes, scales and shifts, and edits of the lanes that show them."""
+        how, length = self.how, self.x.shape[-1]
+        if self.integers is not None or self.epilogue is not None:
+            return
+        period = how.accumulator.step if isinstance(how.accumulator, Window) else length
+        if self.addend is not None:
+            yield from edits.of_addends()
+        yield from edits.orders(length, min(period, length))
+        if self.scales is not None and how.scale is not None:
+            yield from edits.of_scales(-(-length // how.scale[1]))
+        operands = how.operands or self.read
+        if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
+            yield from edits.of_shifts(fault)
+            yield from edits.of_rounding(fault, how.summed[0])
+        if self.verb == "dot" and length <= _LANES:
+            whole = self.piece(0, min(self.size, _OUTPUTS))
+            counts = length, min(period, length)
+            yield from shown_edits(self, whole, operands, counts, has_steps(how, operands))
+
+    def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
+        """Yield features of the operands, and of steps where they are known."""
+        stepped = self.epilogue is None and self.integers is None
+        yield from of_sums(batch.given, self.how, self.formats, self.read, stepped=stepped)
+
+    def before(self, batch: Batch) -> Array | None:
+        """Return the results at the places before."""
+        return words_of(self.received.take(np.maximum(batch.places - 1, 0)))
 
     def _nans(self, operands: Formats, period: int) -> Iterator[Change]:
         """Yield what becomes of NaNs of lanes whose NaNs are lost."""

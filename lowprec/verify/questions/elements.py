@@ -15,14 +15,19 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import encode
 from lowprec.arrays.scaling import sizes_of
 from lowprec.spec import catalog
-from lowprec.spec.format import Format
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.format import Carrier, Format
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import rounding
 from lowprec.verify.codes.display import hex_of, shown_code, shown_value
 from lowprec.verify.codes.values import as_doubles, carried, is_nan, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import causes
+from lowprec.verify.questions.dot_changes import unless_refused
+from lowprec.verify.questions.edits import code_edits, of_shifts, product_edits, value_edits
+from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_rounding
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import (
     Spread,
@@ -41,11 +46,16 @@ from lowprec.verify.questions.situations import (
     situation,
     situations,
 )
+from lowprec.verify.questions.step_faults import fault, stages_of, step_faults
+from lowprec.verify.questions.step_features import of_products, of_steps
+from lowprec.verify.questions.step_model import has_steps, stepped
 from lowprec.verify.reference.operations import OPERATIONS, operand_names
 
 __all__ = ["Computation", "ElementQuestion", "ScaledQuestion", "Scaling"]
 
 _PIECE = 1 << 19
+#: Bits more than the result has, in which a first of two roundings may be.
+_TWICE = 4
 
 
 @dataclass(frozen=True)
@@ -147,6 +157,15 @@ class ElementQuestion(Question):
         fields = {change.field: change.value for change in changes}
         asked = self._asked(batch, fields)
         target = asked.formats[-1]
+        stages = stages_of(changes)
+        if stages is not None:
+            assert self._fused is not None, "asked of sums with stages"
+            how = dataclasses.replace(
+                self._fused, accumulator=(target, asked.rule), output=(target, asked.rule)
+            )
+            terms = self._terms(asked.operands)
+            codes = stepped(*terms, how, (asked.formats[0], asked.formats[1]), stages)
+            return carried(codes, target, self.received.dtype) if self.values else codes
         random = None
         if asked.rule.rounding.bits:  # each result has its random integer, whatever else is changed
             assert self.integers is not None, "compare refuses a stochastic mode without random integers"
@@ -205,6 +224,70 @@ class ElementQuestion(Question):
             words = f"every operand times {shown_factor(found)}, as if by a scale"
             yield Change("operation", functools.partial(times, factor=found), words, 2)
 
+    # -- what conditions are made of -------------------------------------------------------------
+
+    @functools.cached_property
+    def _fused(self) -> Accumulation | None:
+        """The sum of one product and an addend that an `fma` is, if its stages are known."""
+        if self.operation != "fma" or self.projection.via or self.projection.rounding.bits:
+            return None
+        *factors, addend = self.formats[:3]
+        if isinstance(self.target, Carrier) or not self.target.contains(addend):
+            return None
+        into = self.target, self.projection
+        try:
+            how = Accumulation(name="fma", operands=(factors[0], factors[1]), accumulator=into, output=into)
+        except ValueError:
+            return None
+        return how if has_steps(how, (factors[0], factors[1])) else None
+
+    def _terms(self, operands: list[Array]) -> tuple[Array, Array, Array]:
+        """Return the factors of an `fma`, each a row of one, and the addend, as values."""
+        x, y, addend = (as_doubles(codes, fmt) for codes, fmt in zip(operands, self.formats, strict=False))
+        return x[:, None], y[:, None], addend
+
+    def edits(self) -> Iterator[Change]:
+        """Yield edits of each operand, double rounding, and the faults of steps of an `fma`."""
+        if self.projection.rounding.bits:
+            return
+        names = operand_names(len(self.operands))
+        for place, (name, fmt) in enumerate(zip(names, self.formats, strict=False)):
+            for words, change in code_edits(fmt).items():
+                edit = functools.partial(_edited, place=place, change=change)
+                yield Change("operand", edit, f"the {name} {words}", 2)
+        if has_fields(self.target) and not self.projection.via:
+            for bits in range(1, _TWICE + 1):
+                more = f"{bits} bit{'s' * (bits > 1)} more than the result has"
+                wide = unless_refused(functools.partial(_finer, self.target, bits))
+                if wide is not None:
+                    yield Change("via", (wide,), f"rounded twice: first to {more}", 2)
+        if self._fused is not None:
+            yield from step_faults(self._fused, (self.formats[0], self.formats[1]), 1, addend=True)
+            yield from of_shifts(fault)
+            for words, on_terms in product_edits(self.formats):
+                yield fault(words, 2, running=on_terms(np.array([0])))
+            for words, of_value in value_edits().items():
+                yield Change("operand", functools.partial(_third, change=of_value), f"the addend {words}")
+
+    def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
+        """Yield features of the operands and of how the result is rounded; of an `fma` those of its sum."""
+        every = self.situations(batch, np.ones(want.size, bool), want)
+        yield Feature("the exact result", every.astype(np.int64), tuple(self.situation_names))
+        names = operand_names(len(batch.given))
+        for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
+            yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
+        if self._fused is not None:
+            x, y, addend = self._terms(batch.given)
+            yield from of_products(x, y, addend, (self.formats[0], self.formats[1]))
+            yield from of_steps(x, y, addend, self._fused, (self.formats[0], self.formats[1]))
+        elif has_fields(self.target) and not self.projection.via:
+            cut = self.codes(self.answer(batch, (Change("rounding", rounding("toward_zero"), ""),)))
+            yield from of_rounding(cut, self.codes(want), self.target)
+
+    def before(self, batch: Batch) -> Array | None:
+        """Return the results at the places before."""
+        return self._got(self.received.take(np.maximum(batch.places - 1, 0)))
+
     # -- what is counted and told ---------------------------------------------------------------
 
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
@@ -260,6 +343,34 @@ class ElementQuestion(Question):
         if len(self.shape) > 1:
             return {"index": at, "at": [int(part) for part in np.unravel_index(at, self.shape)]}
         return {"index": at}
+
+
+def _finer(fmt: Format, bits: int) -> Format:
+    """Return a format with so many trailing bits more."""
+    return Format(
+        name=f"{fmt.name} and {bits} bits", exponent_bits=fmt.exponent_bits, bias=fmt.bias,
+        trailing_bits=fmt.trailing_bits + bits, nans=1, infinity=True,
+    )  # fmt: skip
+
+
+def _edited(
+    given: list[Array], sources: tuple[Format, ...], place: int, change: Callable[[Array], Array]
+) -> tuple[list[Array], tuple[Format, ...]]:
+    """Return the operands with the codes of one changed."""
+    made = list(given)
+    made[place] = change(given[place].astype(np.int64)).astype(given[place].dtype)
+    return made, sources
+
+
+def _third(
+    given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]
+) -> tuple[list[Array], tuple[Format, ...]]:
+    """Return the operands with the addend's value changed."""
+    with np.errstate(all="ignore"):
+        values = np.asarray(change(as_doubles(given[2], sources[2])), np.float64)
+    how = Projection(nan="max") if sources[2].nan_code is None else Projection()
+    made = np.asarray(encode(values, sources[2], projection=how))
+    return [*given[:2], made], sources
 
 
 # -- scaled values -----------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from lowprec.verify.codes.display import hex_of, shown_code
 from lowprec.verify.codes.values import carrier_of, distances, is_nan, on_grid
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
+from lowprec.verify.questions.features import Feature, of_codes, of_neighbours, of_place
 
 __all__ = ["Array", "Batch", "Budget", "Change", "Changes", "Each", "Judged", "Question", "budget", "differ"]
 __all__ += ["each_here", "excluded", "judged"]
@@ -203,6 +204,35 @@ class Question(ABC):
 
     def compared(self, batch: Batch) -> Array | None:
         """Return which results are compared; None: all."""
+        return None
+
+    def edits(self) -> Iterator[Change]:
+        """Yield changes that explain results together with a condition, besides those of `changes`."""
+        yield from ()
+
+    def edited(self, answers: Array, change: Change) -> Array:
+        """Return answers whose results are changed by an edit of their codes."""
+        return np.asarray(change.value(answers.astype(np.int64), self.target))
+
+    def features(self, batch: Batch, want: Array) -> Iterator[Feature]:
+        """Yield what may tell wrong results from right ones, the telling first."""
+        codes = self.codes(want)
+        if self.coded and not self.values:
+            yield from of_codes("the result", codes, self.target)
+        yield from self.own_features(batch, want)
+        before = self.before(batch)
+        if before is not None:
+            yield from of_neighbours("the result before", self.codes(before), self.target)
+            if isinstance(batch.index, slice):
+                yield from of_neighbours("the right result before", np.roll(codes, 1), self.target)
+        yield from of_place(batch.places)
+
+    def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
+        """Yield features of this kind of question: of operands and of how the result comes about."""
+        yield from ()
+
+    def before(self, batch: Batch) -> Array | None:
+        """Return the results at the places before those of a batch; None where none come before."""
         return None
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:

@@ -27,7 +27,7 @@ from lowprec.verify.questions.step_model import (
     window_sum,
 )
 
-__all__ = ["nans_as_numbers", "stages_of", "step_faults"]
+__all__ = ["fault", "nans_as_numbers", "stages_of", "step_faults"]
 
 #: The longest step of which single lanes are tried; bits that the rounder may not see, and that it may keep.
 _LANES, _UNSEEN, _TWICE = 32, 4, 8
@@ -39,7 +39,8 @@ def stages_of(changes: Changes) -> Stages | None:
     return dict(itertools.chain.from_iterable(faults)) if faults else None
 
 
-def _fault(words: str, cost: int = 1, /, **stages: Any) -> Change:
+def fault(words: str, cost: int = 1, /, **stages: Any) -> Change:
+    """Return the change that replaces some stages of a step."""
     return Change(f"stage.{next(iter(stages))}", tuple(stages.items()), words, cost)
 
 
@@ -65,10 +66,10 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
         other = formats[1 - number]
         for zero, words, read in _readings(fmt):
             said = f"subnormal{' and zero' * zero} {side} {words}"
-            yield _fault(said, **{side: read})
+            yield fault(said, **{side: read})
             if zero and other is not None and other.infinity:
                 nonzero = partial(_beside_infinity, number=number)
-                yield _fault(f"{said}, beside infinities too", **{side: read}, values=nonzero)
+                yield fault(f"{said}, beside infinities too", **{side: read}, values=nonzero)
     yield from infinities_as_numbers(formats)
     yield from nans_as_numbers(formats, np.ones(1, bool))
     yield from _of_running(form, what)
@@ -135,14 +136,14 @@ def infinities_as_numbers(formats: Formats) -> Iterator[Change]:
     """Yield that factors which are infinite are read as the next power of two."""
     if any(fmt is not None and fmt.infinity for fmt in formats):
         values = partial(_as_numbers, formats=formats, kind="infinity", lanes=np.ones(1, bool))
-        yield _fault("infinite factors read as numbers", values=values)
+        yield fault("infinite factors read as numbers", values=values)
 
 
 def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator[Change]:
     """Yield that NaNs of some lanes are read as numbers, in formats that have one code of NaN."""
     if all(fmt is not None and fmt.nans == 1 and not fmt.infinity and fmt.negative_zero for fmt in formats):
         values = partial(_as_numbers, formats=formats, kind="nan", lanes=lanes)
-        yield _fault(f"NaNs{where} read as numbers", values=values)
+        yield fault(f"NaNs{where} read as numbers", values=values)
 
 
 # -- the running sum -----------------------------------------------------------------------------------
@@ -150,25 +151,25 @@ def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator
 
 def _of_running(form: Format, what: str) -> Iterator[Change]:
     """Yield faults of what is added to the products, in every step: in the first one it is the addend."""
-    yield _fault(f"NaNs of {what} left out", ends=partial(_of_running_sum, nan=False))
-    yield _fault(f"infinities of {what} left out", ends=partial(_of_running_sum, infinite=False))
-    yield _fault(f"infinities of {what} left out, unless a product is infinite", ends=_lonely)
+    yield fault(f"NaNs of {what} left out", ends=partial(_of_running_sum, nan=False))
+    yield fault(f"infinities of {what} left out", ends=partial(_of_running_sum, infinite=False))
+    yield fault(f"infinities of {what} left out, unless a product is infinite", ends=_lonely)
     for zero, words, read in _readings(form):
         said = f"subnormals{' and zeros' * zero} among {what} {words}"
-        yield _fault(said, running=_column(-1, partial(read, fmt=form)))
+        yield fault(said, running=_column(-1, partial(read, fmt=form)))
     if form.subnormals:
         flushed = _column(-1, partial(_flushed, least=1 << form.trailing_bits))
-        yield _fault(f"subnormals among {what} taken as zero", running=flushed)
+        yield fault(f"subnormals among {what} taken as zero", running=flushed)
     for by, words in ((-1, "low"), (1, "high")):
         said = f"{what} aligned one place too {words}"
         shifted = _column(-1, partial(_shifted, by=by))
-        yield _fault(said, running=shifted)
+        yield fault(said, running=shifted)
         if what == "the addend and running sums":
-            yield _fault(f"the addend aligned one place too {words}", addend=shifted)
+            yield fault(f"the addend aligned one place too {words}", addend=shifted)
     plus = _column(-1, lambda c: c._replace(negative=c.negative & False))
-    yield _fault(f"the signs of {what} lost", running=plus, ends=partial(_of_running_sum, negative=False))
+    yield fault(f"the signs of {what} lost", running=plus, ends=partial(_of_running_sum, negative=False))
     if form.infinity:
-        yield _fault(f"the signs of {what} lost, but for infinities", running=plus)
+        yield fault(f"the signs of {what} lost, but for infinities", running=plus)
 
 
 def _shifted(terms: Numbers, by: int) -> Numbers:
@@ -217,7 +218,7 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
         for beyond, above in (("", {}), (f", and lost where {they} it", {"above": _lost})):
             for begin, least in (({"empty": lambda: 0}, "0"), ({}, "the least")):
                 words = f"{name} left out of the largest exponent, which is {least} where nothing else counts"
-                yield _fault(
+                yield fault(
                     words + beyond,
                     1 if lane < 0 else 2,
                     counts=partial(_counted, without=lane),
@@ -227,9 +228,9 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
     for lane in range(lanes):
         for by, where in ((-1, "low"), (1, "high")):
             words = f"lane {lane} of {window.step} aligned one place too {where}"
-            yield _fault(words, 2, running=_column(lane, partial(_shifted, by=by)))
-    yield _fault("zeros count for the largest exponent", counts=lambda terms: terms.significand >= 0)
-    yield _fault("products normalized before they are aligned", running=_normalized)
+            yield fault(words, 2, running=_column(lane, partial(_shifted, by=by)))
+    yield fault("zeros count for the largest exponent", counts=lambda terms: terms.significand >= 0)
+    yield fault("products normalized before they are aligned", running=_normalized)
     for name, words, total in (
         ("nearest_even", "terms rounded, not cut: ties to even", _rounded(_half_even)),
         ("away", "terms cut away from zero", _rounded(lambda kept, lost: kept + (lost > 0))),
@@ -238,16 +239,16 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
         ("whole", f"{what} never cut", _running_whole),
     ):
         if name != window.cut:
-            yield _fault(words, total=total)
+            yield fault(words, total=total)
     for words, change in (("terms", _complement_of_terms), ("sums", _complement_of_sum)):
         complement = partial(change, window=window)
-        yield _fault(f"negative {words} in one's complement: a last bit off", total=complement)
+        yield fault(f"negative {words} in one's complement: a last bit off", total=complement)
     for bits in range(1, window.step.bit_length() + 3):
         places = f"bit{'s' * (bits > 1)} before the point"
         carry = partial(_carry, window=window, bits=bits)
-        yield _fault(f"the carry out of {bits} {places} lost from sums", total=carry)
+        yield fault(f"the carry out of {bits} {places} lost from sums", total=carry)
         words = f"sums wrap around at {bits} {places}, in two's complement"
-        yield _fault(words, total=partial(_wrapped, window=window, bits=bits))
+        yield fault(words, total=partial(_wrapped, window=window, bits=bits))
 
 
 def _lost(terms: Numbers, largest: Array) -> Numbers:
@@ -326,22 +327,22 @@ def _of_rounding(window: Window | None, form: Format) -> Iterator[Change]:
     """Yield faults of how a step's sum is rounded, beside other modes."""
     for seen in range(_UNSEEN + 1):
         behind = f" and {seen} bit{'s' * (seen > 1)} behind it" if seen else ""
-        yield _fault(
+        yield fault(
             f"sticky bit lost: sums are rounded by the guard bit{behind} alone",
             before=partial(_seen, bits=seen),
         )
     if window is not None and window.fraction_bits is not None:
         for bits in range(1, _UNSEEN + 1):
             last = "last bit" if bits == 1 else f"last {bits} bits"
-            yield _fault(f"sticky bit without the {last} of the sum", before=partial(_unseen, bits=bits))
+            yield fault(f"sticky bit without the {last} of the sum", before=partial(_unseen, bits=bits))
     for bits in range(1, _TWICE + 1):
         words = f"sums rounded twice: first to {bits} bit{'s' * (bits > 1)} more than the result has"
-        yield _fault(words, before=partial(_twice, bits=bits))
-    yield _fault("the carry of rounding into the exponent lost: results half as large", after=_carry_lost)
+        yield fault(words, before=partial(_twice, bits=bits))
+    yield fault("the carry of rounding into the exponent lost: results half as large", after=_carry_lost)
     for by, words in ((-1, "half"), (1, "twice")):
         misplaced = partial(_misplaced, fmt=form, by=by)
-        yield _fault(f"subnormal sums {words} as large: shifted one place off", before=misplaced)
-    yield _fault("sums of steps: ties to odd", before=_ties_to_odd)
+        yield fault(f"subnormal sums {words} as large: shifted one place off", before=misplaced)
+    yield fault("sums of steps: ties to odd", before=_ties_to_odd)
 
 
 def _clear(sums: Sum, below: Array) -> Sum:
@@ -405,15 +406,15 @@ def _of_zeros(window: Window | None) -> Iterator[Change]:
         "no sign": lambda terms: terms.negative[:, 0] & False,
     }.items():
         if window is None or words != "no sign":
-            yield _fault(f"sums that are zero have {words}", zero=zero)
+            yield fault(f"sums that are zero have {words}", zero=zero)
 
 
 def _of_ends(addend: bool) -> Iterator[Change]:
-    yield _fault("NaNs left out of sums", ends=lambda ends: ends._replace(nan=ends.nan & False))
-    yield _fault(
+    yield fault("NaNs left out of sums", ends=lambda ends: ends._replace(nan=ends.nan & False))
+    yield fault(
         "infinities left out of sums", ends=lambda ends: ends._replace(infinite=ends.infinite & False)
     )
-    yield _fault("infinite products left out of sums", ends=_finite_products)
+    yield fault("infinite products left out of sums", ends=_finite_products)
     which = {
         "the first of them": lambda ends: _sign_at(ends, 0),
         "the last of them": lambda ends: _sign_at(ends, -1),
@@ -423,10 +424,10 @@ def _of_ends(addend: bool) -> Iterator[Change]:
     for words, sign in which.items():
         for over in (False, True):
             said = f"infinities of unlike signs give an infinity: {words}{', beside a NaN too' * over}"
-            yield _fault(said, settled=partial(_unlike, sign=sign, over=over))
-    yield _fault("an infinity wins against NaNs", settled=_infinity_wins)
+            yield fault(said, settled=partial(_unlike, sign=sign, over=over))
+    yield fault("an infinity wins against NaNs", settled=_infinity_wins)
     if addend:
-        yield _fault("a NaN of the addend gives its sign to the result", nan=_signed_nan)
+        yield fault("a NaN of the addend gives its sign to the result", nan=_signed_nan)
 
 
 def _finite_products(ends: Ends) -> Ends:

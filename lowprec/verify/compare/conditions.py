@@ -1,0 +1,134 @@
+"""Explanations of what no change explains alone: where results differ, as a rule, and how, as an edit.
+
+An edit is a change of the question or of its results. Edits that give most of the wrong results are tried
+one by one: a rule must tell the wrong results that the edit gives from the right ones that it would spoil.
+Where no edit gives them, a rule tells wrong results from right ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.verify.compare.rules import Rule, learn
+from lowprec.verify.questions.edits import of_results
+from lowprec.verify.questions.features import Feature
+from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question
+
+__all__ = ["Conditional", "Examples", "conditional", "edited"]
+
+Mask = npt.NDArray[np.bool_]
+Agrees = Callable[[Batch, Changes], Mask]
+
+#: Wrong results that edits are tried on, and edits that rules are looked for.
+_TRIED, _EDITS = 256, 10
+#: Lines of each kind that are told.
+_LINES = 3
+#: Fields of changes that are functions of codes of results.
+ON_RESULTS = ("result_code", "scale_code", "before")
+#: The edit that a result is the one before it.
+BEFORE = Change("before", None, "equal to the results before", 2)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Places of a few results: wrong ones, and right ones where the rule holds and elsewhere."""
+
+    wrong: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """An edit, or none, where a rule holds."""
+
+    rule: Rule | None  #: None: everywhere
+    edit: Changes
+    words: str
+    examples: Examples
+    errors: int = field(compare=False, default=0)  #: in the sample
+
+
+def edited(question: Question, batch: Batch, changes: Changes) -> Array:
+    """Return answers under changes, of which some may be edits of results."""
+    answers = question.answer(batch, tuple(c for c in changes if c.field not in ON_RESULTS))
+    for change in changes:
+        before = question.before(batch) if change is BEFORE else None
+        if before is not None:
+            answers = before
+        elif change.field in ON_RESULTS and change is not BEFORE:
+            answers = question.edited(answers, change)
+    return answers
+
+
+def conditional(
+    question: Question,
+    batch: Batch,
+    judged: Judged,
+    changes: Iterable[Change],
+    agrees: Agrees,
+    *,
+    alone: bool,
+) -> list[Conditional]:
+    """Return explanations by a rule, the best first: those without exception, and of these the shortest."""
+    wrong, right = judged.wrong, judged.right
+    features = useful(question.features(batch, judged.want), wrong | right)
+    on_results = [*of_results(question.target), BEFORE] if question.coded and not question.values else []
+    places = np.random.default_rng(4).permutation(batch.places[wrong])[:_TRIED]
+    few = question.sample(np.sort(places), places[:0])
+    asked = np.isin(few.places, places)
+    shares = []
+    for change in changes if alone else (*changes, *question.edits(), *on_results):
+        share = np.count_nonzero(agrees(few, (change,))[asked]) / max(places.size, 1)
+        shares.append((share, change))
+    best = sorted((pair for pair in shares if pair[0] >= 0.5), key=lambda pair: (-pair[0], pair[1].cost))
+    found = []
+    for _, change in best[:_EDITS]:
+        agree = agrees(batch, (change,))
+        inside, outside = wrong & agree, right & ~agree
+        if not outside.any():  # it may hold everywhere
+            errors = int(np.count_nonzero(wrong & ~agree))
+            found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
+            continue
+        rule = learn(features, inside, outside)
+        if rule is not None:
+            where = rule.where(features)
+            errors = int(np.count_nonzero(wrong & ~(agree & where)) + np.count_nonzero(outside & where))
+            found.append(_told(rule, (change,), batch, wrong, right, where, errors))
+    rule = None if alone else learn(features, wrong, right)
+    if rule is not None:
+        where = rule.where(features)
+        errors = int(np.count_nonzero(wrong & ~where) + np.count_nonzero(right & where))
+        found.append(_told(rule, (), batch, wrong, right, where, errors))
+    return sorted(found, key=_order)
+
+
+#: Fields of changes that say another format or place as a whole: the last that a condition is joined to.
+_WHOLE = ("format", "element", "profile", "place", "named", "received")
+
+
+def _order(one: Conditional) -> tuple[int, int, int]:
+    cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
+    return one.errors, (one.rule.size if one.rule else 0) + (not one.edit), cost
+
+
+def useful(features: Iterable[Feature], asked: Mask) -> list[Feature]:
+    """Return the features that differ among some results."""
+    return [f for f in features if f.values[asked].size and (f.values[asked] != f.values[asked][0]).any()]
+
+
+def _told(
+    rule: Rule, edit: Changes, batch: Batch, wrong: Mask, right: Mask, where: Mask, errors: int
+) -> Conditional:
+    words = f"{edit[0].words}, where {rule}" if edit else f"wrong where {rule}"
+    if edit and edit[0].field in ("result_code", "before"):
+        words = f"results {edit[0].words}, where {rule}"
+    near = np.concatenate([np.flatnonzero(right & where), np.flatnonzero(right & ~where)])
+    examples = Examples(
+        tuple(batch.places[np.flatnonzero(wrong & where)[:_LINES]].tolist()),
+        tuple(batch.places[near[:_LINES]].tolist()),
+    )
+    return Conditional(rule, edit, words, examples, errors)

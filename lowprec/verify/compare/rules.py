@@ -1,0 +1,224 @@
+"""The shortest rule that tells some results from others by their features.
+
+A rule is a condition on one feature, or two or three conditions together; or a few of these joined by "or".
+It is taken only if the results prove it: if a rule as short would hardly be found for as many results that
+were drawn at random.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.verify.questions.features import Feature
+from lowprec.verify.questions.question import Array
+
+__all__ = ["Condition", "Rule", "learn"]
+
+Mask = npt.NDArray[np.bool_]
+
+#: Results that rules are looked for in, of each kind, and conditions that are tried in pairs and in threes.
+_INSIDE, _OUTSIDE, _PAIRS, _THREES = 1024, 4096, 600, 80
+#: Values of a number that are tried as limits, where no condition holds of all.
+_LIMITS = 24
+#: Alternatives that are joined by "or".
+_ALTERNATIVES = 3
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A feature that is equal to a value, at least or at most; or not, if `holds` is False."""
+
+    feature: str
+    relation: str  #: "=", ">=", "<=" or "between"
+    value: int
+    last: int = 0
+    label: str = ""  #: of the value
+    holds: bool = True
+    statement: bool = False  #: whether the feature is true or false
+
+    def where(self, values: Array) -> Mask:
+        """Return where a feature's values meet the condition."""
+        if self.relation == "between":
+            return np.asarray((values >= self.value) & (values <= self.last))
+        compare = {"=": np.equal, ">=": np.greater_equal, "<=": np.less_equal}[self.relation]
+        return np.asarray(compare(values, self.value) == self.holds)
+
+    def __str__(self) -> str:
+        if self.statement:
+            return self.feature if self.holds else f"not: {self.feature}"
+        no = "" if self.holds else "not "
+        if self.label:
+            return f"{self.feature} is {no}{self.label}"
+        if self.relation == "between":
+            return f"{self.feature} is {self.value} to {self.last}"
+        limit = {"=": "", ">=": "at least ", "<=": "at most "}[self.relation]
+        return f"{self.feature} is {no}{limit}{self.value}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Alternatives, each of conditions that hold together."""
+
+    alternatives: tuple[tuple[Condition, ...], ...]
+
+    @property
+    def size(self) -> int:
+        """Conditions in all."""
+        return sum(map(len, self.alternatives))
+
+    def where(self, features: Sequence[Feature]) -> Mask:
+        """Return where the rule holds."""
+        values = {feature.name: feature.values for feature in features}
+        found = [
+            np.logical_and.reduce([condition.where(values[condition.feature]) for condition in together])
+            for together in self.alternatives
+        ]
+        return np.asarray(np.logical_or.reduce(found))
+
+    def __str__(self) -> str:
+        return ", or where ".join(" and ".join(map(str, together)) for together in self.alternatives)
+
+
+def learn(features: Sequence[Feature], inside: Mask, outside: Mask) -> Rule | None:
+    """Return the shortest rule that holds inside and not outside, or the one with the fewest exceptions.
+
+    None where no rule is proven by so few results.
+    """
+    drawn = np.random.default_rng(5)
+    some = _some(inside, _INSIDE, drawn), _some(outside, _OUTSIDE, drawn)
+    if not some[0].size:
+        return None
+    proof = _bits_of_choice(int(np.count_nonzero(inside)), int(np.count_nonzero(outside)))
+    held = np.concatenate(some)
+    given = [Feature(f.name, f.values[held].astype(np.int64), f.labels) for f in features]
+    wanted = np.arange(held.size) < some[0].size
+    statements = {f.name for f in features if f.values.dtype == bool}
+    tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=True)]
+    values = {f.name: f.values for f in given}
+    holds = np.array([c.where(values[c.feature]) for c in tried], bool).reshape(-1, held.size)
+    counts = {f.name: np.unique(f.values).size for f in given}
+    costs = np.array([_bits(condition, counts) for condition in tried])
+    found = _covering(tried, costs, ~holds[:, ~wanted])
+    if found is not None and sum(_bits(condition, counts) for condition in found) <= proof:
+        return Rule((tuple(found),))
+    tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=False)]
+    if not tried:
+        return None
+    holds = np.array([c.where(values[c.feature]) for c in tried], bool)
+    rule = _alternatives(tried, holds, wanted)
+    if rule is None:
+        return None
+    where = rule.where([Feature(f.name, f.values.astype(np.int64), f.labels) for f in features])
+    hit, missed = int(np.count_nonzero(where & inside)), int(np.count_nonzero(where & outside))
+    least = 2 * missed < hit and 2 * hit >= np.count_nonzero(inside)
+    errors = int(np.count_nonzero(inside)) - hit + missed
+    cost = sum(_bits(condition, counts) for together in rule.alternatives for condition in together)
+    cost += 2 * errors * math.log2(max(held.size, 2)) ** 0.5
+    return rule if least and cost <= proof else None
+
+
+def _some(mask: Mask, most: int, drawn: np.random.Generator) -> Array:
+    places = np.flatnonzero(mask)
+    return places if places.size <= most else np.sort(drawn.permutation(places)[:most])
+
+
+def _bits_of_choice(inside: int, outside: int) -> float:
+    """Return the logarithm, to base 2, of how many ways there are to choose so many of all."""
+    n = inside + outside
+    return (math.lgamma(n + 1) - math.lgamma(inside + 1) - math.lgamma(outside + 1)) / math.log(2)
+
+
+def _bits(condition: Condition, counts: dict[str, int]) -> float:
+    """Return the logarithm, to base 2, of how many conditions of its kind there are on all features."""
+    values = counts[condition.feature]
+    kinds = 2 if condition.statement else 2 * values if condition.label else 3 * values
+    return math.log2(len(counts)) + math.log2(values * values if condition.relation == "between" else kinds)
+
+
+def _conditions(feature: Feature, wanted: Mask, statement: bool, *, covering: bool) -> list[Condition]:
+    """Return conditions on a feature: those that hold of all that are wanted, or those that may help."""
+    name, values = feature.name, feature.values
+    inside, outside = values[wanted], values[~wanted]
+    if statement or feature.labels:
+        here, there = set(np.unique(inside).tolist()), set(np.unique(outside).tolist())
+        made = []
+        for value in sorted(here | there):
+            label = feature.labels[value] if feature.labels else ""
+            one = Condition(name, "=", 1 if statement else value, label=label, statement=statement)
+            if statement:
+                one = Condition(name, "=", 1, holds=bool(value), statement=True)
+            if here == {value} or (not covering and value in here):
+                made.append(one)
+            elif not statement and value not in here:
+                made.append(Condition(name, "=", value, label=label, holds=False))
+        return made if len(here | there) > 1 else []
+    low, high = int(inside.min()), int(inside.max())
+    if covering:
+        made = [Condition(name, ">=", low)] if (outside < low).any() else []
+        made += [Condition(name, "<=", high)] if (outside > high).any() else []
+        if len(made) == 2:
+            both = Condition(name, "between", low, high) if low < high else Condition(name, "=", low)
+            made.append(both)
+        return made
+    found = np.unique(inside)
+    if found.size > _LIMITS:
+        found = np.unique(np.quantile(found, np.linspace(0, 1, _LIMITS), method="nearest"))
+    limits = [int(value) for value in found]
+    made = [Condition(name, ">=", value) for value in limits]
+    made += [Condition(name, "<=", value) for value in limits]
+    return made + [Condition(name, "=", value) for value in limits]
+
+
+def _covering(tried: list[Condition], costs: Array, excluded: Mask) -> list[Condition] | None:
+    """Return the cheapest one, two or three conditions that together exclude all that is outside."""
+    if not tried or not excluded.shape[1]:
+        return None
+    counts = excluded.sum(1)
+    alone = np.flatnonzero(counts == excluded.shape[1])
+    if alone.size:
+        return [tried[int(alone[np.argmin(costs[alone])])]]
+    order = np.argsort(-counts, kind="stable")
+    best = np.sort(order[:_PAIRS])
+    left = (~excluded[best]).astype(np.float32)
+    both = np.where(
+        left @ left.T == 0, costs[best][:, None] + costs[best], np.inf
+    )  # together they exclude all
+    first, second = np.divmod(int(np.argmin(both)), best.size)
+    if np.isfinite(both[first, second]):
+        return [tried[int(best[place])] for place in sorted((first, second))]
+    best = np.sort(order[:_THREES])
+    left = (~excluded[best]).astype(np.float32)
+    for place in range(best.size):
+        together = (left * left[place]) @ left.T
+        one, other = np.divmod(int(np.argmin(together)), best.size)
+        if together[one, other] == 0:
+            return [tried[int(best[at])] for at in sorted((place, one, other))]
+    return None
+
+
+def _alternatives(tried: list[Condition], holds: Mask, wanted: Mask) -> Rule | None:
+    """Return alternatives, of one or two conditions each, that cover most of what is wanted."""
+    left, found = wanted.copy(), list[tuple[Condition, ...]]()
+    outside = ~wanted
+    wide = holds[:, outside].astype(np.float32)
+    for _ in range(_ALTERNATIVES):
+        if not left.any():
+            break
+        near = holds[:, left].sum(1)
+        gain = near - 1.5 * wide.sum(1) * left.sum() / max(int(outside.sum()), 1)
+        best = np.sort(np.argsort(-gain, kind="stable")[:_PAIRS])
+        inner, outer = holds[best][:, left].astype(np.float32), wide[best]
+        score = inner @ inner.T - 3 * (outer @ outer.T)
+        np.fill_diagonal(score, np.diag(score) + 0.5)  # one condition, if it does as much as two
+        first, second = np.divmod(int(np.argmax(score)), best.size)
+        if score[first, second] < 2:
+            break
+        pair = tuple(tried[int(best[place])] for place in sorted({int(first), int(second)}))
+        found.append(pair)
+        left &= ~(holds[best[first]] & holds[best[second]])
+    return Rule(tuple(found)) if found else None

@@ -1,0 +1,121 @@
+"""Features of results, by which wrong ones may be told from right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.order import classify
+from lowprec.spec.codebook import Codebook
+from lowprec.spec.format import Format, Sign
+from lowprec.verify.codes.values import as_doubles, is_nan
+
+__all__ = ["Feature", "any_of", "exponents", "has_fields", "of_codes", "of_neighbours", "of_place"]
+__all__ += ["of_rounding", "of_values"]
+
+Array = npt.NDArray[Any]
+
+#: Classes of numbers: `classify` has each twice, by the sign.
+_CLASSES = ("infinite", "normal", "subnormal", "zero", "NaN")
+_BY_SIGN = np.array([0, 1, 2, 3, 3, 2, 1, 0, 4, 4])
+#: Lowest bits of codes that are looked at.
+_LOW = 3
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature of each of some results.
+
+    Its values are integers, True or False, or places in `labels`.
+    """
+
+    name: str  #: a statement, if values are True or False; else a noun
+    values: Array
+    labels: tuple[str, ...] = ()
+
+
+def has_fields(fmt: Format) -> bool:
+    """Return whether codes of a format have a sign bit, an exponent and trailing bits."""
+    return not isinstance(fmt, Codebook) and fmt.sign is Sign.MAGNITUDE and fmt.exponent_bits > 0
+
+
+def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
+    """Yield features of codes: class, sign, exponent and trailing bits."""
+    wide = np.asarray(codes).astype(np.int64)
+    if not has_fields(fmt) or fmt.width > 32:
+        if fmt.width <= 8:
+            yield Feature(f"the code of {name}", wide)
+        elif fmt.width > 32 and has_fields(fmt):
+            yield from of_values(name, as_doubles(codes, fmt))
+        return
+    held = np.maximum(wide, 0).astype(np.uint32)
+    classes = _BY_SIGN[classify(held, fmt).astype(np.int64)]
+    yield Feature(name, np.where(is_nan(held, fmt), 4, classes), _CLASSES)
+    yield Feature(f"{name} is negative", (wide & fmt.sign_code) != 0)
+    yield Feature(f"{name} is finite", classes % 4 > 0)
+    magnitude, trailing = wide & fmt.sign_code - 1, (1 << fmt.trailing_bits) - 1
+    yield Feature(f"the exponent of {name}", np.maximum(magnitude >> fmt.trailing_bits, 1) + fmt.emin - 1)
+    yield Feature(f"{name} is a power of two", magnitude & trailing == 0)
+    yield Feature(f"the trailing bits of {name} are all ones", magnitude & trailing == trailing)
+    yield Feature(f"{name} has the largest finite magnitude", magnitude == fmt.max_magnitude)
+    yield Feature(f"{name} has the smallest normal magnitude", magnitude == 1 << fmt.trailing_bits)
+    for bit in range(min(_LOW, fmt.trailing_bits)):
+        place = "last bit" if not bit else f"bit {bit}"
+        yield Feature(f"the {place} of {name} is 1", (wide >> bit & 1) == 1)
+
+
+def of_values(name: str, values: Array) -> Iterator[Feature]:
+    """Yield features of values, in float64: class, sign and exponent."""
+    finite = np.isfinite(values)
+    kinds = np.select([np.isnan(values), np.isinf(values), values == 0], [4, 0, 3], 1)
+    yield Feature(name, kinds, _CLASSES)
+    yield Feature(f"{name} is negative", np.signbit(values))
+    size = np.abs(np.where(finite, values, 0.0))
+    yield Feature(f"the exponent of {name}", exponents(values))
+    yield Feature(f"{name} is a power of two", np.asarray(finite & (np.frexp(size)[0] == 0.5)))
+
+
+def exponents(values: Array) -> Array:
+    """Return the exponents of values; of zeros, infinities and NaNs 0."""
+    plain = np.isfinite(values) & (values != 0)
+    return np.where(plain, np.frexp(np.where(plain, values, 1.0))[1].astype(np.int64) - 1, 0)
+
+
+def of_place(places: Array, unit: str = "line") -> Iterator[Feature]:
+    """Yield where a result stands: its number by powers of two."""
+    for bits in range(1, 6):
+        yield Feature(f"the {unit}'s number, counted from 0, modulo {1 << bits},", places & (1 << bits) - 1)
+
+
+def of_neighbours(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
+    """Yield the class of another result, from its code."""
+    if has_fields(fmt) and fmt.width <= 32:
+        held = np.maximum(codes, 0).astype(code_dtype(fmt))
+        classes = _BY_SIGN[classify(held.astype(np.uint32), fmt).astype(np.int64)]
+        yield Feature(name, np.where(is_nan(held, fmt), 4, classes), _CLASSES)
+
+
+def of_rounding(cut: Array, codes: Array, fmt: Format) -> Iterator[Feature]:
+    """Yield how results are rounded, from the codes of the results cut toward zero and of those rounded."""
+    mask, trailing = fmt.sign_code - 1, (1 << fmt.trailing_bits) - 1
+    below, found = np.maximum(cut, 0) & mask, np.maximum(codes, 0) & mask
+    up = (found > below) & (below <= fmt.max_magnitude)
+    yield Feature("rounding goes away from zero", up)
+    yield Feature(
+        "rounding carries into the exponent", up & (below & trailing == trailing) & (below > trailing)
+    )
+    yield Feature("rounding carries from the subnormal numbers", up & (below == trailing))
+    yield Feature("the result cut toward zero is zero", below == 0)
+    yield Feature("the result cut toward zero is subnormal", (below > 0) & (below <= trailing))
+
+
+def any_of(name: str, where: Array, lanes: Sequence[int] | None = None) -> Iterator[Feature]:
+    """Yield whether something is so in any lane, and in each of a few lanes."""
+    yield Feature(f"some {name}", np.asarray(where.any(1)))
+    for lane in range(where.shape[1]) if lanes is None else lanes:
+        yield Feature(f"in lane {lane} {name}", where[:, lane])

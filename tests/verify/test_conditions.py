@@ -1,0 +1,82 @@
+"""Comparison tells where results differ and how, of bugs that no catalogue lists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.verify.compare.rules import learn
+from lowprec.verify.questions.features import Feature
+from tests.planted_unlisted import EQUIVALENT, UNITS, results_of, table, verdict
+
+BUGS = [(unit, bug) for unit, (bugs, _) in UNITS.items() for bug in bugs]
+#: Seconds of the processor that a comparison may take.
+_SECONDS = 30
+
+
+def features(**columns):
+    return [Feature(name, np.asarray(values)) for name, values in columns.items()]
+
+
+def masks(wrong):
+    wrong = np.asarray(wrong, bool)
+    return wrong, ~wrong
+
+
+def test_the_shortest_rule_without_exception_is_learnt():
+    drawn = np.random.default_rng(0)
+    size, tie, noise = drawn.integers(0, 50, 2000), drawn.random(2000) < 0.5, drawn.random(2000) < 0.5
+    given = features(noise=noise, size=size, tie=tie)
+    assert str(learn(given, *masks(size >= 30))) == "size is at least 30"
+    assert str(learn(given, *masks(tie & (size == 7)))) == "size is 7 and tie"
+    assert str(learn(given, *masks(tie & ~noise & (size < 9)))) == "not: noise and size is at most 8 and tie"
+    assert str(learn(given, *masks((size == 3) | (size == 40)))) in (
+        "size is 3, or where size is 40",
+        "size is 40, or where size is 3",
+    )
+
+
+@pytest.mark.parametrize("count", [1, 3, 20, 500])
+def test_results_drawn_at_random_have_no_rule(count):
+    drawn = np.random.default_rng(count)
+    wrong = np.isin(np.arange(2000), drawn.permutation(2000)[:count])
+    given = features(**{f"number {n}": drawn.integers(0, 1 << n % 9 + 1, 2000) for n in range(200)})
+    assert learn(given, *masks(wrong)) is None
+
+
+def test_a_condition_is_told_with_its_counts_both_ways():
+    x = np.linspace(-500, 500, 4001, dtype=np.float32)
+    codes = np.asarray(lp.encode(x, "e4m3fn"))
+    wrong = codes.copy()
+    wrong[(x < 0) & (codes & 7 == 7)] -= 1
+    text = lp.compare(x, wrong, "e4m3fn", limit=0).as_text()
+    differ = int((wrong != codes).sum())
+    assert (
+        f"wrong in {differ} of {differ} results there, right in {4001 - differ:,} of {4001 - differ:,} others"
+        in text
+    )
+    assert "wrong: index " in text
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(("unit", "bug"), BUGS)
+def test_a_bug_that_no_catalogue_lists_is_explained(unit, bug):
+    """In full, in time and by default vectors that see it, unless it is an equivalent."""
+    ((_, _, _, said, seconds, words),) = (row for row in table([bug]) if row[0] == unit)
+    assert said == ("unseen" if (unit, bug) in EQUIVALENT else "in full"), words
+    assert seconds < _SECONDS
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_models_without_a_bug_agree_and_corruption_stays_unexplained(unit):
+    plain, rows, report = UNITS[unit][1]()
+    out = results_of(plain, rows, {})
+    assert report(out).agrees
+    if unit == "block converter":
+        return
+    drawn = np.random.default_rng(0)
+    for place in drawn.permutation(len(out))[:60].tolist():
+        out[place] ^= 1 << int(drawn.integers(0, 4))
+    assert verdict(report(out)) in ("not", "in part")
