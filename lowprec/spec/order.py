@@ -97,7 +97,7 @@ class Order:
         if self.name == "tree":
             if not isinstance(self.groups, str):
                 raise TypeError(f"groups of an order must be a string, not {self.groups!r}")
-            object.__setattr__(self, "groups", _spelled(_parsed(self.groups)))
+            object.__setattr__(self, "groups", spelled_tree(_parsed(self.groups)))
         elif self.groups != "":
             raise ValueError(f"groups={self.groups!r} are for order 'tree', not for {self.name!r}")
 
@@ -115,7 +115,7 @@ class Order:
 
         Raises ValueError: brackets that do not match, terms that are missing or stand twice.
         """
-        found = Order("tree", groups=tree if isinstance(tree, str) else _spelled(tree))
+        found = Order("tree", groups=tree if isinstance(tree, str) else spelled_tree(tree))
         numbers = _numbers(found.groups)
         sizes = {"lanes": {*numbers[1:2], len(numbers)}, "chunked": _first_chunk(_parsed(found.groups))}
         named = [SEQUENTIAL, Order("reversed"), PAIRWISE] + [
@@ -181,7 +181,7 @@ class Order:
 
     def spelled(self, terms: int) -> str:
         """Return the sum of so many terms with brackets, as `groups` of a tree."""
-        return _spelled(self.nodes(terms))
+        return spelled_tree(self.nodes(terms))
 
     def __str__(self) -> str:
         if self.name == "tree":
@@ -224,14 +224,14 @@ def _first_chunk(tree: Tree) -> set[int]:
     """Return the number of terms that are added first to the +0 that a sum begins with, if it is one."""
     while isinstance(tree, tuple) and len(tree) == 2 and tree[0] != ():
         tree = tree[0]
-    return {len(_numbers(_spelled(tree[1])))} if isinstance(tree, tuple) and len(tree) == 2 else set()
+    return {len(_numbers(spelled_tree(tree[1])))} if isinstance(tree, tuple) and len(tree) == 2 else set()
 
 
 def _short(groups: str) -> str:
     return repr(groups if len(groups) < 60 else f"{groups[:40]} ... {groups[-10:]}")
 
 
-def _spelled(tree: Tree) -> str:
+def spelled_tree(tree: Tree) -> str:
     """Return a tree with brackets. Trees may be deep, so nothing here calls itself."""
     found: list[str] = []
     waiting: list[Tree | str] = [tree]

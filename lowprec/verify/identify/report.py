@@ -74,6 +74,10 @@ class Identification:
         Why the search ended before its time, or "".
     tree : str
         The order of the sum as masks show it, where no accumulation reproduces all answers; or "".
+    missed : dict
+        Answers that are not reproduced, by topic.
+    named : tuple of str
+        What the sum is where no accumulation says it, with the evidence.
     """
 
     accumulation: Accumulation
@@ -85,7 +89,8 @@ class Identification:
     any_nan: bool = False
     stopped: str = ""
     tree: str = ""
-    missed: dict[str, int] = dataclasses.field(default_factory=dict)  #: answers not reproduced, by topic
+    missed: dict[str, int] = dataclasses.field(default_factory=dict)
+    named: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.as_text()
@@ -105,6 +110,7 @@ class Identification:
         said = []
         if self.stopped:
             said.append(f"Stopped: {self.stopped}")
+        said += [f"The unit is no accumulation, but {each}." for each in self.named]
         if self.wrong:
             said.append(
                 f"No accumulation was found that reproduces all {total:,} answers ({self.asked:,} dot "
@@ -168,6 +174,7 @@ class Identification:
                 ],
                 "missed": self.missed,
                 "tree": self.tree,
+                "named": list(self.named),
                 "stopped": self.stopped,
             },
             indent=1,
