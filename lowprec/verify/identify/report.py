@@ -78,6 +78,8 @@ class Identification:
         Answers that are not reproduced, by topic.
     named : tuple of str
         What the sum is where no accumulation says it, with the evidence.
+    smallest : str
+        The row of fewest products whose answer is not reproduced.
     """
 
     accumulation: Accumulation
@@ -91,6 +93,7 @@ class Identification:
     tree: str = ""
     missed: dict[str, int] = dataclasses.field(default_factory=dict)
     named: tuple[str, ...] = ()
+    smallest: str = ""
 
     def __str__(self) -> str:
         return self.as_text()
@@ -119,6 +122,8 @@ class Identification:
             said += self._missed()
             if self.tree:
                 said.append(f"Order of the sum, by masks: {self.tree}")
+            if self.smallest:
+                said.append(f"Fewest products that it misses: {self.smallest}.")
         else:
             said.append(f"Reproduces all {total:,} answers ({self.asked:,} dot products asked).")
             if self.names:
@@ -175,6 +180,7 @@ class Identification:
                 "missed": self.missed,
                 "tree": self.tree,
                 "named": list(self.named),
+                "smallest": self.smallest,
                 "stopped": self.stopped,
             },
             indent=1,

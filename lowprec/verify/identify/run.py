@@ -300,7 +300,7 @@ class Run:
         return Identification(
             _unnamed(self.how), self.left, names, undecided, self.asked, self.answers, self.search.any_nan,
             self.stopped, "" if self.tree is None else sum_order.said(self.tree), dict(missed),
-            tuple(self.named),
+            tuple(self.named), self.smallest() if self.left else "",
         )  # fmt: skip
 
     def look_at_order(self) -> None:
@@ -334,6 +334,23 @@ class Run:
                 break
         if self.named:
             self.search.give_up()
+
+    def smallest(self) -> str:
+        """Return the row with the fewest products that the nearest accumulation misses, in words."""
+        rows = self.answers.rows
+        assert self.how is not None, "something was found"
+        assert rows is not None, "something was asked"
+        wrong = np.flatnonzero(self.search.wrong(self.how, np.arange(len(self.answers))))
+        place = wrong[np.argmin(np.count_nonzero(rows.x[wrong] * rows.y[wrong], axis=1))]
+        row = rows.at(slice(place, place + 1))
+        lanes = np.flatnonzero((row.x[0] * row.y[0] != 0) | ~np.isfinite(row.x[0] * row.y[0]))
+        terms = [f"[{lane}] {row.x[0, lane]:g} * {row.y[0, lane]:g}" for lane in lanes[:8].tolist()]
+        terms += ["..."] * (lanes.size > 8)
+        terms += [f"addend {row.addend[0]:g}"] if self.ports.addend is not None else []
+        made = int(Prepared(row, self.ports).codes(self.how)[0])
+        answer = int(self.answers.codes[place])
+        said = ", ".join(terms) or "zeros"
+        return f"{said}: the unit answers {answer:#x}, the nearest accumulation gives {made:#x}"
 
     def name_place(self) -> None:
         """Name results that depend on the lane of a product, where nothing else was found."""
