@@ -252,7 +252,7 @@ def random_bits(ask: Callable[[Rows], Array], ports: Ports) -> str:
         if bits and fits:
             said = f"{bits} bits" if bits < most else f"{bits} bits or more"
             return (
-                f"stochastic rounding at {precision} bits of precision, with random integers of {said}: up to "
-                f"j = {bits} 2**-j of the distance of numbers is rounded up in about 2**-j of cases"
+                f"stochastic rounding at {precision} bits of precision, with random integers of {said}: "
+                f"2**-j of the distance of numbers is rounded up in about 2**-j of cases, to j = {bits}"
             )
     return ""
