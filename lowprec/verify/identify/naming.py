@@ -23,6 +23,7 @@ from lowprec.spec.order import PAIRWISE, SEQUENTIAL
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN, TOWARD_ZERO
 from lowprec.verify.identify.ports import Ports, Prepared, Rows
+from lowprec.verify.identify.probes import draw
 
 __all__ = ["by_lane", "drawn", "models", "random_bits"]
 
@@ -33,6 +34,9 @@ _FEWEST = 100
 
 #: Bits of sums that are summed as 64-bit integers.
 _INTEGER = 62
+
+#: Products that are asked alone in each lane.
+_PRODUCTS = 4
 
 #: Bits of random integers that are looked for, and times that a row is asked for each.
 _DRAWN, _TIMES = 9, 8
@@ -198,12 +202,14 @@ def _alone(ports: Ports, lanes: Array, x: float, y: float) -> Rows:
     return Rows(left, right, np.zeros(len(lanes)), none, none)
 
 
-def by_lane(ask: Callable[[Rows], Array], ports: Ports) -> str:
+def by_lane(ask: Callable[[Rows], Array], ports: Ports, rng: np.random.Generator) -> str:
     """Return which lanes treat a single product otherwise than most lanes, in words; or nothing."""
     if ports.scale is not None:
         return ""
-    for share in (1.0, 0.5):
-        ones = [float(fmt.max_finite) * 2.0 ** -np.floor(share * fmt.emax) for fmt in ports.operands]
+    drawn_rows = draw(ports, "single", _PRODUCTS, rng)
+    for x, y in zip(drawn_rows.x, drawn_rows.y, strict=True):
+        lane = int(np.argmax(np.abs(x * y)))
+        ones = float(x[lane]), float(y[lane])
         codes = ask(_alone(ports, np.arange(ports.length), *ones))
         values, counts = np.unique(codes, return_counts=True)
         if len(values) > 1:

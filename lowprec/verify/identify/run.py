@@ -356,7 +356,7 @@ class Run:
         """Name results that depend on the lane of a product, where nothing else was found."""
         if self.left and not self.named and not self.stopped:
             with contextlib.suppress(BudgetError):
-                self.named = [said for said in [naming.by_lane(self.once, self.ports)] if said]
+                self.named = [said for said in [naming.by_lane(self.once, self.ports, self.rng)] if said]
 
     def name_random(self, row: Rows) -> None:
         """Name a unit that answers one row in several ways."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.convert import decode
-from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.order import Order
 from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, known, moves, starts
 from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
@@ -49,8 +49,9 @@ _EARLY = 2.5
 #: nearest, and accumulations tried in that.
 _KEPT, _ELSEWHERE, _KICKED = 4, 0.5, 40_000
 
-#: Products summed by hypotheses after which a search ends that found nothing: half a minute of a processor.
-_WORK = 1 << 28
+#: Work after which a search ends that found nothing, in products of plain sums: 40 s of a processor. A
+#: hypothesis costs as many besides, and a product in a window a share of one.
+_WORK, _EACH, _WINDOWED = 1 << 26, 300, 8
 
 #: Moves of which each pair is tried where none helps alone.
 _PAIRED = 28
@@ -117,7 +118,7 @@ class Search:
 
     @property
     def spent(self) -> bool:
-        """Whether enough was summed to say that nothing fits."""
+        """True if enough was summed to say that nothing fits."""
         return self.summed > _WORK
 
     def give_up(self) -> None:
@@ -136,7 +137,9 @@ class Search:
         Else 1 and the logarithm of the codes between, so that a sum in the right order that is rounded
         wrongly is nearer than one in another order.
         """
-        self.tried, self.summed = self.tried + 1, self.summed + places.size * self.ports.length
+        products = places.size * self.ports.length
+        self.tried += 1
+        self.summed += _EACH + products // (_WINDOWED if isinstance(how.accumulator, Window) else 1)
         answers = self.answers.codes[places]
         far = np.full(places.size, _FARTHEST)
         codes = unless_refused(lambda: self._asked(places).codes(how))
