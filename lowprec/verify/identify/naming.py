@@ -19,9 +19,9 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.catalog import BFLOAT16, BINARY16, BINARY32, TF32
 from lowprec.spec.format import Format
-from lowprec.spec.order import PAIRWISE, SEQUENTIAL
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import NEAREST_EVEN, TOWARD_ZERO
+from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO
 from lowprec.verify.identify.ports import Ports, Prepared, Rows
 from lowprec.verify.identify.probes import draw
 
@@ -50,6 +50,12 @@ def models(rows: Rows, codes: Array, ports: Ports) -> Iterator[str]:
     rows, answers = rows.at(usual), answers[usual]
     if ports.scale is not None or len(answers) < _FEWEST:
         return
+    ready = Prepared(rows, ports)
+    for mode in MODES:  # compensated sums are often exact ones
+        exact = ready.codes(Accumulation(order=EXACT, output=(ports.output, Projection(rounding=mode))))
+        made = np.asarray(decode(exact.astype(code_dtype(ports.output)), ports.output, dtype=np.float64))
+        if (made == answers).all():
+            return
     gives = f"gives all {len(answers):,} finite answers without an addend"
     for model in (_fixed_point, _sorted, _compensated):
         if found := model(rows, answers, ports):
