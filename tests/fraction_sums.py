@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -155,6 +156,30 @@ def _in_order(terms: Sequence[Value], order: str, into: Rounded) -> Value:
     return functools.reduce(lambda running, term: _add([term, running], into), terms, Fraction(0))
 
 
+def _in_brackets(terms: Sequence[Value], text: str, into: Rounded) -> Value:
+    """Replace the innermost brackets by their sum until one number is left; () is +0."""
+    known = list(terms)
+    while "(" in text:
+        found = re.search(r"\(([^()]*)\)", text)
+        assert found
+        members = [known[int(word)] for word in found[1].split(",") if word.strip()]
+        known.append(_add(members, into) if members else Fraction(0))
+        text = f"{text[: found.start()]}{len(known) - 1}{text[found.end() :]}"
+    return known[int(text)]
+
+
+def _in_lanes(terms: Sequence[Value], size: int, inner: str, into: Rounded) -> Value:
+    """Deal terms to sums in turn, and add these."""
+    sums: list[Value] = [Fraction(0)] * min(size, len(terms))
+    for i, term in enumerate(terms):
+        sums[i % size] = _add([term, sums[i % size]], into)
+    if len(sums) < 2:
+        return sums[0] if sums else Fraction(0)
+    if inner == "pairwise":
+        return _in_pairs(sums, into)
+    return functools.reduce(lambda running, lane: _add([running, lane], into), sums)
+
+
 def _kept(x: Sequence[Value], y: Sequence[Value], how: Accumulation, exact: Rounded) -> Value:
     """Return the sum as it is kept; an exact one, and one in binary64, rounded to `exact`."""
     terms = [product(a, b) for a, b in zip(x, y, strict=True)]
@@ -169,8 +194,14 @@ def _kept(x: Sequence[Value], y: Sequence[Value], how: Accumulation, exact: Roun
         chunks = [terms[i : i + size] for i in range(0, len(terms), size)]
         sums = [_in_order(chunk, how.order.inner, how.accumulator) for chunk in chunks]
         made = functools.reduce(lambda running, chunk: _add([running, chunk], into), sums, Fraction(0))
+    elif how.order.name == "lanes":
+        made = _in_lanes(terms, how.order.size, how.order.inner, how.accumulator)
+    elif how.order.name == "tree":
+        made = _in_brackets(terms, how.order.groups, how.accumulator)
     else:
-        made = _in_order(terms, how.order.name, how.accumulator)
+        backwards = how.order.name == "reversed"
+        name = "sequential" if backwards else how.order.name
+        made = _in_order(terms[::-1] if backwards else terms, name, how.accumulator)
     return rounded(made, exact) if into[0].width == 64 else made
 
 

@@ -1,8 +1,10 @@
-"""Accumulations drawn at random, as units to identify."""
+"""Accumulations drawn at random, as units to identify: python -m tests.identify_units --count 60 --seed 1."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import time
 from typing import get_args
 
 import numpy as np
@@ -10,9 +12,12 @@ import numpy as np
 import lowprec as lp
 from lowprec.spec import catalog, families
 from lowprec.spec.accumulation import MACHINES, Accumulation, Cut, Window
-from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Order, chunked
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
+from lowprec.verify.identify.identify import asked
+from lowprec.verify.identify.ports import Ports, Prepared
+from lowprec.verify.identify.probes import TOPICS, draw
 
 #: Formats of operands, of outputs, and of what sums are kept in.
 OPERANDS = (
@@ -106,3 +111,104 @@ def _drawn(rng):
     else:
         how = Accumulation(machine=choose(*MACHINES), **common)
     return how, operands, length
+
+
+# -- orders of any kind, and sums that no accumulation says ------------------------------------------
+
+
+def _tree(lanes, rng):
+    """Return a random tree of sums of two."""
+    if len(lanes) == 1:
+        return lanes[0]
+    cut = int(rng.integers(1, len(lanes))) if rng.random() < 0.5 else max(1, len(lanes) // 2)
+    return _tree(lanes[:cut], rng), _tree(lanes[cut:], rng)
+
+
+def _ordered(rng):
+    """Return a random accumulation of a tree or of lanes, in formats and roundings as above."""
+    while True:
+        try:
+            how, operands, length = _drawn(rng)
+        except (ValueError, TypeError):
+            continue
+        if isinstance(how.accumulator, tuple):
+            break
+    if rng.random() < 0.5:
+        length = int(rng.integers(4, 25))
+        order = Order.of_tree(_tree(rng.permutation(length).tolist(), rng))
+    else:
+        order = Order("lanes", int(rng.integers(2, 17)), str(rng.choice(["sequential", "pairwise"])))
+    return dataclasses.replace(how, order=order, total=None), operands, length
+
+
+def _fixed_point(rng):
+    """Return the function of a random fixed-point accumulator of E4M3 products."""
+    unit, bits = int(rng.integers(-18, 1)), int(rng.integers(14, 30))
+    wraps, limit = rng.random() < 0.4, 1 << (bits - 1)
+
+    def unit_of(rows):
+        terms = np.floor(np.ldexp(rows.x * rows.y, -unit))
+        finite = np.isfinite(terms).all(axis=1)
+        terms, sums = np.where(finite[:, None], terms, 0).astype(np.int64), np.zeros(len(terms), np.int64)
+        for k in range(terms.shape[1]):
+            sums = sums + terms[:, k]
+            sums = (sums + limit) % (2 * limit) - limit if wraps else np.clip(sums, -limit, limit - 1)
+        values = np.where(finite, np.ldexp(sums.astype(np.float64), unit), np.nan)
+        return values.astype(np.float32).view(np.uint32).astype(np.int64), True
+
+    return unit_of
+
+
+def any_unit(seed, number):
+    """Return a random unit: what it is, its function of rows, and its ports."""
+    rng = np.random.default_rng([52, seed, number])
+    kind = rng.random()
+    if kind < 0.15:
+        single = lp.format("binary32")
+        return "fixed point", _fixed_point(rng), Ports((lp.format("e4m3fn"),) * 2, single, 16, None)
+    how, operands, length = _ordered(rng) if kind < 0.65 else drawn(int(rng.integers(1 << 30)))
+    ports = Ports(operands, how.output[0], length, how.output[0])
+    return how.order.name, lambda rows: (Prepared(rows, ports).codes(how), False), ports
+
+
+def judged(unit, ports):
+    """Identify a unit; return the verdict, the questions and the seconds of a processor that it took."""
+    begun = time.process_time()
+    found = asked(unit, ports)
+    seconds = time.process_time() - begun
+    verdict = "named" if found.named else "missed"
+    if not found.wrong:
+        rng = np.random.default_rng(2026)
+        held = [draw(ports, topic, 100, rng) for topic in TOPICS]
+        given = [(unit(rows), Prepared(rows, ports).codes(found.accumulation)) for rows in held]
+        same = [
+            (codes == made) | (any_nan & np.isnan(lp.decode(made.astype(np.uint32), "binary32")))
+            if any_nan
+            else codes == made
+            for (codes, any_nan), made in given
+        ]
+        verdict = "found" if all(each.all() for each in same) else "false"
+    return verdict, found, seconds
+
+
+def main():
+    """Print a line for each unit, and how many were found, named, missed, and falsely identified."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
+    given = parser.parse_args()
+    counts = {"found": 0, "named": 0, "missed": 0, "false": 0}
+    slowest = most = 0.0
+    for number in range(given.first, given.first + given.count):
+        what, unit, ports = any_unit(given.seed, number)
+        verdict, found, seconds = judged(unit, ports)
+        counts[verdict] += 1
+        slowest, most = max(slowest, seconds), max(most, found.asked)
+        what = f"{number} {what}, K = {ports.length}: {verdict}"
+        print(f"{what}, {found.wrong} missed, {found.asked:,} asked, {seconds:.1f} s", flush=True)
+    print(f"{counts}; at most {most:,} questions and {slowest:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

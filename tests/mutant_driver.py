@@ -157,6 +157,11 @@ def sums(name):
         "pairs_drawn": lambda: sum_of(to(BFLOAT16, "stochastic(8)"), order=PAIRWISE),
         "pairs_up": lambda: sum_of(to(BFLOAT16, "toward_positive"), order=PAIRWISE),
         "pairs_down": lambda: sum_of(to(BFLOAT16, "toward_negative"), order=PAIRWISE),
+        "tree": lambda: sum_of(
+            to(BFLOAT16, "toward_positive"),
+            order=f"(((((), 18), 1), (0, 2), (4)), ((), 5), 3, {str([*range(6, 18)])[1:-1]})",
+        ),
+        "lanes": lambda: sum_of(to(BFLOAT16, "toward_positive"), order="lanes(4, pairwise)"),
         "wide_window": lambda: sum_of(wide, operands=(E4M3FN, E4M3FN), order=chunked(16), total=to(BINARY32)),
     }
     return known[name]() if name in known else accumulation(name)

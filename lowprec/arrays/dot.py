@@ -302,6 +302,8 @@ def _run(
     place = output(out, given, shape, f"values of {fmt.name!r}")
     key = _key(how, rng)
     x, y = alike(x, y, how.term)
+    if how.split is None:
+        how.order.check_length(-(-x.codes.shape[1] // (x.block or 1)))
     if Fraction(x.tensor) * Fraction(y.tensor) != 1 and addend is not None:
         raise ValueError(
             "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result"

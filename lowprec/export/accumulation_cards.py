@@ -226,7 +226,14 @@ def _sums(how: Accumulation) -> Iterator[str]:
     inner = how.order.inner if how.order.name == "chunked" else how.order.name
     assert not isinstance(how.accumulator, Window), "a window has steps"
     into = f"each sum in {placed(how.accumulator)}"
-    if inner == "pairwise":
+    if inner == "tree":
+        yield f"Brackets are sums of what is in them, () is where a sum begins: {how.order}; {into}."
+    elif inner == "reversed":
+        yield f"They are added one after the other, from the last to the first, {into}."
+    elif inner == "lanes":
+        then = "in pairs" if how.order.inner == "pairwise" else "one after the other"
+        yield f"They are added to {how.order.size} sums in turn; then these are added {then}, {into}."
+    elif inner == "pairwise":
         yield f"Neighbours are added, then neighbours of their sums, and so on, {into}."
     else:
         yield f"They are added one after the other, {into}."
@@ -271,6 +278,10 @@ def _addend(how: Accumulation) -> str:
         return "The addend is one more term."
     if how.order.name == "pairwise":
         return "The addend is the first term, if there is one."
+    if how.order.name in ("lanes", "tree"):
+        if "()" in how.order.groups or how.order.name == "lanes":
+            return "The first sum that begins does so as the addend, or as +0."
+        return "The addend is added to the whole sum, if there is one."
     of_what = "sum of those sums" if how.order.name == "chunked" else "sum"
     return f"The {of_what} begins as the addend, or as +0."
 

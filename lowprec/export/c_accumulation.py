@@ -18,7 +18,7 @@ from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
 from lowprec.spec.catalog import BINARY32, TF32
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
-from lowprec.spec.order import EXACT
+from lowprec.spec.order import EXACT, TREES
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounding import TOWARD_ZERO
 
@@ -80,6 +80,8 @@ class _Header:
         how = self.how
         if how.split is not None:
             yield "sums that are split"
+        if how.order.name in TREES:
+            yield f"the order {how.order}"
         if how.operands is None:
             yield "operands of any format; give it operands"
             return

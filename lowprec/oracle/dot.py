@@ -18,7 +18,7 @@ from lowprec.oracle.exact import Exact, Special
 from lowprec.oracle.terms import Term, product, scaled, total
 from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
 from lowprec.spec.format import Format
-from lowprec.spec.order import EXACT, InnerOrder, Split
+from lowprec.spec.order import EXACT, TREES, InnerOrder, Split, Tree
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounding import Rounding
 
@@ -252,6 +252,31 @@ def _in_pairs(level: list[Exact], add: Callable[[Exact, Exact], Exact]) -> Exact
     return level[0]
 
 
+def _in_groups(tree: Tree, terms: Sequence[Term], start: Exact, into: Rounded, sums: _Sums) -> Exact:
+    """Sum the groups of a tree, each when all its members are known; the first without members is `start`."""
+    assert isinstance(tree, tuple), "the whole sum is a group"
+    starts = [start]
+    waiting: list[tuple[tuple[Tree, ...], list[Term], list[Term]]] = [(tree, [], [])]
+    while True:
+        members, leaves, inner = waiting[-1]
+        for member in members[len(leaves) + len(inner) :]:
+            if isinstance(member, tuple):
+                waiting.append((member, [], []))
+                break
+            leaves.append(terms[member])
+        else:
+            if not members:
+                value = starts.pop() if starts else _ZERO
+            elif inner:  # of NaNs those of products come first, unless they yield
+                value = sums.sum([*leaves, *inner], into)
+            else:
+                value = sums.sum([Term(leaf.value) for leaf in leaves], into)
+            waiting.pop()
+            if not waiting:
+                return value
+            waiting[-1][2].append(Term(value))
+
+
 def _by_order(terms: Sequence[Term], order: InnerOrder, into: Rounded, sums: _Sums) -> Exact:
     """Sum in the accumulation's order, from zero."""
     return _pairwise(terms, into, sums) if order == "pairwise" else _sequential(terms, _ZERO, into, sums)
@@ -268,6 +293,11 @@ def _by_sums(terms: Sequence[Term], accumulation: Accumulation, addend: Exact | 
         for chunk in range(0, len(terms), order.size):
             part = _by_order(terms[chunk : chunk + order.size], order.inner, accumulator, sums)
             running = sums.sum([Term(running), Term(part)], into)
+    elif order.name in TREES:
+        tree = order.nodes(len(terms))
+        if first and addend is not None and "()" not in order.spelled(len(terms)):
+            tree = (), tree
+        running = _in_groups(tree, terms, start if first else _ZERO, accumulator, sums)
     elif order.name == "pairwise":
         running = _pairwise(
             [*([Term(start)] if first and addend is not None else []), *terms], accumulator, sums

@@ -21,7 +21,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.fields import LARGEST_SIZE, choose, integer, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.formats import BINARY32, find
-from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Order, Split, order
+from lowprec.spec.order import EXACT, SEQUENTIAL, Order, Split, order
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounded import Rounded as Rounded, RoundedLike, check_begins, check_rounded, rounded
 from lowprec.spec.rounding import NEAREST_EVEN
@@ -172,6 +172,7 @@ class Accumulation:
         and of operands in blocks a block. Orders count terms. Needs `operands`; not of windows, machines
         and the order "exact".
     order : Order or str, default "sequential"
+        Of several NaNs in a group that of a product comes first, then that of a sum; rounded products yield.
     accumulator : (Format, Projection) or Window, optional
         None for the order "exact" and for machines only. May be (BINARY64, Projection()). A window
         is in sequence, or within chunks.
@@ -184,8 +185,9 @@ class Accumulation:
     addend : {"first", "last"}
         Whether the running sum (of chunked orders the total) begins as the addend, or the addend is
         added to the sum of the products, by the projection of the accumulator; of a window that of the
-        output, and of chunks that of their total. "first" in pairwise order: it is the first term. The addend
-        is first rounded to the format that it is added in (of a window the output's), whatever its type: to
+        output, and of chunks that of their total. "first" in pairwise order: it is the first term; in lanes
+        and trees it is the first `()`; to a tree without one it is added, if there is one. The addend is
+        first rounded to the format that it is added in (of a window the output's), whatever its type: to
         nearest even in every rounding mode, and otherwise by that format's projection, its saturation and
         flushing included. Order "exact" takes it as it is.
     scale : (Format, int), optional
@@ -327,7 +329,7 @@ class Accumulation:
         if self.total is not None and self.order.name != "chunked":
             raise ValueError(f"order {str(self.order)!r} has no total; chunked(n) has")
         if isinstance(self.accumulator, Window):
-            if self.order == PAIRWISE or self.order.inner == "pairwise":
+            if self.order.name not in ("sequential", "chunked") or self.order.inner == "pairwise":
                 raise ValueError(f"a window is in sequence, not in order {str(self.order)!r}")
             if self.operands is None:
                 raise ValueError("a window needs operands: it aligns by their exponents")

@@ -20,7 +20,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.families import p3109
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.layouts import check_layout
-from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Deal, Split, chunked
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Deal, Order, Split, chunked
 from lowprec.spec.projection import _CHOICES as POLICIES, Projection, Saturation
 from lowprec.spec.rounding import MODES, VARIANTS, Rounding, Threshold, stochastic
 from tests.fuzz.codebooks import any_codebook
@@ -308,7 +308,9 @@ def any_accumulation(draw: Draw) -> Accumulation:
             fields |= _window(draw, place)
             return Accumulation(**fields)
         size, inner = draw.choice((1, 2, 3, 5, 16, 1 << 20)), draw.choice(("sequential", "pairwise"))
-        fields["order"] = draw.choice((SEQUENTIAL, PAIRWISE, chunked(size, inner)))  # type: ignore[arg-type]
+        fields["order"] = draw.choice(
+            (SEQUENTIAL, PAIRWISE, Order("reversed"), chunked(size, inner), Order("lanes", size, inner))  # type: ignore[arg-type]
+        )
         if fields["order"].name == "chunked" and draw.chance(0.6):
             fields["total"] = place(doubles=True)
         if draw.chance(0.4):

@@ -293,8 +293,8 @@ def machine():
     half = lower_source(catalog.BINARY16)
     rows = dot.Rows(codes.reshape(1, 1), half, np.zeros((1, 0), np.uint64), half)
     dot.kernel("machine")(rows, rows, np.zeros((0, 0), np.uint64), codes.reshape(1, 1).copy(), words,
-                          dots.lower_stages(how, catalog.BINARY32), dot.work_of(words, 1, 1, 0),
-                          np.uint64(0), False)
+                          dots.lower_stages(how, catalog.BINARY32), dot.work_of(
+                          words, 1, 1, 0, np.empty(0, np.int64)), np.uint64(0), False)
 
 
 target_at = plans.PROBE + plans.DECODER

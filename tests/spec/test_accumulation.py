@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import pickle
 import re
+from fractions import Fraction
 
 import pytest
 
+from lowprec.oracle.dot import dot
 from lowprec.spec.accumulation import MACHINES, Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation, arm_fp8_dot, deepseek_promote
 from lowprec.spec.catalog import (
@@ -60,28 +63,87 @@ def test_orders_have_names(spelled, meant):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("tree",), "name='tree' of an order is unknown; use one of sequential, pairwise, chunked, exact"),
+        (
+            ("any",),
+            "name='any' of an order is unknown; use one of sequential, reversed, pairwise, chunked, "
+            "lanes, exact, tree",
+        ),
         (
             (["exact"],),
-            "name=['exact'] of an order is unknown; use one of sequential, pairwise, chunked, exact",
+            "name=['exact'] of an order is unknown; use one of sequential, reversed, pairwise, chunked, "
+            "lanes, exact, tree",
         ),
         (("chunked", 4, "exact"), "inner='exact' of an order is unknown; use one of sequential, pairwise"),
         (("chunked",), "size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
         (("chunked", -1), "size=-1 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
         (("chunked", 1 << 62), f"size={1 << 62} of order 'chunked' is out of range; use 1 to 4,294,967,296"),
-        (("pairwise", 4), "size=4 is for order 'chunked', not for 'pairwise'; leave it out"),
+        (("pairwise", 4), "size=4 is for orders 'chunked' and 'lanes', not for 'pairwise'; leave it out"),
         # In the kernels the sum was pairwise then.
         (
             ("sequential", 0, "pairwise"),
-            "inner='pairwise' is for order 'chunked', not for 'sequential'; leave it out",
+            "inner='pairwise' is for orders 'chunked' and 'lanes', not for 'sequential'; leave it out",
         ),
-        (("exact", 0, "pairwise"), "inner='pairwise' is for order 'chunked', not for 'exact'; leave it out"),
+        (
+            ("exact", 0, "pairwise"),
+            "inner='pairwise' is for orders 'chunked' and 'lanes', not for 'exact'; leave it out",
+        ),
+        (("lanes",), "size=0 of order 'lanes' is out of range; use 1 to 4,294,967,296"),
+        (("reversed", 0, "sequential", "(0)"), "groups='(0)' are for order 'tree', not for 'reversed'"),
+        (("tree",), "'' is no tree: brackets hold the whole sum"),
+        (("tree", 0, "sequential", "(0, 1"), "'(0, 1' is no tree: a bracket is not closed"),
+        (
+            ("tree", 0, "sequential", "(0, 0)"),
+            "'(0, 0)' is no tree of terms: each number from 0 to at most 65535 stands once",
+        ),
+        (("tree", 0, "sequential", "(0))"), "'(0))' is no tree: a bracket closes that was not opened"),
+        (
+            ("tree", 0, "sequential", "(a)"),
+            "'(a)' is no tree: it has numbers, brackets and commas, such as '((0, 1), (2, 3))'",
+        ),
     ],
 )
 def test_orders_that_are_none_are_refused(arguments, message):
     """With what was given."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Order(*arguments)
+
+
+@pytest.mark.parametrize("terms", [1, 2, 3, 5, 8, 17])
+@pytest.mark.parametrize(
+    "name", ["sequential", "reversed", "pairwise", "lanes(3)", "lanes(4, pairwise)", "chunked(3)",
+             "chunked(4, pairwise)"]
+)  # fmt: skip
+def test_trees_of_orders_with_names_are_recognised(name, terms):
+    """By their groups; of few terms several orders are alike."""
+    tree = order(name).nodes(terms)
+    assert Order.of_tree(tree).spelled(terms) == order(name).spelled(terms)
+    if terms == 17:
+        assert str(Order.of_tree(tree)) in (name, name.replace("lanes(3, pairwise)", "lanes(3)"))
+
+
+def test_trees_are_values_like_other_orders():
+    """Text, code and pickles give them back, however deep they are."""
+    deep = Order("tree", groups=order("reversed").spelled(3000))
+    for tree in (deep, Order.of_tree(((0, 2), (1, 3, ())))):
+        assert order(str(tree)) == (tree if tree != deep else order("reversed"))
+        assert eval(repr(tree), {"Order": Order}) == tree
+        assert pickle.loads(pickle.dumps(tree)) == tree
+        assert hash(Order("tree", groups=f" {tree.groups} ")) == hash(tree)
+    assert deep.length == 3000
+    with pytest.raises(TypeError, match=r"a tree of terms has integers and tuples, not 1\.5"):
+        Order.of_tree((0, 1.5))
+
+
+def test_trees_are_for_their_number_of_terms():
+    """Whoever sums; steps of hardware are in no tree."""
+    how = Accumulation(order="((0, 2), (1, 3))", accumulator=SINGLE, output=SINGLE, addend="last")
+    said = re.escape("order '((0, 2), (1, 3))' is for 4 terms, and this sum has 3; use another order")
+    with pytest.raises(ValueError, match=said):
+        dot([Fraction(1)] * 3, [Fraction(1)] * 3, how)
+    window = Window(step=4, fraction_bits=24, result="binary32")
+    for name in ("reversed", "lanes(2)", "(0, 1, 2)"):
+        with pytest.raises(ValueError, match="a window is in sequence, not in order"):
+            Accumulation(operands="e4m3fn", order=name, accumulator=window, output=SINGLE, addend="last")
 
 
 @pytest.mark.parametrize("size", [4.0, True, "4", None], ids=repr)
@@ -101,13 +163,14 @@ def test_the_size_of_chunks_is_an_integer(size):
         (
             "chunked",
             ValueError,
-            "unknown order 'chunked'; use sequential, pairwise, chunked(n), chunked(n, pairwise) or exact",
+            "unknown order 'chunked'; use sequential, reversed, pairwise, chunked(n), chunked(n, pairwise), "
+            "lanes(n), lanes(n, pairwise), exact or a tree such as '((0, 2), (1, 3))'",
         ),
         (
             "chunked(4, exact)",
             ValueError,
-            "unknown order 'chunked(4, exact)'; use sequential, pairwise, chunked(n), chunked(n, pairwise) "
-            "or exact",
+            "unknown order 'chunked(4, exact)'; use sequential, reversed, pairwise, chunked(n), "
+            "chunked(n, pairwise), lanes(n), lanes(n, pairwise), exact or a tree such as '((0, 2), (1, 3))'",
         ),
         ("chunked(0)", ValueError, "size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
         (4, TypeError, "order must be an Order or a name, not 4"),

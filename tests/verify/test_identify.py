@@ -18,8 +18,8 @@ from lowprec.verify.identify.identify import asked, ports_of
 from lowprec.verify.identify.ports import Ports, Prepared, joined
 from lowprec.verify.identify.probes import TOPICS, draw
 from lowprec.verify.identify.search import Answers, Search
-from lowprec.verify.identify.sum_order import reveal, spelled
-from tests import identify_table
+from lowprec.verify.identify.sum_order import orders_of, reveal, said as name_of
+from tests import identify_multipliers, identify_table
 
 E4M3 = ("e4m3fn", "e4m3fn")
 
@@ -91,39 +91,125 @@ def test_what_is_too_long_to_be_seen_has_a_question_of_a_longer_k():
     assert f"(K = 32): {longer.line()[:100]}" in found.as_text()
 
 
-@pytest.mark.apart
-def test_numpy_sums_that_no_accumulation_has_are_told_so():
-    """Lanes of a loop in four: the order is shown, and that nothing reproduces the answers."""
-
-    def lanes(a, b):
-        with np.errstate(all="ignore"):
-            sums = np.zeros((len(a), 4), np.float32)
-            for first in range(0, a.shape[1], 4):
-                sums = sums + a[:, first : first + 4] * b[:, first : first + 4]
-            return (sums[:, 0] + sums[:, 1]) + (sums[:, 2] + sums[:, 3])
-
-    found = lp.identify(lanes, ("bfloat16", "bfloat16"), "binary32", k=8, addend=None, nan="any")
-    assert found.wrong
-    assert found.tree.startswith("0 + 4 + (1 + 5) + (2 + 6 + (3 + 7)); with ")
-    assert f"gives {len(found.answers):,} of the {len(found.answers):,} answers" in found.tree
-    assert "No accumulation was found" in found.as_text()
-
-
-def test_orders_by_masks():
-    """In sequence, in pairs, in steps."""
-    ports = ports_of(("bfloat16", "bfloat16"), "binary32", 8, None, None)
-    for name, said in (
-        ("fp32_sequential", "0 + 1 + 2 + 3 + 4 + 5 + 6 + 7"),
-        ("fp32_pairwise", "0 + 1 + (2 + 3) + (4 + 5 + (6 + 7))"),
-        ("exact", "{0, 1, 2, 3, 4, 5, 6, 7}"),
-    ):
-        tree = reveal(lambda rows, name=name: Prepared(rows, ports).codes(ACCUMULATIONS[name]), ports)
-        assert spelled(tree) == said
-    ports = dataclasses.replace(ports, operands=(lp.format("binary16"),) * 2)
-    tree = reveal(
-        lambda rows: Prepared(rows, ports).codes(ACCUMULATIONS["volta_mma_binary16_binary32"]), ports
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        ("fma chain from the last to the first", "reversed"),
+        *(
+            pytest.param(name, order, marks=pytest.mark.apart)
+            for name, order in (
+                ("four lanes", "lanes(4)"),
+                ("even and odd", "lanes(2)"),
+                ("pairs of halves", "lanes(8, pairwise)"),
+                ("window of 24 bits and sticky", "sequential"),
+            )
+        ),
+    ],
+)
+def test_multipliers_that_nobody_listed_are_found(name, order):
+    """They are written in NumPy; fresh rows are answered alike."""
+    found, _ = identify_multipliers.identified(name)
+    assert not found.wrong
+    assert str(found.accumulation.order) == order
+    ports = found.answers.ports
+    rows = joined([draw(ports, topic, 40, np.random.default_rng(7)) for topic in TOPICS])
+    unit = units.function(identify_multipliers.quiet(identify_multipliers.UNITS[name]), ports, 60)
+    wrong = Search(found.answers, np.random.default_rng(0), any_nan=True).differ(
+        unit(rows)[0], Prepared(rows, ports).codes(found.accumulation)
     )
-    assert spelled(tree) == "{{0, 1, 2, 3}, 4, 5, 6, 7}"
+    assert not wrong.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("saturating fixed point", "a fixed-point accumulator of 24 bits in units of 2**-10 that saturates"),
+        ("wrapping fixed point", "a fixed-point accumulator of 20 bits in units of 2**-6 that wraps"),
+        ("sorted by magnitude", "exact products sorted, the largest magnitude first, added in sequential"),
+        ("Kahan", "Kahan's compensated sum in binary32, products rounded: gives all"),
+    ],
+)
+def test_sums_that_no_accumulation_says_are_named(name, named):
+    """With how many answers the model gives: all finite ones."""
+    found, _ = identify_multipliers.identified(name)
+    assert found.wrong
+    (said_so,) = found.named
+    assert said_so.startswith(named)
+    assert f"The unit is no accumulation, but {named}" in found.as_text()
+
+
+def test_random_rounding_is_named_with_its_bits():
+    """By asking the same rows again and again."""
+    rng = np.random.default_rng(0)
+    how = lp.Accumulation(accumulator=("bfloat16", "stochastic(4)"), output="binary32")
+    found = lp.identify(lambda a, b: lp.dot(a, b, how, rng=rng), E4M3, "binary32", k=8, addend=None)
+    assert "for the same operands" in found.stopped
+    assert found.named[0].startswith("not deterministic: one row, asked 4,096 times, has ")
+    assert found.named[1].startswith(
+        "stochastic rounding at 8 bits of precision, with random integers of 4 bits: "
+    )
+
+
+def test_lanes_that_differ_are_named():
+    """Lane 3 loses a bit of its product."""
+
+    def unit(a, b):
+        made = (a * b).astype(np.float32)
+        made[:, 3] = lp.quantize(made[:, 3], "bfloat16", rounding="toward_zero")
+        with np.errstate(all="ignore"):
+            return made.sum(axis=1)
+
+    found = lp.identify(unit, ("binary16", "binary16"), "binary32", k=4, addend=None, nan="any")
+    assert found.wrong
+    assert "in lane 3" in found.named[0]
+    assert found.named[0].endswith("(1 of 4 lanes)")
+
+
+def tree_of(how, formats, output, length):
+    """Return the tree that masks show, and the questions that it took."""
+    ports, asked = ports_of(formats, output, length, None, None), []
+
+    def ask(rows):
+        asked.append(len(rows.x))
+        return Prepared(rows, ports).codes(how)
+
+    return reveal(ask, ports, np.random.default_rng(0)), sum(asked)
+
+
+@pytest.mark.parametrize("mode", ["nearest_even", "toward_zero", "away_from_zero", "toward_positive"])
+def test_orders_by_masks(mode):
+    """In sequence, in pairs, in lanes; whatever the rounding, which may leave multiples of large numbers."""
+    into = ("binary32", mode)
+    for name in (
+        "sequential",
+        "reversed",
+        "pairwise",
+        "lanes(4, pairwise)",
+        "chunked(5)",
+        "((0, 2), (1, 3))",
+    ):
+        how = lp.Accumulation(order=name, accumulator=into, output="binary32")
+        length = how.order.length or 12
+        tree, asked = tree_of(how, E4M3, "binary32", length)
+        assert how.order in orders_of(tree)
+        assert asked <= length**2 + 100
+
+
+def test_groups_of_several_products_by_masks():
+    """Steps of windows; nothing shows in exact sums."""
+    formats = ("binary16", "binary16")
+    tree, _ = tree_of(ACCUMULATIONS["volta_mma_binary16_binary32"], formats, "binary32", 8)
+    assert name_of(tree) == "((0, 1, 2, 3), 4, 5, 6, 7)"
+    assert orders_of(tree) == []
+    assert tree_of(ACCUMULATIONS["exact"], E4M3, "binary32", 8)[0] is None
+
+
+def test_long_sums_take_few_questions():
+    """Of 1,024 products."""
+    how = lp.Accumulation(order="reversed", accumulator="binary32", output="binary32")
+    tree, asked = tree_of(how, ("bfloat16", "bfloat16"), "binary32", 1024)
+    assert name_of(tree) == "reversed"
+    assert asked < 20_000
 
 
 def test_prepared_rows_give_what_dot_gives():
@@ -373,5 +459,5 @@ def test_parameters_without_another_value_are_passed_over(monkeypatch):
     ):
         monkeypatch.setattr(Search, name, put)
     stuck = object.__new__(Search)
-    stuck.rng, stuck.tried = np.random.default_rng(0), 0
+    stuck.rng, stuck.tried, stuck.summed = np.random.default_rng(0), 0, 0
     assert stuck._kicked([start], np.arange(3)) == (goal, 0)

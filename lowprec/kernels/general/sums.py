@@ -36,7 +36,7 @@ from lowprec.kernels.general.operations import (
 )
 from lowprec.kernels.general.rounding import Target, drawn_limit, load_target, project, project_usual
 from lowprec.kernels.jit import helper, in_wide_vectors, inlined, jit, load_record
-from lowprec.kernels.lower.dot import DOWNWARD, SOURCE, How, Stages
+from lowprec.kernels.lower.dot import BEGIN, DOWNWARD, SOURCE, How, Stages
 from lowprec.kernels.lower.records import Grid, Params, Source
 from lowprec.kernels.lower.words import POWERS
 from lowprec.kernels.random import philox_fill
@@ -65,6 +65,8 @@ _NUMBERS = 3 * _TILE
 _FACTOR_BITS = 32
 
 _BITS = Grid._fields.index("bits")
+
+_ROUND, _ADD_TERM = -5, -8  #: steps of `additions`: a number is rounded, a term is added to a sum
 
 
 class Blocks(NamedTuple):
@@ -317,17 +319,14 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
     """Return the kernel of sums for such formats, factors and modes; see `steps`.
 
     `words_of_terms` is 0 for products. Terms of blocks have 1 or 2 words, in pairs 1 unless they are rounded.
-    Called as kernel(x, y, blocks, addends, out, how, stages, key, first, columns, paired): words of
-    `factors`, shape (K, rows); codes of addends, if there are any, and of outputs, row by row.
+    Called as kernel(x, y, blocks, addends, out, how, stages, steps, key, first, columns, paired): words of
+    `factors`, shape (K, rows); codes of addends, if any, and of outputs, row by row; steps of `additions`.
     """
     fuse, times, join, settle = steps(usual, finite, stochastic)
     terms_of, join_long = block_steps(usual, words_of_terms == 2)
     blocked, name = words_of_terms > 0, f"{usual:d}{finite:d}{stochastic:d}{words_of_terms}"
 
-    def in_sequence(
-        tile: Tile, first: int, stop: int, step: int, stages: Words,
-        rounds: bool,
-    ) -> int:  # fmt: skip
+    def in_sequence(tile: Tile, first: int, stop: int, step: int, stages: Words, rounds: bool) -> int:
         for k in range(first, stop):
             gather(tile, k)
             if blocked:
@@ -384,21 +383,59 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
             settle(tile.words, tile.count, stage)
         return step + max(terms - 1, min(terms, 1))
 
+    def in_groups(tile: Tile, addends: Words, begin: Words, steps: Words, stages: Words, rounds: bool) -> int:
+        words, waiting, stage = tile.words, tile.waiting, stages[Stages.SUM]
+        depth, drawn, at = 0, 0, 1  # the number on top of the stack is in _SUMS, those below it wait
+        while at < steps.size:
+            step, at = steps[at], at + 1
+            if step >= BEGIN:
+                if step >= 0 and depth > 0 and steps[at] == _ADD_TERM:
+                    gather(tile, step)
+                    draw(tile, drawn, stage)
+                    if rounds:
+                        times(words, tile.count, stages[Stages.PRODUCT], rounds)
+                        join(words, tile.count, stage)
+                    else:
+                        fuse(words, tile.count, stage)
+                    at, drawn = at + 1, drawn + 1
+                    continue
+                if depth > 0:
+                    copy(words, _SUMS, waiting, (depth - 1) * _NUMBERS)
+                depth += 1
+                if step >= 0:
+                    gather(tile, step)
+                    times(words, tile.count, stages[Stages.PRODUCT], rounds)
+                    copy(words, _TERMS, words, _SUMS)
+                else:
+                    open_sums(tile, _SUMS, addends[: addends.size * (step == BEGIN)], begin)
+                continue
+            draw(tile, drawn, stage)
+            drawn += 1
+            if step == _ROUND:
+                settle(words, tile.count, stage)
+                continue
+            depth -= 1
+            copy(words, _SUMS, words, _TERMS)
+            copy(waiting, (depth - 1) * _NUMBERS, words, _SUMS)
+            join(words, tile.count, stage)
+        return drawn
+
+    in_groups = helper(in_groups, f"sums_groups_{name}")
     in_sequence = helper(in_sequence, f"sums_sequence_{name}")
     in_pairs = helper(in_pairs, f"sums_pairs_{name}")
 
     def run(
         x: Words, y: Words, blocks: Blocks, addends: Words, out: Words, how: Params, stages: Words,
-        key: np.uint64, first: np.uint64, columns: int, paired: bool,
+        steps: Words, key: np.uint64, first: np.uint64, columns: int, paired: bool,
     ) -> None:  # fmt: skip
         length, chunk, pairs = x.shape[0], how[How.CHUNK], how[How.PAIRWISE] != 0
         rounds, last = how[How.ROUNDS_PRODUCTS] != 0, how[How.ADDEND_LAST] != 0
         begin, nothing = stages[Stages.BEGIN, SOURCE:], addends[:0]
         end = stages[Stages.TOTAL] if chunk != 0 else stages[Stages.SUM]
         begins = addends.size != 0 and not last and chunk == 0
-        size, whole = (chunk, length) if chunk != 0 else (max(length, 1), max(length, 1))
+        size, whole = (chunk, length) if chunk != 0 else (max(length, 1), int(steps.size == 0))
         words, sums = np.zeros(_RANDOM + _TILE, np.uint64), np.empty(_NUMBERS, np.uint64)
-        waiting = np.empty(64 * _NUMBERS, np.uint64)
+        waiting = np.empty((max(64, steps[0]) if steps.size else 64) * _NUMBERS, np.uint64)
         room = np.empty(_TILE + 4 * LONGS, np.uint32)
         for start in range(0, out.size, _TILE):
             tile = Tile(
@@ -407,6 +444,8 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
             )  # fmt: skip
             step = 0
             open_sums(tile, _SUMS, nothing if last else addends, begin)
+            if steps.size:
+                step = in_groups(tile, nothing if last else addends, begin, steps, stages, rounds)
             for k in range(0, whole, size):
                 if chunk != 0:
                     copy(words, _SUMS, sums, 0)
@@ -443,7 +482,13 @@ def serves(how: Accumulation, *factors: Format) -> bool:
 
     Without `factors` terms are said to be.
     """
-    if how.machine or how.order == EXACT or how.has_codebooks or not isinstance(how.accumulator, tuple):
+    if (
+        how.order.widest > 2
+        or how.machine
+        or how.order == EXACT
+        or how.has_codebooks
+        or not isinstance(how.accumulator, tuple)
+    ):
         return False
     if any(bits_of(fmt) > _FACTOR_BITS for fmt in factors):
         return False

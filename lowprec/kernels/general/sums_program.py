@@ -14,7 +14,7 @@ from lowprec.kernels.dots import DotProgram
 from lowprec.kernels.engine import Rows
 from lowprec.kernels.general.program import is_usual, readable, reader
 from lowprec.kernels.general.sums import NO_BLOCKS, factors, kernel, serves
-from lowprec.kernels.lower.dot import lower_how, lower_stages
+from lowprec.kernels.lower.dot import additions, lower_how, lower_stages
 from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.request import Dot
 from lowprec.spec.accumulation import Accumulation
@@ -44,6 +44,7 @@ class Sums(DotProgram):
     def __init__(self, request: Dot) -> None:
         how = request.accumulation
         self._formats = request.x, request.y
+        self._order, self._first = how.order, how.addend == "first"
         self._how = lower_how(how, request.x, request.y, request.addend)
         self._stages = lower_stages(how, request.addend)
         self._usual = is_usual_sum(how)
@@ -59,8 +60,9 @@ class Sums(DotProgram):
             finite &= factors(words.reshape(-1), reader(fmt))
             sides.append(words)
         made = np.empty(out.size, np.uint64)
+        steps = additions(self._order, x.codes.shape[1], True, addends.size > 0 and self._first)
         kernel(self._usual, bool(finite), self._stochastic)(
-            *sides, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages, np.uint64(key),
-            np.uint64(first), out.shape[1], paired,
+            *sides, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages,
+            steps, np.uint64(key), np.uint64(first), out.shape[1], paired,
         )  # fmt: skip
         out[...] = made.reshape(out.shape)

@@ -21,16 +21,19 @@ from lowprec.kernels.request import Dot
 from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.order import EXACT, PAIRWISE
+from lowprec.spec.order import EXACT, PAIRWISE, TREES, Order
 from lowprec.spec.projection import DEFAULT
 
 __all__ = [
     "DOWNWARD",
+    "BEGIN",
     "SOURCE",
+    "START",
     "How",
     "Machine",
     "Scales",
     "Stages",
+    "additions",
     "begins_in",
     "bits_of_terms",
     "integer",
@@ -104,6 +107,10 @@ class _Stages(NamedTuple):
 
 #: Likewise.
 Stages = _Stages(*range(len(_Stages._fields)))
+
+
+#: Steps of `additions` besides terms: push +0, or the addend.
+START, BEGIN = -1, -2
 
 
 #: Machines by name, and the products of a step.
@@ -187,16 +194,19 @@ def lower_how(
     """Return the parameters of a kernel's run on codes of two formats, whose scales have two more."""
     accumulator, order = accumulation.accumulator, accumulation.order
     window = accumulator if isinstance(accumulator, Window) else None
+    in_chunks = order.name == "chunked"
     machine, step = _MACHINES[accumulation.machine]
     if accumulation.machine == "cdna3" and x.trailing_bits == 10 and x.exponent_bits == 8:
         step = 4
     if window is not None and window.scales == "groups" and scales is not None:
         _check_groups(window, x, y, scales)
     added = [addend] if window is None else [addend, window.result[0]]
+    if order.name in TREES and isinstance(accumulator, tuple):
+        added.append(kept_as(accumulator[0]))
     base, words = _room(x, y, scales, added)
     fields = {
-        How.PAIRWISE: 1 if order == PAIRWISE else 2 if order.inner == "pairwise" else 0,
-        How.CHUNK: order.size,
+        How.PAIRWISE: 1 if order == PAIRWISE else 2 if in_chunks and order.inner == "pairwise" else 0,
+        How.CHUNK: order.size if in_chunks else 0,
         How.ADDEND_LAST: accumulation.addend == "last",
         How.ROUNDS_PRODUCTS: accumulation.product is not None,
         How.WINDOW: window.step if window else 0,
@@ -218,6 +228,42 @@ def lower_how(
         How.STEP: step,
     }
     return _frozen(np.array([int(fields[place]) for place in How], np.int64))
+
+
+@functools.lru_cache(maxsize=64)
+def additions(order: Order, terms: int, rounded: bool, begins: bool) -> npt.NDArray[np.int64]:
+    """Return the steps that sum terms as a tree does, on a stack; nothing of orders that are loops.
+
+    The first number is the depth of the stack. The others: a term is pushed, `START` and `BEGIN` push
+    the beginning of a sum, and -(2 * n + 3) adds the n numbers on top, -(2 * n + 4) where some are sums and
+    some are terms. Of these the ones whose NaN comes first are pushed first: sums, where terms are `rounded`.
+    `begins` says that an addend comes first.
+    """
+    if order.name not in TREES:
+        return _frozen(np.empty(0, np.int64))
+    steps: list[int] = []
+    begin = True
+    waiting: list[Any] = [order.nodes(terms)]
+    if begins and "()" not in order.spelled(terms):
+        waiting = [((), order.nodes(terms))]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, int):
+            steps.append(part)
+        elif part == ():
+            steps.append(BEGIN if begin else START)
+            begin = False
+        else:
+            leaves = [each for each in part if isinstance(each, int)]
+            groups = [each for each in part if not isinstance(each, int)]
+            members = [*groups, *leaves] if rounded else [*leaves, *groups]
+            mixed = bool(leaves and groups)
+            waiting += [-(2 * len(members) + 3 + mixed), *members[::-1]]
+    depth = most = 0
+    for step in steps:
+        depth += 1 if step >= BEGIN else 1 - (-step - 3) // 2
+        most = max(most, depth)
+    return _frozen(np.array([most, *steps], np.int64))
 
 
 def _check_groups(window: Window, x: Format, y: Format, scales: tuple[Format, Format]) -> None:
@@ -254,7 +300,7 @@ def bits_of_terms(request: Dot) -> int:
     Blocks in pairs are: elsewhere one of two numbers has been rounded.
     """
     how, scales = request.accumulation, request.scales or ()
-    pairs = how.order == PAIRWISE or how.order.inner == "pairwise"
+    pairs = how.order.name in ("pairwise", *TREES) or how.order.inner == "pairwise"
     if not request.block or not pairs or how.product is not None or isinstance(how.accumulator, Window):
         return 0
     factors = request.x, request.y

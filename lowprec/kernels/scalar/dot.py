@@ -53,16 +53,15 @@ class Rows(NamedTuple):
     scale_source: Params
 
 
-def work_of(how: Params, length: int, terms: int, key: int) -> Work:
+def work_of(how: Params, length: int, terms: int, key: int, steps: Words) -> Work:
     """Allocate what the outputs of one call need, one after the other."""
     places = np.arange(length, dtype=np.int64)
     if how[How.ALTERNATE]:  # first the even pairs of two steps, then the odd ones
         both = 2 * int(how[How.WINDOW])
         places = places[np.lexsort((places % both >> 1 & 1, places // both))]
     words, spare = np.zeros((2, int(how[How.WORDS])), np.uint64)
-    return Work(
-        words, spare, np.zeros((terms + 1, 4), np.uint64), places, np.zeros(1, np.uint64), np.uint64(key)
-    )
+    leaves = np.zeros((max(terms + 1, int(steps[0]) if steps.size else 0), 4), np.uint64)
+    return Work(words, spare, leaves, places, steps, np.zeros(1, np.uint64), np.uint64(key))
 
 
 @inlined

@@ -17,7 +17,7 @@ from lowprec.kernels.functions.tables import columns_of
 from lowprec.kernels.general import sums_program
 from lowprec.kernels.general.block_program import BlockDecoder, BlockEncoder
 from lowprec.kernels.general.program import FLUSHES, Conversion, Operation, Step, joined, readable, reader
-from lowprec.kernels.lower.dot import bits_of_terms, integer, kind_of, lower_how, lower_stages
+from lowprec.kernels.lower.dot import additions, bits_of_terms, integer, kind_of, lower_how, lower_stages
 from lowprec.kernels.lower.kinds import NAN
 from lowprec.kernels.lower.scalar import lower_source
 from lowprec.kernels.lower.words import DOUBLE
@@ -134,6 +134,7 @@ class Dots(DotProgram):
             how, request.x, request.y, request.addend, request.scales, request.block, integer(request.tensor)
         )
         self._block = 0 if request.block == 0 or isinstance(how.accumulator, Window) else request.block
+        self._order, self._rounded, self._first = how.order, how.product is not None, how.addend == "first"
         self._stages, self._kernel = (
             lower_stages(how, request.addend),
             dot.kernel(kind_of(how)),
@@ -155,7 +156,9 @@ class Dots(DotProgram):
             for rows, fmt, (source, scale_source) in zip((x, y), self._from, self._sources, strict=True)
         ]
         length = x.codes.shape[1]
-        work = dot.work_of(self._how, length, -(-length // self._block) if self._block else length, key)
+        terms = -(-length // self._block) if self._block else length
+        steps = additions(self._order, terms, self._rounded, addends.size > 0 and self._first)
+        work = dot.work_of(self._how, length, terms, key, steps)
         self._kernel(*sides, addends, out, self._how, self._stages, work, np.uint64(first), paired)
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from lowprec.kernels.general.numbers import word_product
 from lowprec.kernels.jit import helper, inlined, load_record
-from lowprec.kernels.lower.dot import DOWNWARD, SOURCE, How, Scales, Stages
+from lowprec.kernels.lower.dot import BEGIN, DOWNWARD, SOURCE, START, How, Scales, Stages
 from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY, NAN
 from lowprec.kernels.lower.scalar import Grid, Params
 from lowprec.kernels.random import philox
@@ -61,6 +61,7 @@ class Work(NamedTuple):
     spare: Words  #: of another beside it
     leaves: Words  #: numbers in a row, four words each
     places: Words  #: in which order steps take products
+    steps: Words  #: of a tree: see `additions`
     counter: Words  #: roundings so far, of one output
     key: np.uint64
 
@@ -343,10 +344,53 @@ def part_of(code: np.uint64, dot: Dot, first: int, stop: int) -> Number:
 
 
 @helper
+def joined_at(first: int, count: int, dot: Dot, downward: bool) -> Number:
+    """Return the exact sum of `count` leaves, rounded to odd at 128 bits."""
+    seen, words, base = _NOTHING_SEEN, dot.work.words, dot.how[How.BASE]
+    words[:] = _0
+    for i in range(first, first + count):
+        seen = joined(seen, leaf(dot.work.leaves, i), words, base)
+    return whole(seen, count, downward, words, base)
+
+
+@helper
+def in_groups(given: bool, addend: np.uint64, dot: Dot) -> Number:
+    """Sum as a tree does: the leaves are a stack."""
+    work, leaves, stage, depth = dot.work, dot.work.leaves, dot.stages[Stages.SUM], 0
+    for step in work.steps[1:]:
+        if step >= 0:
+            made = as_added(term_at(dot, step), dot)
+        elif step >= BEGIN:
+            code = begun(given and step != START, addend, dot)
+            made = number_of(code, dot.stages[Stages.BEGIN])
+        else:
+            count, mixed = (-step - 3) // 2, step % 2 == 0
+            depth -= count
+            for i in range(depth, depth + count):
+                if not mixed:  # NaNs that operations generated count like others
+                    put(leaves, i, leaf(leaves, i))
+            if count == 2:
+                random = drawn(stage, dot.element, work)
+                code = summed(leaf(leaves, depth), leaf(leaves, depth + 1), random, stage)
+            else:
+                made = leaf(leaves, depth)
+                if count > 1:
+                    made = joined_at(depth, count, dot, stage[DOWNWARD] != _0)
+                code = placed(made, drawn(stage, dot.element, work), stage)
+            made = number_of(code, stage)
+        put(leaves, depth, made)
+        leaves[depth, 0] = _U(made.kind) << _1 | _U(made.negative)  # which NaNs an operation generated
+        depth += 1
+    return leaf(leaves, 0)
+
+
+@helper
 def in_order(given: bool, addend: np.uint64, dot: Dot, terms: int) -> Number:
-    """Return the sum in sequence, in pairs, or of chunks; an addend comes first."""
+    """Return the sum in sequence, in pairs, of chunks, or as a tree; an addend comes first."""
     how, stages, leaves = dot.how, dot.stages, dot.work.leaves
     begin, total = stages[Stages.BEGIN], stages[Stages.TOTAL]
+    if dot.work.steps.size > 0:
+        return in_groups(given, addend, dot)
     if how[How.CHUNK] == 0 and how[How.PAIRWISE] == 0:
         return part_of(begun(given, addend, dot), dot, 0 * terms, terms)
     if how[How.CHUNK] == 0:

@@ -21,7 +21,7 @@ from lowprec.kernels.engine import DONE, Rows
 from lowprec.kernels.general.program import reader
 from lowprec.kernels.general.sums import Blocks, factors, kernel, serves
 from lowprec.kernels.general.sums_program import is_usual_sum
-from lowprec.kernels.lower.dot import Stages, lower_how, lower_stages
+from lowprec.kernels.lower.dot import Stages, additions, lower_how, lower_stages
 from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
@@ -30,7 +30,7 @@ from lowprec.kernels.vector.dot_native_terms import by_processor, span_of
 from lowprec.kernels.vector.dot_operands import converted, cut_in_slices, finite
 from lowprec.spec.accumulation import Accumulation, as_it_is
 from lowprec.spec.format import Format
-from lowprec.spec.order import PAIRWISE, SEQUENTIAL
+from lowprec.spec.order import PAIRWISE, SEQUENTIAL, TREES
 from lowprec.spec.projection import DEFAULT
 
 __all__ = ["by_terms", "is_served"]
@@ -51,6 +51,8 @@ _SHORT = 57
 def is_served(how: Accumulation) -> bool:
     """Return whether sums of terms are exact in lanes, and binary64 holds them."""
     place = how.total or how.accumulator
+    if how.order.name in TREES:
+        return False
     return not how.rounds_randomly and isinstance(place, tuple) and DOUBLE.contains(place[0]) and serves(how)
 
 
@@ -169,6 +171,7 @@ def _in_lanes(
     target = lower_target(*as_it_is(kept))
     stages[Stages.OUTPUT, : target.size] = target
     params = lower_how(how, request.x, request.y, request.addend, request.scales, size)
+    steps = additions(how.order, 0, True, False)
     by = kernel(is_usual_sum(how), True, False, words)
     term = how.product or how.accumulator
     downward = isinstance(term, tuple) and term[1].rounding.downward
@@ -195,8 +198,8 @@ def _in_lanes(
             np.ascontiguousarray(addends[some, across]).reshape(-1) if addends.size else addends.reshape(-1)
         )
         by(
-            *scales, Blocks(parts, shifts, base, minus), given, out, params, stages, np.uint64(0),
-            np.uint64(0), made.shape[1], False,
+            *scales, Blocks(parts, shifts, base, minus), given, out, params, stages, steps,
+            np.uint64(0), np.uint64(0), made.shape[1], False,
         )  # fmt: skip
         made[...] = out.reshape(made.shape)
 

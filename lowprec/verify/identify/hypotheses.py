@@ -7,7 +7,7 @@ from the specification's own types, so that what is added there is tried here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from lowprec.spec.accumulation import MACHINES, Accumulation, AddendPlace, Cut, Groups, Rounded, Window
@@ -15,7 +15,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, deepseek_promote
 from lowprec.spec.catalog import BFLOAT16, BINARY16, BINARY32, BINARY64, FORMATS, TF32
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Order, chunked
 from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPolicy, SubnormalPolicy
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO, Rounding
 from lowprec.verify.identify.ports import Ports, fitted
@@ -80,35 +80,39 @@ def known(ports: Ports) -> Iterator[Accumulation]:
             yield how
 
 
-def starts(ports: Ports, precision: int) -> Iterator[Accumulation]:
-    """Yield accumulations all over the space.
+def starts(ports: Ports, precision: int, orders: Sequence[Order]) -> Iterator[Accumulation]:
+    """Yield accumulations all over the space, in one of these orders if there are any.
 
     Sums are kept in the usual formats, and in one of this many trailing bits.
     """
     output = (ports.output, _projection(ports.output))
-    yield Accumulation(order=EXACT, output=output)
+    if not orders:
+        yield Accumulation(order=EXACT, output=output)
     sizes = [size for size in (4, 8, 16, 32, 64) if size < ports.length]
+    usual = [SEQUENTIAL, PAIRWISE, *map(chunked, sizes)] + [chunked(size, "pairwise") for size in sizes]
     seen = _ieee(8, precision) or BINARY32
     for fmt in dict.fromkeys((seen, *_USUAL)):
         for mode in (NEAREST_EVEN,) if isinstance(fmt, Carrier) else (NEAREST_EVEN, TOWARD_ZERO):
             into = (fmt, _projection(fmt, mode))
             for product in (None,) if isinstance(fmt, Carrier) else (None, into):
-                for order in (SEQUENTIAL, PAIRWISE, *map(chunked, sizes)):
+                for order in orders or usual:
                     yield Accumulation(product=product, order=order, accumulator=into, output=output)
-                for size in sizes:
-                    yield Accumulation(
-                        product=product, order=chunked(size, "pairwise"), accumulator=into, output=output
-                    )
-    yield from _windows(ports, output, (seen, _projection(seen)))
-    for machine in MACHINES:
+    if not orders or SEQUENTIAL in orders:
+        yield from _windows(ports, output, (seen, _projection(seen)), _steps_of(ports, orders))
+    for machine in MACHINES if not orders else ():
         yield from _made(ports, None, {}, machine=machine, output=output)
 
 
-def _windows(ports: Ports, output: Rounded, seen: Rounded) -> Iterator[Accumulation]:
+def _steps_of(ports: Ports, orders: Sequence[Order]) -> list[int]:
+    """Return the steps of windows that may be: where sums are known to be of two, a product each."""
+    return [1] if orders else _sizes(ports.length)
+
+
+def _windows(ports: Ports, output: Rounded, seen: Rounded, steps: list[int]) -> Iterator[Accumulation]:
     """Yield windows of every step, with few of all the other parameters."""
     scales = [("none", 1)] if ports.scale is None else [("products", 1), ("groups", min(16, ports.scale[1]))]
     wide, nearest = (BINARY32, _projection(BINARY32, TOWARD_ZERO)), (BINARY32, _projection(BINARY32))
-    for step in _sizes(ports.length):
+    for step in steps:
         for bits, result in ((None, nearest), (24, wide), (13, wide), (None, seen), (30, seen)):
             for rule, group in scales:
                 window = {"step": step, "fraction_bits": bits, "result": result}
@@ -135,7 +139,9 @@ def _made(
 # -- moves -------------------------------------------------------------------------------------------
 
 
-def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -> Iterator[list[Move]]:
+def moves(
+    how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage, orders: Sequence[Order] = ()
+) -> Iterator[list[Move]]:
     """Yield the moves from an accumulation, a list for each parameter.
 
     Parameters
@@ -146,13 +152,15 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) ->
         NaN codes that were seen, without their signs.
     stage : Stage
         "core" leaves out what has no part where exponents are moderate, "simple" orders too.
+    orders : sequence of Order
+        The only ones that may be, if masks have told; sums are then of two numbers.
     """
     if stage != "simple":
-        yield _orders(how, ports)
-        if stage != "near":
+        yield _orders(how, ports, orders)
+        if stage != "near" and not orders:
             yield _families(how, ports)
     if isinstance(how.accumulator, Window):
-        yield _steps(how.accumulator, ports)
+        yield _steps(how.accumulator, _steps_of(ports, orders))
         yield _cuts(how.accumulator)
         yield [
             Move("window", f"negative_zero={value}", window_with(negative_zero=value))
@@ -185,16 +193,16 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) ->
         yield from _edges(how, ports, nans, stage)
 
 
-def _orders(how: Accumulation, ports: Ports) -> list[Move]:
+def _orders(how: Accumulation, ports: Ports, orders: Sequence[Order]) -> list[Move]:
     if how.machine or how.order == EXACT:
         return []
     sizes = _sizes(ports.length)
-    orders = [SEQUENTIAL, *map(chunked, sizes)]
+    usual = [SEQUENTIAL, *map(chunked, sizes)]
     if not isinstance(how.accumulator, Window):
-        orders += [PAIRWISE, *(chunked(size, "pairwise") for size in sizes)]
+        usual += [PAIRWISE, *(chunked(size, "pairwise") for size in sizes)]
     return [
         Move("order", f"{order}, addend {addend}", _order(order, addend))
-        for order in orders
+        for order in orders or usual
         for addend in get_args(AddendPlace)
     ]
 
@@ -250,10 +258,10 @@ def _order(order: Any, addend: AddendPlace) -> How:
     return changed
 
 
-def _steps(window: Window, ports: Ports) -> list[Move]:
+def _steps(window: Window, steps: list[int]) -> list[Move]:
     return [
         Move("step", f"{step}, {groups}", window_with(step=step, groups=groups))
-        for step in _sizes(ports.length)
+        for step in steps
         for groups in get_args(Groups)
         if step % window.group == 0
     ]

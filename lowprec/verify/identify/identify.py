@@ -134,5 +134,8 @@ def asked(
         if not len(run.answers):
             raise
         run.stopped = str(error)
+        if isinstance(error, ContradictionError):
+            run.search.give_up()
+            run.name_random(error.row)
         run.settle()
     return run.result()

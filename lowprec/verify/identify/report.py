@@ -74,6 +74,12 @@ class Identification:
         Why the search ended before its time, or "".
     tree : str
         The order of the sum as masks show it, where no accumulation reproduces all answers; or "".
+    missed : dict
+        Answers that are not reproduced, by topic.
+    named : tuple of str
+        What the sum is where no accumulation says it, with the evidence.
+    smallest : str
+        The row of fewest products whose answer is not reproduced.
     """
 
     accumulation: Accumulation
@@ -85,7 +91,9 @@ class Identification:
     any_nan: bool = False
     stopped: str = ""
     tree: str = ""
-    missed: dict[str, int] = dataclasses.field(default_factory=dict)  #: answers not reproduced, by topic
+    missed: dict[str, int] = dataclasses.field(default_factory=dict)
+    named: tuple[str, ...] = ()
+    smallest: str = ""
 
     def __str__(self) -> str:
         return self.as_text()
@@ -105,6 +113,7 @@ class Identification:
         said = []
         if self.stopped:
             said.append(f"Stopped: {self.stopped}")
+        said += [f"The unit is no accumulation, but {each}." for each in self.named]
         if self.wrong:
             said.append(
                 f"No accumulation was found that reproduces all {total:,} answers ({self.asked:,} dot "
@@ -113,6 +122,8 @@ class Identification:
             said += self._missed()
             if self.tree:
                 said.append(f"Order of the sum, by masks: {self.tree}")
+            if self.smallest:
+                said.append(f"Fewest products that it misses: {self.smallest}.")
         else:
             said.append(f"Reproduces all {total:,} answers ({self.asked:,} dot products asked).")
             if self.names:
@@ -168,6 +179,8 @@ class Identification:
                 ],
                 "missed": self.missed,
                 "tree": self.tree,
+                "named": list(self.named),
+                "smallest": self.smallest,
                 "stopped": self.stopped,
             },
             indent=1,

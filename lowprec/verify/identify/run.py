@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -12,8 +13,9 @@ import numpy.typing as npt
 
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
+from lowprec.spec.order import Tree
 from lowprec.spec.projection import Projection
-from lowprec.verify.identify import sum_order, units
+from lowprec.verify.identify import naming, sum_order, units
 from lowprec.verify.identify.hypotheses import Move, known
 from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
 from lowprec.verify.identify.probes import CORE, TOPICS, draw
@@ -40,6 +42,11 @@ _DRIFTS = 60
 #: Differences that a pair of hypotheses is asked about in one round.
 _EACH = 3
 
+
+class BudgetError(Exception):
+    """No dot products are left to ask."""
+
+
 Watch = Callable[[int, int | None, str], None]
 
 
@@ -60,8 +67,10 @@ class Run:
         self.rng = np.random.default_rng([seed, 24])
         self.answers = Answers(ports)
         self.search = Search(self.answers, self.rng, any_nan=any_nan)
-        self.asked = 0
+        self.asked, self.unknown = 0, False
         self.stopped = ""
+        self.tree: Tree | None = None  # as masks show it
+        self.named: list[str] = []  # what no accumulation says
         self.how: Accumulation | None = None
         self.left = 0
         self.rivals: list[tuple[Move | None, Accumulation]] = []
@@ -137,12 +146,14 @@ class Run:
     def go_on(self) -> None:
         """Search, and ask where what is left differs, until nothing new is learned."""
         quiet = tries = 0
+        self.look_at_order()
+        self.name()
         self.tell("searching")
         self.how, self.left = self.search.best()
         while quiet < _QUIET:
             if self.left:
                 tries += 1
-                if tries == _TRIES or not self.put_topics(CORE, _BEGIN):
+                if self.named or self.search.spent or tries == _TRIES or not self.put_topics(CORE, _BEGIN):
                     break
                 self.how, self.left = self.search.best([self.how])
                 continue
@@ -269,11 +280,11 @@ class Run:
 
     def result(self) -> Identification:
         """Return what was found."""
+        self.name_place()
         assert self.how is not None, "something was found"
         undecided: list[Undecided] = []
         names: tuple[str, ...] = ()
         missed: Counter[str] = Counter()
-        order = ""
         everything = np.arange(len(self.answers))
         if not self.left:
             pool = self.pool()
@@ -286,42 +297,73 @@ class Run:
         else:
             wrong = self.search.wrong(self.how, everything)
             missed.update(topic for topic, miss in zip(self.answers.topics, wrong, strict=True) if miss)
-            order = "" if self.stopped else self.order()
         return Identification(
             _unnamed(self.how), self.left, names, undecided, self.asked, self.answers, self.search.any_nan,
-            self.stopped, order, dict(missed),
+            self.stopped, "" if self.tree is None else sum_order.said(self.tree), dict(missed),
+            tuple(self.named), self.smallest() if self.left else "",
         )  # fmt: skip
 
-    def order(self) -> str:
-        """Return the order of the sum that masks show, and what it reproduces, in words."""
-        if self.ask is None:
-            return ""
+    def look_at_order(self) -> None:
+        """Find the order of the sum by masks, unless the catalog has what gives all answers."""
+        everything = np.arange(len(self.answers))
+        if self.ask is None or any(not self.search.wrong(how, everything).any() for how in known(self.ports)):
+            return
 
-        def ask(rows: Rows) -> Array:
-            if self.asked + len(rows.x) > self.budget:
-                raise UnitError("the budget is spent")
-            assert self.ask is not None, "looked at before"
-            codes, _ = self.ask(rows)
-            self.asked += len(rows.x)
-            return codes
+        self.unknown = True
+        self.tell("looking at the order")
+        with contextlib.suppress(BudgetError):
+            self.tree = sum_order.reveal(self.once, self.ports, self.rng)
+            self.search.orders = sum_order.orders_of(self.tree)
 
-        try:
-            found = sum_order.reveal(ask, self.ports)
-        except UnitError:
-            return ""
-        if found is None or self.answers.rows is None:
-            return ""
-        said = []
-        for fused, words in ((False, "rounded products"), (True, "fused products")):
-            for begun in (False, True):
-                codes = sum_order.evaluate(found, self.answers.rows, self.ports, fused=fused, begun=begun)
-                count = int(np.count_nonzero(~self.search.differ(codes, self.answers.codes)))
-                said.append((count, words))
-        count, words = max(said)
-        return (
-            f"{sum_order.spelled(found)}; with {words} and sums in {self.ports.output.name} that order gives "
-            f"{count:,} of the {len(self.answers):,} answers"
-        )
+    def once(self, rows: Rows) -> Array:
+        """Return answers that are not kept, within the budget."""
+        if self.ask is None or self.asked + len(rows.x) > self.budget:
+            raise BudgetError
+        codes, _ = self.ask(rows)
+        self.asked += len(rows.x)
+        return codes
+
+    def name(self) -> None:
+        """Name sums that no accumulation says: by models, and a second time with new rows."""
+        if not self.unknown:
+            return
+        for _ in range(2):
+            assert self.answers.rows is not None, "something was asked"
+            self.named = list(naming.models(self.answers.rows, self.answers.codes, self.ports))
+            if not self.named or not self.put_topics(TOPICS, _BEGIN):
+                break
+        if self.named:
+            self.search.give_up()
+
+    def smallest(self) -> str:
+        """Return the row with the fewest products that the nearest accumulation misses, in words."""
+        rows = self.answers.rows
+        assert self.how is not None, "something was found"
+        assert rows is not None, "something was asked"
+        wrong = np.flatnonzero(self.search.wrong(self.how, np.arange(len(self.answers))))
+        place = wrong[np.argmin(np.count_nonzero(rows.x[wrong] * rows.y[wrong], axis=1))]
+        row = rows.at(slice(place, place + 1))
+        lanes = np.flatnonzero((row.x[0] * row.y[0] != 0) | ~np.isfinite(row.x[0] * row.y[0]))
+        terms = [f"[{lane}] {row.x[0, lane]:g} * {row.y[0, lane]:g}" for lane in lanes[:8].tolist()]
+        terms += ["..."] * (lanes.size > 8)
+        terms += [f"addend {row.addend[0]:g}"] if self.ports.addend is not None else []
+        made = int(Prepared(row, self.ports).codes(self.how)[0])
+        answer = int(self.answers.codes[place])
+        said = ", ".join(terms) or "zeros"
+        return f"{said}: the unit answers {answer:#x}, the nearest accumulation gives {made:#x}"
+
+    def name_place(self) -> None:
+        """Name results that depend on the lane of a product, where nothing else was found."""
+        if self.left and not self.named and not self.stopped:
+            with contextlib.suppress(BudgetError):
+                self.named = [said for said in [naming.by_lane(self.once, self.ports, self.rng)] if said]
+
+    def name_random(self, row: Rows) -> None:
+        """Name a unit that answers one row in several ways."""
+        with contextlib.suppress(BudgetError, UnitError):
+            self.named.append(naming.drawn(self.once, row, self.ports))
+            if said := naming.random_bits(self.once, self.ports):
+                self.named.append(said)
 
     def simplify(self, rows: Rows) -> bool:
         """Take the catalog's accumulation if it is one, else the fewest parameters that matter.
@@ -353,7 +395,9 @@ class Run:
         First those that a question of this K decides, then those that one of twice the K does.
         """
         assert self.how is not None, "something was found"
-        longer = dataclasses.replace(self.ports, length=min(2 * self.ports.length, 4096))
+        longer = self.ports
+        if self.how.order.length is None:
+            longer = dataclasses.replace(self.ports, length=min(2 * self.ports.length, 4096))
         wide = Prepared(
             joined([draw(longer, name, _MORE, self.rng, self.levels()) for name in TOPICS]), longer
         )
@@ -362,7 +406,9 @@ class Run:
         questions: dict[tuple[int, str], Rows] = {}
         for number, (move, rival) in enumerate(self.rivals):
             field, value = ("catalog", rival.name) if move is None else (move.field, move.value)
-            differ = self.search.differ(wide.codes(rival), ours)
+            differ = np.zeros(ours.size, bool)
+            if rival.order.length in (None, longer.length):
+                differ = self.search.differ(wide.codes(rival), ours)
             rank = 0 if number in self.open else 1 if differ.any() else 2
             if field == "roundings" or (move is None and rank == 2):  # told by other fields, and by names
                 continue

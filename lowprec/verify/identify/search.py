@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.convert import decode
-from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.order import Order
 from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, known, moves, starts
 from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
 from lowprec.verify.identify.probes import CORE
@@ -47,6 +48,10 @@ _EARLY = 2.5
 #: Accumulations kept to climb from again with some parameters changed, how often from one that is not the
 #: nearest, and accumulations tried in that.
 _KEPT, _ELSEWHERE, _KICKED = 4, 0.5, 40_000
+
+#: Work after which a search ends that found nothing, in products of plain sums: 40 s of a processor. A
+#: hypothesis costs as many besides, and a product in a window a share of one.
+_WORK, _EACH, _WINDOWED = 1 << 26, 300, 8
 
 #: Moves of which each pair is tried where none helps alone.
 _PAIRED = 28
@@ -107,8 +112,18 @@ class Search:
     def __init__(self, answers: Answers, rng: np.random.Generator, *, any_nan: bool = False) -> None:
         self.answers, self.rng, self.any_nan = answers, rng, any_nan
         self.ports = answers.ports
-        self.tried = 0
+        self.tried = self.summed = 0
+        self.orders: list[Order] = []  # the only ones that may be, if any are known
         self._ready: list[tuple[Array, int, Prepared]] = []
+
+    @property
+    def spent(self) -> bool:
+        """True if enough was summed to say that nothing fits."""
+        return self.summed > _WORK
+
+    def give_up(self) -> None:
+        """Look for what is nearest among the starts only."""
+        self.summed = _WORK + 1
 
     # -- one hypothesis -------------------------------------------------------------------------
 
@@ -122,7 +137,9 @@ class Search:
         Else 1 and the logarithm of the codes between, so that a sum in the right order that is rounded
         wrongly is nearer than one in another order.
         """
+        products = places.size * self.ports.length
         self.tried += 1
+        self.summed += _EACH + products // (_WINDOWED if isinstance(how.accumulator, Window) else 1)
         answers = self.answers.codes[places]
         far = np.full(places.size, _FARTHEST)
         codes = unless_refused(lambda: self._asked(places).codes(how))
@@ -189,7 +206,7 @@ class Search:
     ) -> tuple[Accumulation, int]:
         """Change an accumulation for the better while that is possible; return it and what it gets wrong."""
         far = self.far(how, places)
-        while far.any():
+        while far.any() and not self.spent:
             better = self._step(how, far, places, stage)
             if better is None and stage == "all":
                 better = self._step(how, far, places, "deep")
@@ -202,7 +219,7 @@ class Search:
 
     def _options(self, how: Accumulation, stage: Stage) -> list[list[Move]]:
         """Return the moves of each parameter, in any order: which comes first can lead astray."""
-        found = list(moves(how, self.ports, self.nans(), stage))
+        found = list(moves(how, self.ports, self.nans(), stage, self.orders))
         return [found[place] for place in self.rng.permutation(len(found))]
 
     def _step(
@@ -281,7 +298,9 @@ class Search:
             core = simple = everything
         sample = self.rng.permutation(core)[: 4 * _FIRST]
         ranked: dict[str, list[tuple[int, int, Accumulation]]] = {}
-        for number, how in enumerate(itertools.chain(named, starts(self.ports, self.precision()))):
+        for number, how in enumerate(
+            itertools.chain(named, starts(self.ports, self.precision(), self.orders))
+        ):
             ranked.setdefault(kind_of(how), []).append((self.count(how, sample), number, how))
         tried = sorted(
             (place, count, number, how)
@@ -291,7 +310,7 @@ class Search:
         found: list[tuple[float, int, Accumulation]] = []
         for again in range(_AGAIN):
             for place, (*_, how) in enumerate(tried):
-                if found and self.tried > _MOST:
+                if found and (self.tried > _MOST or self.spent):
                     break
                 how, left = self.climb(how, simple, "simple", pairs=False)
                 if left <= len(simple) // _CLOSE or again:
@@ -314,7 +333,7 @@ class Search:
             (self.distance(each, places), number, each) for number, each in enumerate((how, *nearest[1:]))
         ]
         until = self.tried + _KICKED
-        while left and self.tried < until:
+        while left and self.tried < until and not self.spent:
             base = ranked[int(self.rng.integers(len(ranked))) if self.rng.random() < _ELSEWHERE else 0][2]
             for _ in range(int(self.rng.integers(2, 4))):
                 options = next(
@@ -347,7 +366,7 @@ class Search:
         """Yield the neighbours that reproduce every answer too; of those of one parameter so many at most."""
         everything = np.arange(len(self.answers))
         first = self.rng.permutation(everything)[: 3 * _FIRST]
-        for options in moves(how, self.ports, self.nans(), "near"):
+        for options in moves(how, self.ports, self.nans(), "near", self.orders):
             found = []
             for number in self.rng.permutation(len(options)):
                 made = options[number](how)

@@ -19,7 +19,7 @@ from lowprec.oracle.dot import dot
 from lowprec.oracle.exact import from_float
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Format
-from lowprec.spec.order import EXACT
+from lowprec.spec.order import EXACT, TREES
 from lowprec.verify.reference.operations import OPERATIONS
 
 __all__ = ["check_flags", "check_random", "drawn_codes", "random_bits_of", "roundings", "sums_with_flags"]
@@ -34,6 +34,8 @@ def check_flags(how: Accumulation) -> None:
         why = "it adds several products at once"
     elif how.term > 1:
         why = f"its terms are exact sums of {how.term} products"
+    elif how.order.name in TREES:
+        why = f"flags are kept of sums in sequence, in pairs and in chunks, not of the order {how.order}"
     elif how.product is None and "pairwise" in (how.order.name, how.order.inner):
         why = "it adds exact products in pairs"
     elif how.split is not None or how.operand_rounding is not None or how.rounds_randomly:
