@@ -238,7 +238,7 @@ def archive(folder: Path) -> bytes:
     paths = beside | {name: folder / name for name in _generated(folder)}
     content = {name: path.read_bytes() for name, path in paths.items()}
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as packed:
+    with tarfile.TarFile(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as packed:
         for name in sorted(content):
             member = tarfile.TarInfo(f"lowprec-golden-{__version__}/{name}")  # of no time and no owner
             member.size = len(content[name])
