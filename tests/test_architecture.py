@@ -275,7 +275,8 @@ def _file_writes(tree):
         elif whole in ("open", "io.open") and len(node.args) > 1 and not modes:
             wrong = True  # a mode that only a run knows
         else:
-            into = node.args[0].id if node.args and isinstance(node.args[0], ast.Name) else ""
+            goals = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "fileobj")]
+            into = next((goal.id for goal in goals if isinstance(goal, ast.Name)), "")
             wrong = whole in MOVING or name in WRITING
             wrong = wrong or (name in OPENING and into not in buffers and set("wax+") & set("".join(modes)))
             wrong = wrong or (
