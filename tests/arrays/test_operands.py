@@ -143,6 +143,7 @@ ELSEWHERE = {
     "load": "a path", "load_toml": "a path", "read_capture": "a path", "to_toml": "a format",
     "random_bits": "a shape", "stochastic": "a number", "identify": "a function",
     "compare": "dumps, which are read piece by piece", "save": "stored as they are",
+    "equal_quantizers": "functions, or dumps",
 }  # fmt: skip
 
 #: Arguments that are no arrays, of any verb.

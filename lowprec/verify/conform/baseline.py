@@ -114,10 +114,10 @@ def read_baseline(path: Path, command: str) -> Baseline:
     try:
         if command == "conform":
             for row in data["rows"]:
-                for finding in row["findings"]:
-                    _ = finding["count"], finding["smallest"].items()
-                    if not all(isinstance(each, str) for each in (*_key(row), finding["kind"])):
-                        raise ValueError("what differs is named by texts")
+                names = [*_key(row), *(finding["kind"] for finding in row["findings"])]
+                if not all(isinstance(each, str) for each in names):
+                    raise ValueError("what differs is named by texts")
+                _ = [(finding["count"], finding["smallest"].items()) for finding in row["findings"]]
         else:
             _ = _counts(data), data["question"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:

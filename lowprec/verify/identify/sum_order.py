@@ -232,12 +232,16 @@ def _meeting(tree: Tree, pairs: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def orders_of(tree: Tree | None) -> list[Order]:
-    """Return the orders that a tree of sums of two may be: those with a name, then trees.
+    r"""Return the orders that a tree of sums of two may be: those with a name, then trees.
 
     Masks do not tell where a sum begins as +0, nor which of two products that are added is the first.
 
-    >>> [str(order) for order in orders_of(((0, 2), (1, 3)))]
-    ['lanes(2)', '((0, 2), (1, 3))', '((), ((0, 2), (1, 3)))', '((((), 2), 0), (((), 3), 1))']
+    >>> print(*orders_of(((0, 2), (1, 3))), sep="\n")
+    lanes(2)
+    lanes(2, pairwise)
+    ((0, 2), (1, 3))
+    ((), ((0, 2), (1, 3)))
+    ((((), 2), 0), (((), 3), 1))
     """
     if tree is None or not _is_binary(tree):
         return []

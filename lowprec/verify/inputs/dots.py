@@ -41,19 +41,18 @@ _REACH = np.array([-2, -1, -1, 0, 0, 1, 2, 4])
 def dots(shape: Shape, samples: int = 1024, seed: int = 0) -> DotCases:
     """Return operands for a dot unit: recipes by turns, special codes in every lane, and random codes.
 
-        >>> from lowprec.spec.accumulations import ACCUMULATIONS
-        >>> from lowprec.verify.inputs.dot_ends import CLOSEST, at_the_ends
-    from lowprec.verify.inputs.dot_shape import shape_of
-        >>> dots(shape_of(ACCUMULATIONS["ada_mma_e4m3fn_binary32"])).x.shape[1]
-        16
+    >>> from lowprec.spec.accumulations import ACCUMULATIONS
+    >>> from lowprec.verify.inputs.dot_shape import shape_of
+    >>> dots(shape_of(ACCUMULATIONS["ada_mma_e4m3fn_binary32"])).x.shape[1]
+    16
 
     Parameters
     ----------
-        shape : Shape
-        samples, seed : int
-            Cases of all recipes together; there are at least three for each lane and recipe.
+    shape : Shape
+    samples, seed : int
+        Cases of all recipes together; there are at least three for each lane and recipe.
 
-        Raises ValueError: codebooks, whose values have no exponents to aim at.
+    Raises ValueError: codebooks, whose values have no exponents to aim at.
     """
     for fmt in (*shape.formats, shape.addend, shape.result, shape.how.output[0]):
         if isinstance(fmt, Codebook):
