@@ -30,9 +30,11 @@ settings.register_profile("deterministic", derandomize=True, deadline=None, data
 settings.load_profile("deterministic")
 
 
+#: Kernels against the oracle: of each third function one test runs always.
+AGREEMENT = "tests/agreement/"
 #: Tests of many parameters, most of which have kernels of their own: one of each function's runs always.
 SAMPLED = (
-    "tests/agreement/",
+    AGREEMENT,
     "tests/arrays/test_block.py::test_quantize_is_decode_of_encode",
     "tests/arrays/test_checks.py::test_unused_bits_of_narrow_types_are_no_part_of_codes",
     "tests/checkpoints/test_schemes.py::test_weights_of_float64_follow_a_known_rule",
@@ -70,14 +72,16 @@ COSTLY = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the first parameters of a sampled test run always, and mark the others as `apart`, or as `long`."""
+    """Let the first parameters of sampled tests run always, and mark the others as `apart`, or as `long`."""
     usual = [
         item
         for item in items
         if item.nodeid.startswith(SAMPLED) and not any(map(item.get_closest_marker, ("apart", "long")))
     ]
-    for _, group in itertools.groupby(usual, key=lambda item: item.nodeid.partition("[")[0]):
-        for item in list(group)[1:]:
+    groups = itertools.groupby(usual, key=lambda item: item.nodeid.partition("[")[0])
+    for number, (name, group) in enumerate(groups):
+        apart = name.startswith(AGREEMENT) and number % 3 > 0
+        for item in list(group)[not apart :]:
             item.add_marker(pytest.mark.apart)
     costly = [
         item for item in items if item.get_closest_marker("apart") and not item.get_closest_marker("long")

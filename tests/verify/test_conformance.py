@@ -178,6 +178,7 @@ PROMISED = {
 }
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", PROMISED)
 def test_the_differences_that_people_should_know_are_listed(name, rows):
     """By the run itself, without being told where to look."""
@@ -467,6 +468,7 @@ def test_scales_and_elements_of_blocks_are_told_apart():
     assert {"special block"} <= set(block_kinds(blocks_of(profile="torchao_floor")))
 
 
+@pytest.mark.apart
 def test_zero_blocks_have_their_own_kind():
     """Another scale code for nothing."""
 
@@ -480,6 +482,7 @@ def test_zero_blocks_have_their_own_kind():
     assert got_and_want(found["zero block"]) == ("0x7f: 0x0*32", "0x00: 0x0*32")
 
 
+@pytest.mark.apart
 def test_blocks_with_a_tensor_scale_show_it():
     """Both numbers are needed to try again."""
     task = Blocks("float32", catalog.NVFP4)
