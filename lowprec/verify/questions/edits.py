@@ -14,6 +14,7 @@ import numpy as np
 from lowprec.arrays.convert import encode, quantize
 from lowprec.spec.format import Format
 from lowprec.verify.codes.values import doubles
+from lowprec.verify.questions.dot_faults import Fault, of_sides
 from lowprec.verify.questions.dot_operands import Given, OutputScales
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Change
@@ -105,20 +106,7 @@ def of_scale_codes(fmt: Format) -> Iterator[Change]:
 
 # -- operands of dot products --------------------------------------------------------------------------
 
-Fault = Callable[[Any], Any]
 OnLanes = Callable[[Array], Fault]
-
-
-def _of_sides(sides: tuple[int, ...], change: Callable[[Array], Array]) -> Fault:
-    """Return the operands with x (0), y (1) or both changed by a function of an array with K last."""
-
-    def changed(given: Given) -> Given:
-        made = [given.x, given.y if given.paired else np.moveaxis(given.y, 0, -1)]
-        for number in sides:
-            made[number] = change(made[number])
-        return given._replace(x=made[0], y=made[1] if given.paired else np.moveaxis(made[1], -1, 0))
-
-    return changed
 
 
 def value_edits() -> dict[str, Callable[[Array], Array]]:
@@ -168,7 +156,7 @@ def orders(length: int, period: int) -> Iterator[Change]:
         for words, to in moves(size).items():
             for side in (0, 1):
                 taken = functools.partial(np.take, indices=first + np.resize(to, length), axis=-1)
-                yield Change("fault", _of_sides((side,), taken), f"{'xy'[side]} {words}{where}", 2)
+                yield Change("fault", of_sides((side,), taken), f"{'xy'[side]} {words}{where}", 2)
 
 
 def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[str, OnLanes]]:
@@ -263,7 +251,7 @@ def _in_lanes(lanes: Array, side: int, change: Callable[[Array], Array]) -> Faul
             made[..., lanes] = change(made[..., lanes])
         return made
 
-    return _of_sides((side,), changed)
+    return of_sides((side,), changed)
 
 
 def _last_bit(values: Array, fmt: Format, value: int) -> Array:
