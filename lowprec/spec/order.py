@@ -257,12 +257,12 @@ def _parsed(groups: str) -> Tree:
     """Return the tree that a text with brackets says."""
     stack: list[list[Tree]] = [[]]
     said = _short(groups)
-    if re.fullmatch(r"(?:[()\s,]|\d+)*", groups) is None:
+    if re.search(r"[^()\s,0-9]|[0-9]{10}", groups):
         raise ValueError(
             f"{said} is no tree: it has numbers, brackets and commas, such as '((0, 1), (2, 3))'"
         )
     terms: list[int] = []
-    for word in re.findall(r"[()]|\d+", groups):
+    for word in re.findall(r"[()]|[0-9]+", groups):
         if word == "(":
             stack.append([])
         elif word == ")":

@@ -96,6 +96,8 @@ def test_orders_have_names(spelled, meant):
             "'(0, 0)' is no tree of terms: each number from 0 to at most 65535 stands once",
         ),
         (("tree", 0, "sequential", "(0))"), "'(0))' is no tree: a bracket closes that was not opened"),
+        (("tree", 0, "sequential", f"({'1' * 99}x)"), "... 11111111x)' is no tree: it has numbers, brackets"),
+        (("tree", 0, "sequential", f"({'1' * 5000})"), "... 111111111)' is no tree: it has numbers, brackets"),
         (
             ("tree", 0, "sequential", "(a)"),
             "'(a)' is no tree: it has numbers, brackets and commas, such as '((0, 1), (2, 3))'",
