@@ -66,6 +66,7 @@ COSTLY = {
     "tests/testing/test_mistakes.py::test_special_operands_are_among_the_samples": 3,
     "tests/verify/test_compare_causes.py::test_what_is_wrong_with_blocks_is_the_first_hypothesis": 4,
     "tests/verify/test_compare_faults.py::test_the_cause_of_a_planted_bug_is_named": 2,
+    "tests/verify/test_conditions.py::test_a_bug_that_no_catalogue_lists_is_explained": 4,
     "tests/verify/test_step_faults.py::test_every_fault_is_named": 4,
 }
 

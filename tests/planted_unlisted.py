@@ -500,6 +500,9 @@ EQUIVALENT = {
     ("dot unit", "subnormal sums truncated"): "products are above the subnormals, or zero",
 }
 
+#: Bugs of which the cause that is told explains most results, and not all.
+PARTLY = {("MX dot", "subnormal sums truncated"), ("block converter", "scale of the block before")}
+
 
 # -- what compare says ---------------------------------------------------------------------------------
 
