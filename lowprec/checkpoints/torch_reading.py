@@ -51,6 +51,7 @@ SAID = ("fp8_dtype", "fp4_dtype", "dtype", "shape", "quantizer", *MADE["nvfp4"][
 #: Its numbers of types of elements; of versions before 2.4, whose numbers were lower by one. Where a file may
 #: be of both, 7 is E4M3: that is what weights are in all recipes of the package.
 ELEMENTS = {7: "F8_E4M3", 8: "F8_E5M2"}
+_NUMBERS = {"kFloat8E4M3": 7, "kFloat8E5M2": 8, "kFloat4E2M1": 10}
 _OLDER = {number - 1: tag for number, tag in ELEMENTS.items()}
 #: Functions that make plain tensors, and classes that add nothing to one.
 _PLAIN = tuple(Global("torch._utils", f"_rebuild_tensor_v{version}") for version in (2, 3))
@@ -304,8 +305,10 @@ def _made(file: _File, name: str, kind: str, given: dict[str, Any]) -> None:
 
 
 def _number(value: Any) -> int | None:
-    """Return an enum's number: what its class is called with, or the state of pybind11's."""
+    """Return an enum's number: what its class is called with, pybind11's state, or that of its name."""
     given = value.arguments if isinstance(value, Call) else None
+    if given and value.function in _GETATTR and isinstance(given[-1], str):  # as Python 3.11.2 pickles them
+        return _NUMBERS.get(given[-1])
     found = given[0] if isinstance(given, tuple) and given else getattr(value, "state", None)
     return found if type(found) is int else None
 

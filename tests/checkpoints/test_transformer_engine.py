@@ -524,8 +524,14 @@ def test_what_torch_saved_is_read(tmp_path, engine, kind, version, swizzled):
         assert re.fullmatch(r"theirs\.pt calls ('tests\.[\w.]+'(, )?)+ when .*", finding.evidence)
 
 
-def test_scaled_fp8_is_read_and_others_are_named(tmp_path, engine):
+@pytest.mark.parametrize("by", ["number", "name"])
+def test_scaled_fp8_is_read_and_others_are_named(by, tmp_path, engine, monkeypatch):
+    """Members of enums are pickled by number or by name, as Python's version has it."""
     import torch
+
+    number = {"number": lambda each, _: (type(each), (each.value,))}
+    name = {"name": lambda each, _: (getattr, (type(each), each.name))}
+    monkeypatch.setattr(DType, "__reduce_ex__", (number | name)[by])
 
     place = engine["transformer_engine.pytorch.tensor.float8_tensor"]
     data = torch.full((4, 8), 2.0).to(torch.float8_e4m3fn).view(torch.uint8)
