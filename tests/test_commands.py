@@ -34,6 +34,7 @@ pytestmark = pytest.mark.apart
 #: Commands that take minutes, or other machines and libraries, by what they begin with.
 LEFT_OUT = (
     "pip install",
+    "python -m tests.",
     "python capture.py",
     "lowprec warm --all",
     "lowprec warm e4m3fn",
@@ -89,7 +90,14 @@ ELSEWHERE = {
 }
 
 #: Commands of other programs, of which nothing is parsed.
-OTHERS = ("pip install", "python capture.py", "pytest", "dask ", "LOWPREC_NUM_THREADS=1 dask ")
+OTHERS = (
+    "pip install",
+    "python -m tests.",
+    "python capture.py",
+    "pytest",
+    "dask ",
+    "LOWPREC_NUM_THREADS=1 dask ",
+)
 
 
 def commands(page, *, all_of_them=False):

@@ -50,7 +50,7 @@ def model(path, arrays, nodes=(), outputs=()):
 def test_a_tensor_does_not_become_a_factor_of_a_weight_in_onnx(tmp_path, end, to):
     """0.1257 became 0.0625, or 3.5: a node took the tensor for the scale of scales, or for their result."""
     need_package("onnx")
-    others, out = {f"m.weight{end}": np.full((32, 2), 7, np.float32)}, tmp_path / "x.onnx"
+    others, out = {f"m.weight{end}": np.full(32, 7, np.float32)}, tmp_path / "x.onnx"
     words = rf"tensor 'm\.weight{end}' has a name that weight 'm\.weight' takes .* --exclude 'm\.weight'"
     with pytest.raises(CheckpointError, match=words):
         quantize_checkpoint(beside(tmp_path, **others), out, target("onnx", to))

@@ -15,7 +15,7 @@ from lowprec.cli.main import main
 from lowprec.export.vectors import suite
 from lowprec.spec import catalog
 from lowprec.spec.projection import DEFAULT
-from lowprec.verify.compare import diagnosis
+from lowprec.verify.compare import sample
 from lowprec.verify.compare.judging import judge
 from lowprec.verify.dumps.files import Held, open_dump
 from lowprec.verify.questions import blocks, elements
@@ -91,13 +91,13 @@ def test_who_works_in_which_order_changes_no_report(question, limit):
 @pytest.mark.parametrize("size", [1, 1000, 3001])
 def test_a_sample_joins_to_the_same_however_it_is_cut(monkeypatch, size):
     """The lowest keys of all places, which a place has for itself."""
-    monkeypatch.setattr(diagnosis, "_MISMATCHES", 50)
-    monkeypatch.setattr(diagnosis, "_MATCHES", 50)
+    monkeypatch.setattr(sample, "_MISMATCHES", 50)
+    monkeypatch.setattr(sample, "MATCHES", 50)
     wrong = np.random.default_rng(3).random(9001) < 0.3
-    whole, joined = diagnosis.Sample(), diagnosis.Sample()
+    whole, joined = sample.Sample(), sample.Sample()
     whole.add(0, wrong)
     for start in range(0, 9001, size):
-        part = diagnosis.Sample(joined.below)
+        part = sample.Sample(joined.below)
         part.add(start, wrong[start : start + size])
         joined.join(part)
     keys = np.random.default_rng(0).random(9001, np.float32)
@@ -109,7 +109,7 @@ def test_a_sample_joins_to_the_same_however_it_is_cut(monkeypatch, size):
 
 def test_equal_keys_are_drawn_from_the_front():
     """Else two parts with such keys would join otherwise than one."""
-    drawn = diagnosis._Drawn(3)
+    drawn = sample._Drawn(3)
     drawn.add(np.arange(6), np.array([5, 2, 2, 1, 2, 9], np.float32))
     drawn.add(np.array([6]), np.array([2], np.float32))
     assert drawn.held.tolist() == [1, 2, 3]

@@ -120,17 +120,25 @@ def diagnose(
         if ruled is None:  # what the first contradicts may not have been in the sample
             first_alone = causes[0].changes if causes and causes[0].contradicted else ()
             ruled = trial.conditional(first_alone) if len(first_alone) == 1 else []
-        causes = _with_rules(ruled, causes, each, failures)
+        causes = _with_rules(ruled, causes, mismatches, each, failures)
     # Beside one that explains everything the others are worth nothing.
     causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
     left = mismatches - (causes[0].explained if causes else 0)
     return Diagnosis(causes, left, trial.left(causes[0]) if causes and left else {})
 
 
-def _with_rules(found: list[Conditional], causes: list[Cause], each: Each, failures: Failures) -> list[Cause]:
-    """Return the causes; in front, if it explains more than the first, an edit where a rule holds."""
+def _with_rules(
+    found: list[Conditional], causes: list[Cause], mismatches: int, each: Each, failures: Failures
+) -> list[Cause]:
+    """Return the causes; in front, if it explains more than the first, an edit where a rule holds.
+
+    A rule alone says where, and not why: it comes where no cause explains half of what differs.
+    """
+    alone = not causes or 2 * causes[0].net < mismatches
     tried = [
-        Cause(one.words, changes=one.edit, rule=one.rule, examples=one.examples) for one in found[:_TOLD]
+        Cause(one.words, changes=one.edit, rule=one.rule, examples=one.examples)
+        for one in found[:_TOLD]
+        if one.edit or alone
     ]
     if not tried:
         return causes
