@@ -138,6 +138,7 @@ def test_sums_that_no_accumulation_says_are_named(name, named):
     assert f"The unit is no accumulation, but {named}" in found.as_text()
 
 
+@pytest.mark.apart
 def test_random_rounding_is_named_with_its_bits():
     """By asking the same rows again and again."""
     rng = np.random.default_rng(0)
@@ -150,6 +151,7 @@ def test_random_rounding_is_named_with_its_bits():
     )
 
 
+@pytest.mark.apart
 def test_lanes_that_differ_are_named():
     """Lane 3 loses a bit of its product."""
 
