@@ -320,6 +320,19 @@ def scales_by(change):
     return {"operands": lambda x, sx, y, sy, c: (x, *change(sx, y, sy), c)}
 
 
+#: Of sums in binary32, in either dot unit.
+ROUNDING_BUGS = {
+    "half rounded up": {"up": at_tie(lambda sign, **facts: not sign)},
+    "the largest sum saturates": {"limit": lambda code, sign, fmt: sign << 31 | min(code, fmt.largest)},
+    "negative sums saturate": {
+        "limit": lambda code, sign, fmt: sign << 31 | (min(code, fmt.largest) if sign else code)
+    },
+    "subnormal sums rounded away from zero": {
+        "up": lambda up, tail, subnormal, **facts: tail > 0 if subnormal else up
+    },
+    "subnormal sums truncated": {"up": lambda up, subnormal, **facts: up and not subnormal},
+}
+
 DOT_BUGS = {
     "increment lost when rounding carries": {"carried": lambda code, fmt: code - 1},
     "carry sets the exponent twice": {"carried": lambda code, fmt: code + (1 << fmt.t)},
@@ -348,20 +361,12 @@ DOT_BUGS = {
     "the result before after an infinity": {
         "result": lambda code, before, **facts: before if before & 0x7FFFFFFF == 0x7F800000 else code
     },
-    "half rounded up": {"up": at_tie(lambda sign, **facts: not sign)},
     "half rounded away in negative sums": {
         "up": lambda up, tail, half, sign, **facts: tail >= half if sign else up
     },
     "NaN is the largest number": {"result": where(lambda code: code == 0x7FFFFFFF, 0x7F7FFFFF)},
     "-infinity is +0": {"result": where(lambda code: code == 0xFF800000, 0)},
-    "the largest sum saturates": {"limit": lambda code, sign, fmt: sign << 31 | min(code, fmt.largest)},
-    "negative sums saturate": {
-        "limit": lambda code, sign, fmt: sign << 31 | (min(code, fmt.largest) if sign else code)
-    },
-    "subnormal sums rounded away from zero": {
-        "up": lambda up, tail, subnormal, **facts: tail > 0 if subnormal else up
-    },
-    "subnormal sums truncated": {"up": lambda up, subnormal, **facts: up and not subnormal},
+    **ROUNDING_BUGS,
 }
 
 FMA_BUGS = {
@@ -440,15 +445,7 @@ MX_BUGS = {
     "barrel shifter stops at 24": {"shift": lambda shift, lane: min(shift, 24)},
     "y swapped in pairs": {"operands": lambda x, sx, y, sy, c: (x, sx, [y[i ^ 1] for i in range(16)], sy, c)},
     "NaN scale of y ignored": scales_by(lambda sx, y, sy: (sx, y, [127 if s == 255 else s for s in sy])),
-    "half rounded up": {"up": at_tie(lambda sign, **facts: not sign)},
-    "the largest sum saturates": {"limit": lambda code, sign, fmt: sign << 31 | min(code, fmt.largest)},
-    "negative sums saturate": {
-        "limit": lambda code, sign, fmt: sign << 31 | (min(code, fmt.largest) if sign else code)
-    },
-    "subnormal sums rounded away from zero": {
-        "up": lambda up, tail, subnormal, **facts: tail > 0 if subnormal else up
-    },
-    "subnormal sums truncated": {"up": lambda up, subnormal, **facts: up and not subnormal},
+    **ROUNDING_BUGS,
 }
 
 BLOCK_BUGS = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import pathlib
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 from lowprec.checkpoints.folder import open_checkpoint
+from tests.programs import need_library, need_package
 
 #: What compressed-tensors' compressors of integers get: bits, strategy, group size, whether symmetric.
 INTEGERS = {
@@ -80,6 +80,7 @@ def of_gguf(path, kind, signed=True):
 
 def of_compressed_tensors(path, case, kind="bfloat16"):
     """Write a weight by compressed-tensors' own scales and compressors."""
+    need_package("compressed_tensors")
     torch = pytest.importorskip("torch")
     compressors = pytest.importorskip("compressed_tensors.compressors")
     from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
@@ -118,6 +119,7 @@ def of_auto_round(path, bits, version, in_order=False):
 
     With `in_order` its columns are in groups at random, as after quantising them in an order of their own.
     """
+    need_package("auto_round")
     torch = pytest.importorskip("torch")
     packed = pytest.importorskip(f"auto_round_extension.torch.qlinear_torch{'_zp' if version == 1 else ''}")
     linear, scale, zero = _linear(bits, 1)
@@ -136,6 +138,7 @@ def of_auto_round(path, bits, version, in_order=False):
 
 def of_auto_round_awq(path):
     """Write a layer in AWQ's layout by auto-round."""
+    need_package("auto_round")
     packed = pytest.importorskip("auto_round.export.export_to_awq.utils")
     linear, scale, zero = _linear(4, 0)
     parts = dict(scales=scale.t().contiguous(), zeros=zero.t().contiguous())
@@ -147,10 +150,7 @@ def of_auto_round_awq(path):
 
 def autoawq():
     """Return autoawq's module of packing; the package itself needs the libraries of a GPU."""
-    spec = importlib.util.find_spec("awq")
-    if spec is None or spec.submodule_search_locations is None:
-        pytest.skip("autoawq is not installed")
-    path = pathlib.Path(spec.submodule_search_locations[0], "utils", "packing_utils.py")
+    path = need_library("autoawq", "packing_utils.py")
     place = importlib.util.spec_from_file_location("packing_utils", path)
     found = importlib.util.module_from_spec(place)
     place.loader.exec_module(found)

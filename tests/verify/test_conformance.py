@@ -526,6 +526,7 @@ def test_one_number_at_a_time_means_fewer_cases_but_all_that_matter():
     assert {finding.kind: finding.count for finding in row.findings} == {"tie": 128}
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     "entry",
     known_divergences(),
@@ -577,6 +578,7 @@ def number(text):
     return float.fromhex(text) if "x" in text else float(text)
 
 
+@pytest.mark.apart
 def test_the_divergences_that_people_should_know_are_reported(rows):
     """The three that the README promises."""
     found = {
@@ -596,6 +598,7 @@ def test_the_divergences_that_people_should_know_are_reported(rows):
     assert row.mismatches == wrong.sum()
 
 
+@pytest.mark.apart
 def test_an_unlisted_difference_is_unexplained(rows):
     """Without the file everything that differs is unexplained."""
     (row,) = run([FRAMEWORKS["ml_dtypes"]], sources=["float64"], targets=[E4M3FN], samples=0)
@@ -621,6 +624,7 @@ def test_a_cast_in_jax_leaves_the_process_as_it_was():
     assert jax.config.jax_enable_x64 == before
 
 
+@pytest.mark.apart
 def test_the_report_is_json_with_sums(rows):
     """Machines read it."""
     report = json.loads(conformance.report(rows))

@@ -93,6 +93,18 @@ def test_a_scale_of_the_tensor_that_differs_is_told_though_both_are_right_under_
     assert "amax" in report.parts[0].first
 
 
+def test_numbers_of_two_types_are_equal_where_they_are_the_same_number():
+    codes, scale = of_rows(X)
+    scale32, scale64 = scale.astype(np.float32), scale.astype(np.float64)
+    assert lp.equal_quantizers((codes, scale32), (codes.astype(np.int64), scale64), "e4m3fn", X)
+    scale64[5] = np.nextafter(scale64[5], 1)
+    report = lp.equal_quantizers((codes, scale32), (codes, scale64), "e4m3fn", X, why=False)
+    assert parts(report) == {"scales": (128, 1), "elements": (X.size, 0)}
+    blocks = lp.encode(X, "nvfp4")
+    one = (blocks.codes, blocks.scales, np.full(1, blocks.tensor_scale))
+    assert lp.equal_quantizers(one, blocks, "nvfp4", X)
+
+
 def test_matrices_reach_every_scale_and_element():
     fmt = lp.block_formats["mxfp4"]
     made = [lp.encode(x, fmt) for x in matrices(fmt, "float32", 0, 0, True)]
@@ -119,6 +131,7 @@ def test_matrices_reach_every_scale_and_element():
             "the first gave scales of shape (128, 15) for a tensor of shape (128, 512), whose blocks are "
             "(128, 16); give one for each block, or tiles of 128 rows and 4 columns",
         ),
+        ((X.astype(np.uint8), X, 1.0), {"operands": X}, "tensor_scale=1.0 is for formats that have one"),
         ((1, 2, 3, 4), {"operands": X}, "the first gave 4 results; it must give codes, or codes and scales"),
     ],
 )
@@ -131,6 +144,11 @@ def test_blocks_of_other_sizes_are_refused_before_values_are_compared():
     one = lambda x: (of_rows(x)[0], np.float32(1))  # noqa: E731
     with pytest.raises(ValueError, match=re.escape("have shape (128, 1) and those of the second (1, 1)")):
         lp.equal_quantizers(of_rows, one, "e4m3fn")
+    three = lambda x: (*of_rows(x), np.float32(1))  # noqa: E731
+    with pytest.raises(
+        ValueError, match="gave a scale of the tensor beside scales, and 'e4m3fn' has no blocks"
+    ):
+        lp.equal_quantizers(three, three, "e4m3fn")
     with pytest.raises(ValueError, match=r"rule= is for block formats, and 'e4m3fn' is none"):
         lp.equal_quantizers(of_rows, of_rows, "e4m3fn", rule="ceil")
 

@@ -36,7 +36,7 @@ from lowprec.kernels.general.operations import (
 )
 from lowprec.kernels.general.rounding import Target, drawn_limit, load_target, project, project_usual
 from lowprec.kernels.jit import helper, in_wide_vectors, inlined, jit, load_record
-from lowprec.kernels.lower.dot import BEGIN, DOWNWARD, SOURCE, How, Stages
+from lowprec.kernels.lower.dot import ADD_TERM, BEGIN, DOWNWARD, ROUND, SOURCE, How, Stages
 from lowprec.kernels.lower.records import Grid, Params, Source
 from lowprec.kernels.lower.words import POWERS
 from lowprec.kernels.random import philox_fill
@@ -65,8 +65,6 @@ _NUMBERS = 3 * _TILE
 _FACTOR_BITS = 32
 
 _BITS = Grid._fields.index("bits")
-
-_ROUND, _ADD_TERM = -5, -8  #: steps of `additions`: a number is rounded, a term is added to a sum
 
 
 class Blocks(NamedTuple):
@@ -389,7 +387,7 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
         while at < steps.size:
             step, at = steps[at], at + 1
             if step >= BEGIN:
-                if step >= 0 and depth > 0 and steps[at] == _ADD_TERM:
+                if step >= 0 and depth > 0 and steps[at] == ADD_TERM:
                     gather(tile, step)
                     draw(tile, drawn, stage)
                     if rounds:
@@ -411,7 +409,7 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
                 continue
             draw(tile, drawn, stage)
             drawn += 1
-            if step == _ROUND:
+            if step == ROUND:
                 settle(words, tile.count, stage)
                 continue
             depth -= 1

@@ -25,8 +25,10 @@ from lowprec.spec.order import EXACT, PAIRWISE, TREES, Order
 from lowprec.spec.projection import DEFAULT
 
 __all__ = [
-    "DOWNWARD",
+    "ADD_TERM",
     "BEGIN",
+    "DOWNWARD",
+    "ROUND",
     "SOURCE",
     "START",
     "How",
@@ -109,8 +111,14 @@ class _Stages(NamedTuple):
 Stages = _Stages(*range(len(_Stages._fields)))
 
 
-#: Steps of `additions` besides terms: push +0, or the addend.
+def _adds(count: int, mixed: bool = False) -> int:
+    """Return the step of `additions` that adds so many numbers, some of which may be sums and some terms."""
+    return -(2 * count + 3 + mixed)
+
+
+#: Steps of `additions` besides terms: push +0, or the addend; round a number; add a term to a sum.
 START, BEGIN = -1, -2
+ROUND, ADD_TERM = _adds(1), _adds(2, True)
 
 
 #: Machines by name, and the products of a step.
@@ -258,7 +266,7 @@ def additions(order: Order, terms: int, rounded: bool, begins: bool) -> npt.NDAr
             groups = [each for each in part if not isinstance(each, int)]
             members = [*groups, *leaves] if rounded else [*leaves, *groups]
             mixed = bool(leaves and groups)
-            waiting += [-(2 * len(members) + 3 + mixed), *members[::-1]]
+            waiting += [_adds(len(members), mixed), *members[::-1]]
     depth = most = 0
     for step in steps:
         depth += 1 if step >= BEGIN else 1 - (-step - 3) // 2

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block import asked as block_asked
-from lowprec.arrays.block_array import BlockArray
+from lowprec.arrays.block_array import BlockArray, tensor_scale_of
 from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import as_array, projection as projection_of
 from lowprec.arrays.convert import encode
@@ -292,8 +292,19 @@ class _Quantizer:
             )
         parts += [None] * (3 - len(parts))
         codes = self._codes(as_array(parts[0]), _element(self.fmt), tensor.shape, read)
-        tensor_scale = None if parts[2] is None else np.float32(as_array(parts[2]).reshape(()))
-        return _Made(codes, None if parts[1] is None else as_array(parts[1]), tensor_scale)
+        return _Made(codes, None if parts[1] is None else as_array(parts[1]), self._tensor_scale(parts[2]))
+
+    def _tensor_scale(self, given: Any) -> np.float32 | None:
+        """Return the scale of the tensor as a binary32 number; arrays of one number are such."""
+        if given is None:
+            return None
+        if not isinstance(self.fmt, BlockFormat):
+            raise ValueError(
+                f"{self.name} gave a scale of the tensor beside scales, and {self.fmt.name!r} has no blocks; "
+                f"give codes and scales"
+            )
+        array = as_array(given)
+        return tensor_scale_of(self.fmt, array.item() if array.size == 1 else given, computed=True)
 
     def _codes(self, codes: Array, element: Format, shape: tuple[int, ...], read: list[str]) -> Array:
         """Return codes as unsigned integers in the tensor's shape."""
@@ -390,7 +401,11 @@ class _Work:
         for name, words in zip(names, way, strict=True):
             if words:
                 _note(self.report.read, f"scales of {name} {words}")
-        return first[way[0]], second[way[1]]
+        one, other = first[way[0]], second[way[1]]
+        if one.dtype != other.dtype:  # floats of two widths, or codes, are equal where their numbers are
+            kind = np.result_type(one, other)
+            one, other = one.astype(kind), other.astype(kind)
+        return one, other
 
     def _readings(self, tensor: Array, scales: Array, name: str) -> dict[str, Array]:
         """Return scales in the shape of the blocks' grid, by each way to read them; the usual one first."""

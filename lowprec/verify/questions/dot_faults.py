@@ -12,7 +12,7 @@ from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["Fault", "backward", "faults", "lanes_in_words", "lanes_without_nan", "left_out", "nans_left_out"]
-__all__ += ["of_lanes", "of_sides"]
+__all__ += ["flushed", "of_lanes", "of_sides"]
 
 
 Fault = Callable[[Given], Given]
@@ -32,8 +32,8 @@ def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend
     """
     for number, fmt in enumerate(formats):
         if fmt is not None and fmt.exponent_bits and fmt.subnormals:
-            flushed = of_sides((number,), functools.partial(_flushed, least=2.0**fmt.emin))
-            yield Change("fault", flushed, f"subnormal {'xy'[number]} taken as zero")
+            zeroed = of_sides((number,), functools.partial(flushed, least=2.0**fmt.emin))
+            yield Change("fault", zeroed, f"subnormal {'xy'[number]} taken as zero")
     for sides, words in (((0,), "x"), ((1,), "y"), ((0, 1), "products")):
         yield Change("fault", of_sides(sides, np.abs), f"signs of {words} lost")
     if paired:
@@ -46,8 +46,8 @@ def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend
         yield Change("fault", _negative, "the product of two negative numbers is negative")
     if addend:
         yield Change("fault", _addend(lambda c: np.where(np.isnan(c), 0, c)), "a NaN as addend left out")
-        flushed = _addend(functools.partial(_flushed, least=float(np.finfo(np.float32).tiny)))
-        yield Change("fault", flushed, "a subnormal addend of binary32 taken as zero")
+        zeroed = _addend(functools.partial(flushed, least=float(np.finfo(np.float32).tiny)))
+        yield Change("fault", zeroed, "a subnormal addend of binary32 taken as zero")
         yield Change("fault", _addend(lambda c: c * 0.5), "the addend half as large", 2)
         yield Change("fault", _addend(lambda c: c * 2), "the addend twice as large", 2)
 
@@ -143,7 +143,8 @@ def backward(given: Given) -> Given:
     return of_sides((0, 1), lambda side: side[..., ::-1])(given)
 
 
-def _flushed(side: Array, least: float) -> Array:
+def flushed(side: Array, least: float) -> Array:
+    """Return values of which those below a magnitude are zeros of their sign."""
     return np.where(np.abs(side) < least, np.copysign(np.zeros_like(side), side), side)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from lowprec.arrays.convert import encode, quantize
 from lowprec.spec.format import Format
 from lowprec.verify.codes.values import doubles
-from lowprec.verify.questions.dot_faults import Fault, of_sides
+from lowprec.verify.questions.dot_faults import Fault, flushed, of_sides
 from lowprec.verify.questions.dot_operands import Given, OutputScales
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Change
@@ -173,7 +173,7 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
             f"{name} read as zero": np.zeros_like,
         }
         if fmt.subnormals:
-            changes[f"subnormal {name} taken as zero"] = functools.partial(_flushed, least=2.0**fmt.emin)
+            changes[f"subnormal {name} taken as zero"] = functools.partial(flushed, least=2.0**fmt.emin)
         for words, change in changes.items():
             yield words, functools.partial(_in_lanes, side=side, change=change)
 
@@ -263,10 +263,6 @@ def _last_bit(values: Array, fmt: Format, value: int) -> Array:
     whole += value - np.mod(whole, 2)
     made = np.copysign(whole * unit, values)
     return np.where(np.isfinite(values), made, values).astype(values.dtype)
-
-
-def _flushed(values: Array, least: float) -> Array:
-    return np.where(np.abs(values) < least, np.copysign(np.zeros_like(values), values), values)
 
 
 def runs_of(lanes: Array) -> str:
