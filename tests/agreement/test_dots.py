@@ -775,9 +775,28 @@ def test_sums_of_blocks_that_cancel_beyond_128_bits():
     x = lp.encode(np.array([[2.0**100, 2.0**-20, 2.0**100, 0]]), wide, axis=1)
     y = lp.encode(np.array([[2.0**20, 2.0**-20, -(2.0**20), 0]]).T, wide, axis=0)
     assert lp.matmul(x, y, how) == lp.matmul(x, y, how, backend="oracle") == 2.0**-40
+    assert_left_to_the_oracle(x, y, how)
+
+
+def test_sums_in_windows_with_more_random_bits_than_lanes_keep():
+    """30 bits of a total, and 32 random ones."""
+    total = lp.Format(name="fixed", exponent_bits=0, trailing_bits=30, bias=-3, sign="twos_complement")
+    rule = lp.Projection(rounding=lp.stochastic(32), nan="zero", saturation="finite")
+    how = Accumulation(
+        name="random", operands=("e4m3fn", "e4m3fn"), output="binary32", order="chunked(4)",
+        accumulator=Window(step=2, fraction_bits=10, result="binary32"), total=(total, rule),
+    )  # fmt: skip
+    x = lp.quantize(np.arange(16, dtype=np.float32).reshape(2, 8) / 3, "e4m3fn")
+    given = lp.matmul(x, x.T, how, rng=5)
+    assert given.tolist() == lp.matmul(x, x.T, how, rng=5, backend="oracle").tolist()
+    assert_left_to_the_oracle(x, x.T, how, rng=5)
+
+
+def assert_left_to_the_oracle(x, y, how, **keywords):
     message = (
         "backend='scalar' does not serve this request: it takes all but sums in pairs of exact sums of "
-        "blocks that have more than 128 bits; use 'oracle' or leave backend out"
+        "blocks that have more than 128 bits, and sums in windows whose results have more than 58 bits, "
+        "random ones included; use 'oracle' or leave backend out"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        lp.matmul(x, y, how, backend="scalar")
+        lp.matmul(x, y, how, backend="scalar", **keywords)

@@ -17,10 +17,11 @@ import numpy as np
 
 from lowprec.kernels.general.numbers import Lane, pick, zeros_above
 from lowprec.kernels.jit import inlined, load_record
+from lowprec.kernels.lower.kinds import CUT_DOWN, CUT_TO_NEAREST, CUT_TO_ODD, CUT_TO_ZERO
 from lowprec.kernels.lower.records import REFUSED, Grid, Params, Side
 from lowprec.spec.projection import Flag
 
-__all__ = ["MOST", "MOST_EXPONENT", "Target", "drawn_limit", "limit_of", "load_target", "long_shifted"]
+__all__ = ["MOST", "MOST_EXPONENT", "Target", "cut", "drawn_limit", "limit_of", "load_target", "long_shifted"]
 __all__ += ["project", "project_usual", "shifted", "split", "to_odd", "to_single"]
 
 Word = Any
@@ -90,6 +91,21 @@ def long_shifted(high: np.uint64, low: np.uint64, shift: np.int64) -> tuple[np.u
     far = (low != _0) | (pick(shift < _I(128), crossing, high) != _0)
     lost = pick(near, below != _0, far)
     return pick(near, high >> down, _0), kept_low | _U(lost)
+
+
+@inlined
+def cut(negative: bool, significand: np.uint64, shift: np.int64, by: Any) -> np.int64:
+    """Cut a significand to units of its bit `shift`, with a sign, in one of the ways of `Cut`."""
+    up, down = _U(max(min(-shift, _I(63)), _I(0))), _U(min(max(shift, _I(0)), _I(63)))
+    far = shift > _I(63)
+    size = pick(far, _0, (significand << up) >> down)
+    if by != CUT_TO_ZERO:
+        lost = _U((shift > _I(0)) & (far | (size << down != significand)) & (significand != _0))
+        half = pick(shift > _I(64), _0, significand >> _U(max(min(shift, _I(64)), _I(1)) - _I(1)) & _1)
+        size |= lost * _U(by == CUT_TO_ODD)
+        size += lost * _U(negative) * _U(by == CUT_DOWN)
+        size += half * _U((by == CUT_TO_NEAREST) & (shift > _I(0)))
+    return pick(negative, -_I(size), _I(size))
 
 
 @inlined

@@ -5,6 +5,7 @@ Floor 2b. Imports the kernels; never the oracle, which checks them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,28 +13,44 @@ import numpy.typing as npt
 
 from lowprec.kernels.dots import DotProgram
 from lowprec.kernels.engine import Rows
+from lowprec.kernels.general import windows
 from lowprec.kernels.general.program import is_usual, readable, reader
-from lowprec.kernels.general.sums import NO_BLOCKS, factors, kernel, serves
-from lowprec.kernels.lower.dot import additions, lower_how, lower_stages
+from lowprec.kernels.general.sums import kernel, serves
+from lowprec.kernels.general.tiles import NO_BLOCKS, factors
+from lowprec.kernels.lower.dot import additions, integer, lower_how, lower_stages
 from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.request import Dot
-from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.format import Format
 
-__all__ = ["Sums", "is_usual_sum", "lower"]
+__all__ = ["Sums", "Windows", "is_usual_sum", "lower"]
 
 Codes = npt.NDArray[Any]
 
 
-def lower(request: Dot) -> Sums | None:
+def lower(request: Dot) -> Sums | Windows | None:
     """Return the program of a request, or None where sums are not exact in lanes."""
+    if windows.serves(request.accumulation, request.addend, request.x, request.y, *(request.scales or ())):
+        return Windows(request)
     plain = not request.block and request.tensor == 1
     return Sums(request) if plain and serves(request.accumulation, request.x, request.y) else None
 
 
 def is_usual_sum(how: Accumulation) -> bool:
     """Return whether all places of an accumulation are `usual` to kernels."""
-    places = (how.product, how.accumulator, how.total, how.output)
-    return all(is_usual([], place[0], lower_target(*place)) for place in places if isinstance(place, tuple))
+    sums = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
+    places = (how.product, sums, how.total, how.output)
+    return all(is_usual([], place[0], lower_target(*place)) for place in places if place is not None)
+
+
+def words_of(sides: Iterable[Codes], formats: Iterable[Format]) -> tuple[list[Codes], bool]:
+    """Return the factors that rows of codes are, shape (K, rows), and whether all are finite."""
+    made, finite = [], True
+    for codes, fmt in zip(sides, formats, strict=True):
+        words = np.array(readable(codes, fmt).T, np.uint64, order="C")
+        finite &= bool(factors(words.reshape(-1), reader(fmt)))
+        made.append(words)
+    return made, finite
 
 
 class Sums(DotProgram):
@@ -54,15 +71,49 @@ class Sums(DotProgram):
         self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool
     ) -> None:  # fmt: skip
         """Write the codes of all dot products of rows of x and of y, or of row i of both if `paired`."""
-        sides, finite = [], True
-        for rows, fmt in zip((x, y), self._formats, strict=True):
-            words = np.array(readable(rows.codes, fmt).T, np.uint64, order="C")
-            finite &= factors(words.reshape(-1), reader(fmt))
-            sides.append(words)
+        sides, finite = words_of((x.codes, y.codes), self._formats)
         made = np.empty(out.size, np.uint64)
         steps = additions(self._order, x.codes.shape[1], True, addends.size > 0 and self._first)
-        kernel(self._usual, bool(finite), self._stochastic)(
+        kernel(self._usual, finite, self._stochastic)(
             *sides, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages,
             steps, np.uint64(key), np.uint64(first), out.shape[1], paired,
+        )  # fmt: skip
+        out[...] = made.reshape(out.shape)
+
+
+class Windows(DotProgram):
+    """Dot products whose terms are aligned in windows; of rows in blocks, too."""
+
+    rows, all_from = 64, 1 / 6
+
+    def __init__(self, request: Dot) -> None:
+        how, window = request.accumulation, request.accumulation.accumulator
+        assert isinstance(window, Window)
+        self._request, self._alternate = request, window.groups == "alternate_pairs"
+        self._both = 2 * window.step
+        tensor = integer(request.tensor)
+        self._how = lower_how(
+            how, request.x, request.y, request.addend, request.scales, request.block, tensor
+        )
+        self._stages = lower_stages(how, request.addend)
+        self._usual = is_usual_sum(how)
+
+    def part(
+        self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool
+    ) -> None:  # fmt: skip
+        """Write the codes of all dot products of rows of x and of y, or of row i of both if `paired`."""
+        request, codes, scales = self._request, [x.codes, y.codes], [x.codes[:, :0], y.codes[:, :0]]
+        if self._alternate:  # first the even pairs of two steps, then the odd ones
+            k = np.arange(x.codes.shape[1])
+            order = np.lexsort((k % self._both >> 1 & 1, k // self._both))
+            codes = [side[:, order] for side in codes]
+        if request.scales is not None:
+            scales = [np.asarray(x.scales), np.asarray(y.scales)]
+        sides, finite = words_of(codes, (request.x, request.y))
+        factors, plain = words_of(scales, request.scales or (request.x, request.y))
+        made = np.empty(out.size, np.uint64)
+        windows.kernel(self._usual, finite and plain, request.accumulation.rounds_randomly)(
+            *sides, *factors, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages,
+            np.uint64(key), np.uint64(first), out.shape[1], paired,
         )  # fmt: skip
         out[...] = made.reshape(out.shape)

@@ -81,6 +81,8 @@ class _How(NamedTuple):
     ALTERNATE: int
     SCALES: int  #: of a window: see `Scales`
     GROUP: int
+    POINT: int  #: bits behind the points of both factors of a product
+    SCALE_POINT: int  #: and of both scales
     NEGATIVE_ZERO: int
     BLOCK: int  #: elements that share a scale, or 0
     LAST: int  #: the exponent of the last bit of the smallest product of elements
@@ -224,6 +226,8 @@ def lower_how(
         How.ALTERNATE: window is not None and window.groups == "alternate_pairs",
         How.SCALES: Scales[window.scales.upper()] if window else Scales.NONE,
         How.GROUP: window.group if window else 1,
+        How.POINT: x.trailing_bits + y.trailing_bits,
+        How.SCALE_POINT: sum(fmt.trailing_bits for fmt in scales or ()),
         How.NEGATIVE_ZERO: window is not None and window.negative_zero,
         How.BLOCK: block,
         How.LAST: _last_bit(x) + _last_bit(y),

@@ -33,7 +33,10 @@ __all__ = ["SERVES", "BlockDecoder", "BlockEncoder", "Conversion", "Dots", "Oper
 Codes = npt.NDArray[Any]
 
 #: What this engine takes.
-SERVES = "all but sums in pairs of exact sums of blocks that have more than 128 bits"
+SERVES = (
+    "all but sums in pairs of exact sums of blocks that have more than 128 bits, and sums in windows whose "
+    "results have more than 58 bits, random ones included"
+)
 
 #: Bits of a number in the kernels. Sums of two with more, of which no one is rounded yet, could cancel.
 _BITS = 128
@@ -47,7 +50,7 @@ _NO_VALUES.flags.writeable = False
 
 
 def lower(request: Request) -> Any:
-    """Return the program of a request; None of sums of more bits than a number has here."""
+    """Return the program of a request; None of sums of more bits than are kept here."""
     if isinstance(request, Elementwise):
         rule, carrier = request.projection, request.carrier
         if request.operation == CONVERT:
@@ -59,8 +62,10 @@ def lower(request: Request) -> Any:
     if isinstance(request, BlockDecoding):
         return BlockDecoder(request)
     if isinstance(request, Dot):
+        window = request.accumulation.accumulator
+        aligned = isinstance(window, Window) and window.fraction_bits is not None
         program = sums_program.lower(request)
-        if program is not None:
+        if program is not None or aligned:
             return program
         return Dots(request) if bits_of_terms(request) <= _BITS else None
     raise TypeError(f"no scalar program for a {type(request).__name__}")

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from lowprec.kernels.general.numbers import word_product
 from lowprec.kernels.jit import helper, inlined, load_record
-from lowprec.kernels.lower.dot import BEGIN, DOWNWARD, SOURCE, START, How, Scales, Stages
+from lowprec.kernels.lower.dot import BEGIN, DOWNWARD, SOURCE, START, How, Stages
 from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY, NAN
 from lowprec.kernels.lower.scalar import Grid, Params
 from lowprec.kernels.random import philox
@@ -36,10 +36,8 @@ from lowprec.kernels.scalar.windows import (
     exact_step,
     factor,
     factor_of,
-    group_window,
     number,
     settled,
-    window,
 )
 
 __all__ = ["Dot", "Work", "begun", "drawn", "in_order", "precisely", "scaled"]
@@ -292,7 +290,7 @@ def in_pairs(count: int, dot: Dot) -> Number:
 
 @helper
 def in_windows(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
-    """Add steps of products to a running sum, whose code is in `begin` before and in `sum` after them."""
+    """Add exact steps of products to a running sum: a code of `begin`, after them of `sum`."""
     x, y, how, work, stage = dot.x, dot.y, dot.how, dot.work, dot.stages[Stages.SUM]
     places = work.places
     c = factor_of(code, dot.stages[Stages.BEGIN, SOURCE:])
@@ -304,17 +302,7 @@ def in_windows(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
         ):  # of the pairs that are left, every other one
             left = min(stop - first, 2 * how[How.WINDOW])
             last = first + left // 4 * 2 + min(left % 4, 2)
-        if how[How.FRACTION_BITS] < 0:
-            made = exact_step(x.elements, y.elements, places, first, last, c, work.words, how[How.BASE])
-        elif how[How.SCALES] == Scales.GROUPS:
-            made = group_window(x, y, first, last, c, how)
-        else:
-            raised, poisoned = _I(0), False
-            if how[How.SCALES] == Scales.PRODUCTS:
-                a, b = factor(x.scales, first // how[How.BLOCK]), factor(y.scales, first // how[How.BLOCK])
-                raised = a.exponent + a.bits + b.exponent + b.bits
-                poisoned = a.kind != FINITE or b.kind != FINITE
-            made = window(x.elements, y.elements, places, first, last, c, raised, poisoned, how)
+        made = exact_step(x.elements, y.elements, places, first, last, c, work.words, how[How.BASE])
         if made.kind == FINITE and made.high != _0 and made.exponent + _I(63) >= how[How.TOP]:
             made = Number(INFINITY, made.negative, _0, _0, _I(0))
         code = placed(made, drawn(stage, dot.element, work), stage)

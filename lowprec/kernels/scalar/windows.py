@@ -1,4 +1,6 @@
-"""Steps of hardware in integers: products aligned to the largest, cut, added exactly, and rounded once.
+"""Steps of hardware in integers: products added exactly, and rounded once.
+
+Steps whose products are aligned and cut are made in 64-bit lanes: see `general.windows`.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
@@ -6,7 +8,6 @@ Notation, beside that of `arith`:
 
     factor     significand * 2**exponent as its code has it: not normalized
     exponent   of a term: that of the bit which a normal number of its format has in front of its point
-    unit       2**(exponent - fraction_bits) for the largest exponent: what terms are multiples of
 """
 
 from __future__ import annotations
@@ -17,13 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper, inlined
-from lowprec.kernels.lower.dot import How
 from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY
 from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.scalar.convert import load_source, read
 from lowprec.kernels.scalar.exact_sum import add_number, number_of_sum
 from lowprec.kernels.scalar.numbers import Number
-from lowprec.kernels.scalar.rounding import cut
 
 __all__ = [
     "Factor",
@@ -31,11 +30,9 @@ __all__ = [
     "State",
     "exact_step",
     "factor",
-    "group_window",
     "in_units",
     "joined",
     "settled",
-    "window",
 ]
 
 Words = npt.NDArray[Any]  #: of uint64
@@ -186,85 +183,3 @@ def exact_step(
     if c.kind == FINITE:
         add_number(words, base, normalized(c, Factor(FINITE, False, _1, _I(0), _I(0))))
     return settled(state, number_of_sum(words, base))
-
-
-@helper
-def window(
-    x: Row,
-    y: Row,
-    places: Words,
-    start: int,
-    stop: int,
-    c: Factor,
-    raise_by: np.int64,
-    poisoned: bool,
-    how: Params,
-) -> Number:
-    """Sum one step: the products at some places and c, aligned and cut.
-
-    `raise_by` is added to the exponent of each product, and `poisoned` says whether a scale is NaN.
-    """
-    state = joined_one(State(poisoned, False, False), c)
-    bits, largest, by = how[How.FRACTION_BITS], how[How.LOWEST], how[How.CUT]
-    if c.kind == FINITE and c.significand != _0:
-        largest = max(largest, c.exponent + c.bits)
-    for k in places[start:stop]:
-        a, b = factor(x, k), factor(y, k)
-        state = joined(state, a, b)
-        if a.kind == FINITE and b.kind == FINITE and a.significand != _0 and b.significand != _0:
-            largest = max(largest, a.exponent + a.bits + b.exponent + b.bits + raise_by)
-    unit, total = largest - bits, _I(0)
-    for k in places[start:stop]:
-        a, b = factor(x, k), factor(y, k)
-        if a.kind == FINITE and b.kind == FINITE and a.significand != _0 and b.significand != _0:
-            shift = unit - (a.exponent + b.exponent + raise_by)
-            total += cut(a.negative != b.negative, a.significand * b.significand, shift, by)
-    if c.kind == FINITE and c.significand != _0:
-        total += cut(c.negative, c.significand, unit - c.exponent, by)
-    return settled(state, in_units(total, unit))
-
-
-@helper
-def group_window(x: Operand, y: Operand, start: int, stop: int, c: Factor, how: Params) -> Number:
-    """Sum one step whose products come in groups: exact sums, aligned by the exponents of their scales."""
-    state = joined_one(State(False, False, False), c)
-    bits, largest, by = how[How.FRACTION_BITS], how[How.LOWEST], how[How.CUT]
-    group, size, last = how[How.GROUP], how[How.BLOCK], how[How.LAST]
-    if c.kind == FINITE and c.significand != _0:
-        largest = max(largest, c.exponent + c.bits)
-    total = unit = _I(0)
-    for aligned in range(2):
-        if aligned:
-            unit = largest - bits
-            if c.kind == FINITE and c.significand != _0:
-                total = cut(c.negative, c.significand, unit - c.exponent, by)
-        for first in range(start, stop, group):
-            a, b = factor(x.scales, first // size), factor(y.scales, first // size)
-            if a.kind != FINITE or b.kind != FINITE:
-                state = State(True, state.positive, state.negative)
-                continue
-            exponent = a.exponent + a.bits + b.exponent + b.bits
-            products, any_product, of_group = _I(0), False, State(False, False, False)
-            for k in range(first, min(first + group, stop)):
-                p, q = factor(x.elements, k), factor(y.elements, k)
-                of_group = joined(of_group, p, q)
-                significand = p.significand * q.significand
-                if p.kind == FINITE and q.kind == FINITE and significand != _0:
-                    any_product = True
-                    size_of = _I(significand << _U(p.exponent + q.exponent - last))
-                    products += -size_of if p.negative != q.negative else size_of
-            nothing = a.significand == _0 or b.significand == _0
-            invalid = of_group.nan or (nothing and (of_group.positive or of_group.negative))
-            state = State(
-                state.nan or invalid, state.positive or of_group.positive, state.negative or of_group.negative
-            )
-            if not any_product or nothing:
-                continue
-            if aligned:
-                negative = bool(products < _I(0))
-                scale = a.significand * b.significand
-                shift = unit - (last + a.exponent + b.exponent)
-                total += cut(negative, _U(-products if negative else products) * scale, shift, by)
-            else:
-                largest = max(largest, exponent)
-    return settled(state, in_units(total, unit))

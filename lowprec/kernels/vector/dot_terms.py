@@ -19,8 +19,9 @@ import numpy.typing as npt
 from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import DONE, Rows
 from lowprec.kernels.general.program import reader
-from lowprec.kernels.general.sums import Blocks, factors, kernel, serves
+from lowprec.kernels.general.sums import kernel, serves
 from lowprec.kernels.general.sums_program import is_usual_sum
+from lowprec.kernels.general.tiles import Blocks, factors
 from lowprec.kernels.lower.dot import Stages, additions, lower_how, lower_stages
 from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
