@@ -23,7 +23,6 @@ from lowprec.spec.accumulations import accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.order import EXACT
 from lowprec.spec.projection import Projection
-from tests.programs import need_framework
 from tests.support import assert_same_bits, refusals
 
 RNG = np.random.default_rng(0)
@@ -194,21 +193,6 @@ def test_operands_may_lie_anywhere(lay):
     x.flags.writeable = y.flags.writeable = False
     same(lp.matmul(x, y, HOPPER), right())
     same(lp.matmul(x, y, HOPPER, addend=lay(right() - right())), right())
-
-
-@pytest.mark.parametrize("name", ["torch", "jax"])
-def test_tensors_are_arrays(name):
-    """Torch's, of the operands' own type, and JAX's."""
-    need_framework(name)
-    if name == "torch":
-        import torch
-
-        x, y = torch.from_numpy(X).to(torch.float8_e4m3fn), torch.from_numpy(Y).to(torch.bfloat16)
-    else:
-        import jax.numpy as jnp
-
-        x, y = jnp.asarray(X), jnp.asarray(Y)
-    same(lp.matmul(x, y, HOPPER), right())
 
 
 @pytest.mark.parametrize(
