@@ -22,15 +22,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from lowprec.testing.laws import LAWS
-from tests import mutations, mutations_by_oracle
-from tests.mutations import Mutant
+from tests.mutations import MUTANTS, Mutant
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "mutants.md"
 LAWS_PAGE = ROOT / "docs" / "testing-your-format.md"
-
-#: All of them.
-MUTANTS = (*mutations.MUTANTS, *mutations_by_oracle.MUTANTS)
 
 #: Seconds after which a mutant counts as found, since it never ends.
 _LIMIT = 3600

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import importlib.util
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -97,6 +99,28 @@ TESTFLOAT_MODES = {
     "near_maxMag": "nearest_away",
     "odd": "to_odd",
 }
+
+
+# -- refusals ---------------------------------------------------------------------------------------
+
+
+def refusals(names: dict[str, Any], table: str) -> list[tuple[Callable[[], Any], type[Exception], str]]:
+    """Return calls, and the type and the message of the error that each must raise, of a table as text.
+
+    Below a call the error stands as an interpreter prints it, indented by four, in one line or more.
+    """
+    found, call = [], ""
+    for line in table.strip("\n").splitlines():
+        if call and (told := re.fullmatch(r"    (\w+): (.*)", line)):
+            asked = functools.partial(eval, call, names)
+            found.append((asked, getattr(builtins, told[1]), told[2]))
+            call = ""
+        elif line.startswith("    ") and not call:
+            found[-1] = (*found[-1][:2], f"{found[-1][2]} {line.strip()}")
+        else:
+            call += line
+    assert not call, f"no error below {call}"
+    return found
 
 
 # -- chunks -----------------------------------------------------------------------------------------

@@ -550,30 +550,6 @@ def test_blocks_lie_along_any_axis(name):
         agrees(VALUES, fmt, axes=axes)
 
 
-@pytest.mark.parametrize("name", SOME)
-@pytest.mark.parametrize(
-    "layout",
-    [
-        np.asfortranarray,
-        lambda x: x.transpose(1, 2, 0).copy().transpose(2, 0, 1),
-        lambda x: np.repeat(x, 2, axis=2)[:, :, ::2],
-        lambda x: x[::-1].copy()[::-1],
-        lambda x: x.astype(x.dtype.newbyteorder()),
-        lambda x: np.frombuffer(b"?" + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape),
-    ],
-    ids=["fortran", "permuted", "strided", "reversed", "swapped", "unaligned"],
-)
-def test_the_layout_in_memory_changes_nothing(name, layout):
-    """Along every axis the codes are those of the plain array."""
-    for dtype in (np.float32, np.float64) if name == "mxfp4" else (np.float32,):
-        values = VALUES.astype(dtype)
-        axes = [None] if name == "nvfp4_2d" else [0, 1, 2]
-        for axis in axes:
-            plain, other = lp.encode(values, name, axis=axis), lp.encode(layout(values), name, axis=axis)
-            assert (plain.codes == other.codes).all()
-            assert (plain.scales == other.scales).all()
-
-
 @pytest.mark.apart
 @pytest.mark.parametrize("name", SOME)
 def test_every_type_of_values_agrees(name):
@@ -615,21 +591,6 @@ def test_threads_change_nothing(name):
     if len(lp.block_formats[name].sizes) == 1 and lp.block_formats[name].tensor_scale == "none":
         small = agrees(values[rows, :96], lp.block_formats[name])
         assert (small.codes == found[0][0].codes[rows, :96]).all()
-
-
-@pytest.mark.parametrize("shape", [(0,), (0, 40), (3, 0), (2, 0, 33)])
-def test_empty_arrays_have_empty_codes(shape):
-    """And the scales that there are blocks of: none."""
-    for name in SOME:
-        if len(shape) < len(lp.block_formats[name].sizes):
-            continue
-        got = lp.encode(np.empty(shape, np.float32), name)
-        assert got.shape == shape
-        assert got.scales.size == 0
-        assert got.scales.ndim == len(shape)
-        assert got.values().shape == shape
-        if lp.block_formats[name].tensor_scale != "none":
-            assert got.tensor_scale == 1.0
 
 
 # -- decode -----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import lowprec as lp
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.order import Split
 from lowprec.spec.toml_reading import from_toml
-from tests.support import most_apart
+from tests.support import most_apart, refusals
 
 #: Each program has kernels of its own.
 pytestmark = pytest.mark.apart
@@ -118,80 +118,47 @@ def test_products_of_blocks_with_elements_of_a_codebook_are_the_oracles():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: lp.Accumulation(output="binary32", accumulator=("iq4_nl", KEPT)),
-            "accumulator='iq4_nl' of an accumulation has no zero, which a sum begins with; use another",
-        ),
-        (
-            lambda: lp.Accumulation(output="binary32", accumulator="nf4"),
-            "accumulator in 'nf4', which has no NaN, needs Projection(nan=...)",
-        ),
-        (
-            lambda: lp.Accumulation(
-                output="binary32",
-                accumulator=("posit8", lp.Projection(overflow_test="exponent")),
-            ),
-            "accumulator in 'posit8': overflow_test='exponent' is for binary formats, and this is a codebook",
-        ),
-        (
-            lambda: lp.Accumulation(
-                output="binary32",
-                operands="e4m3fn",
-                accumulator=lp.Window(step=4, fraction_bits=10, result="posit16"),
-            ),
-            "result='posit16' of an accumulation lacks exponents, by which a window aligns; use another",
-        ),
-        (
-            lambda: lp.Accumulation(
-                output="binary32",
-                operands="nf4",
-                accumulator=lp.Window(step=4, fraction_bits=10, result="binary32"),
-            ),
-            "operands nf4 and nf4 lack exponents to align by",
-        ),
-        (
-            lambda: lp.BlockFormat(name="b", element="e4m3fn", scale="iq4_nl", size=16, rule="divide"),
-            "scale='iq4_nl' of block format 'b' has negative values and no zero, so small quotients would "
-            "become negative scales; use a codebook with a zero, or without negative values",
-        ),
-        (
-            lambda: lp.BlockFormat(name="b", element="e4m3fn", scale="posit8", size=16, rule="rceil"),
-            "scale='posit8' of block format 'b' lacks 2**-23, and rule='rceil' makes quotients powers of "
-            "two; use 'divide' or 'project', which round the quotient itself to the codebook's values",
-        ),
-        (
-            lambda: lp.BlockFormat(
-                name="b", element="e2m1fn", scale="lns8_3", size=16, rule="divide", tensor_scale="divide"
-            ),
-            "scale='lns8_3' of block format 'b' has values of 53 significant bits, and the product with a "
-            "tensor's scale is exact for 40 at most; use tensor_scale='none', or another format for scales",
-        ),
-        (
-            lambda: lp.BlockFormat(
-                name="b",
-                element="e2m1fn",
-                scale="hif8",
-                size=16,
-                rule="divide",
-                scales=lp.Projection(nan_code=0xC0),
-            ),
-            "scales of block format 'b' have nan_code=192, a negative number of 'hif8'",
-        ),
-        (
-            lambda: lp.BlockFormat(name="b", element="nf4", scale="binary32", size=16, rule="even"),
-            "rule='even' of block format 'b' asks for the precision of 'nf4', which is a codebook",
-        ),
-        (
-            lambda: lp.BlockFormat(name="b", element="lns8_3", scale="binary32", size=16, rule="divide"),
-            "rule='divide' of block format 'b' divides by 234.753",
-        ),
-    ],
+    ("call", "error", "message"),
+    refusals(
+        globals(),
+        """
+lp.Accumulation(output="binary32", accumulator=("iq4_nl", KEPT))
+    ValueError: accumulator='iq4_nl' of an accumulation has no zero, which a sum begins with; use
+    another
+lp.Accumulation(output="binary32", accumulator="nf4")
+    ValueError: accumulator in 'nf4', which has no NaN, needs Projection(nan=...)
+lp.Accumulation(output="binary32", accumulator=("posit8", lp.Projection(overflow_test="exponent")))
+    ValueError: accumulator in 'posit8': overflow_test='exponent' is for binary formats, and this is a
+    codebook
+lp.Accumulation(output="binary32", operands="e4m3fn", accumulator=lp.Window(step=4, fraction_bits=10,
+        result="posit16"))
+    ValueError: result='posit16' of an accumulation lacks exponents, by which a window aligns; use
+    another
+lp.Accumulation(output="binary32", operands="nf4", accumulator=lp.Window(step=4, fraction_bits=10,
+        result="binary32"))
+    ValueError: operands nf4 and nf4 lack exponents to align by
+lp.BlockFormat(name="b", element="e4m3fn", scale="iq4_nl", size=16, rule="divide")
+    ValueError: scale='iq4_nl' of block format 'b' has negative values and no zero, so small quotients
+    would become negative scales; use a codebook with a zero, or without negative values
+lp.BlockFormat(name="b", element="e4m3fn", scale="posit8", size=16, rule="rceil")
+    ValueError: scale='posit8' of block format 'b' lacks 2**-23, and rule='rceil' makes quotients powers
+    of two; use 'divide' or 'project', which round the quotient itself to the codebook's values
+lp.BlockFormat(name="b", element="e2m1fn", scale="lns8_3", size=16, rule="divide", tensor_scale="divide")
+    ValueError: scale='lns8_3' of block format 'b' has values of 53 significant bits, and the product
+    with a tensor's scale is exact for 40 at most; use tensor_scale='none', or another format for scales
+lp.BlockFormat(name="b", element="e2m1fn", scale="hif8", size=16, rule="divide",
+        scales=lp.Projection(nan_code=0xC0))
+    ValueError: scales of block format 'b' have nan_code=192, a negative number of 'hif8'
+lp.BlockFormat(name="b", element="nf4", scale="binary32", size=16, rule="even")
+    ValueError: rule='even' of block format 'b' asks for the precision of 'nf4', which is a codebook
+lp.BlockFormat(name="b", element="lns8_3", scale="binary32", size=16, rule="divide")
+    ValueError: rule='divide' of block format 'b' divides by 234.753
+""",
+    ),
 )
-def test_places_that_a_codebook_cannot_take_are_refused(make, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        make()
+def test_places_that_a_codebook_cannot_take_are_refused(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()
 
 
 def test_a_nan_with_the_magnitude_of_zero_counts():

@@ -22,59 +22,6 @@ SAMPLE = np.linspace(-500, 500, 24, dtype=np.float32)
 
 # -- shapes and strides -----------------------------------------------------------------------------
 
-LAYOUTS = {
-    "one_dimensional": SAMPLE,
-    "c_order": SAMPLE.reshape(4, 6),
-    "three_dimensional": SAMPLE.reshape(2, 3, 4),
-    "fortran_order": np.asfortranarray(SAMPLE.reshape(4, 6)),
-    "transposed": SAMPLE.reshape(2, 3, 4).transpose(2, 0, 1),
-    "reversed": SAMPLE[::-1],
-    "reversed_in_both": SAMPLE.reshape(4, 6)[::-1, ::-1],
-    "every_third": SAMPLE[1::3],
-    "columns": SAMPLE.reshape(4, 6)[:, 1:4],
-    "broadcast": np.broadcast_to(SAMPLE[:6], (5, 6)),
-    "broadcast_scalar": np.broadcast_to(np.float32(3.3), (2, 3)),
-    "field_of_a_structure": np.rec.fromarrays([SAMPLE, SAMPLE], names="a,b").b,
-    "misaligned": np.frombuffer(b"\0" + SAMPLE.tobytes(), np.uint8)[1:].view(np.float32),
-    "length_one_axes": SAMPLE.reshape(1, 24, 1),
-    "empty": SAMPLE[:0],
-    "empty_two_dimensional": np.empty((3, 0, 2), np.float32),
-    "zero_dimensional": np.array(3.3, np.float32),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_encode_gives_every_element_its_own_code_whatever_the_layout(layout):
-    """Each element by itself, through `flat`, is the reference; a wrong order would show."""
-    before = layout.tobytes()
-    got = lp.encode(layout, E4M3FN)
-    assert got.shape == layout.shape
-    assert got.dtype == np.uint8
-    want = [oracle.encode(float(value), E4M3FN) for value in layout.flat]
-    assert_same_codes(got, want, E4M3FN, list(layout.flat))
-    assert layout.tobytes() == before
-
-
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_the_other_verbs_keep_shapes_and_order_too(layout):
-    """Quantize takes the values; decode and cast take codes in the same layout."""
-    codes = lp.encode(np.array(layout), E4M3FN)
-    flat = np.atleast_1d(codes).ravel()
-    strided = np.empty((*codes.shape, 2), np.uint8)[..., 0]
-    strided[...] = codes
-    values = lp.decode(strided, E4M3FN)
-    assert (
-        values.shape
-        == lp.quantize(layout, E4M3FN).shape
-        == lp.cast(strided, E4M3FN, "e5m2").shape
-        == layout.shape
-    )
-    one_by_one = np.array([lp.decode(int(code), E4M3FN) for code in flat], np.float32)
-    assert_same_bits(np.atleast_1d(values).ravel(), one_by_one, flat, "decode")
-    assert_same_bits(np.atleast_1d(lp.quantize(layout, E4M3FN)).ravel(), one_by_one, flat, "quantize")
-    want = [oracle.cast(int(code), E4M3FN, catalog.E5M2) for code in flat]
-    assert_same_codes(lp.cast(strided, E4M3FN, "e5m2"), want, catalog.E5M2, flat)
-
 
 @pytest.mark.parametrize(
     "scalar", [3.3, 3, True, np.float32(3.3), np.int8(3), np.array(3.3), ml_dtypes.bfloat16(3.3)]
@@ -100,17 +47,6 @@ def test_lists_and_tuples_are_arrays():
         assert verb([], E4M3FN).shape == (0,)
     assert lp.decode([], E4M3FN).dtype == np.float32
     assert lp.cast([[]], E4M3FN, "e5m2").shape == (1, 0)
-
-
-def test_read_only_operands_are_read():
-    """Nothing is written to an operand."""
-    values = SAMPLE.copy()
-    values.flags.writeable = False
-    codes = lp.encode(values, E4M3FN)
-    assert codes.flags.writeable
-    codes.flags.writeable = False
-    assert lp.decode(codes, E4M3FN).flags.writeable
-    assert_same_bits(lp.decode(codes, E4M3FN), lp.quantize(SAMPLE, E4M3FN), SAMPLE, "decode")
 
 
 def test_no_kernel_is_compiled_for_memory_that_is_read_only():
@@ -153,8 +89,9 @@ def test_codes_come_in_any_integer_type(dtype):
     codes = np.arange(128 if dtype == "i1" else 256).astype(dtype)
     want = lp.decode(np.arange(codes.size, dtype=np.uint8), E4M3FN)
     assert_same_bits(lp.decode(codes, E4M3FN), want, codes, dtype)
-    wanted = lp.cast(np.arange(codes.size, dtype=np.uint8), E4M3FN, "bfloat16")
-    assert_same_codes(lp.cast(codes, E4M3FN, "bfloat16"), wanted, catalog.BFLOAT16, codes)
+    for target in (catalog.BFLOAT16, catalog.E5M2):
+        wanted = lp.cast(np.arange(codes.size, dtype=np.uint8), E4M3FN, target)
+        assert_same_codes(lp.cast(codes, E4M3FN, target), wanted, target, codes)
 
 
 # -- source types -----------------------------------------------------------------------------------
@@ -213,15 +150,6 @@ def test_values_come_in_every_integer_width(dtype):
     for target in (E4M3FN, catalog.BFLOAT16, catalog.BINARY32, catalog.INT4, catalog.UINT8, catalog.E8M0FNU):
         want = [oracle.project(Fraction(value), target) for value in integers]
         assert_same_codes(lp.encode(np.array(integers, dtype), target), want, target, integers)
-
-
-@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64, np.uint16, np.uint32, np.uint64])
-def test_codes_come_in_every_integer_width(dtype):
-    """All of e4m3fn give what they give as bytes: read by the fast kernels, in types wider than the code."""
-    codes = np.arange(256, dtype=np.uint8)
-    wide = codes.astype(dtype)
-    assert_same_bits(lp.decode(wide, E4M3FN), lp.decode(codes, E4M3FN), codes, str(dtype))
-    assert np.array_equal(lp.cast(wide, E4M3FN, "e5m2"), lp.cast(codes, E4M3FN, "e5m2"))
 
 
 def test_booleans_are_zero_and_one():
@@ -330,36 +258,6 @@ def test_quantize_keeps_float_types_that_hold_the_format(given, fmt):
 # -- out --------------------------------------------------------------------------------------------
 
 
-def _outs(shape, dtype):
-    """Arrays of a shape to put results in, of every layout, filled with what no result is."""
-    yield "contiguous", np.full(shape, 77, dtype)
-    yield "fortran", np.full(shape, 77, dtype, order="F")
-    yield "strided", np.full((*shape, 3), 77, dtype)[..., 1]
-    yield "reversed", np.full(shape, 77, dtype)[::-1]
-
-
-@pytest.mark.parametrize("fmt", ["e4m3fn", "e2m1fn"])  # the second refuses NaN, and so is written with care
-def test_results_are_put_in_out_which_is_returned(fmt):
-    """All verbs, every layout of `out`; the same bits as without it."""
-    values = SAMPLE.reshape(4, 6)
-    codes = lp.encode(values, fmt)
-    narrowed = lp.cast(codes, fmt, "e3m2fn", projection=NAN_TO_ZERO)
-    calls = [
-        (lambda **out: lp.encode(values, fmt, **out), codes),
-        (lambda **out: lp.decode(codes, fmt, **out), lp.decode(codes, fmt)),
-        (lambda **out: lp.quantize(values, fmt, **out), lp.quantize(values, fmt)),
-        (lambda **out: lp.cast(codes, fmt, "bfloat16", **out), lp.cast(codes, fmt, "bfloat16")),
-        (lambda **out: lp.cast(codes, fmt, "e3m2fn", projection=NAN_TO_ZERO, **out), narrowed),
-    ]
-    for call, want in calls:
-        for name, out in _outs(values.shape, want.dtype):
-            assert call(out=out) is out, name
-            assert out.tobytes() == want.tobytes(), name
-
-
-NAN_TO_ZERO = lp.Projection(nan="zero")
-
-
 def test_a_scalar_can_be_put_in_a_zero_dimensional_out():
     """`out` is returned, not a scalar."""
     out = np.zeros((), np.uint8)
@@ -389,25 +287,6 @@ def test_quantize_works_in_place(fmt, dtype):
         assert values.tobytes() == want.tobytes()
 
 
-@pytest.mark.parametrize("shift", range(-9, 10))
-def test_an_out_that_overlaps_the_operand_gets_what_a_separate_one_does(shift):
-    """Shifted by every number of bytes: no element is read after it was overwritten."""
-    size = 16
-    for dtype, verb in (
-        (np.float32, lp.quantize),
-        (np.uint8, lambda codes, fmt, out: lp.cast(codes, fmt, fmt, out=out)),
-    ):
-        width = np.dtype(dtype).itemsize
-        buffer = np.zeros((size + 20) * width, np.uint8)
-        values = buffer[10 * width :][: size * width].view(dtype)
-        values[:] = np.arange(1, size + 1)
-        start = 10 * width + shift
-        out = buffer[start:][: size * width].view(dtype)
-        want = verb(values.copy(), "e4m3fn", out=np.empty(size, dtype))
-        assert verb(values, "e4m3fn", out=out) is out
-        assert out.tobytes() == want.tobytes()
-
-
 def test_encode_into_the_bytes_of_its_own_operand_is_safe():
     """Codes are narrower than values: an early write could reach a later operand; reversed, an earlier."""
     for reverse in (False, True):
@@ -422,17 +301,12 @@ def test_encode_into_the_bytes_of_its_own_operand_is_safe():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda values, out: lp.encode(values, "e2m1fn", out=out.view(np.uint8)[: values.size]),
-        lambda values, out: lp.quantize(values, "e2m1fn", out=out),
         lambda values, out: lp.quantize(
             -values[::-1], "ue4m3", projection=lp.Projection(negative="error"), out=out
         ),
-        lambda values, out: lp.cast(
-            lp.encode(values, "e5m2"), "e5m2", "e2m1fn", out=out.view(np.uint8)[: values.size]
-        ),
         lambda values, out: lp.decode([1, 2, 3, 256], "e4m3fn", out=out),
     ],
-    ids=["encode", "quantize", "quantize_negative", "cast", "decode"],
+    ids=["quantize_negative", "decode"],
 )
 def test_out_is_untouched_by_a_call_that_fails(call):
     """The operand that is refused comes last, after others that would have been written."""
@@ -441,15 +315,6 @@ def test_out_is_untouched_by_a_call_that_fails(call):
     with pytest.raises(ValueError, match=r"cannot encode|are 0 to 255"):
         call(values, out)
     assert out.tolist() == [77.0] * 4
-
-
-def test_quantize_in_place_is_untouched_by_a_call_that_fails():
-    """The operand is the output; both stay."""
-    values = np.array([1.2, 2.3, np.nan], np.float32)
-    before = values.tobytes()
-    with pytest.raises(ValueError, match="cannot encode NaN"):
-        lp.quantize(values, "e2m1fn", out=values)
-    assert values.tobytes() == before
 
 
 def test_codes_given_as_the_formats_own_type_may_be_put_over_themselves():
@@ -487,21 +352,3 @@ def test_quantize_changes_nothing_twice(values):
     """A law: what a format holds is not rounded. Saturating, so that overflow stays in the format."""
     once = lp.quantize(np.array(values, np.float32), "e3m2fn", saturation="finite")
     assert lp.quantize(once, "e3m2fn", saturation="finite").tobytes() == once.tobytes()
-
-
-def test_what_was_refused_is_refused_again():
-    """The second call of a kind takes a shorter way: it must not be one around the checks."""
-    x = np.ones(100, np.float32)
-    for verb in (lp.encode, lp.quantize):
-        for _ in range(3):
-            with pytest.raises(ValueError, match="needs random= or rng=, and was given neither"):
-                verb(x, "e4m3fn", rounding="stochastic(8)")
-            with pytest.raises(ValueError, match="unknown rounding"):
-                verb(x, "e4m3fn", rounding="nearest")
-            assert verb(x, "e2m1fn").shape == x.shape
-            x[50] = np.nan
-            with pytest.raises(ValueError, match=r"1 of 100 is NaN, the first at index \(50,\)"):
-                verb(x, "e2m1fn")
-            x[50] = 1
-            with pytest.raises(TypeError, match=r"must be an array of|values are given as"):
-                verb(x, "e4m3fn", out=np.empty(100, np.uint16))

@@ -171,7 +171,10 @@ def test_jax_arrays_are_their_values(name):
     need_framework("jax")
     jnp = importlib.import_module("jax.numpy")
     array = jnp.asarray(VALUES).astype(name)
-    assert (lp.encode(array, "e4m3fn") == lp.encode(np.asarray(array, np.float64), "e4m3fn")).all()
+    plain = np.asarray(array, np.float64)
+    assert (lp.encode(array, "e4m3fn") == lp.encode(plain, "e4m3fn")).all()
+    assert lp.add(array, 1.5, "e4m3fn").tobytes() == lp.add(np.asarray(array), 1.5, "e4m3fn").tobytes()
+    assert lp.dot(array, array, "exact").tobytes() == lp.dot(plain, plain, "exact").tobytes()
 
 
 DLPACK = {

@@ -24,7 +24,7 @@ from lowprec.methods.expansion import (
 from lowprec.oracle.arith import operate
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from tests.support import most_apart
+from tests.support import most_apart, refusals
 
 #: Kernels of many types, which take long to compile.
 pytestmark = pytest.mark.apart
@@ -429,43 +429,30 @@ def test_split_stops_where_a_value_overflows_or_is_infinite():
 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
-    [
-        (
-            lambda: Expansion((), "bfloat16"), ValueError,
-            "an Expansion needs at least one part; zeros are Expansion((numpy.zeros(shape),), format)",
-        ),
-        (
-            lambda: Expansion((1.0, [1.0]), "bfloat16"), ValueError,
-            "parts of an Expansion have one shape, not () and (1,)",
-        ),
-        (
-            lambda: Expansion((1.0, 0.001), "bfloat16"), ValueError,
-            "part 1 has numbers that 'bfloat16' does not have: 1 of 1, the first at index (): 0.001. "
-            "Quantize to 'bfloat16' first, or use split for a sum of several parts",
-        ),
-        (
-            lambda: Expansion(np.float32(1.0), "bfloat16"), TypeError,
-            "parts of an Expansion must be a sequence of arrays, such as a tuple, not float32",
-        ),
-        (
-            lambda: grow(split([1.0], 1, "bfloat16"), 0.1, check=True), ValueError,
-            "a has numbers that 'bfloat16' does not have: 1 of 1, the first at index (0,): 0.1. Quantize to "
-            "'bfloat16' first, or use split for a sum of several parts",
-        ),
-        (
-            lambda: split(1.0, 2, "ue4m3"), ValueError,
-            "'ue4m3' is unsigned, and parts of an expansion have both signs; use a signed format",
-        ),
-        (
-            lambda: split(1.0, 0, "bfloat16"), ValueError,
-            "parts=0 of an expansion must be an integer, 1 or more",
-        ),
-        (
-            lambda: expansion.add(split(1.0, 2, "bfloat16"), split(1.0, 2, "e4m3fn")), ValueError,
-            "expansions in 'bfloat16' and 'e4m3fn' have no common format; split(y.values(), 2, 'bfloat16') "
-            "has y in the first",
-        ),
-    ],
+    refusals(
+    globals(),
+    """
+Expansion((), "bfloat16")
+    ValueError: an Expansion needs at least one part; zeros are Expansion((numpy.zeros(shape),), format)
+Expansion((1.0, [1.0]), "bfloat16")
+    ValueError: parts of an Expansion have one shape, not () and (1,)
+Expansion((1.0, 0.001), "bfloat16")
+    ValueError: part 1 has numbers that 'bfloat16' does not have: 1 of 1, the first at index (): 0.001.
+    Quantize to 'bfloat16' first, or use split for a sum of several parts
+Expansion(np.float32(1.0), "bfloat16")
+    TypeError: parts of an Expansion must be a sequence of arrays, such as a tuple, not float32
+grow(split([1.0], 1, "bfloat16"), 0.1, check=True)
+    ValueError: a has numbers that 'bfloat16' does not have: 1 of 1, the first at index (0,): 0.1.
+    Quantize to 'bfloat16' first, or use split for a sum of several parts
+split(1.0, 2, "ue4m3")
+    ValueError: 'ue4m3' is unsigned, and parts of an expansion have both signs; use a signed format
+split(1.0, 0, "bfloat16")
+    ValueError: parts=0 of an expansion must be an integer, 1 or more
+expansion.add(split(1.0, 2, "bfloat16"), split(1.0, 2, "e4m3fn"))
+    ValueError: expansions in 'bfloat16' and 'e4m3fn' have no common format; split(y.values(), 2,
+    'bfloat16') has y in the first
+""",
+),
 )  # fmt: skip
 def test_what_is_no_expansion_is_refused(make, error, message):
     with pytest.raises(error) as raised:

@@ -20,7 +20,7 @@ from lowprec.methods import fp8
 from lowprec.oracle.convert import project
 from lowprec.spec import catalog
 from lowprec.spec.catalog import BFLOAT16, BINARY32, E4M3FN, E5M2
-from tests.support import assert_gradients_are_differences
+from tests.support import assert_gradients_are_differences, refusals
 
 INF, NAN = np.inf, np.nan
 RNG = np.random.default_rng(0)
@@ -421,59 +421,40 @@ def test_sqnr_is_its_definition():
 
 # -- what is refused ----------------------------------------------------------------------------------
 
-REFUSED = {
-    "a policy": (
-        lambda: fp8.encode([1.0], policy="clip"),
-        "unknown policy 'clip' of overflow; use one of sat, ovf, paper",
-    ),
-    "axis and scale": (
-        lambda: fp8.encode([1.0], scale=1.0, axis=0),
-        "axis=0 says which scales to look for, and scale= gives them; leave one of them out",
-    ),
-    "a scale of zero": (
-        lambda: fp8.encode([1.0], scale=0.0),
-        "scales must be positive numbers that float32 holds; lowprec.scale_for gives such",
-    ),
-    "a scale beyond float32": (
-        lambda: fp8.encode([1.0], scale=1e300),
-        "scales must be positive numbers that float32 holds; lowprec.scale_for gives such",
-    ),
-    "a vector to transpose": (
-        lambda: fp8.encode([1.0, 2.0]).T,
-        "T exchanges two axes, and codes have shape (2,); use reshape",
-    ),
-    "a scale of float64": (
-        lambda: fp8.encode([1.0], scale=0.1),
-        "scale 0.1 is no float32 number; give the nearest one, np.float32(0.1)",
-    ),
-    "scales of another shape": (
-        lambda: fp8.ScaledCodes(np.zeros((2, 3), np.uint8), np.ones(2, np.float32), E4M3FN),
-        "scale of shape (2,) does not broadcast to codes of shape (2, 3)",
-    ),
-    "scales of more axes": (
-        lambda: fp8.ScaledCodes(np.zeros(3, np.uint8), np.ones((2, 1), np.float32), E4M3FN),
-        "scale of shape (2, 1) does not broadcast to codes of shape (3,)",
-    ),
-    "scales along K of x": (
-        lambda: fp8.matmul(fp8.encode(X, axis=1), W.T),
-        "x of shape (5, 48) has 48 scales along K, and scales leave a sum only if all its terms share them: "
-        "encode x with axis=0 or None",
-    ),
-    "scales along K of y": (
-        lambda: fp8.matmul(X, fp8.encode(W.T, axis=0)),
-        "y of shape (48, 7) has 48 scales along K, and scales leave a sum only if all its terms share them: "
-        "encode y with axis=1 or None",
-    ),
-    "a vector": (
-        lambda: fp8.matmul(X[0], W.T),
-        "matmul takes matrices, and x has shape (48,); use reshape",
-    ),
-}
+REFUSED = refusals(
+    globals(),
+    """
+fp8.encode([1.0], policy="clip")
+    ValueError: unknown policy 'clip' of overflow; use one of sat, ovf, paper
+fp8.encode([1.0], scale=1.0, axis=0)
+    ValueError: axis=0 says which scales to look for, and scale= gives them; leave one of them out
+fp8.encode([1.0], scale=0.0)
+    ValueError: scales must be positive numbers that float32 holds; lowprec.scale_for gives such
+fp8.encode([1.0], scale=1e300)
+    ValueError: scales must be positive numbers that float32 holds; lowprec.scale_for gives such
+fp8.encode([1.0, 2.0]).T
+    ValueError: T exchanges two axes, and codes have shape (2,); use reshape
+fp8.encode([1.0], scale=0.1)
+    ValueError: scale 0.1 is no float32 number; give the nearest one, np.float32(0.1)
+fp8.ScaledCodes(np.zeros((2, 3), np.uint8), np.ones(2, np.float32), E4M3FN)
+    ValueError: scale of shape (2,) does not broadcast to codes of shape (2, 3)
+fp8.ScaledCodes(np.zeros(3, np.uint8), np.ones((2, 1), np.float32), E4M3FN)
+    ValueError: scale of shape (2, 1) does not broadcast to codes of shape (3,)
+fp8.matmul(fp8.encode(X, axis=1), W.T)
+    ValueError: x of shape (5, 48) has 48 scales along K, and scales leave a sum only if all its terms
+    share them: encode x with axis=0 or None
+fp8.matmul(X, fp8.encode(W.T, axis=0))
+    ValueError: y of shape (48, 7) has 48 scales along K, and scales leave a sum only if all its terms
+    share them: encode y with axis=1 or None
+fp8.matmul(X[0], W.T)
+    ValueError: matmul takes matrices, and x has shape (48,); use reshape
+""",
+)
 
 
-@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
-def test_messages_say_the_way_out(call, message):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
+def test_messages_say_the_way_out(call, error, message):
+    with pytest.raises(error) as caught:
         call()
     assert str(caught.value) == message
 

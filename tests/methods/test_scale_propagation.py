@@ -20,7 +20,7 @@ from lowprec.methods import scale_propagation as sp
 from lowprec.methods.scale_propagation import ScaledArray
 from lowprec.methods.scale_propagation.pow2 import pow2_norm, pow2_sqrt
 from lowprec.spec.projection import Projection
-from tests.support import most_apart
+from tests.support import most_apart, refusals
 
 RNG = np.random.default_rng(0)
 
@@ -214,257 +214,139 @@ def test_scales_do_not_hang_on_data():
 
 # -- what it refuses --------------------------------------------------------------------------------
 
-REFUSED = {
-    "a function": (
-        lambda: np.median(sample()),
-        TypeError,
-        "numpy.median has no rule for ScaledArrays: register_scaled_op gives it one; stop_scaling(x) gives a "
-        "plain array, and x.data and x.scale are its two parts",
-    ),
-    "a function of a submodule": (
-        lambda: np.linalg.det(sample()),
-        TypeError,
-        "numpy.linalg.det has no rule for ScaledArr",
-    ),
-    "subscripts of a diagonal": (
-        lambda: np.einsum("ii->i", sample()),
-        ValueError,
-        "numpy.einsum of ScaledArrays takes subscripts with '->', a letter for each axis and none twice in "
-        "one operand, such as 'bij,bjk->bik', not 'ii->i' for 1 operands; use numpy.diagonal and "
-        "numpy.expand_dims for others",
-    ),
-    "a norm of singular values": (
-        lambda: np.linalg.norm(sample().reshape(1, -1), 2),
-        ValueError,
-        "numpy.linalg.norm of ScaledArrays takes ord=None or 'fro', and 1, 2 or inf of vectors, not ord=2 of "
-        "2 axes; use x.to_array() for norms of singular values",
-    ),
-    "a ufunc": (
-        lambda: np.hypot(sample(), sample()),
-        TypeError,
-        "numpy.hypot has no rule for ScaledArrays: register_scaled_op",
-    ),
-    "a ufunc's method": (
-        lambda: np.add.reduce(sample()),
-        TypeError,
-        "numpy.add.reduce has no rule for ScaledArrays: use functions such as numpy.sum; stop_scaling(x)",
-    ),
-    "a keyword": (
-        lambda: np.sum(sample(), dtype=np.float64),
-        TypeError,
-        "numpy.sum of ScaledArrays takes x, axis, keepdims: got an unexpected keyword argument 'dtype'",
-    ),
-    "an output": (
-        lambda: np.exp(sample(), out=np.ones((2, 2))),
-        TypeError,
-        "numpy.exp of ScaledArrays takes given: got an unexpected keyword argument 'out'; ScaledArrays do "
-        "not change: write x = x + y",
-    ),
-    "into a plain array": (lambda: operator.iadd(np.ones((2, 2)), sample()), TypeError, "write x = x + y"),
-    "floor division": (
-        lambda: sample() // 2,
-        TypeError,
-        "numpy.floor_divide has no rule for ScaledArrays: register_scaled_op gives it one; stop_scaling(x) "
-        "gives a plain array, and x.data and x.scale are its two parts",
-    ),
-    "floor division of a number": (
-        lambda: 2 // sample(),
-        TypeError,
-        "numpy.floor_divide has no rule for ScaledArrays",
-    ),
-    "a remainder": (lambda: sample() % 2, TypeError, "numpy.remainder has no rule for ScaledArrays"),
-    "a remainder of a number": (
-        lambda: 2 % sample(),
-        TypeError,
-        "numpy.remainder has no rule for ScaledArrays",
-    ),
-    "both": (lambda: divmod(sample(), 2), TypeError, "numpy.divmod has no rule for ScaledArrays"),
-    "both of a number": (lambda: divmod(2, sample()), TypeError, "numpy.divmod has no rule for ScaledArrays"),
-    "bounds of both names": (
-        lambda: np.clip(sample(), 0, max=1),
-        ValueError,
-        "numpy.clip takes a_min and a_max, or min and max, not some of each",
-    ),
-    "a condition": (
-        lambda: np.where(sample(), 1, sample()),
-        TypeError,
-        "compare it: numpy.where(x != 0, ...)",
-    ),
-    "assignment": (
-        lambda: operator.setitem(sample(), 0, 1),
-        TypeError,
-        "ScaledArrays do not change: put a new one together with numpy.where or numpy.concatenate",
-    ),
-    "becoming plain": (
-        lambda: np.asarray(sample()),
-        TypeError,
-        "a ScaledArray does not become a plain array by itself, for that would drop its scale unseen: use "
-        "x.to_array() for its values, stop_scaling(x), or x.data and x.scale",
-    ),
-    "being in a list": (
-        lambda: np.array([sample(), sample()]),
-        TypeError,
-        "does not become a plain array by itself",
-    ),
-    "another verb": (
-        lambda: lp.encode(sample(), "e4m3fn"),
-        TypeError,
-        "a ScaledArray does not become a plain array",
-    ),
-    "a method": (
-        lambda: sample().cumsum(),
-        AttributeError,
-        "a ScaledArray has no 'cumsum': use a function such as numpy.sum, x.data.cumsum, or "
-        "x.to_array().cumsum",
-    ),
-    "nonsense": (lambda: sample().nonsense, AttributeError, "a ScaledArray has no 'nonsense'"),
-    "a pad": (
-        lambda: np.pad(sample(), 1, constant_values=1),
-        ValueError,
-        "numpy.pad of ScaledArrays takes mode 'constant' with zeros, 'edge', 'reflect', 'symmetric', 'wrap', "
-        "not mode='constant' with {'constant_values': 1}",
-    ),
-    "a dot": (
-        lambda: np.dot(sample()[None], sample()),
-        ValueError,
-        "numpy.dot of ScaledArrays takes at most two axes, not 3 and 2; use x @ y",
-    ),
-    "a convolution": (
-        lambda: np.convolve(sample(), sample()),
-        ValueError,
-        "two arrays of one axis, not of shapes (2, 2) and (2, 2)",
-    ),
-    "data": (
-        lambda: ScaledArray(np.float32([1.0, 1.1]), 1.0, "e4m3fn"),
-        ValueError,
-        "data have values that 'e4m3fn' does not have: 1 of 2, the first at index (1,): 1.100000023841858. "
-        "as_scaled(values, scale, 'e4m3fn') rounds them",
-    ),
-    "float64 data": (
-        lambda: ScaledArray(np.array([0.1])),
-        ValueError,
-        "data have values that 'binary32' does not have",
-    ),
-    "words": (lambda: ScaledArray("abc"), TypeError, "data must be real numbers of at most 64 bits, not"),
-    "a negative scale": (
-        lambda: ScaledArray(np.float32([1]), -2.0),
-        ValueError,
-        "scale=-2.0 is negative; scales are 0 or more, and the sign is the data's",
-    ),
-    "a scale that its format lacks": (
-        lambda: ScaledArray(np.float32([1]), 3.0, scale_format="e8m0fnu"),
-        ValueError,
-        "scale=3.0 is no value of 'e8m0fnu'; round it first, for instance with pow2_round, or give "
-        "scale_format=",
-    ),
-    "a scale that float32 rounds": (
-        lambda: sp.as_scaled(np.float32([1, 2]), 0.1),
-        ValueError,
-        "scale=0.1 is no value of 'binary32'; round it first, for instance with pow2_round, or give "
-        "scale_format=",
-    ),
-    "a scale that float32 makes zero": (
-        lambda: ScaledArray(np.float32([1]), 1e-300),
-        ValueError,
-        "scale=1e-300 is no value of 'binary32'",
-    ),
-    "a scale that float32 makes infinite": (
-        lambda: sp.set_scaling(sample(), 1e300),
-        ValueError,
-        "scale=1e+300 is no value of 'binary32'",
-    ),
-    "setting an infinite scale": (
-        lambda: sp.set_scaling(sample(), np.inf),
-        ValueError,
-        "scale=inf is not finite: values over it, times it again, would be NaN. Give a finite scale; "
-        "ScaledArray(data, scale) takes data that are meant at such a one",
-    ),
-    "setting a scale that is NaN": (
-        lambda: sp.set_scaling(sample(), np.nan),
-        ValueError,
-        "scale=nan is not finite: values",
-    ),
-    "dividing by an infinite scale": (
-        lambda: sp.as_scaled(np.float32([1, 2]), np.float32(np.inf)),
-        ValueError,
-        "scale=inf is not finite: values over it",
-    ),
-    "dividing by a scale that is NaN": (
-        lambda: sp.as_scaled(1.0, np.nan),
-        ValueError,
-        "scale=nan is not finite",
-    ),
-    "an infinite factor": (
-        lambda: sp.rebalance(sample(), np.inf),
-        ValueError,
-        "factor=inf must be a finite number, 0 or more; set_scaling(x, scale) gives the scale itself",
-    ),
-    "a factor that is NaN": (
-        lambda: sp.rebalance(sample(), np.nan),
-        ValueError,
-        "factor=nan must be a finite number",
-    ),
-    "a negative factor": (
-        lambda: sp.rebalance(sample(), -2.0),
-        ValueError,
-        "factor=-2.0 must be a finite number, 0 or more",
-    ),
-    "scales": (
-        lambda: ScaledArray(np.float32([1, 2]), np.float32([1, 2])),
-        TypeError,
-        "scale must be a single number, not array([1., 2.], dtype=float32); for scales of channels or blocks "
-        "see lowprec.scale_for and block formats",
-    ),
-    "formats": (
-        lambda: (
-            sample().astype("tf32")
-            + ScaledArray(np.ones(2), 1.0, lp.Format(name="big", exponent_bits=9, trailing_bits=3, bias=255))
-        ),
-        ValueError,
-        "no format up to 'binary32' has all values of 'tf32' and 'big'; convert one first, with "
-        "x.astype(...)",
-    ),
-    "a norm": (
-        lambda: sp.dynamic_rescale(sample(), "l3"),
-        ValueError,
-        "norm='l3' is unknown; use one of max, l1, l2",
-    ),
-    "a mode": (
-        lambda: sp.pow2_round(1.5, "away"),
-        ValueError,
-        "mode='away' of rounding to powers of two is unknown; use one of down, up, nearest, stochastic, none",
-    ),
-    "no random integers": (
-        lambda: sp.pow2_round(1.5, "stochastic"),
-        ValueError,
-        "scales are rounded stochastically, which needs random integers: give rng=, or config(rng=...)",
-    ),
-    "a field": (
-        lambda: sp.config(pow2="up").__enter__(),
-        TypeError,
-        "a configuration has no 'pow2'; it has scale_rounding, scale_format, projection, dots, sums, rng",
-    ),
-    "a field's value": (
-        lambda: sp.Config(scale_rounding="away"),
-        ValueError,
-        "scale_rounding='away' is unknown; use one of down, up, nearest, stochastic, none",
-    ),
-    "a format of scales": (
-        lambda: sp.Config(scale_format="int8"),
-        ValueError,
-        "scale_format='int8' has no exponents, and scales are powers of two; use 'binary32', 'e8m0fnu' or "
-        "another float format",
-    ),
-    "a projection": (
-        lambda: sp.Config(projection="finite"),
-        TypeError,
-        "projection must be a Projection, not 'finite'",
-    ),
-    "an accumulation": (lambda: sp.Config(dots="fp32"), ValueError, "unknown accumulation 'fp32'"),
-}
+REFUSED = refusals(
+    globals(),
+    """
+np.median(sample())
+    TypeError: numpy.median has no rule for ScaledArrays: register_scaled_op gives it one;
+    stop_scaling(x) gives a plain array, and x.data and x.scale are its two parts
+np.linalg.det(sample())
+    TypeError: numpy.linalg.det has no rule for ScaledArr
+np.einsum("ii->i", sample())
+    ValueError: numpy.einsum of ScaledArrays takes subscripts with '->', a letter for each axis and none
+    twice in one operand, such as 'bij,bjk->bik', not 'ii->i' for 1 operands; use numpy.diagonal and
+    numpy.expand_dims for others
+np.linalg.norm(sample().reshape(1, -1), 2)
+    ValueError: numpy.linalg.norm of ScaledArrays takes ord=None or 'fro', and 1, 2 or inf of vectors,
+    not ord=2 of 2 axes; use x.to_array() for norms of singular values
+np.hypot(sample(), sample())
+    TypeError: numpy.hypot has no rule for ScaledArrays: register_scaled_op
+np.add.reduce(sample())
+    TypeError: numpy.add.reduce has no rule for ScaledArrays: use functions such as numpy.sum;
+    stop_scaling(x)
+np.sum(sample(), dtype=np.float64)
+    TypeError: numpy.sum of ScaledArrays takes x, axis, keepdims: got an unexpected keyword argument
+    'dtype'
+np.exp(sample(), out=np.ones((2, 2)))
+    TypeError: numpy.exp of ScaledArrays takes given: got an unexpected keyword argument 'out';
+    ScaledArrays do not change: write x = x + y
+operator.iadd(np.ones((2, 2)), sample())
+    TypeError: write x = x + y
+sample() // 2
+    TypeError: numpy.floor_divide has no rule for ScaledArrays: register_scaled_op gives it one;
+    stop_scaling(x) gives a plain array, and x.data and x.scale are its two parts
+2 // sample()
+    TypeError: numpy.floor_divide has no rule for ScaledArrays
+sample() % 2
+    TypeError: numpy.remainder has no rule for ScaledArrays
+2 % sample()
+    TypeError: numpy.remainder has no rule for ScaledArrays
+divmod(sample(), 2)
+    TypeError: numpy.divmod has no rule for ScaledArrays
+divmod(2, sample())
+    TypeError: numpy.divmod has no rule for ScaledArrays
+np.clip(sample(), 0, max=1)
+    ValueError: numpy.clip takes a_min and a_max, or min and max, not some of each
+np.where(sample(), 1, sample())
+    TypeError: compare it: numpy.where(x != 0, ...)
+operator.setitem(sample(), 0, 1)
+    TypeError: ScaledArrays do not change: put a new one together with numpy.where or numpy.concatenate
+np.asarray(sample())
+    TypeError: a ScaledArray does not become a plain array by itself, for that would drop its scale
+    unseen: use x.to_array() for its values, stop_scaling(x), or x.data and x.scale
+np.array([sample(), sample()])
+    TypeError: does not become a plain array by itself
+lp.encode(sample(), "e4m3fn")
+    TypeError: a ScaledArray does not become a plain array
+sample().cumsum()
+    AttributeError: a ScaledArray has no 'cumsum': use a function such as numpy.sum, x.data.cumsum, or
+    x.to_array().cumsum
+sample().nonsense
+    AttributeError: a ScaledArray has no 'nonsense'
+np.pad(sample(), 1, constant_values=1)
+    ValueError: numpy.pad of ScaledArrays takes mode 'constant' with zeros, 'edge', 'reflect',
+    'symmetric', 'wrap', not mode='constant' with {'constant_values': 1}
+np.dot(sample()[None], sample())
+    ValueError: numpy.dot of ScaledArrays takes at most two axes, not 3 and 2; use x @ y
+np.convolve(sample(), sample())
+    ValueError: two arrays of one axis, not of shapes (2, 2) and (2, 2)
+ScaledArray(np.float32([1.0, 1.1]), 1.0, "e4m3fn")
+    ValueError: data have values that 'e4m3fn' does not have: 1 of 2, the first at index (1,):
+    1.100000023841858. as_scaled(values, scale, 'e4m3fn') rounds them
+ScaledArray(np.array([0.1]))
+    ValueError: data have values that 'binary32' does not have
+ScaledArray("abc")
+    TypeError: data must be real numbers of at most 64 bits, not
+ScaledArray(np.float32([1]), -2.0)
+    ValueError: scale=-2.0 is negative; scales are 0 or more, and the sign is the data's
+ScaledArray(np.float32([1]), 3.0, scale_format="e8m0fnu")
+    ValueError: scale=3.0 is no value of 'e8m0fnu'; round it first, for instance with pow2_round, or
+    give scale_format=
+sp.as_scaled(np.float32([1, 2]), 0.1)
+    ValueError: scale=0.1 is no value of 'binary32'; round it first, for instance with pow2_round, or
+    give scale_format=
+ScaledArray(np.float32([1]), 1e-300)
+    ValueError: scale=1e-300 is no value of 'binary32'
+sp.set_scaling(sample(), 1e300)
+    ValueError: scale=1e+300 is no value of 'binary32'
+sp.set_scaling(sample(), np.inf)
+    ValueError: scale=inf is not finite: values over it, times it again, would be NaN. Give a finite
+    scale; ScaledArray(data, scale) takes data that are meant at such a one
+sp.set_scaling(sample(), np.nan)
+    ValueError: scale=nan is not finite: values
+sp.as_scaled(np.float32([1, 2]), np.float32(np.inf))
+    ValueError: scale=inf is not finite: values over it
+sp.as_scaled(1.0, np.nan)
+    ValueError: scale=nan is not finite
+sp.rebalance(sample(), np.inf)
+    ValueError: factor=inf must be a finite number, 0 or more; set_scaling(x, scale) gives the scale
+    itself
+sp.rebalance(sample(), np.nan)
+    ValueError: factor=nan must be a finite number
+sp.rebalance(sample(), -2.0)
+    ValueError: factor=-2.0 must be a finite number, 0 or more
+ScaledArray(np.float32([1, 2]), np.float32([1, 2]))
+    TypeError: scale must be a single number, not array([1., 2.], dtype=float32); for scales of channels
+    or blocks see lowprec.scale_for and block formats
+sample().astype("tf32") + ScaledArray(np.ones(2), 1.0, lp.Format(name="big", exponent_bits=9,
+        trailing_bits=3, bias=255))
+    ValueError: no format up to 'binary32' has all values of 'tf32' and 'big'; convert one first, with
+    x.astype(...)
+sp.dynamic_rescale(sample(), "l3")
+    ValueError: norm='l3' is unknown; use one of max, l1, l2
+sp.pow2_round(1.5, "away")
+    ValueError: mode='away' of rounding to powers of two is unknown; use one of down, up, nearest,
+    stochastic, none
+sp.pow2_round(1.5, "stochastic")
+    ValueError: scales are rounded stochastically, which needs random integers: give rng=, or
+    config(rng=...)
+sp.config(pow2="up").__enter__()
+    TypeError: a configuration has no 'pow2'; it has scale_rounding, scale_format, projection, dots,
+    sums, rng
+sp.Config(scale_rounding="away")
+    ValueError: scale_rounding='away' is unknown; use one of down, up, nearest, stochastic, none
+sp.Config(scale_format="int8")
+    ValueError: scale_format='int8' has no exponents, and scales are powers of two; use 'binary32',
+    'e8m0fnu' or another float format
+sp.Config(projection="finite")
+    TypeError: projection must be a Projection, not 'finite'
+sp.Config(dots="fp32")
+    ValueError: unknown accumulation 'fp32'
+""",
+)
 
 
-@pytest.mark.parametrize(("call", "error", "message"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
 def test_what_cannot_be_is_refused_with_the_way_out(call, error, message):
     """As text."""
     with pytest.raises(error, match=re.escape(message)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import pickle
 import re
 from fractions import Fraction
@@ -31,6 +32,7 @@ from lowprec.spec.catalog import (
 from lowprec.spec.families import ieee
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Order, chunked, order
 from lowprec.spec.projection import Projection
+from tests.support import refusals
 
 SINGLE, HALF, DOUBLE = (BINARY32, Projection()), (BINARY16, Projection()), (BINARY64, Projection())
 HALVES = (BINARY16, BINARY16)
@@ -192,87 +194,64 @@ def test_spellings_that_are_none_are_refused(spelled, kind, message):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"step": 0, "fraction_bits": 24},
-            "step=0 of a window is out of range; use 1 to 4,294,967,296, so that the sum of a step with "
-            "fraction_bits=24 has at most 63 bits",
-        ),
-        (
-            {"step": 4098, "fraction_bits": 48},
-            "step=4098 of a window is out of range; use 1 to 4,096, so that the sum of a step with "
-            "fraction_bits=48 has at most 63 bits",
-        ),
-        (
-            {"step": 1 << 62, "fraction_bits": None, "groups": "alternate_pairs"},
-            f"step={1 << 62} of a window is out of range; use 1 to 4,294,967,296",
-        ),
-        ({"group": 0}, "group=0 of a window is out of range; use 1 to 4"),
-        ({"group": 8}, "group=8 of a window is out of range; use 1 to 4"),
-        (
-            {"lowest_exponent": -32769},
-            "lowest_exponent=-32769 of a window is out of range; use -32,768 to 32,768",
-        ),
-        (
-            {"lowest_exponent": 1 << 40},
-            f"lowest_exponent={1 << 40} of a window is out of range; use -32,768 to 32,768",
-        ),
-        (
-            {"fraction_bits": 0},
-            "fraction_bits=0 of a window is out of range; use 1 to 48, or None to keep all",
-        ),
-        (
-            {"fraction_bits": 49},
-            "fraction_bits=49 of a window is out of range; use 1 to 48, or None to keep all",
-        ),
-        (
-            {"cut": "nearest"},
-            "cut='nearest' of a window is unknown; use one of toward_zero, floor, to_odd, nearest_away",
-        ),
-        (
-            {"groups": "halves"},
-            "groups='halves' of a window is unknown; use one of consecutive, alternate_pairs",
-        ),
-        ({"scales": "all"}, "scales='all' of a window is unknown; use one of none, products, groups"),
-        (
-            {"scales": "groups", "group": 3},
-            "group=3 of a window must divide step=4, and be above 1 for scales='groups' only, not for "
-            "'groups'",
-        ),
-        (
-            {"scales": "groups"},
-            "group=1 of a window must divide step=4, and be above 1 for scales='groups' only, not for "
-            "'groups'",
-        ),
-        (
-            {"group": 2},
-            "group=2 of a window must divide step=4, and be above 1 for scales='groups' only, not for 'none'",
-        ),
-        ({"groups": "alternate_pairs", "step": 3}, "step=3 of a window of alternate pairs must be even"),
-        (
-            {"scales": "products", "fraction_bits": None},
-            "scales='products' of a window join what aligns its terms, and fraction_bits=None aligns none; "
-            "give fraction_bits",
-        ),
-        (
-            {"result": (FORMATS["int8"], Projection(nan="max"))},
-            "result='int8' of an accumulation lacks exponents, by which a window aligns; use another",
-        ),
-        (
-            {"result": (E8M0FNU, Projection())},
-            "result='e8m0fnu' of an accumulation has no zero, which a sum begins with; use another",
-        ),
-        (
-            {"result": DOUBLE},
-            "result of an accumulation cannot be 'binary64': it is a type that values come in",
-        ),
-    ],
+    ("call", "error", "message"),
+    refusals(
+        globals(),
+        """
+dataclasses.replace(STEP, step=0, fraction_bits=24)
+    ValueError: step=0 of a window is out of range; use 1 to 4,294,967,296, so that the sum of a step
+    with fraction_bits=24 has at most 63 bits
+dataclasses.replace(STEP, step=4098, fraction_bits=48)
+    ValueError: step=4098 of a window is out of range; use 1 to 4,096, so that the sum of a step with
+    fraction_bits=48 has at most 63 bits
+dataclasses.replace(STEP, group=0)
+    ValueError: group=0 of a window is out of range; use 1 to 4
+dataclasses.replace(STEP, group=8)
+    ValueError: group=8 of a window is out of range; use 1 to 4
+dataclasses.replace(STEP, lowest_exponent=-32769)
+    ValueError: lowest_exponent=-32769 of a window is out of range; use -32,768 to 32,768
+dataclasses.replace(STEP, fraction_bits=0)
+    ValueError: fraction_bits=0 of a window is out of range; use 1 to 48, or None to keep all
+dataclasses.replace(STEP, fraction_bits=49)
+    ValueError: fraction_bits=49 of a window is out of range; use 1 to 48, or None to keep all
+dataclasses.replace(STEP, cut="nearest")
+    ValueError: cut='nearest' of a window is unknown; use one of toward_zero, floor, to_odd,
+    nearest_away
+dataclasses.replace(STEP, groups="halves")
+    ValueError: groups='halves' of a window is unknown; use one of consecutive, alternate_pairs
+dataclasses.replace(STEP, scales="all")
+    ValueError: scales='all' of a window is unknown; use one of none, products, groups
+dataclasses.replace(STEP, scales="groups", group=3)
+    ValueError: group=3 of a window must divide step=4, and be above 1 for scales='groups' only, not for
+    'groups'
+dataclasses.replace(STEP, scales="groups")
+    ValueError: group=1 of a window must divide step=4, and be above 1 for scales='groups' only, not for
+    'groups'
+dataclasses.replace(STEP, group=2)
+    ValueError: group=2 of a window must divide step=4, and be above 1 for scales='groups' only, not for
+    'none'
+dataclasses.replace(STEP, groups="alternate_pairs", step=3)
+    ValueError: step=3 of a window of alternate pairs must be even
+dataclasses.replace(STEP, scales="products", fraction_bits=None)
+    ValueError: scales='products' of a window join what aligns its terms, and fraction_bits=None aligns
+    none; give fraction_bits
+dataclasses.replace(STEP, result=(FORMATS["int8"], Projection(nan="max")))
+    ValueError: result='int8' of an accumulation lacks exponents, by which a window aligns; use another
+dataclasses.replace(STEP, result=(E8M0FNU, Projection()))
+    ValueError: result='e8m0fnu' of an accumulation has no zero, which a sum begins with; use another
+dataclasses.replace(STEP, result=DOUBLE)
+    ValueError: result of an accumulation cannot be 'binary64': it is a type that values come in
+dataclasses.replace(STEP, step=1 << 62, fraction_bits=None, groups="alternate_pairs")
+    ValueError: step=4611686018427387904 of a window is out of range; use 1 to 4,294,967,296
+dataclasses.replace(STEP, lowest_exponent=1 << 40)
+    ValueError: lowest_exponent=1099511627776 of a window is out of range; use -32,768 to 32,768
+""",
+    ),
 )
-def test_windows_that_are_none_are_refused(changes, message):
+def test_windows_that_are_none_are_refused(call, error, message):
     """With the field at fault."""
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        dataclasses.replace(STEP, **changes)
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        call()
 
 
 @pytest.mark.parametrize("field", ["step", "group", "fraction_bits", "lowest_exponent"])
@@ -303,189 +282,153 @@ def test_a_result_is_a_format_and_a_projection():
 # -- accumulations ----------------------------------------------------------------------------------
 
 
+CONTRADICTORY = [
+    *(
+        (
+            {"machine": "cdna3", "operands": HALVES, **more},
+            "machine 'cdna3' takes no product, order, accumulator, total or scale: it is all of that",
+        )
+        for more in (
+            {"product": SINGLE},
+            {"accumulator": SINGLE},
+            {"total": SINGLE},
+            {"scale": (E8M0FNU, 32)},
+            {"order": "pairwise"},
+            {"order": "exact"},
+        )
+    ),
+    *(
+        (
+            {"machine": machine, "operands": (fmt, fmt)},
+            f"machine {machine!r} takes no operands in {fmt.name!r}: its multipliers take floats of at "
+            f"most {most} bits of precision, below 2**{limit}, that binary32 holds; use {such} or the "
+            "like",
+        )
+        for machine, most, limit, such, formats in (
+            ("cdna3_fp8", 4, 64, "e4m3fnuz, e5m2fnuz", (HALVES[0], INT8, ieee("far", 8, 1))),
+            ("cdna3", 11, 128, "binary16, bfloat16", (SINGLE[0], ieee("wide", 10, 4), INT8)),
+        )
+        for fmt in formats
+    ),
+    *(
+        (
+            {"order": "exact", **more},
+            "order 'exact' has no accumulator and no total: its sum is rounded once, to the output",
+        )
+        for more in ({"accumulator": SINGLE}, {"total": SINGLE})
+    ),
+    *(
+        (
+            {"accumulator": STEP, "operands": HALVES, "total": total, "order": spelled},
+            f"a window is in sequence, not in order '{spelled}'",
+        )
+        for spelled, total in (("pairwise", None), ("chunked(8, pairwise)", SINGLE))
+    ),
+    *(
+        (
+            {"accumulator": window, "operands": HALVES, "scale": (FORMATS[name], 64)},
+            f"scale={name!r} of an accumulation has a sign or an infinity, and a window's scales have "
+            f"none; use a format such as 'e8m0fnu' or 'ue4m3'",
+        )
+        for window, name in ((SCALED, "binary16"), (GROUPED, "e4m3fn"))
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("call", "error", "message"),
     [
-        (
-            {"accumulator": SINGLE, "addend": "in_sum"},
-            "addend='in_sum' of an accumulation is unknown; use one of first, last",
-        ),
-        (
-            {"machine": "cdna4", "operands": HALVES},
-            "unknown machine 'cdna4'; use one of cdna2, cdna2_pairs, cdna3, cdna3_fp8",
-        ),
-        *(
-            (
-                {"machine": "cdna3", "operands": HALVES, **more},
-                "machine 'cdna3' takes no product, order, accumulator, total or scale: it is all of that",
-            )
-            for more in (
-                {"product": SINGLE},
-                {"accumulator": SINGLE},
-                {"total": SINGLE},
-                {"scale": (E8M0FNU, 32)},
-                {"order": "pairwise"},
-                {"order": "exact"},
-            )
-        ),
-        ({"machine": "cdna3"}, "machine 'cdna3' needs operands: it aligns by their exponents"),
-        (
-            {"machine": "cdna3", "operands": HALVES, "addend": "last"},
-            "machine 'cdna3' has its addend in the sum: use addend='first'",
-        ),
-        *(
-            (
-                {"machine": machine, "operands": (fmt, fmt)},
-                f"machine {machine!r} takes no operands in {fmt.name!r}: its multipliers take floats of at "
-                f"most {most} bits of precision, below 2**{limit}, that binary32 holds; use {such} or the "
-                "like",
-            )
-            for machine, most, limit, such, formats in (
-                ("cdna3_fp8", 4, 64, "e4m3fnuz, e5m2fnuz", (HALVES[0], INT8, ieee("far", 8, 1))),
-                ("cdna3", 11, 128, "binary16, bfloat16", (SINGLE[0], ieee("wide", 10, 4), INT8)),
-            )
-            for fmt in formats
-        ),
-        (
-            {"machine": "cdna3", "operands": HALVES, "output": HALF},
-            "machine 'cdna3' has binary32 results, not 'binary16'",
-        ),
-        *(
-            (
-                {"order": "exact", **more},
-                "order 'exact' has no accumulator and no total: its sum is rounded once, to the output",
-            )
-            for more in ({"accumulator": SINGLE}, {"total": SINGLE})
-        ),
-        ({"order": "exact", "product": SINGLE}, "order 'exact' adds exact products; leave out product"),
-        ({"order": "exact", "addend": "last"}, "order 'exact' has its addend in the sum: use addend='first'"),
-        ({}, "order 'sequential' needs an accumulator"),
-        ({"order": "chunked(4, pairwise)"}, "order 'chunked(4, pairwise)' needs an accumulator"),
-        (
-            {"accumulator": SINGLE, "total": SINGLE, "order": "pairwise"},
-            "order 'pairwise' has no total; chunked(n) has",
-        ),
-        *(
-            (
-                {"accumulator": STEP, "operands": HALVES, "total": total, "order": spelled},
-                f"a window is in sequence, not in order '{spelled}'",
-            )
-            for spelled, total in (("pairwise", None), ("chunked(8, pairwise)", SINGLE))
-        ),
-        ({"accumulator": STEP}, "a window needs operands: it aligns by their exponents"),
-        (
-            {"accumulator": STEP, "operands": HALVES, "product": SINGLE},
-            "a window adds exact products; leave out product",
-        ),
-        (
-            {"accumulator": STEP, "operands": HALVES, "term": 4},
-            "term=4 is of sums in an accumulator, and a window has no terms of its own",
-        ),
-        (
-            {"machine": "cdna3", "operands": HALVES, "term": 4},
-            "term=4 is of sums in an accumulator, and a machine has no terms of its own",
-        ),
-        (
-            {"order": "exact", "operands": HALVES, "term": 4},
-            "term=4 is of sums in an accumulator, and order 'exact' has no terms of its own",
-        ),
-        (
-            {"accumulator": SINGLE, "term": 4},
-            "term=4 needs operands, whose products are summed exactly",
-        ),
-        (
-            {"accumulator": SINGLE, "operands": HALVES, "term": 5000},
-            "term=5000 of an accumulation is out of range; use 0 to 4,096",
-        ),
-        (
-            {"accumulator": SINGLE, "operand_rounding": Projection()},
-            "operand_rounding needs operands: the formats that factors are rounded to",
-        ),
-        (
-            {
-                "accumulator": SINGLE,
-                "operands": (E4M3FN, E4M3FN),
-                "operand_rounding": Projection(subnormals="flush_both"),
-            },
-            "operand_rounding knows no type that factors come in: use subnormals='flush_results', which "
-            "flushes the subnormals of the operands' formats",
-        ),
-        (
-            {"accumulator": SCALED, "operands": HALVES},
-            "a window with scales needs scale=(Format, size), and nothing else takes it",
-        ),
-        (
-            {"accumulator": SINGLE, "scale": (E8M0FNU, 32)},
-            "a window with scales needs scale=(Format, size), and nothing else takes it",
-        ),
-        (
-            {"accumulator": SCALED, "operands": HALVES, "scale": (E8M0FNU, 16)},
-            "scale for 16 elements does not fill groups of 32",
-        ),
-        (
-            {"accumulator": GROUPED, "operands": HALVES, "scale": (E8M0FNU, 24)},
-            "scale for 24 elements does not fill groups of 16",
+        *refusals(
+            {**globals(), "CARRIERS": CARRIERS},
+            """
+Accumulation(accumulator=SINGLE, addend="in_sum", output=SINGLE)
+    ValueError: addend='in_sum' of an accumulation is unknown; use one of first, last
+Accumulation(machine="cdna4", operands=HALVES, output=SINGLE)
+    ValueError: unknown machine 'cdna4'; use one of cdna2, cdna2_pairs, cdna3, cdna3_fp8
+Accumulation(machine="cdna3", output=SINGLE)
+    ValueError: machine 'cdna3' needs operands: it aligns by their exponents
+Accumulation(machine="cdna3", operands=HALVES, addend="last", output=SINGLE)
+    ValueError: machine 'cdna3' has its addend in the sum: use addend='first'
+Accumulation(machine="cdna3", operands=HALVES, output=HALF)
+    ValueError: machine 'cdna3' has binary32 results, not 'binary16'
+Accumulation(order="exact", product=SINGLE, output=SINGLE)
+    ValueError: order 'exact' adds exact products; leave out product
+Accumulation(order="exact", addend="last", output=SINGLE)
+    ValueError: order 'exact' has its addend in the sum: use addend='first'
+Accumulation(output=SINGLE)
+    ValueError: order 'sequential' needs an accumulator
+Accumulation(order="chunked(4, pairwise)", output=SINGLE)
+    ValueError: order 'chunked(4, pairwise)' needs an accumulator
+Accumulation(accumulator=SINGLE, total=SINGLE, order="pairwise", output=SINGLE)
+    ValueError: order 'pairwise' has no total; chunked(n) has
+Accumulation(accumulator=STEP, output=SINGLE)
+    ValueError: a window needs operands: it aligns by their exponents
+Accumulation(accumulator=STEP, operands=HALVES, product=SINGLE, output=SINGLE)
+    ValueError: a window adds exact products; leave out product
+Accumulation(accumulator=STEP, operands=HALVES, term=4, output=SINGLE)
+    ValueError: term=4 is of sums in an accumulator, and a window has no terms of its own
+Accumulation(machine="cdna3", operands=HALVES, term=4, output=SINGLE)
+    ValueError: term=4 is of sums in an accumulator, and a machine has no terms of its own
+Accumulation(order="exact", operands=HALVES, term=4, output=SINGLE)
+    ValueError: term=4 is of sums in an accumulator, and order 'exact' has no terms of its own
+Accumulation(accumulator=SINGLE, term=4, output=SINGLE)
+    ValueError: term=4 needs operands, whose products are summed exactly
+Accumulation(accumulator=SINGLE, operands=HALVES, term=5000, output=SINGLE)
+    ValueError: term=5000 of an accumulation is out of range; use 0 to 4,096
+Accumulation(accumulator=SINGLE, operand_rounding=Projection(), output=SINGLE)
+    ValueError: operand_rounding needs operands: the formats that factors are rounded to
+Accumulation(accumulator=SINGLE, operands=(E4M3FN, E4M3FN),
+        operand_rounding=Projection(subnormals="flush_both"), output=SINGLE)
+    ValueError: operand_rounding knows no type that factors come in: use subnormals='flush_results',
+    which flushes the subnormals of the operands' formats
+Accumulation(accumulator=SCALED, operands=HALVES, output=SINGLE)
+    ValueError: a window with scales needs scale=(Format, size), and nothing else takes it
+Accumulation(accumulator=SINGLE, scale=(E8M0FNU, 32), output=SINGLE)
+    ValueError: a window with scales needs scale=(Format, size), and nothing else takes it
+Accumulation(accumulator=SCALED, operands=HALVES, scale=(E8M0FNU, 16), output=SINGLE)
+    ValueError: scale for 16 elements does not fill groups of 32
+Accumulation(accumulator=GROUPED, operands=HALVES, scale=(E8M0FNU, 24), output=SINGLE)
+    ValueError: scale for 24 elements does not fill groups of 16
+Accumulation(accumulator=SCALED, operands=HALVES, scale=(FORMATS["ue4m3"], 32), output=SINGLE)
+    ValueError: scale='ue4m3' of an accumulation has more than powers of two, and only exponents of
+    scales join those of products; use a format such as 'e8m0fnu', or scales='groups'
+Accumulation(accumulator=STEP, operands=HALVES, output=(FORMATS["int8"], Projection(nan="max")))
+    ValueError: output='int8' of an accumulation lacks exponents, by which a window aligns; use another
+Accumulation(accumulator=(E8M0FNU, Projection()), output=SINGLE)
+    ValueError: accumulator='e8m0fnu' of an accumulation has no zero, which a sum begins with; use
+    another
+Accumulation(accumulator=SINGLE, output=DOUBLE)
+    ValueError: output of an accumulation cannot be 'binary64': it is a type that values come in
+Accumulation(accumulator=SINGLE, product=DOUBLE, output=SINGLE)
+    ValueError: product of an accumulation cannot be 'binary64': it is a type that values come in
+Accumulation(accumulator=(CARRIERS["int64"], Projection()), output=SINGLE)
+    ValueError: accumulator of an accumulation cannot be 'int64': it is a type that values come in
+Accumulation(accumulator=(BINARY64, Projection(rounding="toward_zero")), output=SINGLE)
+    ValueError: accumulator in 'binary64' is rounded as the processor does: use Projection()
+Accumulation(accumulator=SINGLE, order="chunked(2)", total=(BINARY64, Projection(nan_sign="drop")),
+        output=SINGLE)
+    ValueError: total in 'binary64' is rounded as the processor does: use Projection()
+Accumulation(accumulator=SINGLE, product=RANDOM, output=SINGLE)
+    ValueError: product of an accumulation cannot be rounded stochastically; the accumulator and the
+    output can
+Accumulation(accumulator=(FORMATS["int8"], Projection(nan="negative_zero")), output=SINGLE)
+    ValueError: accumulator in 'int8', which has neither NaN nor negative zero, needs another
+    Projection(nan=...) than 'negative_zero'
+Accumulation(accumulator=SINGLE, product=(FORMATS["e2m1fn"], Projection(nan="max", nan_code=16)),
+        output=SINGLE)
+    ValueError: product in 'e2m1fn' has codes 0 to 0xf: Projection(nan_code=0x10) is none
+""",
         ),
         *(
-            (
-                {"accumulator": window, "operands": HALVES, "scale": (FORMATS[name], 64)},
-                f"scale={name!r} of an accumulation has a sign or an infinity, and a window's scales have "
-                f"none; use a format such as 'e8m0fnu' or 'ue4m3'",
-            )
-            for window, name in ((SCALED, "binary16"), (GROUPED, "e4m3fn"))
-        ),
-        (
-            {"accumulator": SCALED, "operands": HALVES, "scale": (FORMATS["ue4m3"], 32)},
-            "scale='ue4m3' of an accumulation has more than powers of two, and only exponents of scales join "
-            "those of products; use a format such as 'e8m0fnu', or scales='groups'",
-        ),
-        (
-            {"accumulator": STEP, "operands": HALVES, "output": (FORMATS["int8"], Projection(nan="max"))},
-            "output='int8' of an accumulation lacks exponents, by which a window aligns; use another",
-        ),
-        (
-            {"accumulator": (E8M0FNU, Projection())},
-            "accumulator='e8m0fnu' of an accumulation has no zero, which a sum begins with; use another",
-        ),
-        (
-            {"accumulator": SINGLE, "output": DOUBLE},
-            "output of an accumulation cannot be 'binary64': it is a type that values come in",
-        ),
-        (
-            {"accumulator": SINGLE, "product": DOUBLE},
-            "product of an accumulation cannot be 'binary64': it is a type that values come in",
-        ),
-        (
-            {"accumulator": (CARRIERS["int64"], Projection())},
-            "accumulator of an accumulation cannot be 'int64': it is a type that values come in",
-        ),
-        (
-            {"accumulator": (BINARY64, Projection(rounding="toward_zero"))},
-            "accumulator in 'binary64' is rounded as the processor does: use Projection()",
-        ),
-        (
-            {"accumulator": SINGLE, "order": "chunked(2)", "total": (BINARY64, Projection(nan_sign="drop"))},
-            "total in 'binary64' is rounded as the processor does: use Projection()",
-        ),
-        (
-            {"accumulator": SINGLE, "product": RANDOM},
-            "product of an accumulation cannot be rounded stochastically; the accumulator and the output can",
-        ),
-        (
-            {"accumulator": (FORMATS["int8"], Projection(nan="negative_zero"))},
-            "accumulator in 'int8', which has neither NaN nor negative zero, needs another "
-            "Projection(nan=...) than 'negative_zero'",
-        ),
-        (
-            {"accumulator": SINGLE, "product": (FORMATS["e2m1fn"], Projection(nan="max", nan_code=16))},
-            "product in 'e2m1fn' has codes 0 to 0xf: Projection(nan_code=0x10) is none",
+            (functools.partial(Accumulation, **{"output": SINGLE, **given}), ValueError, message)
+            for given, message in CONTRADICTORY
         ),
     ],
 )
-def test_accumulations_that_contradict_themselves_are_refused(parameters, message):
+def test_accumulations_that_contradict_themselves_are_refused(call, error, message):
     """With the field at fault, and what to use."""
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        Accumulation(**{"output": SINGLE, **parameters})
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        call()
 
 
 @pytest.mark.parametrize(

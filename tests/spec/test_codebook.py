@@ -18,6 +18,7 @@ import pytest
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.codebooks import CODEBOOKS, dynamic_map, lns, named, posit, takum
+from tests.support import refusals
 
 NAN, INFINITY = math.nan, math.inf
 
@@ -258,80 +259,59 @@ def test_limits_are_those_of_the_values():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (
-            dict(values=[1.0, 2.0, 3.0]),
-            "values of codebook 'b' are 3; give one for each code, 4 to 65,536 and a "
-            "power of two. Codes without a value can be NaN",
-        ),
-        (dict(values=[0.0] * (1 << 17)), "values of codebook 'b' are 131,072; give one for each code"),
-        (
-            dict(values=[0.0, 1.0, 1.0, 2.0]),
-            "values of codebook 'b' are not all different: codes 0x1 and 0x2 are "
-            "both 1.0; make one of them NaN",
-        ),
-        (dict(values=[0.0, INFINITY, 1.0, INFINITY]), "codes 0x1 and 0x3 are both inf; make one of them NaN"),
-        (
-            dict(values=[NAN, NAN, NAN, 1.0]),
-            "values of codebook 'b' have no two finite numbers of which one is positive",
-        ),
-        (dict(values=[-3.0, -2.0, -1.0, 0.0]), "have no two finite numbers of which one is positive"),
-        (dict(values=[-0.0, 1.0, 2.0, 3.0]), "values of codebook 'b' have -0.0 (code 0x0) but no 0.0"),
-        (
-            dict(values=[-0.0, 0.0, 2.0, 3.0]),
-            "values of codebook 'b' have -0.0 (code 0x0) but no negative number",
-        ),
-        (
-            dict(values=[Fraction(1, 3), 0, 1, 2]),
-            "the value of code 0x0 of codebook 'b', 1/3, is no float64 number, "
-            "which lowprec carries values in; give float(1/3)",
-        ),
-        (
-            dict(values=[0, 1, 2, 3], thresholds=[0.5, 1.5]),
-            "thresholds of codebook 'b' are 2; its 4 finite values have 3 gaps. Give one for each",
-        ),
-        (
-            dict(values=[0, 1, 2, 3], thresholds=[0.5, 2.5, 1.5]),
-            "threshold 2.5 of codebook 'b' lies outside its gap, "
-            "from 1.0 (code 0x1) to 2.0; give thresholds in ascending order of values",
-        ),
-        (
-            dict(values=[0, 1, 2, 3], thresholds=[0.5, Fraction(4, 3), 2.5]),
-            "the threshold of codebook 'b' above code "
-            "0x1 is no binary fraction of at most 120 significant bits",
-        ),
-        (
-            dict(values=[0, 1, 2, 3], thresholds=[0.5, NAN, 2.5]),
-            "threshold 1 of codebook 'b' must be finite, not nan",
-        ),
-        (
-            dict(values=[0, 2.0**-200, 1, 3]),
-            "the threshold of codebook 'b' above code 0x1 is no binary fraction of at "
-            "most 120 significant bits; give thresholds= that are, such as the nearest ones",
-        ),
-        (
-            dict(values=[0, 1, 3, 2.0**125 + 2.0**80], thresholds=[0, 1, 3]),
-            "overflow='gap' of codebook 'b' would begin "
-            'at a number of more than 120 significant bits; give overflow="never", or a number',
-        ),
-        (
-            dict(values=[0, 1, 2, 3], ties="odd"),
-            "ties='odd' of codebook 'b' is unknown; use one of even, away, zero, up, down",
-        ),
-        (
-            dict(values=[0, 1, 2, 3], overflow="no"),
-            "overflow='no' of codebook 'b' is unknown; use \"gap\", \"never\" or a number",
-        ),
-        (
-            dict(values=[0, 1, 2, 3], overflow=3),
-            "overflow=3.0 of codebook 'b' must lie beyond its extreme value, 3.0",
-        ),
-    ],
+    ("call", "error", "message"),
+    refusals(
+        globals(),
+        """
+Codebook("b", values=[1.0, 2.0, 3.0])
+    ValueError: values of codebook 'b' are 3; give one for each code, 4 to 65,536 and a power of two.
+    Codes without a value can be NaN
+Codebook("b", values=[0.0] * (1 << 17))
+    ValueError: values of codebook 'b' are 131,072; give one for each code
+Codebook("b", values=[0.0, 1.0, 1.0, 2.0])
+    ValueError: values of codebook 'b' are not all different: codes 0x1 and 0x2 are both 1.0; make one
+    of them NaN
+Codebook("b", values=[0.0, INFINITY, 1.0, INFINITY])
+    ValueError: codes 0x1 and 0x3 are both inf; make one of them NaN
+Codebook("b", values=[NAN, NAN, NAN, 1.0])
+    ValueError: values of codebook 'b' have no two finite numbers of which one is positive
+Codebook("b", values=[-3.0, -2.0, -1.0, 0.0])
+    ValueError: have no two finite numbers of which one is positive
+Codebook("b", values=[-0.0, 1.0, 2.0, 3.0])
+    ValueError: values of codebook 'b' have -0.0 (code 0x0) but no 0.0
+Codebook("b", values=[-0.0, 0.0, 2.0, 3.0])
+    ValueError: values of codebook 'b' have -0.0 (code 0x0) but no negative number
+Codebook("b", values=[Fraction(1, 3), 0, 1, 2])
+    ValueError: the value of code 0x0 of codebook 'b', 1/3, is no float64 number, which lowprec carries
+    values in; give float(1/3)
+Codebook("b", values=[0, 1, 2, 3], thresholds=[0.5, 1.5])
+    ValueError: thresholds of codebook 'b' are 2; its 4 finite values have 3 gaps. Give one for each
+Codebook("b", values=[0, 1, 2, 3], thresholds=[0.5, 2.5, 1.5])
+    ValueError: threshold 2.5 of codebook 'b' lies outside its gap, from 1.0 (code 0x1) to 2.0; give
+    thresholds in ascending order of values
+Codebook("b", values=[0, 1, 2, 3], thresholds=[0.5, Fraction(4, 3), 2.5])
+    ValueError: the threshold of codebook 'b' above code 0x1 is no binary fraction of at most 120
+    significant bits
+Codebook("b", values=[0, 1, 2, 3], thresholds=[0.5, NAN, 2.5])
+    ValueError: threshold 1 of codebook 'b' must be finite, not nan
+Codebook("b", values=[0, 2.0**-200, 1, 3])
+    ValueError: the threshold of codebook 'b' above code 0x1 is no binary fraction of at most 120
+    significant bits; give thresholds= that are, such as the nearest ones
+Codebook("b", values=[0, 1, 3, 2.0**125 + 2.0**80], thresholds=[0, 1, 3])
+    ValueError: overflow='gap' of codebook 'b' would begin at a number of more than 120 significant
+    bits; give overflow="never", or a number
+Codebook("b", values=[0, 1, 2, 3], ties="odd")
+    ValueError: ties='odd' of codebook 'b' is unknown; use one of even, away, zero, up, down
+Codebook("b", values=[0, 1, 2, 3], overflow="no")
+    ValueError: overflow='no' of codebook 'b' is unknown; use "gap", "never" or a number
+Codebook("b", values=[0, 1, 2, 3], overflow=3)
+    ValueError: overflow=3.0 of codebook 'b' must lie beyond its extreme value, 3.0
+""",
+    ),
 )
-def test_what_is_no_codebook_is_refused(given, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        Codebook("b", **given)
+def test_what_is_no_codebook_is_refused(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()
 
 
 def test_values_that_are_no_numbers_are_refused():

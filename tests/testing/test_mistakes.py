@@ -21,6 +21,7 @@ from lowprec.testing import (
     formats,
     near_ties,
 )
+from tests.support import refusals
 
 E2M1FN = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 BLOCKS = lp.BlockFormat(
@@ -247,32 +248,27 @@ def test_values_of_blocks_that_are_no_real_numbers_are_refused():
 
 @pytest.mark.parametrize(
     ("ask", "error", "message"),
-    [
-        (
-            lambda: check_cast("e4m3fn", "e4m3fn"),
-            TypeError,
-            "check_cast takes a function on arrays first, not 'e4m3fn'",
-        ),
-        (
-            lambda: check_operation("add", "add", "e2m1fn"),
-            TypeError,
-            "check_operation takes a function on arrays first",
-        ),
-        (lambda: check_cast(encode, "e4m3fn", samples=1.5), TypeError, "samples must be an integer, not 1.5"),
-        (lambda: check_format(own(), samples="many"), TypeError, "samples must be an integer, not 'many'"),
-        (lambda: check_format(own(), samples=-1), ValueError, "samples must not be negative, not -1"),
-        (lambda: check_block_format("mxfp4", seed=0.5), TypeError, "seed must be an integer, not 0.5"),
-        (
-            lambda: check_operation(max, "add", "e2m1fn", samples=0),
-            ValueError,
-            "samples must be 1 or more, not 0",
-        ),
-        (
-            lambda: check_operation(max, "add", "e2m1fn", seed=-1),
-            ValueError,
-            "seed must not be negative, not -1",
-        ),
-    ],
+    refusals(
+        globals(),
+        """
+check_cast("e4m3fn", "e4m3fn")
+    TypeError: check_cast takes a function on arrays first, not 'e4m3fn'
+check_operation("add", "add", "e2m1fn")
+    TypeError: check_operation takes a function on arrays first
+check_cast(encode, "e4m3fn", samples=1.5)
+    TypeError: samples must be an integer, not 1.5
+check_format(own(), samples="many")
+    TypeError: samples must be an integer, not 'many'
+check_format(own(), samples=-1)
+    ValueError: samples must not be negative, not -1
+check_block_format("mxfp4", seed=0.5)
+    TypeError: seed must be an integer, not 0.5
+check_operation(max, "add", "e2m1fn", samples=0)
+    ValueError: samples must be 1 or more, not 0
+check_operation(max, "add", "e2m1fn", seed=-1)
+    ValueError: seed must not be negative, not -1
+""",
+    ),
 )
 def test_questions_that_cannot_be_asked_are_refused(ask, error, message):
     """Functions, samples and seeds."""
