@@ -19,7 +19,7 @@ import numpy as np
 
 from lowprec.kernels.general.rounding import drawn_limit
 from lowprec.kernels.jit import inlined
-from lowprec.kernels.lower.kinds import CUT_DOWN, CUT_TO_NEAREST, CUT_TO_ODD
+from lowprec.kernels.lower.kinds import CUT_DOWN
 from lowprec.kernels.lower.scalar import Grid, Side
 
 __all__ = [
@@ -88,7 +88,7 @@ def to_nearest_even(significand: np.uint64, shift: np.int64) -> np.uint64:
 
 @inlined
 def cut(negative: bool, significand: np.uint64, shift: np.int64, by: Any) -> np.int64:
-    """Cut a significand to units of its bit `shift`, with a sign, in one of the ways of `Cut`."""
+    """Cut a significand to units of its bit `shift`, with a sign: toward zero, or down."""
     if shift <= _I(0):
         size = _I(significand << _U(-shift))
         return -size if negative else size
@@ -96,9 +96,7 @@ def cut(negative: bool, significand: np.uint64, shift: np.int64, by: Any) -> np.
     if shift < _I(64):
         kept = significand >> _U(shift)
         lost = kept << _U(shift) != significand
-    size = _I(kept | _U(lost)) if by == CUT_TO_ODD else _I(kept) + _I(lost and negative and by == CUT_DOWN)
-    if by == CUT_TO_NEAREST and shift <= _I(64):
-        size += _I((significand >> _U(shift - _I(1))) & _1)
+    size = _I(kept) + _I(lost and negative and by == CUT_DOWN)
     return -size if negative else size
 
 
