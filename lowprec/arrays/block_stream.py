@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block_quotients import decode_products, encode_quotients, encode_scales
+from lowprec.arrays.block_products import decode_products
 from lowprec.arrays.checks import Array, Operand, values_operand
 from lowprec.arrays.threads import ALIGNED, share
 from lowprec.arrays.traverse import PAST_FROM
@@ -203,20 +203,12 @@ def encode_blocks(
     given: bool = False,
 ) -> None:
     """Write the codes of values, and those of their scales, to new arrays; scales that are given are read."""
-    blocks = without = None
-    if not given and backend is None:
-        without = encode_scales(operand, fmt, axes, tensor, scales, scale_random)
-    if (given or without is not None) and backend is None:
-        blocks = encode_quotients(operand, fmt, axes, tensor, codes, scales, random)
-        if blocks is not None and without is not None:
-            blocks = np.union1d(blocks, without)
-        if blocks is not None and not blocks.size:
-            return
     program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, given, backend=backend))
     if not codes.size:
         return
     layout = _layout(codes.shape, axes, fmt.sizes) if program.partial else None
     values, flat, flat_scales = _flat(operand.codes), codes.reshape(-1), scales.reshape(-1)
+    blocks = None
     if layout is not None:
         marks = np.zeros(scales.size, np.uint8)
         past = flat.nbytes >= PAST_FROM and _aligned(flat, layout)

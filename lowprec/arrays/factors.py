@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import calls
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.block_products import spread
 from lowprec.arrays.checks import (
     UNSIGNED,
     Array,

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import block, lazy, lazy_statistics
 from lowprec.arrays.arith import divide
-from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.block_products import spread
 from lowprec.arrays.block_stream import axes_of
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
 from lowprec.arrays.convert import decode, quantize

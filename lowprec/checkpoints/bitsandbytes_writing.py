@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.block_products import spread
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import pack
 from lowprec.checkpoints.bitsandbytes import NESTED, is_nested, padded, quant_map, state_of, state_text

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.block_products import spread
 from lowprec.arrays.errors import decibels, report_of
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels.errors import LONGEST, TOTALS, measure, measure_runs

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.block_products import spread
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints import bitsandbytes

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.arith import divide
-from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.block_products import spread
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.statistics import scale_for
 from lowprec.checkpoints import transformer_engine

@@ -20,7 +20,7 @@ import lowprec as lp
 from lowprec.kernels import engine
 from lowprec.kernels.dots import DotProgram
 from lowprec.kernels.general import sums_program
-from lowprec.kernels.general.sums_program import Sums
+from lowprec.kernels.general.sums_program import Sums, Windows
 from lowprec.kernels.vector.rounding import added_once, summed_to_odd, three_to_odd
 from lowprec.oracle.convert import project
 from lowprec.spec import catalog
@@ -68,9 +68,14 @@ def left(monkeypatch):
 
 @contextlib.contextmanager
 def one_output_at_a_time():
-    """Let `backend="scalar"` name the scalar kernels alone."""
+    """Let `backend="scalar"` name the scalar kernels alone, but for windows, which are lanes' alone."""
+
+    def windows_alone(request, lower=sums_program.lower):
+        program = lower(request)
+        return program if isinstance(program, Windows) else None
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sums_program, "lower", lambda request: None)
+        patch.setattr(sums_program, "lower", windows_alone)
         engine.lower_by.cache_clear()
         yield
     engine.lower_by.cache_clear()

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.block_products import spread
 from lowprec.arrays.convert import encode, quantize
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.block_products import spread
 from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import UNSIGNED
 from lowprec.arrays.convert import encode

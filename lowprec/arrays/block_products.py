@@ -1,0 +1,62 @@
+"""Values of blocks of codebooks: what their codes stand for, times scales that are spread over elements.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lowprec.arrays.calls import convert
+from lowprec.arrays.checks import Array, Operand
+from lowprec.arrays.traverse import tiles
+from lowprec.kernels.codes import code_dtype
+from lowprec.kernels.modes import usual_arithmetic
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT
+
+__all__ = ["decode_products", "spread"]
+
+#: Elements that are multiplied at a time: what they take stays in the caches.
+_TILE = 1 << 14
+
+
+def spread(scales: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
+    """Repeat the scales of blocks of these sizes along these axes, for each element of such a shape."""
+    for axis, size in zip(axes, sizes, strict=True):
+        whole = np.repeat(scales, min(size, shape[axis]), axis)
+        scales = whole[(slice(None),) * axis + (slice(shape[axis]),)]
+    return scales
+
+
+@usual_arithmetic()
+def decode_products(
+    codes: Array, scales: Array, fmt: BlockFormat, axes: tuple[int, ...], result: Array, carrier: Format
+) -> bool:
+    """Write what elements stand for times their scales where either is a codebook's; say if that is exact.
+
+    It is where the type of results holds both, so that the processor rounds their product once.
+    """
+    has_codebooks = isinstance(fmt.element, Codebook) or isinstance(fmt.scale, Codebook)
+    if not has_codebooks or not carrier.contains(fmt.scale) or fmt.element.width > 16:
+        return False
+    kind = result.dtype
+    if kind not in (np.float32, np.float64) or not carrier.contains(fmt.element):
+        return False
+    every = np.arange(1 << fmt.element.width).astype(code_dtype(fmt.element))
+    values = convert(Operand(every, fmt.element, every, True), carrier, DEFAULT, kind)
+    units = convert(Operand(scales, fmt.scale, scales, True), carrier, DEFAULT, kind)
+    sizes = dict(zip(axes, fmt.sizes, strict=True))
+    each = tuple(sizes.get(axis, 1) for axis in range(codes.ndim))
+    mask = codes.dtype.type(len(values) - 1)
+    for place in tiles(codes.shape, each, _TILE):
+        # a place begins where blocks do
+        pairs = zip(place, each, strict=True)
+        blocks = tuple(slice(part.start // size, -(-part.stop // size)) for part, size in pairs)
+        made = np.take(values, codes[place] & mask)
+        made *= spread(units[blocks], made.shape, axes, fmt.sizes)
+        made[np.isnan(made)] = np.nan
+        result[place] = made
+    return True
