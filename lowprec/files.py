@@ -18,7 +18,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["filling", "is_foreign", "keep", "own", "private", "probe", "publish", "replacing", "scratch", "target", "write"]
+__all__ = [
+    "filling",
+    "is_foreign",
+    "keep",
+    "own",
+    "private",
+    "probe",
+    "publish",
+    "replacing",
+    "scratch",
+    "target",
+    "write",
+]
 
 _BINARY, _NO_TERMINAL = getattr(os, "O_BINARY", 0), getattr(os, "O_NOCTTY", 0)
 #: Opened through no link, and without waiting for the other end of a pipe.
