@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import importlib
 
+from lowprec import interrupts
 from lowprec.spec.arith import OPERANDS as _OPERATIONS
 from lowprec.spec.functions import FUNCTIONS as _FUNCTIONS
 
@@ -116,10 +117,13 @@ _MODULES = ("methods", "p3109", "plot", "testing")
 
 def __getattr__(name: str) -> object:
     if name in _MODULES:
-        return importlib.import_module(f"lowprec.{name}")
+        with interrupts.held():
+            return importlib.import_module(f"lowprec.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'lowprec' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), _MAPPINGS.get(name, name))
+    with interrupts.held():
+        home = importlib.import_module(_HOMES[name])
+    value = getattr(home, _MAPPINGS.get(name, name))
     globals()[name] = value
     return value
 

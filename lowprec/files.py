@@ -18,7 +18,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["filling", "keep", "own", "private", "probe", "publish", "replacing", "scratch", "target", "write"]
+__all__ = [
+    "filling",
+    "is_foreign",
+    "keep",
+    "own",
+    "private",
+    "probe",
+    "publish",
+    "replacing",
+    "scratch",
+    "target",
+    "write",
+]
 
 _BINARY, _NO_TERMINAL = getattr(os, "O_BINARY", 0), getattr(os, "O_NOCTTY", 0)
 #: Opened through no link, and without waiting for the other end of a pipe.
@@ -132,7 +144,7 @@ def own(path: Path) -> BinaryIO:
     def opened(name: str, _: int) -> int:
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _ITSELF, 0o666)
         found = os.fstat(descriptor)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and not _is_foreign(found, path):
+        if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and not is_foreign(found, path):
             return descriptor
         os.close(descriptor)
         raise _denied("it is another user's, has a second name or is no regular file; remove it", path)
@@ -193,7 +205,7 @@ def _followed(path: Path) -> tuple[Path, int | None]:
         if name.startswith("/proc/") or not path.is_symlink():
             return path, None
         if (folder := os.stat(path.parent)).st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH:
-            if _is_foreign(os.lstat(path), path):  # as Linux refuses where links are followed for it
+            if is_foreign(os.lstat(path), path):  # as Linux refuses where links are followed for it
                 raise _denied("it is another user's link, in a folder that all may write", path)
         path = path.parent / os.readlink(path)
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
@@ -207,7 +219,7 @@ def _is_special(place: Path) -> bool:
         return False
 
 
-def _is_foreign(found: os.stat_result, path: Path) -> bool:
+def is_foreign(found: os.stat_result, path: Path) -> bool:
     """Return whether a file is neither this user's nor of who owns its folder."""
     if not hasattr(os, "geteuid"):
         return False

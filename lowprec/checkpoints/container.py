@@ -32,6 +32,7 @@ __all__ = [
     "Entry",
     "Header",
     "HeldEntry",
+    "absent",
     "changed",
     "counts",
     "held_shape",
@@ -327,6 +328,19 @@ def open_regular(path: Path) -> BinaryIO:
         file.close()
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return file
+
+
+def absent(path: Path | str, what: str = "file") -> str:
+    """Return why `os.path.isfile` is false: nothing is there, it cannot be reached, or it is no file."""
+    why = "it is no regular file"
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        number = getattr(error, "errno", None)
+        if number in (None, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return f"there is no {what} {str(path)!r}"
+        why = os.strerror(number or 0)
+    return f"cannot read {str(path)!r}: {why}"
 
 
 def parse_json(text: bytes, what: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lowprec.checkpoints.container import CheckpointError, Entry, open_file, parse_json
+from lowprec.checkpoints.container import CheckpointError, Entry, absent, open_file, parse_json
 from lowprec.checkpoints.onnx_reading import Graph, open_onnx
 from lowprec.checkpoints.saved import joined
 from lowprec.checkpoints.torch_reading import open_torch
@@ -140,7 +140,7 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
             raise CheckpointError(f"{str(path)!r} has no .safetensors file and no {INDEX}")
         return _without_index(path, files)
     if not os.path.isfile(path):
-        raise CheckpointError(f"there is no file or folder {str(path)!r}")
+        raise CheckpointError(absent(path, "file or folder"))
     if path.suffix == ".gguf":
         from lowprec.checkpoints.gguf import open_gguf
 

@@ -23,6 +23,7 @@ import numpy as np
 from lowprec import __version__, files
 from lowprec.arrays.checks import Array
 from lowprec.arrays.convert import decode, encode
+from lowprec.checkpoints.container import absent
 from lowprec.export import cards
 from lowprec.export.accumulation_cards import accumulation_tables
 from lowprec.export.block_cards import block_tables
@@ -86,8 +87,8 @@ def read_digests(folder: Path) -> dict[str, Any]:
         It is none.
     """
     path = folder / "digests.json"
-    if not path.is_file():
-        raise Refused(f"there is no file {str(path)!r}")
+    if not os.path.isfile(path):
+        raise Refused(absent(path))
     try:
         document = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:

@@ -18,6 +18,8 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.environment import lookup_environment
 from numba.core.typed_passes import NativeLowering
 
+from lowprec.interrupts import held
+
 __all__ = ["KernelCompiler", "PartCompiler"]
 
 
@@ -85,7 +87,16 @@ def _pipeline(state: Any, lowering: type) -> list[Any]:
     return [passes]
 
 
-class PartCompiler(CompilerBase):  # type: ignore[misc]
+class _Compiler(CompilerBase):  # type: ignore[misc]
+    """Compiles one function."""
+
+    def __init__(self, *given: Any) -> None:
+        """Have numba load what it knows of functions; what is lost of it halfway stays lost."""
+        with held():
+            super().__init__(*given)
+
+
+class PartCompiler(_Compiler):
     """Compiles helpers of kernels."""
 
     def define_pipelines(self) -> list[Any]:
@@ -93,7 +104,7 @@ class PartCompiler(CompilerBase):  # type: ignore[misc]
         return _pipeline(self.state, _LowerPart)
 
 
-class KernelCompiler(CompilerBase):  # type: ignore[misc]
+class KernelCompiler(_Compiler):
     """Compiles kernels."""
 
     def define_pipelines(self) -> list[Any]:

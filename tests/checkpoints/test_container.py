@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import struct
@@ -21,6 +22,8 @@ from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import INDEX, open_checkpoint
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.weights import weights_of
+from lowprec.verify.capture.reading import read_capture
+from lowprec.verify.dumps.files import open_dump
 
 
 def _file(path, header, data=b""):
@@ -273,6 +276,29 @@ def test_shards_are_one_checkpoint_and_what_the_index_gets_wrong_is_noted(tmp_pa
     rules = sorted(rule for rule, _ in found.notes)
     assert rules == ["missing-file", "missing-tensor", "missing-tensor", "not-indexed"]
     assert [*found.missing] == ["a", "d", "e"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are POSIX's")
+def test_files_that_cannot_be_reached_are_not_said_to_be_missing(tmp_path, monkeypatch):
+    """A circle of links, a pipe, and a folder that may not be searched, which root may."""
+    circle, pipe = tmp_path / "circle.npz", tmp_path / "pipe.npz"
+    circle.symlink_to(circle)
+    os.mkfifo(pipe)
+
+    def refused(path, why):
+        for read in (open_checkpoint, open_dump, read_capture):
+            with pytest.raises(ValueError, match=f"^cannot read {str(path)!r}: {why}$"):
+                read(str(path))
+
+    refused(circle, "Too many levels of symbolic links")
+    refused(pipe, "it is no regular file")
+    monkeypatch.setattr(os, "stat", denied)
+    refused(tmp_path / "x.npz", "Permission denied")
+
+
+def denied(path, **_):
+    """What `os.stat` says of a file in a folder that may not be searched."""
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path):

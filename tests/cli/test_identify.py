@@ -66,6 +66,10 @@ def test_a_program_is_identified_and_its_answers_are_saved(tmp_path):
         ("import sys\nfor line in sys.stdin: print('100000000')", "which is no 32-bit code of 'binary32'"),
         ("import sys\nsys.exit('out of order')", "ended with code 1: out of order"),
         ("import time\ntime.sleep(9)", "did not end within 1 s of 395 lines"),
+        ("import os, time\nos.close(1)\nos.close(2)\ntime.sleep(9)", "did not end within 1 s of 395 lines"),
+        ("while True: print('0\\n' * 9999)", "printed more than 4,096 characters for a line of operands"),
+        ("import sys\nwhile True: sys.stderr.write('0\\n' * 9999)", "printed more than 4,096 characters for"),
+        ("import sys\nsys.stdout.buffer.write(b'\\xff\\n')", "holds '\ufffd', which is no hexadecimal"),
     ],
 )  # fmt: skip
 def test_a_program_that_misbehaves(tmp_path, program, said):

@@ -721,7 +721,7 @@ def test_files_that_are_no_whole_captures_are_refused(tmp_path, monkeypatch):
     refused("question '\\x1b[31m' of capture.json has a name that is no word", asked(name="\x1b[31m"))
     missing = lowprec("compare", tmp_path / "none.npz")
     assert missing.exit_code == 2
-    assert "none.npz': there is no such file" in missing.output
+    assert f"there is no file {str(tmp_path / 'none.npz')!r}" in missing.output
 
 
 def npz(path, manifest, **arrays):

@@ -105,6 +105,36 @@ def test_numbers_of_two_types_are_equal_where_they_are_the_same_number():
     assert lp.equal_quantizers(one, blocks, "nvfp4", X)
 
 
+@pytest.mark.parametrize(
+    ("to", "kind"),
+    [("binary16", np.float16), ("binary32", np.float32), ("e5m2", ml_dtypes.float8_e5m2),
+     ("e4m3fn", ml_dtypes.float8_e4m3fn), ("binary16", ">f2"), ("binary16", ">i2"), ("binary16", ">u2"),
+     ("int8", np.int8), ("int4", ml_dtypes.int4)],
+)  # fmt: skip
+def test_codes_are_integers_in_any_order_of_bytes_or_of_the_own_type(to, kind):
+    """Types that NumPy calls floats were refused, and signed integers swapped read as they lay."""
+    values = np.float32([[1.0, -3.0, 0.5, 0.0]])
+    codes = lp.encode(values, to)
+    own = codes.astype(kind) if np.dtype(kind).kind in "iu" and to == "binary16" else values.astype(kind)
+    assert lp.equal_quantizers(own, codes, to, values if to[:3] != "int" else np.trunc(values))
+
+
+def test_scales_are_read_in_any_order_of_bytes_and_of_any_float_type():
+    blocks = lp.encode(X, "nvfp4")
+    swapped = (blocks.codes, blocks.scales.astype(">i2"), blocks.tensor_scale)
+    assert lp.equal_quantizers(swapped, blocks, "nvfp4", X)
+    codes, scale = np.zeros(X.shape, np.uint8), np.float32(0.5)
+    assert lp.equal_quantizers((codes, ml_dtypes.bfloat16(0.5)), (codes, scale), "e4m3fn", X)
+
+
+def test_of_tensors_without_elements_nothing_is_compared():
+    for empty in (np.zeros((0, 64), np.float32), np.zeros((2, 0), np.float32)):
+        report = lp.equal_quantizers("ocp", "torchao_floor", "mxfp4", empty)
+        assert not report.equal
+        assert not report.differ
+        assert str(report).splitlines()[0] == "nothing of ocp and torchao_floor was compared in mxfp4"
+
+
 def test_matrices_reach_every_scale_and_element():
     fmt = lp.block_formats["mxfp4"]
     made = [lp.encode(x, fmt) for x in matrices(fmt, "float32", 0, 0, True)]
@@ -124,7 +154,7 @@ def test_matrices_reach_every_scale_and_element():
             {"operands": X},
             "the first gave codes of shape (4, 512) for a tensor of shape (128, 512); give one for each",
         ),
-        ((X,), {"operands": X}, "the first gave elements of float32; codes are unsigned integers"),
+        ((X,), {"operands": X}, "the first gave elements of float32; codes of 'e2m1fn' are integers or"),
         (
             (np.zeros(X.shape, np.uint8), np.zeros((128, 15), np.uint8)),
             {"operands": X},
@@ -132,6 +162,21 @@ def test_matrices_reach_every_scale_and_element():
             "(128, 16); give one for each block, or tiles of 128 rows and 4 columns",
         ),
         ((X.astype(np.uint8), X, 1.0), {"operands": X}, "tensor_scale=1.0 is for formats that have one"),
+        (
+            lp.encode(X, "mxfp8_e4m3"),
+            {"operands": X},
+            "the first gave blocks of 'mxfp8_e4m3' along (1,), not of 'mxfp4' along (1,)",
+        ),
+        (
+            lp.encode(X, "mxfp4", axis=0),
+            {"operands": X},
+            "the first gave blocks of 'mxfp4' along (0,), not of 'mxfp4' along (1,)",
+        ),
+        (
+            (X.astype(ml_dtypes.float8_e4m3fn),),
+            {"operands": X},
+            "the first gave elements of float8_e4m3fn; codes of 'e2m1fn' are integers or of its own type",
+        ),
         ((1, 2, 3, 4), {"operands": X}, "the first gave 4 results; it must give codes, or codes and scales"),
     ],
 )

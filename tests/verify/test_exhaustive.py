@@ -341,7 +341,7 @@ def test_damaged_state_is_done_again(tmp_path, counted, digest, harm):
     row = go(sweep_of(), SOME, keeper=keeper)
     assert counted == [None, *SOME[:4], None, *SOME]
     assert (row.sha256, row.kept) == (digest, 0)
-    assert [line.split(" is damaged, so what it kept is done again: ")[0] for line in keeper.damaged] == [
+    assert [line.split(" is not used, so what it kept is done again: ")[0] for line in keeper.damaged] == [
         str(path),
         str(steps),
     ]
@@ -364,7 +364,7 @@ def test_ranges_that_cannot_be_are_done_again(tmp_path, place, wrong):
     keeper = processes.Keeper(tmp_path)
     keeper._store(path := f"{processes._digest(sweep_of().identity())}.json", body)
     assert keeper.ranges(sweep_of()) == {}
-    assert keeper.damaged[0].startswith(f"{tmp_path / path} is damaged, so what it kept is done again: ")
+    assert keeper.damaged[0].startswith(f"{tmp_path / path} is not used, so what it kept is done again: ")
 
 
 @pytest.mark.parametrize("steps", [[], [[1, 0]], [[0, 0], [5, 1], [5, 2]], [[0, 256]]])
@@ -391,6 +391,22 @@ def test_what_is_planted_in_a_folder_of_state_is_neither_waited_for_nor_followed
     assert not path.is_symlink()
     assert list(keeper.ranges(sweep_of())) == [0]
     assert folder.stat().st_mode & 0o077 == path.stat().st_mode & 0o077 == 0  # nobody else plants results
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="needs root, for two users")
+def test_state_that_another_user_wrote_is_not_used(tmp_path):
+    """In a folder that all may write; who owns the folder may have written what is in it."""
+    keeper = processes.Keeper(tmp_path)
+    keeper.keep_ranges(sweep_of(), [Found(0, 0, None, "0" * 64, 1.0)])
+    path = tmp_path / f"{processes._digest(sweep_of().identity())}.json"
+    os.chown(path, 54321, -1)
+    assert keeper.ranges(sweep_of()) == {}
+    assert keeper.damaged == [
+        f"{path} is not used, so what it kept is done again: it is another user's, who could say that "
+        f"nothing differs"
+    ]
+    os.chown(tmp_path, 54321, -1)
+    assert list(keeper.ranges(sweep_of())) == [0]
 
 
 def test_state_of_other_sources_is_not_used(tmp_path, counted, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import os
 import re
 import zipfile
 import zlib
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from lowprec import __version__
 from lowprec.arrays.checks import code_dtype, dtype
-from lowprec.checkpoints.container import parse_json
+from lowprec.checkpoints.container import absent, parse_json
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.epilogue import Epilogue, LibraryCall
@@ -247,8 +248,8 @@ class _Damaged(Exception):
 
 def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the manifest and the arrays, whose hashes are right."""
-    if not path.is_file():
-        raise _Damaged("there is no such file")
+    if not os.path.isfile(path):
+        raise DumpError(absent(path))
     most = _MOST + _RATIO * path.stat().st_size
     try:
         with zipfile.ZipFile(path) as held:

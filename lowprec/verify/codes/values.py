@@ -16,7 +16,7 @@ from lowprec.spec.projection import Projection
 from lowprec.verify.codes import codebooks
 
 __all__ = ["as_doubles", "carried", "carrier_dtype", "carrier_of", "distances", "doubles", "is_nan"]
-__all__ += ["is_values", "on_grid", "own_dtype", "words_of"]
+__all__ += ["is_values", "on_grid", "own_dtype", "unsigned", "words_of"]
 
 Array = npt.NDArray[Any]
 
@@ -50,6 +50,18 @@ def own_dtype(fmt: Format) -> np.dtype[Any] | None:
         return dtype(fmt)
     except ValueError:
         return None
+
+
+def unsigned(codes: Array, fmt: Format, what: str) -> Array:
+    """Return codes as unsigned integers; types without a name are bits as they lie."""
+    native = codes.astype(codes.dtype.newbyteorder("="), copy=False)
+    if native.dtype == own_dtype(fmt):
+        return typed_codes(native, fmt)
+    if native.dtype.kind == "i" or native.dtype.type is np.void:
+        native = native.view(f"u{native.dtype.itemsize}")
+    if native.dtype.kind != "u":
+        raise ValueError(f"{what} of {codes.dtype}; codes of {fmt.name!r} are integers or of its own type")
+    return native
 
 
 def is_values(kind: np.dtype[Any], target: Format) -> bool:

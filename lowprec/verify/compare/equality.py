@@ -25,6 +25,7 @@ from lowprec.spec.profiles import Profile, profile as profile_of
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.codes.display import hex_code
+from lowprec.verify.codes.values import unsigned
 from lowprec.verify.compare.compare import compare
 from lowprec.verify.compare.report import Comparison
 from lowprec.verify.inputs.conversions import SOURCES
@@ -33,6 +34,9 @@ from lowprec.verify.inputs.matrices import matrices, specials_are_said
 __all__ = ["SCHEMA", "Equality", "Part", "Quantizer", "equal_quantizers"]
 
 SCHEMA = "lowprec.equal/1"
+
+#: Fields of block formats that say what codes and scales lie where.
+_LAYOUT = ("element", "scale", "sizes")
 
 Array = npt.NDArray[Any]
 #: Something that quantises, a profile that says what does, or recorded results.
@@ -126,8 +130,10 @@ class Equality:
     def as_text(self) -> str:
         """Return what differs, where, and how each quantiser stands to the definition."""
         one, other = self.names
-        verdict = "give the same bits" if self.equal else "differ"
-        lines = [f"{one} and {other} {verdict} in {self.target}", *(f"read: {each}" for each in self.read)]
+        verdict = f"{one} and {other} {'give the same bits' if self.equal else 'differ'}"
+        if not any(part.compared for part in self.parts):
+            verdict = f"nothing of {one} and {other} was compared"
+        lines = [f"{verdict} in {self.target}", *(f"read: {each}" for each in self.read)]
         for part in self.parts:
             words = (
                 f"{part.differ:,} of {part.compared:,} differ" if part.differ else f"{part.compared:,} equal"
@@ -259,7 +265,7 @@ class _Quantizer:
     """A quantiser of any kind, called alike."""
 
     def __init__(self, given: Any, fmt: Format | BlockFormat, axis: Any, nth: str) -> None:
-        self.fmt = fmt
+        self.fmt, self.axis = fmt, axis
         self.recorded = isinstance(given, BlockArray | tuple | list | np.ndarray)
         self.profile = profile_of(given) if isinstance(given, str | Profile) else None
         self.name = f"the {nth}"
@@ -283,6 +289,7 @@ class _Quantizer:
         with np.errstate(all="ignore"):
             made = self.call(tensor.copy())
         if isinstance(made, BlockArray):
+            self._check_blocks(made, tensor.ndim)
             made = (made.codes, made.scales, made.tensor_scale)
         parts = list(made) if isinstance(made, tuple | list) else [made]
         if not 1 <= len(parts) <= 3:
@@ -293,6 +300,22 @@ class _Quantizer:
         parts += [None] * (3 - len(parts))
         codes = self._codes(as_array(parts[0]), _element(self.fmt), tensor.shape, read)
         return _Made(codes, None if parts[1] is None else as_array(parts[1]), self._tensor_scale(parts[2]))
+
+    def _check_blocks(self, made: BlockArray, ndim: int) -> None:
+        """Refuse blocks of another format, or along other axes, counted from the last one."""
+        fmt, wanted = (
+            self.fmt,
+            axes_of(self.fmt, self.axis, ndim) if isinstance(self.fmt, BlockFormat) else (),
+        )
+        asked, given = (
+            (each, *(getattr(each, name, None) for name in _LAYOUT)) for each in (fmt, made.format)
+        )
+        along = [[axis - count for axis in axes] for axes, count in ((made.axes, made.ndim), (wanted, ndim))]
+        if asked[1:] != given[1:] or along[0] != along[1]:
+            raise ValueError(
+                f"{self.name} gave blocks of {made.format.name!r} along {made.axes}, not of {fmt.name!r}"
+                f"{f' along {wanted}' if wanted else ''}"
+            )
 
     def _tensor_scale(self, given: Any) -> np.float32 | None:
         """Return the scale of the tensor as a binary32 number; arrays of one number are such."""
@@ -308,9 +331,7 @@ class _Quantizer:
 
     def _codes(self, codes: Array, element: Format, shape: tuple[int, ...], read: list[str]) -> Array:
         """Return codes as unsigned integers in the tensor's shape."""
-        codes = codes.view(f"u{codes.dtype.itemsize}") if codes.dtype.kind in "Vi" else codes
-        if codes.dtype.kind != "u":
-            raise ValueError(f"{self.name} gave elements of {codes.dtype}; codes are unsigned integers")
+        codes = unsigned(codes, element, f"{self.name} gave elements")
         size = math.prod(shape)
         if element.width < 8 and codes.dtype == np.uint8 and codes.size == packed_bytes(size, element) < size:
             _note(read, f"codes of {self.name} lie without gaps, the first in the lowest bits")
@@ -411,11 +432,7 @@ class _Work:
         """Return scales in the shape of the blocks' grid, by each way to read them; the usual one first."""
         if not isinstance(self.fmt, BlockFormat):
             return {"": _float_grid(scales, name, tensor.shape)}
-        codes = scales.view(f"u{scales.dtype.itemsize}") if scales.dtype.kind in "Vi" else scales
-        if codes.dtype.kind != "u":
-            raise ValueError(
-                f"{name} gave scales of {codes.dtype}; those of blocks are codes, unsigned integers"
-            )
+        codes = unsigned(scales, self.fmt.scale, f"{name} gave scales")
         grid = grid_of(tensor.shape, axes_of(self.fmt, self.axis, tensor.ndim), self.fmt.sizes)
         found = {}
         if codes.shape == grid or (codes.ndim == 1 and codes.size == math.prod(grid)):
@@ -457,6 +474,8 @@ def _bits(scales: Array) -> Array:
 
 def _float_grid(scales: Array, name: str, shape: tuple[int, ...]) -> Array:
     """Return scales with as many axes as the tensor."""
+    if catalog.carrier(scales.dtype) is not None and scales.dtype.kind == "V":
+        scales = scales.astype(np.float32)  # of ml_dtypes
     if scales.dtype.kind != "f":
         raise ValueError(f"{name} gave scales of {scales.dtype}; those of a format without blocks are floats")
     full = scales.reshape((1,) * len(shape)) if scales.size == 1 else scales
@@ -475,6 +494,6 @@ def _float_grid(scales: Array, name: str, shape: tuple[int, ...]) -> Array:
 def _spread(apart: Array, shape: tuple[int, ...]) -> Array:
     """Return what is said of blocks for each element."""
     for axis, size in enumerate(shape):
-        each = -(-size // apart.shape[axis])
-        apart = np.repeat(apart, each, axis=axis).take(range(size), axis=axis)
+        each = -(-size // max(apart.shape[axis], 1))
+        apart = np.repeat(apart, each, axis=axis)[(slice(None),) * axis + (slice(size),)]
     return apart

@@ -21,7 +21,7 @@ from lowprec import files
 from lowprec.arrays.checks import UNSIGNED, code_dtype, typed_codes
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
-from lowprec.checkpoints.container import TAGS, CheckpointError, HeldEntry, changed, counts, stamp
+from lowprec.checkpoints.container import TAGS, CheckpointError, HeldEntry, absent, changed, counts, stamp
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.weights import by_name, weights_of
 from lowprec.spec import catalog
@@ -209,7 +209,7 @@ def _split(spelled: str) -> tuple[Any, ...]:
             continue
         if is_there:
             return path, *parts[count:]
-    raise DumpError(f"there is no file {parts[0]!r}")
+    raise DumpError(absent(parts[0]))
 
 
 def _raw(path: Path, words: list[str], fmt: Format | None, shape: tuple[int, ...] | None) -> Dump:

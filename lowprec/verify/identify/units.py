@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +32,9 @@ Ask = Callable[[Rows], tuple[Array, bool]]
 
 #: Seconds that a unit may take, at most.
 LONGEST = 1_000_000
+
+#: Characters that a command may print for a line of operands, and for a thousand more: comments and logs.
+_MOST = 4096
 
 _HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
 
@@ -219,25 +224,27 @@ def command(words: str, ports: Ports, time_limit: float) -> Ask:
     parts = shlex.split(words)
 
     def ask(rows: Rows) -> tuple[Array, bool]:
-        sent = "".join(f"{line}\n" for line in lines_of(rows, ports))
+        sent = "".join(f"{line}\n" for line in lines_of(rows, ports)).encode()
         try:
-            run = subprocess.run(parts, input=sent, capture_output=True, text=True, timeout=time_limit)
+            code, printed, complained = _run(parts, sent, _MOST * (len(rows.x) + 1000), time_limit)
         except subprocess.TimeoutExpired:
             raise UnitError(
                 f"command {words!r} did not end within {time_limit:g} s of {len(rows.x)} lines; it must end "
                 f"when its input ends, or needs a longer --time-limit"
             ) from None
+        except OverflowError:
+            raise UnitError(
+                f"command {words!r} printed more than {_MOST:,} characters for a line of operands; it must "
+                f"print a result for each, and end when its input ends"
+            ) from None
         except OSError as error:
             raise UnitError(f"command {words!r} does not run: {error.strerror}") from None
-        if run.returncode:
-            why = run.stderr.strip().splitlines()[-1:]
-            raise UnitError(
-                f"command {words!r} ended with code {run.returncode}{': ' if why else ''}{''.join(why)}"
-            )
-        printed = enumerate(run.stdout.splitlines(), 1)
+        if code:
+            why = complained.strip().splitlines()[-1:]
+            raise UnitError(f"command {words!r} ended with code {code}{': ' if why else ''}{''.join(why)}")
         codes = [
             _code(line.split()[-1], ports.output, f"line {number} that command {words!r} printed")
-            for number, line in printed
+            for number, line in enumerate(printed.splitlines(), 1)
             if line.strip() and not line.startswith("#")
         ]
         if len(codes) != len(rows.x):
@@ -248,3 +255,46 @@ def command(words: str, ports: Ports, time_limit: float) -> Ask:
         return np.array(codes, np.int64), False
 
     return ask
+
+
+def _run(parts: list[str], sent: bytes, most: int, time_limit: float) -> tuple[int, str, str]:
+    """Run a command on input; return its exit code, what it printed and what it printed as errors.
+
+    Raises OSError: it does not run. OverflowError: it prints more than `most` characters.
+    subprocess.TimeoutExpired: it does not end in time.
+    """
+    until, pipe = time.monotonic() + time_limit, subprocess.PIPE
+    heard = bytearray(), bytearray()
+    run = subprocess.Popen(parts, stdin=pipe, stdout=pipe, stderr=pipe)
+
+    def send() -> None:
+        with contextlib.suppress(OSError), cast("BinaryIO", run.stdin) as to:
+            to.write(sent)
+
+    def hear(of: BinaryIO, into: bytearray) -> None:
+        with of:
+            while len(into) <= most and (some := of.read(1 << 16)):
+                into += some
+        if len(into) > most:
+            run.kill()
+
+    threads = [threading.Thread(target=send, daemon=True)]
+    threads += [
+        threading.Thread(target=hear, args=each, daemon=True)
+        for each in zip((run.stdout, run.stderr), heard, strict=True)
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(until - time.monotonic(), 0))
+        if max(map(len, heard)) > most:
+            raise OverflowError
+        if any(thread.is_alive() for thread in threads):
+            raise subprocess.TimeoutExpired(parts, time_limit)
+        code = run.wait(max(until - time.monotonic(), 0))
+    finally:
+        run.kill()
+        run.wait()
+    printed, complained = (part.decode("utf-8", "replace") for part in heard)
+    return code, printed, complained

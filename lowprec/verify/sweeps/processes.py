@@ -123,6 +123,8 @@ class Keeper:
         path = self.folder / name
         try:
             with open_regular(path) as file:
+                if files.is_foreign(os.fstat(file.fileno()), path):
+                    raise ValueError("it is another user's, who could say that nothing differs")
                 head, content = file.read(65), file.read()
             if head != hashlib.sha256(content).hexdigest().encode() + b"\n":
                 raise ValueError("its digest is another")
@@ -130,7 +132,7 @@ class Keeper:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            self.damaged.append(f"{path} is damaged, so what it kept is done again: {error}")
+            self.damaged.append(f"{path} is not used, so what it kept is done again: {error}")
             return None
 
     def _store(self, name: str, content: bytes) -> None:
