@@ -178,7 +178,8 @@ def moves(
             continue
         if place != "output":
             yield _formats(how, place, ports)
-        yield [Move(f"{place} rounding", mode.name, with_rule(place, rounding=mode)) for mode in MODES]
+        if stage != "near" or part_of(how, place) is not None:
+            yield [Move(f"{place} rounding", mode.name, _rule(place, rounding=mode)) for mode in MODES]
         if stage not in ("core", "simple"):
             yield _rules(place)
     if isinstance(how.accumulator, tuple):
@@ -336,6 +337,18 @@ def _fields(how: Accumulation, place: str) -> list[Move]:
     ]
 
 
+def _rule(place: str, **fields: Any) -> How:
+    """Return a change of a rounding's rule; of one that there is none of, from what gives the same results."""
+
+    def changed(how: Accumulation) -> Accumulation:
+        if part_of(how, place) is None and isinstance(how.accumulator, tuple):
+            alike = how.accumulator if place == "total" else (BINARY32, _projection(BINARY32))
+            how = with_part(place, alike)(how)
+        return with_rule(place, **fields)(how)
+
+    return changed
+
+
 def _rules(place: str) -> list[Move]:
     options: list[tuple[str, Any]] = [("saturation", policy) for policy in Saturation]
     for field, type_ in (("subnormals", SubnormalPolicy), ("overflow_test", OverflowTest)):
@@ -343,7 +356,7 @@ def _rules(place: str) -> list[Move]:
     if place == "output":
         options += [("nan_sign", value) for value in get_args(SignPolicy)]
     return [
-        Move(f"{place} {field}", str(value), with_rule(place, **{field: value})) for field, value in options
+        Move(f"{place} {field}", str(value), _rule(place, **{field: value})) for field, value in options
     ]
 
 
