@@ -175,14 +175,8 @@ class _Triples(_Masks):
         if len(lanes) < 3 or not self.are_binary(triples):
             return None
         tree = self.grown(lanes)
-        triples = [tuple(self.rng.permutation(lanes)[:3].tolist()) for _ in range(_HELD)]
-        sizes = _meeting(tree, [pair for i, j, k in triples for pair in ((i, j), (i, k))])
-        seen = self.inside([(i, j, k) for i, j, k in triples])
-        # The third is outside what the first two share, or shares with the first no more than that.
-        fits = all(
-            is_inside == (two >= three)
-            for is_inside, two, three in zip(seen, sizes[::2], sizes[1::2], strict=True)
-        )
+        nodes = _at_nodes(tree)
+        fits = self.are_binary(nodes) and not any(self.inside(nodes))
         return _sorted(tree) if fits else None
 
     def rows(self, triples: Sequence[tuple[int, ...]]) -> Rows:
@@ -282,6 +276,20 @@ def _walk(tree: Tree, make: Callable[[list[Any]], Any], leaf: Callable[[int], An
         else:
             waiting += [(part, True), *((each, False) for each in part[::-1])]
     return done[0]
+
+
+def _at_nodes(tree: Tree) -> list[tuple[int, int, int]]:
+    """Return three lanes for each sum of two that is added to another: one of each summand, and of the other."""
+    found: list[tuple[int, int, int]] = []
+
+    def make(parts: list[list[int]]) -> list[int]:
+        for part, other in (parts, parts[::-1]):
+            if len(part) > 1:
+                found.append((part[0], part[1], other[0]))
+        return [part[0] for part in parts]
+
+    _walk(tree, make, lambda lane: [lane])
+    return found
 
 
 def _sorted(tree: Tree) -> Tree:
