@@ -197,6 +197,25 @@ def test_orders_by_masks(mode):
         assert asked <= length**2 + 100
 
 
+@pytest.mark.parametrize(
+    ("operands", "accumulator"),
+    [
+        (E4M3, ("bfloat16", "to_odd")),
+        (("e3m2fn", "e3m2fn"), ("bfloat16", "away_from_zero")),
+        (("e5m2fnuz", "e5m2fnuz"), ("binary32", "toward_zero")),
+        (("int8", "int8"), ("bfloat16", "toward_negative")),
+        (("bfloat16", "bfloat16"), "binary64"),
+    ],
+)
+def test_trees_of_any_rounding_show(operands, accumulator):
+    """Where units cannot be counted, three lanes at a time; with few bits, without -0, and with many bits."""
+    for name in ("lanes(6)", "pairwise", "(((0, 3), ((1, 7), 5)), (((2, 8), 4), 6))"):
+        how = lp.Accumulation(order=name, accumulator=accumulator, output="binary16")
+        tree, asked = tree_of(how, operands, "binary16", how.order.length or 20)
+        assert name_of(tree) == name
+        assert asked <= 1500
+
+
 def test_groups_of_several_products_by_masks():
     """Steps of windows; nothing shows in exact sums."""
     formats = ("binary16", "binary16")

@@ -178,7 +178,8 @@ def moves(
             continue
         if place != "output":
             yield _formats(how, place, ports)
-        yield [Move(f"{place} rounding", mode.name, with_rule(place, rounding=mode)) for mode in MODES]
+        if stage != "near" or part_of(how, place) is not None:
+            yield [Move(f"{place} rounding", mode.name, _rule(place, rounding=mode)) for mode in MODES]
         if stage not in ("core", "simple"):
             yield _rules(place)
     if isinstance(how.accumulator, tuple):
@@ -336,26 +337,30 @@ def _fields(how: Accumulation, place: str) -> list[Move]:
     ]
 
 
+def _rule(place: str, **fields: Any) -> How:
+    """Return a change of a rounding's rule; of one that there is none of, from what gives the same results."""
+
+    def changed(how: Accumulation) -> Accumulation:
+        if part_of(how, place) is None and isinstance(how.accumulator, tuple):
+            alike = how.accumulator if place == "total" else (BINARY32, _projection(BINARY32))
+            how = with_part(place, alike)(how)
+        return with_rule(place, **fields)(how)
+
+    return changed
+
+
 def _rules(place: str) -> list[Move]:
     options: list[tuple[str, Any]] = [("saturation", policy) for policy in Saturation]
     for field, type_ in (("subnormals", SubnormalPolicy), ("overflow_test", OverflowTest)):
         options += [(field, value) for value in get_args(type_)]
     if place == "output":
         options += [("nan_sign", value) for value in get_args(SignPolicy)]
-    return [
-        Move(f"{place} {field}", str(value), with_rule(place, **{field: value})) for field, value in options
-    ]
+    return [Move(f"{place} {field}", str(value), _rule(place, **{field: value})) for field, value in options]
 
 
 def _edges(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -> Iterator[list[Move]]:
-    for place in _PLACES[:3]:
-        now = part_of(how, place)
-        if now is not None and not isinstance(now[0], Carrier) and now[0].exponent_bits:
-            yield [
-                Move(place, fmt.name, with_part(place, (fmt, now[1])))
-                for bits in range(2, 9)
-                if (fmt := _ieee(bits, now[0].trailing_bits)) is not None
-            ]
+    for place in _PLACES[:3] if isinstance(how.accumulator, tuple) else _PLACES[1:3]:
+        yield _ranges(part_of(how, place), place, stage)
     if isinstance(how.accumulator, Window):
         low = sum(fmt.emin - fmt.trailing_bits for fmt in ports.operands)
         top = sum(fmt.emax for fmt in ports.operands)
@@ -364,6 +369,13 @@ def _edges(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -
             here = how.accumulator.lowest_exponent
             lowest = [value for value in lowest if value % 16 == 0 or abs(value - here) == 1]
         found = [Move("lowest_exponent", str(value), window_with(lowest_exponent=value)) for value in lowest]
+        if how.accumulator.fraction_bits is not None and how.accumulator.lowest_exponent != -4096:
+            least = how.accumulator.lowest_exponent - how.accumulator.fraction_bits
+            found += [
+                Move("lowest_exponent", f"{least + bits}, {bits} fraction bits",
+                     window_with(lowest_exponent=least + bits, fraction_bits=bits))
+                for bits in range(1, 49)
+            ]  # fmt: skip
         if how.accumulator.fraction_bits is None and stage != "near":  # so many that nothing else is cut
             bits = min(48, 60 - (how.accumulator.step - 1).bit_length())
             found += [
@@ -375,6 +387,31 @@ def _edges(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -
     yield [
         Move("output nan_code", f"{code:#x}", with_rule("output", nan_code=code))
         for code in sorted({*nans, *([ports.output.nan_code] if ports.output.nan_code is not None else [])})
+    ]
+
+
+def _ranges(now: Rounded | None, place: str, stage: Stage) -> list[Move]:
+    """Return moves to formats of other exponents, which saturate and flush as now, or in each way."""
+    if now is None and place == "product":  # exact products: what binary32 has too
+        now = BINARY32, _projection(BINARY32)
+    if now is None or isinstance(now[0], Carrier) or not now[0].exponent_bits:
+        return []
+    rules = [now[1]]
+    if stage != "near":
+        rules += [
+            dataclasses.replace(now[1], saturation=saturation, subnormals=subnormals)
+            for saturation in Saturation
+            for subnormals in ("keep", "flush_results")
+        ]
+    return [
+        Move(
+            place,
+            f"{fmt.name}, saturation {rule.saturation}, {rule.subnormals}",
+            with_part(place, (fmt, rule)),
+        )
+        for bits in range(2, 9)
+        if (fmt := _ieee(bits, now[0].trailing_bits)) is not None
+        for rule in dict.fromkeys(rules)
     ]
 
 
