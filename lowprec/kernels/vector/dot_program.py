@@ -48,7 +48,6 @@ from lowprec.kernels.vector.dot_ways import Way, way_of
 from lowprec.kernels.vector.doubles import joined, sequence
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM
 from lowprec.kernels.vector.ir.lanes import LANES
-from lowprec.kernels.vector.window_steps import by_windows, is_wide
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection, Saturation
@@ -112,7 +111,7 @@ class Dots(DotProgram):
             doubts = None if addends.size else self._exact(x, y, out)
             return doubts if doubts is None else self._without_specials(x, y, out, doubts)
         given = addends
-        if addends.size and way.kind not in ("sequence", "terms", "wide"):
+        if addends.size and way.kind not in ("sequence", "terms"):
             if isinstance(begin, Carrier):
                 return None
             given = singles(addends.astype(code_dtype(begin)), begin)
@@ -123,10 +122,7 @@ class Dots(DotProgram):
             made = by_terms(self._request, x, y, sides, addends, share)
             done = None if made is None else Done(*made)
         else:
-            done = None if way.kind == "wide" else self._lanes(x, y, sides, given, share)
-            window = self._how.accumulator
-            if done is None and isinstance(window, Window) and is_wide(self._how, window):
-                done = self._wide(x, y, sides, addends, share)
+            done = self._lanes(x, y, sides, given, share)
         if done is None:
             return None
         self._write(done, out)
@@ -231,14 +227,6 @@ class Dots(DotProgram):
         """Return the exponents of scales that join those of products; None if scales are no powers of two."""
         raised = [raised_by(rows) if self._request.scales else None for rows in (x, y)]
         return None if self._request.scales and any(side is None for side in raised) else raised
-
-    def _wide(self, x: Rows, y: Rows, sides: list[Array], addends: Array, share: Share) -> Done | None:
-        """Sums in windows by binary64 numbers."""
-        raised = self._raised(x, y)
-        made = None if raised is None else by_windows(self._request, sides, raised, addends, share)
-        if made is not None and self._request.scales:
-            made[1][:] |= _nan_scales(x, y)
-        return None if made is None else Done(*made)
 
 
 def _nan_scales(x: Rows, y: Rows) -> Array:

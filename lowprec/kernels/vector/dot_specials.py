@@ -18,7 +18,7 @@ from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import Saturation
 
-__all__ = ["decided", "loses_nans"]
+__all__ = ["decided"]
 
 Array = npt.NDArray[Any]
 
@@ -65,11 +65,6 @@ def _places(how: Accumulation) -> list[Rounded]:
     """Return the formats and rules that keep sums on the way to the output."""
     into = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
     return [place for place in (how.product, into, how.total) if place is not None]
-
-
-def loses_nans(places: list[Rounded]) -> bool:
-    """Return whether a NaN made by infinities can become a number, whose sign counts then."""
-    return any(place[0].infinity and not _keeps_nans(place) for place in places)
 
 
 def _keeps_nans(place: Rounded) -> bool:

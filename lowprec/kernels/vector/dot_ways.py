@@ -13,7 +13,6 @@ from lowprec.kernels.lower.vector import Encoder, Words as Plan, lower_decoder, 
 from lowprec.kernels.lower.words import BRAIN, CUT_SINGLE, DOUBLE, HALF, SINGLE
 from lowprec.kernels.request import Dot
 from lowprec.kernels.vector.dot_terms import is_served
-from lowprec.kernels.vector.window_steps import is_wide
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Carrier
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL
@@ -26,7 +25,7 @@ __all__ = ["Way", "way_of"]
 class Way(NamedTuple):
     """Kernel that serves an accumulation, and the parameters that it needs."""
 
-    kind: str  #: "exact", "running", "pairwise", "sequence" in binary64, "terms", "windows", "wide"
+    kind: str  #: "exact", "running", "pairwise", "sequence" in binary64, "terms", "windows"
     running: str = ""  #: the key of `dot.ACCUMULATORS`, or none
     bits: int = 0  #: that products may have there
     stages: tuple[Plan, Plan] | None = None  #: of an accumulator of any format: to it, and back
@@ -52,7 +51,6 @@ def way_of(request: Dot) -> Way | None:
         return Way("exact")
     if isinstance(how.accumulator, Window):
         way = _window(how, how.accumulator, x.precision + y.precision)
-        way = Way("wide") if way is None and is_wide(how, how.accumulator) else way
         return None if request.tensor != 1 or (request.block and how.scale is None) else way
     if how.accumulator is None or how.order not in (SEQUENTIAL, PAIRWISE):
         return None

@@ -338,7 +338,7 @@ def _fields(how: Accumulation, place: str) -> list[Move]:
 
 
 def _rule(place: str, **fields: Any) -> How:
-    """Return a change of a rounding's rule; of one that there is none of, from what gives the same results."""
+    """Return a change of a rounding's rule; where there is none, of the rule that gives the same results."""
 
     def changed(how: Accumulation) -> Accumulation:
         if part_of(how, place) is None and isinstance(how.accumulator, tuple):

@@ -368,7 +368,8 @@ class Search:
         least = np.where(size == 0, 1, size).min(axis=1)
         answers = np.abs(decode(self.answers.codes.astype(code_dtype(fmt)), fmt, dtype=np.float64))
         normal = (answers == 0) | (answers >= 2.0**fmt.emin)
-        return (least >= _LEAST) & (size.sum(axis=1) <= _MOST_OF_ALL) & np.isfinite(answers) & normal
+        usual = (least >= _LEAST) & (size.sum(axis=1) <= _MOST_OF_ALL) & np.isfinite(answers) & normal
+        return np.asarray(usual)
 
     def precision(self) -> int:
         """Return the most trailing bits that normal results have, by the lowest bits of their codes."""
