@@ -32,6 +32,8 @@ TREES = ("reversed", "lanes", "tree")
 
 #: Splits of a product: more than any library makes; terms of a tree.
 _MOST_SPLITS, _MOST_TERMS = 1 << 16, 1 << 16
+#: Marks and numbers of the tuples of a tree: sixteen for each term.
+_MOST_PARTS = 16 * _MOST_TERMS
 
 _KNOWN = (
     "sequential, reversed, pairwise, chunked(n), chunked(n, pairwise), lanes(n), lanes(n, pairwise), exact"
@@ -237,6 +239,8 @@ def spelled_tree(tree: Tree) -> str:
     waiting: list[Tree | str] = [tree]
     while waiting:
         part = waiting.pop()
+        if len(found) > _MOST_PARTS:  # tuples that stand in many places have more than memory holds
+            raise ValueError(f"a tree of terms has at most {_MOST_PARTS:,} numbers, brackets and commas")
         if isinstance(part, str):
             found.append(part)
         elif isinstance(part, tuple):

@@ -680,3 +680,12 @@ def test_outputs_of_tensor_cores_are_rounded_to_nearest():
     for found in ACCUMULATIONS.values():
         mode = "to_odd" if found.source in ("RISCVDOT", "ARMFP") else "nearest_even"
         assert found.output[1].rounding.name == mode
+
+
+def test_a_tree_of_tuples_that_stand_in_many_places_is_refused_at_once():
+    """Forty doublings of a pair take 40 tuples, and 2^40 terms as text."""
+    tree = (0, 1)
+    for _ in range(40):
+        tree = (tree, tree)
+    with pytest.raises(ValueError, match="at most 1,048,576 numbers, brackets and commas"):
+        Order.of_tree(tree)
