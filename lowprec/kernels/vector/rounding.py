@@ -38,10 +38,6 @@ from lowprec.kernels.vector.ir.lanes import (
 from lowprec.kernels.vector.ir.numbers import (
     added_exact,
     added_once,
-    cut_down,
-    cut_to_nearest,
-    cut_to_odd,
-    cut_to_zero,
     nearest_single,
     nearest_singles,
     summed_to_odd,
@@ -65,7 +61,6 @@ from lowprec.kernels.vector.ir.rounding import (
 )
 
 __all__ = [
-    "CUTS",
     "LARGEST",
     "SMALL",
     "added_exact",
@@ -104,14 +99,6 @@ LARGEST, SMALL = 0x7F7FFFFF, 27 << 23
 
 #: Upper halves of binary64 numbers, and binary32 numbers.
 _INFINITY, _SHORT_INFINITY, _SHORT_NAN = 0x7FF00000, 0x7F800000, 0x7FC00000
-
-#: How terms of windows are cut to integers, by the names of `Window.cut`.
-CUTS = {
-    "toward_zero": cut_to_zero,
-    "floor": cut_down,
-    "to_odd": cut_to_odd,
-    "nearest_away": cut_to_nearest,
-}
 
 
 # -- to a format -------------------------------------------------------------------------------------

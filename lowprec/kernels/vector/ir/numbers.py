@@ -15,10 +15,6 @@ from lowprec.kernels.jit import inlined, jit
 __all__ = [
     "added_exact",
     "added_once",
-    "cut_down",
-    "cut_to_nearest",
-    "cut_to_odd",
-    "cut_to_zero",
     "nearest_single",
     "nearest_singles",
     "summed_to_odd",
@@ -48,32 +44,6 @@ def nearest_singles(x: Doubles, out: npt.NDArray[Any]) -> None:
     """Write the binary32 numbers nearest to binary64 ones, as the processor rounds; NaNs are quiet."""
     for i in range(out.size):
         out[i] = np.copysign(np.nan, x[i]) if x[i] != x[i] else np.float32(x[i])
-
-
-@inlined
-def cut_to_zero(x: np.float64) -> np.float64:
-    """Round to an integer, toward zero."""
-    return np.float64(np.trunc(x))
-
-
-@inlined
-def cut_down(x: np.float64) -> np.float64:
-    """Round to an integer, down."""
-    return np.float64(np.floor(x))
-
-
-@inlined
-def cut_to_odd(x: np.float64) -> np.float64:
-    """Round to an integer, to the odd one of two next to each other."""
-    even = np.trunc(x * 0.5) * 2.0  # the even integer next to it, toward zero
-    return np.float64(even if even == x else even + np.copysign(1.0, x))
-
-
-@inlined
-def cut_to_nearest(x: np.float64) -> np.float64:
-    """Round to an integer, to nearest; halves away from zero."""
-    whole = np.trunc(x)
-    return np.float64(whole + np.trunc(2.0 * (x - whole)))
 
 
 @inlined
