@@ -222,11 +222,11 @@ class _Trial:
         whole = len(bounds) == 1 and self.question.size <= _WHOLE
         batch = self.question.piece(*bounds[0]) if whole else self.batch
         found: list[Conditional] = []
+        self.examined = batch, judged(self.question, batch)
         with trying("conditions", self.failures):
             found = conditional(
                 self.question,
-                batch,
-                judged(self.question, batch),
+                *self.examined,
                 changes or self.changes,
                 self.agrees_in,
                 alone=bool(changes),
@@ -285,11 +285,12 @@ class _Trial:
 
     def left(self, cause: Cause) -> dict[str, int]:
         """Return where the mismatches lie that a hypothesis does not explain."""
-        agree = self.agrees(cause.changes) if cause.changes else np.ones(self.wrong.size, bool)
+        batch, found = (self.batch, self) if cause.rule is None else self.examined
+        agree = self.agrees_in(batch, cause.changes) if cause.changes else np.ones(found.wrong.size, bool)
         if cause.rule is not None:
-            agree &= cause.rule.where(list(self.question.features(self.batch, self.want)))
-        left = ~agree & self.wrong
-        counts = np.bincount(self.question.situations(self.batch, left, self.want[left]))
+            agree &= cause.rule.where(list(self.question.features(batch, found.want)))
+        left = ~agree & found.wrong
+        counts = np.bincount(self.question.situations(batch, left, found.want[left]))
         named = zip(self.question.situation_names, counts.tolist(), strict=False)
         return {name: count for name, count in sorted(named, key=lambda pair: -pair[1]) if count}
 

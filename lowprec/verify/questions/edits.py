@@ -255,13 +255,13 @@ def _in_lanes(lanes: Array, side: int, change: Callable[[Array], Array]) -> Faul
 
 
 def _last_bit(values: Array, fmt: Format, value: int) -> Array:
-    """Return values of a format whose last bit is 0 or 1; infinities and NaNs as they are."""
+    """Return values of a format with the last bit 0 or 1, past the largest NaN; infinities and NaNs stay."""
     size = np.abs(np.where(np.isfinite(values), values, 0)).astype(np.float64)
     exponent = np.maximum(np.where(size > 0, np.frexp(size)[1] - 1, fmt.emin), fmt.emin)
     unit = np.ldexp(1.0, exponent - fmt.trailing_bits)
     whole = size / unit
     whole += value - np.mod(whole, 2)
-    made = np.copysign(whole * unit, values)
+    made = np.copysign(np.where(whole * unit > fmt.max_finite, np.nan, whole * unit), values)
     return np.where(np.isfinite(values), made, values).astype(values.dtype)
 
 

@@ -21,11 +21,12 @@ from lowprec.arrays.convert import cast, decode, encode, quantize
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.order import SEQUENTIAL
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
 
 __all__ = ["LOW", "Ends", "Formats", "Numbers", "Parts", "Settled", "Stages", "Sum"]
-__all__ += ["exactly", "has_steps", "ieee", "signed", "stepped", "window_sum"]
+__all__ += ["exactly", "folded", "has_steps", "ieee", "signed", "stepped", "window_sum"]
 
 Array = npt.NDArray[Any]
 
@@ -82,6 +83,8 @@ Formats = tuple[Format | None, Format | None]
 #:
 #: values : the values of x and y.
 #: x, y : factors as they are read, and their format.
+#: scales : the scales of the blocks of x and of y.
+#: group : sums of groups of products, before their scales, in units of the smallest product.
 #: running : terms of a step, in whose last column the addend or the running sum is.
 #: addend : those of the first step alone.
 #: counts : which terms the largest exponent is of.
@@ -108,7 +111,7 @@ def has_steps(how: Accumulation, formats: Formats) -> bool:
         return False
     if isinstance(inside, Window):
         form = inside.result[0]
-        fits = inside.scales != "groups" and inside.step <= _LONGEST
+        fits = inside.step <= _LONGEST and (inside.scales != "groups" or how.order == SEQUENTIAL)
     elif isinstance(inside, tuple) and how.order.inner == "sequential":
         rounded = how.product is not None and (how.term > 1 or how.product[1].rounding.bits)
         form, fits = inside[0], how.order.name in ("sequential", "chunked") and not rounded
@@ -127,9 +130,8 @@ def stepped(
     """
     if not has_steps(how, formats):
         raise ValueError(f"the stages of {how} are not known")
-    left, right = _values(x), _values(y)
-    sides = [(left[0], left[1]), (right[0], right[1])]
-    count, length = left[0].shape[0], left[0].shape[-1]
+    sides = _values(x), _values(y)
+    count, length = sides[0][0].shape
     found = np.empty(count, code_dtype(how.output[0]))
     for start in range(0, count, step := max(_AT_ONCE // max(length, 1), 1)):
         some = slice(start, start + step)
@@ -138,14 +140,20 @@ def stepped(
     return found
 
 
+def folded(how: Accumulation) -> Accumulation:
+    """Return the accumulation with groups of products as its terms, if it sums groups before it aligns."""
+    window = how.accumulator
+    if not isinstance(window, Window) or window.scales != "groups":
+        return how
+    terms = dataclasses.replace(window, step=window.step // window.group, scales="none", group=1)
+    return dataclasses.replace(how, accumulator=terms, scale=None)
+
+
 def _values(side: Any) -> tuple[Array, Array | None]:
-    """Return elements, and the scales that they have, if they are in blocks."""
+    """Return elements, and the scales of their blocks, if they are in blocks."""
     if not isinstance(side, BlockArray):
         return doubles(side), None
-    elements = as_doubles(side.codes, side.format.element)
-    scales = as_doubles(side.scales, side.format.scale)
-    each = np.repeat(scales, side.format.sizes[0], axis=-1)[..., : elements.shape[-1]]
-    return elements, each
+    return as_doubles(side.codes, side.format.element), as_doubles(side.scales, side.format.scale)
 
 
 def _rows(
@@ -156,24 +164,24 @@ def _rows(
     stages: Stages,
 ) -> Array:
     """Return codes of the output, of rows."""
-    read, wild = [], []
+    read, wild = [], [values for values, _ in sides]
     if "values" in stages:
-        changed_values = stages["values"](sides[0][0], sides[1][0])
-        sides = [(values, scale) for values, (_, scale) in zip(changed_values, sides, strict=True)]
-    for number, ((values, scale), fmt) in enumerate(zip(sides, formats, strict=True)):
+        wild = list(stages["values"](*wild))
+    for number, fmt in enumerate(formats):
         assert fmt is not None, "asked before"
         if how.operand_rounding is not None:
-            values = np.asarray(quantize(values, fmt, projection=how.operand_rounding), np.float64)
-        numbers = stages.get("xy"[number], _as_read)(_numbers(values, fmt), fmt)
-        if scale is not None:
-            by = np.frexp(np.where(np.isnan(scale), 1, scale))[1].astype(np.int64) - 1
-            numbers = numbers._replace(last=numbers.last + by, exponent=numbers.exponent + by)
-            values = np.where(np.isnan(scale), np.nan, values)
-        read.append(numbers)
-        wild.append(values)
+            rounded = quantize(wild[number], fmt, projection=how.operand_rounding)
+            wild[number] = np.asarray(rounded, np.float64)
+        read.append(stages.get("xy"[number], _as_read)(_numbers(wild[number], fmt), fmt))
     a, b = read
     negative = np.signbit(wild[0]) != np.signbit(wild[1])
     products = Numbers(negative, a.significand * b.significand, a.last + b.last, a.exponent + b.exponent)
+    scales = [scale for _, scale in sides if scale is not None]
+    if how.scale is not None and len(scales) == 2:
+        scales = list(stages.get("scales", lambda x, y: (x, y))(*scales))
+        each = np.arange(negative.shape[1]) // how.scale[1]
+        for side, scale in enumerate(scales):
+            wild[side] = np.where(np.isnan(scale)[:, each], np.nan, wild[side])
     finite = np.isfinite(wild[0]) & np.isfinite(wild[1])
     nan = np.isnan(wild[0]) | np.isnan(wild[1])
     invalid = ~finite & ~nan & ((wild[0] == 0) | (wild[1] == 0))
@@ -184,7 +192,38 @@ def _rows(
     ends = Ends(nan, invalid, ~finite & ~nan & ~invalid, negative)
     signs = np.where(np.isnan(wild[0]), *(np.signbit(side) for side in wild))
     ends = ends._replace(negative=np.where(nan, signs, negative))
-    return _in_order(products, ends, addend, how, stages)
+    if how.scale is not None and scales:
+        products, ends = _scaled(products, ends, scales, how, stages)
+    return _in_order(products, ends, addend, folded(how), stages)
+
+
+def _scaled(
+    products: Numbers, ends: Ends, scales: list[Array], how: Accumulation, stages: Stages
+) -> tuple[Numbers, Ends]:
+    """Return products, or sums of groups of them, times their scales."""
+    assert how.scale is not None and isinstance(how.accumulator, Window), "asked of windows with scales"
+    fmt, size = how.scale
+    group = how.accumulator.group if how.accumulator.scales == "groups" else 1
+    if group > 1:
+        least = int(products.last.min())
+        whole = products.significand << products.last - least
+        whole = np.where(products.negative, -whole, whole)
+        first = np.arange(0, whole.shape[1], group)
+        sums = stages.get("group", _same)(np.add.reduceat(whole, first, axis=1))
+        last = np.full_like(sums, least)
+        products = Numbers(sums < 0, np.abs(sums), last, np.zeros_like(last))
+        ends = Ends(*(np.logical_or.reduceat(part, first, axis=1) for part in ends))
+    each = np.arange(products.negative.shape[1]) * group // size
+    for scale in scales:
+        by = _numbers(scale, fmt)
+        negative, significand, last, exponent = (part[:, each] for part in by)
+        products = Numbers(
+            products.negative ^ negative,
+            products.significand * significand,
+            products.last + last,
+            products.exponent + exponent,
+        )
+    return products, ends
 
 
 def _rounded_products(products: Numbers, finite: Array, into: Rounded) -> tuple[Numbers, Array]:
