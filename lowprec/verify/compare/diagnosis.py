@@ -251,10 +251,11 @@ class _Trial:
         """
         singles = list(scores)
         all_wrong, best = int(np.count_nonzero(self.wrong)), 0
+        least = all_wrong * _LEAST / 2 if self.question.dear else 0
         beam = singles
         for depth in range(1, most + 1):
             beam = sorted(
-                (changes for changes in beam if scores[changes] > 0), key=lambda c: _rank(c, scores)
+                (changes for changes in beam if scores[changes] > least), key=lambda c: _rank(c, scores)
             )[:_BEAM]
             reached = max((scores[changes] for changes in beam), default=0)
             if depth == most or reached == all_wrong or reached <= best:

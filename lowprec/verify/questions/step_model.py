@@ -24,16 +24,19 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import SEQUENTIAL
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
+from lowprec.verify.questions.step_cuts import LOW, Parts, window_sum
 
-__all__ = ["LOW", "Ends", "Formats", "Numbers", "Parts", "Settled", "Stages", "Sum"]
-__all__ += ["exactly", "folded", "has_steps", "ieee", "signed", "stepped", "window_sum"]
+__all__ = ["Ends", "Formats", "Numbers", "Settled", "Stages", "Sum"]
+__all__ += ["folded", "has_steps", "ieee", "stepped"]
 
 Array = npt.NDArray[Any]
 
-#: Bits of the lower word, and products that are computed at a time.
-LOW, _AT_ONCE = 50, 1 << 20
+#: Products that are computed at a time.
+_AT_ONCE = 1 << 20
 #: Bits behind the point of what is summed exactly, and the longest step.
 _WIDE, _LONGEST = 50, 256
+#: Exponents of edited scales are at least this, negated.
+_FAR = 1000
 
 
 class Numbers(NamedTuple):
@@ -43,6 +46,7 @@ class Numbers(NamedTuple):
     significand: Array
     last: Array  #: exponent of the significand's last bit
     exponent: Array  #: by which it is aligned
+    cancelled: Array  #: whether it is zero, and counts for the largest exponent: a group's sum
 
 
 class Ends(NamedTuple):
@@ -64,15 +68,6 @@ class Sum(NamedTuple):
     discarded: Array  #: bits of the significand that the result has no place for
 
 
-class Parts(NamedTuple):
-    """Aligned terms: whole units, and what is cut off in 2**-LOW units."""
-
-    negative: Array
-    kept: Array
-    lost: Array
-    bits: int  #: behind the point
-
-
 #: NaN, infinite, and the sign of what is infinite.
 Settled = tuple[Array, Array, Array]
 
@@ -81,6 +76,7 @@ Formats = tuple[Format | None, Format | None]
 
 #: Functions that a fault puts in the place of what the accumulation says, by the stage that each replaces:
 #:
+#: step : the only step of which the others hold, counted from 0, or from the end as -1.
 #: values : the values of x and y.
 #: x, y : factors as they are read, and their format.
 #: scales : the scales of the blocks of x and of y.
@@ -175,7 +171,8 @@ def _rows(
         read.append(stages.get("xy"[number], _as_read)(_numbers(wild[number], fmt), fmt))
     a, b = read
     negative = np.signbit(wild[0]) != np.signbit(wild[1])
-    products = Numbers(negative, a.significand * b.significand, a.last + b.last, a.exponent + b.exponent)
+    exponents = a.last + b.last, a.exponent + b.exponent
+    products = Numbers(negative, a.significand * b.significand, *exponents, a.cancelled)
     scales = [scale for _, scale in sides if scale is not None]
     if how.scale is not None and len(scales) == 2:
         scales = list(stages.get("scales", lambda x, y: (x, y))(*scales))
@@ -201,7 +198,8 @@ def _scaled(
     products: Numbers, ends: Ends, scales: list[Array], how: Accumulation, stages: Stages
 ) -> tuple[Numbers, Ends]:
     """Return products, or sums of groups of them, times their scales."""
-    assert how.scale is not None and isinstance(how.accumulator, Window), "asked of windows with scales"
+    assert how.scale is not None, "asked of units with scales"
+    assert isinstance(how.accumulator, Window), "asked of windows"
     fmt, size = how.scale
     group = how.accumulator.group if how.accumulator.scales == "groups" else 1
     if group > 1:
@@ -211,17 +209,19 @@ def _scaled(
         first = np.arange(0, whole.shape[1], group)
         sums = stages.get("group", _same)(np.add.reduceat(whole, first, axis=1))
         last = np.full_like(sums, least)
-        products = Numbers(sums < 0, np.abs(sums), last, np.zeros_like(last))
+        some = np.logical_or.reduceat(whole != 0, first, axis=1)
+        products = Numbers(sums < 0, np.abs(sums), last, np.zeros_like(last), (sums == 0) & some)
         ends = Ends(*(np.logical_or.reduceat(part, first, axis=1) for part in ends))
     each = np.arange(products.negative.shape[1]) * group // size
     for scale in scales:
-        by = _numbers(scale, fmt)
-        negative, significand, last, exponent = (part[:, each] for part in by)
+        # Edits go beyond powers of two that have codes.
+        by = Numbers(*(part[:, each] for part in _numbers(scale, fmt, None if fmt.trailing_bits else -_FAR)))
         products = Numbers(
-            products.negative ^ negative,
-            products.significand * significand,
-            products.last + last,
-            products.exponent + exponent,
+            products.negative ^ by.negative,
+            products.significand * by.significand,
+            products.last + by.last,
+            products.exponent + by.exponent,
+            products.cancelled & (by.significand != 0),
         )
     return products, ends
 
@@ -290,7 +290,9 @@ def _run(
     """Return the codes of the sum after all steps, and their format."""
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     result: Rounded = window.result if window is not None else how.accumulator  # type: ignore[assignment]
-    for number, places in enumerate(_places(products.negative.shape[1], window, max(how.term, 1))):
+    steps, every = list(_places(products.negative.shape[1], window, max(how.term, 1))), stages
+    for number, places in enumerate(steps):
+        stages = every if every.get("step", number) in (number, number - len(steps)) else {}
         running = as_doubles(codes, fmt)
         c = _numbers(running, fmt)._replace(negative=signs)
         terms = Numbers(
@@ -323,14 +325,16 @@ def _places(length: int, window: Window | None, term: int) -> Iterator[Array]:
                 yield part
 
 
-def _numbers(values: Array, fmt: Format) -> Numbers:
-    """Return finite values as a format writes them: not normalized."""
+def _numbers(values: Array, fmt: Format, least: int | None = None) -> Numbers:
+    """Return finite values as a format writes them: not normalized below its least exponent."""
+    least = fmt.emin if least is None else least
     finite = np.isfinite(values)
     size = np.where(finite, np.abs(values), 0)
-    exponent = np.maximum(np.frexp(size)[1].astype(np.int64) - 1, fmt.emin)
+    exponent = np.maximum(np.frexp(size)[1].astype(np.int64) - 1, least)
     exponent = np.where(size == 0, fmt.emin, exponent)
     last = exponent - fmt.trailing_bits
-    return Numbers(np.signbit(values), np.ldexp(size, -last).astype(np.int64), last, exponent)
+    significand = np.ldexp(size, -last).astype(np.int64)
+    return Numbers(np.signbit(values), significand, last, exponent, np.zeros(size.shape, bool))
 
 
 def _step(
@@ -403,7 +407,7 @@ def _as_read(numbers: Numbers, _: Any) -> Numbers:
 
 
 def _nonzero(terms: Numbers) -> Array:
-    return np.asarray(terms.significand != 0)
+    return np.asarray((terms.significand != 0) | terms.cancelled)
 
 
 def _wide(sums: Sum, row: int, terms: Numbers, kept: Array | None, unit: int) -> Sum:
@@ -445,47 +449,6 @@ def _aligned(terms: Numbers, unit: Array, bits: int) -> tuple[Parts, Array, Arra
     lost = np.where(-up <= LOW, near, (rest >> deep) | sticky)
     parts = Parts(terms.negative, np.where(up >= 0, left, kept), np.where(up >= 0, 0, lost), bits)
     return parts, far.any(1), (sticky & (-up > LOW)).sum(1) > 1
-
-
-def signed(parts: Parts, words: Array) -> Array:
-    """Return the sums of words with the signs of their terms."""
-    return np.asarray(np.where(parts.negative, -words, words).sum(1))
-
-
-def _cut_toward_zero(parts: Parts) -> tuple[Array, Array]:
-    return signed(parts, parts.kept), np.zeros(len(parts.kept), np.int64)
-
-
-def _cut_floor(parts: Parts) -> tuple[Array, Array]:
-    return _cut_toward_zero(parts._replace(kept=parts.kept + (parts.negative & (parts.lost > 0))))
-
-
-def _cut_to_odd(parts: Parts) -> tuple[Array, Array]:
-    return _cut_toward_zero(parts._replace(kept=parts.kept | (parts.lost > 0)))
-
-
-def _cut_to_nearest(parts: Parts) -> tuple[Array, Array]:
-    return _cut_toward_zero(parts._replace(kept=parts.kept + (parts.lost >> LOW - 1)))
-
-
-def exactly(parts: Parts) -> tuple[Array, Array]:
-    """Return the sum of terms of which nothing is cut."""
-    hi, lo = signed(parts, parts.kept), signed(parts, parts.lost)
-    return hi + (lo >> LOW), lo & (1 << LOW) - 1
-
-
-_CUTS = {
-    "toward_zero": _cut_toward_zero,
-    "floor": _cut_floor,
-    "to_odd": _cut_to_odd,
-    "nearest_away": _cut_to_nearest,
-    "exact": exactly,
-}
-
-
-def window_sum(window: Window | None, parts: Parts) -> tuple[Array, Array]:
-    """Return the two words of a sum, cut as a window says."""
-    return _CUTS["exact" if window is None or window.fraction_bits is None else window.cut](parts)
 
 
 def _magnitude(hi: Array, lo: Array, unit: Array) -> Sum:
