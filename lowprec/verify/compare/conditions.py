@@ -76,7 +76,9 @@ def conditional(
     """Return explanations by a rule, the best first: those without exception, and of these the shortest."""
     wrong, right = judged.wrong, judged.right
     features = useful(question.features(batch, judged.want), wrong | right)
-    on_results = [*of_results(question.target), BEFORE] if question.coded and not question.values else []
+    on_results: list[Change] = []
+    if question.coded and not question.values:
+        on_results = [*of_results(question.target, question.codes(batch.got[wrong])), BEFORE]
     places = np.random.default_rng(4).permutation(batch.places[wrong])[:_TRIED]
     few = question.sample(np.sort(places), places[:0])
     asked = np.isin(few.places, places)
@@ -84,6 +86,10 @@ def conditional(
     for change in changes if alone else (*changes, *question.edits(), *on_results):
         share = np.count_nonzero(agrees(few, (change,))[asked]) / max(places.size, 1)
         shares.append((share, change))
+    shares = [pair for pair in shares if pair[0] >= 0.5]
+    for _, change in () if alone else tuple(shares):
+        for less in question.narrowed(change):
+            shares.append((np.count_nonzero(agrees(few, (less,))[asked]) / max(places.size, 1), less))
     best = sorted((pair for pair in shares if pair[0] >= 0.5), key=lambda pair: (-pair[0], pair[1].cost))
     found = []
     for _, change in best[:_EDITS]:

@@ -222,11 +222,11 @@ class _Trial:
         whole = len(bounds) == 1 and self.question.size <= _WHOLE
         batch = self.question.piece(*bounds[0]) if whole else self.batch
         found: list[Conditional] = []
+        self.examined = batch, judged(self.question, batch)
         with trying("conditions", self.failures):
             found = conditional(
                 self.question,
-                batch,
-                judged(self.question, batch),
+                *self.examined,
                 changes or self.changes,
                 self.agrees_in,
                 alone=bool(changes),
@@ -251,10 +251,11 @@ class _Trial:
         """
         singles = list(scores)
         all_wrong, best = int(np.count_nonzero(self.wrong)), 0
+        least = all_wrong * _LEAST / 2 if self.question.dear else 0
         beam = singles
         for depth in range(1, most + 1):
             beam = sorted(
-                (changes for changes in beam if scores[changes] > 0), key=lambda c: _rank(c, scores)
+                (changes for changes in beam if scores[changes] > least), key=lambda c: _rank(c, scores)
             )[:_BEAM]
             reached = max((scores[changes] for changes in beam), default=0)
             if depth == most or reached == all_wrong or reached <= best:
@@ -285,11 +286,12 @@ class _Trial:
 
     def left(self, cause: Cause) -> dict[str, int]:
         """Return where the mismatches lie that a hypothesis does not explain."""
-        agree = self.agrees(cause.changes) if cause.changes else np.ones(self.wrong.size, bool)
+        batch, found = (self.batch, self) if cause.rule is None else self.examined
+        agree = self.agrees_in(batch, cause.changes) if cause.changes else np.ones(found.wrong.size, bool)
         if cause.rule is not None:
-            agree &= cause.rule.where(list(self.question.features(self.batch, self.want)))
-        left = ~agree & self.wrong
-        counts = np.bincount(self.question.situations(self.batch, left, self.want[left]))
+            agree &= cause.rule.where(list(self.question.features(batch, found.want)))
+        left = ~agree & found.wrong
+        counts = np.bincount(self.question.situations(batch, left, found.want[left]))
         named = zip(self.question.situation_names, counts.tolist(), strict=False)
         return {name: count for name, count in sorted(named, key=lambda pair: -pair[1]) if count}
 

@@ -174,11 +174,8 @@ class DotQuestion(Question):
 
     def facts(self) -> dict[str, Any]:
         """Return what was asked, as data."""
-        return {
-            "operation": self.verb,
-            "formats": [self.target.name],
-            "accumulation": self.how.name or str(self.how),
-        }
+        name = self.how.name or str(self.how)
+        return {"operation": self.verb, "formats": [self.target.name], "accumulation": name}
 
     def bounds(self) -> Iterator[tuple[int, ...]]:
         """Yield the rows of each piece; of matrices their number first."""
@@ -343,7 +340,7 @@ class DotQuestion(Question):
         yield from dot_faults.faults(operands, paired=self.verb == "dot", addend=self.addend is not None)
         if length <= _WIRED and self.scales is None:
             yield from dot_faults.of_lanes(length, period)
-        blocks = self.scales is not None and how.scale is not None and self.verb == "dot"
+        blocks = how.scale is not None and self.verb == "dot"
         few = self.size * length <= _STEPPED[self.verb]
         if (blocks or self.scales is None) and few and has_steps(how, operands):
             yield from step_faults(how, operands, length, addend=self.addend is not None)
@@ -361,16 +358,19 @@ class DotQuestion(Question):
         if self.addend is not None:
             yield from edits.of_addends()
         yield from edits.orders(length, min(period, length))
-        if self.scales is not None and how.scale is not None:
-            yield from edits.of_scales(-(-length // how.scale[1]))
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
             yield from edits.of_shifts(fault)
             yield from edits.of_rounding(fault, how.summed[0])
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, _OUTPUTS))
-            counts = length, min(period, length)
-            yield from shown_edits(self, whole, operands, counts, has_steps(how, operands))
+            known = has_steps(how, operands)
+            yield from shown_edits(self, whole, how, operands, (length, min(period, length)), known)
+
+    def narrowed(self, change: Change) -> Iterator[Change]:
+        """Yield a fault of one step alone, or of sums of one sign."""
+        step = getattr(self.how.accumulator, "step", max(self.how.term, 1))
+        return edits.narrowed(change, -(-self.x.shape[-1] // step))
 
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of the operands, and of steps where they are known."""

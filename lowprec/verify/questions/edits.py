@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from lowprec.arrays.convert import encode, quantize
 from lowprec.spec.format import Format
+from lowprec.verify.codes.display import hex_of
 from lowprec.verify.codes.values import doubles
 from lowprec.verify.questions.dot_faults import Fault, flushed, of_sides
-from lowprec.verify.questions.dot_operands import Given, OutputScales
+from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Change
 
@@ -27,21 +29,26 @@ __all__ = [
     "of_results",
     "of_rounding",
     "of_scale_codes",
-    "of_scales",
 ]
-__all__ += ["of_shifts", "orders"]
-__all__ += ["product_edits", "runs_of", "value_edits"]
+__all__ += ["narrowed", "of_shifts", "orders"]
+__all__ += ["product_edits", "runs_of", "scale_edits", "term_edits", "value_edits"]
 
 OnCodes = Callable[[Array, Format], Array]
 
 #: Last bits of results that may be stuck.
 _STUCK = 2
+#: Last steps of which each may have a fault of its own.
+_NARROW = 16
 
 
-def of_results(fmt: Format) -> Iterator[Change]:
-    """Yield edits of codes of results: functions of the codes and their format."""
-    if not has_fields(fmt):
+def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
+    """Yield edits of codes of results: functions of the codes and their format; `wrong`: codes that came."""
+    if not has_fields(fmt) or not wrong.size:
         return
+    found, counts = np.unique(wrong & fmt.sign_code - 1, return_counts=True)
+    code = int(found[np.argmax(counts)])
+    constant = _magnitude(functools.partial(_constant, code=code))
+    yield Change("result_code", constant, f"with code {hex_of(code, fmt)}, and their sign", 3)
     for words, change in _ON_CODES.items():
         if ("infinit" in words and not fmt.infinity) or ("NaN" in words and fmt.nan_code is None):
             continue
@@ -59,6 +66,10 @@ def _magnitude(change: Callable[[Array, Format], Array]) -> OnCodes:
         return np.where(codes >= 0, codes & fmt.sign_code | change(codes & fmt.sign_code - 1, fmt), codes)
 
     return changed
+
+
+def _constant(codes: Array, fmt: Format, code: int) -> Array:
+    return np.full_like(codes, code)
 
 
 def _scaled(codes: Array, fmt: Format, by: int) -> Array:
@@ -176,6 +187,16 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
             changes[f"subnormal {name} taken as zero"] = functools.partial(flushed, least=2.0**fmt.emin)
         for words, change in changes.items():
             yield words, functools.partial(_in_lanes, side=side, change=change)
+        for by, words in ((1, "before"), (-1, "behind")):
+            sign = functools.partial(_sign_of, by=by)
+            yield (
+                f"the sign of {name} of the lane {words}",
+                functools.partial(_in_lanes, side=side, change=sign),
+            )
+
+
+def _sign_of(values: Array, by: int) -> Array:
+    return np.copysign(values, np.roll(values, by, -1))
 
 
 def code_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
@@ -210,6 +231,15 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, OnLan
     }
     for words, change in changes.items():
         yield words, functools.partial(_of_products, change=change)
+    for bits in range(4, 10):
+        top = 1 << bits - 1
+        for words, limited in (
+            ("wrap around", functools.partial(_wrapped_at, top=top)),
+            (f"at most {top - 1}", functools.partial(np.minimum, top - 1)),
+            (f"at least {-top}", functools.partial(np.maximum, -top)),
+        ):
+            said = f"exponents of products {words}{f', of {bits} bits' if 'wrap' in words else ''}"
+            yield said, functools.partial(_of_exponents, change=limited)
     for fmt in dict.fromkeys(formats):
         if fmt is not None and has_fields(fmt):
             for by, said in ((True, ""), (False, ", by the exponents of their factors")):
@@ -221,13 +251,46 @@ def _small_lost(lanes: Array, least: int, exact: bool) -> Fault:
     """Return the stage of terms in which products of some lanes are zero if their exponent is too small."""
 
     def changed(terms: Any) -> Any:
-        made = terms.significand.copy()
-        held = lanes[lanes < made.shape[1] - 1]
-        exponent = terms.exponent[:, held]
+        here = np.isin(np.arange(terms.negative.shape[1]), lanes[lanes < terms.negative.shape[1] - 1])
+        exponent = terms.exponent
         if exact:
-            exponent = np.frexp(made[:, held].astype(np.float64))[1] - 1 + terms.last[:, held]
-        made[:, held] = np.where(exponent < least, 0, made[:, held])
-        return terms._replace(significand=made)
+            exponent = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last
+        return terms._replace(significand=np.where(here & (exponent < least), 0, terms.significand))
+
+    return changed
+
+
+def _wrapped_at(exponents: Array, top: int) -> Array:
+    return np.asarray(np.mod(exponents + top, 2 * top) - top)
+
+
+def _of_exponents(lanes: Array, change: Callable[[Array], Array]) -> Fault:
+    """Return the stage of terms in which the exponents of some products are changed."""
+
+    def changed(terms: Any) -> Any:
+        here = np.isin(np.arange(terms.exponent.shape[1]), lanes[lanes < terms.exponent.shape[1] - 1])
+        by = np.where(here, change(terms.exponent) - terms.exponent, 0)
+        return terms._replace(exponent=terms.exponent + by, last=terms.last + by)
+
+    return changed
+
+
+def term_edits(total: Callable[[Any], Any]) -> Iterator[tuple[str, OnLanes]]:
+    """Yield how aligned terms of some lanes may be cut or negated otherwise; `total` sums them."""
+    changes: dict[str, Callable[[Any], Array]] = {
+        "negative terms in one's complement": lambda p: p.kept + (p.negative & (p.kept > 0)),
+        "terms cut downwards": lambda p: p.kept + (p.negative & (p.lost > 0)),
+        "terms cut upwards": lambda p: p.kept + (~p.negative & (p.lost > 0)),
+        "terms cut away from zero": lambda p: p.kept + (p.lost > 0),
+    }
+    for words, change in changes.items():
+        yield words, functools.partial(_of_parts, change=change, total=total)
+
+
+def _of_parts(lanes: Array, change: Callable[[Any], Array], total: Callable[[Any], Any]) -> Any:
+    def changed(parts: Any) -> Any:
+        here = np.isin(np.arange(parts.kept.shape[1]), lanes)
+        return total(parts._replace(kept=np.where(here, change(parts), parts.kept)))
 
     return changed
 
@@ -236,10 +299,8 @@ def _of_products(lanes: Array, change: Callable[[Array], Array]) -> Fault:
     """Return the stage of terms in which the significands of some products are changed."""
 
     def changed(terms: Any) -> Any:
-        made = terms.significand.copy()
-        held = lanes[lanes < made.shape[1] - 1]
-        made[:, held] = change(made[:, held])
-        return terms._replace(significand=made)
+        here = np.isin(np.arange(terms.negative.shape[1]), lanes[lanes < terms.negative.shape[1] - 1])
+        return terms._replace(significand=np.where(here, change(terms.significand), terms.significand))
 
     return changed
 
@@ -248,74 +309,90 @@ def _in_lanes(lanes: Array, side: int, change: Callable[[Array], Array]) -> Faul
     def changed(values: Array) -> Array:
         made = np.array(values)
         with np.errstate(all="ignore"):
-            made[..., lanes] = change(made[..., lanes])
+            made[..., lanes] = change(made)[..., lanes]
         return made
 
     return of_sides((side,), changed)
 
 
 def _last_bit(values: Array, fmt: Format, value: int) -> Array:
-    """Return values of a format whose last bit is 0 or 1; infinities and NaNs as they are."""
+    """Return values of a format with the last bit 0 or 1, past the largest NaN; infinities and NaNs stay."""
     size = np.abs(np.where(np.isfinite(values), values, 0)).astype(np.float64)
     exponent = np.maximum(np.where(size > 0, np.frexp(size)[1] - 1, fmt.emin), fmt.emin)
     unit = np.ldexp(1.0, exponent - fmt.trailing_bits)
     whole = size / unit
     whole += value - np.mod(whole, 2)
-    made = np.copysign(whole * unit, values)
+    made = np.copysign(np.where(whole * unit > fmt.max_finite, np.nan, whole * unit), values)
     return np.where(np.isfinite(values), made, values).astype(values.dtype)
 
 
-def runs_of(lanes: Array) -> str:
-    """Return ascending lanes in words: "lanes 0, 2 and 9"."""
+def runs_of(lanes: Array, unit: str = "lane") -> str:
+    """Return ascending lanes, or blocks, in words: "lanes 0, 2 and 9"."""
     said = [str(lane) for lane in lanes.tolist()]
-    return f"lane {said[0]}" if len(said) == 1 else f"lanes {', '.join(said[:-1])} and {said[-1]}"
+    return f"{unit} {said[0]}" if len(said) == 1 else f"{unit}s {', '.join(said[:-1])} and {said[-1]}"
 
 
 # -- scales of blocks ----------------------------------------------------------------------------------
 
 
-def of_scales(count: int, least: float = 0.0) -> Iterator[Change]:
-    """Yield scales of blocks that are taken from other blocks, or clamped; there are `count` along K."""
+def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
+    """Yield edits of scales of some of `count` blocks along K, each as words and what makes the edit."""
     changes: dict[str, Callable[[Array], Array]] = {
         "clamped at 1 from above": lambda scales: np.minimum(scales, 1.0),
         "clamped at 1 from above, NaN too": lambda scales: np.fmin(scales, 1.0),
-        "NaN taken as 1": lambda scales: np.where(np.isnan(scales), 1.0, scales),
         "clamped at 1 from below": lambda scales: np.maximum(scales, 1.0),
         "left out: 1": np.ones_like,
         "one exponent too low": lambda scales: scales / 2,
         "one exponent too high": lambda scales: scales * 2,
+        "NaN taken as 1": lambda scales: np.where(np.isnan(scales), 1.0, scales),
+        "NaN read as a number": lambda scales: np.where(np.isnan(scales), beyond, scales),
+        "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
+        "below the normal numbers taken as zero": lambda scales: np.where(
+            scales < 2.0**fmt.emin, 0.0, scales
+        ),
     }
+    beyond = fmt.max_finite + 2.0 ** (fmt.emax - fmt.trailing_bits)
+    smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
     if count > 1:
         changes |= {
             "in reverse order of blocks": lambda scales: scales[..., ::-1],
             "of the block before": lambda scales: np.roll(scales, 1, -1),
             "of the block behind": lambda scales: np.roll(scales, -1, -1),
-            "of the first block for all": lambda scales: np.repeat(scales[..., :1], count, -1),
-            "of the last block for all": lambda scales: np.repeat(scales[..., -1:], count, -1),
+            "of the first block": lambda scales: np.repeat(scales[..., :1], count, -1),
+            "of the last block": lambda scales: np.repeat(scales[..., -1:], count, -1),
         }
+    both: dict[str, Callable[[Array, Array], Sequence[Array]]] = {
+        "the scales of x and y exchanged": lambda x, y: (y, x),
+        "the scales of x taken for y too": lambda x, y: (x, x),
+        "the scales of y taken for x too": lambda x, y: (y, y),
+    }
+    for least in (-128, -127, -255):
+        words = f"sums of scales' exponents wrap around, to {least} to {least + 255}"
+        both[words] = functools.partial(_wrapped, least=least)
     for words, change in changes.items():
         for sides, name in (((0,), "x"), ((1,), "y"), ((0, 1), "x and y")):
-            edit = functools.partial(_with_scales, sides=sides, change=change)
-            yield Change("fault", edit, f"the scales of {name} {words}", 2)
-    yield Change("fault", _exchanged_scales, "the scales of x and y exchanged", 2)
+            both[f"the scales of {name} {words}"] = functools.partial(_sides, sides=sides, change=change)
+    for words, pair in both.items():
+        yield words, functools.partial(_with_scales, change=pair)
 
 
-def _with_scales(given: Given, sides: tuple[int, ...], change: Callable[[Array], Array]) -> Given:
-    assert given.scales is not None, "asked of units with scales"
-    made = given.scales
-    for side, name in enumerate(("x_blocks", "y_blocks")):
-        blocks = getattr(made, name)
-        if side in sides and blocks is not None:
-            made = made._replace(**{name: blocks._replace(scales=change(blocks.scales))})
-    return given._replace(scales=made)
+def _sides(x: Array, y: Array, sides: tuple[int, ...], change: Callable[[Array], Array]) -> list[Array]:
+    return [change(scale) if side in sides else scale for side, scale in enumerate((x, y))]
 
 
-def _exchanged_scales(given: Given) -> Given:
-    assert given.scales is not None, "asked of units with scales"
-    scales: OutputScales = given.scales
-    return given._replace(
-        scales=scales._replace(x_blocks=scales.y_blocks, y_blocks=scales.x_blocks, x=scales.y, y=scales.x)
-    )
+def _wrapped(x: Array, y: Array, least: int) -> tuple[Array, Array]:
+    low, high = (np.frexp(scale)[1] - 1 for scale in (x, y))
+    return np.ldexp(x, np.mod(low + high - least, 256) + least - low - high), y
+
+
+def _with_scales(lanes: Array, change: Callable[[Array, Array], Sequence[Array]]) -> Any:
+    """Return the stage in which the scales of some blocks are changed."""
+
+    def changed(x: Array, y: Array) -> list[Array]:
+        here = np.isin(np.arange(x.shape[-1]), lanes)
+        return [np.where(here, new, old) for new, old in zip(change(x, y), (x, y), strict=True)]
+
+    return changed
 
 
 # -- alignment -----------------------------------------------------------------------------------------
@@ -324,6 +401,10 @@ def _exchanged_scales(given: Given) -> Given:
 def _shifts() -> Iterator[tuple[str, Callable[[Array], Array]]]:
     for bits in (3, 4, 5, 6):
         yield f"shifts of alignment modulo {1 << bits}", functools.partial(np.bitwise_and, (1 << bits) - 1)
+        yield (
+            f"bit {bits - 1} of shifts of alignment is 0",
+            functools.partial(np.bitwise_and, ~(1 << bits - 1)),
+        )
     for most in (7, 8, 15, 16, 23, 24, 25, 26, 31, 32, 48, 63):
         yield f"shifts of alignment at most {most}", functools.partial(np.minimum, most)
 
@@ -344,26 +425,60 @@ def _shifted(terms: object, largest: Array, change: Callable[[Array], Array]) ->
 
 def of_rounding(fault: Callable[..., Change], fmt: Format) -> Iterator[Change]:
     """Yield sums that are rounded otherwise at ties, where they are subnormal, or where they carry."""
-    for words, away in {"cut toward zero": False, "rounded away from zero": True}.items():
-        cut = functools.partial(_subnormal, least=fmt.emin, away=away)
-        yield fault(f"subnormal sums of steps {words}", 2, before=cut)
+    for which, least in (("subnormal sums", fmt.emin), ("sums", 1 << 12)):
+        for words, how in _ROUNDED.items():
+            changed = functools.partial(_rounded_sums, least=least, fmt=fmt, how=how)
+            yield fault(f"{which} of steps {words}", 2, before=changed)
     for words, up in {"ties up": False, "ties down": True}.items():
         yield fault(f"sums of steps: {words}", 2, before=functools.partial(_ties, negative=up))
     lost = "the increment of rounding lost where it carries into the exponent"
     yield fault(lost, 2, after=_increment_lost)
 
 
-def _subnormal(sums: Any, least: int, away: bool) -> Any:
-    """Return sums of which subnormal ones are cut to the result's last place, or raised to the next."""
-    places = np.clip(sums.discarded, 0, 62)
+def narrowed(change: Change, steps: int) -> Iterator[Change]:
+    """Yield a fault of steps that holds for some of them alone, or for sums of one sign."""
+    if not change.field.startswith("stage."):
+        return
+    stages = dict(change.value)
+    for step in {0, *range(-min(steps, _NARROW), 0)} if steps > 1 else ():
+        number = step if step >= 0 else steps + step
+        words = f"{change.words}, in step {number} of {steps} alone"
+        yield replace(change, value=(*stages.items(), ("step", step)), words=words, cost=change.cost + 1)
+    if change.field == "stage.before":
+        for negative, sign in ((True, "negative"), (False, "positive")):
+            signed = functools.partial(_of_sign, change=stages["before"], negative=negative)
+            said = f"{change.words}, if they are {sign}"
+            yield replace(change, value=(("before", signed),), words=said, cost=change.cost + 1)
+
+
+def _of_sign(sums: Any, change: Callable[[Any], Any], negative: bool) -> Any:
+    made, here = change(sums), sums.negative == negative
+    return type(sums)(*(np.where(here, new, old) for new, old in zip(made, sums, strict=True)))
+
+
+#: How sums are rounded: cut, raised, cut to 0, or rounded first as if their exponent had no least.
+_ROUNDED = {"cut toward zero": 0, "rounded away from zero": 1, "taken as zero": 2, "rounded twice": 3}
+
+
+def _rounded_sums(sums: Any, least: int, fmt: Format, how: int) -> Any:
+    """Return sums of which those below an exponent are rounded otherwise before they are rounded."""
     top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
-    kept, rest = sums.significand >> places, sums.significand & (np.int64(1) << places) - 1
-    low = (top < least) & (sums.significand > 0) & (sums.discarded > 0)
+    places = sums.discarded if how < 3 else top - fmt.trailing_bits - sums.last
+    low = (top < least) & (sums.significand > 0) & (places > 0)
+    down = np.clip(places, 0, 62)
+    kept, rest = sums.significand >> down, sums.significand & (np.int64(1) << down) - 1
+    half = (np.int64(1) << down) >> 1
     # Two bits more, for what is below: a sum that is cut to zero keeps its sign.
-    whole = (kept + ((rest > 0) & away) << 2) + ((rest > 0) & (not away))
+    whole = (kept << 2) + (rest > 0)
+    if how == 1:
+        whole = kept + (rest > 0) << 2
+    elif how == 2:
+        low, whole = (top < least) & (sums.significand > 0), np.ones_like(kept)
+    elif how == 3:
+        whole = kept + ((rest > half) | ((rest == half) & (kept & 1 == 1))) << 2
     return sums._replace(
         significand=np.where(low, whole, sums.significand),
-        last=sums.last + np.where(low, sums.discarded - 2, 0),
+        last=sums.last + np.where(low, places - 2, 0),
     )
 
 

@@ -26,7 +26,14 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import causes
 from lowprec.verify.questions.dot_changes import unless_refused
-from lowprec.verify.questions.edits import code_edits, of_shifts, product_edits, value_edits
+from lowprec.verify.questions.edits import (
+    code_edits,
+    narrowed,
+    of_rounding as of_sums,
+    of_shifts,
+    product_edits,
+    value_edits,
+)
 from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_rounding
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import (
@@ -264,10 +271,15 @@ class ElementQuestion(Question):
         if self._fused is not None:
             yield from step_faults(self._fused, (self.formats[0], self.formats[1]), 1, addend=True)
             yield from of_shifts(fault)
+            yield from of_sums(fault, self.target)
             for words, on_terms in product_edits(self.formats):
                 yield fault(words, 2, running=on_terms(np.array([0])))
             for words, of_value in value_edits().items():
                 yield Change("operand", functools.partial(_third, change=of_value), f"the addend {words}")
+
+    def narrowed(self, change: Change) -> Iterator[Change]:
+        """Yield a fault of the sums of one sign."""
+        return narrowed(change, 1)
 
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of the operands and of how the result is rounded; of an `fma` those of its sum."""

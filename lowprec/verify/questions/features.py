@@ -64,7 +64,9 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
     yield Feature(f"the trailing bits of {name} are all ones", magnitude & trailing == trailing)
     yield Feature(f"{name} has the largest finite magnitude", magnitude == fmt.max_magnitude)
     yield Feature(f"{name} has the smallest normal magnitude", magnitude == 1 << fmt.trailing_bits)
-    for bit in range(min(_LOW, fmt.trailing_bits)):
+    if fmt.trailing_bits:
+        yield Feature(f"the first trailing bit of {name} is 1", wide >> fmt.trailing_bits - 1 & 1 == 1)
+    for bit in range(min(_LOW, fmt.trailing_bits - 1)):
         place = "last bit" if not bit else f"bit {bit}"
         yield Feature(f"the {place} of {name} is 1", (wide >> bit & 1) == 1)
 

@@ -210,6 +210,10 @@ class Question(ABC):
         """Yield changes that explain results together with a condition, besides those of `changes`."""
         yield from ()
 
+    def narrowed(self, change: Change) -> Iterator[Change]:
+        """Yield a change that holds for a part of the computation alone."""
+        yield from ()
+
     def edited(self, answers: Array, change: Change) -> Array:
         """Return answers whose results are changed by an edit of their codes."""
         return np.asarray(change.value(answers.astype(np.int64), self.target))

@@ -12,20 +12,8 @@ import numpy as np
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
 from lowprec.verify.questions.question import Array, Change, Changes
-from lowprec.verify.questions.step_model import (
-    LOW,
-    Ends,
-    Formats,
-    Numbers,
-    Parts,
-    Settled,
-    Stages,
-    Sum,
-    exactly,
-    ieee,
-    signed,
-    window_sum,
-)
+from lowprec.verify.questions.step_cuts import LOW, Parts, exactly, signed, window_sum
+from lowprec.verify.questions.step_model import Ends, Formats, Numbers, Settled, Stages, Sum, folded, ieee
 
 __all__ = ["fault", "nans_as_numbers", "stages_of", "step_faults"]
 
@@ -73,8 +61,9 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
     yield from infinities_as_numbers(formats)
     yield from nans_as_numbers(formats, np.ones(1, bool))
     yield from _of_running(form, what)
-    if window is not None and window.fraction_bits is not None:
-        yield from _of_alignment(window, what, step if step <= _LANES else 0)
+    terms = folded(how).accumulator
+    if isinstance(terms, Window) and terms.fraction_bits is not None:
+        yield from _of_alignment(terms, what, terms.step if terms.step <= _LANES else 0)
     yield from _of_rounding(window, form)
     yield from _of_zeros(window)
     yield from _of_ends(addend)
@@ -257,7 +246,7 @@ def _lost(terms: Numbers, largest: Array) -> Numbers:
 
 
 def _counted(terms: Numbers, without: int) -> Array:
-    which = np.asarray(terms.significand != 0)
+    which = np.asarray((terms.significand != 0) | terms.cancelled)
     if without < which.shape[1] - 1:
         which[:, without] = False
     return which

@@ -153,6 +153,9 @@ def _of_step(terms: Numbers, total: Sum, bits: int | None, result: Format) -> It
     )
     top = np.where(plain, length - 1 + total.last, 0)
     yield Feature("the sum is negative", total.negative & plain)
+    yield Feature(
+        "the sum has the sign of the addend or running sum", plain & (total.negative == terms.negative[:, -1])
+    )
     yield Feature("the sum is zero", ~plain)
     yield Feature("terms cancel to zero", ~plain & any_)
     yield Feature(

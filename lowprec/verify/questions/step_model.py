@@ -21,18 +21,22 @@ from lowprec.arrays.convert import cast, decode, encode, quantize
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.order import SEQUENTIAL
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
+from lowprec.verify.questions.step_cuts import LOW, Parts, window_sum
 
-__all__ = ["LOW", "Ends", "Formats", "Numbers", "Parts", "Settled", "Stages", "Sum"]
-__all__ += ["exactly", "has_steps", "ieee", "signed", "stepped", "window_sum"]
+__all__ = ["Ends", "Formats", "Numbers", "Settled", "Stages", "Sum"]
+__all__ += ["folded", "has_steps", "ieee", "stepped"]
 
 Array = npt.NDArray[Any]
 
-#: Bits of the lower word, and products that are computed at a time.
-LOW, _AT_ONCE = 50, 1 << 20
+#: Products that are computed at a time.
+_AT_ONCE = 1 << 20
 #: Bits behind the point of what is summed exactly, and the longest step.
 _WIDE, _LONGEST = 50, 256
+#: Exponents of edited scales are at least this, negated.
+_FAR = 1000
 
 
 class Numbers(NamedTuple):
@@ -42,6 +46,7 @@ class Numbers(NamedTuple):
     significand: Array
     last: Array  #: exponent of the significand's last bit
     exponent: Array  #: by which it is aligned
+    cancelled: Array  #: whether it is zero, and counts for the largest exponent: a group's sum
 
 
 class Ends(NamedTuple):
@@ -63,15 +68,6 @@ class Sum(NamedTuple):
     discarded: Array  #: bits of the significand that the result has no place for
 
 
-class Parts(NamedTuple):
-    """Aligned terms: whole units, and what is cut off in 2**-LOW units."""
-
-    negative: Array
-    kept: Array
-    lost: Array
-    bits: int  #: behind the point
-
-
 #: NaN, infinite, and the sign of what is infinite.
 Settled = tuple[Array, Array, Array]
 
@@ -80,8 +76,11 @@ Formats = tuple[Format | None, Format | None]
 
 #: Functions that a fault puts in the place of what the accumulation says, by the stage that each replaces:
 #:
+#: step : the only step of which the others hold, counted from 0, or from the end as -1.
 #: values : the values of x and y.
 #: x, y : factors as they are read, and their format.
+#: scales : the scales of the blocks of x and of y.
+#: group : sums of groups of products, before their scales, in units of the smallest product.
 #: running : terms of a step, in whose last column the addend or the running sum is.
 #: addend : those of the first step alone.
 #: counts : which terms the largest exponent is of.
@@ -108,7 +107,7 @@ def has_steps(how: Accumulation, formats: Formats) -> bool:
         return False
     if isinstance(inside, Window):
         form = inside.result[0]
-        fits = inside.scales != "groups" and inside.step <= _LONGEST
+        fits = inside.step <= _LONGEST and (inside.scales != "groups" or how.order == SEQUENTIAL)
     elif isinstance(inside, tuple) and how.order.inner == "sequential":
         rounded = how.product is not None and (how.term > 1 or how.product[1].rounding.bits)
         form, fits = inside[0], how.order.name in ("sequential", "chunked") and not rounded
@@ -127,9 +126,8 @@ def stepped(
     """
     if not has_steps(how, formats):
         raise ValueError(f"the stages of {how} are not known")
-    left, right = _values(x), _values(y)
-    sides = [(left[0], left[1]), (right[0], right[1])]
-    count, length = left[0].shape[0], left[0].shape[-1]
+    sides = _values(x), _values(y)
+    count, length = sides[0][0].shape
     found = np.empty(count, code_dtype(how.output[0]))
     for start in range(0, count, step := max(_AT_ONCE // max(length, 1), 1)):
         some = slice(start, start + step)
@@ -138,14 +136,20 @@ def stepped(
     return found
 
 
+def folded(how: Accumulation) -> Accumulation:
+    """Return the accumulation with groups of products as its terms, if it sums groups before it aligns."""
+    window = how.accumulator
+    if not isinstance(window, Window) or window.scales != "groups":
+        return how
+    terms = dataclasses.replace(window, step=window.step // window.group, scales="none", group=1)
+    return dataclasses.replace(how, accumulator=terms, scale=None)
+
+
 def _values(side: Any) -> tuple[Array, Array | None]:
-    """Return elements, and the scales that they have, if they are in blocks."""
+    """Return elements, and the scales of their blocks, if they are in blocks."""
     if not isinstance(side, BlockArray):
         return doubles(side), None
-    elements = as_doubles(side.codes, side.format.element)
-    scales = as_doubles(side.scales, side.format.scale)
-    each = np.repeat(scales, side.format.sizes[0], axis=-1)[..., : elements.shape[-1]]
-    return elements, each
+    return as_doubles(side.codes, side.format.element), as_doubles(side.scales, side.format.scale)
 
 
 def _rows(
@@ -156,24 +160,25 @@ def _rows(
     stages: Stages,
 ) -> Array:
     """Return codes of the output, of rows."""
-    read, wild = [], []
+    read, wild = [], [values for values, _ in sides]
     if "values" in stages:
-        changed_values = stages["values"](sides[0][0], sides[1][0])
-        sides = [(values, scale) for values, (_, scale) in zip(changed_values, sides, strict=True)]
-    for number, ((values, scale), fmt) in enumerate(zip(sides, formats, strict=True)):
+        wild = list(stages["values"](*wild))
+    for number, fmt in enumerate(formats):
         assert fmt is not None, "asked before"
         if how.operand_rounding is not None:
-            values = np.asarray(quantize(values, fmt, projection=how.operand_rounding), np.float64)
-        numbers = stages.get("xy"[number], _as_read)(_numbers(values, fmt), fmt)
-        if scale is not None:
-            by = np.frexp(np.where(np.isnan(scale), 1, scale))[1].astype(np.int64) - 1
-            numbers = numbers._replace(last=numbers.last + by, exponent=numbers.exponent + by)
-            values = np.where(np.isnan(scale), np.nan, values)
-        read.append(numbers)
-        wild.append(values)
+            rounded = quantize(wild[number], fmt, projection=how.operand_rounding)
+            wild[number] = np.asarray(rounded, np.float64)
+        read.append(stages.get("xy"[number], _as_read)(_numbers(wild[number], fmt), fmt))
     a, b = read
     negative = np.signbit(wild[0]) != np.signbit(wild[1])
-    products = Numbers(negative, a.significand * b.significand, a.last + b.last, a.exponent + b.exponent)
+    exponents = a.last + b.last, a.exponent + b.exponent
+    products = Numbers(negative, a.significand * b.significand, *exponents, a.cancelled)
+    scales = [scale for _, scale in sides if scale is not None]
+    if how.scale is not None and len(scales) == 2:
+        scales = list(stages.get("scales", lambda x, y: (x, y))(*scales))
+        each = np.arange(negative.shape[1]) // how.scale[1]
+        for side, scale in enumerate(scales):
+            wild[side] = np.where(np.isnan(scale)[:, each], np.nan, wild[side])
     finite = np.isfinite(wild[0]) & np.isfinite(wild[1])
     nan = np.isnan(wild[0]) | np.isnan(wild[1])
     invalid = ~finite & ~nan & ((wild[0] == 0) | (wild[1] == 0))
@@ -184,7 +189,41 @@ def _rows(
     ends = Ends(nan, invalid, ~finite & ~nan & ~invalid, negative)
     signs = np.where(np.isnan(wild[0]), *(np.signbit(side) for side in wild))
     ends = ends._replace(negative=np.where(nan, signs, negative))
-    return _in_order(products, ends, addend, how, stages)
+    if how.scale is not None and scales:
+        products, ends = _scaled(products, ends, scales, how, stages)
+    return _in_order(products, ends, addend, folded(how), stages)
+
+
+def _scaled(
+    products: Numbers, ends: Ends, scales: list[Array], how: Accumulation, stages: Stages
+) -> tuple[Numbers, Ends]:
+    """Return products, or sums of groups of them, times their scales."""
+    assert how.scale is not None, "asked of units with scales"
+    assert isinstance(how.accumulator, Window), "asked of windows"
+    fmt, size = how.scale
+    group = how.accumulator.group if how.accumulator.scales == "groups" else 1
+    if group > 1:
+        least = int(products.last.min())
+        whole = products.significand << products.last - least
+        whole = np.where(products.negative, -whole, whole)
+        first = np.arange(0, whole.shape[1], group)
+        sums = stages.get("group", _same)(np.add.reduceat(whole, first, axis=1))
+        last = np.full_like(sums, least)
+        some = np.logical_or.reduceat(whole != 0, first, axis=1)
+        products = Numbers(sums < 0, np.abs(sums), last, np.zeros_like(last), (sums == 0) & some)
+        ends = Ends(*(np.logical_or.reduceat(part, first, axis=1) for part in ends))
+    each = np.arange(products.negative.shape[1]) * group // size
+    for scale in scales:
+        # Edits go beyond powers of two that have codes.
+        by = Numbers(*(part[:, each] for part in _numbers(scale, fmt, None if fmt.trailing_bits else -_FAR)))
+        products = Numbers(
+            products.negative ^ by.negative,
+            products.significand * by.significand,
+            products.last + by.last,
+            products.exponent + by.exponent,
+            products.cancelled & (by.significand != 0),
+        )
+    return products, ends
 
 
 def _rounded_products(products: Numbers, finite: Array, into: Rounded) -> tuple[Numbers, Array]:
@@ -251,7 +290,9 @@ def _run(
     """Return the codes of the sum after all steps, and their format."""
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     result: Rounded = window.result if window is not None else how.accumulator  # type: ignore[assignment]
-    for number, places in enumerate(_places(products.negative.shape[1], window, max(how.term, 1))):
+    steps, every = list(_places(products.negative.shape[1], window, max(how.term, 1))), stages
+    for number, places in enumerate(steps):
+        stages = every if every.get("step", number) in (number, number - len(steps)) else {}
         running = as_doubles(codes, fmt)
         c = _numbers(running, fmt)._replace(negative=signs)
         terms = Numbers(
@@ -284,14 +325,16 @@ def _places(length: int, window: Window | None, term: int) -> Iterator[Array]:
                 yield part
 
 
-def _numbers(values: Array, fmt: Format) -> Numbers:
-    """Return finite values as a format writes them: not normalized."""
+def _numbers(values: Array, fmt: Format, least: int | None = None) -> Numbers:
+    """Return finite values as a format writes them: not normalized below its least exponent."""
+    least = fmt.emin if least is None else least
     finite = np.isfinite(values)
     size = np.where(finite, np.abs(values), 0)
-    exponent = np.maximum(np.frexp(size)[1].astype(np.int64) - 1, fmt.emin)
+    exponent = np.maximum(np.frexp(size)[1].astype(np.int64) - 1, least)
     exponent = np.where(size == 0, fmt.emin, exponent)
     last = exponent - fmt.trailing_bits
-    return Numbers(np.signbit(values), np.ldexp(size, -last).astype(np.int64), last, exponent)
+    significand = np.ldexp(size, -last).astype(np.int64)
+    return Numbers(np.signbit(values), significand, last, exponent, np.zeros(size.shape, bool))
 
 
 def _step(
@@ -364,7 +407,7 @@ def _as_read(numbers: Numbers, _: Any) -> Numbers:
 
 
 def _nonzero(terms: Numbers) -> Array:
-    return np.asarray(terms.significand != 0)
+    return np.asarray((terms.significand != 0) | terms.cancelled)
 
 
 def _wide(sums: Sum, row: int, terms: Numbers, kept: Array | None, unit: int) -> Sum:
@@ -406,47 +449,6 @@ def _aligned(terms: Numbers, unit: Array, bits: int) -> tuple[Parts, Array, Arra
     lost = np.where(-up <= LOW, near, (rest >> deep) | sticky)
     parts = Parts(terms.negative, np.where(up >= 0, left, kept), np.where(up >= 0, 0, lost), bits)
     return parts, far.any(1), (sticky & (-up > LOW)).sum(1) > 1
-
-
-def signed(parts: Parts, words: Array) -> Array:
-    """Return the sums of words with the signs of their terms."""
-    return np.asarray(np.where(parts.negative, -words, words).sum(1))
-
-
-def _cut_toward_zero(parts: Parts) -> tuple[Array, Array]:
-    return signed(parts, parts.kept), np.zeros(len(parts.kept), np.int64)
-
-
-def _cut_floor(parts: Parts) -> tuple[Array, Array]:
-    return _cut_toward_zero(parts._replace(kept=parts.kept + (parts.negative & (parts.lost > 0))))
-
-
-def _cut_to_odd(parts: Parts) -> tuple[Array, Array]:
-    return _cut_toward_zero(parts._replace(kept=parts.kept | (parts.lost > 0)))
-
-
-def _cut_to_nearest(parts: Parts) -> tuple[Array, Array]:
-    return _cut_toward_zero(parts._replace(kept=parts.kept + (parts.lost >> LOW - 1)))
-
-
-def exactly(parts: Parts) -> tuple[Array, Array]:
-    """Return the sum of terms of which nothing is cut."""
-    hi, lo = signed(parts, parts.kept), signed(parts, parts.lost)
-    return hi + (lo >> LOW), lo & (1 << LOW) - 1
-
-
-_CUTS = {
-    "toward_zero": _cut_toward_zero,
-    "floor": _cut_floor,
-    "to_odd": _cut_to_odd,
-    "nearest_away": _cut_to_nearest,
-    "exact": exactly,
-}
-
-
-def window_sum(window: Window | None, parts: Parts) -> tuple[Array, Array]:
-    """Return the two words of a sum, cut as a window says."""
-    return _CUTS["exact" if window is None or window.fraction_bits is None else window.cut](parts)
 
 
 def _magnitude(hi: Array, lo: Array, unit: Array) -> Sum:
