@@ -59,10 +59,10 @@ Words = npt.NDArray[Any]  #: of uint64
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _2, _3, _32, _63 = _U(0), _U(1), _U(2), _U(3), _U(32), _U(63)
+_0, _1, _3, _32, _63 = _U(0), _U(1), _U(3), _U(32), _U(63)
 _LOW = _U((1 << 32) - 1)
-#: Marks of a factor, and what is seen of terms.
-_INFINITE, _SPECIAL = _2, _U(6)
+#: Marks of a factor that is an infinity or a NaN, and what is seen of terms.
+_SPECIAL = _U(6)
 _NAN, _PLUS, _MINUS = _U(1), _U(2), _U(4)
 #: The exponent of what is zero: below every other.
 _NOTHING = _I(-(1 << 20))
