@@ -72,6 +72,15 @@ def test_after_ctrl_c_in_a_first_call_the_next_call_answers(program, module, ans
     assert (run.stdout.split(), run.stderr) == (["stopped", answer], "")
 
 
+@pytest.fixture
+def interruptible():
+    """Workers that run tests ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_waits_for_the_body_alone():
     """Whether the body ends well or not, and only in the thread that gets it."""
     done = []
