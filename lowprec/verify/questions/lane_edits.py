@@ -9,6 +9,7 @@ import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.verify.questions import edits
+from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.step_cuts import window_sum
 from lowprec.verify.questions.step_faults import fault
@@ -63,8 +64,8 @@ def shown_edits(
             if (made == whole.got)[~right].any() and not (made != whole.got)[right].any():
                 shown.append(lane)
         for lanes in ([shown] if shown else []) + [[lane] for lane in shown if len(shown) > 1]:
-            at = np.array(lanes)
-            yield edit(at, f"{words} in {edits.runs_of(at, unit)}")
+            units = unit + "s" * (len(lanes) > 1)
+            yield edit(np.array(lanes), f"{words} in {units} {runs_of(lanes)}")
 
 
 def _on_operands(lanes: Array, words: str, edit: edits.OnLanes) -> Change:
