@@ -136,6 +136,10 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
         yield Change(
             "fraction_bits", window_with(fraction_bits=None), "steps summed exactly: nothing cut by alignment"
         )
+    for least in (-149, -140, -133, -126, *range(window.lowest_exponent - 2, window.lowest_exponent + 3)):
+        if least != window.lowest_exponent:
+            words = f"nothing aligned below the exponent {least}, not {window.lowest_exponent}"
+            yield Change("lowest_exponent", window_with(lowest_exponent=least), words)
     for step in _STEPS:
         if step != window.step:
             words = f"L = {step} instead of {window.step}: products in a step"

@@ -29,7 +29,7 @@ __all__ = [
     "of_rounding",
     "of_scale_codes",
 ]
-__all__ += ["narrowed", "of_shifts", "orders"]
+__all__ += ["narrowed", "of_groups", "of_shifts", "orders"]
 __all__ += ["product_edits", "scale_edits", "term_edits", "value_edits"]
 
 OnCodes = Callable[[Array, Format], Array]
@@ -405,6 +405,18 @@ def of_shifts(fault: Callable[..., Change]) -> Iterator[Change]:
 def _shifted(terms: object, largest: Array, change: Callable[[Array], Array]) -> object:
     shift = np.maximum(largest[:, None] - terms.exponent, 0)  # type: ignore[attr-defined]
     return terms._replace(last=terms.last + shift - change(shift))  # type: ignore[attr-defined]
+
+
+def of_groups(fault: Callable[..., Change]) -> Iterator[Change]:
+    """Yield sums of groups of products that have too few bits, in units of the smallest product."""
+    for bits in range(6, 14):
+        top = 1 << bits - 1
+        wrapped, most = (
+            functools.partial(_wrapped_at, top=top),
+            functools.partial(np.clip, a_min=1 - top, a_max=top - 1),
+        )
+        yield fault(f"sums of groups of {bits} bits wrap around", 2, group=wrapped)
+        yield fault(f"sums of groups saturate at {top - 1} times the smallest product", 2, group=most)
 
 
 # -- rounding of sums ----------------------------------------------------------------------------------
