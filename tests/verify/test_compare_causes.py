@@ -569,3 +569,15 @@ def test_numbers_far_below_a_format_are_cut_without_a_warning():
     high = lp.Format(name="high", exponent_bits=1, trailing_bits=14, bias=-1021)
     with np.errstate(all="raise"):
         assert cut_behind_guard([2.0**-300, 0.0], high, 3).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("order", ["lanes(4)", "lanes(8, pairwise)", "reversed"])
+@pytest.mark.parametrize("name", ["fp32_fma", "fp32_sequential"])
+def test_orders_of_plain_sums_are_named_from_operands_and_outputs_alone(order, name):
+    rng = np.random.default_rng(2)
+    x, y = rng.standard_normal((2, 200, 64)).astype(np.float32)
+    how = dataclasses.replace(lp.accumulations[name], name="", order=order)
+    report = lp.compare((x, y), lp.dot(x, y, how), operation="dot", limit=0)
+    assert report.ranking[0].name == name
+    assert report.cause.words == f"order {order} instead of sequential"
+    assert report.cause.explained == report.mismatches > 0

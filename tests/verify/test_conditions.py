@@ -78,3 +78,45 @@ def test_the_models_without_a_bug_agree_and_corruption_stays_unexplained(unit):
     for place in drawn.permutation(len(out))[:60].tolist():
         out[place] ^= 1 << int(drawn.integers(0, 4))
     assert verdict(report(out)) in ("not", "in part")
+
+
+def test_a_scale_of_the_block_behind_is_named_with_its_block():
+    drawn, name = np.random.default_rng(3), "blackwell_tcgen05_e2m1fn_binary32_ue4m3_4"
+    elements, scales = (lp.format(each) for each in ("e2m1fn", "ue4m3"))
+    form = lp.BlockFormat(name="", element=elements, scale=scales, size=16)
+    codes, (of_x, of_y) = drawn.integers(0, 16, (2, 300, 64), np.uint8), drawn.integers(40, 70, (2, 300, 4))
+    wrong = of_x[:, [0, 1, 3, 3]]
+    blocks = [
+        lp.BlockArray(side, scale.astype(np.uint8), form, (1,))
+        for side, scale in zip(codes, (wrong, of_y), strict=True)
+    ]
+    given = tuple(lp.decode(side, elements) for side in codes)
+    scale = tuple(lp.decode(side.astype(np.uint8), scales) for side in (of_x, of_y))
+    report = lp.compare(
+        given, lp.dot(*blocks, name), operation="dot", accumulation=name, scale=scale, limit=0
+    )
+    assert report.cause.words == "the scales of x of the block behind in block 2"
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+
+
+def test_operands_whose_last_bit_makes_a_nan_do_not_end_the_search():
+    drawn = np.random.default_rng(5)
+    x, y = lp.quantize(drawn.choice([448.0, 1.5, -3.0, 0.25], (2, 500, 16)), "e4m3fn")
+    addend = drawn.standard_normal(500).astype(np.float32) * 1000
+    how = "ada_mma_e4m3fn_binary32"
+    got = lp.dot(x, y, how, addend=lp.quantize(addend, "bfloat16"))
+    report = lp.compare((x, y), got, operation="dot", accumulation=how, addend=addend, limit=0)
+    assert not report.failed
+    assert report.cause.words == "the addend rounded to bfloat16"
+
+
+def test_what_a_rule_on_the_right_result_before_leaves_is_counted():
+    x = np.random.default_rng(6).choice([0.0, 1.25, 2.5, -3.0, 480.0], 3000).astype(np.float32)
+    want = np.asarray(lp.encode(x, "e4m3fn"))
+    nan = np.roll(want, 1) == 0x7F
+    got = np.where(nan & (want != 0x7F), want ^ 0x11, want)
+    got[want == 0x7F] = np.arange(np.count_nonzero(want == 0x7F)) % 100 + 2
+    got[np.flatnonzero(~nan & (want == 0x3A))[:3]] = 0x05
+    report = lp.compare(x, got, "e4m3fn", limit=0)
+    assert "the right result before is NaN" in report.cause.words
+    assert report.cause.explained == report.mismatches - 3

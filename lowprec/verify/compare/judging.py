@@ -19,6 +19,7 @@ from lowprec.verify.compare.report import Comparison, Farthest, Ranked, Spent
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump, Held
 from lowprec.verify.questions.blocks import BlockQuestion
+from lowprec.verify.questions.dot_changes import orders
 from lowprec.verify.questions.dot_operands import could_be
 from lowprec.verify.questions.dots import DotQuestion
 from lowprec.verify.questions.elements import ElementQuestion, Scaling
@@ -200,7 +201,10 @@ def _share(question: Question) -> float:
 
 
 def rank_accumulations(question_of: Any, got: Dump, failed: Failures) -> list[Ranked]:
-    """Rank the accumulations that take the factors by the share of results that they give."""
+    """Rank the accumulations that take the factors by the share of results that they give.
+
+    If none gives all, one comes first that gives more in another order than any gives in its own.
+    """
     found = catalog.carrier(got.dtype)
     target = catalog.BINARY32 if found is None else found
     first: DotQuestion = question_of(ACCUMULATIONS["exact"])
@@ -218,4 +222,14 @@ def rank_accumulations(question_of: Any, got: Dump, failed: Failures) -> list[Ra
         raise ValueError(
             f"no named accumulation takes such factors and gives {target.name!r}; name one, or make one"
         )
-    return sorted(ranking, key=lambda ranked: -ranked.share)[:_TOLD]
+    ranking.sort(key=lambda ranked: -ranked.share)
+    best, first_name = ranking[0].share, ranking[0].name
+    for name in [ranked.name for ranked in ranking] if best < 1 else ():
+        how = ACCUMULATIONS[name]
+        if how.order.name == "sequential" and isinstance(how.accumulator, tuple) and not how.machine:
+            question = question_of(how)
+            for change in orders(how):
+                with trying(name, failed, (ValueError,)):
+                    share = float(np.mean(~differ(question, batch.got, question.answer(batch, (change,)))))
+                    best, first_name = max((best, first_name), (share, name), key=lambda pair: pair[0])
+    return sorted(ranking, key=lambda ranked: ranked.name != first_name)[:_TOLD]

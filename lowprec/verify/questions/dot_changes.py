@@ -13,13 +13,24 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Cut, Rounded, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Deal, Split, chunked
+from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Deal, Split, chunked, order
 from lowprec.spec.projection import Projection, SignPolicy
 from lowprec.spec.rounding import MODES, rounding
 from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.questions.question import Change
 
-__all__ = ["How", "named", "part_of", "splits", "sums", "tried", "window_with", "windows", "with_fields"]
+__all__ = [
+    "How",
+    "named",
+    "orders",
+    "part_of",
+    "splits",
+    "sums",
+    "tried",
+    "window_with",
+    "windows",
+    "with_fields",
+]
 __all__ += ["unless_refused", "with_part", "with_rule"]
 
 _T = TypeVar("_T")
@@ -27,6 +38,7 @@ How = Callable[[Accumulation], Accumulation]
 
 _STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
 _TERMS = (1, 2, 4, 8, 16, 32)
+_LANES = (2, 4, 8, 16, 32, 64)
 _CHUNKS = (4, 8, 16, 32, 64, 128, 256, 512)
 
 #: Splits, and products of a tile, that are tried.
@@ -124,6 +136,10 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
         yield Change(
             "fraction_bits", window_with(fraction_bits=None), "steps summed exactly: nothing cut by alignment"
         )
+    for least in (-149, -140, -133, -126, *range(window.lowest_exponent - 2, window.lowest_exponent + 3)):
+        if least != window.lowest_exponent:
+            words = f"nothing aligned below the exponent {least}, not {window.lowest_exponent}"
+            yield Change("lowest_exponent", window_with(lowest_exponent=least), words)
     for step in _STEPS:
         if step != window.step:
             words = f"L = {step} instead of {window.step}: products in a step"
@@ -191,6 +207,15 @@ def _output(**fields: Any) -> How:
     return changed
 
 
+def orders(how: Accumulation) -> Iterator[Change]:
+    """Yield other orders in which terms are added one by one."""
+    lanes = (order(f"lanes({size}{inner})") for size in _LANES for inner in ("", ", pairwise"))
+    for each in (SEQUENTIAL, PAIRWISE, *(chunked(size) for size in _CHUNKS), order("reversed"), *lanes):
+        if each != how.order:
+            other = with_fields(order=each, total=None)
+            yield Change("order", other, f"order {each} instead of {how.order}")
+
+
 def sums(how: Accumulation) -> Iterator[Change]:
     """Yield other orders, accumulators and products."""
     assert isinstance(how.accumulator, tuple)
@@ -198,11 +223,7 @@ def sums(how: Accumulation) -> Iterator[Change]:
     yield from _results(how)
     if rule.subnormals == "keep":
         yield Change("result_subnormals", _output(subnormals="flush_results"), "subnormal sums become zeros")
-    for order in (SEQUENTIAL, PAIRWISE, *(chunked(size) for size in _CHUNKS)):
-        if order != how.order:
-            yield Change(
-                "order", with_fields(order=order, total=None), f"order {order} instead of {how.order}"
-            )
+    yield from orders(how)
     for other in (catalog.BINARY64, catalog.BINARY32, E8M13, catalog.BFLOAT16, catalog.BINARY16):
         if other != fmt:
             words = f"accumulated in {other.name}, not {fmt.name}"

@@ -12,7 +12,7 @@ from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["Fault", "backward", "faults", "lanes_in_words", "lanes_without_nan", "left_out", "nans_left_out"]
-__all__ += ["flushed", "of_lanes", "of_sides"]
+__all__ += ["flushed", "of_addend", "of_lanes", "of_sides", "runs_of"]
 
 
 Fault = Callable[[Given], Given]
@@ -45,11 +45,11 @@ def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend
         yield Change("fault", zeros, "zero times infinity is zero")
         yield Change("fault", _negative, "the product of two negative numbers is negative")
     if addend:
-        yield Change("fault", _addend(lambda c: np.where(np.isnan(c), 0, c)), "a NaN as addend left out")
-        zeroed = _addend(functools.partial(flushed, least=float(np.finfo(np.float32).tiny)))
+        yield Change("fault", of_addend(lambda c: np.where(np.isnan(c), 0, c)), "a NaN as addend left out")
+        zeroed = of_addend(functools.partial(flushed, least=float(np.finfo(np.float32).tiny)))
         yield Change("fault", zeroed, "a subnormal addend of binary32 taken as zero")
-        yield Change("fault", _addend(lambda c: c * 0.5), "the addend half as large", 2)
-        yield Change("fault", _addend(lambda c: c * 2), "the addend twice as large", 2)
+        yield Change("fault", of_addend(lambda c: c * 0.5), "the addend half as large", 2)
+        yield Change("fault", of_addend(lambda c: c * 2), "the addend twice as large", 2)
 
 
 def lanes_without_nan(x: Array, y: Array, lost: Array) -> Array:
@@ -161,7 +161,9 @@ def _negative(given: Given) -> Given:
     return given._replace(x=np.where(both, np.abs(given.x), given.x))
 
 
-def _addend(change: Callable[[Array], Array]) -> Fault:
+def of_addend(change: Callable[[Array], Array]) -> Fault:
+    """Return the operands with the addend changed."""
+
     def changed(given: Given) -> Given:
         assert given.addend is not None, "asked of units with one"
         with np.errstate(all="ignore"):

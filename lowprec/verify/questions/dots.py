@@ -360,7 +360,7 @@ class DotQuestion(Question):
         yield from edits.orders(length, min(period, length))
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
-            yield from edits.of_shifts(fault)
+            yield from (*edits.of_shifts(fault), *edits.of_groups(fault))
             yield from edits.of_rounding(fault, how.summed[0])
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, _OUTPUTS))

@@ -16,8 +16,7 @@ from lowprec.arrays.convert import encode, quantize
 from lowprec.spec.format import Format
 from lowprec.verify.codes.display import hex_of
 from lowprec.verify.codes.values import doubles
-from lowprec.verify.questions.dot_faults import Fault, flushed, of_sides
-from lowprec.verify.questions.dot_operands import Given
+from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_sides
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Change
 
@@ -30,8 +29,8 @@ __all__ = [
     "of_rounding",
     "of_scale_codes",
 ]
-__all__ += ["narrowed", "of_shifts", "orders"]
-__all__ += ["product_edits", "runs_of", "scale_edits", "term_edits", "value_edits"]
+__all__ += ["narrowed", "of_groups", "of_shifts", "orders"]
+__all__ += ["product_edits", "scale_edits", "term_edits", "value_edits"]
 
 OnCodes = Callable[[Array, Format], Array]
 
@@ -133,17 +132,11 @@ def value_edits() -> dict[str, Callable[[Array], Array]]:
 def of_addends() -> Iterator[Change]:
     """Yield addends whose values are edited."""
     for words, change in value_edits().items():
-        yield Change("addend", functools.partial(_addend, change=change), f"the addend {words}")
+        yield Change("addend", of_addend(change), f"the addend {words}")
 
 
 def _rounded(values: Array, name: str, rounding: str = "nearest_even") -> Array:
     return np.asarray(quantize(doubles(values), name, rounding=rounding))
-
-
-def _addend(given: Given, change: Callable[[Array], Array]) -> Given:
-    assert given.addend is not None, "asked of units with one"
-    with np.errstate(all="ignore"):
-        return given._replace(addend=change(given.addend).astype(given.addend.dtype))
 
 
 def moves(size: int) -> dict[str, Array]:
@@ -326,12 +319,6 @@ def _last_bit(values: Array, fmt: Format, value: int) -> Array:
     return np.where(np.isfinite(values), made, values).astype(values.dtype)
 
 
-def runs_of(lanes: Array, unit: str = "lane") -> str:
-    """Return ascending lanes, or blocks, in words: "lanes 0, 2 and 9"."""
-    said = [str(lane) for lane in lanes.tolist()]
-    return f"{unit} {said[0]}" if len(said) == 1 else f"{unit}s {', '.join(said[:-1])} and {said[-1]}"
-
-
 # -- scales of blocks ----------------------------------------------------------------------------------
 
 
@@ -418,6 +405,18 @@ def of_shifts(fault: Callable[..., Change]) -> Iterator[Change]:
 def _shifted(terms: object, largest: Array, change: Callable[[Array], Array]) -> object:
     shift = np.maximum(largest[:, None] - terms.exponent, 0)  # type: ignore[attr-defined]
     return terms._replace(last=terms.last + shift - change(shift))  # type: ignore[attr-defined]
+
+
+def of_groups(fault: Callable[..., Change]) -> Iterator[Change]:
+    """Yield sums of groups of products that have too few bits, in units of the smallest product."""
+    for bits in range(6, 14):
+        top = 1 << bits - 1
+        wrapped, most = (
+            functools.partial(_wrapped_at, top=top),
+            functools.partial(np.clip, a_min=1 - top, a_max=top - 1),
+        )
+        yield fault(f"sums of groups of {bits} bits wrap around", 2, group=wrapped)
+        yield fault(f"sums of groups saturate at {top - 1} times the smallest product", 2, group=most)
 
 
 # -- rounding of sums ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.verify.questions import edits
+from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.step_cuts import window_sum
 from lowprec.verify.questions.step_faults import fault
@@ -31,6 +32,7 @@ def shown_edits(
     """
     plain = question.answer(whole)
     right = whole.got == plain
+    few = question.sample(whole.places[~right], whole.places[:0])
     families = [
         (words, counts[0], "lane", functools.partial(_on_operands, edit=edit))
         for words, edit in edits.lane_edits(formats)
@@ -59,12 +61,14 @@ def shown_edits(
             yield edit(np.arange(count), words)
         shown = []
         for lane in range(count) if count > 1 else ():
-            made = question.answer(whole, (edit(np.array([lane]), ""),))
-            if (made == whole.got)[~right].any() and not (made != whole.got)[right].any():
+            one = (edit(np.array([lane]), ""),)
+            if not (question.answer(few, one) == few.got).any():
+                continue
+            if not (question.answer(whole, one) != whole.got)[right].any():
                 shown.append(lane)
         for lanes in ([shown] if shown else []) + [[lane] for lane in shown if len(shown) > 1]:
-            at = np.array(lanes)
-            yield edit(at, f"{words} in {edits.runs_of(at, unit)}")
+            units = unit + "s" * (len(lanes) > 1)
+            yield edit(np.array(lanes), f"{words} in {units} {runs_of(lanes)}")
 
 
 def _on_operands(lanes: Array, words: str, edit: edits.OnLanes) -> Change:

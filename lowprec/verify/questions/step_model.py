@@ -203,7 +203,8 @@ def _scaled(
     fmt, size = how.scale
     group = how.accumulator.group if how.accumulator.scales == "groups" else 1
     if group > 1:
-        least = int(products.last.min())
+        assert how.operands is not None, "hardware of blocks takes formats of its own"
+        least = sum(each.emin - each.trailing_bits for each in how.operands)
         whole = products.significand << products.last - least
         whole = np.where(products.negative, -whole, whole)
         first = np.arange(0, whole.shape[1], group)
