@@ -22,7 +22,6 @@ from lowprec.kernels.general.numbers import Lane, pick, read, zeros_above
 from lowprec.kernels.general.operations import (
     Outcome,
     bits_of,
-    lane,
     long_product,
     serves as serves_operation,
 )
@@ -224,8 +223,8 @@ def closer(usual: bool, stochastic: bool) -> Any:
             )
             x = read(code_of(Outcome(made, nan, _0), words, i, target), source, usual)
             zero = (not special) & (not x.nan) & (not x.infinite) & (x.significand == _0) & (minus == _I(0))
-            kept = lane(x.negative & (not zero), x.significand, x.exponent, x.infinite)
-            store(words, SUMS, i, Lane(*kept[:4], x.nan, False, False))
+            negative = x.negative & (not zero)
+            store(words, SUMS, i, Lane(negative, x.significand, x.exponent, x.infinite, x.nan, False, False))
 
     return helper(close, f"window_close_{usual:d}{stochastic:d}")
 
