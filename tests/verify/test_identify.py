@@ -138,6 +138,13 @@ def test_sums_that_no_accumulation_says_are_named(name, named):
     assert f"The unit is no accumulation, but {named}" in found.as_text()
 
 
+def test_rounded_products_in_wide_sums_are_no_compensated_sum():
+    """An accumulation says them: a second term would be lost in it."""
+    how = lp.Accumulation(product="binary16", accumulator="binary64", output="binary16")
+    found = lp.identify(unit_of(how), ("binary16", "binary16"), "binary16", k=8)
+    assert (found.wrong, found.named) == (0, ())
+
+
 @pytest.mark.apart
 def test_random_rounding_is_named_with_its_bits():
     """By asking the same rows again and again."""

@@ -338,7 +338,7 @@ def _fields(how: Accumulation, place: str) -> list[Move]:
 
 
 def _rule(place: str, **fields: Any) -> How:
-    """Return a change of a rounding's rule; where there is none, of the rule that gives the same results."""
+    """Return a change of a rounding's rule; where there is none, of one with the same results."""
 
     def changed(how: Accumulation) -> Accumulation:
         if part_of(how, place) is None and isinstance(how.accumulator, tuple):
@@ -412,7 +412,7 @@ def _ranges(now: Rounded | None, place: str, stage: Stage) -> list[Move]:
         for bits in range(2, 9)
         if (fmt := _ieee(bits, now[0].trailing_bits)) is not None
         for rule in dict.fromkeys(rules)
-    ]
+    ]  # fmt: skip
 
 
 def _flushes(ports: Ports) -> list[Move]:

@@ -52,7 +52,7 @@ _KEPT, _ELSEWHERE, _KICKED = 4, 0.5, 40_000
 
 #: Work after which a search ends that found nothing, in microseconds of a processor: of a hypothesis, of a
 #: product that is summed in 64-bit lanes, and of one in a window or any other sum.
-_WORK, _EACH, _LANES, _OTHERS = 40e6, 700, 0.03, 0.3
+_WORK, _EACH, _LANES, _OTHERS = 30e6, 700, 0.03, 0.3
 
 #: Magnitudes of terms, and of all together, that formats of five bits of exponent have as normal numbers.
 _LEAST, _MOST_OF_ALL = 2.0**-14, 2.0**15

@@ -226,8 +226,7 @@ class _Triples(_Masks):
 
 def _sizes(ports: Ports) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
     """Yield factors of units and of large numbers, the farthest apart first."""
-    one = ports.operands[0]
-    if ports.scale is not None or ports.length < 2 or not signed(one):
+    if ports.scale is not None or ports.length < 2 or not signed(ports.operands[0]):
         return
     highs = [fmt.emax - (fmt.max_finite < 2.0**fmt.emax) for fmt in ports.operands]
     least = [fmt.scaled(1)[1] for fmt in ports.operands]
@@ -279,7 +278,7 @@ def _walk(tree: Tree, make: Callable[[list[Any]], Any], leaf: Callable[[int], An
 
 
 def _at_nodes(tree: Tree) -> list[tuple[int, int, int]]:
-    """Return three lanes for each sum of two that is added to another: of each summand, and of the other."""
+    """Return three lanes for each sum of two that is added to another: one of each summand, one of that."""
     found: list[tuple[int, int, int]] = []
 
     def make(parts: list[list[int]]) -> list[int]:
