@@ -138,6 +138,14 @@ def test_sums_that_no_accumulation_says_are_named(name, named):
     assert f"The unit is no accumulation, but {named}" in found.as_text()
 
 
+def test_lanes_that_masks_do_not_show_are_found():
+    """Products of INT8 are too near each other; the addend tells their order."""
+    how = lp.Accumulation(order="lanes(3)", accumulator="binary32", output="binary32")
+    found = lp.identify(unit_of(how), ("int8", "int8"), "binary32", k=12)
+    assert found.wrong == 0
+    assert differences(how, found.accumulation, found.answers.ports) == 0
+
+
 def test_rounded_products_in_wide_sums_are_no_compensated_sum():
     """An accumulation says them: a second term would be lost in it."""
     how = lp.Accumulation(product="binary16", accumulator="binary64", output="binary16")

@@ -15,7 +15,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, deepseek_promote
 from lowprec.spec.catalog import BFLOAT16, BINARY16, BINARY32, BINARY64, FORMATS, TF32
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Order, chunked
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, InnerOrder, Order, chunked
 from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPolicy, SubnormalPolicy
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO, Rounding
 from lowprec.verify.identify.ports import Ports, fitted
@@ -40,6 +40,9 @@ Stage = Literal["deep", "all", "near", "core", "simple"]
 #: Formats that sums are often kept in.
 _USUAL = (BINARY64, BINARY32, TF32, E8M13, BFLOAT16, BINARY16)
 _KNOWN: dict[Format, Format] = {fmt: fmt for fmt in (E8M13, *reversed(list(FORMATS.values())))}
+
+#: Lanes that are tried where masks do not show the order.
+_MOST_LANES = 16
 
 _PLACES = ("product", "accumulator", "total", "output")
 
@@ -200,7 +203,9 @@ def _orders(how: Accumulation, ports: Ports, orders: Sequence[Order]) -> list[Mo
     sizes = _sizes(ports.length)
     usual = [SEQUENTIAL, *map(chunked, sizes)]
     if not isinstance(how.accumulator, Window):
-        usual += [PAIRWISE, *(chunked(size, "pairwise") for size in sizes)]
+        lanes = range(2, min(_MOST_LANES, ports.length - 1) + 1)
+        usual += [PAIRWISE, Order("reversed"), *(chunked(size, "pairwise") for size in sizes)]
+        usual += [Order("lanes", size, inner) for size in lanes for inner in get_args(InnerOrder)]
     return [
         Move("order", f"{order}, addend {addend}", _order(order, addend))
         for order in orders or usual
