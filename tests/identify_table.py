@@ -100,15 +100,11 @@ def cpu(lengths=(8, 32)):
 
         return unit
 
-    def in_matrices(x, y):  # a product of two vectors is another routine of BLAS
-        return (np.tile(x, (16, 1)) @ np.tile(y[:, None], (1, 16)))[0, 0]
-
     single = ("binary32", "binary32")
     for k in lengths:
         for name, call in (
             ("np.dot", lambda a, b: np.array([np.dot(x, y) for x, y in zip(a, b, strict=True)], np.float32)),
             ("np.matmul", lambda a, b: (a[:, None] @ b[:, :, None])[:, 0, 0]),
-            ("sgemm of 16 by 16", lambda a, b: np.array(list(map(in_matrices, a, b)))),
             ("np.einsum", lambda a, b: np.einsum("ij,ij->i", a, b)),
             ("(a * b).sum(1)", lambda a, b: (a * b).sum(1)),
         ):  # fmt: skip
@@ -124,21 +120,10 @@ def cpu(lengths=(8, 32)):
         x, y = (torch.tensor(part).to(dtype) for part in (a, b))
         return torch.stack([x[row] @ y[row] for row in range(len(a))])
 
-    def in_tensors(a, b):
-        pairs = ((torch.from_numpy(x), torch.from_numpy(y)) for x, y in zip(a, b, strict=True))
-        return torch.stack([(x.tile(16, 1) @ y[:, None].tile(1, 16))[0, 0] for x, y in pairs])
-
     for k in lengths:
         yield of_function(
             f"torch {torch.__version__} float32, K = {k}",
             lambda a, b: product(a, b, torch.float32).numpy(),
-            single,
-            "binary32",
-            k,
-        )
-        yield of_function(
-            f"torch {torch.__version__} float32, 16 by 16, K = {k}",
-            lambda a, b: in_tensors(a, b).numpy(),
             single,
             "binary32",
             k,

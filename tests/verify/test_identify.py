@@ -138,21 +138,6 @@ def test_sums_that_no_accumulation_says_are_named(name, named):
     assert f"The unit is no accumulation, but {named}" in found.as_text()
 
 
-def test_lanes_that_masks_do_not_show_are_found():
-    """Products of INT8 are too near each other; the addend tells their order."""
-    how = lp.Accumulation(order="lanes(3)", accumulator="binary32", output="binary32")
-    found = lp.identify(unit_of(how), ("int8", "int8"), "binary32", k=12)
-    assert found.wrong == 0
-    assert differences(how, found.accumulation, found.answers.ports) == 0
-
-
-def test_rounded_products_in_wide_sums_are_no_compensated_sum():
-    """An accumulation says them: a second term would be lost in it."""
-    how = lp.Accumulation(product="binary16", accumulator="binary64", output="binary16")
-    found = lp.identify(unit_of(how), ("binary16", "binary16"), "binary16", k=8)
-    assert (found.wrong, found.named) == (0, ())
-
-
 @pytest.mark.apart
 def test_random_rounding_is_named_with_its_bits():
     """By asking the same rows again and again."""
@@ -210,25 +195,6 @@ def test_orders_by_masks(mode):
         tree, asked = tree_of(how, E4M3, "binary32", length)
         assert how.order in orders_of(tree)
         assert asked <= length**2 + 100
-
-
-@pytest.mark.parametrize(
-    ("operands", "accumulator"),
-    [
-        (E4M3, ("bfloat16", "to_odd")),
-        (("e3m2fn", "e3m2fn"), ("bfloat16", "away_from_zero")),
-        (("e5m2fnuz", "e5m2fnuz"), ("binary32", "toward_zero")),
-        (("int8", "int8"), ("bfloat16", "toward_negative")),
-        (("bfloat16", "bfloat16"), "binary64"),
-    ],
-)
-def test_trees_of_any_rounding_show(operands, accumulator):
-    """Where units cannot be counted, three lanes at a time; with few bits, without -0, and with many bits."""
-    for name in ("lanes(6)", "pairwise", "(((0, 3), ((1, 7), 5)), (((2, 8), 4), 6))"):
-        how = lp.Accumulation(order=name, accumulator=accumulator, output="binary16")
-        tree, asked = tree_of(how, operands, "binary16", how.order.length or 20)
-        assert name_of(tree) == name
-        assert asked <= 1500
 
 
 def test_groups_of_several_products_by_masks():

@@ -15,7 +15,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, deepseek_promote
 from lowprec.spec.catalog import BFLOAT16, BINARY16, BINARY32, BINARY64, FORMATS, TF32
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, InnerOrder, Order, chunked
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Order, chunked
 from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPolicy, SubnormalPolicy
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO, Rounding
 from lowprec.verify.identify.ports import Ports, fitted
@@ -40,9 +40,6 @@ Stage = Literal["deep", "all", "near", "core", "simple"]
 #: Formats that sums are often kept in.
 _USUAL = (BINARY64, BINARY32, TF32, E8M13, BFLOAT16, BINARY16)
 _KNOWN: dict[Format, Format] = {fmt: fmt for fmt in (E8M13, *reversed(list(FORMATS.values())))}
-
-#: Lanes that are tried where masks do not show the order.
-_MOST_LANES = 16
 
 _PLACES = ("product", "accumulator", "total", "output")
 
@@ -181,8 +178,7 @@ def moves(
             continue
         if place != "output":
             yield _formats(how, place, ports)
-        if stage != "near" or part_of(how, place) is not None:
-            yield [Move(f"{place} rounding", mode.name, _rule(place, rounding=mode)) for mode in MODES]
+        yield [Move(f"{place} rounding", mode.name, with_rule(place, rounding=mode)) for mode in MODES]
         if stage not in ("core", "simple"):
             yield _rules(place)
     if isinstance(how.accumulator, tuple):
@@ -203,9 +199,7 @@ def _orders(how: Accumulation, ports: Ports, orders: Sequence[Order]) -> list[Mo
     sizes = _sizes(ports.length)
     usual = [SEQUENTIAL, *map(chunked, sizes)]
     if not isinstance(how.accumulator, Window):
-        lanes = range(2, min(_MOST_LANES, ports.length - 1) + 1)
-        usual += [PAIRWISE, Order("reversed"), *(chunked(size, "pairwise") for size in sizes)]
-        usual += [Order("lanes", size, inner) for size in lanes for inner in get_args(InnerOrder)]
+        usual += [PAIRWISE, *(chunked(size, "pairwise") for size in sizes)]
     return [
         Move("order", f"{order}, addend {addend}", _order(order, addend))
         for order in orders or usual
@@ -342,30 +336,26 @@ def _fields(how: Accumulation, place: str) -> list[Move]:
     ]
 
 
-def _rule(place: str, **fields: Any) -> How:
-    """Return a change of a rounding's rule; where there is none, of one with the same results."""
-
-    def changed(how: Accumulation) -> Accumulation:
-        if part_of(how, place) is None and isinstance(how.accumulator, tuple):
-            alike = how.accumulator if place == "total" else (BINARY32, _projection(BINARY32))
-            how = with_part(place, alike)(how)
-        return with_rule(place, **fields)(how)
-
-    return changed
-
-
 def _rules(place: str) -> list[Move]:
     options: list[tuple[str, Any]] = [("saturation", policy) for policy in Saturation]
     for field, type_ in (("subnormals", SubnormalPolicy), ("overflow_test", OverflowTest)):
         options += [(field, value) for value in get_args(type_)]
     if place == "output":
         options += [("nan_sign", value) for value in get_args(SignPolicy)]
-    return [Move(f"{place} {field}", str(value), _rule(place, **{field: value})) for field, value in options]
+    return [
+        Move(f"{place} {field}", str(value), with_rule(place, **{field: value})) for field, value in options
+    ]
 
 
 def _edges(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -> Iterator[list[Move]]:
-    for place in _PLACES[:3] if isinstance(how.accumulator, tuple) else _PLACES[1:3]:
-        yield _ranges(part_of(how, place), place, stage)
+    for place in _PLACES[:3]:
+        now = part_of(how, place)
+        if now is not None and not isinstance(now[0], Carrier) and now[0].exponent_bits:
+            yield [
+                Move(place, fmt.name, with_part(place, (fmt, now[1])))
+                for bits in range(2, 9)
+                if (fmt := _ieee(bits, now[0].trailing_bits)) is not None
+            ]
     if isinstance(how.accumulator, Window):
         low = sum(fmt.emin - fmt.trailing_bits for fmt in ports.operands)
         top = sum(fmt.emax for fmt in ports.operands)
@@ -374,13 +364,6 @@ def _edges(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -
             here = how.accumulator.lowest_exponent
             lowest = [value for value in lowest if value % 16 == 0 or abs(value - here) == 1]
         found = [Move("lowest_exponent", str(value), window_with(lowest_exponent=value)) for value in lowest]
-        if how.accumulator.fraction_bits is not None and how.accumulator.lowest_exponent != -4096:
-            least = how.accumulator.lowest_exponent - how.accumulator.fraction_bits
-            found += [
-                Move("lowest_exponent", f"{least + bits}, {bits} fraction bits",
-                     window_with(lowest_exponent=least + bits, fraction_bits=bits))
-                for bits in range(1, 49)
-            ]  # fmt: skip
         if how.accumulator.fraction_bits is None and stage != "near":  # so many that nothing else is cut
             bits = min(48, 60 - (how.accumulator.step - 1).bit_length())
             found += [
@@ -393,31 +376,6 @@ def _edges(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -
         Move("output nan_code", f"{code:#x}", with_rule("output", nan_code=code))
         for code in sorted({*nans, *([ports.output.nan_code] if ports.output.nan_code is not None else [])})
     ]
-
-
-def _ranges(now: Rounded | None, place: str, stage: Stage) -> list[Move]:
-    """Return moves to formats of other exponents, which saturate and flush as now, or in each way."""
-    if now is None and place == "product":  # exact products: what binary32 has too
-        now = BINARY32, _projection(BINARY32)
-    if now is None or isinstance(now[0], Carrier) or not now[0].exponent_bits:
-        return []
-    rules = [now[1]]
-    if stage != "near":
-        rules += [
-            dataclasses.replace(now[1], saturation=saturation, subnormals=subnormals)
-            for saturation in Saturation
-            for subnormals in ("keep", "flush_results")
-        ]
-    return [
-        Move(
-            place,
-            f"{fmt.name}, saturation {rule.saturation}, {rule.subnormals}",
-            with_part(place, (fmt, rule)),
-        )
-        for bits in range(2, 9)
-        if (fmt := _ieee(bits, now[0].trailing_bits)) is not None
-        for rule in dict.fromkeys(rules)
-    ]  # fmt: skip
 
 
 def _flushes(ports: Ports) -> list[Move]:

@@ -178,15 +178,13 @@ def _pair(d: _Draw) -> None:
 
 
 def _tie(d: _Draw) -> None:
-    """Put a number, half a unit of some precision below it, and perhaps a little more; or below an addend."""
+    """Put a number, half a unit of some precision below it, and perhaps a little more."""
     lanes, top = d.places(min(3, d.length)), d.base()
     half = d.integers(1, 26, (d.count, 1))
     below = half + d.integers(1, 12, (d.count, 1))
     d.put(lanes, top - np.concatenate([0 * top, half, below], 1)[:, : lanes.shape[1]], plain=1.2)
     if lanes.shape[1] > 2:
         d.x[np.arange(d.count), lanes[:, 2]] *= d.chance(0.5)
-    d.add(top[:, 0], 0.3, plain=1.2)
-    d.x[np.arange(d.count), lanes[:, 0]] *= d.addend == 0
 
 
 def _kept(d: _Draw) -> None:

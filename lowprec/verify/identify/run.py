@@ -33,9 +33,6 @@ _BEGIN, _MORE, _POOL = 24, 24, 80
 #: Rounds without news after which a search ends; tries of one where nothing fits; rows asked twice.
 _QUIET, _TRIES, _TWICE = 2, 2, 16
 
-#: Rows of each topic that are asked last, on which what was found must be right.
-_LAST = 150
-
 #: Pools in which rows are looked for that tell what was found from the catalog.
 _POOLS = 4
 
@@ -132,7 +129,7 @@ class Run:
 
     def begin(self) -> None:
         """Ask the first rows, and some of them twice: a unit must answer alike."""
-        self.put_topics((*TOPICS, *CORE), _BEGIN)
+        self.put_topics(TOPICS, _BEGIN)
         if self.ask is None or self.answers.rows is None or self.budget - self.asked < _TWICE:
             return
         places = self.rng.permutation(len(self.answers))[:_TWICE]
@@ -163,7 +160,7 @@ class Run:
             pool = self.pool()
             chosen = self.differing(pool)
             self.put(*chosen)
-            asked = self.put_topics(TOPICS, _LAST if quiet == _QUIET - 1 else _MORE)
+            asked = self.put_topics(TOPICS, _MORE)
             everything = np.arange(len(self.answers))
             self.left = self.search.count(self.how, everything)
             if self.left:
@@ -227,9 +224,8 @@ class Run:
     def pool(self) -> tuple[Rows, list[str]]:
         """Return rows of all topics that were not asked."""
         levels = self.levels()
-        count = _POOL if self.how is None or not isinstance(self.how.accumulator, tuple) else 3 * _POOL
-        drawn = [draw(self.ports, name, count, self.rng, levels) for name in TOPICS]
-        rows, topics = joined(drawn), [name for name in TOPICS for _ in range(count)]
+        drawn = [draw(self.ports, name, _POOL, self.rng, levels) for name in TOPICS]
+        rows, topics = joined(drawn), [name for name in TOPICS for _ in range(_POOL)]
         fresh = self.answers.new(rows)
         return rows.at(fresh), [topics[place] for place in fresh]
 

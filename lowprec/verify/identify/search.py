@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode
-from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.order import Order
 from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, known, moves, starts
 from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
@@ -50,12 +49,9 @@ _EARLY = 2.5
 #: nearest, and accumulations tried in that.
 _KEPT, _ELSEWHERE, _KICKED = 4, 0.5, 40_000
 
-#: Work after which a search ends that found nothing, in microseconds of a processor: of a hypothesis, of a
-#: product that is summed in 64-bit lanes, and of one in a window or any other sum.
-_WORK, _EACH, _LANES, _OTHERS = 30e6, 700, 0.03, 0.3
-
-#: Magnitudes of terms, and of all together, that formats of five bits of exponent have as normal numbers.
-_LEAST, _MOST_OF_ALL = 2.0**-14, 2.0**15
+#: Work after which a search ends that found nothing, in products of plain sums: 40 s of a processor. A
+#: hypothesis costs as many besides, and a product in a window a share of one.
+_WORK, _EACH, _WINDOWED = 1 << 26, 300, 8
 
 #: Moves of which each pair is tried where none helps alone.
 _PAIRED = 28
@@ -116,7 +112,7 @@ class Search:
     def __init__(self, answers: Answers, rng: np.random.Generator, *, any_nan: bool = False) -> None:
         self.answers, self.rng, self.any_nan = answers, rng, any_nan
         self.ports = answers.ports
-        self.tried, self.summed = 0, 0.0
+        self.tried = self.summed = 0
         self.orders: list[Order] = []  # the only ones that may be, if any are known
         self._ready: list[tuple[Array, int, Prepared]] = []
 
@@ -143,7 +139,7 @@ class Search:
         """
         products = places.size * self.ports.length
         self.tried += 1
-        self.summed += _EACH + products * (_LANES if isinstance(how.accumulator, tuple) else _OTHERS)
+        self.summed += _EACH + products // (_WINDOWED if isinstance(how.accumulator, Window) else 1)
         answers = self.answers.codes[places]
         far = np.full(places.size, _FARTHEST)
         codes = unless_refused(lambda: self._asked(places).codes(how))
@@ -297,17 +293,11 @@ class Search:
         for how in named:
             if not self.wrong(how, sample).any() and not self.wrong(how, everything).any():
                 return how, 0
-        usual = np.flatnonzero(self.usual())
-        core, middle, simple = (
-            np.intersect1d(self.answers.of(topics), usual) for topics in (CORE, _MIDDLE, _SIMPLE)
-        )
-        if simple.size < _FIRST:
-            core, middle, simple = (self.answers.of(topics) for topics in (CORE, _MIDDLE, _SIMPLE))
+        core, simple = self.answers.of(CORE), self.answers.of(_SIMPLE)
         if not simple.size:
-            core = middle = simple = everything
+            core = simple = everything
         sample = self.rng.permutation(core)[: 4 * _FIRST]
         ranked: dict[str, list[tuple[int, int, Accumulation]]] = {}
-        named = [how for how in named if not self.orders or isinstance(how.accumulator, tuple)]
         for number, how in enumerate(
             itertools.chain(named, starts(self.ports, self.precision(), self.orders))
         ):
@@ -324,7 +314,7 @@ class Search:
                     break
                 how, left = self.climb(how, simple, "simple", pairs=False)
                 if left <= len(simple) // _CLOSE or again:
-                    how, left = self.climb(how, middle, "simple", pairs=False)
+                    how, left = self.climb(how, self.answers.of(_MIDDLE), "simple", pairs=False)
                     if left <= len(simple) // 4 or again:
                         how, left = self.climb(how, core, "core", pairs=place < _PAIRING and again > 0)
                         if left <= len(core) // 8:
@@ -358,18 +348,6 @@ class Search:
             ranked = sorted(ranked, key=lambda each: each[:2])[:_KEPT]
         how = ranked[0][2]
         return how, self.count(how, places)
-
-    def usual(self) -> Array:
-        """Return which answers neither overflow nor subnormal numbers of the usual formats have a part in."""
-        rows, fmt = self.answers.rows, self.ports.output
-        assert rows is not None, "something was asked"
-        with np.errstate(all="ignore"):
-            size = np.abs(np.column_stack([rows.x * rows.y, rows.addend]))
-        least = np.where(size == 0, 1, size).min(axis=1)
-        answers = np.abs(decode(self.answers.codes.astype(code_dtype(fmt)), fmt, dtype=np.float64))
-        normal = (answers == 0) | (answers >= 2.0**fmt.emin)
-        usual = (least >= _LEAST) & (size.sum(axis=1) <= _MOST_OF_ALL) & np.isfinite(answers) & normal
-        return np.asarray(usual)
 
     def precision(self) -> int:
         """Return the most trailing bits that normal results have, by the lowest bits of their codes."""

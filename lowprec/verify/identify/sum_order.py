@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode
 from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Order, Tree, spelled_tree
-from lowprec.verify.identify.ports import Ports, Rows, signed
+from lowprec.verify.identify.ports import Ports, Rows
 
 __all__ = ["orders_of", "reveal", "said"]
 
@@ -55,12 +55,9 @@ def reveal(ask: Callable[[Rows], Array], ports: Ports, rng: np.random.Generator)
         return ask(rows)
 
     for unit, large in _sizes(ports):
-        if left <= 0:
-            break
-        if not _Masks(limited, ports, rng, unit, large).are_kept():
-            continue
-        for kind in (_Masks, _Triples):
-            tree = kind(limited, ports, rng, unit, large).tree()
+        masks = _Masks(limited, ports, rng, unit, large)
+        if left > 0 and (seen := masks.screened()) is not None:
+            tree = masks.tree() if seen else None
             if tree is not None and _is_binary(tree):
                 return tree
             found = found or tree
@@ -75,17 +72,6 @@ class _Masks:
         unit: tuple[float, float], large: tuple[float, float],
     ) -> None:  # fmt: skip
         self.ask, self.ports, self.rng, self.unit, self.large = ask, ports, rng, unit, large
-
-    def are_kept(self) -> bool:
-        """Return whether a unit alone is a result, and a large number and its negative are nothing."""
-        pair = self.rng.permutation(self.ports.length)[:2]
-        x, y = np.zeros((2, 2, self.ports.length))
-        x[0, pair], y[0, pair] = (self.large[0], -self.large[0]), self.large[1]
-        x[1, pair[0]], y[1, pair[0]] = self.unit
-        none = np.zeros((2, 0), np.uint8)
-        codes = self.ask(Rows(x, y, np.zeros(2), none, none)).astype(code_dtype(self.ports.output))
-        values = np.asarray(decode(codes, self.ports.output, dtype=np.float64)).tolist()
-        return bool(values == [0, self.unit[0] * self.unit[1]])
 
     def left(self, pairs: Sequence[tuple[int, int]]) -> list[int] | None:
         """Return the number of units that are left, with a large number and its negative in two lanes."""
@@ -118,7 +104,7 @@ class _Masks:
         What a group of several that is exact leaves of units is no count of lanes; then other lanes are
         asked about first, and must give the same tree.
         """
-        tree = self.once() if self.screened() else None
+        tree = self.once()
         if tree is None:
             return None
         if not _is_binary(tree):
@@ -158,84 +144,20 @@ class _Masks:
         return found
 
 
-class _Triples(_Masks):
-    """Questions with one unit beside a large number and its negative: it is left as it is, or it is not.
-
-    They need no counts, so they show trees of sums of two whatever their rounding and however few their bits.
-    """
-
-    def tree(self) -> Tree | None:
-        """Return the tree of sums of two, if answers about other lanes agree with it."""
-        lanes = list(range(self.ports.length))
-        rows = self.rows([(lane, lane, lane) for lane in lanes])
-        for side, unit in zip((rows.x, rows.y), self.unit, strict=True):
-            side[lanes, lanes] = unit
-        self.alone = self.ask(rows)
-        triples = [tuple(self.rng.permutation(lanes)[:3].tolist()) for _ in range(_SCREENED)]
-        if len(lanes) < 3 or not self.are_binary(triples):
-            return None
-        tree = self.grown(lanes)
-        nodes = _at_nodes(tree)
-        fits = self.are_binary(nodes) and not any(self.inside(nodes))
-        return _sorted(tree) if fits else None
-
-    def rows(self, triples: Sequence[tuple[int, ...]]) -> Rows:
-        """Return rows of a large number, its negative, and a unit, in three lanes each."""
-        index, (one, other, third) = np.arange(len(triples)), np.transpose(triples)
-        x, y = np.zeros((2, len(triples), self.ports.length))
-        x[index, one], x[index, other], x[index, third] = self.large[0], -self.large[0], self.unit[0]
-        y[index, one] = y[index, other] = self.large[1]
-        y[index, third] = self.unit[1]
-        none = np.zeros((len(triples), 0), np.uint8)
-        return Rows(x, y, np.zeros(len(triples)), none, none)
-
-    def inside(self, triples: Sequence[tuple[int, ...]]) -> list[bool]:
-        """Return whether the third lane is added to the first or the second before these meet."""
-        if not triples:
-            return []
-        codes = self.ask(self.rows(triples))
-        return [bool(each) for each in codes != self.alone[[third for *_, third in triples]]]
-
-    def are_binary(self, triples: Sequence[tuple[int, ...]]) -> bool:
-        """Return whether of each three lanes two meet without the third, and no other two do."""
-        seen = self.inside([turned for i, j, k in triples for turned in ((i, j, k), (i, k, j), (j, k, i))])
-        return all(sum(seen[first : first + 3]) == 2 for first in range(0, len(seen), 3))
-
-    def grown(self, lanes: list[int]) -> Tree:
-        """Return the tree of some lanes: one, and what is added to it, nearest first."""
-        lane = lanes[int(self.rng.integers(len(lanes)))]
-        tree: Tree = lane
-        for group in self.on_the_way(lane, [other for other in lanes if other != lane]):
-            tree = (tree, self.grown(group))
-        return tree
-
-    def on_the_way(self, lane: int, others: list[int]) -> list[list[int]]:
-        """Return other lanes in groups that meet a lane together, nearest first."""
-        if len(others) < 2:
-            return [others] if others else []
-        pivot = others[int(self.rng.integers(len(others)))]
-        rest = [other for other in others if other != pivot]
-        inside = self.inside([(lane, pivot, other) for other in rest])
-        near = [other for other, is_inside in zip(rest, inside, strict=True) if is_inside]
-        far = [other for other, is_inside in zip(rest, inside, strict=True) if not is_inside]
-        alike = self.inside([(lane, other, pivot) for other in near])
-        same = [other for other, is_alike in zip(near, alike, strict=True) if is_alike]
-        nearer = [other for other, is_alike in zip(near, alike, strict=True) if not is_alike]
-        return [*self.on_the_way(lane, nearer), [pivot, *same], *self.on_the_way(lane, far)]
-
-
 def _sizes(ports: Ports) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
     """Yield factors of units and of large numbers, the farthest apart first."""
-    if ports.scale is not None or ports.length < 2 or not signed(ports.operands[0]):
+    one, other = ports.operands
+    if ports.scale is not None or ports.length < 2 or not one.has_negative_zero:
+        return
+    if not (one.exponent_bits and other.exponent_bits):
         return
     highs = [fmt.emax - (fmt.max_finite < 2.0**fmt.emax) for fmt in ports.operands]
-    least = [fmt.scaled(1)[1] for fmt in ports.operands]
-    normal = [fmt.emin if fmt.exponent_bits else low for fmt, low in zip(ports.operands, least, strict=True)]
-    most, room = sum(highs), ports.length.bit_length() + 2
-    within = min(most, ports.output.emax - 1)
+    normal = [fmt.emin for fmt in ports.operands]
+    least = [fmt.emin - fmt.trailing_bits * bool(fmt.subnormals) for fmt in ports.operands]
+    most, room = min(sum(highs), ports.output.emax - 1), ports.length.bit_length() + 2
     for lows in dict.fromkeys((tuple(normal), tuple(least))):
         for low in dict.fromkeys((max(sum(lows), ports.output.emin, -40), max(sum(lows), -20))):
-            tops = [min(most, 40), min(within, 40), *(low + bits + room for bits in _PRECISIONS)]
+            tops = [min(most, 40), *(low + bits + room for bits in _PRECISIONS)]
             for top in sorted({top for top in tops if top <= most}, reverse=True):
                 if top - low > room:
                     yield _powers(low, lows, highs), _powers(top, lows, highs)
@@ -275,20 +197,6 @@ def _walk(tree: Tree, make: Callable[[list[Any]], Any], leaf: Callable[[int], An
         else:
             waiting += [(part, True), *((each, False) for each in part[::-1])]
     return done[0]
-
-
-def _at_nodes(tree: Tree) -> list[tuple[int, int, int]]:
-    """Return three lanes for each sum of two that is added to another: one of each summand, one of that."""
-    found: list[tuple[int, int, int]] = []
-
-    def make(parts: list[list[int]]) -> list[int]:
-        for part, other in (parts, parts[::-1]):
-            if len(part) > 1:
-                found.append((part[0], part[1], other[0]))
-        return [part[0] for part in parts]
-
-    _walk(tree, make, lambda lane: [lane])
-    return found
 
 
 def _sorted(tree: Tree) -> Tree:
@@ -346,8 +254,6 @@ def orders_of(tree: Tree | None) -> list[Order]:
             orders += [Order("lanes", size), Order("lanes", size, "pairwise")]
     text = spelled_tree(tree)  # deep tuples are not compared by tuples
     found = [each for each in orders if spelled_tree(_sorted(each.nodes(length))) == text]
-    if spelled_tree(_sorted(_behind_addend(length))) == text:
-        found.append(PAIRWISE)
 
     def chain(parts: list[Tree]) -> Tree:
         one, other = parts
@@ -356,12 +262,6 @@ def orders_of(tree: Tree | None) -> list[Order]:
 
     found += map(Order.of_tree, (tree, ((), tree), _walk(tree, chain, int), _begun(tree)))
     return list(dict.fromkeys(found))
-
-
-def _behind_addend(length: int) -> Tree:
-    """Return the tree of products in pairs whose first member is the addend."""
-    found: Tree = _walk(PAIRWISE.nodes(length + 1), tuple, lambda lane: lane - 1 if lane else ())
-    return found
 
 
 def _begun(tree: Tree) -> Tree:
