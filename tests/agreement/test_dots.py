@@ -779,7 +779,7 @@ def test_sums_of_blocks_that_cancel_beyond_128_bits():
 
 
 def test_sums_in_windows_with_more_random_bits_than_lanes_keep():
-    """30 bits of a total, and 32 random ones."""
+    """Leave to the oracle a total of 30 bits that is rounded by 32 random ones."""
     total = lp.Format(name="fixed", exponent_bits=0, trailing_bits=30, bias=-3, sign="twos_complement")
     rule = lp.Projection(rounding=lp.stochastic(32), nan="zero", saturation="finite")
     how = Accumulation(
@@ -793,6 +793,7 @@ def test_sums_in_windows_with_more_random_bits_than_lanes_keep():
 
 
 def assert_left_to_the_oracle(x, y, how, **keywords):
+    """Ask the scalar engine by name, which refuses."""
     message = (
         "backend='scalar' does not serve this request: it takes all but sums in pairs of exact sums of "
         "blocks that have more than 128 bits, and sums in windows whose results have more than 58 bits, "

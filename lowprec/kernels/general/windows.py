@@ -19,12 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.general.numbers import Lane, pick, read, zeros_above
-from lowprec.kernels.general.operations import (
-    Outcome,
-    bits_of,
-    long_product,
-    serves as serves_operation,
-)
+from lowprec.kernels.general.operations import Outcome, bits_of, long_product, serves as serves_operation
 from lowprec.kernels.general.rounding import cut, load_target
 from lowprec.kernels.general.sums import steps as sum_steps
 from lowprec.kernels.general.tiles import (
@@ -319,18 +314,9 @@ def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
         words = np.zeros(_GROUPS + groups * _GROUP * (how[How.SCALES] == Scales.GROUPS), np.uint64)
         sums, room = np.empty(NUMBERS, np.uint64), np.empty(RANDOM_ROOM, np.uint32)
         for place in range(0, out.size, TILE):
-            some = (
-                words,
-                sums,
-                room,
-                place,
-                min(out.size - place, TILE),
-                columns,
-                paired,
-                first + _U(place),
-                key,
-            )
-            tile, scales = Tile(x, y, blocks, *some), Tile(x_scales, y_scales, blocks, *some)
+            count, element = min(out.size - place, TILE), first + _U(place)
+            where = words, sums, room, place, count, columns, paired, element, key
+            tile, scales = Tile(x, y, blocks, *where), Tile(x_scales, y_scales, blocks, *where)
             step = 0
             open_sums(tile, SUMS, nothing if late else addends, opening)
             for k in range(0, length, chunk if chunk != 0 else max(length, 1)):

@@ -15,9 +15,9 @@ from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype, values_operand
 from lowprec.arrays.convert import encode
 from lowprec.arrays.factors import alike, factors, takes_scales
+from lowprec.kernels import engine
 from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.request import Dot
-from lowprec.kernels.scalar.program import lower
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.catalog import BINARY64
@@ -118,9 +118,7 @@ class Prepared:
             x, y = alike(x, y, how.term)
         begin, addends = self._begun(how)
         scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
-        program = lower(Dot(how, x.fmt, y.fmt, begin, scales, x.block, backend="scalar"))
-        if program is None:
-            raise ValueError("sums of more bits than a number has here")
+        program = engine.lower(Dot(how, x.fmt, y.fmt, begin, scales, x.block, backend="scalar"))
         out = np.zeros((len(self.rows.x), 1), np.uint64)
         program.part(x, y, addends, out, 0, 0, True)
         return out[:, 0].astype(np.int64)
