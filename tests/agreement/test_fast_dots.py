@@ -91,6 +91,10 @@ def agree(left, x, y, how, most=0, **options):
     got = lp.matmul(x, y, how, **options)
     assert left["scalar"] <= most, (left, got.size)
     other = "oracle" if left["windows"] else "scalar"
+    if other == "oracle" and got.size > 100:  # which is slow: every third row and fifth column of them
+        if np.ndim(options.get("addend", 0)):
+            options["addend"] = np.broadcast_to(options["addend"], got.shape)[::3, ::5]
+        x, y, got = x[::3], y[:, ::5], got[::3, ::5]
     with one_output_at_a_time():
         want = lp.matmul(x, y, how, backend=other, **options)
     bits = f"u{got.itemsize}"
