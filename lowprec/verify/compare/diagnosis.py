@@ -251,8 +251,7 @@ class _Trial:
         """
         singles = list(scores)
         all_wrong, best = int(np.count_nonzero(self.wrong)), 0
-        least = all_wrong * _LEAST / 2 if self.question.dear else 0
-        beam = singles
+        beam, least = singles, 0.0
         for depth in range(1, most + 1):
             beam = sorted(
                 (changes for changes in beam if scores[changes] > least), key=lambda c: _rank(c, scores)
@@ -260,7 +259,7 @@ class _Trial:
             reached = max((scores[changes] for changes in beam), default=0)
             if depth == most or reached == all_wrong or reached <= best:
                 break
-            best = reached
+            best, least = reached, all_wrong * _LEAST / 2 if self.question.dear else 0
             # Two changes in either order are one hypothesis.
             beam = list(
                 {frozenset(more): more for changes in beam for more in self._with(changes, singles)}.values()

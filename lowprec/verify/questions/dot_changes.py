@@ -210,7 +210,7 @@ def _output(**fields: Any) -> How:
 def orders(how: Accumulation) -> Iterator[Change]:
     """Yield other orders in which terms are added one by one."""
     lanes = (order(f"lanes({size}{inner})") for size in _LANES for inner in ("", ", pairwise"))
-    for each in (SEQUENTIAL, PAIRWISE, *(chunked(size) for size in _CHUNKS), *lanes):
+    for each in (SEQUENTIAL, PAIRWISE, *(chunked(size) for size in _CHUNKS), order("reversed"), *lanes):
         if each != how.order:
             other = with_fields(order=each, total=None)
             yield Change("order", other, f"order {each} instead of {how.order}")
