@@ -656,8 +656,7 @@ def test_an_addend_has_the_exponents_of_the_output():
     """Where that is not the format that steps are rounded to, too, with which 32-bit lanes do not reckon."""
     for name, output in (("hopper_mma_binary16_binary16", SINGLE), ("hopper_mma_binary16_binary32", HALF)):
         how = dataclasses.replace(accumulation(name), output=output)
-        program = vector.lower(Dot(how, catalog.BINARY16, catalog.BINARY16, begins_in(how)[0]))
-        assert program._way.kind == "wide"
+        assert vector.lower(Dot(how, catalog.BINARY16, catalog.BINARY16, begins_in(how)[0])) is None
         x, y = np.float32([[2.0**-12, 2.0**-20]]), np.float32([[2.0**-13], [2.0**-22]])
         for addend in (2.0**-23, 3 * 2.0**-24, 2.0**-20):
             got = lp.matmul(x, y, how, addend=addend).item()
