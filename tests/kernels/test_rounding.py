@@ -65,12 +65,14 @@ EXACT = {
     "general/codebooks.py:looked_up": "the range of a word, and one of two answers",
     "general/numbers.py:read": "the exponent field of a code",
     "general/numbers.py:word_product": "halves of words, all of which are used",
-    "general/operations.py:as_53_bits": "a normalized number of at most 53 bits: what goes are zeros",
     "general/operations.py:long_number": "bits that go down into the next word, and the last bit, which is 0",
     "general/operations.py:long_sum": "bits that go up into the next word",
-    "general/operations.py:quotient": "the sign of a rest",
     "general/operations.py:scaleb": "an integer, normalized: what goes are zeros",
     "general/operations.py:sqrt": "the sign of a rest; half of an even exponent",
+    "general/quotients.py:as_53_bits": "a normalized number of at most 53 bits: what goes are zeros",
+    "general/quotients.py:corrected": "the sign of a rest",
+    "general/quotients.py:long_quotient": "the bits after the first 53, which join the rest",
+    "general/scales.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
     "scalar/block.py:quotient": "digits of a quotient, whose remainder is kept; halves of a divisor "
     "that are zeros",
     "scalar/block.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
@@ -250,12 +252,13 @@ def test_only_the_vector_rounding_module_imports_primitives_that_round():
 
 UNKNOWN = """
 import numpy as np
-from lowprec.kernels.lower import block as blocks, dot as dots, vector as plans
+from lowprec.kernels.general import scales
+from lowprec.kernels.lower import block as blocks, vector as plans
 from lowprec.kernels.lower.kinds import Kind
 from lowprec.kernels.lower.scalar import lower_source, lower_target
-from lowprec.kernels.scalar import arith, block, convert, dot
+from lowprec.kernels.scalar import arith, convert
 from lowprec.kernels.vector import convert as vectors
-from lowprec.spec import accumulations, block as specs, catalog
+from lowprec.spec import catalog
 from lowprec.spec.projection import DEFAULT
 
 np.seterr(all="ignore")
@@ -285,7 +288,7 @@ def policy(name, value):
     fmt = catalog.block_format("nvfp4")
     rule = blocks.lower_block(fmt).copy()
     rule[blocks.BlockRule._fields.index(name)] = value
-    block.load_rule(rule)
+    scales.load_rule(rule)
 
 
 target_at = plans.PROBE + plans.DECODER

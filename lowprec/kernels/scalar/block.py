@@ -1,7 +1,7 @@
-"""Scales of blocks of any format, and their elements one at a time, in integers of 64 bits.
+"""Quotients of 64 bits, one at a time, in integers: elements of blocks, and scales of tensors.
 
-`general.blocks` reads values and calls this for each scale, and for each element where lanes are not exact:
-of codebooks, and for values of more than 53 bits.
+`general.blocks` calls this where lanes are not exact: for elements in codebooks, and for values of more than
+53 bits.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
@@ -19,31 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import bit_length, helper, inlined, jit, load_record
+from lowprec.kernels.jit import bit_length, helper, inlined, jit
 from lowprec.kernels.lower.block import (
     ARITHMETICS,
-    LARGEST,
-    ONE,
-    RULE,
-    SMALLEST,
-    BlockRule,
-    Tensor,
 )
-from lowprec.kernels.lower.kinds import FINITE
-from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Source
-from lowprec.kernels.scalar.convert import project, read
-from lowprec.kernels.scalar.rounding import odd, to_nearest_even, to_power
+from lowprec.kernels.lower.scalar import REFUSED
+from lowprec.kernels.scalar.rounding import odd, to_nearest_even
 
-__all__ = [
-    "above",
-    "divided",
-    "divisor_of",
-    "load_rule",
-    "normalized",
-    "product",
-    "scale_code",
-    "tensor_numbers",
-]
+__all__ = ["divided", "tensor_numbers"]
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 Words = npt.NDArray[np.uint32]
@@ -72,14 +55,6 @@ def normalized(significand: np.uint64, exponent: np.int64) -> Number:
     """Return the same number with its highest bit in bit 63."""
     up = _I(64) - bit_length(significand)
     return (significand << _U(up), exponent - up) if significand != _0 else (_0, _I(0))
-
-
-@inlined
-def above(left: np.uint64, left_exponent: np.int64, right: np.uint64, right_exponent: np.int64) -> bool:
-    """Return whether one number, normalized, is larger than another."""
-    if left == _0 or right == _0:
-        return bool(right == _0 and left != _0)
-    return bool(left_exponent > right_exponent or (left_exponent == right_exponent and left > right))
 
 
 @helper
@@ -147,112 +122,6 @@ def inverse(by: np.uint64, by_exponent: np.int64) -> Number:
         return normalized(_MOST, _MOST_EXPONENT)
     over, exponent = quotient(_TOP, _I(-63), by, by_exponent)
     return single(over, exponent)
-
-
-# -- scales ------------------------------------------------------------------------------------------
-
-
-@inlined
-def load_rule(words: Params) -> BlockRule:
-    """Load the rule of a block format, whose policies all have a branch here."""
-    rule = load_record(BlockRule, words, 0)
-    known = rule.arithmetic < _U(len(ARITHMETICS)) and rule.zero <= _U(RULE)
-    if not known or rule.nan > _U(LARGEST) or rule.infinity > _U(LARGEST):
-        raise ValueError("a policy of blocks without a kernel")
-    return rule
-
-
-@helper
-def wanted_scale(amax: np.uint64, exponent: np.int64, rule: BlockRule, tensor: Tensor) -> Number:
-    """Return the scale that the rule gives for an amax, normalized and not 0, before it is projected."""
-    if rule.by_limit != _0:
-        return _TOP, to_power(amax, exponent - tensor.lift, tensor.above)
-    by, by_exponent = rule.divisor, rule.divisor_exponent
-    if rule.arithmetic == _EXACT:
-        by, by_exponent = product(by, by_exponent, tensor.scale, tensor.scale_exponent)
-        wanted, place = quotient(amax, exponent, by, by_exponent)
-    elif rule.arithmetic == _RECIPROCAL:
-        by, by_exponent = single(by, by_exponent)
-        by, by_exponent = inverse(by, by_exponent)
-        by, by_exponent = product(by, by_exponent, tensor.inverse, tensor.inverse_exponent)
-        by, by_exponent = single(by, by_exponent)
-        wanted, place = single(amax, exponent)
-        wanted, place = product(wanted, place, by, by_exponent)
-        wanted, place = single(wanted, place)
-    else:
-        wanted, place = single(amax, exponent)
-        by, by_exponent = single(by, by_exponent)
-        if rule.arithmetic == _PRODUCT:
-            by, by_exponent = product(by, by_exponent, tensor.scale, tensor.scale_exponent)
-            by, by_exponent = single(by, by_exponent)
-        if by == _0 and wanted != _0:
-            wanted, place = normalized(_MOST, _MOST_EXPONENT)
-        else:  # 0 over 0 is 0
-            wanted, place = quotient(wanted, place, by, by_exponent)
-            wanted, place = single(wanted, place)
-        if rule.arithmetic == _RECIPROCALS:
-            wanted, place = quotient(wanted, place, tensor.scale, tensor.scale_exponent)
-            wanted, place = single(wanted, place)
-    if rule.powers != _0 and wanted != _0:
-        place = to_power(amax if rule.of_amax != _0 else wanted, place, rule.up_above)
-        wanted = _TOP
-    return wanted, place
-
-
-@helper
-def scale_code(
-    amax: np.uint64,
-    exponent: np.int64,
-    random: np.uint64,
-    rule: BlockRule,
-    tensor: Tensor,
-    grid: Grid,
-    words: Params,
-) -> np.uint64:
-    """Return the code of the scale of a block with this amax, normalized or 0."""
-    wanted, place = _0, _I(0)
-    if amax == _0 and rule.zero == _U(SMALLEST):
-        return rule.lowest
-    if amax == _0 and rule.zero == _U(ONE):
-        wanted = _1
-    else:
-        if amax != _0:
-            wanted, place = wanted_scale(amax, exponent, rule, tensor)
-        if above(rule.least, rule.least_exponent, wanted, place):
-            wanted, place = rule.least, rule.least_exponent
-    code, _ = project(FINITE, False, wanted, _0, place, random, grid, words)
-    return code
-
-
-@helper
-def divisor_of(
-    code: np.uint64, word: np.uint64, source: Source, rule: BlockRule, tensor: Tensor
-) -> tuple[int, np.uint64, np.int64]:
-    """Return the kind of a scale, and the divisor of its elements; their factor if they are multiplied.
-
-    `word` is what the source reads: the code, or the value that a codebook has for it.
-    """
-    kind, _, significand, exponent = read(word, source)
-    if kind != FINITE:
-        return kind, _0, _I(0)
-    significand, exponent = normalized(significand, exponent)
-    if code == rule.lowest and rule.smallest != _0:
-        significand, exponent = rule.smallest, rule.smallest_exponent
-    if rule.arithmetic == _RECIPROCALS:
-        first, place = inverse(tensor.scale, tensor.scale_exponent)
-        if significand == _0:
-            significand, exponent = normalized(_MOST, _MOST_EXPONENT)
-        else:
-            significand, exponent = quotient(first, place, significand, exponent)
-            significand, exponent = single(significand, exponent)
-        return kind, significand, exponent
-    significand, exponent = product(significand, exponent, tensor.scale, tensor.scale_exponent)
-    if rule.arithmetic == _EXACT:
-        return kind, significand, exponent
-    significand, exponent = single(significand, exponent)
-    if rule.arithmetic == _RECIPROCAL:
-        significand, exponent = inverse(significand, exponent)
-    return kind, significand, exponent
 
 
 # -- elements ----------------------------------------------------------------------------------------
