@@ -50,7 +50,9 @@ class Block(torch.nn.Module):
         self.query, self.key, self.value, self.out = (weight(WIDTH, WIDTH) for _ in range(4))
         self.up, self.down = weight(WIDTH, 4 * WIDTH), weight(4 * WIDTH, WIDTH)
         # Attention adds a quarter of what perceptrons add: its outputs at neighbouring positions are alike.
-        self.taus = [us.transformer_tau(2 * place + each, 2 * BLOCKS, attention_ratio=0.25) for each in (0, 1)]
+        self.taus = [
+            us.transformer_tau(2 * place + each, 2 * BLOCKS, attention_ratio=0.25) for each in (0, 1)
+        ]
 
     def forward(self, x: Any) -> Any:
         """Apply both."""

@@ -23,8 +23,8 @@ Operation = Callable[..., tuple[Any, Callable[..., Any]]]
 #: Receives the name and the result of each operation that a model applies; set while a model is reported.
 WATCH: ContextVar[Callable[[str, Any], None] | None] = ContextVar("watch", default=None)
 
-#: Tensors of arrays that are not NumPy's, and arrays of plain tensors that such a tensor's gradient needs.
-KINDS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
+#: Functions to tensors from arrays that are not NumPy's, by the arrays' type; they take plain arrays too.
+KINDS: dict[type, Callable[[Any], Any]] = {}
 
 #: Functions that torch.compile leaves as they are; filled once torch is imported.
 _OUTSIDE: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -95,11 +95,14 @@ def _applied(operation: Operation, /, *args: Any, **settings: Any) -> Any:
 
     def call(values: list[Any]) -> tuple[Any, Callable[..., Any]]:
         given = dict(enumerate(leaves)) | dict(zip(places, values, strict=True))
-        positional, named = trees.tree_unflatten(list(given.values()), tree)
-        return operation(*positional, **named)
+        positional, keywords = trees.tree_unflatten(list(given.values()), tree)
+        return operation(*positional, **keywords)
 
-    name = _name(operation)
-    made = _function().apply(name, call, *(leaves[place] for place in places))
+    inner = operation
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    name = getattr(inner, "__name__", "operation").lstrip("_")
+    made = _function().apply(name, call, *(_tensor(leaves[place], "cpu") for place in places))
     if (watch := WATCH.get()) is not None:
         watch(name, made)
     return made
@@ -111,12 +114,6 @@ def _is_operand(given: Any) -> bool:
     return hasattr(given, "__array_function__") and given.dtype.kind in "fV"
 
 
-def _name(operation: Any) -> str:
-    while isinstance(operation, functools.partial):
-        operation = operation.func
-    return str(getattr(operation, "__name__", "the operation"))
-
-
 def _given(value: Any) -> Any:
     """Return the array that a tensor with a scale stands for; all else as it is."""
     return getattr(value, "array", value)
@@ -125,16 +122,14 @@ def _given(value: Any) -> Any:
 def _tensor(made: Any, device: Any) -> Any:
     """Convert a result to a tensor."""
     if type(made) in KINDS:
-        return KINDS[type(made)][0](made)
+        return KINDS[type(made)](made)
     return made if is_tensor(made) else tensor_of(np.array(made), device)
 
 
 def _gradient(made: Any, operand: Any) -> Any:
     """Return a gradient as a tensor of the operand's kind."""
-    held = _given(operand)
-    if type(held) in KINDS:
-        wrap, convert = KINDS[type(held)]
-        return wrap(made if type(made) in KINDS else convert(made))
+    if type(_given(operand)) in KINDS:
+        return KINDS[type(_given(operand))](made)
     plain = made.to_array() if type(made) in KINDS else made
     return _tensor(plain, operand.device).to(operand.device, operand.dtype)
 
@@ -148,29 +143,23 @@ def _function() -> Any:
 
         @staticmethod
         def forward(ctx: Any, name: str, call: Any, *operands: Any) -> Any:
+            ctx.save_for_backward(*operands)  # autograd refuses what has changed since
             made, ctx.pull = call([_given(each) for each in operands])
-            ctx.name, ctx.places = name, [place for place, each in enumerate(operands) if is_tensor(each)]
-            ctx.count, tensors = len(operands), [operands[place] for place in ctx.places]
-            ctx.save_for_backward(*tensors)  # autograd refuses what has changed since
-            device = tensors[0].device if tensors else "cpu"
-            if isinstance(made, tuple):
-                return tuple(_tensor(each, device) for each in made)
-            return _tensor(made, device)
+            ctx.name, device = name, operands[0].device if operands else "cpu"
+            several = isinstance(made, tuple)
+            return tuple(_tensor(each, device) for each in made) if several else _tensor(made, device)
 
         @staticmethod
         @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
         def backward(ctx: Any, *gradients: Any) -> Any:
-            tensors, made = ctx.saved_tensors, ctx.pull(*map(_given, gradients))
+            operands, made = ctx.saved_tensors, ctx.pull(*map(_given, gradients))
             made = [each for each in (made if isinstance(made, tuple) else (made,)) if each is not None]
-            if len(made) != ctx.count:
+            if len(made) != len(operands):
                 raise ValueError(
-                    f"{ctx.name} gives {len(made)} gradients, and {ctx.count} of its operands are tensors or "
-                    f"arrays of floats; give every operand that has a gradient as one"
+                    f"{ctx.name} gives {len(made)} gradients, and {len(operands)} of its operands are "
+                    f"tensors or arrays of floats; give every operand that has a gradient as one"
                 )
-            found: list[Any] = [None] * ctx.count
-            for place, tensor in zip(ctx.places, tensors, strict=True):
-                if ctx.needs_input_grad[2 + place]:
-                    found[place] = _gradient(made[place], tensor)
-            return None, None, *found
+            found = zip(made, operands, ctx.needs_input_grad[2:], strict=True)
+            return None, None, *(_gradient(each, x) if needed else None for each, x, needed in found)
 
     return Pair

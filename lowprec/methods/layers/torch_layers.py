@@ -107,8 +107,8 @@ def use_recipe(
             continue
         if "forward" not in vars(module):
             module.register_forward_pre_hook(_nothing)
-        forward = outside_graphs(_forward)
-        module.forward = functools.partial(forward, module, started(recipe), keys, accumulation)
+        begun = started(recipe)
+        module.forward = functools.partial(outside_graphs(_forward), module, begun, keys, accumulation)
         changed.append(name)
     return changed
 

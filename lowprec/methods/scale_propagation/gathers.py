@@ -95,9 +95,8 @@ def embedding(indices: npt.ArrayLike, weight: Any) -> tuple[Any, Callable[[Any],
 
     Raises ValueError and TypeError: as `scatter_add`.
     """
-    table = weight if isinstance(weight, ScaledArray) else as_array(weight)
-    places = _places(np.shape(indices), indices, len(table)).reshape(np.shape(indices))
-    return np.take(table, places, axis=0), lambda gradient: scatter_add(gradient, places, len(table))
+    places = _places(np.shape(indices), indices, len(weight)).reshape(np.shape(indices))
+    return np.take(weight, places, axis=0), lambda gradient: scatter_add(gradient, places, len(weight))
 
 
 def _places(shape: tuple[int, ...], indices: npt.ArrayLike, length: int) -> Array:

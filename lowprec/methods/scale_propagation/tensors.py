@@ -29,23 +29,23 @@ def to_tensor(x: Any, *, requires_grad: bool = False) -> Any:
 
     Parameters
     ----------
-    x : ScaledArray
+    x : ScaledArray or array of float
+        A plain array gets a scale of 1.
     requires_grad : bool
 
     Returns
     -------
     tensor : torch.Tensor
-        Its `array` is x. Torch takes it for a float32 tensor on the CPU; formats and scales are those of the
-        arrays. Operations that have no rule raise a TypeError. Tensors do not change in place.
+        Its `array` is x, a ScaledArray. Torch takes it for a float32 tensor on the CPU; formats and scales
+        are those of the arrays. Operations that have no rule raise a TypeError. Tensors change in place by
+        `copy_` alone.
 
-    Raises ImportError: without torch. TypeError: x is no ScaledArray; see `as_scaled`.
+    Raises ImportError: without torch.
     """
-    if not isinstance(x, ScaledArray):
-        raise TypeError(f"to_tensor takes a ScaledArray, not {type(x).__name__}; as_scaled(x) makes one")
-    return _tensors()(x, requires_grad)
+    return _tensors()(as_scaled(x, 1.0)).requires_grad_(requires_grad)
 
 
-KINDS[ScaledArray] = to_tensor, functools.partial(as_scaled, scale=1.0)
+KINDS[ScaledArray] = to_tensor
 
 
 # -- operations of torch, and the NumPy code that has rules for them ----------------------------------
@@ -61,18 +61,9 @@ def _along(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a reduction with torch's arguments; no axes are all."""
 
     def reduced(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-        axes = tuple(dim) if isinstance(dim, list | tuple) else dim
-        return function(x, axis=None if axes == () else axes, keepdims=keepdim)
+        return function(x, axis=tuple(dim or ()) or None, keepdims=keepdim)
 
     return reduced
-
-
-def _same(x: Any) -> Any:
-    return x
-
-
-def _where(condition: Any, x: Any, y: Any) -> Any:
-    return np.where(np.asarray(condition), x, y)
 
 
 def _log_softmax(x: Any, dim: int, half: bool) -> Any:
@@ -80,29 +71,36 @@ def _log_softmax(x: Any, dim: int, half: bool) -> Any:
     return below - np.log(np.sum(np.exp(below), axis=dim, keepdims=True))
 
 
-def _log_softmax_gradient(gradient: Any, y: Any, dim: int, kind: Any) -> Any:
-    return gradient - np.exp(y) * np.sum(gradient, axis=dim, keepdims=True)
-
-
 _RULES: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("detach", "alias", "clone"), _same),
-    **dict.fromkeys(("view", "_unsafe_view"), np.reshape),
-    **{"ones_like": np.ones_like, "zeros_like": np.zeros_like},
+    **dict.fromkeys(("detach", "alias", "clone", "new_empty_strided"), lambda x, *_: x),
+    **{
+        "view": np.reshape,
+        "_unsafe_view": np.reshape,
+        "ones_like": np.ones_like,
+        "zeros_like": np.zeros_like,
+    },
     **{"t": np.transpose, "permute": np.transpose, "transpose.int": np.swapaxes, "expand": _sizes},
-    **{"unsqueeze": np.expand_dims, "squeeze.dim": np.squeeze, "squeeze.dims": np.squeeze},
-    **{"add.Tensor": np.add, "sub.Tensor": np.subtract, "mul.Tensor": np.multiply, "neg": np.negative},
-    **{"div.Tensor": np.divide, "div.Scalar": np.divide, "mul.Scalar": np.multiply},
-    **{"rsub.Scalar": lambda x, y: y - x, "reciprocal": np.reciprocal, "pow.Tensor_Scalar": np.power},
+    **{"unsqueeze": np.expand_dims, "squeeze.dim": np.squeeze, "neg": np.negative, "sgn": np.sign},
+    **{"add.Tensor": np.add, "sub.Tensor": np.subtract, "rsub.Scalar": lambda x, y: y - x},
+    **{
+        "mul.Tensor": np.multiply,
+        "mul.Scalar": np.multiply,
+        "div.Tensor": np.divide,
+        "div.Scalar": np.divide,
+    },
+    **{"reciprocal": np.reciprocal, "pow.Tensor_Scalar": np.power, "sqrt": np.sqrt, "abs": np.abs},
     **{"mm": np.matmul, "bmm": np.matmul, "addmm": lambda bias, x, w: x @ w + bias},
-    **{"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs, "sgn": np.sign},
+    **{"exp": np.exp, "log": np.log, "tanh": np.tanh, "tanh_backward": lambda g, y: g * (1 - y * y)},
     **{"sum": np.sum, "mean": np.mean, "sum.dim_IntList": _along(np.sum), "mean.dim": _along(np.mean)},
-    **{"amax": _along(np.max), "maximum": np.maximum, "minimum": np.minimum, "where.self": _where},
-    **{"relu": lambda x: np.maximum(x, 0), "threshold_backward": lambda g, y, least: _where(y > least, g, 0)},
-    **{"_log_softmax": _log_softmax, "_log_softmax_backward_data": _log_softmax_gradient},
-    **{"embedding": lambda w, places, *_: embedding(places, w)[0]},
-    **{"embedding_dense_backward": lambda g, places, rows, *_: scatter_add(g, places, rows)},
-    **{"gt.Scalar": np.greater, "lt.Scalar": np.less, "eq.Tensor": np.equal, "eq.Scalar": np.equal},
-    "_local_scalar_dense": float,
+    **{"amax": _along(np.max), "where.self": np.where, "relu": lambda x: np.maximum(x, 0)},
+    **{"gt.Scalar": np.greater, "lt.Scalar": np.less, "eq.Scalar": np.equal},
+    **{"gt.Tensor": np.greater, "lt.Tensor": np.less, "eq.Tensor": np.equal, "_local_scalar_dense": float},
+    "threshold_backward": lambda g, y, end: np.where(y > end, g, 0),
+    "_log_softmax_backward_data": lambda g, y, dim, _: g - np.exp(y) * np.sum(g, axis=dim, keepdims=True),
+    **{"_log_softmax": _log_softmax, "_softmax": lambda *given: np.exp(_log_softmax(*given))},
+    "_softmax_backward_data": lambda g, y, dim, _: y * (g - np.sum(g * y, axis=dim, keepdims=True)),
+    "embedding": lambda w, places, *_: embedding(places, w)[0],
+    "embedding_dense_backward": lambda g, places, rows, *_: scatter_add(g, places, rows),
 }
 
 #: What torch says of the memory of results.
@@ -119,10 +117,8 @@ def _tensors() -> Any:
         array: ScaledArray
 
         @staticmethod
-        def __new__(cls, array: ScaledArray, requires_grad: bool) -> Any:
-            made = torch.Tensor._make_wrapper_subclass(
-                cls, array.shape, dtype=torch.float32, requires_grad=requires_grad
-            )
+        def __new__(cls, array: ScaledArray) -> Any:
+            made = torch.Tensor._make_wrapper_subclass(cls, array.shape, dtype=torch.float32)
             made.array = array
             return made
 
@@ -132,10 +128,12 @@ def _tensors() -> Any:
         @classmethod
         def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), keywords: Any = None) -> Any:
             name = str(function).removeprefix("aten.").removesuffix(".default")
+            if name == "copy_" and args[0].shape == args[1].shape and hasattr(args[1], "array"):
+                args[0].array = args[1].array
+                return args[0]
             if name not in _RULES:
                 raise TypeError(
-                    f"torch's {name} has no rule for tensors of ScaledArrays: write it with operations that "
-                    f"have one, or use an operation of scale_propagation, by differentiable"
+                    f"torch's {name} has no rule for ScaledArrays: use operations that have, or differentiable"
                 )
             given = {key: each for key, each in (keywords or {}).items() if key not in _MEMORY}
             made = _RULES[name](*map(_array, args), **given)
@@ -148,6 +146,5 @@ def _tensors() -> Any:
 
 def _array(given: Any) -> Any:
     """Return the array of a tensor, plain ones too."""
-    if not is_tensor(given):
-        return given
-    return given.array if hasattr(given, "array") else as_array(given)
+    plain = is_tensor(given) and not hasattr(given, "array")
+    return as_array(given) if plain else getattr(given, "array", given)

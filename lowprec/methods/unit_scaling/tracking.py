@@ -5,6 +5,7 @@ Floor 4.
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import functools
 import itertools
@@ -270,7 +271,7 @@ def report(model: Any, batch: Any) -> ScaleTracker:
     Raises ImportError: without torch. ValueError: a model that gives no single number.
     """
     torch, tracker, seen = torch_module(), ScaleTracker(), list[Any]()
-    path, hooks = [""], list[Any]()
+    names, path = {module: name for name, module in model.named_modules()}, [""]
 
     def record(name: str, values: Any) -> None:
         for each in values if isinstance(values, tuple) else (values,):
@@ -290,18 +291,15 @@ def report(model: Any, batch: Any) -> ScaleTracker:
         record("", made)
         path.pop()
 
-    watching = WATCH.set(record)
-    try:
-        for name, module in model.named_modules():
-            hooks.append(module.register_forward_pre_hook(lambda *_, name=name: path.append(name)))
-            hooks.append(module.register_forward_hook(leave))
-        loss = model(*batch) if isinstance(batch, tuple) else model(batch)
-    finally:
-        WATCH.reset(watching)
-        for hook in hooks:
-            hook.remove()
+    def enter(module: Any, given: Any) -> None:
+        path.append(names.get(module, ""))
+
+    context, hooks = contextvars.copy_context(), torch.nn.modules.module
+    context.run(WATCH.set, record)
+    with hooks.register_module_forward_pre_hook(enter), hooks.register_module_forward_hook(leave):
+        loss = context.run(model, *(batch if isinstance(batch, tuple) else (batch,)))
     if not is_tensor(loss) or loss.numel() != 1:
-        given = tuple(loss.shape) if is_tensor(loss) else type(loss).__name__
+        given = f"shape {tuple(loss.shape)}" if is_tensor(loss) else repr(loss)
         raise ValueError(f"the model gives {given}; let it return its loss, a single number")
     parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
     found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
