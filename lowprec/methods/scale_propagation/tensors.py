@@ -133,7 +133,7 @@ def _tensors() -> Any:
                 return args[0]
             if name not in _RULES:
                 raise TypeError(
-                    f"torch's {name} has no rule for ScaledArrays: use operations that have, or differentiable"
+                    f"torch's {name} has no rule for ScaledArrays: use operations that do, or differentiable"
                 )
             given = {key: each for key, each in (keywords or {}).items() if key not in _MEMORY}
             made = _RULES[name](*map(_array, args), **given)
