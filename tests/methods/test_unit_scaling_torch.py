@@ -170,6 +170,7 @@ class Plain(torch.nn.Module):
         self.first, self.norm = torch.nn.Linear(4, 5), torch.nn.LayerNorm(5)
 
     def forward(self, x):
+        """Return a loss."""
         self.hidden = us.differentiable(us.gelu)(self.norm(self.first(x)))
         return self.hidden.square().mean()
 
