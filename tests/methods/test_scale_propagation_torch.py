@@ -145,11 +145,15 @@ CODE = {
 }  # fmt: skip
 
 
+#: Code whose first operand is p: of values as small as those of a it would be linear, or has no results.
+OF_LARGE = ("exp", "tanh", "log", "sqrt", "log_softmax", "softmax")
+
+
 @pytest.mark.parametrize("name", CODE)
 def test_torch_code_computes_by_the_rules_of_numpy_code(name):
     """Values and gradients, bit for bit, scales included."""
     code, numpy_code, pull = CODE[name]
-    arrays = (P, A) if name in ("log", "sqrt", "log_softmax", "softmax") else (A, P)
+    arrays = (P, A) if name in OF_LARGE else (A, P)
     given, want = leaves(*arrays), numpy_code(*arrays)
     y = code(*given)
     gradient = scaled(*want.shape, scale=2.0**-50)
