@@ -22,12 +22,12 @@ RNG = np.random.default_rng(5)
 
 
 def scaled(*shape, scale=2.0**-30):
-    return sp.as_scaled(RNG.standard_normal(shape) * scale, scale, "binary32")
+    return sp.ScaledArray(RNG.standard_normal(shape).astype(np.float32), scale)
 
 
 A, P, W, B, G = (
     scaled(3, 4),
-    sp.as_scaled(RNG.random((3, 4)) + 0.5, 4.0),
+    sp.ScaledArray(RNG.random((3, 4)).astype(np.float32) / 4 + 0.125, 4.0),
     scaled(4, 5),
     scaled(5),
     scaled(3, 5),
