@@ -49,7 +49,7 @@ __all__ = ["POWERS", "decoder", "encoder", "magnitudes"]
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _2, _4, _11, _40, _52 = _U(0), _U(1), _U(2), _U(4), _U(11), _U(40), _U(52)
+_0, _11, _40, _52 = _U(0), _U(11), _U(40), _U(52)
 _FRACTION = _U((1 << 52) - 1)
 _TOP, _REFUSED = _U(1 << 63), _U(REFUSED)
 

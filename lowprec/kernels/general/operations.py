@@ -31,9 +31,8 @@ Word = Any
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _63, _64 = _U(0), _U(1), _U(63), _U(64)
-_10, _11, _12, _48, _50, _52 = _U(10), _U(11), _U(12), _U(48), _U(50), _U(52)
-_FRACTION = _U((1 << 52) - 1)
+_0, _1, _63 = _U(0), _U(1), _U(63)
+_48 = _U(48)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
 #: The exponent that infinities are compared by, above those of all numbers.
 _FAR = _I(1 << 40)

@@ -14,37 +14,25 @@ Notation, beside that of `convert`:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper, inlined, jit
-from lowprec.kernels.lower.block import (
-    ARITHMETICS,
-)
-from lowprec.kernels.lower.scalar import REFUSED
+from lowprec.kernels.lower.block import ARITHMETICS
 from lowprec.kernels.scalar.rounding import odd, to_nearest_even
 
 __all__ = ["divided", "tensor_numbers"]
 
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Words = npt.NDArray[np.uint32]
 Number = tuple[np.uint64, np.int64]
 
 _U = np.uint64
 _I = np.int64
 _0, _1, _16 = _U(0), _U(1), _U(16)
 _TOP = _U(1 << 63)
-_REFUSED = _U(REFUSED)
 
-_EXACT, _PRODUCT, _RECIPROCAL, _RECIPROCALS = (_U(place) for place in range(len(ARITHMETICS)))
+_EXACT, _PRODUCT = (_U(ARITHMETICS.index(name)) for name in ("exact", "product"))
 
 #: The largest binary32 number, the power of two after it, and the exponent of the smallest.
 _MOST, _MOST_EXPONENT, _POWER, _SMALLEST = _U((1 << 24) - 1), _I(104), _I(128), _I(-149)
-
-#: A normalized number below 2**-126 has an exponent below this.
-_LEAST_NORMAL = _I(-126 - 63)
 
 
 # -- numbers -----------------------------------------------------------------------------------------

@@ -42,12 +42,7 @@ SERVES = (
 #: Bits of a number in the kernels. Sums of two with more, of which no one is rounded yet, could cancel.
 _BITS = 128
 
-#: Elements that an operation is given at a time, as 64-bit words.
-_PART = 1 << 15
-
-_NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
-_NO_VALUES = np.empty(0, np.uint64)
-_NO_VALUES.flags.writeable = False
+_NO_RANDOM = np.empty(0, np.uint32)
 
 
 def lower(request: Request) -> Any:
