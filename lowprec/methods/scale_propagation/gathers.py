@@ -31,7 +31,7 @@ def scatter_add(x: Any, indices: npt.ArrayLike, length: int) -> Any:
 
     Parameters
     ----------
-    x : ScaledArray or array of float, shape (..., *row)
+    x : ScaledArray or array of float, shape (..., row)
     indices : array_like of integer, shape (...)
         From 0 to length - 1.
     length : int
@@ -39,7 +39,7 @@ def scatter_add(x: Any, indices: npt.ArrayLike, length: int) -> Any:
 
     Returns
     -------
-    sums : ScaledArray or array, shape (length, *row)
+    sums : ScaledArray or array, shape (length, row)
         With n indices the scale is that of x times the root of n / length, the mean number of terms, as a
         power of two; it never becomes smaller. Sums are those of `config`.
 
@@ -84,11 +84,11 @@ def embedding(indices: npt.ArrayLike, weight: Any) -> tuple[Any, Callable[[Any],
     ----------
     indices : array_like of integer, shape (...)
         From 0 to rows - 1.
-    weight : ScaledArray or array of float, shape (rows, *row)
+    weight : ScaledArray or array of float, shape (rows, row)
 
     Returns
     -------
-    y : ScaledArray or array, shape (..., *row)
+    y : ScaledArray or array, shape (..., row)
         With the scale of weight.
     pull : function
         Takes the gradient at y to that at weight, by `scatter_add`.
