@@ -203,6 +203,32 @@ def test_other_accumulations_agree(how):
             agrees(how, formats, x, y, addends(4, rng))
 
 
+@pytest.mark.apart
+@pytest.mark.parametrize("name", [name for name, how in lp.accumulations.items() if how.machine])
+def test_machines_agree_on_sums_of_any_length_and_size(name):
+    """Compare with the oracle: steps that are not full, numbers and addends of all kinds, NaN codes."""
+    rng, how = np.random.default_rng(7), lp.accumulations[name]
+    rule = Projection(nan_code=0x7F812345)
+    for length, spread in itertools.product((0, 1, 3, 8, 21), ("codes", "near", "tiny", "huge")):
+        sides = []
+        for fmt, shape in zip(how.operands, ((4, length), (length, 5)), strict=True):
+            if spread == "codes":
+                codes = rng.integers(0, 1 << fmt.width, shape).astype(code_dtype(fmt))
+            else:
+                factor = {"near": 1.0, "tiny": fmt.min_normal, "huge": fmt.max_finite / 2}[spread]
+                codes = lp.encode(rng.standard_normal(shape) * float(factor), fmt, saturation="finite")
+            sides.append(lp.decode(codes, fmt))
+        addends = rng.integers(0, 1 << 32, (4, 5), dtype=np.uint32).view(np.float32)
+        addends[0, :4], addends[1] = (-0.0, 2.0**-130, -np.nan, -np.inf), addends[1] * np.float32(0)
+        for given in (None, addends):
+            for one in (how, dataclasses.replace(how, name="", output=(SINGLE[0], rule))):
+                made = [
+                    lp.matmul(*sides, one, addend=given, dtype=np.uint32, backend=backend)
+                    for backend in (None, "oracle")
+                ]
+                np.testing.assert_array_equal(*made)
+
+
 @pytest.mark.parametrize("name", ["cdna2_mfma_bfloat16_binary32", "cdna3_mfma_e4m3fnuz_binary32"])
 @pytest.mark.parametrize("mode", ["to_odd", "toward_positive", "toward_negative"])
 def test_a_machine_rounds_to_nearest_whatever_its_output_asks(name, mode):

@@ -75,7 +75,6 @@ EXACT = {
     "general/scales.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
     "scalar/block.py:quotient": "digits of a quotient, whose remainder is kept; halves of a divisor "
     "that are zeros",
-    "scalar/block.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
     "scalar/convert.py:on_ray": "the middle of two places",
     "scalar/convert.py:read": "the exponent field of a code",
     "scalar/dot.py:number_of_double": "the exponent field and the sign of a binary64 number",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from lowprec.methods import unit_scaling as us
 from tests.methods.test_unit_scaling_gradients import CASES, INDICES, LABELS, normal
@@ -236,6 +237,18 @@ def test_a_transformer_begins_at_one_but_for_queries_and_keys(example):
     for name in outside:
         assert 0.5 < found[name].forward.std < 2
         assert 0.05 < found[name].backward.std < 0.2
+
+
+def test_the_example_says_and_draws_what_the_page_shows(example, tmp_path):
+    """All lines but those of losses: which tensors lie outside, and their count."""
+    figure = tmp_path / "figure.png"
+    run = CliRunner().invoke(example.main, ["--steps", "0", "--plot", str(figure)], catch_exceptions=False)
+    shown = re.search(r"\$ python docs/examples/unit_scaling_torch.py\n(.*?)\nbinary32", PAGE, re.S)[1]
+    ours, theirs = (
+        [line.split("  ")[0] for line in text.splitlines() if line] for text in (run.output, shown)
+    )
+    assert ours == theirs
+    assert figure.read_bytes()[:4] == b"\x89PNG"
 
 
 @pytest.mark.parametrize("narrow", [False, True])

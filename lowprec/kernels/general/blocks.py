@@ -42,7 +42,7 @@ from lowprec.kernels.jit import bit_length, helper, in_wide_vectors, inlined, ji
 from lowprec.kernels.lower.block import ARITHMETICS, Tensor
 from lowprec.kernels.lower.kinds import FINITE, INFINITY, NAN
 from lowprec.kernels.lower.records import REFUSED, Source
-from lowprec.kernels.scalar.block import divided as divided_alone
+from lowprec.kernels.scalar.block import quotient as wide_quotient
 from lowprec.kernels.scalar.convert import load_grid, project as project_one
 
 __all__ = ["POWERS", "decoder", "encoder", "magnitudes"]
@@ -194,14 +194,10 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, book: bool, usual: b
                     words[_U(3 * CHUNK + i)],
                 )
                 number = not (x.nan | x.infinite)
-                if lanes:
+                if lanes or arithmetic != _EXACT:
                     made, exponent = divided(x.significand, x.exponent, by, by_exponent, arithmetic)
                 else:
-                    made, exponent = _0, _I(0)
-                    if number and x.significand != _0:
-                        made, exponent = divided_alone(
-                            x.significand, x.exponent, by, by_exponent, _U(arithmetic)
-                        )
+                    made, exponent = wide_quotient(x.significand, x.exponent, by, by_exponent)
                 nans = becomes & NANS != _0
                 zero = (becomes & ZEROS != _0) | ((becomes & FINITE_ZEROS != _0) & number)
                 made = pick(nans, _0, pick(x.nan, x.significand, pick(zero, _0, made)))

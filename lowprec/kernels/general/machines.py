@@ -58,12 +58,10 @@ _U = np.uint64
 _I = np.int64
 _0 = _U(0)
 
-#: Of binary32: bits behind the point, the exponent of its smallest normal number, and of what is too large.
-_TRAILING_BITS, _EMIN, _BEYOND = _I(23), _I(-126), _I(128)
-#: Bits kept behind the point: of products and the running sum, and of both together.
-_PRODUCT_BITS, _SUM_BITS = _I(24), _I(31)
-#: Exponents that a running sum of FP8 may lie below that of the products.
-_NEAR = _PRODUCT_BITS + _I(1)
+#: Of binary32: bits behind the point, and the exponent of its smallest normal number.
+_TRAILING_BITS, _EMIN = _I(23), _I(-126)
+#: Bits kept behind the point of a step's sum; of products and of the running sum they are FRACTION_BITS.
+_SUM_BITS = _I(31)
 
 _DOT, _DOT_EXPONENT = ROWS, ROWS + TILE
 
@@ -84,6 +82,18 @@ def open_products(tile: Tile) -> None:
 
 
 @helper
+def see_overflow(tile: Tile, how: Params) -> None:
+    """See products that are too large as infinities."""
+    in_wide_vectors()
+    words, top = tile.words, how[How.TOP]
+    for i in range(tile.count):
+        product = pair_at(words, i, True)
+        lead = product.exponent + _I(63) - zeros_above(product.significand)
+        over = (product.significand != _0) & (lead >= top)
+        words[_U(SEEN + i)] |= pick(over, pick(product.negative, MINUS, PLUS), _0)
+
+
+@helper
 def join_products(tile: Tile) -> None:
     """Add the sum of products to the others of its step, in units of the larger exponent of both."""
     in_wide_vectors()
@@ -98,23 +108,24 @@ def join_products(tile: Tile) -> None:
 
 
 @helper
-def join_sum(tile: Tile, drops: bool) -> None:
+def join_sum(tile: Tile, how: Params, drops: bool) -> None:
     """Add the dot and the running sum, both rounded down; if that `drops` out, it is zero where far below."""
     in_wide_vectors()
-    words, more = tile.words, _SUM_BITS + _I(1) - _PRODUCT_BITS
+    words, bits = tile.words, how[How.FRACTION_BITS]
+    more = _SUM_BITS + _I(1) - bits
     for i in range(tile.count):
         c, exponent = load(words, SUMS, i), _I(words[_U(_DOT_EXPONENT + i)])
         own = pick(c.significand == _0, _EMIN, c.exponent + _TRAILING_BITS)
         both = max(exponent, own)
-        counts = (not c.nan) & (not c.infinite) & ((not drops) | (own >= both - _NEAR))
-        size = cut(c.negative, pick(counts, c.significand, _0), both - _PRODUCT_BITS - c.exponent, CUT_DOWN)
+        counts = (not c.nan) & (not c.infinite) & ((not drops) | (own >= both - bits - _I(1)))
+        size = cut(c.negative, pick(counts, c.significand, _0), both - bits - c.exponent, CUT_DOWN)
         sum_: Any = floored(_I(words[_U(_DOT + i)]), both - exponent - more) + (size << more)
         unit, negative = both - _SUM_BITS - _I(1), sum_ < _I(0)
         significand = _U(pick(negative, -sum_, sum_))
         last = max(unit + _I(63) - zeros_above(significand), _EMIN) - _SUM_BITS  # behind its own leading bit
         down = max(last - unit, _I(0))
         words[_U(TOTAL + i)] = _U(cut(negative, significand, down, CUT_DOWN))
-        words[_U(EXPONENT + i)] = _U(unit + down + _PRODUCT_BITS)
+        words[_U(EXPONENT + i)] = _U(unit + down + bits)
         seen = pick(c.infinite, pick(c.negative, MINUS, PLUS), _0)
         words[_U(SEEN + i)] |= pick(c.nan, NAN, seen)
 
@@ -125,21 +136,8 @@ def kernel(finite: bool, stochastic: bool) -> Any:
 
     Called as kernel(x, y, blocks, addends, out, how, stages, key, first, columns, paired).
     """
-    add, close = steps(finite)[4], closer(False, stochastic)
-    settle = sum_steps(False, finite, stochastic)[3]
-
-    def align(tile: Tile, how: Params) -> None:
-        in_wide_vectors()
-        words, point = tile.words, how[How.POINT]
-        for i in range(tile.count):
-            product = pair_at(words, i, finite)
-            some = product.significand != _0
-            exponent = pick(some, product.exponent + point, NOTHING)
-            words[_U(EXPONENT + i)] = _U(max(_I(words[_U(EXPONENT + i)]), exponent))
-            over = some & (product.exponent + _I(63) - zeros_above(product.significand) >= _BEYOND)
-            words[_U(SEEN + i)] |= product.seen | pick(over, pick(product.negative, MINUS, PLUS), _0)
-
-    align = helper(align, f"machine_align_{finite:d}")
+    _, _, _, align, add, *_ = steps(finite)
+    close, settle = closer(False, stochastic), sum_steps(False, finite, stochastic)[3]
 
     def run(
         x: Words, y: Words, blocks: Any, addends: Words, out: Words, how: Params, stages: Words,
@@ -161,11 +159,12 @@ def kernel(finite: bool, stochastic: bool) -> Any:
                     for k in range(start + each, min(start + size, length), apart):
                         gather(tile, k)
                         align(tile, how)
+                        see_overflow(tile, how)
                     for k in range(start + each, min(start + size, length), apart):
                         gather(tile, k)
                         add(tile, how)
                     join_products(tile)
-                join_sum(tile, apart == 2)
+                join_sum(tile, how, apart == 2)
                 close(tile, how, stages[Stages.SUM])
             draw(tile, 0, stages[Stages.OUTPUT])
             settle(words, count, stages[Stages.OUTPUT])

@@ -27,8 +27,8 @@ __all__ = ["Machine", "Sums", "Windows", "is_usual_sum", "lower"]
 
 Codes = npt.NDArray[Any]
 
-#: In a word of `factors` the significand, and what says that it is no number; in binary32 the exponent.
-_NOT_A_ZERO, _EXPONENT = np.uint64((1 << 32) - 1 | 6 << 32), np.uint64(0xFF << 23)
+#: In a word of `factors` the significand, and what says that it is no number.
+_NOT_A_ZERO = np.uint64((1 << 32) - 1 | 6 << 32)
 
 
 def lower(request: Dot) -> Sums | Windows | Machine | None:
@@ -77,7 +77,7 @@ class Sums(DotProgram):
     def __init__(self, request: Dot) -> None:
         how = request.accumulation
         self._formats = request.x, request.y
-        self._order, self._first = how.order, how.addend == "first"
+        self._order, self._first, self._addend = how.order, how.addend == "first", request.addend
         self._how = lower_how(how, request.x, request.y, request.addend)
         self._stages = lower_stages(how, request.addend)
         self._step = IN_PAIRS.get(how.machine, 0)
@@ -92,7 +92,8 @@ class Sums(DotProgram):
         made = np.empty(out.size, np.uint64)
         if self._step:
             sides = [without_subnormals(side, self._step) for side in sides]
-            addends = np.where(addends & _EXPONENT, addends, 0)
+            fields = (addends & ~np.uint64(self._addend.sign_code)) >> np.uint64(self._addend.trailing_bits)
+            addends = np.where(fields, addends, 0)
         steps = additions(self._order, x.codes.shape[1], True, addends.size > 0 and self._first)
         kernel(self._usual, finite, self._stochastic)(
             *sides, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages,

@@ -221,7 +221,7 @@ def lower_how(
         How.WINDOW: window.step if window else step,
         How.FRACTION_BITS: -1 if bits is None else bits,
         How.LOWEST: window.lowest_exponent if window else 0,
-        How.CUT: 0 if window is None else Cut[window.cut.upper()],
+        How.CUT: Cut[window.cut.upper()] if window else Cut.TOWARD_ZERO,
         How.ALTERNATE: accumulation.machine == "cdna3_fp8" or groups == "alternate_pairs",
         How.SCALES: Scales[window.scales.upper()] if window else Scales.NONE,
         How.GROUP: window.group if window else 1,

@@ -43,9 +43,6 @@ _U = np.uint64
 _I = np.int64
 _0, _1 = _U(0), _U(1)
 
-#: The exponent of what is zero: below every other.
-NOTHING = -(1 << 20)
-
 
 class Factor(NamedTuple):
     """An operand as its code has it."""
