@@ -362,7 +362,7 @@ def test_ranges_that_cannot_be_are_done_again(tmp_path, place, wrong):
     found[place] = wrong
     body = json.dumps({"sweep": sweep_of().identity(), "ranges": [found]}).encode()
     keeper = processes.Keeper(tmp_path)
-    keeper._store(path := f"{processes._digest(sweep_of().identity())}.json", body)
+    keeper.store(path := f"{processes._digest(sweep_of().identity())}.json", body)
     assert keeper.ranges(sweep_of()) == {}
     assert keeper.damaged[0].startswith(f"{tmp_path / path} is not used, so what it kept is done again: ")
 
