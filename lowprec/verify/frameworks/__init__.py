@@ -87,9 +87,9 @@ FRAMEWORKS: dict[str, Framework] = {
             ),
         ),
         library("jax", arrays.jax, arrays.jax_targets, install='"lowprec[jax]"'),
-        library(  # to_fp8 takes no integers
+        library(  # to_fp8 refuses integers, and reads binary64 as something else
             "mlx", arrays.mlx, "binary32 binary16 bfloat16 e4m3fn", install='"mlx[cpu]"',
-            sources="float16 bfloat16 float32 float64",
+            sources="float16 bfloat16 float32",
             others=lambda: {
                 **arithmetic(_OPERATIONS, formats("binary32 binary16 bfloat16"), arrays.mlx_operation),
                 **arrays.mlx_blocks(),
