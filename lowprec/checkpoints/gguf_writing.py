@@ -111,8 +111,8 @@ def _type(gguf: Any, tag: str, name: str) -> Any:
         return gguf.GGMLQuantizationType[tag]
     except KeyError:
         raise CheckpointError(
-            f"tensor {name!r} is {tag}, which this version of the gguf package has not; write a file of another "
-            f"kind, dequantise it first if it has scales, or store it in the source as another type"
+            f"tensor {name!r} is {tag}, which this version of the gguf package has not; write a file of "
+            f"another kind, dequantise it first if it has scales, or store it in the source as another type"
         ) from None
 
 

@@ -84,8 +84,8 @@ def largest(weight: Weight, how: Target) -> Array:
         if not np.isfinite(high).all():
             wrong = int(np.count_nonzero(~np.isfinite(values)))
             raise CheckpointError(
-                f"weight {weight.name!r} holds {wrong:,} values that are NaN or infinite in {values.dtype}, in "
-                f"rows {start} to {stop}; leave it out with --exclude"
+                f"weight {weight.name!r} holds {wrong:,} values that are NaN or infinite in {values.dtype}, "
+                f"in rows {start} to {stop}; leave it out with --exclude"
             )
         parts.append(high)
     return np.concatenate(parts)
@@ -333,8 +333,8 @@ def _written(
         tensor = np.float32(1) / stored if how.scheme.divides else stored
         if not np.isfinite(tensor):
             raise CheckpointError(
-                f"weight {weight.name!r} has values up to {amax:.9g}, whose scale has no inverse in float32 that "
-                f"{how.scheme.name} could store; leave it out with --exclude, or name another scheme"
+                f"weight {weight.name!r} has values up to {amax:.9g}, whose scale has no inverse in float32 "
+                f"that {how.scheme.name} could store; leave it out with --exclude, or name another scheme"
             )
     if how.scheme.swizzled:
         write(names["mark"], _mark(how.scheme), 0)

@@ -793,12 +793,14 @@ def test_weights_without_axes_or_elements_are_decoded_and_verified(tmp_path):
     save_file(tensors | {f"{name}_scale": scale for name in tensors}, tmp_path / "x.safetensors")
     checkpoint = open_checkpoint(tmp_path / "x.safetensors")
     found = {weight.name: values_of(weight) for weight in weights_of(checkpoint)}
-    assert found["a.weight"] == 896 and found["b.weight"].shape == (0, 64)
+    assert found["a.weight"] == 896
+    assert found["b.weight"].shape == (0, 64)
     save_file(
         {"a.weight": np.float32([896]).reshape(()), "b.weight": np.zeros((0, 64))}, tmp_path / "s.safetensors"
     )
     verdicts = {v.name: v for v in verify_checkpoint(checkpoint, open_checkpoint(tmp_path / "s.safetensors"))}
-    assert verdicts["a.weight"].rule == "max" and verdicts["a.weight"].holds
+    assert verdicts["a.weight"].rule == "max"
+    assert verdicts["a.weight"].holds
     assert sorted(verdicts) == ["a.weight", "b.weight"]
 
 
