@@ -22,7 +22,7 @@ ScaleOrder = Literal["product", "x_first", "y_first"]
 class Epilogue:
     """Steps that scale sums and join a bias and an addend to them. Every step is rounded to one format.
 
-    1. With scales="product", α is the product of both scales, and v = fma(sum, α, addend), where the
+    1. With scales="product", α is the product of both scales, 1 without any, and v = fma(sum, α, addend), where the
        addend is +0 if none is given. Else v is the sum times one scale, then times the other, plus the
        addend if one is given.
     2. v = v + bias, where one is given. With `fused_bias` it joins step 1, which has no addend then: the last
