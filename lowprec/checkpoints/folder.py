@@ -206,6 +206,12 @@ def _indexed(named: Path, index: Path) -> Checkpoint:
         for name in found.entries
         if name not in weights
     ]
+    series = {(shard[1], shard[3]) for name in listed if (shard := SHARD.fullmatch(name))}
+    for file in sorted({*folder.glob("*.safetensors")} - {folder / name for name in listed}):
+        shard = SHARD.fullmatch(file.name)
+        if shard and (shard[1], shard[3]) in series and open_file(file).entries:
+            missing[file.name] = f"{file.name} is in the folder and not in the index"
+            notes.append(("not-indexed", missing[file.name]))
     return replace(found, notes=(*found.notes, *notes), missing=missing)
 
 
