@@ -77,6 +77,19 @@ def test_one_wrong_result_fails_and_is_not_kept(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_function_may_use_its_buffer_again(tmp_path, monkeypatch):
+    """Each answer is kept before the next call, in whatever type it comes."""
+    monkeypatch.setattr(exhaustive, "CHUNK", 1 << 14)
+    buffer = np.empty(1 << 14, ml_dtypes.float8_e4m3fn)
+
+    def cast(x):
+        buffer[:] = x
+        return buffer
+
+    for given in (cast, lambda x: cast(x).view(np.uint8)):
+        assert check(tmp_path, given, key=given.__name__) == check(tmp_path, Cast(), fresh=True)
+
+
 def test_codes_pairs_and_decoders_are_tried_too(tmp_path):
     """Each code or combination once; of pairs the last one differs."""
 
