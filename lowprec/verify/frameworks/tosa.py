@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import json
 import subprocess
-import tempfile
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -38,7 +38,7 @@ _TYPES = {
 }
 
 
-def _answers(operator: str, attribute: dict[str, Any], values: Array, outputs: dict[Format, Array]) -> None:
+def _answer(operator: str, attribute: dict[str, Any], values: Array, outputs: dict[Format, Array]) -> None:
     """Run an operator on an array, and write what it gives into arrays of bytes."""
     name = "".join(word.capitalize() for word in operator.split("_"))
     (source,) = (fmt for fmt in _TYPES if catalog.carrier(values.dtype) == fmt)
@@ -53,31 +53,31 @@ def _answers(operator: str, attribute: dict[str, Any], values: Array, outputs: d
     version = {"_major": 1, "_minor": 1, "_patch": 0, "_draft": True}
     graph = {"version": version, "regions": [{"name": "main", "blocks": [block]}]}
     programs = Path(str(importlib.metadata.distribution("tosa-tools").locate_file("bin")))
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        files.write(place / "graph.json", json.dumps(graph).encode())
-        with files.replacing(place / "x.npy") as file:
-            np.save(file, values)
-        subprocess.run(
-            [
-                programs / "tosa_reference_model",
-                *(f"--operator_fbs={programs / 'tosa.fbs'}", "--tosa_file=graph.json", "--tosa_level=NONE"),
-                *("--flatbuffer_dir=.", "--output_dir=.", "--ifm_name=x", "--ifm_file=x.npy"),
-                f"--ofm_name={','.join(names)}",
-                f"--ofm_file={','.join(f'{made}.npy' for made in names)}",
-            ],
-            cwd=place,
-            check=True,
-            capture_output=True,
-        )
-        for made, out in zip(names, outputs.values(), strict=True):
-            out[...] = np.load(place / f"{made}.npy").view(np.uint8).reshape(out.shape)
+    content = io.BytesIO()
+    np.lib.format.write_array(content, values)
+    place = files.scratch(content)
+    files.write(place / "graph.json", json.dumps(graph).encode())
+    files.write(place / "x.npy", content.getvalue())
+    subprocess.run(
+        [
+            programs / "tosa_reference_model",
+            *(f"--operator_fbs={programs / 'tosa.fbs'}", "--tosa_file=graph.json", "--tosa_level=NONE"),
+            *("--flatbuffer_dir=.", "--output_dir=.", "--ifm_name=x", "--ifm_file=x.npy"),
+            f"--ofm_name={','.join(names)}",
+            f"--ofm_file={','.join(f'{made}.npy' for made in names)}",
+        ],
+        cwd=place,
+        check=True,
+        capture_output=True,
+    )
+    for made, out in zip(names, outputs.values(), strict=True):
+        out[...] = np.load(place / f"{made}.npy").view(np.uint8).reshape(out.shape)
 
 
 def cast(values: Array, fmt: Format) -> Array:
     """Cast by the operator CAST."""
     codes = np.empty((values.size, 1), code_dtype(fmt))
-    _answers("CAST", {}, values.reshape(-1, 1), {fmt: codes.view(np.uint8)})
+    _answer("CAST", {}, values.reshape(-1, 1), {fmt: codes.view(np.uint8)})
     return codes.reshape(values.shape)
 
 
@@ -87,7 +87,7 @@ def _blocks(fmt: BlockFormat) -> Answer:
         packed = np.empty((len(values), values.shape[1] * width // 8), np.uint8)
         scales = np.empty((len(values), 1), np.uint8)
         outputs = {fmt.element: packed, fmt.scale: scales}
-        _answers("CAST_TO_BLOCK_SCALED", {"block_size": "BLOCK_SIZE_32"}, values, outputs)
+        _answer("CAST_TO_BLOCK_SCALED", {"block_size": "BLOCK_SIZE_32"}, values, outputs)
         bits = np.unpackbits(packed, axis=1, bitorder="little").reshape(*values.shape, width)
         return np.hstack([scales, np.packbits(bits, axis=-1, bitorder="little")[..., 0]])
 
