@@ -42,7 +42,7 @@ def test_the_changelog_names_the_digest_of_this_version():
 
 
 def test_the_conda_recipe_needs_what_the_package_needs():
-    """Version, Python and every dependency."""
+    """Compare version, Python and every dependency."""
     root = TABLES.parent
     recipe = yaml.safe_load((root / "packaging" / "conda" / "recipe.yaml").read_text())
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]

@@ -39,7 +39,7 @@ _TYPES = {
 
 
 def _answer(operator: str, attribute: dict[str, Any], values: Array, outputs: dict[Format, Array]) -> None:
-    """Run an operator on an array, and write what it gives into arrays of bytes."""
+    """Run an operator on an array, and write its results into arrays of bytes."""
     name = "".join(word.capitalize() for word in operator.split("_"))
     (source,) = (fmt for fmt in _TYPES if catalog.carrier(values.dtype) == fmt)
     names = [f"y{place}" for place in range(len(outputs))]
@@ -100,8 +100,8 @@ def others() -> dict[Task, Answer]:
         Cast("float32", fmt): lambda values, fmt=fmt: cast(values, fmt)
         for fmt in (catalog.BINARY16, catalog.BFLOAT16)
     }
-    # 448 * 2**k holds what rounds to it: from 464 * 2**k on the scale is the next one.
-    e4m3 = ScaleRule(name="even", divisor="binade", powers="nearest", threshold=Fraction(29, 16))
+    # Inferred from its answers: from 464 * 2**k on, which no longer rounds to 448 * 2**k, the next scale.
+    e4m3 = ScaleRule(name="tosa", divisor="binade", powers="nearest", threshold=Fraction(29, 16))
     rules = {catalog.MXFP8_E4M3: e4m3} | dict.fromkeys(
         (catalog.MXFP8_E5M2, catalog.MXFP6_E2M3, catalog.MXFP6_E3M2, catalog.MXFP4, catalog.MXINT8),
         rule("even"),
