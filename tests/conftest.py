@@ -58,28 +58,13 @@ SAMPLED = (
 )
 
 
-#: Tests whose parameters take seconds each: one of so many stands apart, and the others are `long`.
-COSTLY = {
-    "tests/agreement/test_codebooks.py::test_operations_in_lanes_are_the_scalar_kernels": 5,
-    "tests/agreement/test_codebooks.py::test_operations_are_the_oracles": 3,
-    "tests/agreement/test_environment.py::test_no_verb_changes_its_answer": 3,
-    "tests/agreement/test_flags_by_vectors.py::test_they_are_those_of_the_scalar_engine": 4,
-    "tests/agreement/test_kernels_of_many.py::test_operations": 2,
-    "tests/export/test_c_operation.py::test_all_results_of_formats_of_eight_bits_are_the_oracles": 4,
-    "tests/export/test_units.py::test_vectors_catch_every_bug_of_the_converter_and_its_cause_is_named": 2,
-    "tests/testing/test_codebook_laws.py::test_every_named_codebook_keeps_the_laws": 3,
-    "tests/testing/test_laws.py::test_every_format_of_the_catalog_keeps_all_laws": 3,
-    "tests/testing/test_mistakes.py::test_special_operands_are_among_the_samples": 3,
-    "tests/verify/test_compare_causes.py::test_what_is_wrong_with_blocks_is_the_first_hypothesis": 4,
-    "tests/verify/test_compare_faults.py::test_the_cause_of_a_planted_bug_is_named": 2,
-    "tests/verify/test_conditions.py::test_a_bug_that_no_catalogue_lists_is_explained": 4,
-    "tests/verify/test_step_faults.py::test_every_fault_is_named": 4,
-}
+#: Of a function that stands apart so many of its parameters run, spread over all of them: the others are `long`.
+APART = 3
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the first parameters of sampled tests run always, and mark the others as `apart`, or as `long`."""
+    """Let the first parameters of sampled tests run always, mark the others as `apart`, and most of those as `long`."""
     usual = [
         item
         for item in items
@@ -90,12 +75,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         apart = name.startswith(AGREEMENT) and number % 6 > 0
         for item in list(group)[not apart :]:
             item.add_marker(pytest.mark.apart)
-    costly = [
+    standing = [
         item for item in items if item.get_closest_marker("apart") and not item.get_closest_marker("long")
     ]
-    for name, group in itertools.groupby(costly, key=lambda item: item.nodeid.partition("[")[0]):
-        for place, item in enumerate(group):
-            if place % COSTLY.get(name, 1):
+    for _, group in itertools.groupby(standing, key=lambda item: item.nodeid.partition("[")[0]):
+        parameters = list(group)
+        count = min(APART, len(parameters))
+        kept = {place * (len(parameters) - 1) // max(count - 1, 1) for place in range(count)}
+        for place, item in enumerate(parameters):
+            if place not in kept:
                 item.add_marker(pytest.mark.long)
 
 
