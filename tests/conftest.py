@@ -10,6 +10,8 @@ import sys
 import pytest
 from hypothesis import settings
 
+from tests.seconds import seconds
+
 # Compiling a kernel makes so many objects that last that looking for garbage takes an eighth of the time.
 gc.set_threshold(100_000, 20, 20)
 
@@ -58,13 +60,27 @@ SAMPLED = (
 )
 
 
-#: Of a function that stands apart so many of its parameters run, spread over all of them: the others are `long`.
-APART = 3
+#: Seconds from which on a test stands apart, and from which on it is `long`.
+SLOW, LONG = 5, 15
+#: Of a function that stands apart so many of its parameters run, spread over all of them, and one if they are
+#: slow: the others are `long`.
+APART = 2
+#: What pages say, what others recorded and what frameworks answer is run with all its parameters.
+WHOLE = (
+    "tests/agreement/test_block_profiles.py",
+    "tests/agreement/test_profiles.py",
+    "tests/agreement/test_published",
+    "tests/agreement/test_silicon.py",
+    "tests/checkpoints/",
+    "tests/test_",
+    "tests/verify/test_capture.py",
+    "tests/verify/test_conformance.py",
+)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the first parameters of sampled tests run always, mark the others as `apart`, and most of those as `long`."""
+    """Mark as `apart` what is sampled or slow, and as `long` what is very slow, and most parameters."""
     usual = [
         item
         for item in items
@@ -75,12 +91,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         apart = name.startswith(AGREEMENT) and number % 6 > 0
         for item in list(group)[not apart :]:
             item.add_marker(pytest.mark.apart)
+    slow = seconds()
+    for item in items:
+        if slow.get(item.nodeid, 0) >= SLOW:
+            item.add_marker(pytest.mark.apart)
+        if slow.get(item.nodeid, 0) >= LONG and not item.nodeid.startswith(WHOLE):
+            item.add_marker(pytest.mark.long)
     standing = [
-        item for item in items if item.get_closest_marker("apart") and not item.get_closest_marker("long")
+        item for item in items if item.get_closest_marker("apart") and not item.nodeid.startswith(WHOLE)
     ]
     for _, group in itertools.groupby(standing, key=lambda item: item.nodeid.partition("[")[0]):
-        parameters = list(group)
-        count = min(APART, len(parameters))
+        parameters = [item for item in group if not item.get_closest_marker("long")]
+        count = 1 if any(item.nodeid in slow for item in parameters) else min(APART, len(parameters))
         kept = {place * (len(parameters) - 1) // max(count - 1, 1) for place in range(count)}
         for place, item in enumerate(parameters):
             if place not in kept:

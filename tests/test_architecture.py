@@ -15,7 +15,8 @@ import pytest
 import lowprec as lp
 from lowprec.arrays import arith, comparisons, order
 from lowprec.spec import catalog
-from tests.conftest import SAMPLED
+from tests.conftest import SAMPLED, WHOLE
+from tests.seconds import seconds
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "lowprec"
@@ -443,9 +444,15 @@ def test_no_kernel_is_compiled_while_tests_are_collected(compiled_while_collecti
     assert compiled_while_collecting == []
 
 
-@pytest.mark.parametrize("name", SAMPLED)
-def test_what_is_sampled_exists(name):
-    """A misspelled file or test would run with all its parameters, unseen."""
-    path, _, test = name.partition("::")
-    assert (ROOT / path).exists()
-    assert not test or f"def {test}(" in (ROOT / path).read_text()
+def test_tests_that_are_chosen_by_name_exist():
+    """A misspelled name would be chosen by nobody, unseen."""
+    names = (*SAMPLED, *WHOLE, *(name.partition("[")[0] for name in seconds()))
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    wrong = []
+    for name in names:
+        path, _, test = name.partition("::")
+        if path.startswith("tests/"):
+            found = [text for file, text in texts.items() if file.startswith(path)]
+            if not any(f"def {test}" in text for text in found):
+                wrong.append(name)
+    assert wrong == []
