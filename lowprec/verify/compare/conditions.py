@@ -7,6 +7,7 @@ Where no edit gives them, a rule tells wrong results from right ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -25,6 +26,10 @@ Agrees = Callable[[Batch, Changes], Mask]
 
 #: Wrong results that edits are tried on, and edits that rules are looked for.
 _TRIED, _EDITS = 256, 10
+#: Share of wrong results from which on an edit is tried for a part alone, and is taken for the whole cause.
+_NARROWED, _WHOLLY = 0.2, 0.9
+#: Edits of which each pair is tried.
+_PAIRED = 40
 #: Lines of each kind that are told.
 _LINES = 3
 #: Fields of changes that are functions of codes of results.
@@ -50,6 +55,7 @@ class Conditional:
     words: str
     examples: Examples
     errors: int = field(compare=False, default=0)  #: in the sample
+    exact: bool = field(compare=False, default=False)  #: whether the rule holds of wrong results alone
 
 
 def edited(question: Question, batch: Batch, changes: Changes) -> Array:
@@ -82,15 +88,18 @@ def conditional(
     places = np.random.default_rng(4).permutation(batch.places[wrong])[:_TRIED]
     few = question.sample(np.sort(places), places[:0])
     asked = np.isin(few.places, places)
-    shares = []
-    for change in changes if alone else (*changes, *question.edits(), *on_results):
-        share = np.count_nonzero(agrees(few, (change,))[asked]) / max(places.size, 1)
-        shares.append((share, change))
-    shares = [pair for pair in shares if pair[0] >= 0.5]
-    for _, change in () if alone else tuple(shares):
-        for less in question.narrowed(change):
-            shares.append((np.count_nonzero(agrees(few, (less,))[asked]) / max(places.size, 1), less))
-    best = sorted((pair for pair in shares if pair[0] >= 0.5), key=lambda pair: (-pair[0], pair[1].cost))
+    plain = np.random.default_rng(7).permutation(batch.places[right])[:_TRIED]
+    others = question.sample(plain[:0], np.sort(plain))
+    near = np.isin(others.places, plain)
+    tried = list(changes) if alone else [*changes, *question.edits(), *on_results]
+    masks = [(change, agrees(few, (change,))[asked]) for change in tried]
+    for change, mask in () if alone else tuple(masks):
+        if mask.mean() >= _NARROWED:
+            masks += [(less, agrees(few, (less,))[asked]) for less in question.narrowed(change)]
+    spent = math.log2(len(masks) + 1)
+    shares = [(mask.mean(), change) for change, mask in masks if mask.mean() >= 0.5]
+    whole = {id(change) for share, change in shares if share > _WHOLLY and agrees(others, (change,))[near].all()}
+    best = sorted(shares, key=lambda pair: (-pair[0], id(pair[1]) not in whole, pair[1].cost))
     found = []
     for _, change in best[:_EDITS]:
         agree = agrees(batch, (change,))
@@ -99,11 +108,13 @@ def conditional(
             errors = int(np.count_nonzero(wrong & ~agree))
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
             continue
-        rule = learn(features, inside, outside)
+        rule = learn(features, inside, outside, spent)
         if rule is not None:
             where = rule.where(features)
             errors = int(np.count_nonzero(wrong & ~(agree & where)) + np.count_nonzero(outside & where))
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
+    if not alone and all(one.errors for one in found):
+        found += _of_two(masks, batch, wrong, right, agrees)
     rule = None if alone else learn(features, wrong, right)
     if rule is not None:
         where = rule.where(features)
@@ -112,13 +123,38 @@ def conditional(
     return sorted(found, key=_order)
 
 
+def _of_two(
+    masks: list[tuple[Change, Mask]], batch: Batch, wrong: Mask, right: Mask, agrees: Agrees
+) -> list[Conditional]:
+    """Return two edits that together give every result, if each gives some: those that give most first."""
+    some = sorted((pair for pair in masks if pair[1].any()), key=lambda pair: -np.count_nonzero(pair[1]))
+    pairs = [
+        (one, other)
+        for place, (one, mask) in enumerate(some[:_PAIRED])
+        for other, more in some[place + 1 : _PAIRED]
+        if one.field not in ON_RESULTS and other.field not in ON_RESULTS and (mask | more).all()
+    ]
+    for pair in pairs[:_EDITS]:
+        agree = agrees(batch, pair)
+        if agree[wrong | right].all():
+            words = "; and ".join(change.words for change in pair)
+            return [Conditional(None, pair, words, Examples((), ()), 0)]
+    return []
+
+
 #: Fields of changes that say another format or place as a whole: the last that a condition is joined to.
 _WHOLE = ("format", "element", "profile", "place", "named", "received")
 
 
-def _order(one: Conditional) -> tuple[int, int, int]:
+def _order(one: Conditional) -> tuple[int, int, int, int]:
+    """Return what explanations are ordered by: exceptions, length, how little is presumed, and cost.
+
+    An edit of results presumes the least, and where its rule holds of wrong results alone nothing is left to
+    a more particular one: that has the same effect there by chance.
+    """
     cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
-    return one.errors, (one.rule.size if one.rule else 0) + (not one.edit), cost
+    plain = one.exact and all(change.field in ON_RESULTS for change in one.edit)
+    return one.errors, (one.rule.size if one.rule else 0) + (not one.edit), not plain, cost
 
 
 def useful(features: Iterable[Feature], asked: Mask) -> list[Feature]:
@@ -137,4 +173,4 @@ def _told(
         tuple(batch.places[np.flatnonzero(wrong & where)[:_LINES]].tolist()),
         tuple(batch.places[near[:_LINES]].tolist()),
     )
-    return Conditional(rule, edit, words, examples, errors)
+    return Conditional(rule, edit, words, examples, errors, not (right & where).any())

@@ -27,13 +27,13 @@ from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions.question import Change
 from lowprec.verify.questions.scales import POWERS
 
-__all__ = ["SATURATIONS", "codes", "cut_behind_guard", "formats", "guard_words", "in_words", "operands"]
-__all__ += ["places", "profiles", "projections", "swapped"]
+__all__ = ["GUARDED", "SATURATIONS", "codes", "cut_behind_guard", "formats", "guard_words", "in_words"]
+__all__ += ["operands", "places", "profiles", "projections", "swapped", "valued"]
 
 Array = npt.NDArray[Any]
 
 #: Bits behind the guard bit that a rounder without sticky bit may see.
-_BEHIND = 8
+GUARDED = 8
 
 #: What rounding modes are called where they were not asked for; others by their names.
 _ROUNDINGS = {
@@ -204,13 +204,13 @@ def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
                     cut = functools.partial(_cut, name=name)
                     yield Change("operand", cut, f"operands cut off to {name} first, not rounded", 1)
             if not isinstance(target, Codebook) and target.exponent_bits:
-                for bits in range(_BEHIND):
+                for bits in range(GUARDED):
                     lost = functools.partial(cut_behind_guard, fmt=target, bits=bits)
-                    yield Change("operand", functools.partial(_valued, change=lost), guard_words(bits), 2)
+                    yield Change("operand", functools.partial(valued, change=lost), guard_words(bits), 2)
             for power in POWERS:
                 words = f"a bias or scale off by {-power}: operands times 2**{power}"
                 times = functools.partial(np.multiply, 2.0**power)
-                yield Change("operand", functools.partial(_valued, change=times), words, 2)
+                yield Change("operand", functools.partial(valued, change=times), words, 2)
         if first.sign is Sign.MAGNITUDE and not isinstance(first, Codebook):
             for change, code, words in (
                 (np.bitwise_xor, first.sign_code, "signs inverted"),
@@ -236,7 +236,7 @@ def _cut(given: list[Array], sources: tuple[Format, ...], name: str) -> Operands
 
 
 @np.errstate(all="ignore")
-def _valued(given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]) -> Operands:
+def valued(given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]) -> Operands:
     """Return the first operand's values, changed, as binary64."""
     return [change(as_doubles(given[0], sources[0])).view(np.uint64)], (catalog.BINARY64,)
 

@@ -17,7 +17,8 @@ from lowprec.spec.format import Format
 from lowprec.verify.codes.display import hex_of
 from lowprec.verify.codes.values import doubles
 from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_sides
-from lowprec.verify.questions.features import has_fields
+from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words
+from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
 
 __all__ = [
@@ -29,8 +30,8 @@ __all__ = [
     "of_rounding",
     "of_scale_codes",
 ]
-__all__ += ["narrowed", "of_groups", "of_shifts", "orders"]
-__all__ += ["product_edits", "scale_edits", "term_edits", "value_edits"]
+__all__ += ["narrowed", "of_conversions", "of_groups", "of_shifts", "orders"]
+__all__ += ["product_edits", "scale_edits", "shifts", "term_edits", "value_edits"]
 
 OnCodes = Callable[[Array, Format], Array]
 
@@ -73,7 +74,7 @@ def _constant(codes: Array, fmt: Format, code: int) -> Array:
 
 def _scaled(codes: Array, fmt: Format, by: int) -> Array:
     made = np.maximum(codes + (by << fmt.trailing_bits), 0)
-    return np.where(codes <= fmt.max_magnitude, made, codes)
+    return np.where(codes <= fmt.max_magnitude + fmt.infinity * (by < 0), made, codes)
 
 
 def _stuck(codes: Array, fmt: Format, bit: int, value: int) -> Array:
@@ -86,6 +87,11 @@ _ON_CODES: dict[str, OnCodes] = {
     "of the other sign": lambda codes, fmt: np.where(codes >= 0, codes ^ fmt.sign_code, codes),
     "half as large": _magnitude(functools.partial(_scaled, by=-1)),
     "twice as large": _magnitude(functools.partial(_scaled, by=1)),
+    **{
+        f"2**{by} times as large": _magnitude(functools.partial(_scaled, by=by))
+        for bits in range(1, 5)
+        for by in (-(1 << bits), 1 << bits)
+    },
     "zero, with their sign": _magnitude(lambda m, fmt: 0 * m),
     "+0": lambda codes, fmt: np.where(codes >= 0, 0, codes),
     "-0": lambda codes, fmt: np.where(codes >= 0, fmt.sign_code, codes),
@@ -112,6 +118,27 @@ def of_scale_codes(fmt: Format) -> Iterator[Change]:
         yield Change("scale_code", change, f"the codes of scales {words}", 2)
     for by, words in ((1, "high"), (-1, "low")):
         yield Change("scale_code", functools.partial(np.add, by), f"the codes of scales one too {words}", 2)
+
+
+# -- conversions ---------------------------------------------------------------------------------------
+
+
+def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    """Yield edits of values that are to be rounded, in words: of shifts of subnormal results, and of bits."""
+    for words, change in shifts("shifts of subnormal results"):
+        yield words, functools.partial(_of_subnormals, change=change, least=target.emin)
+    unit = 2.0 ** (target.emin - source.trailing_bits)
+    yield (
+        "bits that shifts of subnormal results drop lost",
+        lambda values: np.trunc(values / unit) * unit,
+    )
+    for bits in range(GUARDED, source.trailing_bits - target.trailing_bits - 1):
+        yield guard_words(bits), functools.partial(cut_behind_guard, fmt=target, bits=bits)
+
+
+def _of_subnormals(values: Array, change: Callable[[Array], Array], least: int) -> Array:
+    shift = np.maximum(least - exponents(values), 0)
+    return np.ldexp(values, shift - change(shift))
 
 
 # -- operands of dot products --------------------------------------------------------------------------
@@ -385,20 +412,18 @@ def _with_scales(lanes: Array, change: Callable[[Array, Array], Sequence[Array]]
 # -- alignment -----------------------------------------------------------------------------------------
 
 
-def _shifts() -> Iterator[tuple[str, Callable[[Array], Array]]]:
+def shifts(what: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    """Yield edits of shifts, as words that say of what they are, and functions of integers."""
     for bits in (3, 4, 5, 6):
-        yield f"shifts of alignment modulo {1 << bits}", functools.partial(np.bitwise_and, (1 << bits) - 1)
-        yield (
-            f"bit {bits - 1} of shifts of alignment is 0",
-            functools.partial(np.bitwise_and, ~(1 << bits - 1)),
-        )
+        yield f"{what} modulo {1 << bits}", functools.partial(np.bitwise_and, (1 << bits) - 1)
+        yield f"bit {bits - 1} of {what} is 0", functools.partial(np.bitwise_and, ~(1 << bits - 1))
     for most in (7, 8, 15, 16, 23, 24, 25, 26, 31, 32, 48, 63):
-        yield f"shifts of alignment at most {most}", functools.partial(np.minimum, most)
+        yield f"{what} at most {most}", functools.partial(np.minimum, most)
 
 
 def of_shifts(fault: Callable[..., Change]) -> Iterator[Change]:
     """Yield terms that are shifted by other amounts when they are aligned."""
-    for words, change in _shifts():
+    for words, change in shifts("shifts of alignment"):
         yield fault(words, 2, above=functools.partial(_shifted, change=change))
 
 

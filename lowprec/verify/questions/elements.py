@@ -29,12 +29,13 @@ from lowprec.verify.questions.dot_changes import unless_refused
 from lowprec.verify.questions.edits import (
     code_edits,
     narrowed,
+    of_conversions,
     of_rounding as of_sums,
     of_shifts,
     product_edits,
     value_edits,
 )
-from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_rounding
+from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_overflow, of_rounding
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import (
     Spread,
@@ -46,6 +47,7 @@ from lowprec.verify.questions.scales import (
     times,
 )
 from lowprec.verify.questions.situations import (
+    continued,
     exact_value,
     names_of,
     neighbours,
@@ -179,6 +181,8 @@ class ElementQuestion(Question):
             random = self.integers.take(batch.places)
         codes = OPERATIONS[asked.operation].compute(asked.operands, asked.formats, asked.rule, random=random)
         codes = carried(codes, target, self.received.dtype) if self.values else codes
+        if "by_code" in fields:
+            codes = fields["by_code"](asked.operands[0].astype(np.int64), codes)
         if "received" in fields:
             codes = fields["received"](codes, target)
         return codes if asked.outside is None else np.where(asked.outside, -1, codes.astype(np.int64))
@@ -268,6 +272,13 @@ class ElementQuestion(Question):
                 wide = unless_refused(functools.partial(_finer, self.target, bits))
                 if wide is not None:
                     yield Change("via", (wide,), f"rounded twice: first to {more}", 2)
+        first = self.formats[0]
+        if self.operation == "convert" and has_fields(first) and has_fields(self.target):
+            for words, of_number in of_conversions(first, self.target):
+                yield Change("operand", functools.partial(causes.valued, change=of_number), words, 2)
+            if (first.exponent_bits, first.bias) == (self.target.exponent_bits, self.target.bias):
+                by = functools.partial(_added_to_codes, by=first.trailing_bits - self.target.trailing_bits)
+                yield Change("by_code", by, "codes rounded as integers are, those of NaN too", 2)
         if self._fused is not None:
             yield from step_faults(self._fused, (self.formats[0], self.formats[1]), 1, addend=True)
             yield from of_shifts(fault)
@@ -288,6 +299,10 @@ class ElementQuestion(Question):
         names = operand_names(len(batch.given))
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
+        wide = continued(self.target) if has_fields(self.target) else None
+        if wide is not None and not self.projection.rounding.bits:
+            beyond = self.answer(batch, (Change("format", wide, ""), Change("saturation", "none", "")))
+            yield from of_overflow(beyond, wide, self.target)
         if self._fused is not None:
             x, y, addend = self._terms(batch.given)
             yield from of_products(x, y, addend, (self.formats[0], self.formats[1]))
@@ -372,6 +387,14 @@ def _edited(
     made = list(given)
     made[place] = change(given[place].astype(np.int64)).astype(given[place].dtype)
     return made, sources
+
+
+def _added_to_codes(operands: Array, codes: Array, by: int) -> Array:
+    """Return upper halves of codes, rounded to nearest, ties to even: a carry may go into the sign."""
+    if by < 1:
+        return codes
+    made = operands + (1 << by - 1) - 1 + (operands >> by & 1) >> by
+    return (made & 2 ** (8 * codes.dtype.itemsize) - 1).astype(codes.dtype)
 
 
 def _third(

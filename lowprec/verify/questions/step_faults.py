@@ -24,7 +24,19 @@ _LANES, _UNSEEN, _TWICE = 32, 4, 8
 def stages_of(changes: Changes) -> Stages | None:
     """Return the stages with the faults among some changes; None where none is one."""
     faults = [change.value for change in changes if change.field.startswith("stage.")]
-    return dict(itertools.chain.from_iterable(faults)) if faults else None
+    found: dict[str, Any] = {}
+    for name, stage in itertools.chain.from_iterable(faults):
+        found[name] = partial(_one_by_one, found[name], stage) if name in _CHAINED & found.keys() else stage
+    return found if faults else None
+
+
+#: Stages of which several follow each other.
+_CHAINED = {"scales", "running", "group", "before"}
+
+
+def _one_by_one(first: Callable[..., Any], then: Callable[..., Any], *given: Any) -> Any:
+    made = first(*given)
+    return then(*made) if len(given) > 1 else then(made)
 
 
 def fault(words: str, cost: int = 1, /, **stages: Any) -> Change:
