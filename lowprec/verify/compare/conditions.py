@@ -27,9 +27,9 @@ Agrees = Callable[[Batch, Changes], Mask]
 #: Wrong results that edits are tried on, and edits that rules are looked for.
 _TRIED, _EDITS = 256, 10
 #: Share of wrong results from which on an edit is tried for a part alone, and is taken for the whole cause.
-_NARROWED, _WHOLLY = 0.2, 0.9
-#: Edits of which each pair is tried.
-_PAIRED = 40
+_NARROWED, _WHOLLY = 0.1, 0.9
+#: Edits that are tried as the first of two.
+_FIRST = 8
 #: Lines of each kind that are told.
 _LINES = 3
 #: Fields of changes that are functions of codes of results.
@@ -127,12 +127,13 @@ def _of_two(
     masks: list[tuple[Change, Mask]], batch: Batch, wrong: Mask, right: Mask, agrees: Agrees
 ) -> list[Conditional]:
     """Return two edits that together give every result, if each gives some: those that give most first."""
-    some = sorted((pair for pair in masks if pair[1].any()), key=lambda pair: -np.count_nonzero(pair[1]))
+    some = [pair for pair in masks if pair[1].any() and pair[0].field not in ON_RESULTS]
+    some.sort(key=lambda pair: -np.count_nonzero(pair[1]))
     pairs = [
         (one, other)
-        for place, (one, mask) in enumerate(some[:_PAIRED])
-        for other, more in some[place + 1 : _PAIRED]
-        if one.field not in ON_RESULTS and other.field not in ON_RESULTS and (mask | more).all()
+        for place, (one, mask) in enumerate(some[:_FIRST])
+        for other, more in some[place + 1 :]
+        if (mask | more).all()
     ]
     for pair in pairs[:_EDITS]:
         agree = agrees(batch, pair)

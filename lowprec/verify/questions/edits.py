@@ -14,21 +14,27 @@ import numpy as np
 
 from lowprec.arrays.convert import encode, quantize
 from lowprec.spec.format import Format
+from lowprec.spec.rounding import MODES
 from lowprec.verify.codes.display import hex_of
 from lowprec.verify.codes.values import doubles
 from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_sides
-from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words
+from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words, in_words
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
 
 __all__ = [
+    "above_lost",
     "code_edits",
+    "beyond",
     "lane_edits",
+    "lane_moves",
     "moves",
     "of_addends",
+    "of_alignment",
     "of_results",
     "of_rounding",
-    "of_scale_codes",
+        "of_scale_codes",
+    "of_scales",
 ]
 __all__ += ["narrowed", "of_conversions", "of_groups", "of_shifts", "orders"]
 __all__ += ["product_edits", "scale_edits", "shifts", "term_edits", "value_edits"]
@@ -215,6 +221,25 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
             )
 
 
+def lane_moves() -> Iterator[tuple[str, OnLanes]]:
+    """Yield exchanges of some lanes of x or y, each as words and what makes the exchange."""
+    for side in (0, 1):
+        for flip, words in ((1, "pairs"), (3, "fours"), (7, "eights")):
+            taken = functools.partial(_flipped, flip=flip)
+            said = f"{'xy'[side]} in reverse within {words}"
+            yield said, functools.partial(_in_lanes, side=side, change=taken)
+
+
+def _flipped(values: Array, flip: int) -> Array:
+    lane = np.arange(values.shape[-1])
+    return np.take(values, np.where((lane ^ flip) < lane.size, lane ^ flip, lane), -1)
+
+
+def beyond(fmt: Format) -> float:
+    """Return the number after the largest one of a format, as if its exponents went on."""
+    return float(fmt.max_finite + 2.0 ** (fmt.emax - fmt.trailing_bits))
+
+
 def _sign_of(values: Array, by: int) -> Array:
     return np.copysign(values, np.roll(values, by, -1))
 
@@ -299,6 +324,9 @@ def term_edits(total: Callable[[Any], Any]) -> Iterator[tuple[str, OnLanes]]:
     """Yield how aligned terms of some lanes may be cut or negated otherwise; `total` sums them."""
     changes: dict[str, Callable[[Any], Array]] = {
         "negative terms in one's complement": lambda p: p.kept + (p.negative & (p.kept > 0)),
+        "negative terms in one's complement, those too that are cut to zero,": lambda p: (
+            p.kept + (p.negative & (p.kept + p.lost > 0))
+        ),
         "terms cut downwards": lambda p: p.kept + (p.negative & (p.lost > 0)),
         "terms cut upwards": lambda p: p.kept + (~p.negative & (p.lost > 0)),
         "terms cut away from zero": lambda p: p.kept + (p.lost > 0),
@@ -313,6 +341,40 @@ def _of_parts(lanes: Array, change: Callable[[Any], Array], total: Callable[[Any
         return total(parts._replace(kept=np.where(here, change(parts), parts.kept)))
 
     return changed
+
+
+def of_alignment() -> Iterator[tuple[str, OnLanes]]:
+    """Yield terms of some lanes that the largest exponent is not of, or aligned one place off, as stages."""
+    for lost in (False, True):
+        for begin in ("0", "the least"):
+            words = f"left out of the largest exponent, which is {begin} where nothing else counts"
+            words += ", and lost where they exceed it" * lost
+            stages: dict[str, Any] = {"empty": int} if begin == "0" else {}
+            stages |= {"above": above_lost} if lost else {}
+            yield f"terms {words},", functools.partial(_uncounted, stages=stages)
+    for by, where in ((-1, "low"), (1, "high")):
+        yield f"terms aligned one place too {where}", functools.partial(_shifted_in, by=by)
+
+
+def _uncounted(lanes: Array, stages: dict[str, Any]) -> dict[str, Any]:
+    def counts(terms: Any) -> Array:
+        here = np.isin(np.arange(terms.negative.shape[1]), lanes[lanes < terms.negative.shape[1] - 1])
+        return np.asarray(((terms.significand != 0) | terms.cancelled) & ~here)
+
+    return {"counts": counts, **stages}
+
+
+def above_lost(terms: Any, largest: Array) -> Any:
+    """Return terms of which those with an exponent above the largest are zero."""
+    return terms._replace(significand=np.where(terms.exponent > largest[:, None], 0, terms.significand))
+
+
+def _shifted_in(lanes: Array, by: int) -> dict[str, Any]:
+    def running(terms: Any) -> Any:
+        here = np.isin(np.arange(terms.negative.shape[1]), lanes[lanes < terms.negative.shape[1] - 1])
+        return terms._replace(last=terms.last + by * here)
+
+    return {"running": running}
 
 
 def _of_products(lanes: Array, change: Callable[[Array], Array]) -> Fault:
@@ -359,13 +421,13 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         "one exponent too low": lambda scales: scales / 2,
         "one exponent too high": lambda scales: scales * 2,
         "NaN taken as 1": lambda scales: np.where(np.isnan(scales), 1.0, scales),
-        "NaN read as a number": lambda scales: np.where(np.isnan(scales), beyond, scales),
+        "NaN taken as zero": lambda scales: np.where(np.isnan(scales), 0.0, scales),
+        "NaN read as a number": lambda scales: np.where(np.isnan(scales), beyond(fmt), scales),
         "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
         "below the normal numbers taken as zero": lambda scales: np.where(
             scales < 2.0**fmt.emin, 0.0, scales
         ),
     }
-    beyond = fmt.max_finite + 2.0 ** (fmt.emax - fmt.trailing_bits)
     smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
     if count > 1:
         changes |= {
@@ -388,6 +450,20 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
             both[f"the scales of {name} {words}"] = functools.partial(_sides, sides=sides, change=change)
     for words, pair in both.items():
         yield words, functools.partial(_with_scales, change=pair)
+
+
+def of_scales(fault: Callable[..., Change], fmt: Format) -> Iterator[Change]:
+    """Yield scales of blocks that reach the addend, or not the largest exponent, and products of them cut."""
+    yield fault("the largest exponent searched before scales are added", 2, unscaled=True)
+    for sides, name in (((0,), "x"), ((1,), "y"), ((0, 1), "x and y")):
+        yield fault(f"the addend scaled by the scales of {name} too", 2, addend_scaled=sides)
+    for bits in range(1, 2 * fmt.trailing_bits + 1):
+        cut = functools.partial(_cut, bits=bits)
+        yield fault(f"the last {bits} bits of products of scales lost", 2, scale_products=cut)
+
+
+def _cut(significands: Array, bits: int) -> Array:
+    return significands >> bits << bits
 
 
 def _sides(x: Array, y: Array, sides: tuple[int, ...], change: Callable[[Array], Array]) -> list[Array]:
@@ -449,10 +525,11 @@ def of_groups(fault: Callable[..., Change]) -> Iterator[Change]:
 
 def of_rounding(fault: Callable[..., Change], fmt: Format) -> Iterator[Change]:
     """Yield sums that are rounded otherwise at ties, where they are subnormal, or where they carry."""
-    for which, least in (("subnormal sums", fmt.emin), ("sums", 1 << 12)):
-        for words, how in _ROUNDED.items():
-            changed = functools.partial(_rounded_sums, least=least, fmt=fmt, how=how)
-            yield fault(f"{which} of steps {words}", 2, before=changed)
+    for words, how in _ROUNDED.items():
+        changed = functools.partial(_rounded_sums, fmt=fmt, how=how)
+        yield fault(f"subnormal sums of steps {words}", 2, before=changed)
+    for mode in MODES:
+        yield fault(f"sums of steps: {in_words(mode)}", 2, mode=mode)
     for words, up in {"ties up": False, "ties down": True}.items():
         yield fault(f"sums of steps: {words}", 2, before=functools.partial(_ties, negative=up))
     lost = "the increment of rounding lost where it carries into the exponent"
@@ -484,11 +561,11 @@ def _of_sign(sums: Any, change: Callable[[Any], Any], negative: bool) -> Any:
 _ROUNDED = {"cut toward zero": 0, "rounded away from zero": 1, "taken as zero": 2, "rounded twice": 3}
 
 
-def _rounded_sums(sums: Any, least: int, fmt: Format, how: int) -> Any:
-    """Return sums of which those below an exponent are rounded otherwise before they are rounded."""
+def _rounded_sums(sums: Any, fmt: Format, how: int) -> Any:
+    """Return sums of which the subnormal ones are rounded otherwise before they are rounded."""
     top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
     places = sums.discarded if how < 3 else top - fmt.trailing_bits - sums.last
-    low = (top < least) & (sums.significand > 0) & (places > 0)
+    low = (top < fmt.emin) & (sums.significand > 0) & (places > 0)
     down = np.clip(places, 0, 62)
     kept, rest = sums.significand >> down, sums.significand & (np.int64(1) << down) - 1
     half = (np.int64(1) << down) >> 1
@@ -497,7 +574,7 @@ def _rounded_sums(sums: Any, least: int, fmt: Format, how: int) -> Any:
     if how == 1:
         whole = kept + (rest > 0) << 2
     elif how == 2:
-        low, whole = (top < least) & (sums.significand > 0), np.ones_like(kept)
+        low, whole = (top < fmt.emin) & (sums.significand > 0), np.ones_like(kept)
     elif how == 3:
         whole = kept + ((rest > half) | ((rest == half) & (kept & 1 == 1))) << 2
     return sums._replace(

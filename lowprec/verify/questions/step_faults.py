@@ -11,14 +11,15 @@ import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
+from lowprec.verify.questions.edits import above_lost
 from lowprec.verify.questions.question import Array, Change, Changes
 from lowprec.verify.questions.step_cuts import LOW, Parts, exactly, signed, window_sum
 from lowprec.verify.questions.step_model import Ends, Formats, Numbers, Settled, Stages, Sum, folded, ieee
 
 __all__ = ["fault", "nans_as_numbers", "stages_of", "step_faults"]
 
-#: The longest step of which single lanes are tried; bits that the rounder may not see, and that it may keep.
-_LANES, _UNSEEN, _TWICE = 32, 4, 8
+#: Bits that the rounder may not see, and that it may keep.
+_UNSEEN, _TWICE = 4, 8
 
 
 def stages_of(changes: Changes) -> Stages | None:
@@ -75,7 +76,7 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
     yield from _of_running(form, what)
     terms = folded(how).accumulator
     if isinstance(terms, Window) and terms.fraction_bits is not None:
-        yield from _of_alignment(terms, what, terms.step if terms.step <= _LANES else 0)
+        yield from _of_alignment(terms, what)
     yield from _of_rounding(window, form)
     yield from _of_zeros(window)
     yield from _of_ends(addend)
@@ -212,24 +213,12 @@ def _lonely(ends: Ends) -> Ends:
 # -- alignment -----------------------------------------------------------------------------------------
 
 
-def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
+def _of_alignment(window: Window, what: str) -> Iterator[Change]:
     """Yield faults of the largest exponent, and of what is cut."""
-    for lane in (-1, *range(lanes)):
-        name, they = (what, "they exceed") if lane < 0 else (f"lane {lane} of {window.step}", "it exceeds")
-        for beyond, above in (("", {}), (f", and lost where {they} it", {"above": _lost})):
-            for begin, least in (({"empty": lambda: 0}, "0"), ({}, "the least")):
-                words = f"{name} left out of the largest exponent, which is {least} where nothing else counts"
-                yield fault(
-                    words + beyond,
-                    1 if lane < 0 else 2,
-                    counts=partial(_counted, without=lane),
-                    **begin,
-                    **above,
-                )
-    for lane in range(lanes):
-        for by, where in ((-1, "low"), (1, "high")):
-            words = f"lane {lane} of {window.step} aligned one place too {where}"
-            yield fault(words, 2, running=_column(lane, partial(_shifted, by=by)))
+    for beyond, above in (("", {}), (", and lost where they exceed it", {"above": above_lost})):
+        for begin, least in (({"empty": int}, "0"), ({}, "the least")):
+            words = f"left out of the largest exponent, which is {least} where nothing else counts"
+            yield fault(f"{what} {words}{beyond}", counts=_uncounted, **begin, **above)
     yield fault("zeros count for the largest exponent", counts=lambda terms: terms.significand >= 0)
     yield fault("products normalized before they are aligned", running=_normalized)
     for name, words, total in (
@@ -241,9 +230,8 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
     ):
         if name != window.cut:
             yield fault(words, total=total)
-    for words, change in (("terms", _complement_of_terms), ("sums", _complement_of_sum)):
-        complement = partial(change, window=window)
-        yield fault(f"negative {words} in one's complement: a last bit off", total=complement)
+    complement = partial(_complement_of_sum, window=window)
+    yield fault("negative sums in one's complement: a last bit off", total=complement)
     for bits in range(1, window.step.bit_length() + 3):
         places = f"bit{'s' * (bits > 1)} before the point"
         carry = partial(_carry, window=window, bits=bits)
@@ -252,15 +240,10 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
         yield fault(words, total=partial(_wrapped, window=window, bits=bits))
 
 
-def _lost(terms: Numbers, largest: Array) -> Numbers:
-    beyond = terms.exponent > largest[:, None]
-    return terms._replace(significand=np.where(beyond, 0, terms.significand))
-
-
-def _counted(terms: Numbers, without: int) -> Array:
+def _uncounted(terms: Numbers) -> Array:
+    """Return which terms the largest exponent is of, without the addend or running sum."""
     which = np.asarray((terms.significand != 0) | terms.cancelled)
-    if without < which.shape[1] - 1:
-        which[:, without] = False
+    which[:, -1] = False
     return which
 
 
@@ -297,11 +280,6 @@ def _running_whole(parts: Parts) -> tuple[Array, Array]:
     lost = parts.lost.copy()
     lost[:, :-1] = 0
     return exactly(parts._replace(lost=lost))
-
-
-def _complement_of_terms(parts: Parts, window: Window) -> tuple[Array, Array]:
-    hi, lo = window_sum(window, parts)
-    return hi - (parts.negative & ((parts.kept > 0) | (parts.lost > 0))).sum(1), lo
 
 
 def _complement_of_sum(parts: Parts, window: Window) -> tuple[Array, Array]:
