@@ -91,7 +91,7 @@ def conditional(
     plain = np.random.default_rng(7).permutation(batch.places[right])[:_TRIED]
     others = question.sample(plain[:0], np.sort(plain))
     near = np.isin(others.places, plain)
-    tried = list(changes) if alone else [*changes, *question.edits(), *on_results]
+    tried = list(changes) if alone else [*on_results, *changes, *question.edits()]
     masks = [(change, agrees(few, (change,))[asked]) for change in tried]
     for change, mask in () if alone else tuple(masks):
         if mask.mean() >= _NARROWED:
@@ -108,11 +108,16 @@ def conditional(
             errors = int(np.count_nonzero(wrong & ~agree))
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
             continue
-        rule = learn(features, inside, outside, spent)
-        if rule is not None:
+        # What an edit of results leaves as it is may be outside its rule too: such a rule says more.
+        for beyond in (right, outside) if change.field in ON_RESULTS else (outside,):
+            rule = learn(features, inside, beyond, spent)
+            if rule is None:
+                continue
             where = rule.where(features)
             errors = int(np.count_nonzero(wrong & ~(agree & where)) + np.count_nonzero(outside & where))
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
+            if not errors and rule.size == 1:
+                break
     if not alone and all(one.errors for one in found):
         found += _of_two(masks, batch, wrong, right, agrees)
     rule = None if alone else learn(features, wrong, right)
@@ -130,16 +135,17 @@ def _of_two(
     some = [pair for pair in masks if pair[1].any() and pair[0].field not in ON_RESULTS]
     some.sort(key=lambda pair: -np.count_nonzero(pair[1]))
     pairs = [
-        (one, other)
+        (np.count_nonzero(mask | more), one, other)
         for place, (one, mask) in enumerate(some[:_FIRST])
         for other, more in some[place + 1 :]
-        if (mask | more).all()
+        if np.mean(mask | more) > max(_WHOLLY, mask.mean())
     ]
-    for pair in pairs[:_EDITS]:
-        agree = agrees(batch, pair)
+    pairs.sort(key=lambda pair: -pair[0])
+    for _, *pair in pairs[:_EDITS]:
+        agree = agrees(batch, tuple(pair))
         if agree[wrong | right].all():
             words = "; and ".join(change.words for change in pair)
-            return [Conditional(None, pair, words, Examples((), ()), 0)]
+            return [Conditional(None, tuple(pair), words, Examples((), ()), 0)]
     return []
 
 
@@ -147,15 +153,16 @@ def _of_two(
 _WHOLE = ("format", "element", "profile", "place", "named", "received")
 
 
-def _order(one: Conditional) -> tuple[int, int, int, int]:
+def _order(one: Conditional) -> tuple[int, int, int, int, int]:
     """Return what explanations are ordered by: exceptions, length, how little is presumed, and cost.
 
     An edit of results presumes the least, and where its rule holds of wrong results alone nothing is left to
     a more particular one: that has the same effect there by chance.
     """
     cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
-    plain = one.exact and all(change.field in ON_RESULTS for change in one.edit)
-    return one.errors, (one.rule.size if one.rule else 0) + (not one.edit), not plain, cost
+    plain = all(change.field in ON_RESULTS for change in one.edit)
+    size = (one.rule.size if one.rule else 0) + (not one.edit)
+    return one.errors, size, not (plain and one.exact), cost, plain
 
 
 def useful(features: Iterable[Feature], asked: Mask) -> list[Feature]:

@@ -45,10 +45,12 @@ from lowprec.verify.questions.features import (
     exponents,
     has_fields,
     of_codes,
+    of_overflow,
     of_rounding,
     of_values,
 )
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
+from lowprec.verify.questions.situations import continued
 
 __all__ = ["BlockQuestion"]
 
@@ -109,7 +111,7 @@ class BlockQuestion(Question):
             # Told, and the elements compared: a wrong axis is something to be found.
             self.unfit = f"; scales of shape {scales.shape} are those of axis {fits[0]}, and left out"
             self.scales = None
-        self.tensor_scale = tensor_scale
+        self.tensor_scale, self.given = tensor_scale, tensor_scale is not None
         if fmt.tensor_scale != "none" and tensor_scale is None:
             self.tensor_scale = self._tensor_scale(fmt)
         self.told = self.shape
@@ -239,7 +241,8 @@ class BlockQuestion(Question):
             values = fields["lane"](values)
         if "operand" in fields:
             values = fields["operand"](values)
-            tensor = self._tensor_scale(fmt, fields["operand"]) if tensor is not None else None
+            own = tensor is not None and not self.given
+            tensor = self._tensor_scale(fmt, fields["operand"]) if own else tensor
         made = self._encoded(values, fmt, axes, tensor, fields)
         if "made" in fields:
             made = fields["made"](made)
@@ -335,10 +338,13 @@ class BlockQuestion(Question):
         if self.scales is not None and not self.values:
             yield from edits.of_scale_codes(self.format.scale)
         if not self.values and len(self.axes) == 1:
-            axis, size = self.axes[0], self.format.sizes[0]
+            axis, size, masks = self.axes[0], self.format.sizes[0], {"elements": (1 << SCALE_SHIFT) - 1}
+            if has_fields(self.target):
+                masks["signs of elements"] = self.target.sign_code
             for words, to in edits.moves(size).items():
-                moved = functools.partial(block_causes.moved, axis=axis, to=to)
-                yield Change("made", moved, f"the elements of each block {words}", 2)
+                for what, mask in masks.items():
+                    moved = functools.partial(block_causes.moved, axis=axis, to=to, mask=mask)
+                    yield Change("made", moved, f"the {what} of each block {words}", 2)
 
     def edited(self, answers: Array, change: Change) -> Array:
         """Return answers whose elements, or scales, are changed by an edit of their codes."""
@@ -386,11 +392,12 @@ class BlockQuestion(Question):
         apart = np.where(sizes > 0, apart, -1).reshape(wide.shape)
         yield Feature("the exponent of the block's largest magnitude less the value's",
                       np.moveaxis(apart, -1, axis).reshape(-1))  # fmt: skip
-        if self.scales is None or (fmt.tensor_scale != "none"):
+        if self.scales is None:
             return
         codes = want >> SCALE_SHIFT
         yield Feature("the code of the right scale", codes)
         units = as_doubles(codes.astype(UNSIGNED[1 if fmt.scale.width <= 8 else 4]), fmt.scale)
+        units = units * (1.0 if self.tensor_scale is None else self.tensor_scale)
         flat = doubles(values).reshape(-1)
         plain = np.isfinite(flat) & np.isfinite(units) & (units > 0)
         with np.errstate(all="ignore"):
@@ -406,7 +413,10 @@ class BlockQuestion(Question):
         )
         yield Feature("the quotient is a value of the elements", back == quotients)
         yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
-        if has_fields(fmt.element):
+        wide = continued(fmt.element)
+        if has_fields(fmt.element) and wide is not None:
+            beyond = np.asarray(encode(quotients, wide, rounding=fmt.elements.rounding))
+            yield from of_overflow(beyond, wide, fmt.element)
             yield from of_rounding(made["toward_zero"], self.codes(want), fmt.element)
 
     # -- what is counted and told ---------------------------------------------------------------

@@ -423,10 +423,10 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         "NaN taken as 1": lambda scales: np.where(np.isnan(scales), 1.0, scales),
         "NaN taken as zero": lambda scales: np.where(np.isnan(scales), 0.0, scales),
         "NaN read as a number": lambda scales: np.where(np.isnan(scales), beyond(fmt), scales),
-        "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
         "below the normal numbers taken as zero": lambda scales: np.where(
             scales < 2.0**fmt.emin, 0.0, scales
         ),
+        "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
     }
     smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
     if count > 1:

@@ -82,7 +82,7 @@ def shown_edits(
             if not (question.answer(whole, one) != whole.got)[right].any():
                 shown += lanes.tolist() if lanes.size == 1 else []
                 best.append(lanes)
-        together = [np.array(shown)] if len(shown) > 1 else []
+        together = [np.array(shown)] if 1 < len(shown) < count else []
         for lanes in together + best:
             units = unit + "s" * (lanes.size > 1)
             yield edit(lanes, f"{words} in {units} {runs_of(lanes.tolist())}")
