@@ -40,7 +40,7 @@ CAUSES = {
     "addend aligned one place too high": "the addend and running sums aligned one place too high",
     "addend never cut": "the addend and running sums never cut",
     "addend left out of the largest exponent": f"the addend and running sums {_ZERO}",
-    "lane 7 left out of the largest exponent": f"lane 7 of 8 {_ZERO}",
+    "lane 7 left out of the largest exponent": f"terms {_ZERO}, in lane 7",
     "zeros set the largest exponent": "zeros count for the largest exponent",
     "subnormal addend taken as zero": "subnormal sums of steps become zeros",
     "subnormal x with a leading one": "subnormal x read with a leading one",

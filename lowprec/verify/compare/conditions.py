@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.verify.compare.rules import Rule, learn
-from lowprec.verify.questions.edits import of_results
 from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question
+from lowprec.verify.questions.result_edits import of_results
 
 __all__ = ["Conditional", "Examples", "conditional", "edited"]
 
@@ -98,7 +98,9 @@ def conditional(
             masks += [(less, agrees(few, (less,))[asked]) for less in question.narrowed(change)]
     spent = math.log2(len(masks) + 1)
     shares = [(mask.mean(), change) for change, mask in masks if mask.mean() >= 0.5]
-    whole = {id(change) for share, change in shares if share > _WHOLLY and agrees(others, (change,))[near].all()}
+    whole = {
+        id(change) for share, change in shares if share > _WHOLLY and agrees(others, (change,))[near].all()
+    }
     best = sorted(shares, key=lambda pair: (-pair[0], id(pair[1]) not in whole, pair[1].cost))
     found = []
     for _, change in best[:_EDITS]:

@@ -12,18 +12,18 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_products import spread
+from lowprec.arrays.block_stream import grid_of
 from lowprec.arrays.convert import encode, quantize
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.causes import cut_behind_guard, guard_words
 from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["SCALE_SHIFT", "elements", "lanes", "moved", "operands", "orders", "scales", "special_blocks"]
-__all__ += ["with_nan"]
+__all__ += ["grid", "with_nan"]
 
 #: A scale's code stands so many bits above the code of the element.
 SCALE_SHIFT = 32
@@ -269,9 +269,8 @@ def _of_values(change: Callable[[Array], Array]) -> BlockChange:
 
 def _encoded(blocks: BlockArray, values: Array, fmt: BlockFormat | None = None, **given: Any) -> BlockArray:
     """Return values in a format, or in that of the blocks, with the scale of their tensor."""
-    made: BlockArray = encode(
-        values, fmt or blocks.format, axis=blocks.axes, tensor_scale=blocks.tensor_scale, **given
-    )
+    tensor = None if blocks.tensor_scale is None else float(blocks.tensor_scale)
+    made: BlockArray = encode(values, fmt or blocks.format, axis=blocks.axes, tensor_scale=tensor, **given)
     return made
 
 
@@ -313,7 +312,9 @@ def _low_scales(blocks: BlockArray, values: Array, least: int) -> BlockArray:
     here = spread(low, values.shape, blocks.axes, blocks.format.sizes)
     zeros = np.where(np.signbit(values), blocks.format.element.sign_code, 0)
     codes = np.where(here, zeros, blocks.codes).astype(blocks.codes.dtype)
-    return dataclasses.replace(blocks, codes=codes, scales=np.where(low, 0, blocks.scales).astype(blocks.scales.dtype))
+    return dataclasses.replace(
+        blocks, codes=codes, scales=np.where(low, 0, blocks.scales).astype(blocks.scales.dtype)
+    )
 
 
 def _with_scales(change: Callable[..., Any]) -> BlockChange:
@@ -431,3 +432,8 @@ def _under(blocks: BlockArray, values: Array, codes: Array) -> BlockArray:
     made = _encoded(blocks, values, scales=codes)
     valid = np.isfinite(units) & (units > 0)
     return dataclasses.replace(blocks, codes=np.where(valid, made.codes, blocks.codes), scales=codes)
+
+
+def grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...] | None:
+    """Return the shape of the scales of blocks along an axis; None of blocks along two."""
+    return grid_of(shape, (axis,), fmt.sizes) if len(fmt.sizes) == 1 else None

@@ -50,6 +50,7 @@ from lowprec.verify.questions.features import (
     of_values,
 )
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
+from lowprec.verify.questions.result_edits import of_scale_codes
 from lowprec.verify.questions.situations import continued
 
 __all__ = ["BlockQuestion"]
@@ -103,7 +104,11 @@ class BlockQuestion(Question):
             )
         self.unfit = ""
         if scales is not None and scales.shape != (grid := grid_of(self.shape, self.axes, fmt.sizes)):
-            fits = [axis for axis in range(len(self.shape)) if scales.shape == _grid(self.shape, axis, fmt)]
+            fits = [
+                axis
+                for axis in range(len(self.shape))
+                if scales.shape == block_causes.grid(self.shape, axis, fmt)
+            ]
             if not fits:
                 raise ValueError(
                     f"scales have shape {scales.shape}, but blocks of {fmt.name!r} here need {grid}"
@@ -336,7 +341,7 @@ class BlockQuestion(Question):
     def edits(self) -> Iterator[Change]:
         """Yield edits of the codes of scales alone."""
         if self.scales is not None and not self.values:
-            yield from edits.of_scale_codes(self.format.scale)
+            yield from of_scale_codes(self.format.scale)
         if not self.values and len(self.axes) == 1:
             axis, size, masks = self.axes[0], self.format.sizes[0], {"elements": (1 << SCALE_SHIFT) - 1}
             if has_fields(self.target):
@@ -413,10 +418,10 @@ class BlockQuestion(Question):
         )
         yield Feature("the quotient is a value of the elements", back == quotients)
         yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
-        wide = continued(fmt.element)
-        if has_fields(fmt.element) and wide is not None:
-            beyond = np.asarray(encode(quotients, wide, rounding=fmt.elements.rounding))
-            yield from of_overflow(beyond, wide, fmt.element)
+        longer = continued(fmt.element)
+        if has_fields(fmt.element) and longer is not None:
+            beyond = np.asarray(encode(quotients, longer, rounding=fmt.elements.rounding))
+            yield from of_overflow(beyond, longer, fmt.element)
             yield from of_rounding(made["toward_zero"], self.codes(want), fmt.element)
 
     # -- what is counted and told ---------------------------------------------------------------
@@ -504,7 +509,3 @@ class BlockQuestion(Question):
             "ulps": distance,
         }
         return Difference(tuple(said), kind, distance, data)
-
-
-def _grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...] | None:
-    return grid_of(shape, (axis,), fmt.sizes) if len(fmt.sizes) == 1 else None

@@ -27,7 +27,8 @@ from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions.question import Change
 from lowprec.verify.questions.scales import POWERS
 
-__all__ = ["GUARDED", "SATURATIONS", "codes", "cut_behind_guard", "formats", "guard_words", "in_words"]
+__all__ = ["GUARDED", "added_to_codes", "edited_code", "finer", "third"]
+__all__ += ["SATURATIONS", "codes", "cut_behind_guard", "formats", "guard_words", "in_words"]
 __all__ += ["operands", "places", "profiles", "projections", "swapped", "valued"]
 
 Array = npt.NDArray[Any]
@@ -344,3 +345,42 @@ def guard_words(bits: int) -> str:
     """Return in words what such a rounder sees."""
     behind = f" and {bits} bit{'s' * (bits > 1)} behind it" if bits else ""
     return f"sticky bit lost: rounded by the guard bit{behind} alone"
+
+
+# -- edits of operands ---------------------------------------------------------------------------------
+
+
+def finer(fmt: Format, bits: int) -> Format:
+    """Return a format with so many trailing bits more."""
+    return Format(
+        name=f"{fmt.name} and {bits} bits", exponent_bits=fmt.exponent_bits, bias=fmt.bias,
+        trailing_bits=fmt.trailing_bits + bits, nans=1, infinity=True,
+    )  # fmt: skip
+
+
+def edited_code(
+    given: list[Array], sources: tuple[Format, ...], place: int, change: Callable[[Array], Array]
+) -> tuple[list[Array], tuple[Format, ...]]:
+    """Return the operands with the codes of one changed."""
+    made = list(given)
+    made[place] = change(given[place].astype(np.int64)).astype(given[place].dtype)
+    return made, sources
+
+
+def added_to_codes(operands: Array, codes: Array, by: int) -> Array:
+    """Return upper halves of codes, rounded to nearest, ties to even: a carry may go into the sign."""
+    if by < 1:
+        return codes
+    made = operands + (1 << by - 1) - 1 + (operands >> by & 1) >> by
+    return np.asarray(made & 2 ** (8 * codes.dtype.itemsize) - 1).astype(codes.dtype)
+
+
+def third(
+    given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]
+) -> tuple[list[Array], tuple[Format, ...]]:
+    """Return the operands with the addend's value changed."""
+    with np.errstate(all="ignore"):
+        values = np.asarray(change(as_doubles(given[2], sources[2])), np.float64)
+    how = Projection(nan="max") if sources[2].nan_code is None else Projection()
+    made = np.asarray(encode(values, sources[2], projection=how))
+    return [*given[:2], made], sources

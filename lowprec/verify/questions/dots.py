@@ -363,13 +363,12 @@ class DotQuestion(Question):
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
             yield from (*edits.of_shifts(fault), *edits.of_groups(fault))
-            if how.scale is not None:
-                yield from edits.of_scales(fault, how.scale[0])
+            yield from edits.of_scales(fault, how.scale[0]) if how.scale else ()
             yield from edits.of_rounding(fault, how.summed[0])
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
-            known = has_steps(how, operands)
-            yield from shown_edits(self, whole, how, operands, (length, min(period, length)), known)
+            counts = length, min(period, length)
+            yield from shown_edits(self, whole, how, operands, counts, has_steps(how, operands))
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of one step alone, or of sums of one sign."""

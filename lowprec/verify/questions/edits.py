@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.convert import encode, quantize
+from lowprec.arrays.convert import quantize
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import MODES
-from lowprec.verify.codes.display import hex_of
 from lowprec.verify.codes.values import doubles
-from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_sides
 from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words, in_words
+from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_sides
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.step_cuts import above_lost
 
 __all__ = [
-    "above_lost",
     "code_edits",
     "beyond",
     "lane_edits",
@@ -31,99 +30,14 @@ __all__ = [
     "moves",
     "of_addends",
     "of_alignment",
-    "of_results",
     "of_rounding",
-        "of_scale_codes",
     "of_scales",
 ]
 __all__ += ["narrowed", "of_conversions", "of_groups", "of_shifts", "orders"]
 __all__ += ["product_edits", "scale_edits", "shifts", "term_edits", "value_edits"]
 
-OnCodes = Callable[[Array, Format], Array]
-
-#: Last bits of results that may be stuck.
-_STUCK = 2
 #: Last steps of which each may have a fault of its own.
 _NARROW = 16
-
-
-def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
-    """Yield edits of codes of results: functions of the codes and their format; `wrong`: codes that came."""
-    if not has_fields(fmt) or not wrong.size:
-        return
-    found, counts = np.unique(wrong & fmt.sign_code - 1, return_counts=True)
-    code = int(found[np.argmax(counts)])
-    constant = _magnitude(functools.partial(_constant, code=code))
-    yield Change("result_code", constant, f"with code {hex_of(code, fmt)}, and their sign", 3)
-    for words, change in _ON_CODES.items():
-        if ("infinit" in words and not fmt.infinity) or ("NaN" in words and fmt.nan_code is None):
-            continue
-        yield Change("result_code", change, words)
-    for bit in range(min(_STUCK, fmt.trailing_bits)):
-        for value in (0, 1):
-            stuck = functools.partial(_stuck, bit=bit, value=value)
-            yield Change("result_code", stuck, f"bit {bit} of results is {value}", 2)
-
-
-def _magnitude(change: Callable[[Array, Format], Array]) -> OnCodes:
-    """Return codes whose magnitudes are changed, and whose signs are not."""
-
-    def changed(codes: Array, fmt: Format) -> Array:
-        return np.where(codes >= 0, codes & fmt.sign_code | change(codes & fmt.sign_code - 1, fmt), codes)
-
-    return changed
-
-
-def _constant(codes: Array, fmt: Format, code: int) -> Array:
-    return np.full_like(codes, code)
-
-
-def _scaled(codes: Array, fmt: Format, by: int) -> Array:
-    made = np.maximum(codes + (by << fmt.trailing_bits), 0)
-    return np.where(codes <= fmt.max_magnitude + fmt.infinity * (by < 0), made, codes)
-
-
-def _stuck(codes: Array, fmt: Format, bit: int, value: int) -> Array:
-    return np.where(codes >= 0, codes & ~(1 << bit) | value << bit, codes)
-
-
-_ON_CODES: dict[str, OnCodes] = {
-    "the next code toward zero": _magnitude(lambda m, fmt: np.maximum(m - 1, 0)),
-    "the next code away from zero": _magnitude(lambda m, fmt: m + 1),
-    "of the other sign": lambda codes, fmt: np.where(codes >= 0, codes ^ fmt.sign_code, codes),
-    "half as large": _magnitude(functools.partial(_scaled, by=-1)),
-    "twice as large": _magnitude(functools.partial(_scaled, by=1)),
-    **{
-        f"2**{by} times as large": _magnitude(functools.partial(_scaled, by=by))
-        for bits in range(1, 5)
-        for by in (-(1 << bits), 1 << bits)
-    },
-    "zero, with their sign": _magnitude(lambda m, fmt: 0 * m),
-    "+0": lambda codes, fmt: np.where(codes >= 0, 0, codes),
-    "-0": lambda codes, fmt: np.where(codes >= 0, fmt.sign_code, codes),
-    "the largest finite value, with their sign": _magnitude(lambda m, fmt: 0 * m + fmt.max_magnitude),
-    "the largest finite value, positive": lambda codes, fmt: np.where(codes >= 0, fmt.max_magnitude, codes),
-    "infinite, with their sign": _magnitude(lambda m, fmt: 0 * m + (fmt.infinity_code or 0)),
-    "+infinity": lambda codes, fmt: np.where(codes >= 0, fmt.infinity_code or 0, codes),
-    "NaN": lambda codes, fmt: np.where(codes >= 0, fmt.nan_code or 0, codes),
-    "the smallest normal value, with their sign": _magnitude(lambda m, fmt: 0 * m + (1 << fmt.trailing_bits)),
-    "the smallest value, with their sign": _magnitude(lambda m, fmt: 0 * m + 1),
-    "without their trailing bits": _magnitude(lambda m, fmt: m >> fmt.trailing_bits << fmt.trailing_bits),
-    "two codes nearer to zero": _magnitude(lambda m, fmt: np.maximum(m - 2, 0)),
-    "two codes farther from zero": _magnitude(lambda m, fmt: m + 2),
-}
-
-
-def of_scale_codes(fmt: Format) -> Iterator[Change]:
-    """Yield edits of the codes of blocks' scales, whose elements stay."""
-    ends = {"0": 0, "that of the largest scale": fmt.max_magnitude, "that of 1": int(encode(1.0, fmt))}
-    if fmt.nan_code is not None:
-        ends["NaN"] = fmt.nan_code
-    for words, code in ends.items():
-        change = functools.partial(np.full_like, fill_value=code)
-        yield Change("scale_code", change, f"the codes of scales {words}", 2)
-    for by, words in ((1, "high"), (-1, "low")):
-        yield Change("scale_code", functools.partial(np.add, by), f"the codes of scales one too {words}", 2)
 
 
 # -- conversions ---------------------------------------------------------------------------------------
@@ -144,7 +58,7 @@ def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callab
 
 def _of_subnormals(values: Array, change: Callable[[Array], Array], least: int) -> Array:
     shift = np.maximum(least - exponents(values), 0)
-    return np.ldexp(values, shift - change(shift))
+    return np.asarray(np.ldexp(values, shift - change(shift)))
 
 
 # -- operands of dot products --------------------------------------------------------------------------
@@ -343,7 +257,7 @@ def _of_parts(lanes: Array, change: Callable[[Any], Array], total: Callable[[Any
     return changed
 
 
-def of_alignment() -> Iterator[tuple[str, OnLanes]]:
+def of_alignment() -> Iterator[tuple[str, Callable[[Array], Any]]]:
     """Yield terms of some lanes that the largest exponent is not of, or aligned one place off, as stages."""
     for lost in (False, True):
         for begin in ("0", "the least"):
@@ -362,11 +276,6 @@ def _uncounted(lanes: Array, stages: dict[str, Any]) -> dict[str, Any]:
         return np.asarray(((terms.significand != 0) | terms.cancelled) & ~here)
 
     return {"counts": counts, **stages}
-
-
-def above_lost(terms: Any, largest: Array) -> Any:
-    """Return terms of which those with an exponent above the largest are zero."""
-    return terms._replace(significand=np.where(terms.exponent > largest[:, None], 0, terms.significand))
 
 
 def _shifted_in(lanes: Array, by: int) -> dict[str, Any]:

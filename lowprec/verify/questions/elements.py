@@ -264,12 +264,12 @@ class ElementQuestion(Question):
         names = operand_names(len(self.operands))
         for place, (name, fmt) in enumerate(zip(names, self.formats, strict=False)):
             for words, change in code_edits(fmt).items():
-                edit = functools.partial(_edited, place=place, change=change)
+                edit = functools.partial(causes.edited_code, place=place, change=change)
                 yield Change("operand", edit, f"the {name} {words}", 2)
         if has_fields(self.target) and not self.projection.via:
             for bits in range(1, _TWICE + 1):
                 more = f"{bits} bit{'s' * (bits > 1)} more than the result has"
-                wide = unless_refused(functools.partial(_finer, self.target, bits))
+                wide = unless_refused(functools.partial(causes.finer, self.target, bits))
                 if wide is not None:
                     yield Change("via", (wide,), f"rounded twice: first to {more}", 2)
         first = self.formats[0]
@@ -277,7 +277,9 @@ class ElementQuestion(Question):
             for words, of_number in of_conversions(first, self.target):
                 yield Change("operand", functools.partial(causes.valued, change=of_number), words, 2)
             if (first.exponent_bits, first.bias) == (self.target.exponent_bits, self.target.bias):
-                by = functools.partial(_added_to_codes, by=first.trailing_bits - self.target.trailing_bits)
+                by = functools.partial(
+                    causes.added_to_codes, by=first.trailing_bits - self.target.trailing_bits
+                )
                 yield Change("by_code", by, "codes rounded as integers are, those of NaN too", 2)
         if self._fused is not None:
             yield from step_faults(self._fused, (self.formats[0], self.formats[1]), 1, addend=True)
@@ -286,7 +288,9 @@ class ElementQuestion(Question):
             for words, on_terms in product_edits(self.formats):
                 yield fault(words, 2, running=on_terms(np.array([0])))
             for words, of_value in value_edits().items():
-                yield Change("operand", functools.partial(_third, change=of_value), f"the addend {words}")
+                yield Change(
+                    "operand", functools.partial(causes.third, change=of_value), f"the addend {words}"
+                )
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of the sums of one sign."""
@@ -370,42 +374,6 @@ class ElementQuestion(Question):
         if len(self.shape) > 1:
             return {"index": at, "at": [int(part) for part in np.unravel_index(at, self.shape)]}
         return {"index": at}
-
-
-def _finer(fmt: Format, bits: int) -> Format:
-    """Return a format with so many trailing bits more."""
-    return Format(
-        name=f"{fmt.name} and {bits} bits", exponent_bits=fmt.exponent_bits, bias=fmt.bias,
-        trailing_bits=fmt.trailing_bits + bits, nans=1, infinity=True,
-    )  # fmt: skip
-
-
-def _edited(
-    given: list[Array], sources: tuple[Format, ...], place: int, change: Callable[[Array], Array]
-) -> tuple[list[Array], tuple[Format, ...]]:
-    """Return the operands with the codes of one changed."""
-    made = list(given)
-    made[place] = change(given[place].astype(np.int64)).astype(given[place].dtype)
-    return made, sources
-
-
-def _added_to_codes(operands: Array, codes: Array, by: int) -> Array:
-    """Return upper halves of codes, rounded to nearest, ties to even: a carry may go into the sign."""
-    if by < 1:
-        return codes
-    made = operands + (1 << by - 1) - 1 + (operands >> by & 1) >> by
-    return (made & 2 ** (8 * codes.dtype.itemsize) - 1).astype(codes.dtype)
-
-
-def _third(
-    given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]
-) -> tuple[list[Array], tuple[Format, ...]]:
-    """Return the operands with the addend's value changed."""
-    with np.errstate(all="ignore"):
-        values = np.asarray(change(as_doubles(given[2], sources[2])), np.float64)
-    how = Projection(nan="max") if sources[2].nan_code is None else Projection()
-    made = np.asarray(encode(values, sources[2], projection=how))
-    return [*given[:2], made], sources
 
 
 # -- scaled values -----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
-from lowprec.spec.format import Format
 from lowprec.verify.codes.display import hex_of
 from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions import edits
@@ -36,7 +35,7 @@ def shown_edits(
     counts: tuple[int, int],
     stepped: bool,
 ) -> Iterator[Change]:
-    """Yield edits of the lanes whose edit contradicts no result, together and each alone, and of runs of lanes.
+    """Yield edits of the lanes whose edit contradicts no result: together, each alone, and in runs.
 
     Lanes are counted of K for operands, and of a step for products, whose edits need known steps.
     """
@@ -109,7 +108,7 @@ def _on_stage(lanes: Array, words: str, edit: Callable[[Array], Any], stage: str
 
 def _misread(question: Question, few: Batch, formats: Formats) -> Iterator[Change]:
     """Yield codes of operands, and products, that every wrong result has and of which another gives it."""
-    held = list[tuple[Array, Array, Numbers]]()
+    held = list[tuple[Any, Any, Numbers]]()
 
     def values(x: Array, y: Array) -> tuple[Array, Array]:
         held.append((x, y, Numbers(*5 * [x])))
@@ -127,7 +126,7 @@ def _misread(question: Question, few: Batch, formats: Formats) -> Iterator[Chang
         codes = np.arange(1 << fmt.width)
         read = as_doubles(codes.astype(np.uint8), fmt)
         for code in codes.tolist():
-            if not _is(held[0][side], read[code]).any(1).all():
+            if not _is((held[0][0], held[0][1])[side], read[code]).any(1).all():
                 continue
             near = codes.tolist() if fmt.width <= _SHORT else [0, code - 1, code + 1, code ^ fmt.sign_code]
             others = {hex_of(other, fmt): read[other] for other in near if 0 <= other < codes.size != code}
@@ -141,10 +140,12 @@ def _misread(question: Question, few: Batch, formats: Formats) -> Iterator[Chang
     if sum(fmt.precision for fmt in formats if fmt is not None) <= _WIDE:
         for product in np.unique(products).tolist():
             if product and (products == product).any(1).all():
-                for other in dict.fromkeys((product - 1, product + 1, *(product ^ 1 << b for b in range(_WIDE)))):
-                    change = functools.partial(_product_as, found=product, value=other)
+                for other in dict.fromkeys(
+                    (product - 1, product + 1, *(product ^ 1 << b for b in range(_WIDE)))
+                ):
+                    as_other = functools.partial(_product_as, found=product, value=other)
                     said = f"products of significands that are {product} read as {other}"
-                    tried.append(fault(said, 2, running=change))
+                    tried.append(fault(said, 2, running=as_other))
     for one in tried:
         if (question.answer(few, (one,)) == few.got).any():
             yield one

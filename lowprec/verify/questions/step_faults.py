@@ -11,9 +11,8 @@ import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
-from lowprec.verify.questions.edits import above_lost
 from lowprec.verify.questions.question import Array, Change, Changes
-from lowprec.verify.questions.step_cuts import LOW, Parts, exactly, signed, window_sum
+from lowprec.verify.questions.step_cuts import LOW, Parts, above_lost, exactly, signed, window_sum
 from lowprec.verify.questions.step_model import Ends, Formats, Numbers, Settled, Stages, Sum, folded, ieee
 
 __all__ = ["fault", "nans_as_numbers", "stages_of", "step_faults"]

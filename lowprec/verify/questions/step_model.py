@@ -25,7 +25,7 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import SEQUENTIAL
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
-from lowprec.verify.questions.step_cuts import LOW, Parts, window_sum
+from lowprec.verify.questions.step_cuts import LOW, Parts, scaled_last, window_sum
 
 __all__ = ["Ends", "Formats", "Numbers", "Settled", "Stages", "Sum"]
 __all__ += ["folded", "has_steps", "ieee", "stepped"]
@@ -84,8 +84,7 @@ Formats = tuple[Format | None, Format | None]
 #: group : sums of groups of products, before their scales, in units of the smallest product.
 #: scale_products : products of the significands of the scales of x and y.
 #: unscaled : if there, the exponents that are searched for the largest one are without scales.
-#: addend_scaled : sides (0 for x, 1 for y) whose first scale the addend takes.
-#: mode : the rounding mode of sums.
+#: addend_scaled : sides whose first scale the addend takes. mode : the rounding mode of sums.
 #: running : terms of a step, in whose last column the addend or the running sum is.
 #: addend : those of the first step alone.
 #: counts : which terms the largest exponent is of.
@@ -198,7 +197,7 @@ def _rows(
         products, ends = _scaled(products, ends, scales, how, stages)
     if "addend_scaled" in stages and scales:
         by = sum(np.frexp(scales[side][:, 0])[1].astype(np.int64) - 1 for side in stages["addend_scaled"])
-        stages = {**stages, "addend": partial(_scaled_addend, by=by)}
+        stages = {**stages, "addend": partial(scaled_last, by=by)}
     return _in_order(products, ends, addend, folded(how), stages)
 
 
@@ -233,14 +232,6 @@ def _scaled(
         products.cancelled & (by != 0),
     )
     return products, ends
-
-
-def _scaled_addend(terms: Numbers, by: Array) -> Numbers:
-    """Return terms of which the last has another exponent."""
-    last, exponent = terms.last.copy(), terms.exponent.copy()
-    last[:, -1] += by
-    exponent[:, -1] += by
-    return terms._replace(last=last, exponent=exponent)
 
 
 def _rounded_products(products: Numbers, finite: Array, into: Rounded) -> tuple[Numbers, Array]:
