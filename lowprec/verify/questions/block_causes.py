@@ -18,12 +18,15 @@ from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.causes import cut_behind_guard, guard_words
+from lowprec.verify.questions.features import Feature, has_fields, of_overflow, of_rounding
 from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.situations import continued
 
 __all__ = ["SCALE_SHIFT", "elements", "lanes", "moved", "operands", "orders", "scales", "special_blocks"]
-__all__ += ["grid", "with_nan"]
+__all__ += ["grid", "of_quotients", "with_nan"]
 
 #: A scale's code stands so many bits above the code of the element.
 SCALE_SHIFT = 32
@@ -437,3 +440,23 @@ def _under(blocks: BlockArray, values: Array, codes: Array) -> BlockArray:
 def grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...] | None:
     """Return the shape of the scales of blocks along an axis; None of blocks along two."""
     return grid_of(shape, (axis,), fmt.sizes) if len(fmt.sizes) == 1 else None
+
+
+def of_quotients(quotients: Array, codes: Array, fmt: BlockFormat) -> Iterator[Feature]:
+    """Yield features of quotients of values and scales, and of how they are rounded to codes."""
+    finite_rule = dataclasses.replace(fmt.elements, saturation=Projection(saturation="finite").saturation)
+    made = {}
+    for name in ("toward_zero", "nearest_zero", "nearest_away"):
+        how = dataclasses.replace(finite_rule, rounding=Projection(rounding=name).rounding)
+        made[name] = np.asarray(encode(quotients, fmt.element, projection=how)).astype(np.int64)
+    yield Feature("the quotient is a tie", made["nearest_zero"] != made["nearest_away"])
+    back = as_doubles(
+        made["toward_zero"].astype(np.uint8 if fmt.element.width <= 8 else np.uint16), fmt.element
+    )
+    yield Feature("the quotient is a value of the elements", back == quotients)
+    yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
+    longer = continued(fmt.element)
+    if has_fields(fmt.element) and longer is not None:
+        beyond = np.asarray(encode(quotients, longer, rounding=fmt.elements.rounding))
+        yield from of_overflow(beyond, longer, fmt.element)
+        yield from of_rounding(made["toward_zero"], codes, fmt.element)

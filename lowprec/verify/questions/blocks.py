@@ -37,7 +37,7 @@ from lowprec.verify.codes.values import (
 )
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
-from lowprec.verify.questions import block_causes, edits
+from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.questions.features import (
@@ -45,13 +45,10 @@ from lowprec.verify.questions.features import (
     exponents,
     has_fields,
     of_codes,
-    of_overflow,
-    of_rounding,
     of_values,
 )
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
-from lowprec.verify.questions.result_edits import of_scale_codes
-from lowprec.verify.questions.situations import continued
+from lowprec.verify.questions.result_edits import moves, of_scale_codes
 
 __all__ = ["BlockQuestion"]
 
@@ -103,7 +100,7 @@ class BlockQuestion(Question):
                 f"codes"
             )
         self.unfit = ""
-        if scales is not None and scales.shape != (grid := grid_of(self.shape, self.axes, fmt.sizes)):
+        if scales is not None and scales.shape != (needed := grid_of(self.shape, self.axes, fmt.sizes)):
             fits = [
                 axis
                 for axis in range(len(self.shape))
@@ -111,7 +108,7 @@ class BlockQuestion(Question):
             ]
             if not fits:
                 raise ValueError(
-                    f"scales have shape {scales.shape}, but blocks of {fmt.name!r} here need {grid}"
+                    f"scales have shape {scales.shape}, but blocks of {fmt.name!r} here need {needed}"
                 )
             # Told, and the elements compared: a wrong axis is something to be found.
             self.unfit = f"; scales of shape {scales.shape} are those of axis {fits[0]}, and left out"
@@ -346,7 +343,7 @@ class BlockQuestion(Question):
             axis, size, masks = self.axes[0], self.format.sizes[0], {"elements": (1 << SCALE_SHIFT) - 1}
             if has_fields(self.target):
                 masks["signs of elements"] = self.target.sign_code
-            for words, to in edits.moves(size).items():
+            for words, to in moves(size).items():
                 for what, mask in masks.items():
                     moved = functools.partial(block_causes.moved, axis=axis, to=to, mask=mask)
                     yield Change("made", moved, f"the {what} of each block {words}", 2)
@@ -407,22 +404,7 @@ class BlockQuestion(Question):
         plain = np.isfinite(flat) & np.isfinite(units) & (units > 0)
         with np.errstate(all="ignore"):
             quotients = np.where(plain, flat / np.where(plain, units, 1), 0)
-        finite_rule = dataclasses.replace(fmt.elements, saturation=Projection(saturation="finite").saturation)
-        made = {}
-        for name in ("toward_zero", "nearest_zero", "nearest_away"):
-            how = dataclasses.replace(finite_rule, rounding=Projection(rounding=name).rounding)
-            made[name] = np.asarray(encode(quotients, fmt.element, projection=how)).astype(np.int64)
-        yield Feature("the quotient is a tie", made["nearest_zero"] != made["nearest_away"])
-        back = as_doubles(
-            made["toward_zero"].astype(np.uint8 if fmt.element.width <= 8 else np.uint16), fmt.element
-        )
-        yield Feature("the quotient is a value of the elements", back == quotients)
-        yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
-        longer = continued(fmt.element)
-        if has_fields(fmt.element) and longer is not None:
-            beyond = np.asarray(encode(quotients, longer, rounding=fmt.elements.rounding))
-            yield from of_overflow(beyond, longer, fmt.element)
-            yield from of_rounding(made["toward_zero"], self.codes(want), fmt.element)
+        yield from block_causes.of_quotients(quotients, self.codes(want), fmt)
 
     # -- what is counted and told ---------------------------------------------------------------
 

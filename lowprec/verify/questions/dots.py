@@ -88,7 +88,7 @@ class DotQuestion(Question):
     ) -> None:
         self.epilogue: Epilogue | None = None
         if isinstance(asked, LibraryCall):
-            how, self.epilogue = _parts(asked)
+            how, self.epilogue = dot_operands.parts_of(asked)
         else:
             how = asked
             if bias is not None or output_scale is not None:
@@ -484,14 +484,6 @@ class DotQuestion(Question):
             Fraction(a) * Fraction(b) for a, b in zip(terms[0].tolist(), terms[1].tolist(), strict=True)
         )
         return sum(products, Fraction(first))
-
-
-def _parts(call: LibraryCall) -> tuple[Accumulation, Epilogue]:
-    """Return the accumulation of a call, with the call's output where it may have it, and the epilogue."""
-    how, epilogue = call.accumulation, call.epilogue
-    if how.machine:
-        return how, epilogue
-    return replace(how, output=call.output), replace(epilogue, output=None)
 
 
 def _inverse_output(given: Given) -> Given:

@@ -20,6 +20,7 @@ from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_wor
 from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_sides
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.result_edits import moves
 from lowprec.verify.questions.step_cuts import above_lost
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "beyond",
     "lane_edits",
     "lane_moves",
-    "moves",
     "of_addends",
     "of_alignment",
     "of_rounding",
@@ -84,18 +84,6 @@ def of_addends() -> Iterator[Change]:
 
 def _rounded(values: Array, name: str, rounding: str = "nearest_even") -> Array:
     return np.asarray(quantize(doubles(values), name, rounding=rounding))
-
-
-def moves(size: int) -> dict[str, Array]:
-    """Return orders of so many lanes: which lane comes to the place of each."""
-    lane = np.arange(size)
-    found = {
-        "rotated by one lane up": (lane - 1) % size,
-        "rotated by one lane down": (lane + 1) % size,
-        "in reverse": size - 1 - lane,
-        "in halves exchanged": (lane + size // 2) % size,
-    }
-    return found | ({"exchanged in pairs": lane ^ 1} if size % 2 == 0 else {})
 
 
 def orders(length: int, period: int) -> Iterator[Change]:

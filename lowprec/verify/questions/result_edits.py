@@ -13,7 +13,7 @@ from lowprec.verify.codes.display import hex_of
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Change
 
-__all__ = ["of_results", "of_scale_codes"]
+__all__ = ["moves", "of_results", "of_scale_codes"]
 
 #: Last bits of results that may be stuck.
 _STUCK = 2
@@ -97,3 +97,15 @@ def of_scale_codes(fmt: Format) -> Iterator[Change]:
             yield Change("scale_code", change, f"the codes of scales are {hex_of(code, fmt)}", 2)
     for by, words in ((1, "high"), (-1, "low")):
         yield Change("scale_code", functools.partial(np.add, by), f"the codes of scales one too {words}", 2)
+
+
+def moves(size: int) -> dict[str, Array]:
+    """Return orders of so many lanes: which lane comes to the place of each."""
+    lane = np.arange(size)
+    found = {
+        "rotated by one lane up": (lane - 1) % size,
+        "rotated by one lane down": (lane + 1) % size,
+        "in reverse": size - 1 - lane,
+        "in halves exchanged": (lane + size // 2) % size,
+    }
+    return found | ({"exchanged in pairs": lane ^ 1} if size % 2 == 0 else {})
