@@ -26,7 +26,7 @@ collect_ignore = ["typing/documented_calls.py"]
 #: Kernels that were compiled while tests were collected.
 _COMPILED: list[str] = []
 
-settings.register_profile("deterministic", derandomize=True, deadline=None, database=None, max_examples=200)
+settings.register_profile("deterministic", derandomize=True, deadline=None, database=None, max_examples=100)
 settings.load_profile("deterministic")
 
 
@@ -37,17 +37,23 @@ SAMPLED = (
     AGREEMENT,
     "tests/arrays/test_block.py::test_quantize_is_decode_of_encode",
     "tests/arrays/test_checks.py::test_unused_bits_of_narrow_types_are_no_part_of_codes",
+    "tests/arrays/test_tensors.py::test_integers_in_frames_are_rounded_once",
+    "tests/arrays/test_warnings.py::test_comparisons_signal_nothing",
     "tests/checkpoints/test_schemes.py::test_weights_of_float64_follow_a_known_rule",
     "tests/checkpoints/test_spreading.py",
     "tests/cli/test_cli.py::test_operands_are_answered_and_the_answers_judged",
+    "tests/export/test_c_accumulation.py::test_headers_give_what_the_kernels_give",
     "tests/export/test_tables.py",
     "tests/export/test_vectors.py",
     "tests/methods/test_layers.py::test_a_name_is_the_recipes_own_layer",
+    "tests/methods/test_scale_propagation_optimizers.py::test_every_step_of_adam_is_that_of_float64_rounded_once",
     "tests/methods/test_unit_scaling_formats.py",
     "tests/plot/",
     "tests/testing/test_codebook_laws.py",
     "tests/testing/test_laws.py",
     "tests/testing/test_scoreboard.py",
+    "tests/verify/test_exhaustive.py::test_damaged_state_is_done_again",
+    "tests/verify/test_exhaustive.py::test_the_kernels_are_right",
     "tests/verify/test_weight_dumps.py::test_a_weight_is_read_by_its_own_scales_and_judged_in_its_own_format",
 )
 

@@ -255,6 +255,14 @@ def whole_blocks(name, backend=None):
         "powers": lambda: lp.BlockFormat(
             name="powers", element=catalog.E4M3FN, scale=catalog.E4M3FN, size=8, rule="rceil"
         ),
+        "wide": lambda: lp.BlockFormat(
+            name="wide",
+            element=catalog.E4M3FN,
+            size=8,
+            rule="divide",
+            tensor_scale="divide",
+            scale=lp.Format(name="long", exponent_bits=2, trailing_bits=29, sign="unsigned", nans=1),
+        ),
     }
     fmt, rng = known[name]() if name in known else lp.block_formats[name], np.random.default_rng(0)
     parts = numbers(rng, (5, 70), False), rng.normal(size=(5, 70)) * 1e-40, rng.normal(size=(1, 70)) * 1e30

@@ -87,6 +87,7 @@ ELSEWHERE = {
     "functions": "verify/test_operands.py",
     "verify-your-dot-unit": "export/test_devices.py",
     "checkpoints": "checkpoints/test_page.py",
+    "unit-scaling": "methods/test_unit_scaling_torch.py",
 }
 
 #: Commands of other programs, of which nothing is parsed.

@@ -25,9 +25,9 @@ from lowprec.arrays.threads import ALIGNED, share
 from lowprec.arrays.traverse import PAST_FROM
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, Tensor
+from lowprec.kernels.general.scales import tensor_numbers
 from lowprec.kernels.lower.block import lower_tensor
 from lowprec.kernels.request import BlockDecoding, BlockEncoding
-from lowprec.kernels.scalar.block import tensor_numbers
 from lowprec.kernels.vector.block import largest_magnitude
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec import catalog

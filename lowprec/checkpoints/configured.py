@@ -16,7 +16,10 @@ from lowprec.checkpoints.patterns import Names, Patterns, UnknownError
 if TYPE_CHECKING:
     from lowprec.checkpoints.weights import Weight
 
-__all__ = ["Configured", "Said", "kind_of", "unknown_method"]
+__all__ = ["STRATEGIES", "Configured", "Said", "kind_of", "unknown_method"]
+
+#: What may share a scale, in the words of compressed-tensors.
+STRATEGIES = ("tensor", "channel", "group", "block", "token", "tensor_group", "attn_head")
 
 _IGNORE_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "exclude")
 #: What GPTQ, AWQ and AutoRound call themselves; keys by which these set single layers otherwise.
@@ -81,6 +84,11 @@ class Configured:
         self.unread = self._patterns.unread
         self._ignored = [Names(config.get(key), self._patterns) for key in _IGNORE_KEYS]
         groups = config.get("config_groups")
+        for key in _IGNORE_KEYS:
+            if not isinstance(config.get(key) or [], list):
+                self.unread[key] = "it is no list of names"
+        if not isinstance(groups or {}, dict):
+            self.unread["config_groups"] = "it is no table of groups"
         self._groups = None if not isinstance(groups, dict) else [*map(self._group, groups.values())]
 
     def said_of(self, module: str) -> Said | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lowprec.checkpoints import bitsandbytes
-from lowprec.checkpoints.configured import Configured, kind_of, unknown_method
+from lowprec.checkpoints.configured import STRATEGIES, Configured, kind_of, unknown_method
 from lowprec.checkpoints.container import CheckpointError, parse_json, quoted
 from lowprec.checkpoints.decoding import zero_values
 from lowprec.checkpoints.folder import Checkpoint
@@ -57,6 +57,7 @@ _PROBLEMS = {
     "saved-type": "its type was changed, or what is said of it: save it again",
     "zero-point": "no scheme of floats that is read here has zero points; quantise symmetrically",
     "unknown-scheme": "use the software that made it; --exclude copies it as it is stored",
+    "parts": "correct bits or group_size in the configuration; else a part is damaged, or of another weight",
     "shape": "quantise along the last axis, and store one scale for each block, row by row",
 }
 #: Problems of reading, which are none of the file.
@@ -163,6 +164,9 @@ def _configured(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterato
 
 def _strategy(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
     said, size = setting.get("strategy"), setting.get("group_size")
+    if said is not None and said not in STRATEGIES:
+        evidence = f"the configuration says strategy {quoted(said)}, which is none of {', '.join(STRATEGIES)}"
+        yield Finding("scale-strategy", weight.name, evidence, "correct strategy in quantization_config")
     if said in ("tensor", "channel") and weight.blocks in ("tensor", "channel") and said != weight.blocks:
         assert weight.scales is not None
         evidence = f"one scale for a {said} is configured, and scales have shape {list(weight.scales.shape)}"
@@ -189,7 +193,8 @@ def _columns(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
     assert weight.zeros is not None
     size, bits = setting.get("group_size"), weight.format.width
     size = weight.shape[0] if size == -1 else size
-    if type(size) is int and weight.groups is None and weight.sizes[0] != min(size, weight.shape[0]):
+    rows = weight.shape[0]
+    if type(size) is int and weight.groups is None and rows and weight.sizes[0] != min(size, rows):
         evidence = f"the configuration says groups of {size}, and scales belong to {weight.sizes[0]} elements"
         remedy = f"set group_size to {weight.sizes[0]}"
         yield Finding("scale-strategy", weight.scales.name, evidence, remedy)

@@ -60,7 +60,7 @@ class Words:
             columns, count = self._columns(shape), self._count(weight.scales.shape)
             group, of = _grouped(of, self.groups, columns, count, said)
         except CheckpointError as error:
-            return dataclasses.replace(weight, problem=("shape", str(error)))
+            return dataclasses.replace(weight, problem=("parts", str(error)))
         name = f"{'' if self._is_signed else 'u'}int{bits}"
         scheme = dataclasses.replace(weight.scheme, element=name)
         return dataclasses.replace(of, scheme=scheme, sizes=self._sizes(shape, group, of))
@@ -107,15 +107,14 @@ class RowWords(Words):
         beside = next((part for part in weight.extras if part.name.endswith(".weight_shape")), None)
         if beside is None:
             raise CheckpointError(f"{codes.name} has no weight_shape beside it")
-        is_shape = beside.tag in ("I64", "I32") and beside.shape == (len(codes.shape),)
-        shape = tuple(map(int, beside.read())) if is_shape else ()
+        if beside.tag not in ("I64", "I32") or len(codes.shape) < 2 or beside.shape != (len(codes.shape),):
+            raise CheckpointError(
+                f"{beside.name} is {beside.tag} of shape {list(beside.shape)}, and {codes.name} has shape "
+                f"{list(codes.shape)}, whose rows and columns it must say as integers"
+            )
+        shape = tuple(map(int, beside.read()))
         has = f"{codes.name} has shape {list(codes.shape)}"
-        if (
-            len(shape) < 2
-            or len(codes.shape) != len(shape)
-            or codes.shape[:-1] != shape[:-1]
-            or min(shape) < 0
-        ):
+        if codes.shape[:-1] != shape[:-1] or min(shape) < 0:
             raise CheckpointError(f"{beside.name} says {list(shape)}, and {has}")
         fitting = [bits for bits in _WIDTHS if -(-shape[-1] * bits // 32) == codes.shape[-1]]
         named = said.get("bits")
@@ -308,7 +307,7 @@ def _grouped(
             f"{columns} columns"
         )
     groups = beside.read()
-    if are_runs and (groups == -1).any():  # as where no order was used
+    if are_runs and weight.scheme.family == "compressed-tensors" and -1 in groups:  # no order was used
         return size, weight
     if columns and not (groups.min() >= 0 and groups.max() < count):
         raise CheckpointError(

@@ -775,6 +775,31 @@ def test_the_rule_even_rounds_the_amax_itself(arithmetic):
         assert got.scales.tolist() == [code]
 
 
+LONG = Format(name="long", exponent_bits=1, trailing_bits=30, sign="unsigned", nans=1)
+
+
+@pytest.mark.parametrize(
+    ("element", "scale", "rounding"),
+    [(catalog.E2M1FN, LONG, "stochastic(30, A)"), (LONG, catalog.UE4M3, "nearest_even")],
+    ids=["random bits", "divisor"],
+)
+def test_scales_of_more_bits_than_lanes_have_are_left_to_the_oracle(element, scale, rounding):
+    """More than 58 with the random ones, or quotients by more than 53, a tensor's scale included."""
+    fmt = BlockFormat(
+        name="wide", element=element, size=4, rule="divide", tensor_scale="divide", scale=scale,
+        scales=Projection(rounding=rounding),
+    )  # fmt: skip
+    x, rng = np.random.default_rng(1).uniform(0.1, 1, (3, 8)).astype(np.float32), {}
+    if "stochastic" in rounding:
+        rng = {"rng": 3}
+    got, want = (lp.encode(x, fmt, backend=backend, **rng) for backend in (None, "oracle"))
+    np.testing.assert_array_equal(got.codes, want.codes)
+    np.testing.assert_array_equal(got.scales, want.scales)
+    why = "blocks whose scales have as many or are quotients by more than 53; use 'oracle'"
+    with pytest.raises(ValueError, match=re.escape(why)):
+        lp.encode(x, fmt, backend="scalar", **rng)
+
+
 @pytest.mark.parametrize(
     ("nan", "codes"), [("block", [0, 0]), ("scale", [0, 0x80]), ("all", [0x7F, 0x7F]), ("elements", [0, 0])]
 )

@@ -281,6 +281,20 @@ def test_random_rounding_in_a_gap_of_more_than_128_bits_is_refused():
         lp.encode(np.ones(64), book, rounding=stochastic(4), rng=1, backend="scalar")
 
 
+@pytest.mark.parametrize("power", [-20, -60, -63, -100, -118])
+def test_random_rounding_to_a_small_negative_value_next_to_a_positive_one(power):
+    """Zero lies between them, nearer to the one than binary64 tells from the other: 1 + 2**-60 is 1 there."""
+    book = Codebook("between", [-(2.0**power), 1.0, 2.0, 3.0])
+    sizes = [2.0 ** (power + up) for up in (-30, -1, 0, 1)] + [0.0, 0.25, 0.999]
+    values = np.repeat([*sizes, *(-size for size in sizes)], 8)
+    random = np.tile(np.arange(8, dtype=np.uint32) * 36, values.size // 8)
+    for count in (1, values.size):
+        given = {"rounding": stochastic(8), "random": random[-count:]}
+        wanted = lp.encode(values[-count:], book, backend="oracle", **given)
+        for backend in (None, "scalar"):
+            np.testing.assert_array_equal(lp.encode(values[-count:], book, backend=backend, **given), wanted)
+
+
 @pytest.mark.parametrize("name", BOOKS)
 def test_values_come_back_from_their_codes(name):
     book = BOOKS[name]

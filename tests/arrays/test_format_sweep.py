@@ -29,6 +29,7 @@ def sqnr(made, values=VALUES):
     return 10 * math.log10(np.sum(exact**2) / np.sum((made - exact) ** 2))
 
 
+@pytest.mark.apart
 def test_blocks_have_the_error_of_their_report(found):
     rows = [row for row in found.rows if row.scaling == "blocks"]
     assert len(rows) == 72
@@ -53,6 +54,7 @@ def test_biases_have_the_error_of_quantize_as_it_is(found):
         assert limits[1] < largest <= limits[2]
 
 
+@pytest.mark.apart
 def test_scales_of_tensors_are_those_of_scale_for_or_better(found):
     for row in found.rows:
         if row.scaling == "tensor":

@@ -65,6 +65,7 @@ def _reference(weight, inputs, fmt):
     return codes, np.concatenate(scales, axis=1)
 
 
+@pytest.mark.apart
 def test_codes_and_scales_are_those_of_the_definition(tmp_path):
     made, inputs = source(tmp_path / "s.safetensors", (8, 128)), _inputs(tmp_path)
     statistics = statistics_in(tmp_path / "inputs.safetensors", "gptq")

@@ -199,10 +199,11 @@ def _nan(array):
 DEFECTS = {
     "scales are missing": (_without("scales"), "missing-scale"),
     "zero points are missing": (_without("qzeros"), "missing-zero-point"),
-    "groups are missing": (_without("g_idx"), "shape"),
-    "scales of the other axis": (_set("scales", lambda x: np.ascontiguousarray(x.T)), "shape"),
-    "a group that there is not": (_set("g_idx", lambda x: x + 1), "shape"),
-    "groups of other columns": (_set("g_idx", lambda x: x[:-8]), "shape"),
+    "groups are missing": (_without("g_idx"), "parts"),
+    "scales of the other axis": (_set("scales", lambda x: np.ascontiguousarray(x.T)), "parts"),
+    "a group that there is not": (_set("g_idx", lambda x: x + 1), "parts"),
+    "a group that is negative": (_set("g_idx", lambda x: np.where(x, x, -1)), "parts"),
+    "groups of other columns": (_set("g_idx", lambda x: x[:-8]), "parts"),
     "a scale is NaN": (_set("scales", _nan), "scale-nan"),
     "scales are zero": (_set("scales", np.zeros_like), "scale-zero"),
     "scales are negative": (_set("scales", np.negative), "scale-negative"),
@@ -229,6 +230,48 @@ def test_another_group_size_of_runs_is_named(tmp_path):
     assert _rules(tmp_path / "m", tensors, config) == {"scale-strategy"}
 
 
+@pytest.mark.parametrize(
+    ("change", "evidence", "remedy"),
+    [
+        (
+            _set("weight_shape", lambda x: x[:1]),
+            "m.q.weight_shape is I64 of shape [1], and m.q.weight_packed has shape [48, 12], whose rows and "
+            "columns it must say as integers",
+            "correct bits or group_size in the configuration; else a part is damaged, or of another weight",
+        ),
+        (
+            lambda _, config: config["config_groups"]["group_0"]["weights"].update(strategy="row"),
+            "the configuration says strategy 'row', which is none of tensor, channel, group, block, token, "
+            "tensor_group, attn_head",
+            "correct strategy in quantization_config",
+        ),
+        (
+            _said(ignore="lm_head"),
+            "the configuration has 'ignore', which is not understood: it is no list of names",
+            "modules that may match it are not held against the configuration: name them",
+        ),
+        (
+            _said(config_groups=[1]),
+            "the configuration has 'config_groups', which is not understood: it is no table of groups",
+            "modules that may match it are not held against the configuration: name them",
+        ),
+    ],
+    ids=["shape", "strategy", "ignore", "groups"],
+)
+def test_what_is_wrong_with_packed_rows_is_said(tmp_path, change, evidence, remedy):
+    tensors, config, _ = rows(4, 32, signed=False)
+    change(tensors, config)
+    (finding,) = lint(folder(tmp_path / "m", tensors, config))
+    assert (finding.evidence, finding.remedy) == (evidence, remedy)
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq"])
+def test_a_weight_without_rows_has_any_group_size(tmp_path, method):
+    tensors, config, _ = columns(method, 4)
+    tensors = {name: part[:0] for name, part in tensors.items()}
+    assert _rules(tmp_path / "m", tensors, config) == set()
+
+
 def test_symmetric_weights_of_version_2_under_the_name_of_version_1(tmp_path):
     tensors, config, _ = columns("gptq", 4, plus=1, order="runs", config={"sym": True})
     tensors["m.q.qzeros"] = np.full_like(tensors["m.q.qzeros"], 0x77777777)
@@ -242,16 +285,23 @@ def test_symmetric_weights_of_version_2_under_the_name_of_version_1(tmp_path):
 #: Defects of packed rows with zero points.
 ROW_DEFECTS = {
     "scales are missing": (_without("weight_scale"), "missing-scale"),
-    "the shape is missing": (_without("weight_shape"), "shape"),
+    "the shape is missing": (_without("weight_shape"), "parts"),
     "zero points are missing": (_without("weight_zero_point"), "missing-zero-point"),
-    "another shape": (_set("weight_shape", lambda x: x + np.array([0, 64])), "shape"),
-    "fewer scales": (_set("weight_scale", lambda x: np.ascontiguousarray(x[:8])), "shape"),
-    "zero points as they are": (_set("weight_zero_point", lambda x: x[:2].copy()), "shape"),
+    "another shape": (_set("weight_shape", lambda x: x + np.array([0, 64])), "parts"),
+    "fewer scales": (_set("weight_scale", lambda x: np.ascontiguousarray(x[:8])), "parts"),
+    "zero points as they are": (_set("weight_zero_point", lambda x: x[:2].copy()), "parts"),
     "a scale is NaN": (_set("weight_scale", _nan), "scale-nan"),
     "other bits are said": (
-        lambda _, config: config["config_groups"]["group_0"]["weights"].update(num_bits=8), "shape"
+        lambda _, config: config["config_groups"]["group_0"]["weights"].update(num_bits=8), "parts"
     ),
     "another format is said": (_said(format="int-quantized"), "format-disagrees"),
+    "a shape of one side": (_set("weight_shape", lambda x: x[:1]), "parts"),
+    "an unknown strategy": (
+        lambda _, config: config["config_groups"]["group_0"]["weights"].update(strategy="row"),
+        "scale-strategy",
+    ),
+    "a name to ignore": (_said(ignore="lm_head"), "not-read"),
+    "groups in a list": (_said(config_groups=[1]), "not-read"),
 }  # fmt: skip
 
 

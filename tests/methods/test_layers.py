@@ -57,7 +57,7 @@ def test_an_unknown_recipe_is_named():
 
 def test_torch_is_asked_for_by_name(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    layers.apply.__globals__["_function"].cache_clear()
+    monkeypatch.setattr("lowprec.methods._torch._OUTSIDE", {})
     with pytest.raises(ImportError, match=r'pip install "lowprec\[torch\]"'):
         layers.apply(X, W)
     with pytest.raises(ImportError, match=r'pip install "lowprec\[torch\]"'):

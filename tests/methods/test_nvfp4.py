@@ -92,6 +92,7 @@ def layer_by_definition(x, w, grad, recipe, key):
 WHOLE = nvfp4.Recipe()
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -280,6 +281,7 @@ def can_be_exact(values, tensor):
     return False
 
 
+@pytest.mark.apart
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32), st.integers(-12, 12), st.sampled_from([1, 3, 8, 16]))
 def test_exact_blocks_are_those_for_which_there_is_a_scale(seed, spread, few):

@@ -81,6 +81,7 @@ def test_overflow_of_arm_is_infinite_or_the_largest_value():
     assert lp.dot([-57344.0, 1.0], [57344.0, 1.0], clamped) == -65504
 
 
+@pytest.mark.apart
 def test_the_nan_of_arm_is_the_default_nan():
     """Positive, whatever operands were."""
     how = ACCUMULATIONS["arm_fmmla_e4m3fn_binary32"]

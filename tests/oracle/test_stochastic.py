@@ -144,6 +144,7 @@ def _tails(bits):
     ]  # fmt: skip
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("variant", SHARES)
 @pytest.mark.parametrize(("fmt", "bits", "magnitudes"), SHARE_CASES, ids=lambda case: str(case)[:16])
 def test_the_share_of_all_random_integers_that_rounds_up_is_the_rounded_tail(fmt, bits, magnitudes, variant):

@@ -72,6 +72,7 @@ def test_vectors_are_lanes_from_the_lowest_bits(form):
         board.check()
 
 
+@pytest.mark.apart
 def test_another_order_passes_by_its_budget():
     x, y = (
         np.asarray(lp.quantize(np.random.default_rng(s).standard_normal((30, 64)), "bfloat16"))

@@ -27,6 +27,7 @@ def words_of(mode):
     return RNG.integers(0, 1 << bits, X.size // share, dtype=np.uint32)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("mode", MODES)
 def test_results_agree_with_their_own_integers_and_no_others(mode):
     """A code that is changed is found where it is, and other integers are told for what they are."""

@@ -80,6 +80,7 @@ def test_the_models_without_a_bug_agree_and_corruption_stays_unexplained(unit):
     assert verdict(report(out)) in ("not", "in part")
 
 
+@pytest.mark.apart
 def test_a_scale_of_the_block_behind_is_named_with_its_block():
     drawn, name = np.random.default_rng(3), "blackwell_tcgen05_e2m1fn_binary32_ue4m3_4"
     elements, scales = (lp.format(each) for each in ("e2m1fn", "ue4m3"))
@@ -99,6 +100,7 @@ def test_a_scale_of_the_block_behind_is_named_with_its_block():
     assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
 
 
+@pytest.mark.apart
 def test_operands_whose_last_bit_makes_a_nan_do_not_end_the_search():
     drawn = np.random.default_rng(5)
     x, y = lp.quantize(drawn.choice([448.0, 1.5, -3.0, 0.25], (2, 500, 16)), "e4m3fn")

@@ -241,6 +241,7 @@ def test_compilers_convert_as_their_sources_say(name, value, fmt, code, right):
     assert lp.encode(np.float32(value), fmt) == right
 
 
+@pytest.mark.apart
 def test_a_result_rounded_up_to_a_power_of_two_has_its_own_kind():
     """A carry that is joined to the exponent with or: half of what it should be, where that is odd."""
 
@@ -400,6 +401,7 @@ def reference(operation="multiply", fmt=E4M3FN, **options):
     return lambda *operands: OPERATIONS[operation].compute(list(operands), formats, rules)
 
 
+@pytest.mark.apart
 def test_operations_are_told_apart_by_their_exact_results():
     """Rounding, saturation, signs of NaN; and what goes through a narrower format."""
     assert operates(reference()) == {}

@@ -28,6 +28,7 @@ def of_rows(x: np.ndarray, factor: bool = False) -> tuple[np.ndarray, np.ndarray
     return lp.encode(scaled.astype(np.float32), "e4m3fn", saturation="finite"), scale
 
 
+@pytest.mark.apart
 def test_a_quantiser_equals_itself_in_each_kind_of_result():
     blocks = lp.encode(X, "nvfp4")
     for given in (

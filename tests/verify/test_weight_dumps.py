@@ -67,6 +67,7 @@ def test_pieces_and_places_are_those_of_the_whole(tmp_path, monkeypatch, family,
         assert np.array_equal(other.take(np.arange(whole.size)[::-7]), whole[::-7])
 
 
+@pytest.mark.apart
 def test_a_code_that_is_wrong_is_found_where_it_lies(tmp_path):
     source, _, found = _both(tmp_path, "modelopt", "nvfp4")
 

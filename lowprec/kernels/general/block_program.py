@@ -14,23 +14,39 @@ import numpy.typing as npt
 from lowprec.kernels import engine
 from lowprec.kernels.codes import unlocked, values_of
 from lowprec.kernels.engine import BlockRefusal, Tensor
-from lowprec.kernels.general.blocks import POWERS, decoder, encoder, magnitudes, scaled
+from lowprec.kernels.general.blocks import POWERS, decoder, encoder, magnitudes
 from lowprec.kernels.general.codebooks import answer_words
 from lowprec.kernels.general.numbers import CHUNK
 from lowprec.kernels.general.operations import bits_of
 from lowprec.kernels.general.program import FLUSHES, is_usual, read_as, readable, reader
+from lowprec.kernels.general.scales import scaler
 from lowprec.kernels.lower.block import ARITHMETICS, BlockRule, lower_block, lower_tensor
 from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.request import BlockDecoding, BlockEncoding
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.projection import DEFAULT
 
-__all__ = ["BlockDecoder", "BlockEncoder"]
+__all__ = ["BlockDecoder", "BlockEncoder", "scales_fit"]
 
 Codes = npt.NDArray[Any]
 
 _NO_VALUES = np.empty(0, np.uint64)
-_SMALLEST = BlockRule._fields.index("smallest")
+_SMALLEST, _LIMITED, _DIVISOR = (
+    BlockRule._fields.index(name) for name in ("smallest", "by_limit", "divisor")
+)
+
+
+def scales_fit(fmt: BlockFormat, tensor: bool) -> bool:
+    """Return whether the scales of blocks are exact in lanes until they are rounded."""
+    kept = 0 if isinstance(fmt.scale, Codebook) else fmt.scale.precision + fmt.scales.rounding.bits
+    divisor = _bits_of(lower_block(fmt)[_DIVISOR]) + 24 * (tensor and fmt.arithmetic == "exact")
+    return kept <= 58 and divisor <= 53
+
+
+def _bits_of(word: np.uint64) -> int:
+    """Return how many bits a number has from its first to its last one."""
+    return (int(word) // (int(word) & -int(word) or 1)).bit_length()
 
 
 class BlockEncoder:
@@ -46,8 +62,7 @@ class BlockEncoder:
         self._scale_read = reader(fmt.scale)
         self._values = unlocked(values_of(fmt.scale)) if isinstance(fmt.scale, Codebook) else _NO_VALUES
         bits = [bits_of(read_as(each)) for each in (request.source, fmt.scale)]
-        smallest = int(self._rule[_SMALLEST])
-        source, divisor = bits[0], max(bits[1], (smallest // (smallest & -smallest or 1)).bit_length())
+        source, divisor = bits[0], max(bits[1], _bits_of(self._rule[_SMALLEST]))
         exact = fmt.arithmetic == "exact"
         divisor = divisor + 24 * request.tensor if exact else 24
         self._short, drawn = source <= 53, fmt.elements.rounding.bits
@@ -60,6 +75,8 @@ class BlockEncoder:
             lanes = lanes and fmt.element.precision + drawn + 2 <= 50
         book = self._answers is not None
         arithmetic = ARITHMETICS.index(fmt.arithmetic)
+        limited = bool(self._rule[_LIMITED])
+        self._scaler = scaler(arithmetic, limited, fmt.scales.rounding.bits > 0, self._values.size > 0)
         self._how = POWERS if lanes and powers else arithmetic, lanes, drawn > 0, book
         self._one_by_one, self._usual = (arithmetic, False, drawn > 0, book, False), usual
 
@@ -73,9 +90,9 @@ class BlockEncoder:
         kinds, words = np.empty(scales.size, np.uint64), np.empty(4 * CHUNK, np.uint64)
         magnitudes(self._short)(*read, most, places, kinds, words)
         made = scales.astype(np.uint64)
-        refused_scales, first_scale = scaled(
+        refused_scales, first_scale = self._scaler(
             most, places, kinds, made, self._scale, self._scale_read, self._values, self._rule, tensor.words,
-            scale_random, self._given,
+            scale_random, self._given, words,
         )  # fmt: skip
         scales[:] = made
         out, blocks = (codes.view(np.uint8), codes.itemsize), (most, places, kinds, random, words)

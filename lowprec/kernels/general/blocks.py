@@ -1,8 +1,8 @@
 """Kernels of blocks of any format: the largest magnitude, the scale, the elements.
 
-Values are read, divided and projected in 64-bit lanes; the scale of a block is computed once, by
-`scalar.block`. Where lanes are not exact, for values of more than 53 bits and for few elements in codebooks,
-the scalar kernels divide and project, element by element.
+Values are read, divided and projected in 64-bit lanes; `scales` has what divides them. Where lanes are not
+exact, for values of more than 53 bits and for few elements in codebooks, the scalar kernels divide and
+project, element by element.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """
@@ -17,7 +17,8 @@ import numpy as np
 from lowprec.kernels.general.codebooks import answered
 from lowprec.kernels.general.kernel import counted, narrow, widen
 from lowprec.kernels.general.numbers import CHUNK, Lane, pick, read, zeros_above
-from lowprec.kernels.general.operations import long_product, quotient
+from lowprec.kernels.general.operations import long_product
+from lowprec.kernels.general.quotients import quotient
 from lowprec.kernels.general.rounding import (
     MOST,
     MOST_EXPONENT,
@@ -28,35 +29,32 @@ from lowprec.kernels.general.rounding import (
     to_odd,
     to_single,
 )
-from lowprec.kernels.jit import bit_length, helper, in_wide_vectors, inlined, jit, load_record
-from lowprec.kernels.lower.block import (
-    ALL,
-    ARITHMETICS,
-    BLOCK,
-    ELEMENTS,
-    LARGEST,
-    POWER,
-    SCALE,
-    Tensor,
+from lowprec.kernels.general.scales import (
+    BLANK,
+    FINITE_ZEROS,
+    INFINITE,
+    NANS,
+    NOT_A_NUMBER,
+    ZEROS,
+    above,
 )
+from lowprec.kernels.jit import bit_length, helper, in_wide_vectors, inlined, jit, load_record
+from lowprec.kernels.lower.block import ARITHMETICS, Tensor
 from lowprec.kernels.lower.kinds import FINITE, INFINITY, NAN
 from lowprec.kernels.lower.records import REFUSED, Source
-from lowprec.kernels.scalar import block as scales_of
-from lowprec.kernels.scalar.convert import load_grid, load_source, project as project_one
+from lowprec.kernels.scalar.block import quotient as wide_quotient
+from lowprec.kernels.scalar.convert import load_grid, project as project_one
 
-__all__ = ["POWERS", "decoder", "encoder", "magnitudes", "scaled"]
+__all__ = ["POWERS", "decoder", "encoder", "magnitudes"]
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _2, _4, _11, _40, _52 = _U(0), _U(1), _U(2), _U(4), _U(11), _U(40), _U(52)
+_0, _11, _40, _52 = _U(0), _U(11), _U(40), _U(52)
 _FRACTION = _U((1 << 52) - 1)
 _TOP, _REFUSED = _U(1 << 63), _U(REFUSED)
 
-#: Kinds of values, and of what a block holds, in bits.
-_INFINITE, _NAN, _NEGATIVE = _1, _2, _4
-#: What becomes of a block's elements besides division: finite ones, or all numbers, become zeros; all become
-#: NaN; all codes become 0.
-_FINITE_ZEROS, _ZEROS, _NANS, _BLANK = _1, _2, _4, _U(8)
+#: Set in what is known of a scale if it is negative.
+_NEGATIVE = _U(4)
 
 _EXACT, _PRODUCT = ARITHMETICS.index("exact"), ARITHMETICS.index("product")
 
@@ -65,11 +63,6 @@ POWERS = len(ARITHMETICS)
 
 #: Added to exponents in `key_of`: those of normalized binary64 numbers become positive, of 12 bits.
 _FAR = _I(1 << 11)
-
-#: A normalized number below 2**-126 has an exponent below this.
-_LEAST_NORMAL = _I(-126 - 63)
-#: The power of two after the largest binary32 number.
-_POWER = _I(128)
 
 
 @inlined
@@ -102,7 +95,7 @@ def magnitudes(short: bool) -> Any:
                 none = x.nan | x.infinite | (x.significand == _0)
                 significand, exponent = x.significand << _U(up), x.exponent - up
                 words[_U(CHUNK + i)] = pick(none, _0, key_of(significand, exponent) if short else significand)
-                words[_U(2 * CHUNK + i)] = pick(x.nan, _NAN, pick(x.infinite, _INFINITE, _0))
+                words[_U(2 * CHUNK + i)] = pick(x.nan, NOT_A_NUMBER, pick(x.infinite, INFINITE, _0))
                 if not short:
                     words[_U(3 * CHUNK + i)] = _U(exponent)
             done = 0
@@ -114,7 +107,7 @@ def magnitudes(short: bool) -> Any:
                         key = max(key, words[_U(CHUNK + i)])
                     else:
                         significand, exponent = words[_U(CHUNK + i)], _I(words[_U(3 * CHUNK + i)])
-                        if scales_of.above(significand, exponent, most, place):
+                        if above(significand, exponent, most, place):
                             most, place = significand, exponent
                 done, left = done + some, left - some
                 if left == 0:
@@ -124,61 +117,6 @@ def magnitudes(short: bool) -> Any:
                     block, left, key, most, place, held = block + 1, size, _0, _0, _I(0), _0
 
     return jit(largest, f"general_largest_{short:d}")
-
-
-@jit
-def scaled(
-    amax: Any, places: Any, kinds: Any, scales: Any, scale_words: Any, source_words: Any, values: Any,
-    rule_words: Any, tensor_words: Any, random: Any, given: bool,
-) -> tuple[int, int]:  # fmt: skip
-    """Write the codes of scales, unless `given`; return how many are refused, and the index of the first.
-
-    `amax` and `places` become the divisor of each block, `kinds` what becomes of its elements besides.
-    `values` are those of a codebook of scales, else empty.
-    """
-    source, grid = load_source(source_words), load_grid(scale_words)
-    rule, tensor = scales_of.load_rule(rule_words), load_record(Tensor, tensor_words, 0)
-    refused, first = 0, -1
-    for block in range(scales.size):
-        most, place = amax[block], places[block]
-        nan, infinite = kinds[block] & _NAN != _0, kinds[block] & _INFINITE != _0
-        tiny = rule.flush != _0 and place < _LEAST_NORMAL
-        if tiny:
-            most = _0
-        policy = _U(ELEMENTS)
-        if nan and rule.nan != _U(ELEMENTS):
-            policy = rule.nan
-        elif infinite:
-            policy = rule.infinity
-        word = _U(random[block]) if random.size > 0 else _0
-        if given:
-            code, policy = _U(scales[block]), _U(ELEMENTS)
-        elif policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL):
-            code, _ = project_one(NAN, False, _0, _0, _I(0), word, grid, scale_words)
-        elif policy == _U(LARGEST):
-            code = rule.largest
-        elif policy == _U(POWER):
-            code = scales_of.scale_code(_TOP, _POWER - _I(63), word, rule, tensor, grid, scale_words)
-        else:
-            code = scales_of.scale_code(most, place, word, rule, tensor, grid, scale_words)
-        if code == _REFUSED:
-            kinds[block] = _BLANK
-            refused += 1
-            if first < 0:
-                first = block
-            continue
-        scales[block] = code
-
-        word = values[_I(code)] if values.size > 0 else code
-        kind, by, exponent = scales_of.divisor_of(code, word, source, rule, tensor)
-        none = policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL)
-        if kind != FINITE and not none:
-            policy = _U(BLOCK) if rule.nan == _U(ELEMENTS) else rule.nan
-        becomes = _FINITE_ZEROS if tiny else _0
-        if kind != FINITE or none:
-            becomes |= _BLANK if policy == _U(BLOCK) else _NANS if policy == _U(ALL) else _ZEROS
-        amax[block], places[block], kinds[block] = by, exponent, becomes
-    return refused, first
 
 
 @inlined
@@ -256,16 +194,12 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, book: bool, usual: b
                     words[_U(3 * CHUNK + i)],
                 )
                 number = not (x.nan | x.infinite)
-                if lanes:
+                if lanes or arithmetic != _EXACT:
                     made, exponent = divided(x.significand, x.exponent, by, by_exponent, arithmetic)
                 else:
-                    made, exponent = _0, _I(0)
-                    if number and x.significand != _0:
-                        made, exponent = scales_of.divided(
-                            x.significand, x.exponent, by, by_exponent, _U(arithmetic)
-                        )
-                nans = becomes & _NANS != _0
-                zero = (becomes & _ZEROS != _0) | ((becomes & _FINITE_ZEROS != _0) & number)
+                    made, exponent = wide_quotient(x.significand, x.exponent, by, by_exponent)
+                nans = becomes & NANS != _0
+                zero = (becomes & ZEROS != _0) | ((becomes & FINITE_ZEROS != _0) & number)
                 made = pick(nans, _0, pick(x.nan, x.significand, pick(zero, _0, made)))
                 negative, infinite = x.negative & (not nans), x.infinite & (not zero) & (not nans)
                 if lanes:
@@ -276,14 +210,14 @@ def encoder(arithmetic: int, lanes: bool, stochastic: bool, book: bool, usual: b
                     kind = NAN if x.nan or nans else INFINITY if infinite else FINITE
                     word = _U(random[_U(start + i)]) if stochastic else _0
                     code, _ = project_one(kind, negative, made, _0, exponent, word, grid, element_words)
-                code = pick(becomes & _BLANK != _0, _0, code)
+                code = pick(becomes & BLANK != _0, _0, code)
                 words[i] = code
                 refuses |= code == _REFUSED
             if lanes and book:
                 drawn_by = random[start : start + count]
                 refuses = answered(words[:count], words[:0], element_words, drawn_by, stochastic, False, True)
                 for i in range(count):
-                    words[i] = pick(words[_U(3 * CHUNK + i)] & _BLANK != _0, _0, words[i])
+                    words[i] = pick(words[_U(3 * CHUNK + i)] & BLANK != _0, _0, words[i])
             if refuses:
                 refused, first = counted(words, 0, count, start, refused, first)
             narrow(words, 0, count, out, out_size, start)
@@ -320,7 +254,9 @@ def decoder(usual: bool) -> Any:
             factor, exponent = whole(by.significand, by.exponent)
             factors[block] = factor * part  # together they have at most 64 bits
             exponents[block] = exponent + place_of_part
-            kinds[block] = _U(by.negative) * _NEGATIVE | _U(by.infinite) * _INFINITE | _U(by.nan) * _NAN
+            kinds[block] = (
+                _U(by.negative) * _NEGATIVE | _U(by.infinite) * INFINITE | _U(by.nan) * NOT_A_NUMBER
+            )
         block, left, total = 0, size, codes.size // code_size
         for start in range(0, total, CHUNK):
             count = min(CHUNK, total - start)
@@ -335,10 +271,10 @@ def decoder(usual: bool) -> Any:
                 significand, exponent = long_product(
                     x.significand, x.exponent, scale, _I(words[_U(2 * CHUNK + i)])
                 )
-                infinite = x.infinite | (kind & _INFINITE != _0)
+                infinite = x.infinite | (kind & INFINITE != _0)
                 zero = (x.significand == _0) & (not x.infinite)
-                zero |= (scale == _0) & (kind & _INFINITE == _0)
-                nan = x.nan | (kind & _NAN != _0) | (infinite & zero)
+                zero |= (scale == _0) & (kind & INFINITE == _0)
+                nan = x.nan | (kind & NOT_A_NUMBER != _0) | (infinite & zero)
                 negative = (x.negative != (kind & _NEGATIVE != _0)) & (not nan)
                 value = Lane(
                     negative, pick(infinite | nan, _0, significand), exponent, infinite & (not nan), nan,

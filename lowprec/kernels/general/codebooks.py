@@ -287,7 +287,9 @@ def _draws(fmt: Codebook, rule: Projection, target: Params, firsts: Codes, answe
     nexts = answers.copy()
     places = _places_of(target)
     for negative in (False, True):
-        sizes = np.array(fmt.ray(negative).sizes)
+        ray = fmt.ray(negative)
+        sizes = np.array(ray.sizes)
+        aboves = np.append(sizes[1:], sizes[-1] if ray.beyond is None else float(ray.beyond))
         mine = (firsts >= _SIGN + _U(is_between(fmt))) == negative  # there -0 is as 0 is
         numbers = (firsts & ~_SIGN).view(np.float64)
         place = np.searchsorted(sizes, numbers, side="right") - 1
@@ -297,7 +299,7 @@ def _draws(fmt: Codebook, rule: Projection, target: Params, firsts: Codes, answe
         low, gap, units = places.low[row], places.gap[row], places.unit[row].view(_I)
         whole = (places.low_rest[row] == 0) & (places.gap_rest[row] == 0)
         gaps = np.ldexp(gap.astype(np.float64), units)
-        above, some = sizes[at] + gaps, np.nonzero(mine)[0]
+        above, some = aboves[at], np.nonzero(mine)[0]
         # Three quarters of the gap, or on this side of zero if that lies within.
         middle = np.maximum(sizes[at] + 0.75 * gaps, above / 2)
         inside = numbers[mine] < above

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowprec.kernels.general.numbers import Lane, normal, pick, word_product, zeros_above
+from lowprec.kernels.general.quotients import as_53_bits, as_double, as_integer, quotient
 from lowprec.kernels.general.rounding import limit_of, long_shifted, shifted, split
 from lowprec.kernels.jit import inlined
 from lowprec.spec.codebook import Codebook
@@ -30,9 +31,8 @@ Word = Any
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _63, _64 = _U(0), _U(1), _U(63), _U(64)
-_11, _48, _50, _52 = _U(11), _U(48), _U(50), _U(52)
-_FRACTION = _U((1 << 52) - 1)
+_0, _1, _63 = _U(0), _U(1), _U(63)
+_48 = _U(48)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
 #: The exponent that infinities are compared by, above those of all numbers.
 _FAR = _I(1 << 40)
@@ -226,43 +226,6 @@ def fma(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
 
 
 # -- quotients and roots -----------------------------------------------------------------------------
-
-
-@inlined
-def as_53_bits(significand: np.uint64, exponent: np.int64) -> tuple[np.uint64, np.int64]:
-    """Return a number of at most 53 bits with bit 52 set, and its exponent; for zero any other number."""
-    up = zeros_above(significand)
-    return pick(significand == _0, _1 << _52, (significand << _U(up)) >> _11), exponent - up + _I(11)
-
-
-@inlined
-def as_double(word: np.uint64, up: np.uint64) -> np.float64:
-    """Return a word with bit 52 as the leading one, times 2**up, as a binary64 number."""
-    return _U((word & _FRACTION) | ((_U(1075) + up) << _52)).view(np.float64)
-
-
-@inlined
-def as_integer(number: np.float64) -> np.uint64:
-    """Return an integer next to a binary64 number, which is not negative and below 2**52."""
-    return np.float64(number + 2.0**52).view(np.uint64) & _FRACTION
-
-
-@inlined
-def quotient(
-    significand: np.uint64, exponent: np.int64, by: np.uint64, by_exponent: np.int64
-) -> tuple[np.uint64, np.int64]:
-    """Divide numbers of at most 53 bits, not zero: 50 digits or more, and whether any follow."""
-    a, a_exponent = as_53_bits(significand, exponent)
-    b, b_exponent = as_53_bits(by, by_exponent)
-    digits = as_integer(np.divide(as_double(a, _0), as_double(b, _0)) * 2.0**50)
-    rest = (a << _50) - digits * b  # wraps as words do, but is small
-    for _ in range(2):
-        below = rest >> _63 != _0
-        digits, rest = digits - _U(below), rest + pick(below, b, _0)
-    for _ in range(2):
-        above = rest >= b
-        digits, rest = digits + _U(above), rest - pick(above, b, _0)
-    return digits << _1 | _U(rest != _0), a_exponent - b_exponent - _I(51)
 
 
 @inlined

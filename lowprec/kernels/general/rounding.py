@@ -21,7 +21,17 @@ from lowprec.kernels.lower.kinds import CUT_DOWN, CUT_TO_NEAREST, CUT_TO_ODD, CU
 from lowprec.kernels.lower.records import REFUSED, Grid, Params, Side
 from lowprec.spec.projection import Flag
 
-__all__ = ["MOST", "MOST_EXPONENT", "Target", "cut", "drawn_limit", "limit_of", "load_target", "long_shifted"]
+__all__ = [
+    "MOST",
+    "MOST_EXPONENT",
+    "Target",
+    "cut",
+    "drawn_limit",
+    "floored",
+    "limit_of",
+    "load_target",
+    "long_shifted",
+]
 __all__ += ["project", "project_usual", "shifted", "split", "to_odd", "to_single"]
 
 Word = Any
@@ -106,6 +116,12 @@ def cut(negative: bool, significand: np.uint64, shift: np.int64, by: Any) -> np.
         size += lost * _U(negative) * _U(by == CUT_DOWN)
         size += half * _U((by == CUT_TO_NEAREST) & (shift > _I(0)))
     return pick(negative, -_I(size), _I(size))
+
+
+@inlined
+def floored(size: np.int64, shift: np.int64) -> np.int64:
+    """Return an integer in units of 2**shift, rounded down; exactly where the shift is negative."""
+    return pick(shift <= _I(0), size << max(-shift, _I(0)), size >> max(min(shift, _I(63)), _I(0)))
 
 
 @inlined

@@ -56,7 +56,7 @@ from lowprec.kernels.general.tiles import (
     store,
 )
 from lowprec.kernels.jit import helper, in_wide_vectors, inlined, jit, load_record
-from lowprec.kernels.lower.dot import ADD_TERM, BEGIN, DOWNWARD, ROUND, SOURCE, How, Stages
+from lowprec.kernels.lower.dot import ADD_TERM, BEGIN, DOWNWARD, IN_PAIRS, ROUND, SOURCE, How, Stages
 from lowprec.kernels.lower.records import Params, Source
 from lowprec.kernels.lower.words import POWERS
 from lowprec.spec.accumulation import Accumulation
@@ -365,9 +365,10 @@ def serves(how: Accumulation, *factors: Format) -> bool:
 
     Without `factors` terms are said to be.
     """
+    if how.machine:
+        return how.machine in IN_PAIRS
     if (
         how.order.widest > 2
-        or how.machine
         or how.order == EXACT
         or how.has_codebooks
         or not isinstance(how.accumulator, tuple)

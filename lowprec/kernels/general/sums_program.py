@@ -13,23 +13,28 @@ import numpy.typing as npt
 
 from lowprec.kernels.dots import DotProgram
 from lowprec.kernels.engine import Rows
-from lowprec.kernels.general import windows
+from lowprec.kernels.general import machines, windows
 from lowprec.kernels.general.program import is_usual, readable, reader
 from lowprec.kernels.general.sums import kernel, serves
 from lowprec.kernels.general.tiles import NO_BLOCKS, factors
-from lowprec.kernels.lower.dot import additions, integer, lower_how, lower_stages
+from lowprec.kernels.lower.dot import IN_PAIRS, additions, integer, lower_how, lower_stages
 from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.request import Dot
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
 
-__all__ = ["Sums", "Windows", "is_usual_sum", "lower"]
+__all__ = ["Machine", "Sums", "Windows", "is_usual_sum", "lower"]
 
 Codes = npt.NDArray[Any]
 
+#: In a word of `factors` the significand, and what says that it is no number.
+_NOT_A_ZERO = np.uint64((1 << 32) - 1 | 6 << 32)
 
-def lower(request: Dot) -> Sums | Windows | None:
+
+def lower(request: Dot) -> Sums | Windows | Machine | None:
     """Return the program of a request, or None where sums are not exact in lanes."""
+    if request.accumulation.machine and request.accumulation.machine not in IN_PAIRS:
+        return Machine(request)
     if windows.serves(request.accumulation, request.addend, request.x, request.y, *(request.scales or ())):
         return Windows(request)
     plain = not request.block and request.tensor == 1
@@ -43,36 +48,52 @@ def is_usual_sum(how: Accumulation) -> bool:
     return all(is_usual([], place[0], lower_target(*place)) for place in places if place is not None)
 
 
-def words_of(sides: Iterable[Codes], formats: Iterable[Format]) -> tuple[list[Codes], bool]:
+def words_of(
+    sides: Iterable[Codes], formats: Iterable[Format], flush: bool = False
+) -> tuple[list[Codes], bool]:
     """Return the factors that rows of codes are, shape (K, rows), and whether all are finite."""
     made, finite = [], True
     for codes, fmt in zip(sides, formats, strict=True):
         words = np.array(readable(codes, fmt).T, np.uint64, order="C")
-        finite &= bool(factors(words.reshape(-1), reader(fmt)))
+        finite &= bool(factors(words.reshape(-1), reader(fmt, flush)))
         made.append(words)
     return made, finite
 
 
+def without_subnormals(factors: Codes, step: int) -> Codes:
+    """Return factors, of which zeros of either sign are +0, and more of those up to whole steps."""
+    zeros = factors & _NOT_A_ZERO == 0
+    return np.pad(np.where(zeros, np.uint64(0), factors), ((0, -len(factors) % step), (0, 0)))
+
+
 class Sums(DotProgram):
-    """Dot products of rows in no blocks, whose sums are exact in lanes until they are rounded."""
+    """Dot products of rows in no blocks, whose sums are exact in lanes until they are rounded.
+
+    Of a machine that knows no subnormal numbers, operands that are such, or -0, are +0.
+    """
 
     rows, all_from = 64, 1 / 6
 
     def __init__(self, request: Dot) -> None:
         how = request.accumulation
         self._formats = request.x, request.y
-        self._order, self._first = how.order, how.addend == "first"
+        self._order, self._first, self._addend = how.order, how.addend == "first", request.addend
         self._how = lower_how(how, request.x, request.y, request.addend)
         self._stages = lower_stages(how, request.addend)
-        self._usual = is_usual_sum(how)
+        self._step = IN_PAIRS.get(how.machine, 0)
+        self._usual = not self._step and is_usual_sum(how)
         self._stochastic = how.rounds_randomly
 
     def part(
         self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool
     ) -> None:  # fmt: skip
         """Write the codes of all dot products of rows of x and of y, or of row i of both if `paired`."""
-        sides, finite = words_of((x.codes, y.codes), self._formats)
+        sides, finite = words_of((x.codes, y.codes), self._formats, self._step > 0)
         made = np.empty(out.size, np.uint64)
+        if self._step:
+            sides = [without_subnormals(side, self._step) for side in sides]
+            fields = (addends & ~np.uint64(self._addend.sign_code)) >> np.uint64(self._addend.trailing_bits)
+            addends = np.where(fields, addends, 0)
         steps = additions(self._order, x.codes.shape[1], True, addends.size > 0 and self._first)
         kernel(self._usual, finite, self._stochastic)(
             *sides, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages,
@@ -115,5 +136,29 @@ class Windows(DotProgram):
         windows.kernel(self._usual, finite and plain, request.accumulation.rounds_randomly)(
             *sides, *factors, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages,
             np.uint64(key), np.uint64(first), out.shape[1], paired,
+        )  # fmt: skip
+        out[...] = made.reshape(out.shape)
+
+
+class Machine(DotProgram):
+    """Dot products by a machine that aligns products, and then their sum and the running one."""
+
+    rows, all_from = 64, 1 / 6
+
+    def __init__(self, request: Dot) -> None:
+        how = request.accumulation
+        self._formats, self._stochastic = (request.x, request.y), how.rounds_randomly
+        self._how = lower_how(how, request.x, request.y, request.addend)
+        self._stages = lower_stages(how, request.addend)
+
+    def part(
+        self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool
+    ) -> None:  # fmt: skip
+        """Write the codes of all dot products of rows of x and of y, or of row i of both if `paired`."""
+        sides, finite = words_of((x.codes, y.codes), self._formats)
+        made = np.empty(out.size, np.uint64)
+        machines.kernel(finite, self._stochastic)(
+            *sides, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages, np.uint64(key),
+            np.uint64(first), out.shape[1], paired,
         )  # fmt: skip
         out[...] = made.reshape(out.shape)

@@ -47,7 +47,8 @@ from lowprec.kernels.lower.records import Params, Source
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
 
-__all__ = ["kernel", "serves"]
+__all__ = ["EXPONENT", "MINUS", "NAN", "NOTHING", "PLUS", "ROWS", "SEEN", "TOTAL"]
+__all__ += ["closer", "kernel", "pair_at", "serves", "steps"]
 
 Words = npt.NDArray[Any]  #: of uint64
 
@@ -57,12 +58,12 @@ _0, _1, _3, _32, _63 = _U(0), _U(1), _U(3), _U(32), _U(63)
 _LOW = _U((1 << 32) - 1)
 #: Marks of a factor that is an infinity or a NaN, and what is seen of terms.
 _SPECIAL = _U(6)
-_NAN, _PLUS, _MINUS = _U(1), _U(2), _U(4)
+NAN, PLUS, MINUS = _U(1), _U(2), _U(4)
 #: The exponent of what is zero: below every other.
-_NOTHING = _I(-(1 << 20))
+NOTHING = _I(-(1 << 20))
 
 #: Rows of a tile's words, and the first of a group's two: its products, and the exponent of its scales.
-_RAISED, _LARGEST, _TOTAL, _SEEN, _GROUPS = (ROOM + row * TILE for row in range(5))
+_RAISED, EXPONENT, TOTAL, SEEN, ROWS = (ROOM + row * TILE for row in range(5))
 _SUM, _SHIFT = 0, TILE
 _GROUP = 2 * TILE
 
@@ -89,7 +90,7 @@ def pair_at(words: Words, i: int, finite: bool) -> Pair:
     special = (x | y) >> _32 & _SPECIAL != _0
     nan = (x | y) >> _U(34) & _1 != _0
     zero = ((x & _LOW == _0) & (x >> _32 & _SPECIAL == _0)) | ((y & _LOW == _0) & (y >> _32 & _SPECIAL == _0))
-    seen = pick(special, pick(nan | zero, _NAN, pick(negative, _MINUS, _PLUS)), _0)
+    seen = pick(special, pick(nan | zero, NAN, pick(negative, MINUS, PLUS)), _0)
     return Pair(pick(special, _0, significand), exponent, negative, not special, seen)
 
 
@@ -110,18 +111,18 @@ def steps(finite: bool) -> tuple[Any, ...]:
         for i in range(tile.count):
             c = load(words, SUMS, i)
             counts = (c.significand != _0) & (not c.nan) & (not c.infinite)
-            words[_U(_LARGEST + i)] = _U(max(pick(counts, c.exponent + point, _NOTHING), lowest))
-            seen = pick(c.infinite, pick(c.negative, _MINUS, _PLUS), _0)
-            words[_U(_SEEN + i)] = pick(c.nan, _NAN, seen)
+            words[_U(EXPONENT + i)] = _U(max(pick(counts, c.exponent + point, NOTHING), lowest))
+            seen = pick(c.infinite, pick(c.negative, MINUS, PLUS), _0)
+            words[_U(SEEN + i)] = pick(c.nan, NAN, seen)
 
     def start(tile: Tile, how: Params) -> None:
         in_wide_vectors()
         words, bits, by = tile.words, how[How.FRACTION_BITS], how[How.CUT]
         for i in range(tile.count):
             c = load(words, SUMS, i)
-            shift = _I(words[_U(_LARGEST + i)]) - bits - c.exponent
+            shift = _I(words[_U(EXPONENT + i)]) - bits - c.exponent
             significand = pick(c.nan | c.infinite, _0, c.significand)
-            words[_U(_TOTAL + i)] = _U(cut(c.negative, significand, shift, by))
+            words[_U(TOTAL + i)] = _U(cut(c.negative, significand, shift, by))
 
     def raise_by(tile: Tile, how: Params) -> None:
         in_wide_vectors()
@@ -129,7 +130,7 @@ def steps(finite: bool) -> tuple[Any, ...]:
         for i in range(tile.count):
             scales = pair_at(words, i, finite)
             words[_U(_RAISED + i)] = _U(scales.exponent + point)
-            words[_U(_SEEN + i)] |= pick(scales.finite, _0, _NAN)
+            words[_U(SEEN + i)] |= pick(scales.finite, _0, NAN)
 
     def align(tile: Tile, how: Params) -> None:
         in_wide_vectors()
@@ -137,10 +138,10 @@ def steps(finite: bool) -> tuple[Any, ...]:
         for i in range(tile.count):
             product = pair_at(words, i, finite)
             exponent = product.exponent + point + _I(words[_U(_RAISED + i)])
-            exponent = pick(product.significand != _0, exponent, _NOTHING)
-            words[_U(_LARGEST + i)] = _U(max(_I(words[_U(_LARGEST + i)]), exponent))
+            exponent = pick(product.significand != _0, exponent, NOTHING)
+            words[_U(EXPONENT + i)] = _U(max(_I(words[_U(EXPONENT + i)]), exponent))
             if not finite:
-                words[_U(_SEEN + i)] |= product.seen
+                words[_U(SEEN + i)] |= product.seen
 
     def add(tile: Tile, how: Params) -> None:
         in_wide_vectors()
@@ -148,8 +149,8 @@ def steps(finite: bool) -> tuple[Any, ...]:
         for i in range(tile.count):
             product = pair_at(words, i, finite)
             last = product.exponent + _I(words[_U(_RAISED + i)])
-            shift = _I(words[_U(_LARGEST + i)]) - bits - last
-            words[_U(_TOTAL + i)] += _U(cut(product.negative, product.significand, shift, by))
+            shift = _I(words[_U(EXPONENT + i)]) - bits - last
+            words[_U(TOTAL + i)] += _U(cut(product.negative, product.significand, shift, by))
 
     def open_group(tile: Tile, place: int) -> None:
         for i in range(tile.count):
@@ -172,12 +173,12 @@ def steps(finite: bool) -> tuple[Any, ...]:
         for i in range(tile.count):
             scales, marks = pair_at(words, i, finite), words[_U(place + _SHIFT + i)]
             nothing = scales.finite & (scales.significand == _0)
-            seen = pick(nothing & (marks & (_PLUS | _MINUS) != _0), _NAN, marks & (_NAN | _PLUS | _MINUS))
+            seen = pick(nothing & (marks & (PLUS | MINUS) != _0), NAN, marks & (NAN | PLUS | MINUS))
             if not finite:
-                words[_U(_SEEN + i)] |= pick(scales.finite, seen, _NAN)
+                words[_U(SEEN + i)] |= pick(scales.finite, seen, NAN)
             counts = scales.finite & (not nothing) & (marks >> _3 != _0)
-            largest = pick(counts, scales.exponent + point, _NOTHING)
-            words[_U(_LARGEST + i)] = _U(max(_I(words[_U(_LARGEST + i)]), largest))
+            largest = pick(counts, scales.exponent + point, NOTHING)
+            words[_U(EXPONENT + i)] = _U(max(_I(words[_U(EXPONENT + i)]), largest))
             words[_U(place + _SUM + i)] *= pick(counts, scales.significand, _0)
             words[_U(place + _SHIFT + i)] = _U(last + scales.exponent)
 
@@ -187,8 +188,8 @@ def steps(finite: bool) -> tuple[Any, ...]:
         for i in range(tile.count):
             sum_ = words[_U(place + _SUM + i)]
             negative = sum_ >> _63 != _0
-            shift = _I(words[_U(_LARGEST + i)]) - bits - _I(words[_U(place + _SHIFT + i)])
-            words[_U(_TOTAL + i)] += _U(cut(negative, pick(negative, _0 - sum_, sum_), shift, by))
+            shift = _I(words[_U(EXPONENT + i)]) - bits - _I(words[_U(place + _SHIFT + i)])
+            words[_U(TOTAL + i)] += _U(cut(negative, pick(negative, _0 - sum_, sum_), shift, by))
 
     made = (begin, start, raise_by, align, add, open_group, add_to_group, align_group, add_group)
     return tuple(helper(step, f"window_{step.__name__}_{name}") for step in made)
@@ -204,13 +205,13 @@ def closer(usual: bool, stochastic: bool) -> Any:
         words, bits, top, minus = tile.words, how[How.FRACTION_BITS], how[How.TOP], how[How.NEGATIVE_ZERO]
         target, source = load_target(stage), load_record(Source, stage, SOURCE)
         for i in range(tile.count):
-            total, seen = words[_U(_TOTAL + i)], words[_U(_SEEN + i)]
+            total, seen = words[_U(TOTAL + i)], words[_U(SEEN + i)]
             negative = total >> _63 != _0
-            size, exponent = pick(negative, _0 - total, total), _I(words[_U(_LARGEST + i)]) - bits
-            both = seen & (_PLUS | _MINUS)
-            nan = (seen & _NAN != _0) | (both == _PLUS | _MINUS)
+            size, exponent = pick(negative, _0 - total, total), _I(words[_U(EXPONENT + i)]) - bits
+            both = seen & (PLUS | MINUS)
+            nan = (seen & NAN != _0) | (both == PLUS | MINUS)
             infinite = (size != _0) & (exponent - zeros_above(size) + _I(63) >= top)
-            negative = pick(both != _0, both == _MINUS, negative)
+            negative = pick(both != _0, both == MINUS, negative)
             infinite |= both != _0
             special = infinite | nan
             made = Lane(
@@ -252,7 +253,7 @@ def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
     name = f"{usual:d}{finite:d}{stochastic:d}"
 
     def by_groups(tile: Tile, scales: Tile, first: int, last: int, how: Params) -> None:
-        group, size, place = how[How.GROUP], how[How.BLOCK], _GROUPS
+        group, size, place = how[How.GROUP], how[How.BLOCK], ROWS
         for k in range(first, last, group):
             open_group(tile, place)
             for product in range(k, min(k + group, last)):
@@ -262,7 +263,7 @@ def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
             align_group(tile, how, place)
             place += _GROUP
         start(tile, how)
-        for made in range(_GROUPS, place, _GROUP):
+        for made in range(ROWS, place, _GROUP):
             add_group(tile, how, made)
 
     def by_products(tile: Tile, scales: Tile, first: int, last: int, how: Params) -> None:
@@ -311,7 +312,7 @@ def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
         opening, output, nothing = stages[Stages.BEGIN, SOURCE:], stages[Stages.OUTPUT], addends[:0]
         end = stages[Stages.TOTAL] if chunk != 0 else output
         groups = (min(how[How.WINDOW], length) + how[How.GROUP] - 1) // how[How.GROUP]
-        words = np.zeros(_GROUPS + groups * _GROUP * (how[How.SCALES] == Scales.GROUPS), np.uint64)
+        words = np.zeros(ROWS + groups * _GROUP * (how[How.SCALES] == Scales.GROUPS), np.uint64)
         sums, room = np.empty(NUMBERS, np.uint64), np.empty(RANDOM_ROOM, np.uint32)
         for place in range(0, out.size, TILE):
             count, element = min(out.size - place, TILE), first + _U(place)

@@ -1,4 +1,4 @@
-"""Lower block formats to the integers that `scalar.block` reads.
+"""Lower block formats to the integers that `general.scales` reads.
 
 Floor 2b. Imports spec and NumPy.
 """

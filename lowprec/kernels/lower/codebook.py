@@ -357,13 +357,12 @@ def _gaps(fmt: Codebook, negative: bool) -> Codes:
     units = np.frexp(np.maximum(abs(sizes[:-1]), sizes[1:]))[1] - 63
     ends = np.stack([sizes[:-1], sizes[1:]])
     with np.errstate(under="ignore"):
-        scaled = np.ldexp(ends, -units)
+        scaled = abs(np.ldexp(ends, -units))
     rests = np.ldexp(scaled - np.floor(scaled), 64)
-    wide = ((rests != np.floor(rests)) | (np.ldexp(scaled, units) != ends)).any(axis=0)
-    (low, high), (low_rest, high_rest) = (
-        np.floor(scaled).astype(np.int64).view(np.uint64),
-        rests.astype(np.uint64),
-    )
+    wide = ((rests != np.floor(rests)) | (np.ldexp(scaled, units) != abs(ends))).any(axis=0)
+    wholes, rests, minus = np.floor(scaled).astype(np.uint64), rests.astype(np.uint64), ends < 0
+    low, high = np.where(minus, ~wholes + (rests == 0), wholes)  # of a negative one the complement
+    low_rest, high_rest = np.where(minus, ~rests + np.uint64(1), rests)
     if isinstance(ray.beyond, Fraction):
         exact = ray.beyond * Fraction(2) ** (64 - int(units[-1]))
         wide[-1] |= exact.denominator > 1

@@ -22,7 +22,7 @@ from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.order import EXACT, PAIRWISE, TREES, Order
-from lowprec.spec.projection import DEFAULT
+from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = [
     "ADD_TERM",
@@ -32,7 +32,6 @@ __all__ = [
     "SOURCE",
     "START",
     "How",
-    "Machine",
     "Scales",
     "Stages",
     "additions",
@@ -49,14 +48,12 @@ __all__ = [
 SOURCE = len(Grid._fields) + 2 * len(Side._fields)
 DOWNWARD = SOURCE + len(Source._fields)
 
-
-class Machine(enum.IntEnum):
-    """Matrix cores that have kernels of their own."""
-
-    NONE = 0
-    CDNA2 = 1
-    CDNA3 = 2
-    CDNA3_FP8 = 3
+#: Where a target has NaNs: its own ones, of both signs, and those of operands.
+_NANS = [
+    len(Grid._fields) + side * len(Side._fields) + Side._fields.index(name)
+    for name in ("nan", "carried")
+    for side in (0, 1)
+]
 
 
 class Scales(enum.IntEnum):
@@ -91,8 +88,6 @@ class _How(NamedTuple):
     TENSOR: int  #: what the sum is multiplied by, an integer times a power of two
     TENSOR_EXPONENT: int
     TOP: int  #: sums of 2**TOP and more are infinite in a window's result
-    MACHINE: int  #: see `Machine`
-    STEP: int  #: of a machine
 
 
 #: The places: a tuple, as not every numba takes members of an enum as an index.
@@ -123,14 +118,13 @@ START, BEGIN = -1, -2
 ROUND, ADD_TERM = _adds(1), _adds(2, True)
 
 
-#: Machines by name, and the products of a step.
-_MACHINES = {
-    "": (Machine.NONE, 0),
-    "cdna2": (Machine.CDNA2, 4),
-    "cdna2_pairs": (Machine.CDNA2, 2),
-    "cdna3": (Machine.CDNA3, 8),
-    "cdna3_fp8": (Machine.CDNA3_FP8, 16),
-}
+#: Products of a step of machines that add rounded ones in pairs, and of those that align them.
+IN_PAIRS = {"cdna2": 4, "cdna2_pairs": 2}
+_ALIGNED = {"cdna3": 8, "cdna3_fp8": 16}
+#: Sums and products of the first become zeros instead of subnormal numbers.
+_FLUSHED = Projection(subnormals="flush_results")
+#: Bits behind the point of the largest product which the others are cut to.
+_PRODUCT_BITS = 24
 
 
 def begins_in(accumulation: Accumulation) -> Rounded:
@@ -147,7 +141,7 @@ def kept_as(fmt: Format) -> Format:
 
 def kind_of(accumulation: Accumulation) -> str:
     """Return the key of `dot.KINDS`."""
-    return "machine" if accumulation.machine else "exact" if accumulation.order == EXACT else "sums"
+    return "exact" if accumulation.order == EXACT else "sums"
 
 
 @functools.lru_cache(maxsize=256)
@@ -156,12 +150,14 @@ def lower_stages(accumulation: Accumulation, addend: Format) -> Params:
     accumulator = accumulation.accumulator
     sums = accumulator.result if isinstance(accumulator, Window) else accumulator or accumulation.output
     if accumulation.machine:  # it rounds to nearest; the output's rules are for what it makes
-        sums = (accumulation.output[0], DEFAULT)
+        sums = accumulation.output[0], _FLUSHED if accumulation.machine in IN_PAIRS else DEFAULT
     # An exact sum takes the addend as it is, and others one in binary64: there is nothing to round.
     fixed = accumulation.order == EXACT or isinstance(addend, Carrier)
     begin = (addend, DEFAULT if fixed else begins_in(accumulation)[1])
     product, total = accumulation.product or sums, accumulation.total or sums
     stages = [_stage(place) for place in (product, begin, sums, total)] + [_result(accumulation.output)]
+    if accumulation.machine:  # its NaNs have no sign
+        stages[-1][_NANS] = stages[-1][_NANS[0]]
     most = max(stage.size for stage in stages)
     return _frozen(np.array([np.pad(stage, (0, most - stage.size)) for stage in stages], np.uint64))
 
@@ -205,9 +201,12 @@ def lower_how(
     accumulator, order = accumulation.accumulator, accumulation.order
     window = accumulator if isinstance(accumulator, Window) else None
     in_chunks = order.name == "chunked"
-    machine, step = _MACHINES[accumulation.machine]
+    pairs, step = IN_PAIRS.get(accumulation.machine, 0), _ALIGNED.get(accumulation.machine, 0)
     if accumulation.machine == "cdna3" and x.trailing_bits == 10 and x.exponent_bits == 8:
         step = 4
+    inner = pairs or (in_chunks and order.inner == "pairwise")
+    bits = window.fraction_bits if window else _PRODUCT_BITS if step else None
+    groups = window.groups if window else ""
     if window is not None and window.scales == "groups" and scales is not None:
         _check_groups(window, x, y, scales)
     added = [addend] if window is None else [addend, window.result[0]]
@@ -215,29 +214,27 @@ def lower_how(
         added.append(kept_as(accumulator[0]))
     base, words = _room(x, y, scales, added)
     fields = {
-        How.PAIRWISE: 1 if order == PAIRWISE else 2 if in_chunks and order.inner == "pairwise" else 0,
-        How.CHUNK: order.size if in_chunks else 0,
+        How.PAIRWISE: 1 if order == PAIRWISE else 2 if inner else 0,
+        How.CHUNK: order.size if in_chunks else pairs,
         How.ADDEND_LAST: accumulation.addend == "last",
-        How.ROUNDS_PRODUCTS: accumulation.product is not None,
-        How.WINDOW: window.step if window else 0,
-        How.FRACTION_BITS: -1 if window is None or window.fraction_bits is None else window.fraction_bits,
+        How.ROUNDS_PRODUCTS: accumulation.product is not None or pairs > 0,
+        How.WINDOW: window.step if window else step,
+        How.FRACTION_BITS: -1 if bits is None else bits,
         How.LOWEST: window.lowest_exponent if window else 0,
-        How.CUT: 0 if window is None else Cut[window.cut.upper()],
-        How.ALTERNATE: window is not None and window.groups == "alternate_pairs",
+        How.CUT: Cut[window.cut.upper()] if window else Cut.TOWARD_ZERO,
+        How.ALTERNATE: accumulation.machine == "cdna3_fp8" or groups == "alternate_pairs",
         How.SCALES: Scales[window.scales.upper()] if window else Scales.NONE,
         How.GROUP: window.group if window else 1,
         How.POINT: x.trailing_bits + y.trailing_bits,
         How.SCALE_POINT: sum(fmt.trailing_bits for fmt in scales or ()),
-        How.NEGATIVE_ZERO: window is not None and window.negative_zero,
+        How.NEGATIVE_ZERO: step > 0 or (window is not None and window.negative_zero),
         How.BLOCK: block,
         How.LAST: _last_bit(x) + _last_bit(y),
         How.BASE: base,
         How.WORDS: words,
         How.TENSOR: tensor[0],
         How.TENSOR_EXPONENT: tensor[1],
-        How.TOP: window.result[0].emax + 1 if window else 0,
-        How.MACHINE: machine,
-        How.STEP: step,
+        How.TOP: window.result[0].emax + 1 if window else accumulation.output[0].emax + 1 if step else 0,
     }
     return _frozen(np.array([int(fields[place]) for place in How], np.int64))
 

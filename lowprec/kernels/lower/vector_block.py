@@ -1,4 +1,4 @@
-"""Lower block formats for `vector.block`, or to None where only `scalar.block` serves.
+"""Lower block formats for `vector.block`, or to None where only `general.blocks` serves.
 
 Floor 2b. Imports spec and NumPy.
 """

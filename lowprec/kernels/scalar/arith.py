@@ -41,9 +41,7 @@ Word = Any
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _2, _32, _63, _64 = _U(0), _U(1), _U(2), _U(32), _U(63), _U(64)
-_TOP = _U(1 << 63)
-_HALF = _U(0xFFFFFFFF)
+_0, _1 = _U(0), _U(1)
 _REFUSED = _U(REFUSED)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
 

@@ -1,7 +1,7 @@
 """Read a code, round, make a code, one element at a time: the end of every scalar kernel.
 
-It serves results in codebooks, scales of blocks, functions, dot products and operations on numbers of too
-many bits for 64-bit lanes; `general` serves all others. Formats and projections arrive as integers
+It serves results in codebooks, functions, dot products and operations on numbers of too many bits for 64-bit
+lanes; `general` serves all others. Formats and projections arrive as integers
 (`lower.scalar`), so a new one compiles nothing.
 
 Integers only: neither flush-to-zero nor the rounding mode of the process can change an answer.

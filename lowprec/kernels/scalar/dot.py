@@ -1,6 +1,6 @@
 """Dot products in integers: any operands, any order, any accumulator, one output after the other.
 
-What is summed, and how, is in `sums`, `windows` and `machines`. These kernels serve everything;
+What is summed, and how, is in `sums` and `windows`. These kernels serve everything;
 `vector.dot` serves what is usual, fast, and is checked against them.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper, inlined, jit
-from lowprec.kernels.lower.dot import DOWNWARD, How, Machine, Stages
-from lowprec.kernels.lower.kinds import FINITE, GENERATED
+from lowprec.kernels.lower.dot import DOWNWARD, How, Stages
+from lowprec.kernels.lower.kinds import FINITE
 from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.scalar.exact_sum import add_number, number_of_sum, scale_sum
-from lowprec.kernels.scalar.machines import cdna2, cdna3
-from lowprec.kernels.scalar.numbers import Number, is_nan
+from lowprec.kernels.scalar.numbers import Number
 from lowprec.kernels.scalar.stages import Stage, number_of, placed, summed
 from lowprec.kernels.scalar.sums import (
     Dot,
@@ -110,28 +109,11 @@ def by_exact_sum(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uin
     return placed(made, drawn(output, dot.element, dot.work), output)
 
 
-@helper
-def by_machine(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
-    """Add products as a matrix core does."""
-    x, y, stage, output = dot.x.elements, dot.y.elements, dot.stages[Stages.SUM], dot.stages[Stages.OUTPUT]
-    code, machine, step = addend if given else _0, dot.how[How.MACHINE], dot.how[How.STEP]
-    if machine == Machine.CDNA2:
-        made = cdna2(x, y, code, step, stage)
-    elif machine == Machine.CDNA3 or machine == Machine.CDNA3_FP8:
-        made = number_of(cdna3(x, y, code, step, machine == Machine.CDNA3_FP8, stage), stage)
-    else:
-        raise ValueError("a machine without a kernel")
-    if is_nan(made):  # the addend's too, where there are no products
-        made = Number(GENERATED, False, _0, _0, _I(0))
-    return placed(made, drawn(output, dot.element, dot.work), output)
-
-
 #: What makes an output, by the kind of accumulation. Each is a kernel of its own, as it takes seconds to
 #: compile.
 KINDS: dict[str, Any] = {
     "sums": by_sums,
     "exact": by_exact_sum,
-    "machine": by_machine,
 }
 
 

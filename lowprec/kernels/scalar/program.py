@@ -15,7 +15,7 @@ from lowprec.kernels.dots import DotProgram
 from lowprec.kernels.engine import Refusal, Rows
 from lowprec.kernels.functions.tables import columns_of
 from lowprec.kernels.general import sums_program
-from lowprec.kernels.general.block_program import BlockDecoder, BlockEncoder
+from lowprec.kernels.general.block_program import BlockDecoder, BlockEncoder, scales_fit
 from lowprec.kernels.general.program import FLUSHES, Conversion, Operation, Step, joined, readable, reader
 from lowprec.kernels.lower.dot import additions, bits_of_terms, integer, kind_of, lower_how, lower_stages
 from lowprec.kernels.lower.kinds import NAN
@@ -34,23 +34,19 @@ Codes = npt.NDArray[Any]
 
 #: What this engine takes.
 SERVES = (
-    "all but sums in pairs of exact sums of blocks that have more than 128 bits, and sums in windows whose "
-    "results have more than 58 bits, random ones included"
+    "all but sums in pairs of exact sums of blocks that have more than 128 bits, sums in windows whose "
+    "results have more than 58 bits, random ones included, and blocks whose scales have as many or are "
+    "quotients by more than 53"
 )
 
 #: Bits of a number in the kernels. Sums of two with more, of which no one is rounded yet, could cancel.
 _BITS = 128
 
-#: Elements that an operation is given at a time, as 64-bit words.
-_PART = 1 << 15
-
-_NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
-_NO_VALUES = np.empty(0, np.uint64)
-_NO_VALUES.flags.writeable = False
+_NO_RANDOM = np.empty(0, np.uint32)
 
 
 def lower(request: Request) -> Any:
-    """Return the program of a request; None of sums of more bits than are kept here."""
+    """Return the program of a request; None of numbers of more bits than are kept here."""
     if isinstance(request, Elementwise):
         rule, carrier = request.projection, request.carrier
         if request.operation == CONVERT:
@@ -58,7 +54,7 @@ def lower(request: Request) -> Any:
         kind = Function if request.operation in FUNCTIONS else Operation
         return kind(request.operation, request.sources, request.target, rule, carrier)
     if isinstance(request, BlockEncoding):
-        return BlockEncoder(request)
+        return BlockEncoder(request) if scales_fit(request.format, request.tensor) else None
     if isinstance(request, BlockDecoding):
         return BlockDecoder(request)
     if isinstance(request, Dot):

@@ -25,7 +25,6 @@ from lowprec.kernels.lower.scalar import Grid, Side
 __all__ = [
     "cut",
     "cut_payload",
-    "floored",
     "halved",
     "limit_after",
     "odd",
@@ -38,7 +37,7 @@ __all__ = [
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _2, _63, _64 = _U(0), _U(1), _U(2), _U(63), _U(64)
+_0, _1, _63 = _U(0), _U(1), _U(63)
 _TOP = _U(1 << 63)
 
 
@@ -98,14 +97,6 @@ def cut(negative: bool, significand: np.uint64, shift: np.int64, by: Any) -> np.
         lost = kept << _U(shift) != significand
     size = _I(kept) + _I(lost and negative and by == CUT_DOWN)
     return -size if negative else size
-
-
-@inlined
-def floored(size: np.int64, shift: np.int64) -> np.int64:
-    """Return an integer in units of 2**shift, rounded down; exactly where the shift is negative."""
-    if shift <= _I(0):
-        return size << -shift
-    return size >> min(shift, _I(63))
 
 
 @inlined

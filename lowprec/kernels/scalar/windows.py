@@ -30,7 +30,6 @@ __all__ = [
     "State",
     "exact_step",
     "factor",
-    "in_units",
     "joined",
     "settled",
 ]
@@ -43,9 +42,6 @@ Word = Any
 _U = np.uint64
 _I = np.int64
 _0, _1 = _U(0), _U(1)
-
-#: The exponent of what is zero: below every other.
-NOTHING = -(1 << 20)
 
 
 class Factor(NamedTuple):
@@ -146,16 +142,6 @@ def settled(state: State, total: Number) -> Number:
     if state.positive or state.negative:
         return Number(INFINITY, state.negative, _0, _0, _I(0))
     return total
-
-
-@inlined
-def in_units(total: np.int64, exponent: np.int64) -> Number:
-    """Return a sum of units as a number; +0 if it is zero."""
-    if total == _I(0):
-        return Number(FINITE, False, _0, _0, _I(0))
-    size = _U(-total if total < _I(0) else total)
-    up = _I(64) - bit_length(size)
-    return Number(FINITE, total < _I(0), size << _U(up), _0, exponent - up)
 
 
 @inlined

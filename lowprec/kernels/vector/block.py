@@ -6,7 +6,7 @@ block; each becomes a scale; then the tile is read again, and its elements are e
 does it. Where a scale is a power of two, elements are divided by a subtraction from their exponent
 fields, where it is not, in binary64.
 
-What is unusual is left to `scalar.block`, which checks all this too: such blocks are marked, and nothing
+What is unusual is left to `general.blocks`, which checks all this too: such blocks are marked, and nothing
 is promised about what was written there.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
@@ -21,14 +21,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.general.numbers import read as read_lane
+from lowprec.kernels.general.rounding import load_target
+from lowprec.kernels.general.scales import (
+    code_of,
+    divisor_of,
+    divisor_of_amax,
+    load_rule,
+    normalized,
+    product,
+)
 from lowprec.kernels.jit import helper, inlined, jit, load_record
 from lowprec.kernels.lower.block import Tensor
-from lowprec.kernels.lower.kinds import FINITE
-from lowprec.kernels.lower.scalar import Params
+from lowprec.kernels.lower.scalar import Params, Source
 from lowprec.kernels.lower.vector import DECODER, DRAWN, NEAREST, NONE, PAST, PROBE, Encoder, Words
 from lowprec.kernels.lower.vector_block import NEVER, Setup
-from lowprec.kernels.scalar.block import divisor_of, load_rule, normalized, product, scale_code
-from lowprec.kernels.scalar.convert import load_grid, load_source
 from lowprec.kernels.vector.convert import (
     left_out,
     load_decoder,
@@ -179,7 +186,7 @@ def scales_by_vectors(
 ) -> None:  # fmt: skip
     """Write the code of each group's scale, and its divisor as a binary64 pattern: LANES at a time.
 
-    The pattern is 0 where the group falls back to `scalar.block`. `tables` is the plan of a decoder and an
+    The pattern is 0 where the group falls back to `general.blocks`. `tables` is the plan of a decoder and an
     encoder.
     """
     rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
@@ -208,14 +215,16 @@ def scales_one_by_one(
 ) -> None:  # fmt: skip
     """Write what `scales_by_vectors` writes, for all rules."""
     rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
-    grid, source = load_grid(general[2]), load_source(general[3])
+    target, source = load_target(general[2]), load_record(Source, general[3], 0)
+    by = divisor_of_amax(rule, tensor, rule.arithmetic)
     for group in range(groups):
         amax, over[group] = big[group * step], 0
         if s.least <= amax and amax < s.infinity:
             significand, exponent = single_of(amax)
-            code = scale_code(significand, exponent, _U(0), rule, tensor, grid, general[2])
-            kind, significand, exponent = divisor_of(code, code, source, rule, tensor)
-            if kind == FINITE and significand != _U(0):
+            code = code_of(significand, exponent, by, rule, tensor, target)
+            x = read_lane(code, source, False)
+            significand, exponent = divisor_of(x, code == rule.lowest, rule, tensor, rule.arithmetic)
+            if not x.nan and not x.infinite and significand != _U(0):
                 made[group], over[group] = code, divisor_pattern(significand, exponent, s)
 
 

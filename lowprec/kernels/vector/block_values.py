@@ -1,7 +1,7 @@
 """Decode blocks by vectors: elements are read as `convert` reads them, and multiplied by their scales.
 
 An array is gone through in tiles, as `block` does it. What is unusual, such as scales that are
-NaN or products beyond binary32's normal numbers, is left to `scalar.block`.
+NaN or products beyond binary32's normal numbers, is left to `general.blocks`.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """

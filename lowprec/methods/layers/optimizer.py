@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from lowprec.arrays.checks import as_array, is_tensor
+from lowprec.arrays.kinds import tensor_of
 from lowprec.methods.expansion import AdamW, Expansion
 from lowprec.methods.expansion.adamw import State
 from lowprec.spec import catalog
@@ -231,9 +232,7 @@ def _kept(value: Any, parameter: Any) -> Any:
         return value
     if not is_tensor(parameter):
         return value.copy()
-    import torch
-
-    return torch.from_numpy(np.array(value))
+    return tensor_of(np.array(value))
 
 
 def _restored(value: Any, kept: Any) -> Any:
@@ -257,9 +256,7 @@ def _wide(gradient: Any) -> Any:
 def _write(parameter: Any, values: Any) -> None:
     """Put values into an array or a tensor, whose type holds them."""
     if is_tensor(parameter):
-        import torch
-
-        parameter.detach().copy_(torch.from_numpy(np.ascontiguousarray(values)))
+        parameter.detach().copy_(tensor_of(np.ascontiguousarray(values)))
     else:
         parameter[...] = values
 

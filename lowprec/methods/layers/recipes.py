@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import Array, as_array, is_tensor
+from lowprec.arrays.kinds import tensor_of
 from lowprec.arrays.random import key_of
 from lowprec.methods import fp8, mx, nvfp4
 from lowprec.spec import catalog
@@ -229,11 +230,8 @@ def _like(given: Any, made: Array) -> Any:
     """Return a tensor, where one was given: on its device, of its type if that holds results."""
     if not is_tensor(given):
         return made
-    import torch
-
-    whole = given.is_floating_point() and given.itemsize > 1
-    dtype = given.dtype if whole else torch.float32
-    return torch.from_numpy(np.ascontiguousarray(made)).to(device=given.device, dtype=dtype)
+    found = tensor_of(np.ascontiguousarray(made, np.float32), given.device)
+    return found.to(given.dtype) if given.is_floating_point() and given.itemsize > 1 else found
 
 
 def _format_of(x: Any) -> str:

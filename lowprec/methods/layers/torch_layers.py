@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays.random import key_of
+from lowprec.methods._torch import differentiable, outside_graphs, torch_module
 from lowprec.methods.layers.recipes import LinearRecipe, linear, started
-
-#: Functions that torch.compile leaves as they are, by name; filled once torch is imported.
-_OUTSIDE: dict[str, Any] = {}
 
 
 def apply(
@@ -47,11 +45,7 @@ def apply(
 
     Raises ImportError: without torch. ValueError: as `linear` does.
     """
-    return _outside_graphs("apply")(x, w, bias, recipe, rng, accumulation)
-
-
-def _apply(*args: Any) -> Any:
-    return _function().apply(*args)
+    return differentiable(_linear)(x, w, bias, recipe, rng, accumulation)
 
 
 def use_recipe(
@@ -94,7 +88,7 @@ def use_recipe(
     ValueError
         An unknown recipe, or a name to keep that no module has: then nothing is changed.
     """
-    torch = _torch()
+    torch = torch_module()
     started(recipe)
     known = dict(model.named_modules())
     if missing := [name for name in keep if name not in known]:
@@ -113,66 +107,27 @@ def use_recipe(
             continue
         if "forward" not in vars(module):
             module.register_forward_pre_hook(_nothing)
-        forward = _outside_graphs("forward")
-        module.forward = functools.partial(forward, module, started(recipe), keys, accumulation)
+        begun = started(recipe)
+        module.forward = functools.partial(outside_graphs(_forward), module, begun, keys, accumulation)
         changed.append(name)
     return changed
 
 
 def _forward(module: Any, recipe: LinearRecipe, keys: Any, accumulation: str, x: Any) -> Any:
-    return _apply(x, module.weight, module.bias, recipe, key_of(keys), accumulation)
-
-
-def _outside_graphs(name: str) -> Any:
-    """Return a function of this module for torch.compile to call as it is, between graphs.
-
-    Pickles of models find it by its name.
-    """
-    if name not in _OUTSIDE:
-        found = _torch().compiler.disable(globals()[f"_{name}"])
-        found.__qualname__ = found.__name__ = name
-        _OUTSIDE[name] = found
-    return _OUTSIDE[name]
+    return apply(x, module.weight, module.bias, recipe, rng=key_of(keys), accumulation=accumulation)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "forward":
-        return _outside_graphs(name)
+    if name == "forward":  # of pickled models
+        return outside_graphs(_forward)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _linear(x: Any, w: Any, bias: Any, recipe: LinearRecipe, rng: Any, accumulation: str) -> Any:
+    """Apply `linear`, with a gradient of the bias only where there is one."""
+    y, gradients = linear(x, w, bias, recipe, rng=rng, accumulation=accumulation)
+    return y, lambda grad: gradients(grad)[: 2 if bias is None else 3]
 
 
 def _nothing(module: Any, args: Any) -> None:
     """Do nothing, as a hook: a layer that has one is called in evaluation too, where torch might fuse it."""
-
-
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError('layers of torch need torch: pip install "lowprec[torch]"') from error
-    return torch
-
-
-@functools.cache
-def _function() -> Any:
-    torch = _torch()
-
-    class RecipeLinear(torch.autograd.Function):  # type: ignore[misc, name-defined]
-        """A linear layer whose products, forward and backward, are those of a recipe."""
-
-        @staticmethod
-        def forward(ctx: Any, x: Any, w: Any, bias: Any, recipe: Any, rng: Any, accumulation: str) -> Any:
-            y, ctx.gradients = linear(x, w, bias, recipe, rng=rng, accumulation=accumulation)
-            ctx.kinds = [None if each is None else each.dtype for each in (x, w, bias)]
-            return y
-
-        @staticmethod
-        def backward(ctx: Any, grad: Any) -> Any:
-            made = ctx.gradients(grad)
-            kept = [
-                each.to(kind) if kind is not None and needed else None
-                for each, kind, needed in zip(made, ctx.kinds, ctx.needs_input_grad, strict=False)
-            ]
-            return (*kept, None, None, None)
-
-    return RecipeLinear

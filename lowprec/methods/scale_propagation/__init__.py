@@ -11,14 +11,17 @@ ScaledArray([[17.265625]], scale=65536.0, format='binary32')
 
 `ScaledArray` is the array, `as_scaled` makes one; `set_scaling`, `rebalance`, `dynamic_rescale` and
 `stop_scaling` change scales by hand; `scalify` and `config` say how rules round; `register_scaled_op` and
-`custom_scale` add rules; `linear`, `relu`, `gelu`, `silu` and `layer_norm` come with their gradients; `SGD`
-and `Adam` keep weights and states with scales.
+`custom_scale` add rules; `linear`, `embedding`, `relu`, `gelu`, `silu` and `layer_norm` come with their
+gradients, which `differentiable` and `to_tensor` bring into torch's autograd; `SGD` and `Adam` keep weights
+and states with scales.
 
 Source: [SCALIFY].
 """
 
+from lowprec.methods._torch import differentiable
 from lowprec.methods.scale_propagation import rules
 from lowprec.methods.scale_propagation.config import Config, config, current
+from lowprec.methods.scale_propagation.gathers import embedding, scatter_add
 from lowprec.methods.scale_propagation.linear import linear, matmul
 from lowprec.methods.scale_propagation.nonlinear import gelu, layer_norm, relu, silu
 from lowprec.methods.scale_propagation.optimizers import SGD, Adam, OptimizerState
@@ -31,6 +34,7 @@ from lowprec.methods.scale_propagation.pow2 import (
 )
 from lowprec.methods.scale_propagation.registry import has_rule, register_scaled_op
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, scaled_scalar
+from lowprec.methods.scale_propagation.tensors import to_tensor
 from lowprec.methods.scale_propagation.transform import (
     cast,
     custom_scale,
@@ -57,7 +61,9 @@ __all__ = [
     "current",
     "custom_scale",
     "decode_e8m0",
+    "differentiable",
     "dynamic_rescale",
+    "embedding",
     "encode_e8m0",
     "gelu",
     "get_data_scale",
@@ -75,7 +81,9 @@ __all__ = [
     "rules",
     "scaled_scalar",
     "scalify",
+    "scatter_add",
     "set_scaling",
     "silu",
     "stop_scaling",
+    "to_tensor",
 ]

@@ -102,11 +102,10 @@ def answer(
     args, name = tuple(args), _name(function) if method == "__call__" else f"{_name(function)}.{method}"
     rule = _rules.get(function) if method == "__call__" else None
     if rule is None:
-        known = (
-            "register_scaled_op gives it one" if method == "__call__" else "use functions such as numpy.sum"
-        )
+        known = {"__call__": "register_scaled_op gives it one", "at": "scatter_add gives a new array"}
+        hint = known.get(method, "use functions such as numpy.sum")
         raise TypeError(
-            f"{name} has no rule for ScaledArrays: {known}; stop_scaling(x) gives a plain array, and x.data "
+            f"{name} has no rule for ScaledArrays: {hint}; stop_scaling(x) gives a plain array, and x.data "
             f"and x.scale are its two parts"
         )
     try:

@@ -12,6 +12,7 @@ Floor 4. Source: [UNIT_SCALING], [UMUP].
 
 from __future__ import annotations
 
+from lowprec.methods._torch import differentiable
 from lowprec.methods.unit_scaling.activations import (
     elementwise,
     gelu,
@@ -59,11 +60,12 @@ from lowprec.methods.unit_scaling.sums import (
     sum,
     weighted_sum,
 )
-from lowprec.methods.unit_scaling.tracking import ScaleTracker, TensorScales, TensorStatistics
+from lowprec.methods.unit_scaling.tracking import ScaleTracker, TensorScales, TensorStatistics, report
 from lowprec.methods.unit_scaling.vjp import Vjp, unscaled
 
 __all__ = [
     "Vjp",
+    "differentiable",
     "unscaled",
     # products
     "matmul",
@@ -133,4 +135,5 @@ __all__ = [
     "ScaleTracker",
     "TensorScales",
     "TensorStatistics",
+    "report",
 ]

@@ -182,6 +182,7 @@ def quantized(
             return values
         return quantize(as_array(values), fmt, rounding=rounding, saturation=saturation, rng=source)
 
+    @functools.wraps(operation)
     def around(*given: Any, **settings: Any) -> tuple[Array, Vjp]:
         if len(given) < count:
             raise TypeError(

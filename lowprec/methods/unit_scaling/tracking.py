@@ -1,11 +1,14 @@
-"""ScaleTracker: the scale of named tensors and of their gradients.
+"""The scale of named tensors and of their gradients, and of all of a torch model (`report`).
 
 Floor 4.
 """
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
+import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +17,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import as_array, is_tensor
+from lowprec.methods._torch import WATCH, torch_module
 from lowprec.methods.unit_scaling.vjp import Array, Vjp
 
 Backward = TypeVar("Backward", bound=Callable[..., Any])
@@ -179,6 +183,20 @@ class ScaleTracker:
             last = scales
         return kept
 
+    def outside(self, low: float = 0.5, high: float = 2.0) -> ScaleTracker:
+        """Keep the tensors of which a standard deviation does not lie within bounds.
+
+        Parameters
+        ----------
+        low, high : float
+        """
+        kept = ScaleTracker()
+        for name, scales in self._tensors.items():
+            found = [each.std for each in (scales.forward, scales.backward) if each is not None]
+            if not all(low <= std <= high for std in found):
+                kept._tensors[name] = scales
+        return kept
+
     def annotated(self) -> str:
         """Return a line for each tensor: its name and (-> std forward, <- std backward)."""
         longest = max((len(name) for name in self._tensors), default=0)
@@ -210,11 +228,88 @@ class ScaleTracker:
             lines.append("  ".join([f"{name:{widths[0]}}", f"{sign:{widths[1]}}", *numbers]))
         return "\n".join(lines)
 
+    def _free(self, name: str) -> str:
+        """Return a name that no tensor has yet: with a number behind it from the second on."""
+        names = (f"{name} {number}" if number > 1 else name for number in itertools.count(1))
+        return next(each for each in names if each not in self._tensors)
+
     def _record(self, name: str, side: str, values: npt.ArrayLike) -> Array:
         found = as_array(values)
         before = self._tensors.get(name, TensorScales())
         self._tensors[name] = dataclasses.replace(before, **{side: TensorStatistics.of(found)})
         return found
+
+
+def report(model: Any, batch: Any) -> ScaleTracker:
+    """Record the scales of all activations, gradients and weights of a torch model, for one batch.
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = torch.nn.Parameter(torch.randn(256, 256))
+
+            def forward(self, x, target):
+                return mse(linear(x, self.w), target)
+
+        linear, mse = us.differentiable(us.linear), us.differentiable(us.mse)
+        print(us.report(Model(), (torch.randn(64, 256), torch.randn(64, 256))).annotated())
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Gives the loss of a batch, a single number.
+    batch : tensor, or tuple of what the model takes
+
+    Returns
+    -------
+    tracker : ScaleTracker
+        What each operation of `differentiable` and each module gives, by the module's name and the
+        operation's, in the order of the forward pass; then parameters, with their gradients. Single numbers
+        are left out, and so are values of parameters that begin as one constant. The model's gradients
+        stay as they were.
+
+    Raises ImportError: without torch. ValueError: a model that gives no single number.
+    """
+    torch, tracker, seen = torch_module(), ScaleTracker(), list[Any]()
+    names, path = {module: name for name, module in model.named_modules()}, [""]
+
+    def record(name: str, values: Any) -> None:
+        for each in values if isinstance(values, tuple) else (values,):
+            new = is_tensor(each) and each.is_floating_point() and each.numel() > 1
+            if not new or any(each is other for other in seen):
+                continue
+            seen.append(each)
+            label = tracker._free(".".join(part for part in (path[-1], name) if part) or "output")
+            tracker.forward(label, each)
+            if each.requires_grad:
+                each.register_hook(functools.partial(back, label))
+
+    def back(label: str, grad: Any) -> None:
+        tracker.backward(label, grad)
+
+    def leave(module: Any, given: Any, made: Any) -> None:
+        record("", made)
+        path.pop()
+
+    def enter(module: Any, given: Any) -> None:
+        path.append(names.get(module, ""))
+
+    context, hooks = contextvars.copy_context(), torch.nn.modules.module
+    context.run(WATCH.set, record)
+    with hooks.register_module_forward_pre_hook(enter), hooks.register_module_forward_hook(leave):
+        loss = context.run(model, *(batch if isinstance(batch, tuple) else (batch,)))
+    if not is_tensor(loss) or loss.numel() != 1:
+        given = f"shape {tuple(loss.shape)}" if is_tensor(loss) else repr(loss)
+        raise ValueError(f"the model gives {given}; let it return its loss, a single number")
+    parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+    for (name, values), grad in zip(parameters.items(), found, strict=True):
+        label = tracker._free(name)
+        if (values != values.flatten()[0]).any():
+            tracker.forward(label, values)
+        if grad is not None:
+            tracker.backward(label, grad)
+    return tracker
 
 
 def _alike(left: TensorScales, right: TensorScales, rtol: float) -> bool:

@@ -19,7 +19,6 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
-from lowprec.spec.order import SEQUENTIAL
 from lowprec.spec.rounding import rounding
 from lowprec.verify.codes.display import shown_value
 from lowprec.verify.codes.values import as_doubles, carried, distances, doubles, is_values, words_of
@@ -303,8 +302,7 @@ class DotQuestion(Question):
         for name in dot_operands.could_be(self.x, self.y, self.target):
             if ACCUMULATIONS[name] != how:
                 yield Change("named", dot_changes.named(name), f"accumulation {name!r}", 2)
-        plain = isinstance(how.accumulator, tuple) and how.order == SEQUENTIAL and how.split is None
-        if how.order.name != "exact" and not plain:  # then it is an order of `sums`
+        if how.order.name != "sequential" or how.split or not isinstance(how.accumulator, tuple):
             yield Change("backward", dot_faults.backward, "the products in reverse order", 2)
         yield from self._lanes()
         if self.addend is not None:

@@ -1,0 +1,224 @@
+"""Scalify in torch's autograd: bits and scales of the NumPy rules, loss scales, training. Needs torch."""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lowprec.methods import scale_propagation as sp
+
+pytestmark = pytest.mark.apart
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+
+PAGE = (Path(__file__).parents[2] / "docs" / "scale-propagation.md").read_text()
+RNG = np.random.default_rng(5)
+
+
+def scaled(*shape, scale=2.0**-30):
+    return sp.ScaledArray(RNG.standard_normal(shape).astype(np.float32), scale)
+
+
+A, P, W, B, G = (
+    scaled(3, 4),
+    sp.ScaledArray(RNG.random((3, 4)).astype(np.float32) / 4 + 0.125, 4.0),
+    scaled(4, 5),
+    scaled(5),
+    scaled(3, 5),
+)
+PLACES = np.array([0, 1, 1])
+PAIRS = {
+    "linear": (sp.linear, A, W, B),
+    "linear without bias": (functools.partial(sp.linear, backward="e4m3fn"), A, W),
+    "relu": (sp.relu, A),
+    "gelu": (sp.gelu, A),
+    "silu": (sp.silu, A),
+    "layer_norm": (sp.layer_norm, A),
+    "embedding": (functools.partial(sp.embedding, PLACES), A),
+    "on_forward": (functools.partial(sp.on_forward(sp.cast), fmt="e4m3fn"), A),
+    "on_backward": (sp.on_backward(sp.dynamic_rescale), A),
+}
+
+
+def assert_same(found, want):
+    """Data, scale and formats are equal, zeros by their signs."""
+    assert isinstance(found, sp.ScaledArray)
+    assert (float(found.scale), found.format) == (float(want.scale), want.format)
+    assert np.array_equal(found.codes, want.codes)
+
+
+def leaves(*arrays):
+    return [sp.to_tensor(each, requires_grad=True) for each in arrays]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_operations_and_their_gradients_have_the_bits_of_the_numpy_rules(name):
+    operation, *arrays = PAIRS[name]
+    given = leaves(*arrays)
+    y = sp.differentiable(operation)(*given)
+    want, pull = operation(*arrays)
+    gradient = scaled(*want.shape, scale=2.0**-50)
+    y.backward(sp.to_tensor(gradient))
+    assert_same(y.array, want)
+    pulled = pull(gradient)
+    pulled = [each for each in (pulled if isinstance(pulled, tuple) else (pulled,)) if each is not None]
+    for tensor, each in zip(given, pulled, strict=True):
+        assert_same(tensor.grad.array, each)
+
+
+Y = np.newaxis
+#: Torch's code of two operands a and p, the same in NumPy's, and the gradients at a and p from that at y.
+CODE = {
+    "add": (lambda a, p: a + p, np.add, lambda g, a, p, y: (g, g)),
+    "sub": (lambda a, p: a - p, np.subtract, lambda g, a, p, y: (g, -g)),
+    "mul": (lambda a, p: a * p, np.multiply, lambda g, a, p, y: (g * p, g * a)),
+    "div": (lambda a, p: a / p, np.divide, lambda g, a, p, y: (g / p, -g * ((a / p) / p))),
+    "neg": (lambda a, p: -a, lambda a, p: -a, lambda g, a, p, y: (-g,)),
+    "1 - a": (lambda a, p: 1 - a, lambda a, p: 1 - a, lambda g, a, p, y: (-g,)),
+    "3 a": (lambda a, p: a * 3.0, lambda a, p: a * 3.0, lambda g, a, p, y: (g * 3.0,)),
+    "a / 3": (lambda a, p: a / 3.0, lambda a, p: a / 3.0, lambda g, a, p, y: (g / 3.0,)),
+    "square": (lambda a, p: a**2, lambda a, p: np.power(a, 2.0), lambda g, a, p, y: (g * (a * 2.0),)),
+    "1 / a": (lambda a, p: 1 / a, lambda a, p: np.reciprocal(a), lambda g, a, p, y: (-g * (y * y),)),
+    "mm": (lambda a, p: a @ p.T, lambda a, p: a @ p.T, lambda g, a, p, y: (g @ p, g.T @ a)),
+    "bmm": (
+        lambda a, p: a.unsqueeze(0) @ p.T.unsqueeze(0),
+        lambda a, p: (a @ p.T)[Y],
+        lambda g, a, p, y: (g[0] @ p, g[0].T @ a),
+    ),
+    "exp": (lambda a, p: a.exp(), lambda a, p: np.exp(a), lambda g, a, p, y: (g * y,)),
+    "log": (lambda p, a: p.log(), lambda p, a: np.log(p), lambda g, p, a, y: (g / p,)),
+    "sqrt": (lambda p, a: p.sqrt(), lambda p, a: np.sqrt(p), lambda g, p, a, y: (g / (y * 2),)),
+    "tanh": (lambda a, p: a.tanh(), lambda a, p: np.tanh(a), lambda g, a, p, y: (g * (1 - y * y),)),
+    "abs": (lambda a, p: a.abs(), lambda a, p: np.abs(a), lambda g, a, p, y: (g * np.sign(a),)),
+    "relu": (
+        lambda a, p: a.relu(), lambda a, p: np.maximum(a, 0), lambda g, a, p, y: (np.where(y > 0, g, 0),)
+    ),
+    "where": (
+        lambda a, p: torch.where(a > p, a, p),
+        lambda a, p: np.where(a > p, a, p),
+        lambda g, a, p, y: (np.where(a > p, g, 0.0), np.where(a > p, 0.0, g)),
+    ),
+    "sum": (
+        lambda a, p: a.sum(1, keepdim=True),
+        lambda a, p: np.sum(a, axis=1, keepdims=True),
+        lambda g, a, p, y: (np.broadcast_to(g, a.shape),),
+    ),
+    "mean": (
+        lambda a, p: a.mean(0), lambda a, p: np.mean(a, axis=0),
+        lambda g, a, p, y: (np.broadcast_to(g, a.shape) / 3,),
+    ),
+    "broadcast": (
+        lambda a, p: a + p.sum(0),
+        lambda a, p: a + np.sum(p, axis=0),
+        lambda g, a, p, y: (g, np.broadcast_to(np.sum(g, axis=0), p.shape)),
+    ),
+    "transpose": (lambda a, p: a.permute(1, 0), lambda a, p: a.T, lambda g, a, p, y: (g.T,)),
+    "view": (lambda a, p: a.flatten(), lambda a, p: a.ravel(), lambda g, a, p, y: (g.reshape(3, 4),)),
+    "expand": (
+        lambda a, p: a.unsqueeze(0).expand(5, -1, -1), lambda a, p: np.broadcast_to(a, (5, 3, 4)),
+        lambda g, a, p, y: (np.sum(g, axis=0),),
+    ),
+    "embedding": (
+        lambda a, p: torch.nn.functional.embedding(torch.tensor(PLACES), a),
+        lambda a, p: np.take(a, PLACES, axis=0),
+        lambda g, a, p, y: (sp.scatter_add(g, PLACES, 3),),
+    ),
+    "log_softmax": (
+        lambda p, a: torch.log_softmax(p, 1),
+        lambda p, a: (low := p - np.max(p, axis=1, keepdims=True))
+        - np.log(np.sum(np.exp(low), axis=1, keepdims=True)),
+        lambda g, p, a, y: (g - np.exp(y) * np.sum(g, axis=1, keepdims=True),),
+    ),
+    "softmax": (
+        lambda p, a: torch.softmax(p, 1),
+        lambda p, a: np.exp(
+            (low := p - np.max(p, axis=1, keepdims=True)) - np.log(np.sum(np.exp(low), axis=1, keepdims=True))
+        ),
+        lambda g, p, a, y: (y * (g - np.sum(g * y, axis=1, keepdims=True)),),
+    ),
+}  # fmt: skip
+
+
+#: Code whose first operand is p: of values as small as those of a it would be linear, or has no results.
+OF_LARGE = ("exp", "tanh", "log", "sqrt", "log_softmax", "softmax")
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_torch_code_computes_by_the_rules_of_numpy_code(name):
+    """Values and gradients, bit for bit, scales included."""
+    code, numpy_code, pull = CODE[name]
+    arrays = (P, A) if name in OF_LARGE else (A, P)
+    given, want = leaves(*arrays), numpy_code(*arrays)
+    y = code(*given)
+    gradient = scaled(*want.shape, scale=2.0**-50)
+    y.backward(sp.to_tensor(gradient))
+    assert_same(y.array, want)
+    for tensor, each in zip(given, pull(gradient, *arrays, want), strict=False):
+        assert_same(tensor.grad.array, each)
+
+
+def test_gradients_of_two_uses_are_added_by_the_rule():
+    (a,) = leaves(A)
+    (a * 4.0 + sp.differentiable(sp.relu)(a)).backward(sp.to_tensor(P))
+    assert_same(a.grad.array, P * 4.0 + sp.relu(A)[1](P))
+
+
+def test_gradients_pass_between_plain_tensors_and_those_with_scales():
+    plain = torch.randn(3, 4).requires_grad_()
+    x = sp.differentiable(sp.on_forward(sp.as_scaled))(plain, 2.0**-3, "e4m3fn")
+    assert_same(x.array, sp.as_scaled(plain.detach().numpy(), 2.0**-3, "e4m3fn"))
+    y = sp.differentiable(sp.on_forward(sp.stop_scaling))(x * 2.0)
+    gradient = torch.randn(3, 4)
+    y.backward(gradient)
+    assert torch.equal(plain.grad, 2 * gradient)
+    assert np.array_equal(y.detach().numpy(), sp.stop_scaling(x.array * 2.0))
+
+
+def test_a_tensor_takes_new_weights_in_place():
+    """As an optimizer with states of its own gives them."""
+    optimizer, (w,) = sp.Adam(learning_rate=2.0**-6), leaves(A)
+    state = optimizer.start(w.array)
+    (w * w).sum().backward()
+    state = optimizer.step(state, w.grad.array)
+    with torch.no_grad():
+        w.copy_(sp.to_tensor(state.weights))
+    assert_same(w.array, state.weights)
+
+
+def test_what_has_no_rule_is_refused_by_name():
+    (a,) = leaves(A)
+    with pytest.raises(TypeError, match=r"torch's sort has no rule for ScaledArrays: use operations that do"):
+        a.sort()
+    with pytest.raises(TypeError, match=r"torch's add_.Tensor has no rule"):
+        a.detach().add_(1.0)
+    assert repr(sp.to_tensor([1.5])) == "tensor of ScaledArray([1.5], scale=1.0, format='binary32')"
+
+
+@pytest.fixture(scope="module")
+def page():
+    """What the page's code defines and prints."""
+    known = {"__name__": "page", "printed": []}
+    code = re.search(r"```python\n(import torch\n.*?)```", PAGE, re.S)[1]
+    exec(code.replace("print(", "printed.append("), known)
+    return known
+
+
+def test_the_model_of_the_page_learns(page):
+    assert page["printed"][-1] < 0.3
+
+
+def test_gradients_at_another_loss_scale_are_the_same_bits(page):
+    found = []
+    for loss_scale in (1.0, 2.0**-40):
+        model = page["Network"]()
+        model.load_state_dict(page["model"].state_dict())
+        loss = -(model(page["x"]) * page["targets"]).sum(1).mean()
+        (loss * loss_scale).backward()
+        found.append([each.grad / loss_scale for each in model.parameters()])
+    assert all(map(torch.equal, *found))
