@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_products import spread
-from lowprec.arrays.block_stream import grid_of
+from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import encode, quantize
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
@@ -26,7 +26,7 @@ from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.situations import continued
 
 __all__ = ["SCALE_SHIFT", "elements", "lanes", "moved", "operands", "orders", "scales", "special_blocks"]
-__all__ += ["grid", "of_quotients", "with_nan"]
+__all__ += ["of_quotients", "with_nan"]
 
 #: A scale's code stands so many bits above the code of the element.
 SCALE_SHIFT = 32
@@ -223,9 +223,8 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
             words = f"scales by the reciprocal of the largest element, rounded to {name}"
             yield Change("scaling", _of_values(functools.partial(np.multiply, by)), words)
         yield Change("shaping", _by_unrounded, "elements divided by the scale before it is rounded")
-    smallest = 1 << fmt.scale.trailing_bits
     if fmt.scale.subnormals:
-        low = functools.partial(_low_scales, least=smallest)
+        low = functools.partial(_low_scales, least=1 << fmt.scale.trailing_bits)
         yield Change("scaling", low, "scales that are subnormal become zero")
     positive = _of_values(lambda values: np.where(values < 0, 0.0, values))
     yield Change("scaling", positive, "negative values left out of the largest magnitude")
@@ -246,9 +245,8 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
     if not _given_scales(fmt) or not _has_sign_bit(element):
         return
     if element.exponent_bits:
-        yield Change(
-            "shaping", _over_wide, "elements past the largest wrap around: codes lose their upper bits"
-        )
+        words = "elements past the largest wrap around: codes lose their upper bits"
+        yield Change("shaping", _over_wide, words)
         if not fmt.scale.trailing_bits and not fmt.scale.subnormals:  # quotients are exact
             for bits in range(_BEHIND):
                 lost = functools.partial(_sticky_lost, bits=bits)
@@ -282,28 +280,28 @@ def _positive_nans(made: Array, fmt: Format) -> Array:
     return np.where(nan, made & ~fmt.sign_code, made)
 
 
-def _of_all_bits(blocks: BlockArray, values: Array) -> BlockArray:
-    """Return the blocks whose scales are of the OR of the codes of magnitudes."""
+def _of_blocks(blocks: BlockArray, values: Array, reduced: Callable[..., Array]) -> Array:
+    """Return what values of each block are reduced to, at each of its elements."""
     axis, size = blocks.axes[0], blocks.format.sizes[0]
-    if len(blocks.axes) > 1 or values.dtype != np.float32 or values.shape[axis] % size:
+    if len(blocks.axes) > 1 or values.shape[axis] % size:
         raise ValueError("not known of these")
-    words = np.moveaxis(values.view(np.uint32) & 0x7FFFFFFF, axis, -1)
-    each = np.repeat(np.bitwise_or.reduce(words.reshape(*words.shape[:-1], -1, size), -1), size, -1)
-    field = (each >> 23).astype(np.int64)
-    whole = (each & 0x7FFFFF | (field > 0) << 23).astype(np.float64)
-    seen = np.moveaxis(np.ldexp(whole, np.maximum(field, 1) - 150), -1, axis)
-    return _under(blocks, values, _encoded(blocks, seen).scales)
+    last = np.moveaxis(values, axis, -1)
+    each = reduced(last.reshape(*last.shape[:-1], -1, size), axis=-1)
+    return np.moveaxis(np.repeat(each, size, -1), -1, axis)
+
+
+def _of_all_bits(blocks: BlockArray, values: Array) -> BlockArray:
+    """Return the blocks whose scales are of the OR of magnitudes' codes. Raises ValueError: not binary32."""
+    if values.dtype != np.float32:
+        raise ValueError("not known of these")
+    each = _of_blocks(blocks, values.view(np.uint32) & np.uint32(0x7FFFFFFF), np.bitwise_or.reduce)
+    return _under(blocks, values, _encoded(blocks, _numbers(each.view(np.float32))).scales)
 
 
 def _by_unrounded(blocks: BlockArray, values: Array) -> BlockArray:
     """Return elements that are quotients of values by their blocks' largest magnitude, times the largest."""
-    axis, size, element = blocks.axes[0], blocks.format.sizes[0], blocks.format.element
-    if len(blocks.axes) > 1 or values.shape[axis] % size:
-        raise ValueError("not known of these")
-    sizes = np.moveaxis(np.abs(doubles(values)), axis, -1)
-    each = sizes.reshape(*sizes.shape[:-1], -1, size).max(-1)
-    largest = np.moveaxis(np.repeat(each, size, -1), -1, axis)
-    plain = np.isfinite(largest) & (largest > 0) & np.isfinite(values)
+    largest, element = _of_blocks(blocks, np.abs(doubles(values)), np.max), blocks.format.element
+    plain = np.isfinite(largest) & (largest > 0)
     quotients = np.where(plain, doubles(values) * element.max_finite / np.where(plain, largest, 1), 0)
     made = np.asarray(encode(quotients, element, projection=blocks.format.elements))
     return dataclasses.replace(blocks, codes=np.where(plain, made, blocks.codes).astype(blocks.codes.dtype))
@@ -315,9 +313,7 @@ def _low_scales(blocks: BlockArray, values: Array, least: int) -> BlockArray:
     here = spread(low, values.shape, blocks.axes, blocks.format.sizes)
     zeros = np.where(np.signbit(values), blocks.format.element.sign_code, 0)
     codes = np.where(here, zeros, blocks.codes).astype(blocks.codes.dtype)
-    return dataclasses.replace(
-        blocks, codes=codes, scales=np.where(low, 0, blocks.scales).astype(blocks.scales.dtype)
-    )
+    return dataclasses.replace(blocks, codes=codes, scales=blocks.scales * ~low)
 
 
 def _with_scales(change: Callable[..., Any]) -> BlockChange:
@@ -437,11 +433,6 @@ def _under(blocks: BlockArray, values: Array, codes: Array) -> BlockArray:
     return dataclasses.replace(blocks, codes=np.where(valid, made.codes, blocks.codes), scales=codes)
 
 
-def grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...] | None:
-    """Return the shape of the scales of blocks along an axis; None of blocks along two."""
-    return grid_of(shape, (axis,), fmt.sizes) if len(fmt.sizes) == 1 else None
-
-
 def of_quotients(quotients: Array, codes: Array, fmt: BlockFormat) -> Iterator[Feature]:
     """Yield features of quotients of values and scales, and of how they are rounded to codes."""
     finite_rule = dataclasses.replace(fmt.elements, saturation=Projection(saturation="finite").saturation)
@@ -450,9 +441,7 @@ def of_quotients(quotients: Array, codes: Array, fmt: BlockFormat) -> Iterator[F
         how = dataclasses.replace(finite_rule, rounding=Projection(rounding=name).rounding)
         made[name] = np.asarray(encode(quotients, fmt.element, projection=how)).astype(np.int64)
     yield Feature("the quotient is a tie", made["nearest_zero"] != made["nearest_away"])
-    back = as_doubles(
-        made["toward_zero"].astype(np.uint8 if fmt.element.width <= 8 else np.uint16), fmt.element
-    )
+    back = as_doubles(made["toward_zero"].astype(code_dtype(fmt.element)), fmt.element)
     yield Feature("the quotient is a value of the elements", back == quotients)
     yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
     longer = continued(fmt.element)

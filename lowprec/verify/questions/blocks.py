@@ -101,11 +101,8 @@ class BlockQuestion(Question):
             )
         self.unfit = ""
         if scales is not None and scales.shape != (needed := grid_of(self.shape, self.axes, fmt.sizes)):
-            fits = [
-                axis
-                for axis in range(len(self.shape))
-                if scales.shape == block_causes.grid(self.shape, axis, fmt)
-            ]
+            axes = range(len(self.shape) if len(fmt.sizes) == 1 else 0)
+            fits = [axis for axis in axes if scales.shape == grid_of(self.shape, (axis,), fmt.sizes)]
             if not fits:
                 raise ValueError(
                     f"scales have shape {scales.shape}, but blocks of {fmt.name!r} here need {needed}"

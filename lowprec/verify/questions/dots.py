@@ -31,7 +31,7 @@ from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.lane_edits import shown_edits
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
-from lowprec.verify.questions.step_faults import fault, nans_as_numbers, stages_of, step_faults
+from lowprec.verify.questions.step_faults import nans_as_numbers, stages_of, step_faults
 from lowprec.verify.questions.step_features import of_sums
 from lowprec.verify.questions.step_model import Formats, Stages, has_steps, stepped
 from lowprec.verify.reference.dots import check_random, drawn_codes
@@ -360,9 +360,9 @@ class DotQuestion(Question):
         yield from edits.orders(length, min(period, length))
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
-            yield from (*edits.of_shifts(fault), *edits.of_groups(fault))
-            yield from edits.of_scales(fault, how.scale[0]) if how.scale else ()
-            yield from edits.of_rounding(fault, how.summed[0])
+            yield from (*edits.of_shifts(), *edits.of_groups())
+            yield from edits.of_scales(how.scale[0]) if how.scale else ()
+            yield from edits.of_rounding(how.summed[0])
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
             counts = length, min(period, length)

@@ -21,19 +21,11 @@ from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_si
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
-from lowprec.verify.questions.step_cuts import above_lost
+from lowprec.verify.questions.step_faults import carry_lost, chosen, fault, in_terms, ties
+from lowprec.verify.questions.step_model import Numbers, Sum
 
-__all__ = [
-    "code_edits",
-    "beyond",
-    "lane_edits",
-    "lane_moves",
-    "of_addends",
-    "of_alignment",
-    "of_rounding",
-    "of_scales",
-]
-__all__ += ["narrowed", "of_conversions", "of_groups", "of_shifts", "orders"]
+__all__ = ["beyond", "code_edits", "lane_edits", "lane_moves", "narrowed", "of_addends", "of_conversions"]
+__all__ += ["of_groups", "of_rounding", "of_scales", "of_shifts", "orders"]
 __all__ += ["product_edits", "scale_edits", "shifts", "term_edits", "value_edits"]
 
 #: Last steps of which each may have a fault of its own.
@@ -48,10 +40,7 @@ def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callab
     for words, change in shifts("shifts of subnormal results"):
         yield words, functools.partial(_of_subnormals, change=change, least=target.emin)
     unit = 2.0 ** (target.emin - source.trailing_bits)
-    yield (
-        "bits that shifts of subnormal results drop lost",
-        lambda values: np.trunc(values / unit) * unit,
-    )
+    yield "bits that shifts of subnormal results drop lost", lambda values: np.trunc(values / unit) * unit
     for bits in range(GUARDED, source.trailing_bits - target.trailing_bits - 1):
         yield guard_words(bits), functools.partial(cut_behind_guard, fmt=target, bits=bits)
 
@@ -113,23 +102,18 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
         }
         if fmt.subnormals:
             changes[f"subnormal {name} taken as zero"] = functools.partial(flushed, least=2.0**fmt.emin)
+        for by, words in ((1, "before"), (-1, "behind")):
+            changes[f"the sign of {name} of the lane {words}"] = functools.partial(_sign_of, by=by)
         for words, change in changes.items():
             yield words, functools.partial(_in_lanes, side=side, change=change)
-        for by, words in ((1, "before"), (-1, "behind")):
-            sign = functools.partial(_sign_of, by=by)
-            yield (
-                f"the sign of {name} of the lane {words}",
-                functools.partial(_in_lanes, side=side, change=sign),
-            )
 
 
 def lane_moves() -> Iterator[tuple[str, OnLanes]]:
     """Yield exchanges of some lanes of x or y, each as words and what makes the exchange."""
-    for side in (0, 1):
-        for flip, words in ((1, "pairs"), (3, "fours"), (7, "eights")):
-            taken = functools.partial(_flipped, flip=flip)
-            said = f"{'xy'[side]} in reverse within {words}"
-            yield said, functools.partial(_in_lanes, side=side, change=taken)
+    for flip, words in ((1, "pairs"), (3, "fours"), (7, "eights")):
+        taken = functools.partial(_flipped, flip=flip)
+        for side, name in enumerate("xy"):
+            yield f"{name} in reverse within {words}", functools.partial(_in_lanes, side=side, change=taken)
 
 
 def _flipped(values: Array, flip: int) -> Array:
@@ -169,7 +153,7 @@ def code_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
     return found
 
 
-def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, OnLanes]]:
+def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, Callable[[Array], Any]]]:
     """Yield edits of the products of some lanes of a step, each as words and what makes the edit."""
     changes: dict[str, Callable[[Array], Array]] = {
         "the last bit of products lost": lambda whole: whole & ~1,
@@ -177,7 +161,10 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, OnLan
         "the last two bits of products lost": lambda whole: whole & ~3,
     }
     for words, change in changes.items():
-        yield words, functools.partial(_of_products, change=change)
+        yield words, functools.partial(in_terms, change=functools.partial(_significands, change=change))
+    for by, words in ((-1, "low"), (1, "high")):
+        shifted = functools.partial(_aligned, by=by)
+        yield f"terms aligned one place too {words}", functools.partial(in_terms, change=shifted)
     for bits in range(4, 10):
         top = 1 << bits - 1
         for words, limited in (
@@ -186,52 +173,48 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, OnLan
             (f"at least {-top}", functools.partial(np.maximum, -top)),
         ):
             said = f"exponents of products {words}{f', of {bits} bits' if 'wrap' in words else ''}"
-            yield said, functools.partial(_of_exponents, change=limited)
+            yield said, functools.partial(in_terms, change=functools.partial(_exponents, change=limited))
     for fmt in dict.fromkeys(formats):
         if fmt is not None and has_fields(fmt):
             for by, said in ((True, ""), (False, ", by the exponents of their factors")):
                 small = functools.partial(_small_lost, least=fmt.emin, exact=by)
-                yield f"products below the normal numbers of {fmt.name} taken as zero{said}", small
+                words = f"products below the normal numbers of {fmt.name} taken as zero{said}"
+                yield words, functools.partial(in_terms, change=small)
 
 
-def _small_lost(lanes: Array, least: int, exact: bool) -> Fault:
-    """Return the stage of terms in which products of some lanes are zero if their exponent is too small."""
+def _small_lost(terms: Numbers, least: int, exact: bool) -> Numbers:
+    """Return terms that are zero if their exponent is too small."""
+    top = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last if exact else terms.exponent
+    return terms._replace(significand=np.where(top < least, 0, terms.significand))
 
-    def changed(terms: Any) -> Any:
-        here = np.isin(np.arange(terms.negative.shape[1]), lanes[lanes < terms.negative.shape[1] - 1])
-        exponent = terms.exponent
-        if exact:
-            exponent = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last
-        return terms._replace(significand=np.where(here & (exponent < least), 0, terms.significand))
 
-    return changed
+def _aligned(terms: Numbers, by: int) -> Numbers:
+    return terms._replace(last=terms.last + by)
+
+
+def _significands(terms: Numbers, change: Callable[[Array], Array]) -> Numbers:
+    return terms._replace(significand=change(terms.significand))
 
 
 def _wrapped_at(exponents: Array, top: int) -> Array:
     return np.asarray(np.mod(exponents + top, 2 * top) - top)
 
 
-def _of_exponents(lanes: Array, change: Callable[[Array], Array]) -> Fault:
-    """Return the stage of terms in which the exponents of some products are changed."""
-
-    def changed(terms: Any) -> Any:
-        here = np.isin(np.arange(terms.exponent.shape[1]), lanes[lanes < terms.exponent.shape[1] - 1])
-        by = np.where(here, change(terms.exponent) - terms.exponent, 0)
-        return terms._replace(exponent=terms.exponent + by, last=terms.last + by)
-
-    return changed
+def _exponents(terms: Numbers, change: Callable[[Array], Array]) -> Numbers:
+    by = change(terms.exponent) - terms.exponent
+    return terms._replace(exponent=terms.exponent + by, last=terms.last + by)
 
 
 def term_edits(total: Callable[[Any], Any]) -> Iterator[tuple[str, OnLanes]]:
     """Yield how aligned terms of some lanes may be cut or negated otherwise; `total` sums them."""
     changes: dict[str, Callable[[Any], Array]] = {
-        "negative terms in one's complement": lambda p: p.kept + (p.negative & (p.kept > 0)),
+        "negative terms in one's complement": lambda p: p.negative & (p.kept > 0),
         "negative terms in one's complement, those too that are cut to zero,": lambda p: (
-            p.kept + (p.negative & (p.kept + p.lost > 0))
+            p.negative & (p.kept + p.lost > 0)
         ),
-        "terms cut downwards": lambda p: p.kept + (p.negative & (p.lost > 0)),
-        "terms cut upwards": lambda p: p.kept + (~p.negative & (p.lost > 0)),
-        "terms cut away from zero": lambda p: p.kept + (p.lost > 0),
+        "terms cut downwards": lambda p: p.negative & (p.lost > 0),
+        "terms cut upwards": lambda p: ~p.negative & (p.lost > 0),
+        "terms cut away from zero": lambda p: p.lost > 0,
     }
     for words, change in changes.items():
         yield words, functools.partial(_of_parts, change=change, total=total)
@@ -240,46 +223,7 @@ def term_edits(total: Callable[[Any], Any]) -> Iterator[tuple[str, OnLanes]]:
 def _of_parts(lanes: Array, change: Callable[[Any], Array], total: Callable[[Any], Any]) -> Any:
     def changed(parts: Any) -> Any:
         here = np.isin(np.arange(parts.kept.shape[1]), lanes)
-        return total(parts._replace(kept=np.where(here, change(parts), parts.kept)))
-
-    return changed
-
-
-def of_alignment() -> Iterator[tuple[str, Callable[[Array], Any]]]:
-    """Yield terms of some lanes that the largest exponent is not of, or aligned one place off, as stages."""
-    for lost in (False, True):
-        for begin in ("0", "the least"):
-            words = f"left out of the largest exponent, which is {begin} where nothing else counts"
-            words += ", and lost where they exceed it" * lost
-            stages: dict[str, Any] = {"empty": int} if begin == "0" else {}
-            stages |= {"above": above_lost} if lost else {}
-            yield f"terms {words},", functools.partial(_uncounted, stages=stages)
-    for by, where in ((-1, "low"), (1, "high")):
-        yield f"terms aligned one place too {where}", functools.partial(_shifted_in, by=by)
-
-
-def _uncounted(lanes: Array, stages: dict[str, Any]) -> dict[str, Any]:
-    def counts(terms: Any) -> Array:
-        here = np.isin(np.arange(terms.negative.shape[1]), lanes[lanes < terms.negative.shape[1] - 1])
-        return np.asarray(((terms.significand != 0) | terms.cancelled) & ~here)
-
-    return {"counts": counts, **stages}
-
-
-def _shifted_in(lanes: Array, by: int) -> dict[str, Any]:
-    def running(terms: Any) -> Any:
-        here = np.isin(np.arange(terms.negative.shape[1]), lanes[lanes < terms.negative.shape[1] - 1])
-        return terms._replace(last=terms.last + by * here)
-
-    return {"running": running}
-
-
-def _of_products(lanes: Array, change: Callable[[Array], Array]) -> Fault:
-    """Return the stage of terms in which the significands of some products are changed."""
-
-    def changed(terms: Any) -> Any:
-        here = np.isin(np.arange(terms.negative.shape[1]), lanes[lanes < terms.negative.shape[1] - 1])
-        return terms._replace(significand=np.where(here, change(terms.significand), terms.significand))
+        return total(parts._replace(kept=parts.kept + (here & change(parts))))
 
     return changed
 
@@ -320,9 +264,7 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         "NaN taken as 1": lambda scales: np.where(np.isnan(scales), 1.0, scales),
         "NaN taken as zero": lambda scales: np.where(np.isnan(scales), 0.0, scales),
         "NaN read as a number": lambda scales: np.where(np.isnan(scales), beyond(fmt), scales),
-        "below the normal numbers taken as zero": lambda scales: np.where(
-            scales < 2.0**fmt.emin, 0.0, scales
-        ),
+        "below the normal numbers taken as zero": functools.partial(flushed, least=2.0**fmt.emin),
         "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
     }
     smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
@@ -349,7 +291,7 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         yield words, functools.partial(_with_scales, change=pair)
 
 
-def of_scales(fault: Callable[..., Change], fmt: Format) -> Iterator[Change]:
+def of_scales(fmt: Format) -> Iterator[Change]:
     """Yield scales of blocks that reach the addend, or not the largest exponent, and products of them cut."""
     yield fault("the largest exponent searched before scales are added", 2, unscaled=True)
     for sides, name in (((0,), "x"), ((1,), "y"), ((0, 1), "x and y")):
@@ -394,25 +336,23 @@ def shifts(what: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
         yield f"{what} at most {most}", functools.partial(np.minimum, most)
 
 
-def of_shifts(fault: Callable[..., Change]) -> Iterator[Change]:
+def of_shifts() -> Iterator[Change]:
     """Yield terms that are shifted by other amounts when they are aligned."""
     for words, change in shifts("shifts of alignment"):
         yield fault(words, 2, above=functools.partial(_shifted, change=change))
 
 
-def _shifted(terms: object, largest: Array, change: Callable[[Array], Array]) -> object:
-    shift = np.maximum(largest[:, None] - terms.exponent, 0)  # type: ignore[attr-defined]
-    return terms._replace(last=terms.last + shift - change(shift))  # type: ignore[attr-defined]
+def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array]) -> Numbers:
+    shift = np.maximum(largest[:, None] - terms.exponent, 0)
+    return terms._replace(last=terms.last + shift - change(shift))
 
 
-def of_groups(fault: Callable[..., Change]) -> Iterator[Change]:
+def of_groups() -> Iterator[Change]:
     """Yield sums of groups of products that have too few bits, in units of the smallest product."""
     for bits in range(6, 14):
         top = 1 << bits - 1
-        wrapped, most = (
-            functools.partial(_wrapped_at, top=top),
-            functools.partial(np.clip, a_min=1 - top, a_max=top - 1),
-        )
+        most = functools.partial(np.clip, a_min=1 - top, a_max=top - 1)
+        wrapped = functools.partial(_wrapped_at, top=top)
         yield fault(f"sums of groups of {bits} bits wrap around", 2, group=wrapped)
         yield fault(f"sums of groups saturate at {top - 1} times the smallest product", 2, group=most)
 
@@ -420,17 +360,22 @@ def of_groups(fault: Callable[..., Change]) -> Iterator[Change]:
 # -- rounding of sums ----------------------------------------------------------------------------------
 
 
-def of_rounding(fault: Callable[..., Change], fmt: Format) -> Iterator[Change]:
+def of_rounding(fmt: Format) -> Iterator[Change]:
     """Yield sums that are rounded otherwise at ties, where they are subnormal, or where they carry."""
     for words, how in _ROUNDED.items():
         changed = functools.partial(_rounded_sums, fmt=fmt, how=how)
         yield fault(f"subnormal sums of steps {words}", 2, before=changed)
     for mode in MODES:
         yield fault(f"sums of steps: {in_words(mode)}", 2, mode=mode)
-    for words, up in {"ties up": False, "ties down": True}.items():
-        yield fault(f"sums of steps: {words}", 2, before=functools.partial(_ties, negative=up))
-    lost = "the increment of rounding lost where it carries into the exponent"
-    yield fault(lost, 2, after=_increment_lost)
+    for words, sign in {"ties up": False, "ties down": True}.items():
+        away = functools.partial(_has_sign, sign=sign)
+        yield fault(f"sums of steps: {words}", 2, before=functools.partial(ties, away=away))
+    lost = functools.partial(carry_lost, increment=True)
+    yield fault("the increment of rounding lost where it carries into the exponent", 2, after=lost)
+
+
+def _has_sign(sums: Sum, last: Array, sign: bool) -> Array:
+    return np.asarray(sums.negative == sign)
 
 
 def narrowed(change: Change, steps: int) -> Iterator[Change]:
@@ -450,15 +395,14 @@ def narrowed(change: Change, steps: int) -> Iterator[Change]:
 
 
 def _of_sign(sums: Any, change: Callable[[Any], Any], negative: bool) -> Any:
-    made, here = change(sums), sums.negative == negative
-    return type(sums)(*(np.where(here, new, old) for new, old in zip(made, sums, strict=True)))
+    return chosen(sums.negative == negative, change(sums), sums)
 
 
 #: How sums are rounded: cut, raised, cut to 0, or rounded first as if their exponent had no least.
 _ROUNDED = {"cut toward zero": 0, "rounded away from zero": 1, "taken as zero": 2, "rounded twice": 3}
 
 
-def _rounded_sums(sums: Any, fmt: Format, how: int) -> Any:
+def _rounded_sums(sums: Sum, fmt: Format, how: int) -> Sum:
     """Return sums of which the subnormal ones are rounded otherwise before they are rounded."""
     top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
     places = sums.discarded if how < 3 else top - fmt.trailing_bits - sums.last
@@ -478,17 +422,3 @@ def _rounded_sums(sums: Any, fmt: Format, how: int) -> Any:
         significand=np.where(low, whole, sums.significand),
         last=sums.last + np.where(low, places - 2, 0),
     )
-
-
-def _ties(sums: Any, negative: bool) -> Any:
-    """Return sums of which ties lie a little farther from zero if they are of a sign, else nearer."""
-    places = np.clip(sums.discarded, 1, 60)
-    tie = (sums.discarded > 0) & (sums.significand & ((1 << places) - 1) == 1 << places - 1)
-    moved = (sums.significand << 1) + np.where(sums.negative == negative, 1, -1)
-    return sums._replace(significand=np.where(tie, moved, sums.significand), last=sums.last - tie)
-
-
-def _increment_lost(codes: Array, sums: Any, fmt: Format) -> Array:
-    places, one = np.clip(sums.discarded, 0, 62), 1 << fmt.trailing_bits
-    below = (sums.discarded > 0) & (sums.significand >> places == 2 * one - 1)
-    return np.where(below & (codes & one - 1 == 0), codes - 1, codes)

@@ -277,20 +277,18 @@ class ElementQuestion(Question):
             for words, of_number in of_conversions(first, self.target):
                 yield Change("operand", functools.partial(causes.valued, change=of_number), words, 2)
             if (first.exponent_bits, first.bias) == (self.target.exponent_bits, self.target.bias):
-                by = functools.partial(
-                    causes.added_to_codes, by=first.trailing_bits - self.target.trailing_bits
-                )
+                dropped = first.trailing_bits - self.target.trailing_bits
+                by = functools.partial(causes.added_to_codes, by=dropped)
                 yield Change("by_code", by, "codes rounded as integers are, those of NaN too", 2)
         if self._fused is not None:
             yield from step_faults(self._fused, (self.formats[0], self.formats[1]), 1, addend=True)
-            yield from of_shifts(fault)
-            yield from of_sums(fault, self.target)
+            yield from of_shifts()
+            yield from of_sums(self.target)
             for words, on_terms in product_edits(self.formats):
                 yield fault(words, 2, running=on_terms(np.array([0])))
             for words, of_value in value_edits().items():
-                yield Change(
-                    "operand", functools.partial(causes.third, change=of_value), f"the addend {words}"
-                )
+                changed = functools.partial(causes.third, change=of_value)
+                yield Change("operand", changed, f"the addend {words}")
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of the sums of one sign."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.step_cuts import window_sum
-from lowprec.verify.questions.step_faults import fault
+from lowprec.verify.questions.step_faults import fault, in_terms, uncounted
 from lowprec.verify.questions.step_model import Formats, Numbers, folded
 
 __all__ = ["shown_edits"]
@@ -45,61 +45,48 @@ def shown_edits(
         return
     few = question.sample(np.sort(wrong), whole.places[:0])
     plain = question.answer(few)
-    families = [
-        (words, counts[0], "lane", functools.partial(_on_operands, edit=edit))
-        for words, edit in (*edits.lane_edits(formats), *edits.lane_moves())
+    stages: list[tuple[str, str, int, Iterable[tuple[str, Callable[[Array], Any]]]]] = [
+        ("fault", "lane", counts[0], (*edits.lane_edits(formats), *edits.lane_moves()))
     ]
     if stepped:
         terms = folded(how)
         window = terms.accumulator if isinstance(terms.accumulator, Window) else None
         count = counts[1] if window is None else min(counts[1], window.step)
-        stages = [("running", "lane", count, edits.product_edits((*formats, question.target)))]
+        stages.append(("running", "lane", count, edits.product_edits((*formats, question.target))))
         if how.scale is not None:
             blocks = -(-counts[0] // how.scale[1])
             stages.append(("scales", "block", blocks, edits.scale_edits(how.scale[0], blocks)))
         if window is not None and window.fraction_bits is not None:
             total = edits.term_edits(functools.partial(window_sum, window))
-            stages += [("total", "lane", count, total), ("", "lane", count, edits.of_alignment())]
-        families += [
-            (words, many, unit, functools.partial(_on_stage, edit=edit, stage=stage))
-            for stage, unit, many, found in stages
-            for words, edit in found
-        ]
-    for words, count, unit, edit in families:
-        every = np.arange(count)
-        made = question.answer(few, (edit(every, ""),))
-        if not (made != plain).any():
-            continue
-        if unit == "block" or count == 1 or (made == few.got).any():
-            yield edit(every, words)
-        runs = [every[first : first + size] for size in _sizes(count) for first in range(0, count, size)]
-        shown, best = list[int](), list[Array]()
-        for lanes in runs if count > 1 else ():
-            one = (edit(lanes, ""),)
-            if not (question.answer(few, one) == few.got).any():
+            without = ((f"{words},", edit) for words, edit in uncounted("terms"))
+            stages += [("total", "lane", count, total), ("", "lane", count, without)]
+    for stage, unit, count, found in stages:
+        for words, of_lanes in found:
+            edit, every = functools.partial(_edit, stage, of_lanes), np.arange(count)
+            made = question.answer(few, (edit(every, ""),))
+            if not (made != plain).any():
                 continue
-            if not (question.answer(whole, one) != whole.got)[right].any():
-                shown += lanes.tolist() if lanes.size == 1 else []
-                best.append(lanes)
-        together = [np.array(shown)] if 1 < len(shown) < count else []
-        for lanes in together + best:
-            units = unit + "s" * (lanes.size > 1)
-            yield edit(lanes, f"{words} in {units} {runs_of(lanes.tolist())}")
+            if unit == "block" or count == 1 or (made == few.got).any():
+                yield edit(every, words)
+            sizes = [1 << bits for bits in range(count.bit_length()) if 1 << bits < count]
+            shown, best = list[int](), list[Array]()
+            for lanes in (every[first : first + size] for size in sizes for first in range(0, count, size)):
+                one = (edit(lanes, ""),)
+                if not (question.answer(few, one) == few.got).any():
+                    continue
+                if not (question.answer(whole, one) != whole.got)[right].any():
+                    shown += lanes.tolist() if lanes.size == 1 else []
+                    best.append(lanes)
+            for lanes in [np.array(shown)] * (1 < len(shown) < count) + best:
+                yield edit(lanes, f"{words} in {unit}{'s' * (lanes.size > 1)} {runs_of(lanes.tolist())}")
     if stepped:
         few = question.sample(np.sort(wrong[:_CODES]), whole.places[:0])
         yield from _misread(question, few, formats)
 
 
-def _sizes(count: int) -> list[int]:
-    """Return the sizes of runs that are tried: one lane, and powers of two below `count`."""
-    return [1 << bits for bits in range(count.bit_length()) if 1 << bits < count or not bits]
-
-
-def _on_operands(lanes: Array, words: str, edit: edits.OnLanes) -> Change:
-    return Change("fault", edit(lanes), words, 2)
-
-
-def _on_stage(lanes: Array, words: str, edit: Callable[[Array], Any], stage: str) -> Change:
+def _edit(stage: str, edit: Callable[[Array], Any], lanes: Array, words: str) -> Change:
+    if stage == "fault":
+        return Change("fault", edit(lanes), words, 2)
     return fault(words, 2, **({stage: edit(lanes)} if stage else edit(lanes)))
 
 
@@ -137,18 +124,15 @@ def _misread(question: Question, few: Batch, formats: Formats) -> Iterator[Chang
                 said = f"the code {hex_of(code, fmt)} of {'xy'[side]} read as {words}"
                 tried.append(fault(said, 2, values=change))
     products = held[0][2].significand[:, :-1]
+    every = np.arange(products.shape[1])
     if sum(fmt.precision for fmt in formats if fmt is not None) <= _WIDE:
         for product in np.unique(products).tolist():
             if product and (products == product).any(1).all():
-                for other in dict.fromkeys(
-                    (product - 1, product + 1, *(product ^ 1 << b for b in range(_WIDE)))
-                ):
+                for other in {product - 1, product + 1, *(product ^ 1 << bit for bit in range(_WIDE))}:
                     as_other = functools.partial(_product_as, found=product, value=other)
                     said = f"products of significands that are {product} read as {other}"
-                    tried.append(fault(said, 2, running=as_other))
-    for one in tried:
-        if (question.answer(few, (one,)) == few.got).any():
-            yield one
+                    tried.append(fault(said, 2, running=in_terms(every, as_other)))
+    yield from (one for one in tried if (question.answer(few, (one,)) == few.got).any())
 
 
 def _is(values: Array, found: float) -> Array:
@@ -163,6 +147,4 @@ def _read_as(x: Array, y: Array, side: int, found: float, value: float) -> tuple
 
 
 def _product_as(terms: Numbers, found: int, value: int) -> Numbers:
-    significand = np.where(terms.significand == found, value, terms.significand)
-    significand[:, -1] = terms.significand[:, -1]
-    return terms._replace(significand=significand)
+    return terms._replace(significand=np.where(terms.significand == found, value, terms.significand))

@@ -27,7 +27,7 @@ def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
         return
     found, counts = np.unique(wrong & fmt.sign_code - 1, return_counts=True)
     code = int(found[np.argmax(counts)])
-    constant = _magnitude(functools.partial(_constant, code=code))
+    constant = _magnitude(lambda m, fmt: np.full_like(m, code))
     yield Change("result_code", constant, f"with code {hex_of(code, fmt)}, and their sign", 3)
     for words, change in _ON_CODES.items():
         if ("infinit" in words and not fmt.infinity) or ("NaN" in words and fmt.nan_code is None):
@@ -46,10 +46,6 @@ def _magnitude(change: Callable[[Array, Format], Array]) -> OnCodes:
         return np.where(codes >= 0, codes & fmt.sign_code | change(codes & fmt.sign_code - 1, fmt), codes)
 
     return changed
-
-
-def _constant(codes: Array, fmt: Format, code: int) -> Array:
-    return np.full_like(codes, code)
 
 
 def _scaled(codes: Array, fmt: Format, by: int) -> Array:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from lowprec.spec.accumulation import Window
 
-__all__ = ["LOW", "Parts", "above_lost", "exactly", "scaled_last", "signed", "window_sum"]
+__all__ = ["LOW", "Parts", "exactly", "signed", "window_sum"]
 
 Array = npt.NDArray[Any]
 
@@ -65,16 +65,3 @@ _CUTS = {
 def window_sum(window: Window | None, parts: Parts) -> tuple[Array, Array]:
     """Return the two words of a sum, cut as a window says."""
     return _CUTS["exact" if window is None or window.fraction_bits is None else window.cut](parts)
-
-
-def scaled_last(terms: Any, by: Array) -> Any:
-    """Return terms of which the last has another exponent."""
-    last, exponent = terms.last.copy(), terms.exponent.copy()
-    last[:, -1] += by
-    exponent[:, -1] += by
-    return terms._replace(last=last, exponent=exponent)
-
-
-def above_lost(terms: Any, largest: Array) -> Any:
-    """Return terms of which those with an exponent above the largest are zero."""
-    return terms._replace(significand=np.where(terms.exponent > largest[:, None], 0, terms.significand))
