@@ -144,6 +144,10 @@ def _with_rules(
         return causes
     _on_everything(tried, each, failures)
     best = max(tried, key=lambda cause: cause.net)  # of those with as much the first
+    if best.rule is None:
+        best.same = [
+            one.words for one in tried if one.rule is None and one is not best and one.net == best.net
+        ]
     if best.net > max(0, causes[0].net if causes else 0):
         return [best, *causes]
     told = {word for cause in causes for word in (cause.words, *cause.same)}
