@@ -35,7 +35,7 @@ _LINES = 3
 #: Fields of changes that are functions of codes of results.
 ON_RESULTS = ("result_code", "scale_code", "before")
 #: The edit that a result is the one before it.
-BEFORE = Change("before", None, "equal to the results before", 2)
+BEFORE = Change("before", None, "results equal to the results before", 2)
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,6 @@ def _told(
     rule: Rule, edit: Changes, batch: Batch, wrong: Mask, right: Mask, where: Mask, errors: int
 ) -> Conditional:
     words = f"{edit[0].words}, where {rule}" if edit else f"wrong where {rule}"
-    if edit and edit[0].field in ("result_code", "before"):
-        words = f"results {edit[0].words}, where {rule}"
     near = np.concatenate([np.flatnonzero(right & where), np.flatnonzero(right & ~where)])
     examples = Examples(
         tuple(batch.places[np.flatnonzero(wrong & where)[:_LINES]].tolist()),

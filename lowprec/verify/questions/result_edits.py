@@ -28,11 +28,11 @@ def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
     found, counts = np.unique(wrong & fmt.sign_code - 1, return_counts=True)
     code = int(found[np.argmax(counts)])
     constant = _magnitude(lambda m, fmt: np.full_like(m, code))
-    yield Change("result_code", constant, f"with code {hex_of(code, fmt)}, and their sign", 3)
+    yield Change("result_code", constant, f"results with code {hex_of(code, fmt)}, and their sign", 3)
     for words, change in _ON_CODES.items():
         if ("infinit" in words and not fmt.infinity) or ("NaN" in words and fmt.nan_code is None):
             continue
-        yield Change("result_code", change, words)
+        yield Change("result_code", change, f"results {words}")
     for bit in range(min(_STUCK, fmt.trailing_bits)):
         for value in (0, 1):
             stuck = functools.partial(_stuck, bit=bit, value=value)
