@@ -21,10 +21,10 @@ from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_si
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
-from lowprec.verify.questions.step_faults import carry_lost, chosen, fault, in_terms, ties
+from lowprec.verify.questions.step_faults import beyond, carry_lost, chosen, fault, in_terms, ties
 from lowprec.verify.questions.step_model import Numbers, Sum
 
-__all__ = ["beyond", "code_edits", "lane_edits", "lane_moves", "narrowed", "of_addends", "of_conversions"]
+__all__ = ["code_edits", "lane_edits", "lane_moves", "narrowed", "of_addends", "of_conversions"]
 __all__ += ["of_groups", "of_rounding", "of_scales", "of_shifts", "orders"]
 __all__ += ["product_edits", "scale_edits", "shifts", "term_edits", "value_edits"]
 
@@ -119,11 +119,6 @@ def lane_moves() -> Iterator[tuple[str, OnLanes]]:
 def _flipped(values: Array, flip: int) -> Array:
     lane = np.arange(values.shape[-1])
     return np.take(values, np.where((lane ^ flip) < lane.size, lane ^ flip, lane), -1)
-
-
-def beyond(fmt: Format) -> float:
-    """Return the number after the largest one of a format, as if its exponents went on."""
-    return float(fmt.max_finite + 2.0 ** (fmt.emax - fmt.trailing_bits))
 
 
 def _sign_of(values: Array, by: int) -> Array:

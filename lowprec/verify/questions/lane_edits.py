@@ -16,7 +16,7 @@ from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.step_cuts import window_sum
-from lowprec.verify.questions.step_faults import fault, in_terms, uncounted
+from lowprec.verify.questions.step_faults import beyond, fault, in_terms, uncounted
 from lowprec.verify.questions.step_model import Formats, Numbers, folded
 
 __all__ = ["shown_edits"]
@@ -118,7 +118,7 @@ def _misread(question: Question, few: Batch, formats: Formats) -> Iterator[Chang
             near = codes.tolist() if fmt.width <= _SHORT else [0, code - 1, code + 1, code ^ fmt.sign_code]
             others = {hex_of(other, fmt): read[other] for other in near if 0 <= other < codes.size != code}
             if np.isnan(read[code]):
-                others = {"a number": np.copysign(edits.beyond(fmt), read[code])}
+                others = {"a number": np.copysign(beyond(fmt), read[code])}
             for words, value in others.items():
                 change = functools.partial(_read_as, side=side, found=read[code], value=value)
                 said = f"the code {hex_of(code, fmt)} of {'xy'[side]} read as {words}"

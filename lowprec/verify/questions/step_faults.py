@@ -15,8 +15,8 @@ from lowprec.verify.questions.question import Array, Change, Changes
 from lowprec.verify.questions.step_cuts import LOW, Parts, exactly, signed, window_sum
 from lowprec.verify.questions.step_model import Ends, Formats, Numbers, Settled, Stages, Sum, folded, ieee
 
-__all__ = ["carry_lost", "chosen", "fault", "in_terms", "nans_as_numbers", "stages_of", "step_faults", "ties"]
-__all__ += ["uncounted"]
+__all__ = ["beyond", "carry_lost", "chosen", "fault", "in_terms", "nans_as_numbers", "stages_of"]
+__all__ += ["step_faults", "ties", "uncounted"]
 
 #: Bits that the rounder may not see, and that it may keep.
 _UNSEEN, _TWICE = 4, 8
@@ -119,33 +119,31 @@ def _lowered(x: Numbers, fmt: Format, by: int) -> Numbers:
     return x._replace(last=x.last + shift, exponent=x.exponent + shift)
 
 
-def _as_numbers(x: Array, y: Array, formats: Formats, kind: str, lanes: Array) -> tuple[Array, Array]:
+def _as_numbers(x: Array, y: Array, formats: Formats, which: Any, lanes: Array) -> tuple[Array, Array]:
     """Return values in which NaNs or infinities of some lanes are the numbers that their codes would be."""
     made = []
     for side, fmt in zip((x, y), formats, strict=True):
         assert fmt is not None, "asked before"
-        top = np.ldexp(1.0, fmt.emax + 1) if kind == "infinity" else _number_of_nan(fmt)
-        which = (np.isinf(side) if kind == "infinity" else np.isnan(side)) & lanes
-        made.append(np.where(which, np.copysign(top, side), side))
+        made.append(np.where(which(side) & lanes, np.copysign(beyond(fmt), side), side))
     return made[0], made[1]
 
 
-def _number_of_nan(fmt: Format) -> float:
-    """Return the number that the code of a format's only NaN would be."""
-    return float(np.ldexp((2 << fmt.trailing_bits) - 1, fmt.emax - fmt.trailing_bits))
+def beyond(fmt: Format) -> float:
+    """Return the number after the largest one of a format, as if its exponents went on."""
+    return float(fmt.max_finite + 2.0 ** (fmt.emax - fmt.trailing_bits))
 
 
 def infinities_as_numbers(formats: Formats) -> Iterator[Change]:
     """Yield that factors which are infinite are read as the next power of two."""
     if any(fmt is not None and fmt.infinity for fmt in formats):
-        values = partial(_as_numbers, formats=formats, kind="infinity", lanes=np.ones(1, bool))
+        values = partial(_as_numbers, formats=formats, which=np.isinf, lanes=np.ones(1, bool))
         yield fault("infinite factors read as numbers", values=values)
 
 
 def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator[Change]:
     """Yield that NaNs of some lanes are read as numbers, in formats that have one code of NaN."""
     if all(fmt is not None and fmt.nans == 1 and not fmt.infinity and fmt.negative_zero for fmt in formats):
-        values = partial(_as_numbers, formats=formats, kind="nan", lanes=lanes)
+        values = partial(_as_numbers, formats=formats, which=np.isnan, lanes=lanes)
         yield fault(f"NaNs{where} read as numbers", values=values)
 
 
