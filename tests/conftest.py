@@ -30,7 +30,7 @@ settings.register_profile("deterministic", derandomize=True, deadline=None, data
 settings.load_profile("deterministic")
 
 
-#: Kernels against the oracle: of each third function one test runs always.
+#: Kernels against the oracle: of each sixth function one test runs always.
 AGREEMENT = "tests/agreement/"
 #: Tests of many parameters, most of which have kernels of their own: one of each function's runs always.
 SAMPLED = (
@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ]
     groups = itertools.groupby(usual, key=lambda item: item.nodeid.partition("[")[0])
     for number, (name, group) in enumerate(groups):
-        apart = name.startswith(AGREEMENT) and number % 3 > 0
+        apart = name.startswith(AGREEMENT) and number % 6 > 0
         for item in list(group)[not apart :]:
             item.add_marker(pytest.mark.apart)
     costly = [

@@ -261,7 +261,8 @@ def output(
     if out is None:
         return None
     if not isinstance(out, np.ndarray):
-        raise TypeError(f"{name} must be a NumPy array of {wanted}, not {type(out).__name__}")
+        hint = f"; give {name}.view(torch.{wanted}).numpy()" if is_tensor(out) and wanted.kind != "V" else ""
+        raise TypeError(f"{name} must be a NumPy array of {wanted}, not {type(out).__name__}{hint}")
     if isinstance(out, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose mask results do not have; give {name}.data")
     refuse_other_order(out, name, f"{wanted} for {what}")
@@ -451,9 +452,11 @@ def _from_torch(tensor: Any) -> Any:
     torch = sys.modules["torch"]
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     name = str(tensor.dtype).removeprefix("torch.")
+    if name.endswith("_x2"):
+        raise TypeError(f"{name} has two codes an element; give BlockArray.unpack its .view(torch.uint8)")
     if not hasattr(ml_dtypes, name):
         return tensor
-    bits = tensor.contiguous().view(torch.uint8 if tensor.itemsize == 1 else torch.int16)
+    bits = tensor.view(torch.uint8 if tensor.itemsize == 1 else torch.int16)
     return bits.numpy().view(getattr(ml_dtypes, name))
 
 

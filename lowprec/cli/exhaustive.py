@@ -89,6 +89,11 @@ _OPTIONS = (
         "--check", "action", flag_value="check", help="Compare the digests with those of digests.json."
     ),
     tables_option("digests.json"),
+    named(
+        "--shard",
+        metavar="I/N",
+        help="Try only the part I of N of all inputs, such as 1/4; the N parts together are all of them.",
+    ),
     click.option("--ranges", hidden=True, help="Try only some of the 256 ranges, such as 0,60-63."),
 )
 
@@ -133,6 +138,7 @@ def _sweep(
     fresh: bool,
     action: str | None,
     tables: Path | None,
+    shard: str | None,
     ranges: str | None,
 ) -> None:
     from lowprec.arrays.threads import get_threads
@@ -152,12 +158,13 @@ def _sweep(
             "--workers are processes of this machine, and --scheduler has its own; give one of them"
         )
     with usage_errors():
+        chosen = chosen if shard is None else [each for each in exhaustive.shard(shard) if each in chosen]
         sweeps = exhaustive.plan(subjects, formats, modes, policies, nan)
     if not sweeps:
         say("nothing was compared: no framework has such a cast from float32", err=True)
         sys.exit(NOTHING)
     if action is not None:
-        _check_action(action, sweeps, folder, ranges)
+        _check_action(action, sweeps, folder, {"--ranges": ranges, "--shard": shard})
     try:
         keeper = processes.Keeper(state or processes.state_folder(), fresh=fresh)
         with progress() as watch:
@@ -206,7 +213,9 @@ def _ranges(text: str | None, count: int) -> list[int]:
     return sorted(chosen)
 
 
-def _check_action(action: str, sweeps: list[Sweep], tables: Path | None, ranges: str | None) -> None:
+def _check_action(
+    action: str, sweeps: list[Sweep], tables: Path | None, parts: dict[str, str | None]
+) -> None:
     """Refuse before the work what cannot be done after it."""
     from lowprec.export import golden
     from lowprec.spec import catalog
@@ -219,8 +228,9 @@ def _check_action(action: str, sweeps: list[Sweep], tables: Path | None, ranges:
             )
         if action == "write" and catalog.FORMATS.get(sweep.fmt.name) != sweep.fmt:
             raise click.UsageError(f"--write keeps formats of the catalog; {sweep.fmt.name!r} is none")
-    if ranges is not None:
-        raise click.UsageError(f"--{action} takes whole sweeps; leave --ranges out")
+    for option, part in parts.items():
+        if part is not None:
+            raise click.UsageError(f"--{action} takes whole sweeps; leave {option} out")
     if tables is None:
         raise click.UsageError(NO_CHECKOUT)
     try:

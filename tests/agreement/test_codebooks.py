@@ -17,7 +17,7 @@ from lowprec.oracle import order
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import from_float
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.codebooks import CODEBOOKS, lns, posit, takum
+from lowprec.spec.codebooks import ENTRIES, lns, posit, takum
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
 from tests.support import most_apart
@@ -485,7 +485,7 @@ def test_a_nan_of_all_ones_is_looked_up_too(name, dtype):
 
 @pytest.mark.long
 @pytest.mark.parametrize("operation", ["encode", "add", "multiply", "divide", "sqrt", "fma", "minimum"])
-@pytest.mark.parametrize("name", [name for name in CODEBOOKS if lp.format(name).width <= 8])
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.width <= 8])
 def test_drawn_operands_in_lanes_have_the_oracles_codes_and_flags(name, operation):
     """Numbers of all sizes, values of the codebook and zeros, in every mode; lanes are given all at once."""
     rng = np.random.default_rng(sum(map(ord, name + operation)))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.arrays.checks import as_array
 from lowprec.testing import check_cast
 from tests.programs import need_framework
 
@@ -148,6 +149,75 @@ def test_what_is_given_to_write_to_comes_back():
     assert (out == lp.encode(VALUES, "e4m3fn")).all()
     assert isinstance(lp.encode(tensor, "mxfp4"), lp.BlockArray)
     assert (lp.encode(tensor, "mxfp4").codes == lp.encode(VALUES, "mxfp4").codes).all()
+
+
+FP8 = ["float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz"]
+
+
+def _place(array):
+    """The address of an array's first element."""
+    return array.__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("name", [*FP8, "bfloat16", "float16", "float32", "float64", "uint8"])
+def test_tensors_are_read_where_they_lie(name):
+    """The table of docs/arrays.md: transposed and strided too."""
+    torch = _torch()
+    size = getattr(torch, name).itemsize
+    tensor = torch.arange(24 * size, dtype=torch.uint8).view(getattr(torch, name)).view(4, 6)
+    for each in (tensor, tensor.T, tensor[::2, 1::2]):
+        array = as_array(each)
+        assert (_place(array), array.shape) == (each.data_ptr(), tuple(each.shape))
+        assert array.strides == tuple(step * size for step in each.stride())
+        assert array.tolist() == each.contiguous().tolist()
+
+
+@pytest.mark.parametrize("name", FP8)
+def test_codes_in_tensors_are_written_where_they_lie(name):
+    """By the way that the message names, of a transposed tensor too; and results share memory with theirs."""
+    torch = _torch()
+    wanted = lp.encode(abs(VALUES), name)
+    for out in (torch.zeros(2, 3, dtype=torch.uint8), torch.zeros(3, 2, dtype=torch.uint8).T):
+        codes = out.view(getattr(torch, name))
+        with pytest.raises(TypeError) as told:
+            lp.encode(abs(VALUES), name, out=codes)
+        way = "out.view(torch.uint8).numpy()"
+        assert str(told.value) == f"out must be a NumPy array of uint8, not Tensor; give {way}"
+        lp.encode(abs(VALUES), name, out=eval(way, {"out": codes, "torch": torch}))
+        assert codes.view(torch.uint8).tolist() == wanted.tolist()
+    back = torch.from_numpy(wanted).view(getattr(torch, name))
+    assert back.data_ptr() == _place(wanted)
+    with pytest.raises(RuntimeError, match="Unsupported dtype"):  # so bytes are what is exchanged
+        np.from_dlpack(back)
+    with pytest.raises(BufferError, match="DLPack only supports"):
+        torch.from_dlpack(wanted.view(name))
+    with pytest.raises(TypeError, match=r"not Tensor; give out.view\(torch.float32\).numpy\(\)$"):
+        lp.decode(wanted, name, out=torch.zeros(2, 3))
+    with pytest.raises(TypeError, match=r"^out must be a NumPy array of bfloat16, not Tensor$"):
+        lp.decode(wanted, name, dtype="bfloat16", out=torch.zeros(2, 3, dtype=torch.bfloat16))
+
+
+def test_packed_tensors_are_refused_with_what_unpacks_them():
+    """Of float4_e2m1fn_x2; the way out shares nothing, but loses nothing either."""
+    torch = _torch()
+    blocks = lp.encode(np.linspace(-3, 3, 64, dtype=np.float32), "mxfp4")
+    tensor = torch.from_dlpack(blocks)
+    message = (
+        "cannot make an array of Tensor: float4_e2m1fn_x2 has two codes an element; give "
+        "BlockArray.unpack its .view(torch.uint8)"
+    )
+    with pytest.raises(TypeError, match=re.escape(message)):
+        lp.decode(tensor, "e2m1fn")
+    assert lp.BlockArray.unpack(tensor.view(torch.uint8), blocks.scales, "mxfp4") == blocks
+
+
+def test_jax_arrays_are_read_where_they_lie():
+    """Of all of its types of 8 and 16 bits; they cannot be written."""
+    need_framework("jax")
+    jnp = importlib.import_module("jax.numpy")
+    for name in [*FP8, "float8_e4m3", "float8_e3m4", "float8_e4m3b11fnuz", "bfloat16", "float32"]:
+        array = jnp.asarray(abs(VALUES)).astype(name)
+        assert _place(as_array(array)) == array.unsafe_buffer_pointer(), name
 
 
 def test_tensors_are_checked_and_compared():

@@ -362,7 +362,7 @@ def test_ranges_that_cannot_be_are_done_again(tmp_path, place, wrong):
     found[place] = wrong
     body = json.dumps({"sweep": sweep_of().identity(), "ranges": [found]}).encode()
     keeper = processes.Keeper(tmp_path)
-    keeper._store(path := f"{processes._digest(sweep_of().identity())}.json", body)
+    keeper.store(path := f"{processes._digest(sweep_of().identity())}.json", body)
     assert keeper.ranges(sweep_of()) == {}
     assert keeper.damaged[0].startswith(f"{tmp_path / path} is not used, so what it kept is done again: ")
 
@@ -544,6 +544,10 @@ def command(*arguments):
         ),
         (["--ranges", "3,256"], "--ranges '3,256' must be such as 0,60-63, of ranges 0 to 255"),
         (["--ranges", "0", "--check"], "--check takes whole sweeps; leave --ranges out"),
+        (["--shard", "1/2", "--write"], "--write takes whole sweeps; leave --shard out"),
+        (["--shard", "0/4"], "'0/4' is no shard; give I/N, such as 1/4 to 4/4, with at most 256 shards"),
+        (["--shard", "5/4"], "'5/4' is no shard; give I/N, such as 1/4 to 4/4, with at most 256 shards"),
+        (["--shard", "a/b"], "'a/b' is no shard; give I/N, such as 1/4 to 4/4, with at most 256 shards"),
         (
             ["ml_dtypes", "--write"],
             "--write is for the digests of lowprec's own kernels; leave ml_dtypes out",
@@ -693,6 +697,20 @@ def test_digests_are_written_and_checked(small, tmp_path):
         f"e2m1fn nearest_even/none/nan_max in digests.json: sha256 '{'0' * 64}' must be '{sha256}'",
         "1 digests are wrong",
     ]
+
+
+def test_shards_together_are_the_whole(small, tmp_path):
+    """Each works on its own part; with one state the whole is then done, and its digest the same."""
+
+    def row(*given):
+        (found,) = json.loads(command(*small, *given, "--json")[1])["rows"]
+        return found
+
+    parts = [row("--shard", part) for part in ("1/2", "2/2")]
+    assert [(part["ranges"], part["ranges_kept"], part["inputs"]) for part in parts] == [(1, 0, 1 << 24)] * 2
+    whole = row()
+    assert (whole["ranges"], whole["ranges_kept"]) == (2, 2)
+    assert whole["sha256"] == row("--fresh")["sha256"]
 
 
 def test_a_digest_of_wrong_codes_is_not_written(small, tmp_path, monkeypatch):

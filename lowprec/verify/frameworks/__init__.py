@@ -87,6 +87,14 @@ FRAMEWORKS: dict[str, Framework] = {
             ),
         ),
         library("jax", arrays.jax, arrays.jax_targets, install='"lowprec[jax]"'),
+        library(  # to_fp8 takes no integers
+            "mlx", arrays.mlx, "binary32 binary16 bfloat16 e4m3fn", install='"mlx[cpu]"',
+            sources="float16 bfloat16 float32 float64",
+            others=lambda: {
+                **arithmetic(_OPERATIONS, formats("binary32 binary16 bfloat16"), arrays.mlx_operation),
+                **arrays.mlx_blocks(),
+            },
+        ),
         *(
             library(
                 name, functools.partial(compiled.onnx, saturate=saturate), compiled.onnx_targets,

@@ -9,17 +9,21 @@ import contextlib
 import functools
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from lowprec.arrays.checks import code_dtype, dtype
 from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat, rule
 from lowprec.spec.format import Format, Sign
-from lowprec.verify.frameworks.base import Array, codes_in, formats
+from lowprec.verify.frameworks.base import Answer, Array, codes_in, formats
+from lowprec.verify.frameworks.tasks import Blocks, Task
 from lowprec.verify.frameworks.torch import tensor
 
-__all__ = ["apytypes", "astype", "en_dtypes", "jax", "jax_targets", "ml_dtypes_targets", "pychop"]
+__all__ = ["apytypes", "astype", "en_dtypes", "jax", "jax_targets", "ml_dtypes_targets", "mlx", "mlx_blocks"]
+__all__ += ["mlx_operation", "pychop"]
 __all__ += ["qtorch", "qtorch_targets", "tensorflow", "ufunc", "universal", "universal_ufunc"]
 __all__ += ["BITSTRING", "BITSTRING_SATURATED", "bitstring", "gfloat", "gfloat_scalars"]
 
@@ -109,6 +113,70 @@ def jax(values: Array, fmt: Format) -> Array:
     # 64-bit operands are narrowed to 32 bits without this; as a context it leaves the process as it was.
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
         return codes_in(fmt, jax.numpy.asarray(values).astype(dtype(fmt)))
+
+
+def _in_mlx(values: Array) -> Any:
+    import mlx.core
+
+    return mlx.core.array(values, dtype=getattr(mlx.core, values.dtype.name))
+
+
+def _of_mlx(made: Any, fmt: Format) -> Array:
+    import mlx.core
+
+    codes = code_dtype(fmt)
+    with mlx.core.stream(mlx.core.cpu):
+        return np.array(made.view(getattr(mlx.core, codes.name)))
+
+
+def mlx(values: Array, fmt: Format) -> Array:
+    """Cast by MLX's `astype`, or by `to_fp8`, on CPUs; of binary64 it has no other device."""
+    import mlx.core
+
+    with mlx.core.stream(mlx.core.cpu):
+        given = _in_mlx(values)
+        made = mlx.core.to_fp8(given) if fmt == catalog.E4M3FN else given.astype(_mlx_type(fmt))
+    return _of_mlx(made, fmt)
+
+
+def _mlx_type(fmt: Format) -> Any:
+    import mlx.core
+
+    return getattr(mlx.core, dtype(fmt).name)
+
+
+def mlx_operation(operation: str, fmt: Format, *operands: Array) -> Array:
+    """Compute by MLX's function of that name, on CPUs."""
+    import mlx.core
+
+    with mlx.core.stream(mlx.core.cpu):
+        given = [mlx.core.array(codes).view(_mlx_type(fmt)) for codes in operands]
+        return _of_mlx(getattr(mlx.core, operation)(*given), fmt)
+
+
+def mlx_blocks() -> dict[Task, Answer]:
+    """Return the tasks of MX blocks, and of NVFP4 blocks without a scale of the tensor."""
+
+    def answer(mode: str, bits: int) -> Answer:
+        def blocks(values: Array) -> Array:
+            import mlx.core
+
+            given = _in_mlx(np.concatenate([values, values]))  # an odd number of NVFP4 blocks is refused
+            with mlx.core.stream(mlx.core.cpu):
+                words, scales = (
+                    np.array(part)[: len(values)] for part in mlx.core.quantize(given, mode=mode)
+                )
+            codes = words[..., None] >> np.arange(0, 32, bits, np.uint32) & np.uint32((1 << bits) - 1)
+            return np.hstack([scales, codes.reshape(values.shape).astype(np.uint8)])
+
+        return blocks
+
+    made: dict[BlockFormat, Answer] = {
+        replace(catalog.MXFP8_E4M3, rule=rule("rceil")): answer("mxfp8", 8),
+        replace(catalog.MXFP4, rule=rule("rceil")): answer("mxfp4", 4),
+        replace(catalog.NVFP4, tensor_scale="none"): answer("nvfp4", 4),
+    }
+    return {Blocks(source, fmt): one for fmt, one in made.items() for source in ("bfloat16", "float32")}
 
 
 def tensorflow(values: Array, fmt: Format) -> Array:

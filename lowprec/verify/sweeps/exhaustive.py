@@ -38,7 +38,7 @@ from lowprec.verify.frameworks import FRAMEWORKS
 from lowprec.verify.reference.binary32_steps import binary32_steps
 
 __all__ = ["CHUNK", "FORMATS", "OURS", "RANGES", "SIZE", "SOURCES", "same_code", "Found", "Swept", "Steps"]
-__all__ += ["Sweep", "check_digests", "plan", "report", "steps_of", "sweep_range", "version_of"]
+__all__ += ["Sweep", "check_digests", "plan", "report", "shard", "steps_of", "sweep_range", "version_of"]
 __all__ += ["write_digests"]
 
 Array = npt.NDArray[Any]
@@ -109,6 +109,18 @@ class Sweep:
 def version_of(subject: str) -> str:
     """Return the version of a framework, or our own; empty where it is not installed."""
     return __version__ if subject == OURS else FRAMEWORKS[subject].version or ""
+
+
+def shard(text: str) -> range:
+    """Return the ranges of shard I of N, given as "I/N".
+
+    >>> shard("2/64")
+    range(1, 256, 64)
+    """
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count) <= RANGES):
+        raise ValueError(f"{text!r} is no shard; give I/N, such as 1/4 to 4/4, with at most {RANGES} shards")
+    return range(int(number) - 1, RANGES, int(count))
 
 
 #: What stands for a value that is none of the format.

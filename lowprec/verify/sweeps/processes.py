@@ -49,6 +49,7 @@ _DEATHS = 4
 
 #: Seconds between two writes of a sweep's state: what may have to be done again.
 _PAUSE = 2.0
+_WAY_OUT = "name another folder with --state"
 
 
 class SweepError(Exception):
@@ -82,6 +83,8 @@ class Keeper:
         None keeps nothing.
     fresh : bool
         Write only.
+    way_out : str
+        What to do where nothing can be kept, for the message.
 
     Raises
     ------
@@ -89,8 +92,8 @@ class Keeper:
         The folder cannot be made, or not be written to.
     """
 
-    def __init__(self, folder: Path | None, *, fresh: bool = False) -> None:
-        self.folder, self.fresh = folder, fresh
+    def __init__(self, folder: Path | None, *, fresh: bool = False, way_out: str = _WAY_OUT) -> None:
+        self.folder, self.fresh, self.way_out = folder, fresh, way_out
         self.damaged: list[str] = []
         if folder is not None:
             with self._told():
@@ -98,26 +101,27 @@ class Keeper:
 
     def ranges(self, sweep: Sweep) -> dict[int, Found]:
         """Return the ranges of a sweep that are done."""
-        return self._load(f"{_digest(sweep.identity())}.json", lambda content: _ranges(content, sweep)) or {}
+        return self.load(f"{_digest(sweep.identity())}.json", lambda content: _ranges(content, sweep)) or {}
 
     def keep_ranges(self, sweep: Sweep, found: Iterable[Found]) -> None:
         """Keep all ranges of a sweep that are done."""
         done = [dataclasses.astuple(one) for one in sorted(found, key=lambda one: one.index)]
         content = {"sweep": sweep.identity(), "ranges": done}
-        self._store(f"{_digest(sweep.identity())}.json", json.dumps(content, indent=None).encode())
+        self.store(f"{_digest(sweep.identity())}.json", json.dumps(content, indent=None).encode())
 
     def steps(self, sweep: Sweep) -> Steps | None:
         """Return the steps of a sweep, whoever its subject is."""
-        kept: Steps | None = self._load(_steps_file(sweep), lambda content: _steps(content, sweep))
+        kept: Steps | None = self.load(_steps_file(sweep), lambda content: _steps(content, sweep))
         return kept
 
     def keep_steps(self, sweep: Sweep, steps: Steps) -> None:
         """Keep the steps of a sweep."""
-        self._store(
+        self.store(
             _steps_file(sweep), steps.firsts.astype("<u4").tobytes() + steps.codes.astype("<u4").tobytes()
         )
 
-    def _load(self, name: str, read: Callable[[bytes], Any]) -> Any:
+    def load(self, name: str, read: Callable[[bytes], Any]) -> Any:
+        """Return what `read` makes of a kept file; None if there is none, or it is damaged."""
         if self.folder is None or self.fresh:
             return None
         path = self.folder / name
@@ -135,7 +139,8 @@ class Keeper:
             self.damaged.append(f"{path} is not used, so what it kept is done again: {error}")
             return None
 
-    def _store(self, name: str, content: bytes) -> None:
+    def store(self, name: str, content: bytes) -> None:
+        """Keep a file."""
         if self.folder is None:
             return
         with self._told():
@@ -146,10 +151,7 @@ class Keeper:
         try:
             yield
         except OSError as error:
-            why = (
-                f"cannot keep what is done in {str(self.folder)!r}: {error.strerror}; name another folder "
-                "with --state"
-            )
+            why = f"cannot keep what is done in {str(self.folder)!r}: {error.strerror}; {self.way_out}"
             raise SweepError(why) from None
 
 
