@@ -70,7 +70,7 @@ CAUSES = {
     "products normalized before alignment": "products normalized before they are aligned",
     "sum wraps around at 5 bits": "sums wrap around at 5 bits before the point, in two's complement",
     "lane 4 aligned one place too low": "terms aligned one place too low in lane 4",
-    "negative terms in one's complement": "negative terms in one's complement",
+    "negative terms in one's complement": "negative terms in one's complement: a last bit off",
     "negative sum in one's complement": "negative sums in one's complement: a last bit off",
     "rounded to 27 bits first": "sums rounded twice: first to 3 bits more than the result has",
     "infinite product is zero": "infinite products left out of sums",

@@ -204,7 +204,7 @@ def term_edits(total: Callable[[Any], Any]) -> Iterator[tuple[str, OnLanes]]:
     """Yield how aligned terms of some lanes may be cut or negated otherwise; `total` sums them."""
     changes: dict[str, Callable[[Any], Array]] = {
         "negative terms in one's complement": lambda p: p.negative & (p.kept > 0),
-        "negative terms in one's complement, those too that are cut to zero,": lambda p: (
+        "negative terms in one's complement, those too that are cut to zero": lambda p: (
             p.negative & (p.kept + p.lost > 0)
         ),
         "terms cut downwards": lambda p: p.negative & (p.lost > 0),

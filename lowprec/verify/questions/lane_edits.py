@@ -22,7 +22,7 @@ from lowprec.verify.questions.step_model import Formats, Numbers, folded
 __all__ = ["shown_edits"]
 
 #: Wrong results that show lanes, and those that show codes and products.
-_SHOWING, _CODES = 256, 32
+_SHOWING, _CODES = 64, 32
 #: Bits of formats of which each code is tried, and of which a few are.
 _SHORT, _WIDE = 4, 8
 
@@ -58,8 +58,7 @@ def shown_edits(
             stages.append(("scales", "block", blocks, edits.scale_edits(how.scale[0], blocks)))
         if window is not None and window.fraction_bits is not None:
             total = edits.term_edits(functools.partial(window_sum, window))
-            without = ((f"{words},", edit) for words, edit in uncounted("terms"))
-            stages += [("total", "lane", count, total), ("", "lane", count, without)]
+            stages += [("total", "lane", count, total), ("", "lane", count, uncounted("terms"))]
     for stage, unit, count, found in stages:
         for words, of_lanes in found:
             edit, every = functools.partial(_edit, stage, of_lanes), np.arange(count)
@@ -78,7 +77,8 @@ def shown_edits(
                     shown += lanes.tolist() if lanes.size == 1 else []
                     best.append(lanes)
             for lanes in [np.array(shown)] * (1 < len(shown) < count) + best:
-                yield edit(lanes, f"{words} in {unit}{'s' * (lanes.size > 1)} {runs_of(lanes.tolist())}")
+                which = f"{unit}{'s' * (lanes.size > 1)} {runs_of(lanes.tolist())}"
+                yield edit(lanes, f"{words}{',' * (',' in words)} in {which}")
     if stepped:
         few = question.sample(np.sort(wrong[:_CODES]), whole.places[:0])
         yield from _misread(question, few, formats)

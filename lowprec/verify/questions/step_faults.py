@@ -245,8 +245,9 @@ def _of_alignment(window: Window, what: str) -> Iterator[Change]:
     ):
         if name != window.cut:
             yield fault(words, total=total)
-    complement = partial(_complement_of_sum, window=window)
-    yield fault("negative sums in one's complement: a last bit off", total=complement)
+    for words, change in (("terms", _complement_of_terms), ("sums", _complement_of_sum)):
+        complement = partial(change, window=window)
+        yield fault(f"negative {words} in one's complement: a last bit off", total=complement)
     for bits in range(1, window.step.bit_length() + 3):
         places = f"bit{'s' * (bits > 1)} before the point"
         carry = partial(_carry, window=window, bits=bits)
@@ -309,6 +310,11 @@ def _running_whole(parts: Parts) -> tuple[Array, Array]:
     lost = parts.lost.copy()
     lost[:, :-1] = 0
     return exactly(parts._replace(lost=lost))
+
+
+def _complement_of_terms(parts: Parts, window: Window) -> tuple[Array, Array]:
+    hi, lo = window_sum(window, parts)
+    return hi - (parts.negative & ((parts.kept > 0) | (parts.lost > 0))).sum(1), lo
 
 
 def _complement_of_sum(parts: Parts, window: Window) -> tuple[Array, Array]:
