@@ -142,7 +142,7 @@ def _of_two(
         for other, more in some[place + 1 :]
         if np.mean(mask | more) > max(_WHOLLY, mask.mean())
     ]
-    pairs.sort(key=lambda pair: -pair[0])
+    pairs.sort(key=lambda pair: (-pair[0], pair[1].cost + pair[2].cost))
     for _, *pair in pairs[:_EDITS]:
         agree = agrees(batch, tuple(pair))
         if agree[wrong | right].all():

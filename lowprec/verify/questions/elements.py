@@ -301,7 +301,7 @@ class ElementQuestion(Question):
         names = operand_names(len(batch.given))
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
-        wide = continued(self.target) if has_fields(self.target) else None
+        wide = continued(self.target) if has_fields(self.target) and not self.values else None
         if wide is not None and not self.projection.rounding.bits:
             beyond = self.answer(batch, (Change("format", wide, ""), Change("saturation", "none", "")))
             yield from of_overflow(beyond, wide, self.target)
