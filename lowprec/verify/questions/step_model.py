@@ -25,7 +25,7 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import SEQUENTIAL
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
-from lowprec.verify.questions.step_cuts import LOW, Parts, window_sum
+from lowprec.verify.questions.step_cuts import LOW, Parts, last_raised, window_sum
 
 __all__ = ["Ends", "Formats", "Numbers", "Settled", "Stages", "Sum"]
 __all__ += ["folded", "has_steps", "ieee", "stepped"]
@@ -197,14 +197,8 @@ def _rows(
         products, ends = _scaled(products, ends, scales, how, stages)
     if "addend_scaled" in stages and scales:
         by = sum(np.frexp(scales[side][:, 0])[1].astype(np.int64) - 1 for side in stages["addend_scaled"])
-        stages = {**stages, "addend": partial(_raised, by=by)}
+        stages = {**stages, "addend": partial(last_raised, by=by)}
     return _in_order(products, ends, addend, folded(how), stages)
-
-
-def _raised(terms: Numbers, by: Array) -> Numbers:
-    """Return terms of which the last has another exponent."""
-    up = np.pad(by[:, None], ((0, 0), (terms.last.shape[1] - 1, 0)))
-    return terms._replace(last=terms.last + up, exponent=terms.exponent + up)
 
 
 def _scaled(
