@@ -145,13 +145,12 @@ def _with_rules(
     _on_everything(tried, each, failures)
     best = max(tried, key=lambda cause: cause.net)  # of those with as much the first
     if best.rule is None:
-        best.same = [
-            one.words for one in tried if one.rule is None and one is not best and one.net == best.net
-        ]
+        told = {one.words: one for one in tried if one.rule is None and one.net == best.net}
+        best.same = [words for words in told if words != best.words]
     if best.net > max(0, causes[0].net if causes else 0):
         return [best, *causes]
-    told = {word for cause in causes for word in (cause.words, *cause.same)}
-    also = mismatches < _MANY and best.net == mismatches and best.words not in told
+    named = {word for cause in causes for word in (cause.words, *cause.same)}
+    also = mismatches < _MANY and best.net == mismatches and best.words not in named
     return [*causes[:1], best, *causes[1:]] if also else causes
 
 
