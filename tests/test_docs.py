@@ -14,7 +14,8 @@ from tests.support import most_apart
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "tables" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "tables" / "README.md", ROOT / "paper" / "paper.md"]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [page for page in PAGES if "generated" not in page.parts]
 EXAMPLES = [page for page in PAGES if ">>>" in page.read_text()]
 

@@ -446,7 +446,7 @@ def tensor_scale_of(fmt: BlockFormat, given: object, computed: bool = False) -> 
         )
     array = as_array(given)
     if array.ndim or array.dtype.kind not in "iuf":
-        raise TypeError(f"tensor_scale must be a number, not {given!r}")
+        raise TypeError(f"tensor_scale must be a number of at most 64 bits, not {given!r}")
     # By its bits: the process may take subnormals for zeros.
     code = convert(values_operand(array), catalog.BINARY32, DEFAULT, np.dtype(np.uint32))
     if not 0 < int(code) <= catalog.BINARY32.max_magnitude:

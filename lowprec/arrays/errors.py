@@ -34,7 +34,8 @@ class ErrorReport:
         Finite values whose result is not (overflow, or a NaN in the same block): not in the errors.
     sqnr : float
         Signal to quantisation noise in decibels: 10 * log10(sum of squared values / sum of squared
-        errors). inf where every result is exact, nan where there are no values.
+        errors). inf where every result is exact, nan where there are no values, or where squares leave the
+        range of float64: those of errors below 1e-162, if all are, and of numbers above 1e154.
     mse, max_abs_error, mean_error : float
         Mean of the squared errors, the largest magnitude of an error, and the mean of the errors,
         which is the bias of the rounding. nan where there are no values.
@@ -46,7 +47,8 @@ class ErrorReport:
     clipped_blocks : float, optional
         Share of the blocks with a clipped value; None where there are no blocks.
     by_block : array of float64, optional
-        `sqnr` of each block, in the shape of the scales; None where there are no blocks.
+        `sqnr` of each block, in the shape of the scales, but inf where all squares of errors are 0; None
+        where there are no blocks.
     """
 
     format: str
@@ -113,14 +115,15 @@ def report_of(
     table = np.array([np.zeros(10), *parts])
     size, finite, counted, non_zero, clipped, flushed = map(int, table[:, :6].sum(axis=0))
     signal, noise, error = map(float, np.add.accumulate(table[:, 6:9])[-1])
+    largest = float(table[:, 9].max()) if counted else math.nan
     return ErrorReport(
         format=name,
         size=size,
         non_finite=size - finite,
         lost=finite - counted,
-        sqnr=float(decibels(signal, noise, counted)),
+        sqnr=math.nan if largest and not noise else float(decibels(signal, noise, counted)),
         mse=noise / counted if counted else math.nan,
-        max_abs_error=float(table[:, 9].max()) if counted else math.nan,
+        max_abs_error=largest,
         mean_error=error / counted if counted else math.nan,
         clipped=clipped / max(1, finite),
         flushed=flushed / max(1, non_zero),

@@ -124,7 +124,8 @@ def tag_of(dtype: npt.DTypeLike) -> str:
         if known == asked:
             return tag
     raise CheckpointError(
-        f"safetensors has no name for {asked}; it has {', '.join(TAGS)}. Save codes as unsigned integers"
+        f"safetensors has no name for {asked}; it has {', '.join(TAGS)}. Convert numbers to one of these, "
+        f"and save codes as unsigned integers"
     )
 
 

@@ -300,6 +300,8 @@ def values_of(
     elements = _elements(weight, codes, kind)
     if not weight.is_quantized:
         return elements
+    if not elements.size:
+        return _turned(weight, elements)
     if weight.zeros is not None:
         elements -= spread(
             zero_values(weight, start, stop, kind), elements.shape, *_axes(weight, elements.shape)

@@ -24,7 +24,7 @@ _OF_TORCH = (".pt", ".pth", ".bin")
 #: The index that folders are read by, and the ending of all that say which file has a tensor.
 INDEX, INDICES = "model.safetensors.index.json", ".index.json"
 #: Name of a file that is one of several: the start, its own number and how many there are.
-SHARD = re.compile(r"(.+)-(\d+)-of-(\d+)\.safetensors", re.DOTALL)
+SHARD = re.compile(r"(.+)-([0-9]+)-of-([0-9]+)\.safetensors", re.DOTALL)
 #: Missing files that are named; the others are counted, as names may tell of any number.
 _MOST_NAMED = 1_000
 #: What no index or configuration has reason to exceed, in bytes.
@@ -175,11 +175,16 @@ def _indexed(named: Path, index: Path) -> Checkpoint:
     weights = _json(index).get("weight_map")
     if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights.values()):
         raise CheckpointError(f"{str(index)!r} has no weight_map of names to files")
+    if not weights:
+        raise CheckpointError(
+            f"{str(index)!r} has a weight_map that names no tensor; remove the index, and all .safetensors "
+            f"files of the folder are read"
+        )
     for name in sorted(set(weights.values())):
         if not re.fullmatch(r"[^/\\:]+\.safetensors", name) or name.startswith("."):
             raise CheckpointError(
-                f"{str(index)!r} names the file {name!r}; only .safetensors files in the folder "
-                f"itself are read"
+                f"{str(index)!r} names the file {name!r}; by an index only .safetensors files in the folder "
+                f"itself are read: name others one by one"
             )
     listed = sorted(set(weights.values()))
     files = [folder / name for name in listed if os.path.exists(folder / name)]
@@ -206,6 +211,12 @@ def _indexed(named: Path, index: Path) -> Checkpoint:
         for name in found.entries
         if name not in weights
     ]
+    series = {(shard[1], shard[3]) for name in listed if (shard := SHARD.fullmatch(name))}
+    for file in sorted({*folder.glob("*.safetensors")} - {folder / name for name in listed}):
+        shard = SHARD.fullmatch(file.name)
+        if shard and (shard[1], shard[3]) in series and open_file(file).entries:
+            missing[file.name] = f"{file.name} is in the folder and not in the index"
+            notes.append(("not-indexed", missing[file.name]))
     return replace(found, notes=(*found.notes, *notes), missing=missing)
 
 

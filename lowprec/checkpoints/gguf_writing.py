@@ -111,8 +111,8 @@ def _type(gguf: Any, tag: str, name: str) -> Any:
         return gguf.GGMLQuantizationType[tag]
     except KeyError:
         raise CheckpointError(
-            f"tensor {name!r} is {tag}, which this version of the gguf package has not; dequantise it first, "
-            f"or update the package"
+            f"tensor {name!r} is {tag}, which this version of the gguf package has not; write a file of "
+            f"another kind, dequantise it first if it has scales, or store it in the source as another type"
         ) from None
 
 
@@ -141,7 +141,7 @@ def _header(
         if not 1 <= len(shape) <= _AXES or len(name.encode()) > _NAME:
             raise CheckpointError(
                 f"tensor {name!r} of shape {list(shape)} does not fit GGUF, which has 1 to {_AXES} axes and "
-                f"names of at most {_NAME} bytes; leave it out, or rename it"
+                f"names of at most {_NAME} bytes; rename or reshape it in the source, or take it out there"
             )
         axes = struct.pack(f"<I{len(shape)}Q", len(shape), *shape[::-1])
         parts.append(_text(name) + axes + struct.pack("<IQ", _type(gguf, tag, name), end))

@@ -84,9 +84,8 @@ def largest(weight: Weight, how: Target) -> Array:
         if not np.isfinite(high).all():
             wrong = int(np.count_nonzero(~np.isfinite(values)))
             raise CheckpointError(
-                f"weight {weight.name!r} holds {wrong:,} NaN or infinite values in rows {start} to "
-                f"{stop}; leave it "
-                "out with --exclude"
+                f"weight {weight.name!r} holds {wrong:,} values that are NaN or infinite in {values.dtype}, "
+                f"in rows {start} to {stop}; leave it out with --exclude"
             )
         parts.append(high)
     return np.concatenate(parts)
@@ -332,6 +331,11 @@ def _written(
         stored = np.float32(1) / tensor if how.scheme.divides else tensor
         write(names["tensor"], np.array(stored, np.float32), 0)
         tensor = np.float32(1) / stored if how.scheme.divides else stored
+        if not np.isfinite(tensor):
+            raise CheckpointError(
+                f"weight {weight.name!r} has values up to {amax:.9g}, whose scale has no inverse in float32 "
+                f"that {how.scheme.name} could store; leave it out with --exclude, or name another scheme"
+            )
     if how.scheme.swizzled:
         write(names["mark"], _mark(how.scheme), 0)
     sizes = _sizes(how, weight.shape, weight.summed) if how.scheme.block else ()

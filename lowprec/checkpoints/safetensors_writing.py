@@ -51,7 +51,8 @@ class SafetensorsWriter(Writer):
             bits = math.prod(shape) * TAGS[tag][1]
             if bits % 8:
                 raise CheckpointError(
-                    f"tensor {name!r} of {tag} and shape {shape} takes {bits} bits, which are no whole bytes"
+                    f"tensor {name!r} of {tag} and shape {shape} takes {bits} bits, which are no whole "
+                    f"bytes; add elements, or store codes as U8"
                 )
             header[name] = {"dtype": tag, "shape": list(shape), "data_offsets": [end, end + bits // 8]}
             end += bits // 8

@@ -66,13 +66,13 @@ def save(path: str | os.PathLike[str], arrays: Given | Mapping[str, Given]) -> N
     Raises
     ------
     CheckpointError
-        Another ending, no folder to write to, a place that cannot be written or is a pipe or device, a type
-        that safetensors lacks, a name that a part of a `BlockArray` takes too, or arrays of Dask, which are
-        to be computed first.
+        Another ending, no folder to write to, a path that can name no file, a place that cannot be written or
+        is a pipe or device, a type that safetensors lacks, a name that a part of a `BlockArray` takes too, or
+        arrays of Dask, which are to be computed first.
 
     Source: [SAFETENSORS]; docs/checkpoints.md.
     """
-    place = Path(path)
+    place = _place(path)
     if place.suffix != ".safetensors":
         raise CheckpointError(f"path {str(place)!r} must end with .safetensors, which is what is written")
     if not place.parent.is_dir():
@@ -125,7 +125,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Source: [SAFETENSORS]; docs/checkpoints.md.
     """
-    header = read_file(Path(path))
+    header = read_file(_place(path))
     said, left = saved_in(header.metadata, repr(str(path))), dict.fromkeys(header.entries)
     found: dict[str, Any] = {}
     for name, (fmt, axes) in said.blocks.items():
@@ -134,6 +134,18 @@ def load(path: str | os.PathLike[str]) -> Any:
             left.pop(part, None)
     found |= {name: header.entries[name].read() for name in left}
     return found[_ALONE] if said.alone and list(found) == [_ALONE] else found
+
+
+def _place(path: str | os.PathLike[str]) -> Path:
+    """Return a path, if the system can have a file of its name."""
+    place = Path(path)
+    try:
+        os.lstat(place)
+    except OSError:  # whoever opens it says what is wrong
+        pass
+    except ValueError as error:
+        raise CheckpointError(f"no file can have the name {str(place)!r}: {error}") from None
+    return place
 
 
 def _parts(name: str, value: Given) -> dict[str, _Part]:

@@ -55,6 +55,12 @@ _NUMBERS = {"kFloat8E4M3": 7, "kFloat8E5M2": 8, "kFloat4E2M1": 10}
 _OLDER = {number - 1: tag for number, tag in ELEMENTS.items()}
 #: Functions that make plain tensors, and classes that add nothing to one.
 _PLAIN = tuple(Global("torch._utils", f"_rebuild_tensor_v{version}") for version in (2, 3))
+#: Functions and classes that make tensors without values.
+_EMPTY = (
+    Global("torch._utils", "_rebuild_meta_tensor_no_storage"),
+    Global("torch.nn.parameter", "UninitializedParameter"),
+    Global("torch.nn.parameter", "UninitializedBuffer"),
+)
 _CLASSES = (Global("torch", "Tensor"), Global("torch.nn.parameter", "Parameter"))
 _GETATTR = (Global("builtins", "getattr"), Global("__builtin__", "getattr"))
 _DICTS = (Global("collections", "OrderedDict"), Global("collections", "defaultdict"))
@@ -243,6 +249,10 @@ def _add(file: _File, name: str, call: Any) -> None:
         _put(file, _tensor(file, name, made))
     elif kind and _FEWEST[kind] <= len(_arguments(made, 0, where)) <= len(MADE[kind]):
         _made(file, name, kind, dict(zip(MADE[kind], made.arguments, strict=False)))
+    elif function in _EMPTY:
+        raise _UnreadError(
+            f"{where} has no values: it is on the meta device or uninitialized; load them first"
+        )
     elif _holds(file, made):
         raise _UnreadError(f"{where} is made by {by}, which is not read; save plain tensors, in a state_dict")
 

@@ -195,7 +195,7 @@ def _highest(weight: Weight, values: Array) -> Array:
 
 def _rules_of(weight: Weight, highest: list[Array]) -> list[str]:
     """Return which rules of single scales give those of a weight; of zeros any scale will do."""
-    one = weight.sizes[0] >= weight.shape[0]
+    one = not weight.shape or weight.sizes[0] >= weight.shape[0]
     high = np.max(highest, axis=0) if one else np.concatenate(highest)
     stored, fmt = scale_values(weight).reshape(-1), weight.format
     high = high.reshape(-1)

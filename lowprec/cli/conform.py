@@ -154,7 +154,8 @@ def conform(
             )
         )
     rows, gone = (rows, []) if accepted is None else accepted.excuse(rows)
-    stale, compared = ([], [""]) if against is None else conformance_page.changes(earlier, rows)
+    with usage_errors():
+        stale, compared = ([], [""]) if against is None else conformance_page.changes(earlier, rows)
     read = [*targets, *(str(path) for path in (values, against, baseline) if path is not None)]
     if as_json or markdown:
         content = conformance_page.page(rows) if markdown else conformance.report(rows) + "\n"

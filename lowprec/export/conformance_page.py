@@ -153,6 +153,8 @@ def changes(page: str, rows: Iterable[Row]) -> tuple[list[str], list[str]]:
 
     Frameworks that are not among the rows, or have another version on the page, are left out, and so is
     what needs subnormals to be flushed where that cannot be done.
+
+    Raises ValueError: a section that is cut or damaged.
     """
     with flushing() as flushes:
         left_out = () if flushes else ("flush",)
@@ -160,10 +162,17 @@ def changes(page: str, rows: Iterable[Row]) -> tuple[list[str], list[str]]:
     for name, group in itertools.groupby(rows, lambda row: row.framework):
         mine = list(group)
         then = _read(page, name)
-        if then and f" {mine[0].version}: " not in then[2]:
-            continue
+        try:
+            if then and f" {mine[0].version}: " not in then[2]:
+                continue
+            said, tasks = _claims(then)
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"the page's section {name!r} is cut or damaged; write the page again with `lowprec conform "
+                "--markdown -o FILE`"
+            ) from None
         compared.append(f"{name} {mine[0].version}")
-        (said, tasks), (now, still) = _claims(then), _claims(_section(name, mine))
+        now, still = _claims(_section(name, mine))
         found += [f"{name} {task}: only the page has it" for task in sorted(tasks - still)]
         found += [f"{name} {task}: the page lacks it" for task in sorted(still - tasks)]
         for task, kind in dict.fromkeys([*said, *now]):

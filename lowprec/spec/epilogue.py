@@ -22,9 +22,9 @@ ScaleOrder = Literal["product", "x_first", "y_first"]
 class Epilogue:
     """Steps that scale sums and join a bias and an addend to them. Every step is rounded to one format.
 
-    1. With scales="product", α is the product of both scales, and v = fma(sum, α, addend), where the
-       addend is +0 if none is given. Else v is the sum times one scale, then times the other, plus the
-       addend if one is given.
+    1. With scales="product", α is the product of both scales, or 1 without any, and v = fma(sum, α, addend),
+       where the addend is +0 if none is given. Else v is the sum times one scale, then times the other, plus
+       the addend if one is given.
     2. v = v + bias, where one is given. With `fused_bias` it joins step 1, which has no addend then: the last
        multiplication is an fma with it, by 1 where there are no scales.
     3. v = v · output scale, where one is given.

@@ -146,12 +146,15 @@ class Exhaustive:
             operands = _operands(given, count, index)
             if source in SOURCES:
                 operands = tuple(column.view(SOURCES[str(source)]) for column in operands)
-            places = range(0, operands[0].size, CHUNK)
-            parts = [[column[place : place + CHUNK] for column in operands] for place in places]
-            with np.errstate(all="ignore"):  # it is judged by its results, and may write to its operands
-                answers = [function(*(column.copy() for column in part)) for part in parts]
-            made = zip(answers, parts, strict=True)
-            results = np.concatenate([codes_or_values(answer, part, fmt, subject) for answer, part in made])
+            answers = []
+            for place in range(0, operands[0].size, CHUNK):
+                part = [column[place : place + CHUNK] for column in operands]
+                with np.errstate(all="ignore"):  # it is judged by its results, and may write to its operands
+                    answer = function(*(column.copy() for column in part))
+                answers.append(
+                    codes_or_values(answer, part, fmt, subject).copy()
+                )  # it may use its buffer again
+            results = np.concatenate(answers)
             report = compare(
                 operands if operation != "convert" else operands[0],
                 results,

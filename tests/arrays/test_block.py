@@ -102,8 +102,9 @@ WRONG_PARTS = [
     *((ValueError, (ZEROS, [56, 56], "nvfp4", 0, given),
        f"tensor_scale={given!r} must be one positive number that float32 holds")
       for given in (0.0, -1, float("nan"), float("inf"), 1e-46)),
-    *((TypeError, (ZEROS, [56, 56], "nvfp4", 0, given), f"tensor_scale must be a number, not {given!r}")
-      for given in ("one", [1.0])),
+    *((TypeError, (ZEROS, [56, 56], "nvfp4", 0, given),
+       f"tensor_scale must be a number of at most 64 bits, not {given!r}")
+      for given in ("one", [1.0], 2**70)),
 ]  # fmt: skip
 
 
@@ -696,7 +697,8 @@ REFUSED = [
      "tensor_scale=0.0 must be one positive number that float32 holds"),
     (ValueError, (SAMPLE, "nvfp4"), {"tensor_scale": 1e39},
      "tensor_scale=1e+39 must be one positive number that float32 holds"),
-    (TypeError, (SAMPLE, "nvfp4"), {"tensor_scale": "one"}, "tensor_scale must be a number, not 'one'"),
+    (TypeError, (SAMPLE, "nvfp4"), {"tensor_scale": "one"},
+     "tensor_scale must be a number of at most 64 bits, not 'one'"),
     (ValueError, (SAMPLE, "mxfp4"), {"rule": "floors"},
      "unknown scale rule 'floors'; use one of floor, ceil, even, rceil, nearest, project, divide or "
      "nearest(<fraction>)"),

@@ -678,3 +678,10 @@ def test_percentiles_are_numbers(percentile):
 def test_axes_of_scales_are_refused_by_name(axis):
     with pytest.raises((TypeError, ValueError), match="axis"):
         scale_for(np.ones((2, 3)), "int8", axis=axis)
+
+
+@pytest.mark.parametrize("name", ["e4m3fn", "mxfp4"])
+def test_errors_whose_squares_float64_lacks_are_not_called_exact(name):
+    assert np.isnan(lp.error_report(np.full(2, 1e-200), name).sqnr)
+    assert lp.error_report(np.full(2, 1e-150), name).sqnr == 0
+    assert lp.error_report(np.zeros(2), name).sqnr == np.inf

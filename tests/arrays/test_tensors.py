@@ -155,13 +155,13 @@ FP8 = ["float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float8_e4m3fnuz", "flo
 
 
 def _place(array):
-    """The address of an array's first element."""
+    """Return the address of an array's first element."""
     return array.__array_interface__["data"][0]
 
 
 @pytest.mark.parametrize("name", [*FP8, "bfloat16", "float16", "float32", "float64", "uint8"])
 def test_tensors_are_read_where_they_lie(name):
-    """The table of docs/arrays.md: transposed and strided too."""
+    """Compare addresses with the table of docs/arrays.md, transposed and strided too."""
     torch = _torch()
     size = getattr(torch, name).itemsize
     tensor = torch.arange(24 * size, dtype=torch.uint8).view(getattr(torch, name)).view(4, 6)
@@ -174,7 +174,7 @@ def test_tensors_are_read_where_they_lie(name):
 
 @pytest.mark.parametrize("name", FP8)
 def test_codes_in_tensors_are_written_where_they_lie(name):
-    """By the way that the message names, of a transposed tensor too; and results share memory with theirs."""
+    """Follow the way out of the message, for a transposed tensor too; results share memory with theirs."""
     torch = _torch()
     wanted = lp.encode(abs(VALUES), name)
     for out in (torch.zeros(2, 3, dtype=torch.uint8), torch.zeros(3, 2, dtype=torch.uint8).T):
@@ -198,7 +198,7 @@ def test_codes_in_tensors_are_written_where_they_lie(name):
 
 
 def test_packed_tensors_are_refused_with_what_unpacks_them():
-    """Of float4_e2m1fn_x2; the way out shares nothing, but loses nothing either."""
+    """Refuse float4_e2m1fn_x2; the way out copies, and loses nothing."""
     torch = _torch()
     blocks = lp.encode(np.linspace(-3, 3, 64, dtype=np.float32), "mxfp4")
     tensor = torch.from_dlpack(blocks)
@@ -212,7 +212,7 @@ def test_packed_tensors_are_refused_with_what_unpacks_them():
 
 
 def test_jax_arrays_are_read_where_they_lie():
-    """Of all of its types of 8 and 16 bits; they cannot be written."""
+    """Compare addresses for all types of 8 and 16 bits; JAX's arrays cannot be written."""
     need_framework("jax")
     jnp = importlib.import_module("jax.numpy")
     for name in [*FP8, "float8_e4m3", "float8_e3m4", "float8_e4m3b11fnuz", "bfloat16", "float32"]:

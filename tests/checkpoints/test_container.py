@@ -209,6 +209,29 @@ def test_an_index_names_no_file_outside_of_its_folder(tmp_path, name):
         open_checkpoint(tmp_path)
 
 
+def test_an_index_of_nothing_is_no_whole_model(tmp_path):
+    """Refuse it: files next to it would be left out in silence."""
+    save_file({"x": np.ones(2)}, tmp_path / "x.safetensors")
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {}}))
+    with pytest.raises(CheckpointError, match="has a weight_map that names no tensor; remove the index"):
+        open_checkpoint(tmp_path)
+    (tmp_path / INDEX).unlink()
+    assert len(open_checkpoint(tmp_path).entries) == 1
+
+
+def test_an_index_of_files_of_torch_names_the_way_out(tmp_path):
+    """Name the files one by one, which are read."""
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": {"x": "x.bin"}}))
+    with pytest.raises(CheckpointError, match="folder itself are read: name others one by one"):
+        open_checkpoint(tmp_path / "pytorch_model.bin.index.json")
+
+
+def test_only_western_digits_number_the_files_of_a_model(tmp_path):
+    """Take other digits for a part of the name."""
+    save_file({"x": np.ones(2)}, tmp_path / "a-\u0663-of-\u0664.safetensors")
+    assert not open_checkpoint(tmp_path).missing
+
+
 def test_a_name_twice_is_found_without_a_search_for_each_name():
     """A search took 23 s of 429 kB, in processor time."""
     pairs = b",".join(b'"%d":0' % number for number in range(40_000))

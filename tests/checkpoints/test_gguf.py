@@ -157,9 +157,9 @@ def test_a_run_that_was_killed_goes_on(tmp_path, monkeypatch):
     [
         (
             {"mask": np.ones(3, np.uint8)},
-            "tensor 'mask' is U8, which this version of the gguf package has not",
+            "'mask' is U8, which this version of the gguf package has not; write a file of another kind, deq",
         ),
-        ({"x" * 64: np.ones(3, np.float32)}, "names of at most 63 bytes"),
+        ({"x" * 64: np.ones(3, np.float32)}, "names of at most 63 bytes; rename or reshape it in the source"),
         ({"deep": np.ones((1,) * 5, np.float32)}, "has 1 to 4 axes"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from safetensors.numpy import save_file
 
+from lowprec.checkpoints import structure
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.cli.main import main
@@ -70,6 +71,11 @@ def test_the_finding_of_the_page_is_that_of_its_defect(models):
     assert result.exit_code == 1
     digits = r"[\d.]+(e[+-]\d+)?"
     assert re.sub(digits, "#", result.stdout) == re.sub(digits, "#", shown)
+
+
+def test_the_page_has_every_rule_of_reading():
+    rules = {*structure._PROBLEMS, *structure._FILES}
+    assert {rule for rule in rules if f"`{rule}`" not in PAGE} == set()
 
 
 def test_the_page_has_every_command():

@@ -260,7 +260,11 @@ def test_what_cannot_be_written_leaves_the_file_that_is_there(tmp_path):
         ({"a": blocks, "a.scales": VALUES}, "'a.scales' is a part of BlockArray 'a' already; rename one"),
         ({"a.scales": VALUES, "a": blocks}, "'a.scales' is a part of BlockArray 'a' already; rename one"),
         ({"__metadata__": VALUES}, "'__metadata__' is no name for a tensor"),
-        ({"a": np.zeros(3, ml_dtypes.float4_e2m1fn)}, "takes 12 bits, which are no whole bytes"),
+        ({"a": np.zeros(3, ml_dtypes.float4_e2m1fn)}, "no whole bytes; add elements, or store codes as U8"),
+        (
+            {"a": np.zeros(3, np.longdouble)},
+            "Convert numbers to one of these, and save codes as unsigned integers",
+        ),
     ):
         with pytest.raises(CheckpointError, match=words):
             lp.save(place, arrays)
@@ -270,6 +274,11 @@ def test_what_cannot_be_written_leaves_the_file_that_is_there(tmp_path):
         lp.save(tmp_path / "x.npz", VALUES)
     with pytest.raises(CheckpointError, match="there is no folder"):
         lp.save(tmp_path / "none" / "x.safetensors", VALUES)
+    for name in ("\0", "\ud800"):
+        with pytest.raises(CheckpointError, match="no file can have the name"):
+            lp.save(tmp_path / f"{name}.safetensors", VALUES)
+        with pytest.raises(CheckpointError, match="no file can have the name"):
+            lp.load(tmp_path / f"{name}.safetensors")
     da = pytest.importorskip("dask.array")
     for lazy in (da.ones(4), lp.encode(da.ones((4, 64)), "mxfp4")):
         with pytest.raises(CheckpointError, match=r"is of Dask.*compute\(\) returns"):

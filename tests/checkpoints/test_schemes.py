@@ -401,7 +401,9 @@ def test_targets_that_there_are_not(tmp_path):
 
 def test_weights_that_hold_nan_are_refused_and_nothing_is_written(tmp_path):
     made = source(tmp_path / "s.safetensors", **{"m.k.weight": np.full((4, 32), math.nan, np.float32)})
-    with pytest.raises(CheckpointError, match=r"'m\.k\.weight' holds 128 NaN or infinite values"):
+    with pytest.raises(
+        CheckpointError, match=r"'m\.k\.weight' holds 128 values that are NaN or infinite in float32"
+    ):
         quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
     assert not (tmp_path / "out.safetensors").exists()
     quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"), exclude=["*.k.*"])
@@ -560,7 +562,9 @@ def test_weights_without_rows_stay_as_they_are(tmp_path, family, to, options):
 def test_one_element_that_is_no_number_is_refused_by_name(tmp_path, family, to, options, value):
     weight = np.ones(_shape(family), np.float32)
     weight[1, 3] = value
-    with pytest.raises(CheckpointError, match=r"'m.q.weight' holds .* NaN or infinite values"):
+    with pytest.raises(
+        CheckpointError, match=r"'m.q.weight' holds .* values that are NaN or infinite in float"
+    ):
         _at_the_ends(tmp_path, family, to, options, weight)
     assert not list(tmp_path.glob("out*"))
 
@@ -785,3 +789,41 @@ def test_zero_points_that_are_not_zero_are_refused_by_name(tmp_path, tag, zero, 
         with pytest.raises(CheckpointError, match=words):
             dequantize_checkpoint(open_checkpoint(tmp_path / "x.safetensors"), tmp_path / "y.safetensors")
         assert not (tmp_path / "y.safetensors").exists()
+
+
+def test_weights_without_axes_or_elements_are_decoded_and_verified(tmp_path):
+    e4m3, scale = ml_dtypes.float8_e4m3fn, np.array(2, np.float32)
+    tensors = {"a.weight": np.array(448, e4m3), "b.weight": np.zeros((0, 64), e4m3)}
+    save_file(tensors | {f"{name}_scale": scale for name in tensors}, tmp_path / "x.safetensors")
+    checkpoint = open_checkpoint(tmp_path / "x.safetensors")
+    found = {weight.name: values_of(weight) for weight in weights_of(checkpoint)}
+    assert found["a.weight"] == 896
+    assert found["b.weight"].shape == (0, 64)
+    save_file(
+        {"a.weight": np.float32([896]).reshape(()), "b.weight": np.zeros((0, 64))}, tmp_path / "s.safetensors"
+    )
+    verdicts = {v.name: v for v in verify_checkpoint(checkpoint, open_checkpoint(tmp_path / "s.safetensors"))}
+    assert verdicts["a.weight"].rule == "max"
+    assert verdicts["a.weight"].holds
+    assert sorted(verdicts) == ["a.weight", "b.weight"]
+
+
+@pytest.mark.parametrize(
+    ("family", "to", "words"),
+    [
+        (
+            "compressed-tensors",
+            "nvfp4",
+            "'m.w' has values up to 1e+300, whose scale has no inverse in float32",
+        ),
+        (
+            "bitsandbytes",
+            "nf4",
+            "'m.w' holds 128 values that are NaN or infinite in float32, in rows 0 to 2;",
+        ),
+    ],
+)
+def test_numbers_beyond_float32_are_named_as_such(tmp_path, family, to, words):
+    checkpoint = source(tmp_path / "x.safetensors", **{"m.w": np.full((2, 64), 1e300)})
+    with pytest.raises(CheckpointError, match=re.escape(words)):
+        quantize_checkpoint(checkpoint, tmp_path / "y.safetensors", target(family, to))

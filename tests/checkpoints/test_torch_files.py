@@ -88,6 +88,10 @@ def _unread():
         "parameter": (parameter, "has attributes that are tensors too"),
         "module": (torch.nn.Linear(2, 2), "is made by torch.nn.modules.linear.Linear, which is not read"),
         "array": (np.ones(2), "_reconstruct, which is not read"),
+        "meta": (torch.ones(2, device="meta"), "has no values: it is on the meta device"),
+        "missing": (torch.nn.Parameter(torch.ones(2, device="meta")), "has no values"),
+        "lazy": (torch.nn.UninitializedParameter(), "has no values"),
+        "later": (torch.nn.parameter.UninitializedBuffer(), "has no values"),
         "storage": (torch.ones(2).untyped_storage(), "is made by no function of a module"),
     }
 
@@ -111,7 +115,7 @@ def test_what_is_not_read_is_told(tmp_path):
     calls = {("pickle-calls", "x.pt", "warning")}  # of the array, the module and the class
     assert notes == {("not-read", name, "note") for name in found.unread} | calls
     shown = CliRunner().invoke(main, ["checkpoint", "inspect", str(found.path)])
-    assert "tensors that are not read: 13; see `lowprec checkpoint lint`" in shown.output
+    assert "tensors that are not read: 17; see `lowprec checkpoint lint`" in shown.output
 
 
 def test_nothing_is_left_out_unless_it_is_said(tmp_path):

@@ -727,6 +727,21 @@ def test_shards_without_an_index_say_how_many_they_are(tmp_path):
     assert open_checkpoint(tmp_path / "a-00001-of-00003.safetensors").missing == {}  # named by itself
 
 
+def test_a_shard_that_the_index_leaves_out_is_not_lost_without_a_word(tmp_path):
+    """Files of other names may lie beside the model's, and a shard may have no tensors."""
+    names = [f"a-{place}-of-3.safetensors" for place in (1, 2, 3)] + ["consolidated.safetensors"]
+    for name in names:
+        save_file({} if name == names[2] else {name: np.ones((64, 64), np.float32)}, tmp_path / name)
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {names[0]: names[0]}}))
+    found = open_checkpoint(tmp_path)
+    assert [(finding.rule, finding.tensor) for finding in lint(found)] == [("not-indexed", names[1])]
+    with pytest.raises(
+        CheckpointError, match=rf"would lack what is not read: {names[1]} is in the folder and"
+    ):
+        quantize_checkpoint(found, tmp_path / "out", target("quark", "mxfp4"))
+    quantize_checkpoint(found, tmp_path / "out", target("quark", "mxfp4"), exclude=[names[1]])
+
+
 def test_one_file_that_is_left_of_several_is_read_again(tmp_path):
     """The second one has no tensors and is not written: an index says that the first is all there is."""
     (tmp_path / "source").mkdir()

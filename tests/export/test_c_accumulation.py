@@ -44,9 +44,8 @@ def compiled(how, folder, compiler="gcc", scale=None):
     ]
     given += ["size_t m", "size_t n", "size_t k", "const void *c", "void *out"]
     head, names = f"void run({', '.join(given)})", ", ".join(each.split()[-1].strip("*") for each in given)
-    source.write_text(
-        f"{accumulation_header(how, 'a test', scale)}\n{head};\n{head}\n{{ {name}_matmul({names}); }}\n"
-    )
+    source.with_suffix(".h").write_text(accumulation_header(how, "a test", scale))
+    source.write_text(f'#include "{source.stem}.h"\n{head};\n{head}\n{{ {name}_matmul({names}); }}\n')
     library = folder / f"{identifier(how.name)}.{compiler}.so"
     subprocess.run([compiler, *FLAGS, "-o", library, source], check=True)
     return ctypes.CDLL(str(library)).run
@@ -238,10 +237,11 @@ def drawn(number):
 @pytest.mark.apart
 @pytest.mark.parametrize("number", [*range(12), 98])  # 98: no products, and a negative NaN as addend
 def test_headers_of_drawn_accumulations_give_what_the_kernels_give(number, tmp_path):
-    """Compare whatever `unsaid` lets through."""
-    need("gcc")
+    """Compare whatever `unsaid` lets through, compiled by gcc and by clang in turn."""
+    compiler = ("gcc", "clang")[number % 2]
+    need(compiler)
     how, rng = drawn(number), np.random.default_rng(number)
-    run = compiled(how, tmp_path)
+    run = compiled(how, tmp_path, compiler)
     for length in (0, 1, 7, 65):
         assert differing(how, run, 16, length, rng) == 0, (how, length)
 

@@ -31,7 +31,11 @@ from tests.programs import need
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC")
 SAID = ("convert", *OPERANDS)
 TINY = Format(name="tiny", exponent_bits=2, trailing_bits=1, infinity=True, nans=1)
-SANITIZED = ("-fsanitize=undefined", "-fno-sanitize-recover")
+#: Compilers, and how each ends a program that does what C leaves undefined.
+SANITIZED = {
+    "gcc": ("-fsanitize=undefined", "-fno-sanitize-recover"),
+    "clang": ("-fsanitize=undefined", "-fsanitize-trap=undefined"),
+}
 
 
 def compiled(operation, sources, target, projection, folder, compiler="gcc", more=()):
@@ -42,8 +46,10 @@ def compiled(operation, sources, target, projection, folder, compiler="gcc", mor
     passed = [f"{word}[i]" for word in "xyz"[: len(sources)]] + ["random[i]"] * (projection.rounding.bits > 0)
     given += ["const uint32_t *random", "size_t n", f"uint{target.code_bits}_t *out", "uint8_t *flags"]
     head = f"void run({', '.join(given)})"
+    (folder / "tried.h").write_text(text)
     (folder / "tried.c").write_text(
-        f"#include <stddef.h>\n{text}\n{head};\n{head}\n{{ size_t i; (void)random; for (i = 0; i < n; i++) "
+        f'#include <stddef.h>\n#include "tried.h"\n'
+        f"{head};\n{head}\n{{ size_t i; (void)random; for (i = 0; i < n; i++) "
         f"out[i] = {name}({', '.join(passed)}, flags + i); }}\n"
     )
     library = folder / f"tried.{compiler}.so"
@@ -83,12 +89,11 @@ def is_whole(value):
     return not isinstance(value, Fraction) or value.denominator == 1
 
 
-def differing(operation, sources, target, projection, operands, random, folder, more=()):
+def differing(operation, sources, target, projection, operands, random, folder, compiler="gcc", more=()):
     """Count the results that are not the oracle's."""
     arrays = [np.array(each, code_dtype(fmt)) for each, fmt in zip(operands, sources, strict=True)]
-    made = results(
-        compiled(operation, sources, target, projection, folder, more=more), arrays, random, target
-    )
+    run = compiled(operation, sources, target, projection, folder, compiler, more)
+    made = results(run, arrays, random, target)
     bits = projection.rounding.bits
     wanted = (
         expected(operation, codes, sources, target, projection, drawn if bits else None)
@@ -152,8 +157,9 @@ def drawn(number):
     "number", [*range(2), *(pytest.param(number, marks=pytest.mark.apart) for number in range(2, 40))]
 )
 def test_drawn_operations_give_what_the_oracle_gives(number, tmp_path):
-    """Compare codes and flags; nothing is undefined in C on the way."""
-    need("gcc")
+    """Compare codes and flags; nothing is undefined in C on the way, to gcc and to clang in turn."""
+    compiler = ("gcc", "clang")[number % 2]
+    need(compiler)
     operation, sources, target, projection = drawn(number)
     rng = np.random.default_rng(number)
     operands = [rng.integers(0, 1 << fmt.width, 400).tolist() for fmt in sources]
@@ -161,8 +167,8 @@ def test_drawn_operations_give_what_the_oracle_gives(number, tmp_path):
         some = {0, 1, fmt.max_magnitude, fmt.sign_code, (1 << fmt.width) - 1, fmt.max_magnitude + 1}
         each[:6] = [code & (1 << fmt.width) - 1 for code in some][:6] + [0] * (6 - len(some))
     random = rng.integers(0, 1 << projection.rounding.bits, 400).tolist()
-    wrong = differing(operation, sources, target, projection, operands, random, tmp_path, SANITIZED)
-    assert wrong == 0, (operation, sources, target, projection)
+    asked = operation, sources, target, projection
+    assert differing(*asked, operands, random, tmp_path, compiler, SANITIZED[compiler]) == 0, asked
 
 
 def test_another_limit_of_rounding_is_seen(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -108,6 +109,29 @@ def test_versions_of_which_the_page_does_not_speak_are_left_out(tmp_path):
     result = conform("--against", tmp_path / "page.md")
     assert result.exit_code == 3
     assert "page.md is about other versions" in result.output
+
+
+def test_a_section_that_is_cut_or_damaged_is_named(tmp_path):
+    """Wherever a page ends, and whatever stands in a line."""
+    whole = conformance_page.page(ROWS)
+    wanted = (
+        "section '[a-z_]+' is cut or damaged; write the page again with `lowprec conform --markdown -o FILE`"
+    )
+    said = []
+    for text in (whole[:end] for end in range(len(whole))):
+        try:
+            conformance_page.changes(text, ROWS)
+        except ValueError as error:
+            said.append(str(error))
+    assert len(said) > 3
+    assert all(re.search(wanted, each) for each in said)
+    for mark in ("1", "| ", "op: as the reference on all of "):
+        with pytest.raises(ValueError, match=wanted):
+            conformance_page.changes(f"{whole}{mark}\n", ROWS)
+    (tmp_path / "page.md").write_text("## numpy\n")
+    result = conform("--against", tmp_path / "page.md")
+    assert result.exit_code == 2
+    assert re.search(wanted, result.output.replace("\n", " "))
 
 
 def test_the_page_in_docs_says_what_numpy_and_ml_dtypes_compute():

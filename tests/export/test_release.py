@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import lowprec
@@ -37,6 +39,16 @@ def test_the_changelog_names_the_digest_of_this_version():
     text = (TABLES.parent / "CHANGELOG.md").read_text().split(heading, 1)[1].split("\n## ", 1)[0]
     assert f"`{document['sha256']}`" in text
     assert f"version: {lowprec.__version__}\n" in (TABLES.parent / "CITATION.cff").read_text()
+
+
+def test_the_conda_recipe_needs_what_the_package_needs():
+    """Compare version, Python and every dependency."""
+    root = TABLES.parent
+    recipe = yaml.safe_load((root / "packaging" / "conda" / "recipe.yaml").read_text())
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    needed = {f"python{project['requires-python']}", *project["dependencies"]}
+    assert {each.replace(" ", "") for each in recipe["requirements"]["run"]} == needed
+    assert recipe["context"]["version"] == lowprec.__version__
 
 
 def test_every_kind_of_answer_is_frozen():

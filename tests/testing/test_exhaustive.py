@@ -39,12 +39,12 @@ class Cast:
 
 
 def check(folder, cast, *, key="1", source="bfloat16", part="1/1", fresh=False, test="test::one", **how):
-    """One check, as the fixture makes it for a test."""
+    """Run one check, as the fixture does for a test."""
     return Exhaustive(folder, test, part, fresh)(cast, "e4m3fn", key=key, source=source, **how)
 
 
 def test_what_is_right_for_a_key_is_not_computed_again(tmp_path):
-    """Another key, other rules, another test, or `fresh`: it is."""
+    """Compute again for another key, other rules, another test, or with `fresh`."""
     first = Cast()
     digests = check(tmp_path / "kept", first)
     assert first.seen == 1 << 16
@@ -65,7 +65,7 @@ def test_what_is_right_for_a_key_is_not_computed_again(tmp_path):
 
 
 def test_one_wrong_result_fails_and_is_not_kept(tmp_path):
-    """With the report of `compare`; and each time."""
+    """Show the report of `compare`, each time."""
     for _ in range(2):
         with pytest.raises(AssertionError) as told:
             check(tmp_path, Cast(-448))
@@ -77,8 +77,21 @@ def test_one_wrong_result_fails_and_is_not_kept(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_function_may_use_its_buffer_again(tmp_path, monkeypatch):
+    """Copy each answer before the next call, whatever its type."""
+    monkeypatch.setattr(exhaustive, "CHUNK", 1 << 14)
+    buffer = np.empty(1 << 14, ml_dtypes.float8_e4m3fn)
+
+    def cast(x):
+        buffer[:] = x
+        return buffer
+
+    for given in (cast, lambda x: cast(x).view(np.uint8)):
+        assert check(tmp_path, given, key=given.__name__) == check(tmp_path, Cast(), fresh=True)
+
+
 def test_codes_pairs_and_decoders_are_tried_too(tmp_path):
-    """Each code or combination once; of pairs the last one differs."""
+    """Try each code or combination once; plant a wrong last pair."""
 
     def convert(codes):
         assert codes.tolist() == list(range(256))
@@ -109,7 +122,7 @@ def test_codes_pairs_and_decoders_are_tried_too(tmp_path):
 
 
 def test_digests_of_float32_are_those_of_sweeps(tmp_path):
-    """One range of 256, which is that of the shard."""
+    """Compare one range of 256, which is that of the shard."""
     (sweep,) = plan(["lowprec"], [lp.format("e4m3fn")])
     found = sweep_range(sweep, 60, steps_of(sweep).within(60))
     assert check(tmp_path, cast := Cast(), source="float32", part="61/256") == {60: found.sha256}
@@ -118,14 +131,14 @@ def test_digests_of_float32_are_those_of_sweeps(tmp_path):
 
 @pytest.mark.parametrize("count", [1, 3, 4, 100, 256])
 def test_shards_are_all_ranges_each_once(count):
-    """However many there are."""
+    """Divide the ranges by any number of shards."""
     parts = [shard(f"{number}/{count}") for number in range(1, count + 1)]
     assert sorted(index for part in parts for index in part) == list(range(256))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 def test_shards_together_are_the_whole(tmp_path, monkeypatch):
-    """With ranges of 64 numbers; nothing is left to do then. A narrow source is in the first shard."""
+    """Take ranges of 64 numbers; nothing is left to do then. A narrow source is in the first shard."""
     monkeypatch.setattr(exhaustive, "SIZE", 64)
     casts = [Cast() for _ in range(3)]
     parts = [
@@ -161,20 +174,20 @@ REFUSED = [
 
 @pytest.mark.parametrize(("how", "message"), REFUSED)
 def test_what_cannot_be_tried_is_refused(how, message, tmp_path):
-    """And nothing is kept."""
+    """Refuse it, and keep nothing."""
     with pytest.raises((TypeError, ValueError), match=re.escape(message)):
         check(tmp_path, Cast(), **how)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_function_is_refused(tmp_path):
-    """By the name that the test uses."""
+    """Name the fixture as the test does."""
     with pytest.raises(TypeError, match="lowprec_exhaustive takes a function on arrays first, not 3"):
         check(tmp_path, 3)
 
 
 def test_two_functions_of_one_name_in_a_test_are_refused(tmp_path):
-    """One would have the other's digests."""
+    """Refuse the second, which would have the digests of the first."""
     every = Exhaustive(tmp_path, "test::one")
     every(lambda x: Cast()(x), "e4m3fn", key="1", source="bfloat16")
     message = (
@@ -186,7 +199,7 @@ def test_two_functions_of_one_name_in_a_test_are_refused(tmp_path):
 
 
 def test_digests_of_another_version_are_refused_by_name(tmp_path, monkeypatch):
-    """Until they are checked again."""
+    """Refuse them until they are checked again."""
     with monkeypatch.context() as earlier:
         earlier.setattr(exhaustive, "__version__", "0.1.0")
         check(tmp_path, Cast())
@@ -204,7 +217,7 @@ def test_digests_of_another_version_are_refused_by_name(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("damage", ["cut", "digest", "no JSON", "another shape"])
 def test_damaged_digests_are_told_of_and_checked_again(damage, tmp_path):
-    """Nothing is believed of them."""
+    """Believe nothing of them."""
     check(tmp_path, Cast())
     (file,) = tmp_path.iterdir()
     text = file.read_text()
@@ -221,7 +234,7 @@ def test_damaged_digests_are_told_of_and_checked_again(damage, tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    """Here, as its name is a file's."""
+    """Ask for a folder below a file."""
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "below"
     with pytest.raises(processes.SweepError) as told:
@@ -237,7 +250,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 
 @pytest.mark.apart
 def test_the_example_of_the_page_is_checked_once(tmp_path):
-    """One shard of 256, which has one range of float32; then another key."""
+    """Run one shard of 256, which has one range of float32; then another key."""
     (example,) = [
         block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "exhaustive(" in block
     ]
@@ -262,7 +275,7 @@ def test_the_example_of_the_page_is_checked_once(tmp_path):
 
 
 def iter_key(kept):
-    """The keys of files whose checks are additions."""
+    """Yield the keys of files whose checks are additions."""
     for text in kept.values():
         asked = json.loads(text.partition("\n")[2])["asked"]
         if " add " in asked["check"]:
@@ -272,7 +285,7 @@ def iter_key(kept):
 @pytest.mark.apart
 @pytest.mark.parametrize("part", ["0/4", "5/4", "a/b", "1/257", "3", "-1/4"])
 def test_a_wrong_shard_ends_pytest(part, tmp_path):
-    """Before any test."""
+    """Refuse it before any test."""
     run = run_pytest(tmp_path, f"--lowprec-shard={part}")
     assert run.returncode == pytest.ExitCode.USAGE_ERROR
     assert run.stderr.strip() == (
@@ -281,7 +294,7 @@ def test_a_wrong_shard_ends_pytest(part, tmp_path):
 
 
 def test_the_workflow_of_the_page_has_all_shards_and_their_folder():
-    """The matrix, the options and the paths fit each other, and the versions what is kept."""
+    """Hold matrix, options, paths and keys of the cache against each other."""
     page = (ROOT / "docs" / "github-action.md").read_text()
     flows = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)]
     assert all({"jobs"} < set(map(str, flow)) for flow in flows)  # YAML reads on: as true

@@ -521,7 +521,7 @@ def command(*arguments):
     [
         (
             ["tensorflop"],
-            "unknown framework 'tensorflop'; use one of lowprec, ml_dtypes, numpy, torch, jax, onnx",
+            "unknown framework 'tensorflop'; use one of lowprec, ml_dtypes, numpy, torch, jax, mlx",
         ),
         (
             ["--target", "tf32"],

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
-from lowprec.verify.frameworks import arrays, compiled, torch
+from lowprec.verify.frameworks import arrays, compiled, torch, tosa
 from lowprec.verify.frameworks.base import Answer, Array, Framework, arithmetic, formats, library
 from lowprec.verify.frameworks.tasks import Task
 
@@ -87,9 +87,9 @@ FRAMEWORKS: dict[str, Framework] = {
             ),
         ),
         library("jax", arrays.jax, arrays.jax_targets, install='"lowprec[jax]"'),
-        library(  # to_fp8 takes no integers
+        library(  # to_fp8 refuses integers, and reads binary64 as something else
             "mlx", arrays.mlx, "binary32 binary16 bfloat16 e4m3fn", install='"mlx[cpu]"',
-            sources="float16 bfloat16 float32 float64",
+            sources="float16 bfloat16 float32",
             others=lambda: {
                 **arithmetic(_OPERATIONS, formats("binary32 binary16 bfloat16"), arrays.mlx_operation),
                 **arrays.mlx_blocks(),
@@ -111,6 +111,10 @@ FRAMEWORKS: dict[str, Framework] = {
                 ("onnxruntime", True, "binary32 binary16 bfloat16 e5m2 e4m3fn e4m3fnuz e5m2fnuz e8m0fnu"),
                 ("onnxruntime_nosat", False, "e5m2 e4m3fn e4m3fnuz e5m2fnuz"),
             )
+        ),
+        library(  # it needs older versions of NumPy and ml_dtypes in its tools alone
+            "tosa", tosa.cast, "binary32 e5m2 e4m3fn", package="tosa-tools",
+            install="--no-deps tosa-tools", sources="float16 bfloat16 float32", others=tosa.others,
         ),
         library(  # names three more 8-bit types and casts nothing to them; integers to 8-bit floats neither
             "tensorflow", arrays.tensorflow, "binary32 binary16 bfloat16 e5m2 e4m3fn",

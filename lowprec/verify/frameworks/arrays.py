@@ -118,7 +118,7 @@ def jax(values: Array, fmt: Format) -> Array:
 def _in_mlx(values: Array) -> Any:
     import mlx.core
 
-    return mlx.core.array(values, dtype=getattr(mlx.core, values.dtype.name))
+    return mlx.core.array(values)
 
 
 def _of_mlx(made: Any, fmt: Format) -> Array:
@@ -130,7 +130,7 @@ def _of_mlx(made: Any, fmt: Format) -> Array:
 
 
 def mlx(values: Array, fmt: Format) -> Array:
-    """Cast by MLX's `astype`, or by `to_fp8`, on CPUs; of binary64 it has no other device."""
+    """Cast by MLX's `astype`, or by `to_fp8`, on CPUs."""
     import mlx.core
 
     with mlx.core.stream(mlx.core.cpu):
@@ -166,7 +166,7 @@ def mlx_blocks() -> dict[Task, Answer]:
                 words, scales = (
                     np.array(part)[: len(values)] for part in mlx.core.quantize(given, mode=mode)
                 )
-            codes = words[..., None] >> np.arange(0, 32, bits, np.uint32) & np.uint32((1 << bits) - 1)
+            codes = words[..., None] >> np.arange(0, 32, bits, dtype=np.uint32) & np.uint32((1 << bits) - 1)
             return np.hstack([scales, codes.reshape(values.shape).astype(np.uint8)])
 
         return blocks
