@@ -33,8 +33,8 @@ CAUSES = {
     "ties away from zero": "elements: ties away from zero",
     "ties to zero": "elements: ties toward zero",
     "overflow wraps": "elements past the largest wrap around as whole numbers of the smallest element",
-    "overflow is zero": "elements past the largest are zero",
-    "subnormal elements flushed": "elements that are subnormal after rounding become zeros",
+    "overflow is zero": "results zero, with their sign, where the quotient is past the largest element",
+    "subnormal elements flushed": "results zero, with their sign, where the result is subnormal",
     "subnormal values taken as zero": "subnormal values taken as zeros",
     "NaN ignored": "NaNs become elements, and the scale does not see them",
     "NaN in upper lanes ignored": (
@@ -43,14 +43,14 @@ CAUSES = {
     "infinity is a number": (
         "an infinity counts for the scale as the next power of two after binary32's largest value"
     ),
-    "sign of zero lost": "values that are zero lose their sign",
-    "sign of small elements lost": "elements that round to zero lose their sign",
+    "sign of zero lost": "zeros have no sign, where the quotient is a value of the elements",
+    "sign of small elements lost": "zeros have no sign, where not: the quotient is a value of the elements",
     "zero block has scale 1": "blocks of zeros have the scale 1",
-    "elements in reverse": "the elements of each block in reverse order",
+    "elements in reverse": "the elements of each block in reverse",
     "neighbours swapped": "swapped nibbles: the two codes of a byte",
-    "carry of rounding lost": "the carry of rounding into the exponent of elements lost",
+    "carry of rounding lost": "results half as large, where rounding carries into the exponent",
     "elements of a NaN block kept": "elements under scales that are NaN are not cleared",
-    "NaN scale is 0xfe": "NaN scales are 0xfe, the largest number",
+    "NaN scale is 0xfe": "the codes of scales are fe, where the code of the right scale is at least 255",
     "sticky lost": "elements: sticky bit lost: rounded by the guard bit alone",
 }
 

@@ -40,7 +40,7 @@ CAUSES = {
     "addend aligned one place too high": "the addend and running sums aligned one place too high",
     "addend never cut": "the addend and running sums never cut",
     "addend left out of the largest exponent": f"the addend and running sums {_ZERO}",
-    "lane 7 left out of the largest exponent": f"lane 7 of 8 {_ZERO}",
+    "lane 7 left out of the largest exponent": f"terms {_ZERO}, in lane 7",
     "zeros set the largest exponent": "zeros count for the largest exponent",
     "subnormal addend taken as zero": "subnormal sums of steps become zeros",
     "subnormal x with a leading one": "subnormal x read with a leading one",
@@ -69,7 +69,7 @@ CAUSES = {
     "sign of y ignored": "signs of y lost",
     "products normalized before alignment": "products normalized before they are aligned",
     "sum wraps around at 5 bits": "sums wrap around at 5 bits before the point, in two's complement",
-    "lane 4 aligned one place too low": "lane 4 of 8 aligned one place too low",
+    "lane 4 aligned one place too low": "terms aligned one place too low in lane 4",
     "negative terms in one's complement": "negative terms in one's complement: a last bit off",
     "negative sum in one's complement": "negative sums in one's complement: a last bit off",
     "rounded to 27 bits first": "sums rounded twice: first to 3 bits more than the result has",
@@ -113,9 +113,11 @@ CAUSES = {
     "addend lost above the exponents of products, or 0": (
         f"the addend and running sums {_ZERO}, and lost where they exceed it"
     ),
-    "lane 7 lost above the exponents of the others": (f"lane 7 of 8 {_LEAST}, and lost where it exceeds it"),
+    "lane 7 lost above the exponents of the others": (
+        f"terms {_LEAST}, and lost where they exceed it, in lane 7"
+    ),
     "lane 7 lost above the exponents of the others, or 0": (
-        f"lane 7 of 8 {_ZERO}, and lost where it exceeds it"
+        f"terms {_ZERO}, and lost where they exceed it, in lane 7"
     ),
     "zero sums take the sign of the last product": "sums that are zero have the sign of the last product",
     "zero sums take the sign of the addend": (
@@ -149,7 +151,7 @@ _FLUSHED = [
 #: Other causes that give the same results. Sums of this unit are subnormal only where the addend is: products
 #: are multiples of 2**-32. No vector has infinities of unlike signs beside a NaN.
 ALSO = {
-    "lane 7 left out of the largest exponent": [f"lane 7 of 8 {_LEAST}"],
+    "lane 7 left out of the largest exponent": [f"terms {_LEAST}, in lane 7"],
     "subnormal addend taken as zero": _FLUSHED,
     "subnormal result flushed": _FLUSHED,
     "running sum not rounded between steps": [

@@ -7,6 +7,7 @@ Where no edit gives them, a rule tells wrong results from right ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -14,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.verify.compare.rules import Rule, learn
-from lowprec.verify.questions.edits import of_results
 from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question
+from lowprec.verify.questions.result_edits import of_results
 
 __all__ = ["Conditional", "Examples", "conditional", "edited"]
 
@@ -25,12 +26,16 @@ Agrees = Callable[[Batch, Changes], Mask]
 
 #: Wrong results that edits are tried on, and edits that rules are looked for.
 _TRIED, _EDITS = 256, 10
+#: Share of wrong results from which on an edit is tried for a part alone, and is taken for the whole cause.
+_NARROWED, _WHOLLY = 0.1, 0.9
+#: Edits that are tried as the first of two.
+_FIRST = 8
 #: Lines of each kind that are told.
 _LINES = 3
 #: Fields of changes that are functions of codes of results.
 ON_RESULTS = ("result_code", "scale_code", "before")
 #: The edit that a result is the one before it.
-BEFORE = Change("before", None, "equal to the results before", 2)
+BEFORE = Change("before", None, "results equal to the results before", 2)
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Conditional:
     words: str
     examples: Examples
     errors: int = field(compare=False, default=0)  #: in the sample
+    exact: bool = field(compare=False, default=False)  #: whether the rule holds of wrong results alone
 
 
 def edited(question: Question, batch: Batch, changes: Changes) -> Array:
@@ -82,15 +88,20 @@ def conditional(
     places = np.random.default_rng(4).permutation(batch.places[wrong])[:_TRIED]
     few = question.sample(np.sort(places), places[:0])
     asked = np.isin(few.places, places)
-    shares = []
-    for change in changes if alone else (*changes, *question.edits(), *on_results):
-        share = np.count_nonzero(agrees(few, (change,))[asked]) / max(places.size, 1)
-        shares.append((share, change))
-    shares = [pair for pair in shares if pair[0] >= 0.5]
-    for _, change in () if alone else tuple(shares):
-        for less in question.narrowed(change):
-            shares.append((np.count_nonzero(agrees(few, (less,))[asked]) / max(places.size, 1), less))
-    best = sorted((pair for pair in shares if pair[0] >= 0.5), key=lambda pair: (-pair[0], pair[1].cost))
+    plain = np.random.default_rng(7).permutation(batch.places[right])[:_TRIED]
+    others = question.sample(plain[:0], np.sort(plain))
+    near = np.isin(others.places, plain)
+    tried = list(changes) if alone else [*on_results, *changes, *question.edits()]
+    masks = [(change, agrees(few, (change,))[asked]) for change in tried]
+    for change, mask in () if alone else tuple(masks):
+        if mask.mean() >= _NARROWED:
+            masks += [(less, agrees(few, (less,))[asked]) for less in question.narrowed(change)]
+    spent = math.log2(len(masks) + 1)
+    shares = [(mask.mean(), change) for change, mask in masks if mask.mean() >= 0.5]
+    whole = {
+        id(change) for share, change in shares if share > _WHOLLY and agrees(others, (change,))[near].all()
+    }
+    best = sorted(shares, key=lambda pair: (-pair[0], id(pair[1]) not in whole, pair[1].cost))
     found = []
     for _, change in best[:_EDITS]:
         agree = agrees(batch, (change,))
@@ -99,11 +110,18 @@ def conditional(
             errors = int(np.count_nonzero(wrong & ~agree))
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
             continue
-        rule = learn(features, inside, outside)
-        if rule is not None:
+        # What an edit of results leaves as it is may be outside its rule too: such a rule says more.
+        for beyond in (right, outside) if change.field in ON_RESULTS else (outside,):
+            rule = learn(features, inside, beyond, spent)
+            if rule is None:
+                continue
             where = rule.where(features)
             errors = int(np.count_nonzero(wrong & ~(agree & where)) + np.count_nonzero(outside & where))
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
+            if not errors and rule.size == 1:
+                break
+    if not alone and all(one.errors for one in found):
+        found += _of_two(masks, batch, wrong, right, agrees)
     rule = None if alone else learn(features, wrong, right)
     if rule is not None:
         where = rule.where(features)
@@ -112,13 +130,41 @@ def conditional(
     return sorted(found, key=_order)
 
 
+def _of_two(
+    masks: list[tuple[Change, Mask]], batch: Batch, wrong: Mask, right: Mask, agrees: Agrees
+) -> list[Conditional]:
+    """Return two edits that together give every result, if each gives some: those that give most first."""
+    some = [pair for pair in masks if pair[1].any() and pair[0].field not in ON_RESULTS]
+    some.sort(key=lambda pair: -np.count_nonzero(pair[1]))
+    pairs = [
+        (np.count_nonzero(mask | more), one, other)
+        for place, (one, mask) in enumerate(some[:_FIRST])
+        for other, more in some[place + 1 :]
+        if np.mean(mask | more) > max(_WHOLLY, mask.mean())
+    ]
+    pairs.sort(key=lambda pair: (-pair[0], pair[1].cost + pair[2].cost))
+    for _, *pair in pairs[:_EDITS]:
+        agree = agrees(batch, tuple(pair))
+        if agree[wrong | right].all():
+            words = "; and ".join(change.words for change in pair)
+            return [Conditional(None, tuple(pair), words, Examples((), ()), 0)]
+    return []
+
+
 #: Fields of changes that say another format or place as a whole: the last that a condition is joined to.
 _WHOLE = ("format", "element", "profile", "place", "named", "received")
 
 
-def _order(one: Conditional) -> tuple[int, int, int]:
+def _order(one: Conditional) -> tuple[int, int, int, int, int]:
+    """Return what explanations are ordered by: exceptions, length, how little is presumed, and cost.
+
+    An edit of results presumes the least, and where its rule holds of wrong results alone nothing is left to
+    a more particular one: that has the same effect there by chance.
+    """
     cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
-    return one.errors, (one.rule.size if one.rule else 0) + (not one.edit), cost
+    plain = all(change.field in ON_RESULTS for change in one.edit)
+    size = (one.rule.size if one.rule else 0) + (not one.edit)
+    return one.errors, size, not (plain and one.exact), cost, plain
 
 
 def useful(features: Iterable[Feature], asked: Mask) -> list[Feature]:
@@ -130,11 +176,9 @@ def _told(
     rule: Rule, edit: Changes, batch: Batch, wrong: Mask, right: Mask, where: Mask, errors: int
 ) -> Conditional:
     words = f"{edit[0].words}, where {rule}" if edit else f"wrong where {rule}"
-    if edit and edit[0].field in ("result_code", "before"):
-        words = f"results {edit[0].words}, where {rule}"
     near = np.concatenate([np.flatnonzero(right & where), np.flatnonzero(right & ~where)])
     examples = Examples(
         tuple(batch.places[np.flatnonzero(wrong & where)[:_LINES]].tolist()),
         tuple(batch.places[near[:_LINES]].tolist()),
     )
-    return Conditional(rule, edit, words, examples, errors)
+    return Conditional(rule, edit, words, examples, errors, not (right & where).any())

@@ -97,8 +97,8 @@ def diagnose(
     """
     trial = _Trial(question, question.sample(*sample.places()), failures)
     scores = trial.singles()
-    ruled = None
-    if max(scores.values(), default=0) < np.count_nonzero(trial.wrong):
+    ruled, few = None, mismatches < _MANY
+    if few or max(scores.values(), default=0) < np.count_nonzero(trial.wrong):
         ruled = trial.conditional()
     first = ruled[0] if ruled else None
     exact = first is not None and bool(first.edit) and not first.errors
@@ -116,13 +116,13 @@ def diagnose(
         causes = [chance, *causes]
     if causes and causes[0].changes and 0 < causes[0].net < mismatches:
         causes = _completed(question, causes, each, failures)
-    if not causes or causes[0].net < mismatches:
+    if few or not causes or causes[0].net < mismatches:
         if ruled is None:  # what the first contradicts may not have been in the sample
             first_alone = causes[0].changes if causes and causes[0].contradicted else ()
             ruled = trial.conditional(first_alone) if len(first_alone) == 1 else []
         causes = _with_rules(ruled, causes, mismatches, each, failures)
-    # Beside one that explains everything the others are worth nothing.
-    causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
+    # Besides one that explains everything the others are worth nothing, unless it explains few.
+    causes = causes[:1] if not few and causes and causes[0].net == mismatches else causes[:_TOLD]
     left = mismatches - (causes[0].explained if causes else 0)
     return Diagnosis(causes, left, trial.left(causes[0]) if causes and left else {})
 
@@ -144,7 +144,14 @@ def _with_rules(
         return causes
     _on_everything(tried, each, failures)
     best = max(tried, key=lambda cause: cause.net)  # of those with as much the first
-    return [best, *causes] if best.net > max(0, causes[0].net if causes else 0) else causes
+    if best.rule is None:
+        told = {one.words: one for one in tried if one.rule is None and one.net == best.net}
+        best.same = [words for words in told if words != best.words]
+    if best.net > max(0, causes[0].net if causes else 0):
+        return [best, *causes]
+    named = {word for cause in causes for word in (cause.words, *cause.same)}
+    also = mismatches < _MANY and best.net == mismatches and best.words not in named
+    return [*causes[:1], best, *causes[1:]] if also else causes
 
 
 def _completed(question: Question, causes: list[Cause], each: Each, failures: Failures) -> list[Cause]:

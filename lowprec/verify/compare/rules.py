@@ -84,16 +84,16 @@ class Rule:
         return ", or where ".join(" and ".join(map(str, together)) for together in self.alternatives)
 
 
-def learn(features: Sequence[Feature], inside: Mask, outside: Mask) -> Rule | None:
+def learn(features: Sequence[Feature], inside: Mask, outside: Mask, spent: float = 0) -> Rule | None:
     """Return the shortest rule that holds inside and not outside, or the one with the fewest exceptions.
 
-    None where no rule is proven by so few results.
+    None where no rule is proven by so few results; `spent` are bits of choice before that of the rule.
     """
     drawn = np.random.default_rng(5)
     some = _some(inside, _INSIDE, drawn), _some(outside, _OUTSIDE, drawn)
     if not some[0].size:
         return None
-    proof = _bits_of_choice(int(np.count_nonzero(inside)), int(np.count_nonzero(outside)))
+    proof = _bits_of_choice(int(np.count_nonzero(inside)), int(np.count_nonzero(outside))) - spent
     held = np.concatenate(some)
     given = [Feature(f.name, f.values[held].astype(np.int64), f.labels) for f in features]
     wanted = np.arange(held.size) < some[0].size

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_products import spread
+from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import encode, quantize
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
@@ -20,10 +21,12 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.causes import cut_behind_guard, guard_words
+from lowprec.verify.questions.features import Feature, has_fields, of_overflow, of_rounding
 from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.situations import continued
 
 __all__ = ["SCALE_SHIFT", "elements", "lanes", "moved", "operands", "orders", "scales", "special_blocks"]
-__all__ += ["with_nan"]
+__all__ += ["of_quotients", "with_nan"]
 
 #: A scale's code stands so many bits above the code of the element.
 SCALE_SHIFT = 32
@@ -110,9 +113,6 @@ def orders(fmt: BlockFormat, axes: tuple[int, ...]) -> Iterator[Change]:
         else "neighbours swapped in pairs"
     )
     yield Change("made", _pairs, swapped)
-    if len(axes) == 1:
-        backward = functools.partial(_backward, axis=axes[0], size=fmt.sizes[0])
-        yield Change("made", backward, "the elements of each block in reverse order")
     if _has_sign_bit(fmt.element):
         yield Change("made", functools.partial(_unsigned, sign=fmt.element.sign_code), "zeros have no sign")
 
@@ -129,20 +129,13 @@ def _pairs(made: Array) -> Array:
     return np.concatenate([pairs, flat[whole:]]).reshape(made.shape)
 
 
-def moved(made: Array, axis: int, to: Array) -> Array:
-    """Return elements, of whole blocks, in another order within each block; their scales stay."""
+def moved(made: Array, axis: int, to: Array, mask: int) -> Array:
+    """Return the bits of a mask of elements, of whole blocks, in another order within each block."""
     place = np.arange(made.shape[axis])
     if place.size % to.size:
         raise ValueError("the last block is shorter")
-    mask = (1 << SCALE_SHIFT) - 1
     found = np.take(made, place // to.size * to.size + np.resize(to, place.size), axis)
     return np.asarray(found & mask | made & ~mask)
-
-
-def _backward(made: Array, axis: int, size: int) -> Array:
-    place = np.arange(made.shape[axis])
-    first = place // size * size
-    return np.take(made, first + np.minimum(size, len(place) - first) - 1 - place % size, axis)
 
 
 def _unsigned(made: Array, sign: int) -> Array:
@@ -210,7 +203,7 @@ def _given_scales(fmt: BlockFormat) -> bool:
     """Return whether elements under other scales are known: plain quotients, rounded once."""
     if isinstance(fmt.scale, Codebook):
         return False
-    return fmt.arithmetic == "exact" and fmt.tensor_scale == "none" and not fmt.elements.rounding.bits
+    return fmt.arithmetic == "exact" and not fmt.elements.rounding.bits
 
 
 def scales(fmt: BlockFormat) -> Iterator[Change]:
@@ -221,17 +214,21 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
     for power, words, other in ((2.0, "twice", "less"), (0.5, "half", "more")):
         off = _of_values(functools.partial(np.multiply, power))
         yield Change("scaling", off, f"scales {words} as large{emax.format(other)}")
+    if fmt.element.has_nan and _has_sign_bit(fmt.element):
+        yield Change("made", functools.partial(_positive_nans, fmt=fmt.element), "NaN elements have no sign")
+    yield Change("scaling", _of_all_bits, "the largest magnitude is the OR of all magnitudes")
+    if fmt.rule.divisor != "binade":
+        for name in ("bfloat16", "binary16"):
+            by = float(quantize(1 / fmt.element.max_finite, name)) * fmt.element.max_finite
+            words = f"scales by the reciprocal of the largest element, rounded to {name}"
+            yield Change("scaling", _of_values(functools.partial(np.multiply, by)), words)
+        yield Change("shaping", _by_unrounded, "elements divided by the scale before it is rounded")
+    if fmt.scale.subnormals:
+        low = functools.partial(_low_scales, least=1 << fmt.scale.trailing_bits)
+        yield Change("scaling", low, "scales that are subnormal become zero")
     positive = _of_values(lambda values: np.where(values < 0, 0.0, values))
     yield Change("scaling", positive, "negative values left out of the largest magnitude")
-    last = (1 << fmt.scale.width) - 1
-    for by, words in ((1, "high"), (-1, "low")):
-        written = _with_scales(lambda codes, nan, by=by: np.where(nan, codes, codes + by & last))
-        yield Change("scaling", written, f"scale codes one too {words}, above elements that are right")
     yield Change("scaling", _kept, "elements under scales that are NaN are not cleared")
-    if fmt.scale.has_nan:
-        for code, said in ((fmt.scale.max_magnitude, "the largest number"), (0, "the smallest number")):
-            named = _with_scales(lambda codes, nan, code=code: np.where(nan, code, codes))
-            yield Change("scaling", named, f"NaN scales are {code:#x}, {said}")
     if not fmt.scale.trailing_bits and not fmt.scale.subnormals:
         words = f"scales below the smallest wrap around, modulo {1 << fmt.scale.width}"
         yield Change("scaling", _wrapped, words)
@@ -247,30 +244,16 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
     element = fmt.element
     if not _given_scales(fmt) or not _has_sign_bit(element):
         return
-    yield Change("shaping", _over_zero, "elements past the largest are zero")
     if element.exponent_bits:
-        yield Change(
-            "shaping", _over_wide, "elements past the largest wrap around: codes lose their upper bits"
-        )
-        yield Change("shaping", _carry_lost, "the carry of rounding into the exponent of elements lost")
-        yield Change("shaping", _codes_flushed, "elements that are subnormal after rounding become zeros")
+        words = "elements past the largest wrap around: codes lose their upper bits"
+        yield Change("shaping", _over_wide, words)
         if not fmt.scale.trailing_bits and not fmt.scale.subnormals:  # quotients are exact
             for bits in range(_BEHIND):
                 lost = functools.partial(_sticky_lost, bits=bits)
                 yield Change("shaping", lost, f"elements: {guard_words(bits)}")
-        known = element.max_magnitude, None if element.infinity else element.nan_code  # as saturation has it
-        for code in dict.fromkeys((element.max_magnitude - 1, element.sign_code - 1)):
-            if code not in known:
-                clipped = functools.partial(_clipped, code=code)
-                yield Change("shaping", clipped, f"elements past the largest become {code:#x}")
     if element.min_subnormal is not None:
         words = "elements past the largest wrap around as whole numbers of the smallest element"
         yield Change("shaping", _over_whole, words)
-    for zero, words in (
-        (False, "elements that round to zero lose their sign"),
-        (True, "values that are zero lose their sign"),
-    ):
-        yield Change("shaping", functools.partial(_unsigned_zeros, zero=zero), words)
 
 
 BlockChange = Callable[[BlockArray, Array], BlockArray]
@@ -280,10 +263,57 @@ def _of_values(change: Callable[[Array], Array]) -> BlockChange:
     """Return the blocks with the scales that changed values have, and the elements under these."""
 
     def changed(blocks: BlockArray, values: Array) -> BlockArray:
-        seen = change(doubles(values))
-        return _under(blocks, values, encode(seen, blocks.format, axis=blocks.axes).scales)
+        return _under(blocks, values, _encoded(blocks, change(doubles(values))).scales)
 
     return changed
+
+
+def _encoded(blocks: BlockArray, values: Array, fmt: BlockFormat | None = None, **given: Any) -> BlockArray:
+    """Return values in a format, or in that of the blocks, with the scale of their tensor."""
+    tensor = None if blocks.tensor_scale is None else float(blocks.tensor_scale)
+    made: BlockArray = encode(values, fmt or blocks.format, axis=blocks.axes, tensor_scale=tensor, **given)
+    return made
+
+
+def _positive_nans(made: Array, fmt: Format) -> Array:
+    nan = (made & fmt.sign_code - 1) > fmt.max_magnitude + fmt.infinity
+    return np.where(nan, made & ~fmt.sign_code, made)
+
+
+def _of_blocks(blocks: BlockArray, values: Array, reduced: Callable[..., Array]) -> Array:
+    """Return what values of each block are reduced to, at each of its elements."""
+    axis, size = blocks.axes[0], blocks.format.sizes[0]
+    if len(blocks.axes) > 1 or values.shape[axis] % size:
+        raise ValueError("not known of these")
+    last = np.moveaxis(values, axis, -1)
+    each = reduced(last.reshape(*last.shape[:-1], -1, size), axis=-1)
+    return np.moveaxis(np.repeat(each, size, -1), -1, axis)
+
+
+def _of_all_bits(blocks: BlockArray, values: Array) -> BlockArray:
+    """Return the blocks whose scales are of the OR of magnitudes' codes. Raises ValueError: not binary32."""
+    if values.dtype != np.float32:
+        raise ValueError("not known of these")
+    each = _of_blocks(blocks, values.view(np.uint32) & np.uint32(0x7FFFFFFF), np.bitwise_or.reduce)
+    return _under(blocks, values, _encoded(blocks, _numbers(each.view(np.float32))).scales)
+
+
+def _by_unrounded(blocks: BlockArray, values: Array) -> BlockArray:
+    """Return elements that are quotients of values by their blocks' largest magnitude, times the largest."""
+    largest, element = _of_blocks(blocks, np.abs(doubles(values)), np.max), blocks.format.element
+    plain = np.isfinite(largest) & (largest > 0)
+    quotients = np.where(plain, doubles(values) * element.max_finite / np.where(plain, largest, 1), 0)
+    made = np.asarray(encode(quotients, element, projection=blocks.format.elements))
+    return dataclasses.replace(blocks, codes=np.where(plain, made, blocks.codes).astype(blocks.codes.dtype))
+
+
+def _low_scales(blocks: BlockArray, values: Array, least: int) -> BlockArray:
+    """Return the blocks whose subnormal scales are zero, with zeros of the values' signs as elements."""
+    low = blocks.scales < least
+    here = spread(low, values.shape, blocks.axes, blocks.format.sizes)
+    zeros = np.where(np.signbit(values), blocks.format.element.sign_code, 0)
+    codes = np.where(here, zeros, blocks.codes).astype(blocks.codes.dtype)
+    return dataclasses.replace(blocks, codes=codes, scales=blocks.scales * ~low)
 
 
 def _with_scales(change: Callable[..., Any]) -> BlockChange:
@@ -301,8 +331,8 @@ def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArr
     """Return blocks whose NaNs in some lanes are elements; those with others are as before."""
     fmt, axis, size = blocks.format, blocks.axes[0], blocks.format.sizes[0]
     plain = with_nan(dataclasses.replace(fmt, nan="elements"))
-    other = encode(values, plain, axis=blocks.axes)
-    seen = np.isnan(_units(encode(_without(values, lanes, axis, size), fmt, axis=blocks.axes).scales, fmt))
+    other = _encoded(blocks, values, plain)
+    seen = np.isnan(_units(_encoded(blocks, _without(values, lanes, axis, size)).scales, fmt))
     kept = spread(seen, values.shape, blocks.axes, fmt.sizes)
     return dataclasses.replace(
         blocks,
@@ -314,7 +344,7 @@ def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArr
 def _kept(blocks: BlockArray, values: Array) -> BlockArray:
     fmt = blocks.format
     plain = with_nan(dataclasses.replace(fmt, nan="elements", infinity="elements"))
-    other = encode(values, plain, axis=blocks.axes).codes
+    other = _encoded(blocks, values, plain).codes
     nan = spread(np.isnan(_units(blocks.scales, fmt)), values.shape, blocks.axes, fmt.sizes)
     return dataclasses.replace(blocks, codes=np.where(nan, other, blocks.codes))
 
@@ -328,7 +358,7 @@ def _but_nan(blocks: BlockArray, codes: Array) -> Array:
 def _wrapped(blocks: BlockArray, values: Array) -> BlockArray:
     """Return scales whose exponents are below the smallest as codes that wrap around, and their elements."""
     fmt, up = blocks.format, 64
-    high = encode(np.ldexp(doubles(values), up), fmt, axis=blocks.axes).scales.astype(np.int64)
+    high = _encoded(blocks, np.ldexp(doubles(values), up)).scales.astype(np.int64)
     low = (blocks.scales == 0) & (0 < high) & (high < up)  # blocks of zeros are as before
     codes = np.where(low, high - up & (1 << fmt.scale.width) - 1, blocks.scales)
     under = _under(blocks, values, np.minimum(codes, fmt.scale.max_magnitude).astype(blocks.scales.dtype))
@@ -342,13 +372,9 @@ def _over(blocks: BlockArray, values: Array) -> tuple[Array, Array]:
     """Return which elements are finite and past the largest one, and what their scales are."""
     fmt = blocks.format
     units = spread(_units(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
+    units = units * (1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale))
     wide = np.abs(doubles(values))
     return np.isfinite(wide) & (units > 0) & (wide > units * fmt.element.max_finite), units
-
-
-def _over_zero(blocks: BlockArray, values: Array) -> BlockArray:
-    over, _ = _over(blocks, values)
-    return _with_magnitudes(blocks, over, 0)
 
 
 def _over_whole(blocks: BlockArray, values: Array) -> BlockArray:
@@ -375,12 +401,6 @@ def _wider(blocks: BlockArray, values: Array) -> Array:
     return made & wider.sign_code - 1
 
 
-def _clipped(blocks: BlockArray, values: Array, code: int) -> BlockArray:
-    """Return elements with another code where they are past the largest after rounding."""
-    made, largest = _wider(blocks, values), blocks.format.element.max_magnitude
-    return _with_magnitudes(blocks, (made > largest) & _over(blocks, values)[0], code)
-
-
 def _sticky_lost(blocks: BlockArray, values: Array, bits: int) -> BlockArray:
     fmt = blocks.format
     units = spread(_units(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
@@ -390,39 +410,9 @@ def _sticky_lost(blocks: BlockArray, values: Array, bits: int) -> BlockArray:
     return dataclasses.replace(blocks, codes=np.where(plain, made, blocks.codes))
 
 
-def _carry_lost(blocks: BlockArray, values: Array) -> BlockArray:
-    fmt = blocks.format
-    element, rule = (
-        fmt.element,
-        dataclasses.replace(fmt.elements, rounding=Projection(rounding="toward_zero").rounding),
-    )
-    cut = _again(blocks, values, dataclasses.replace(fmt, elements=rule)) & element.sign_code - 1
-    magnitude, one = blocks.codes & element.sign_code - 1, 1 << element.trailing_bits
-    lost = (
-        (magnitude != cut)
-        & (magnitude & one - 1 == 0)
-        & (magnitude > one)
-        & (magnitude <= element.max_magnitude)
-    )
-    return _with_magnitudes(blocks, lost, magnitude - one)
-
-
-def _codes_flushed(blocks: BlockArray, values: Array) -> BlockArray:
-    element = blocks.format.element
-    return _with_magnitudes(blocks, blocks.codes & element.sign_code - 1 < 1 << element.trailing_bits, 0)
-
-
-def _unsigned_zeros(blocks: BlockArray, values: Array, zero: bool) -> BlockArray:
-    """Return elements without sign where they are zero, and the values were, or were not."""
-    sign = blocks.format.element.sign_code
-    lost = (blocks.codes == sign) & ((values == 0) == zero)
-    return dataclasses.replace(blocks, codes=np.where(lost, 0, blocks.codes).astype(blocks.codes.dtype))
-
-
 def _again(blocks: BlockArray, values: Array, fmt: BlockFormat) -> Array:
     """Return the codes of elements in another format, under the same scales."""
-    made: BlockArray = encode(values, fmt, axis=blocks.axes, scales=blocks.scales)
-    return made.codes
+    return _encoded(blocks, values, fmt, scales=blocks.scales).codes
 
 
 def _with_magnitudes(blocks: BlockArray, where: Array, magnitudes: Array | int) -> BlockArray:
@@ -438,6 +428,24 @@ def _under(blocks: BlockArray, values: Array, codes: Array) -> BlockArray:
     """Return the blocks with other scales, and the elements under these; those of scale NaN stay."""
     fmt, codes = blocks.format, _but_nan(blocks, codes)
     units = spread(_units(codes, fmt), values.shape, blocks.axes, fmt.sizes)
-    made = encode(values, fmt, axis=blocks.axes, scales=codes)
+    made = _encoded(blocks, values, scales=codes)
     valid = np.isfinite(units) & (units > 0)
     return dataclasses.replace(blocks, codes=np.where(valid, made.codes, blocks.codes), scales=codes)
+
+
+def of_quotients(quotients: Array, codes: Array, fmt: BlockFormat) -> Iterator[Feature]:
+    """Yield features of quotients of values and scales, and of how they are rounded to codes."""
+    finite_rule = dataclasses.replace(fmt.elements, saturation=Projection(saturation="finite").saturation)
+    made = {}
+    for name in ("toward_zero", "nearest_zero", "nearest_away"):
+        how = dataclasses.replace(finite_rule, rounding=Projection(rounding=name).rounding)
+        made[name] = np.asarray(encode(quotients, fmt.element, projection=how)).astype(np.int64)
+    yield Feature("the quotient is a tie", made["nearest_zero"] != made["nearest_away"])
+    back = as_doubles(made["toward_zero"].astype(code_dtype(fmt.element)), fmt.element)
+    yield Feature("the quotient is a value of the elements", back == quotients)
+    yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
+    longer = continued(fmt.element)
+    if has_fields(fmt.element) and longer is not None:
+        beyond = np.asarray(encode(quotients, longer, rounding=fmt.elements.rounding))
+        yield from of_overflow(beyond, longer, fmt.element)
+        yield from of_rounding(made["toward_zero"], codes, fmt.element)

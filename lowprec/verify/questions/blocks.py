@@ -37,7 +37,7 @@ from lowprec.verify.codes.values import (
 )
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
-from lowprec.verify.questions import block_causes, edits
+from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.questions.features import (
@@ -45,10 +45,10 @@ from lowprec.verify.questions.features import (
     exponents,
     has_fields,
     of_codes,
-    of_rounding,
     of_values,
 )
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
+from lowprec.verify.questions.result_edits import moves, of_scale_codes
 
 __all__ = ["BlockQuestion"]
 
@@ -100,16 +100,17 @@ class BlockQuestion(Question):
                 f"codes"
             )
         self.unfit = ""
-        if scales is not None and scales.shape != (grid := grid_of(self.shape, self.axes, fmt.sizes)):
-            fits = [axis for axis in range(len(self.shape)) if scales.shape == _grid(self.shape, axis, fmt)]
+        if scales is not None and scales.shape != (needed := grid_of(self.shape, self.axes, fmt.sizes)):
+            axes = range(len(self.shape) if len(fmt.sizes) == 1 else 0)
+            fits = [axis for axis in axes if scales.shape == grid_of(self.shape, (axis,), fmt.sizes)]
             if not fits:
                 raise ValueError(
-                    f"scales have shape {scales.shape}, but blocks of {fmt.name!r} here need {grid}"
+                    f"scales have shape {scales.shape}, but blocks of {fmt.name!r} here need {needed}"
                 )
             # Told, and the elements compared: a wrong axis is something to be found.
             self.unfit = f"; scales of shape {scales.shape} are those of axis {fits[0]}, and left out"
             self.scales = None
-        self.tensor_scale = tensor_scale
+        self.tensor_scale, self.given = tensor_scale, tensor_scale is not None
         if fmt.tensor_scale != "none" and tensor_scale is None:
             self.tensor_scale = self._tensor_scale(fmt)
         self.told = self.shape
@@ -239,7 +240,8 @@ class BlockQuestion(Question):
             values = fields["lane"](values)
         if "operand" in fields:
             values = fields["operand"](values)
-            tensor = self._tensor_scale(fmt, fields["operand"]) if tensor is not None else None
+            own = tensor is not None and not self.given
+            tensor = self._tensor_scale(fmt, fields["operand"]) if own else tensor
         made = self._encoded(values, fmt, axes, tensor, fields)
         if "made" in fields:
             made = fields["made"](made)
@@ -333,12 +335,15 @@ class BlockQuestion(Question):
     def edits(self) -> Iterator[Change]:
         """Yield edits of the codes of scales alone."""
         if self.scales is not None and not self.values:
-            yield from edits.of_scale_codes(self.format.scale)
+            yield from of_scale_codes(self.format.scale)
         if not self.values and len(self.axes) == 1:
-            axis, size = self.axes[0], self.format.sizes[0]
-            for words, to in edits.moves(size).items():
-                moved = functools.partial(block_causes.moved, axis=axis, to=to)
-                yield Change("made", moved, f"the elements of each block {words}", 2)
+            axis, size, masks = self.axes[0], self.format.sizes[0], {"elements": (1 << SCALE_SHIFT) - 1}
+            if has_fields(self.target):
+                masks["signs of elements"] = self.target.sign_code
+            for words, to in moves(size).items():
+                for what, mask in masks.items():
+                    moved = functools.partial(block_causes.moved, axis=axis, to=to, mask=mask)
+                    yield Change("made", moved, f"the {what} of each block {words}", 2)
 
     def edited(self, answers: Array, change: Change) -> Array:
         """Return answers whose elements, or scales, are changed by an edit of their codes."""
@@ -386,28 +391,17 @@ class BlockQuestion(Question):
         apart = np.where(sizes > 0, apart, -1).reshape(wide.shape)
         yield Feature("the exponent of the block's largest magnitude less the value's",
                       np.moveaxis(apart, -1, axis).reshape(-1))  # fmt: skip
-        if self.scales is None or (fmt.tensor_scale != "none"):
+        if self.scales is None:
             return
         codes = want >> SCALE_SHIFT
         yield Feature("the code of the right scale", codes)
         units = as_doubles(codes.astype(UNSIGNED[1 if fmt.scale.width <= 8 else 4]), fmt.scale)
+        units = units * (1.0 if self.tensor_scale is None else self.tensor_scale)
         flat = doubles(values).reshape(-1)
         plain = np.isfinite(flat) & np.isfinite(units) & (units > 0)
         with np.errstate(all="ignore"):
             quotients = np.where(plain, flat / np.where(plain, units, 1), 0)
-        finite_rule = dataclasses.replace(fmt.elements, saturation=Projection(saturation="finite").saturation)
-        made = {}
-        for name in ("toward_zero", "nearest_zero", "nearest_away"):
-            how = dataclasses.replace(finite_rule, rounding=Projection(rounding=name).rounding)
-            made[name] = np.asarray(encode(quotients, fmt.element, projection=how)).astype(np.int64)
-        yield Feature("the quotient is a tie", made["nearest_zero"] != made["nearest_away"])
-        back = as_doubles(
-            made["toward_zero"].astype(np.uint8 if fmt.element.width <= 8 else np.uint16), fmt.element
-        )
-        yield Feature("the quotient is a value of the elements", back == quotients)
-        yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
-        if has_fields(fmt.element):
-            yield from of_rounding(made["toward_zero"], self.codes(want), fmt.element)
+        yield from block_causes.of_quotients(quotients, self.codes(want), fmt)
 
     # -- what is counted and told ---------------------------------------------------------------
 
@@ -494,7 +488,3 @@ class BlockQuestion(Question):
             "ulps": distance,
         }
         return Difference(tuple(said), kind, distance, data)
-
-
-def _grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...] | None:
-    return grid_of(shape, (axis,), fmt.sizes) if len(fmt.sizes) == 1 else None

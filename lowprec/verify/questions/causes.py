@@ -27,13 +27,14 @@ from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions.question import Change
 from lowprec.verify.questions.scales import POWERS
 
-__all__ = ["SATURATIONS", "codes", "cut_behind_guard", "formats", "guard_words", "in_words", "operands"]
-__all__ += ["places", "profiles", "projections", "swapped"]
+__all__ = ["GUARDED", "added_to_codes", "edited_code", "finer", "third"]
+__all__ += ["SATURATIONS", "codes", "cut_behind_guard", "formats", "guard_words", "in_words"]
+__all__ += ["operands", "places", "profiles", "projections", "swapped", "valued"]
 
 Array = npt.NDArray[Any]
 
 #: Bits behind the guard bit that a rounder without sticky bit may see.
-_BEHIND = 8
+GUARDED = 8
 
 #: What rounding modes are called where they were not asked for; others by their names.
 _ROUNDINGS = {
@@ -204,13 +205,13 @@ def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
                     cut = functools.partial(_cut, name=name)
                     yield Change("operand", cut, f"operands cut off to {name} first, not rounded", 1)
             if not isinstance(target, Codebook) and target.exponent_bits:
-                for bits in range(_BEHIND):
+                for bits in range(GUARDED):
                     lost = functools.partial(cut_behind_guard, fmt=target, bits=bits)
-                    yield Change("operand", functools.partial(_valued, change=lost), guard_words(bits), 2)
+                    yield Change("operand", functools.partial(valued, change=lost), guard_words(bits), 2)
             for power in POWERS:
                 words = f"a bias or scale off by {-power}: operands times 2**{power}"
                 times = functools.partial(np.multiply, 2.0**power)
-                yield Change("operand", functools.partial(_valued, change=times), words, 2)
+                yield Change("operand", functools.partial(valued, change=times), words, 2)
         if first.sign is Sign.MAGNITUDE and not isinstance(first, Codebook):
             for change, code, words in (
                 (np.bitwise_xor, first.sign_code, "signs inverted"),
@@ -236,7 +237,7 @@ def _cut(given: list[Array], sources: tuple[Format, ...], name: str) -> Operands
 
 
 @np.errstate(all="ignore")
-def _valued(given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]) -> Operands:
+def valued(given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]) -> Operands:
     """Return the first operand's values, changed, as binary64."""
     return [change(as_doubles(given[0], sources[0])).view(np.uint64)], (catalog.BINARY64,)
 
@@ -344,3 +345,42 @@ def guard_words(bits: int) -> str:
     """Return in words what such a rounder sees."""
     behind = f" and {bits} bit{'s' * (bits > 1)} behind it" if bits else ""
     return f"sticky bit lost: rounded by the guard bit{behind} alone"
+
+
+# -- edits of operands ---------------------------------------------------------------------------------
+
+
+def finer(fmt: Format, bits: int) -> Format:
+    """Return a format with so many trailing bits more."""
+    return Format(
+        name=f"{fmt.name} and {bits} bits", exponent_bits=fmt.exponent_bits, bias=fmt.bias,
+        trailing_bits=fmt.trailing_bits + bits, nans=1, infinity=True,
+    )  # fmt: skip
+
+
+def edited_code(
+    given: list[Array], sources: tuple[Format, ...], place: int, change: Callable[[Array], Array]
+) -> tuple[list[Array], tuple[Format, ...]]:
+    """Return the operands with the codes of one changed."""
+    made = list(given)
+    made[place] = change(given[place].astype(np.int64)).astype(given[place].dtype)
+    return made, sources
+
+
+def added_to_codes(operands: Array, codes: Array, by: int) -> Array:
+    """Return upper halves of codes, rounded to nearest, ties to even: a carry may go into the sign."""
+    if by < 1:
+        return codes
+    made = operands + (1 << by - 1) - 1 + (operands >> by & 1) >> by
+    return np.asarray(made & 2 ** (8 * codes.dtype.itemsize) - 1).astype(codes.dtype)
+
+
+def third(
+    given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]
+) -> tuple[list[Array], tuple[Format, ...]]:
+    """Return the operands with the addend's value changed."""
+    with np.errstate(all="ignore"):
+        values = np.asarray(change(as_doubles(given[2], sources[2])), np.float64)
+    how = Projection(nan="max") if sources[2].nan_code is None else Projection()
+    made = np.asarray(encode(values, sources[2], projection=how))
+    return [*given[:2], made], sources

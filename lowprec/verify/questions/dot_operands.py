@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Rounded
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.block import BlockFormat
-from lowprec.spec.epilogue import Epilogue
+from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import as_doubles, doubles
@@ -32,7 +33,7 @@ from lowprec.verify.questions.scales import scale_values
 from lowprec.verify.reference.operations import OPERATIONS
 
 __all__ = ["DotScales", "Given", "OutputScales", "check_block", "could_be", "factors", "in_blocks", "joining"]
-__all__ += ["pairings", "scale_pair", "scaled", "scalings", "shape_of", "spread_blocks", "times"]
+__all__ += ["pairings", "parts_of", "scale_pair", "scaled", "scalings", "shape_of", "spread_blocks", "times"]
 
 
 class OutputScales(NamedTuple):
@@ -347,3 +348,11 @@ def shape_of(verb: str, x: Array, y: Array) -> tuple[int, ...]:
             f"{verb} of shapes {x.shape} and {y.shape}: the axes in front do not broadcast"
         ) from None
     return (*outer, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
+
+
+def parts_of(call: LibraryCall) -> tuple[Accumulation, Epilogue]:
+    """Return the accumulation of a call, with the call's output where it may have it, and the epilogue."""
+    how, epilogue = call.accumulation, call.epilogue
+    if how.machine:
+        return how, epilogue
+    return replace(how, output=call.output), replace(epilogue, output=None)

@@ -31,7 +31,7 @@ from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.lane_edits import shown_edits
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
-from lowprec.verify.questions.step_faults import fault, nans_as_numbers, stages_of, step_faults
+from lowprec.verify.questions.step_faults import nans_as_numbers, stages_of, step_faults
 from lowprec.verify.questions.step_features import of_sums
 from lowprec.verify.questions.step_model import Formats, Stages, has_steps, stepped
 from lowprec.verify.reference.dots import check_random, drawn_codes
@@ -87,7 +87,7 @@ class DotQuestion(Question):
     ) -> None:
         self.epilogue: Epilogue | None = None
         if isinstance(asked, LibraryCall):
-            how, self.epilogue = _parts(asked)
+            how, self.epilogue = dot_operands.parts_of(asked)
         else:
             how = asked
             if bias is not None or output_scale is not None:
@@ -360,12 +360,13 @@ class DotQuestion(Question):
         yield from edits.orders(length, min(period, length))
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
-            yield from (*edits.of_shifts(fault), *edits.of_groups(fault))
-            yield from edits.of_rounding(fault, how.summed[0])
+            yield from (*edits.of_shifts(), *edits.of_groups())
+            yield from edits.of_scales(how.scale[0]) if how.scale else ()
+            yield from edits.of_rounding(how.summed[0])
         if self.verb == "dot" and length <= _LANES:
-            whole = self.piece(0, min(self.size, _OUTPUTS))
-            known = has_steps(how, operands)
-            yield from shown_edits(self, whole, how, operands, (length, min(period, length)), known)
+            whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
+            counts = length, min(period, length)
+            yield from shown_edits(self, whole, how, operands, counts, has_steps(how, operands))
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of one step alone, or of sums of one sign."""
@@ -481,14 +482,6 @@ class DotQuestion(Question):
             Fraction(a) * Fraction(b) for a, b in zip(terms[0].tolist(), terms[1].tolist(), strict=True)
         )
         return sum(products, Fraction(first))
-
-
-def _parts(call: LibraryCall) -> tuple[Accumulation, Epilogue]:
-    """Return the accumulation of a call, with the call's output where it may have it, and the epilogue."""
-    how, epilogue = call.accumulation, call.epilogue
-    if how.machine:
-        return how, epilogue
-    return replace(how, output=call.output), replace(epilogue, output=None)
 
 
 def _inverse_output(given: Given) -> Given:

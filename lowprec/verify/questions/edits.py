@@ -12,106 +12,42 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.convert import encode, quantize
+from lowprec.arrays.convert import quantize
 from lowprec.spec.format import Format
-from lowprec.verify.codes.display import hex_of
+from lowprec.spec.rounding import MODES
 from lowprec.verify.codes.values import doubles
+from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words, in_words
 from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_sides
-from lowprec.verify.questions.features import has_fields
+from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.result_edits import moves
+from lowprec.verify.questions.step_faults import beyond, carry_lost, chosen, fault, in_terms, ties
+from lowprec.verify.questions.step_model import Numbers, Sum
 
-__all__ = [
-    "code_edits",
-    "lane_edits",
-    "moves",
-    "of_addends",
-    "of_results",
-    "of_rounding",
-    "of_scale_codes",
-]
-__all__ += ["narrowed", "of_groups", "of_shifts", "orders"]
-__all__ += ["product_edits", "scale_edits", "term_edits", "value_edits"]
+__all__ = ["code_edits", "lane_edits", "lane_moves", "narrowed", "of_addends", "of_conversions"]
+__all__ += ["of_groups", "of_rounding", "of_scales", "of_shifts", "orders"]
+__all__ += ["product_edits", "scale_edits", "shifts", "term_edits", "value_edits"]
 
-OnCodes = Callable[[Array, Format], Array]
-
-#: Last bits of results that may be stuck.
-_STUCK = 2
 #: Last steps of which each may have a fault of its own.
 _NARROW = 16
 
 
-def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
-    """Yield edits of codes of results: functions of the codes and their format; `wrong`: codes that came."""
-    if not has_fields(fmt) or not wrong.size:
-        return
-    found, counts = np.unique(wrong & fmt.sign_code - 1, return_counts=True)
-    code = int(found[np.argmax(counts)])
-    constant = _magnitude(functools.partial(_constant, code=code))
-    yield Change("result_code", constant, f"with code {hex_of(code, fmt)}, and their sign", 3)
-    for words, change in _ON_CODES.items():
-        if ("infinit" in words and not fmt.infinity) or ("NaN" in words and fmt.nan_code is None):
-            continue
-        yield Change("result_code", change, words)
-    for bit in range(min(_STUCK, fmt.trailing_bits)):
-        for value in (0, 1):
-            stuck = functools.partial(_stuck, bit=bit, value=value)
-            yield Change("result_code", stuck, f"bit {bit} of results is {value}", 2)
+# -- conversions ---------------------------------------------------------------------------------------
 
 
-def _magnitude(change: Callable[[Array, Format], Array]) -> OnCodes:
-    """Return codes whose magnitudes are changed, and whose signs are not."""
-
-    def changed(codes: Array, fmt: Format) -> Array:
-        return np.where(codes >= 0, codes & fmt.sign_code | change(codes & fmt.sign_code - 1, fmt), codes)
-
-    return changed
-
-
-def _constant(codes: Array, fmt: Format, code: int) -> Array:
-    return np.full_like(codes, code)
+def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    """Yield edits of values that are to be rounded, in words: of shifts of subnormal results, and of bits."""
+    for words, change in shifts("shifts of subnormal results"):
+        yield words, functools.partial(_of_subnormals, change=change, least=target.emin)
+    unit = 2.0 ** (target.emin - source.trailing_bits)
+    yield "bits that shifts of subnormal results drop lost", lambda values: np.trunc(values / unit) * unit
+    for bits in range(GUARDED, source.trailing_bits - target.trailing_bits - 1):
+        yield guard_words(bits), functools.partial(cut_behind_guard, fmt=target, bits=bits)
 
 
-def _scaled(codes: Array, fmt: Format, by: int) -> Array:
-    made = np.maximum(codes + (by << fmt.trailing_bits), 0)
-    return np.where(codes <= fmt.max_magnitude, made, codes)
-
-
-def _stuck(codes: Array, fmt: Format, bit: int, value: int) -> Array:
-    return np.where(codes >= 0, codes & ~(1 << bit) | value << bit, codes)
-
-
-_ON_CODES: dict[str, OnCodes] = {
-    "the next code toward zero": _magnitude(lambda m, fmt: np.maximum(m - 1, 0)),
-    "the next code away from zero": _magnitude(lambda m, fmt: m + 1),
-    "of the other sign": lambda codes, fmt: np.where(codes >= 0, codes ^ fmt.sign_code, codes),
-    "half as large": _magnitude(functools.partial(_scaled, by=-1)),
-    "twice as large": _magnitude(functools.partial(_scaled, by=1)),
-    "zero, with their sign": _magnitude(lambda m, fmt: 0 * m),
-    "+0": lambda codes, fmt: np.where(codes >= 0, 0, codes),
-    "-0": lambda codes, fmt: np.where(codes >= 0, fmt.sign_code, codes),
-    "the largest finite value, with their sign": _magnitude(lambda m, fmt: 0 * m + fmt.max_magnitude),
-    "the largest finite value, positive": lambda codes, fmt: np.where(codes >= 0, fmt.max_magnitude, codes),
-    "infinite, with their sign": _magnitude(lambda m, fmt: 0 * m + (fmt.infinity_code or 0)),
-    "+infinity": lambda codes, fmt: np.where(codes >= 0, fmt.infinity_code or 0, codes),
-    "NaN": lambda codes, fmt: np.where(codes >= 0, fmt.nan_code or 0, codes),
-    "the smallest normal value, with their sign": _magnitude(lambda m, fmt: 0 * m + (1 << fmt.trailing_bits)),
-    "the smallest value, with their sign": _magnitude(lambda m, fmt: 0 * m + 1),
-    "without their trailing bits": _magnitude(lambda m, fmt: m >> fmt.trailing_bits << fmt.trailing_bits),
-    "two codes nearer to zero": _magnitude(lambda m, fmt: np.maximum(m - 2, 0)),
-    "two codes farther from zero": _magnitude(lambda m, fmt: m + 2),
-}
-
-
-def of_scale_codes(fmt: Format) -> Iterator[Change]:
-    """Yield edits of the codes of blocks' scales, whose elements stay."""
-    ends = {"0": 0, "that of the largest scale": fmt.max_magnitude, "that of 1": int(encode(1.0, fmt))}
-    if fmt.nan_code is not None:
-        ends["NaN"] = fmt.nan_code
-    for words, code in ends.items():
-        change = functools.partial(np.full_like, fill_value=code)
-        yield Change("scale_code", change, f"the codes of scales {words}", 2)
-    for by, words in ((1, "high"), (-1, "low")):
-        yield Change("scale_code", functools.partial(np.add, by), f"the codes of scales one too {words}", 2)
+def _of_subnormals(values: Array, change: Callable[[Array], Array], least: int) -> Array:
+    shift = np.maximum(least - exponents(values), 0)
+    return np.asarray(np.ldexp(values, shift - change(shift)))
 
 
 # -- operands of dot products --------------------------------------------------------------------------
@@ -137,18 +73,6 @@ def of_addends() -> Iterator[Change]:
 
 def _rounded(values: Array, name: str, rounding: str = "nearest_even") -> Array:
     return np.asarray(quantize(doubles(values), name, rounding=rounding))
-
-
-def moves(size: int) -> dict[str, Array]:
-    """Return orders of so many lanes: which lane comes to the place of each."""
-    lane = np.arange(size)
-    found = {
-        "rotated by one lane up": (lane - 1) % size,
-        "rotated by one lane down": (lane + 1) % size,
-        "in reverse": size - 1 - lane,
-        "in halves exchanged": (lane + size // 2) % size,
-    }
-    return found | ({"exchanged in pairs": lane ^ 1} if size % 2 == 0 else {})
 
 
 def orders(length: int, period: int) -> Iterator[Change]:
@@ -178,14 +102,23 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
         }
         if fmt.subnormals:
             changes[f"subnormal {name} taken as zero"] = functools.partial(flushed, least=2.0**fmt.emin)
+        for by, words in ((1, "before"), (-1, "behind")):
+            changes[f"the sign of {name} of the lane {words}"] = functools.partial(_sign_of, by=by)
         for words, change in changes.items():
             yield words, functools.partial(_in_lanes, side=side, change=change)
-        for by, words in ((1, "before"), (-1, "behind")):
-            sign = functools.partial(_sign_of, by=by)
-            yield (
-                f"the sign of {name} of the lane {words}",
-                functools.partial(_in_lanes, side=side, change=sign),
-            )
+
+
+def lane_moves() -> Iterator[tuple[str, OnLanes]]:
+    """Yield exchanges of some lanes of x or y, each as words and what makes the exchange."""
+    for flip, words in ((1, "pairs"), (3, "fours"), (7, "eights")):
+        taken = functools.partial(_flipped, flip=flip)
+        for side, name in enumerate("xy"):
+            yield f"{name} in reverse within {words}", functools.partial(_in_lanes, side=side, change=taken)
+
+
+def _flipped(values: Array, flip: int) -> Array:
+    lane = np.arange(values.shape[-1])
+    return np.take(values, np.where((lane ^ flip) < lane.size, lane ^ flip, lane), -1)
 
 
 def _sign_of(values: Array, by: int) -> Array:
@@ -215,7 +148,7 @@ def code_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
     return found
 
 
-def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, OnLanes]]:
+def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, Callable[[Array], Any]]]:
     """Yield edits of the products of some lanes of a step, each as words and what makes the edit."""
     changes: dict[str, Callable[[Array], Array]] = {
         "the last bit of products lost": lambda whole: whole & ~1,
@@ -223,7 +156,10 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, OnLan
         "the last two bits of products lost": lambda whole: whole & ~3,
     }
     for words, change in changes.items():
-        yield words, functools.partial(_of_products, change=change)
+        yield words, functools.partial(in_terms, change=functools.partial(_significands, change=change))
+    for by, words in ((-1, "low"), (1, "high")):
+        shifted = functools.partial(_aligned, by=by)
+        yield f"terms aligned one place too {words}", functools.partial(in_terms, change=shifted)
     for bits in range(4, 10):
         top = 1 << bits - 1
         for words, limited in (
@@ -232,49 +168,48 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, OnLan
             (f"at least {-top}", functools.partial(np.maximum, -top)),
         ):
             said = f"exponents of products {words}{f', of {bits} bits' if 'wrap' in words else ''}"
-            yield said, functools.partial(_of_exponents, change=limited)
+            yield said, functools.partial(in_terms, change=functools.partial(_exponents, change=limited))
     for fmt in dict.fromkeys(formats):
         if fmt is not None and has_fields(fmt):
             for by, said in ((True, ""), (False, ", by the exponents of their factors")):
                 small = functools.partial(_small_lost, least=fmt.emin, exact=by)
-                yield f"products below the normal numbers of {fmt.name} taken as zero{said}", small
+                words = f"products below the normal numbers of {fmt.name} taken as zero{said}"
+                yield words, functools.partial(in_terms, change=small)
 
 
-def _small_lost(lanes: Array, least: int, exact: bool) -> Fault:
-    """Return the stage of terms in which products of some lanes are zero if their exponent is too small."""
+def _small_lost(terms: Numbers, least: int, exact: bool) -> Numbers:
+    """Return terms that are zero if their exponent is too small."""
+    top = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last if exact else terms.exponent
+    return terms._replace(significand=np.where(top < least, 0, terms.significand))
 
-    def changed(terms: Any) -> Any:
-        here = np.isin(np.arange(terms.negative.shape[1]), lanes[lanes < terms.negative.shape[1] - 1])
-        exponent = terms.exponent
-        if exact:
-            exponent = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last
-        return terms._replace(significand=np.where(here & (exponent < least), 0, terms.significand))
 
-    return changed
+def _aligned(terms: Numbers, by: int) -> Numbers:
+    return terms._replace(last=terms.last + by)
+
+
+def _significands(terms: Numbers, change: Callable[[Array], Array]) -> Numbers:
+    return terms._replace(significand=change(terms.significand))
 
 
 def _wrapped_at(exponents: Array, top: int) -> Array:
     return np.asarray(np.mod(exponents + top, 2 * top) - top)
 
 
-def _of_exponents(lanes: Array, change: Callable[[Array], Array]) -> Fault:
-    """Return the stage of terms in which the exponents of some products are changed."""
-
-    def changed(terms: Any) -> Any:
-        here = np.isin(np.arange(terms.exponent.shape[1]), lanes[lanes < terms.exponent.shape[1] - 1])
-        by = np.where(here, change(terms.exponent) - terms.exponent, 0)
-        return terms._replace(exponent=terms.exponent + by, last=terms.last + by)
-
-    return changed
+def _exponents(terms: Numbers, change: Callable[[Array], Array]) -> Numbers:
+    by = change(terms.exponent) - terms.exponent
+    return terms._replace(exponent=terms.exponent + by, last=terms.last + by)
 
 
 def term_edits(total: Callable[[Any], Any]) -> Iterator[tuple[str, OnLanes]]:
     """Yield how aligned terms of some lanes may be cut or negated otherwise; `total` sums them."""
     changes: dict[str, Callable[[Any], Array]] = {
-        "negative terms in one's complement": lambda p: p.kept + (p.negative & (p.kept > 0)),
-        "terms cut downwards": lambda p: p.kept + (p.negative & (p.lost > 0)),
-        "terms cut upwards": lambda p: p.kept + (~p.negative & (p.lost > 0)),
-        "terms cut away from zero": lambda p: p.kept + (p.lost > 0),
+        "negative terms in one's complement": lambda p: p.negative & (p.kept > 0),
+        "negative terms in one's complement, those too that are cut to zero": lambda p: (
+            p.negative & (p.kept + p.lost > 0)
+        ),
+        "terms cut downwards": lambda p: p.negative & (p.lost > 0),
+        "terms cut upwards": lambda p: ~p.negative & (p.lost > 0),
+        "terms cut away from zero": lambda p: p.lost > 0,
     }
     for words, change in changes.items():
         yield words, functools.partial(_of_parts, change=change, total=total)
@@ -283,17 +218,7 @@ def term_edits(total: Callable[[Any], Any]) -> Iterator[tuple[str, OnLanes]]:
 def _of_parts(lanes: Array, change: Callable[[Any], Array], total: Callable[[Any], Any]) -> Any:
     def changed(parts: Any) -> Any:
         here = np.isin(np.arange(parts.kept.shape[1]), lanes)
-        return total(parts._replace(kept=np.where(here, change(parts), parts.kept)))
-
-    return changed
-
-
-def _of_products(lanes: Array, change: Callable[[Array], Array]) -> Fault:
-    """Return the stage of terms in which the significands of some products are changed."""
-
-    def changed(terms: Any) -> Any:
-        here = np.isin(np.arange(terms.negative.shape[1]), lanes[lanes < terms.negative.shape[1] - 1])
-        return terms._replace(significand=np.where(here, change(terms.significand), terms.significand))
+        return total(parts._replace(kept=parts.kept + (here & change(parts))))
 
     return changed
 
@@ -332,13 +257,11 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         "one exponent too low": lambda scales: scales / 2,
         "one exponent too high": lambda scales: scales * 2,
         "NaN taken as 1": lambda scales: np.where(np.isnan(scales), 1.0, scales),
-        "NaN read as a number": lambda scales: np.where(np.isnan(scales), beyond, scales),
+        "NaN taken as zero": lambda scales: np.where(np.isnan(scales), 0.0, scales),
+        "NaN read as a number": lambda scales: np.where(np.isnan(scales), beyond(fmt), scales),
+        "below the normal numbers taken as zero": functools.partial(flushed, least=2.0**fmt.emin),
         "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
-        "below the normal numbers taken as zero": lambda scales: np.where(
-            scales < 2.0**fmt.emin, 0.0, scales
-        ),
     }
-    beyond = fmt.max_finite + 2.0 ** (fmt.emax - fmt.trailing_bits)
     smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
     if count > 1:
         changes |= {
@@ -363,6 +286,20 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         yield words, functools.partial(_with_scales, change=pair)
 
 
+def of_scales(fmt: Format) -> Iterator[Change]:
+    """Yield scales of blocks that reach the addend, or not the largest exponent, and products of them cut."""
+    yield fault("the largest exponent searched before scales are added", 2, unscaled=True)
+    for sides, name in (((0,), "x"), ((1,), "y"), ((0, 1), "x and y")):
+        yield fault(f"the addend scaled by the scales of {name} too", 2, addend_scaled=sides)
+    for bits in range(1, 2 * fmt.trailing_bits + 1):
+        cut = functools.partial(_cut, bits=bits)
+        yield fault(f"the last {bits} bits of products of scales lost", 2, scale_products=cut)
+
+
+def _cut(significands: Array, bits: int) -> Array:
+    return significands >> bits << bits
+
+
 def _sides(x: Array, y: Array, sides: tuple[int, ...], change: Callable[[Array], Array]) -> list[Array]:
     return [change(scale) if side in sides else scale for side, scale in enumerate((x, y))]
 
@@ -385,36 +322,32 @@ def _with_scales(lanes: Array, change: Callable[[Array, Array], Sequence[Array]]
 # -- alignment -----------------------------------------------------------------------------------------
 
 
-def _shifts() -> Iterator[tuple[str, Callable[[Array], Array]]]:
+def shifts(what: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    """Yield edits of shifts, as words that say of what they are, and functions of integers."""
     for bits in (3, 4, 5, 6):
-        yield f"shifts of alignment modulo {1 << bits}", functools.partial(np.bitwise_and, (1 << bits) - 1)
-        yield (
-            f"bit {bits - 1} of shifts of alignment is 0",
-            functools.partial(np.bitwise_and, ~(1 << bits - 1)),
-        )
+        yield f"{what} modulo {1 << bits}", functools.partial(np.bitwise_and, (1 << bits) - 1)
+        yield f"bit {bits - 1} of {what} is 0", functools.partial(np.bitwise_and, ~(1 << bits - 1))
     for most in (7, 8, 15, 16, 23, 24, 25, 26, 31, 32, 48, 63):
-        yield f"shifts of alignment at most {most}", functools.partial(np.minimum, most)
+        yield f"{what} at most {most}", functools.partial(np.minimum, most)
 
 
-def of_shifts(fault: Callable[..., Change]) -> Iterator[Change]:
+def of_shifts() -> Iterator[Change]:
     """Yield terms that are shifted by other amounts when they are aligned."""
-    for words, change in _shifts():
+    for words, change in shifts("shifts of alignment"):
         yield fault(words, 2, above=functools.partial(_shifted, change=change))
 
 
-def _shifted(terms: object, largest: Array, change: Callable[[Array], Array]) -> object:
-    shift = np.maximum(largest[:, None] - terms.exponent, 0)  # type: ignore[attr-defined]
-    return terms._replace(last=terms.last + shift - change(shift))  # type: ignore[attr-defined]
+def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array]) -> Numbers:
+    shift = np.maximum(largest[:, None] - terms.exponent, 0)
+    return terms._replace(last=terms.last + shift - change(shift))
 
 
-def of_groups(fault: Callable[..., Change]) -> Iterator[Change]:
+def of_groups() -> Iterator[Change]:
     """Yield sums of groups of products that have too few bits, in units of the smallest product."""
     for bits in range(6, 14):
         top = 1 << bits - 1
-        wrapped, most = (
-            functools.partial(_wrapped_at, top=top),
-            functools.partial(np.clip, a_min=1 - top, a_max=top - 1),
-        )
+        most = functools.partial(np.clip, a_min=1 - top, a_max=top - 1)
+        wrapped = functools.partial(_wrapped_at, top=top)
         yield fault(f"sums of groups of {bits} bits wrap around", 2, group=wrapped)
         yield fault(f"sums of groups saturate at {top - 1} times the smallest product", 2, group=most)
 
@@ -422,16 +355,22 @@ def of_groups(fault: Callable[..., Change]) -> Iterator[Change]:
 # -- rounding of sums ----------------------------------------------------------------------------------
 
 
-def of_rounding(fault: Callable[..., Change], fmt: Format) -> Iterator[Change]:
+def of_rounding(fmt: Format) -> Iterator[Change]:
     """Yield sums that are rounded otherwise at ties, where they are subnormal, or where they carry."""
-    for which, least in (("subnormal sums", fmt.emin), ("sums", 1 << 12)):
-        for words, how in _ROUNDED.items():
-            changed = functools.partial(_rounded_sums, least=least, fmt=fmt, how=how)
-            yield fault(f"{which} of steps {words}", 2, before=changed)
-    for words, up in {"ties up": False, "ties down": True}.items():
-        yield fault(f"sums of steps: {words}", 2, before=functools.partial(_ties, negative=up))
-    lost = "the increment of rounding lost where it carries into the exponent"
-    yield fault(lost, 2, after=_increment_lost)
+    for words, how in _ROUNDED.items():
+        changed = functools.partial(_rounded_sums, fmt=fmt, how=how)
+        yield fault(f"subnormal sums of steps {words}", 2, before=changed)
+    for mode in MODES:
+        yield fault(f"sums of steps: {in_words(mode)}", 2, mode=mode)
+    for words, sign in {"ties up": False, "ties down": True}.items():
+        away = functools.partial(_has_sign, sign=sign)
+        yield fault(f"sums of steps: {words}", 2, before=functools.partial(ties, away=away))
+    lost = functools.partial(carry_lost, increment=True)
+    yield fault("the increment of rounding lost where it carries into the exponent", 2, after=lost)
+
+
+def _has_sign(sums: Sum, last: Array, sign: bool) -> Array:
+    return np.asarray(sums.negative == sign)
 
 
 def narrowed(change: Change, steps: int) -> Iterator[Change]:
@@ -451,19 +390,18 @@ def narrowed(change: Change, steps: int) -> Iterator[Change]:
 
 
 def _of_sign(sums: Any, change: Callable[[Any], Any], negative: bool) -> Any:
-    made, here = change(sums), sums.negative == negative
-    return type(sums)(*(np.where(here, new, old) for new, old in zip(made, sums, strict=True)))
+    return chosen(sums.negative == negative, change(sums), sums)
 
 
 #: How sums are rounded: cut, raised, cut to 0, or rounded first as if their exponent had no least.
 _ROUNDED = {"cut toward zero": 0, "rounded away from zero": 1, "taken as zero": 2, "rounded twice": 3}
 
 
-def _rounded_sums(sums: Any, least: int, fmt: Format, how: int) -> Any:
-    """Return sums of which those below an exponent are rounded otherwise before they are rounded."""
+def _rounded_sums(sums: Sum, fmt: Format, how: int) -> Sum:
+    """Return sums of which the subnormal ones are rounded otherwise before they are rounded."""
     top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
     places = sums.discarded if how < 3 else top - fmt.trailing_bits - sums.last
-    low = (top < least) & (sums.significand > 0) & (places > 0)
+    low = (top < fmt.emin) & (sums.significand > 0) & (places > 0)
     down = np.clip(places, 0, 62)
     kept, rest = sums.significand >> down, sums.significand & (np.int64(1) << down) - 1
     half = (np.int64(1) << down) >> 1
@@ -472,24 +410,10 @@ def _rounded_sums(sums: Any, least: int, fmt: Format, how: int) -> Any:
     if how == 1:
         whole = kept + (rest > 0) << 2
     elif how == 2:
-        low, whole = (top < least) & (sums.significand > 0), np.ones_like(kept)
+        low, whole = (top < fmt.emin) & (sums.significand > 0), np.ones_like(kept)
     elif how == 3:
         whole = kept + ((rest > half) | ((rest == half) & (kept & 1 == 1))) << 2
     return sums._replace(
         significand=np.where(low, whole, sums.significand),
         last=sums.last + np.where(low, places - 2, 0),
     )
-
-
-def _ties(sums: Any, negative: bool) -> Any:
-    """Return sums of which ties lie a little farther from zero if they are of a sign, else nearer."""
-    places = np.clip(sums.discarded, 1, 60)
-    tie = (sums.discarded > 0) & (sums.significand & ((1 << places) - 1) == 1 << places - 1)
-    moved = (sums.significand << 1) + np.where(sums.negative == negative, 1, -1)
-    return sums._replace(significand=np.where(tie, moved, sums.significand), last=sums.last - tie)
-
-
-def _increment_lost(codes: Array, sums: Any, fmt: Format) -> Array:
-    places, one = np.clip(sums.discarded, 0, 62), 1 << fmt.trailing_bits
-    below = (sums.discarded > 0) & (sums.significand >> places == 2 * one - 1)
-    return np.where(below & (codes & one - 1 == 0), codes - 1, codes)

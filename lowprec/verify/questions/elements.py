@@ -29,12 +29,13 @@ from lowprec.verify.questions.dot_changes import unless_refused
 from lowprec.verify.questions.edits import (
     code_edits,
     narrowed,
+    of_conversions,
     of_rounding as of_sums,
     of_shifts,
     product_edits,
     value_edits,
 )
-from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_rounding
+from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_overflow, of_rounding
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import (
     Spread,
@@ -46,6 +47,7 @@ from lowprec.verify.questions.scales import (
     times,
 )
 from lowprec.verify.questions.situations import (
+    continued,
     exact_value,
     names_of,
     neighbours,
@@ -179,6 +181,8 @@ class ElementQuestion(Question):
             random = self.integers.take(batch.places)
         codes = OPERATIONS[asked.operation].compute(asked.operands, asked.formats, asked.rule, random=random)
         codes = carried(codes, target, self.received.dtype) if self.values else codes
+        if "by_code" in fields:
+            codes = fields["by_code"](asked.operands[0].astype(np.int64), codes)
         if "received" in fields:
             codes = fields["received"](codes, target)
         return codes if asked.outside is None else np.where(asked.outside, -1, codes.astype(np.int64))
@@ -260,22 +264,31 @@ class ElementQuestion(Question):
         names = operand_names(len(self.operands))
         for place, (name, fmt) in enumerate(zip(names, self.formats, strict=False)):
             for words, change in code_edits(fmt).items():
-                edit = functools.partial(_edited, place=place, change=change)
+                edit = functools.partial(causes.edited_code, place=place, change=change)
                 yield Change("operand", edit, f"the {name} {words}", 2)
         if has_fields(self.target) and not self.projection.via:
             for bits in range(1, _TWICE + 1):
                 more = f"{bits} bit{'s' * (bits > 1)} more than the result has"
-                wide = unless_refused(functools.partial(_finer, self.target, bits))
+                wide = unless_refused(functools.partial(causes.finer, self.target, bits))
                 if wide is not None:
                     yield Change("via", (wide,), f"rounded twice: first to {more}", 2)
+        first = self.formats[0]
+        if self.operation == "convert" and has_fields(first) and has_fields(self.target):
+            for words, of_number in of_conversions(first, self.target):
+                yield Change("operand", functools.partial(causes.valued, change=of_number), words, 2)
+            if (first.exponent_bits, first.bias) == (self.target.exponent_bits, self.target.bias):
+                dropped = first.trailing_bits - self.target.trailing_bits
+                by = functools.partial(causes.added_to_codes, by=dropped)
+                yield Change("by_code", by, "codes rounded as integers are, those of NaN too", 2)
         if self._fused is not None:
             yield from step_faults(self._fused, (self.formats[0], self.formats[1]), 1, addend=True)
-            yield from of_shifts(fault)
-            yield from of_sums(fault, self.target)
+            yield from of_shifts()
+            yield from of_sums(self.target)
             for words, on_terms in product_edits(self.formats):
                 yield fault(words, 2, running=on_terms(np.array([0])))
             for words, of_value in value_edits().items():
-                yield Change("operand", functools.partial(_third, change=of_value), f"the addend {words}")
+                changed = functools.partial(causes.third, change=of_value)
+                yield Change("operand", changed, f"the addend {words}")
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of the sums of one sign."""
@@ -288,6 +301,10 @@ class ElementQuestion(Question):
         names = operand_names(len(batch.given))
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
+        wide = continued(self.target) if has_fields(self.target) and not self.values else None
+        if wide is not None and not self.projection.rounding.bits:
+            beyond = self.answer(batch, (Change("format", wide, ""), Change("saturation", "none", "")))
+            yield from of_overflow(beyond, wide, self.target)
         if self._fused is not None:
             x, y, addend = self._terms(batch.given)
             yield from of_products(x, y, addend, (self.formats[0], self.formats[1]))
@@ -355,34 +372,6 @@ class ElementQuestion(Question):
         if len(self.shape) > 1:
             return {"index": at, "at": [int(part) for part in np.unravel_index(at, self.shape)]}
         return {"index": at}
-
-
-def _finer(fmt: Format, bits: int) -> Format:
-    """Return a format with so many trailing bits more."""
-    return Format(
-        name=f"{fmt.name} and {bits} bits", exponent_bits=fmt.exponent_bits, bias=fmt.bias,
-        trailing_bits=fmt.trailing_bits + bits, nans=1, infinity=True,
-    )  # fmt: skip
-
-
-def _edited(
-    given: list[Array], sources: tuple[Format, ...], place: int, change: Callable[[Array], Array]
-) -> tuple[list[Array], tuple[Format, ...]]:
-    """Return the operands with the codes of one changed."""
-    made = list(given)
-    made[place] = change(given[place].astype(np.int64)).astype(given[place].dtype)
-    return made, sources
-
-
-def _third(
-    given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]
-) -> tuple[list[Array], tuple[Format, ...]]:
-    """Return the operands with the addend's value changed."""
-    with np.errstate(all="ignore"):
-        values = np.asarray(change(as_doubles(given[2], sources[2])), np.float64)
-    how = Projection(nan="max") if sources[2].nan_code is None else Projection()
-    made = np.asarray(encode(values, sources[2], projection=how))
-    return [*given[:2], made], sources
 
 
 # -- scaled values -----------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.codes.values import as_doubles, is_nan
 
-__all__ = ["Feature", "any_of", "exponents", "has_fields", "of_codes", "of_neighbours", "of_place"]
-__all__ += ["of_rounding", "of_values"]
+__all__ = ["Feature", "any_of", "exponents", "has_fields", "of_codes", "of_neighbours", "of_overflow"]
+__all__ += ["of_place", "of_rounding", "of_values"]
 
 Array = npt.NDArray[Any]
 
@@ -60,6 +60,8 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
     yield Feature(f"{name} is finite", classes % 4 > 0)
     magnitude, trailing = wide & fmt.sign_code - 1, (1 << fmt.trailing_bits) - 1
     yield Feature(f"the exponent of {name}", np.maximum(magnitude >> fmt.trailing_bits, 1) + fmt.emin - 1)
+    if fmt.exponent_bits > 4:
+        yield Feature(f"the exponent's field of {name} modulo 16", magnitude >> fmt.trailing_bits & 15)
     yield Feature(f"{name} is a power of two", magnitude & trailing == 0)
     yield Feature(f"the trailing bits of {name} are all ones", magnitude & trailing == trailing)
     yield Feature(f"{name} has the largest finite magnitude", magnitude == fmt.max_magnitude)
@@ -114,6 +116,12 @@ def of_rounding(cut: Array, codes: Array, fmt: Format) -> Iterator[Feature]:
     yield Feature("rounding carries from the subnormal numbers", up & (below == trailing))
     yield Feature("the result cut toward zero is zero", below == 0)
     yield Feature("the result cut toward zero is subnormal", (below > 0) & (below <= trailing))
+
+
+def of_overflow(codes: Array, wide: Format, fmt: Format) -> Iterator[Feature]:
+    """Yield how far past a format's largest value results lie, from codes of a format that goes on."""
+    past = np.maximum(np.asarray(codes).astype(np.int64) & wide.sign_code - 1, 0) - fmt.max_magnitude
+    yield Feature("the codes past the largest value, if it did not end there,", np.clip(past, 0, 1 << 30))
 
 
 def any_of(name: str, where: Array, lanes: Sequence[int] | None = None) -> Iterator[Feature]:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.verify.codes.display import hex_of
+from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions import edits
 from lowprec.verify.questions.dot_faults import runs_of
+from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.step_cuts import window_sum
-from lowprec.verify.questions.step_faults import fault
-from lowprec.verify.questions.step_model import Formats, folded
+from lowprec.verify.questions.step_faults import beyond, fault, in_terms, uncounted
+from lowprec.verify.questions.step_model import Formats, Numbers, folded
 
 __all__ = ["shown_edits"]
+
+#: Wrong results that show lanes, and those that show codes and products.
+_SHOWING, _CODES = 64, 32
+#: Bits of formats of which each code is tried, and of which a few are.
+_SHORT, _WIDE = 4, 8
 
 
 def shown_edits(
@@ -26,54 +35,116 @@ def shown_edits(
     counts: tuple[int, int],
     stepped: bool,
 ) -> Iterator[Change]:
-    """Yield edits of the lanes whose edit contradicts no result, all together and each alone.
+    """Yield edits of the lanes whose edit contradicts no result: together, each alone, and in runs.
 
     Lanes are counted of K for operands, and of a step for products, whose edits need known steps.
     """
-    plain = question.answer(whole)
-    right = whole.got == plain
-    few = question.sample(whole.places[~right], whole.places[:0])
-    families = [
-        (words, counts[0], "lane", functools.partial(_on_operands, edit=edit))
-        for words, edit in edits.lane_edits(formats)
+    right = whole.got == question.answer(whole)
+    wrong = np.random.default_rng(6).permutation(whole.places[~right])[:_SHOWING]
+    if not wrong.size:
+        return
+    few = question.sample(np.sort(wrong), whole.places[:0])
+    plain = question.answer(few)
+    stages: list[tuple[str, str, int, Iterable[tuple[str, Callable[[Array], Any]]]]] = [
+        ("fault", "lane", counts[0], (*edits.lane_edits(formats), *edits.lane_moves()))
     ]
     if stepped:
         terms = folded(how)
         window = terms.accumulator if isinstance(terms.accumulator, Window) else None
         count = counts[1] if window is None else min(counts[1], window.step)
-        stages = [("running", "lane", count, edits.product_edits((*formats, question.target)))]
+        stages.append(("running", "lane", count, edits.product_edits((*formats, question.target))))
         if how.scale is not None:
             blocks = -(-counts[0] // how.scale[1])
             stages.append(("scales", "block", blocks, edits.scale_edits(how.scale[0], blocks)))
         if window is not None and window.fraction_bits is not None:
             total = edits.term_edits(functools.partial(window_sum, window))
-            stages.append(("total", "lane", count, total))
-        families += [
-            (words, many, unit, functools.partial(_on_stage, edit=edit, stage=stage))
-            for stage, unit, many, found in stages
-            for words, edit in found
-        ]
-    for words, count, unit, edit in families:
-        made = question.answer(whole, (edit(np.arange(count), ""),))
-        if not (~right & (made != plain)).any():
-            continue
-        if unit == "block" or count == 1:
-            yield edit(np.arange(count), words)
-        shown = []
-        for lane in range(count) if count > 1 else ():
-            one = (edit(np.array([lane]), ""),)
-            if not (question.answer(few, one) == few.got).any():
+            stages += [("total", "lane", count, total), ("", "lane", count, uncounted("terms"))]
+    for stage, unit, count, found in stages:
+        for words, of_lanes in found:
+            edit, every = functools.partial(_edit, stage, of_lanes), np.arange(count)
+            made = question.answer(few, (edit(every, ""),))
+            if not (made != plain).any():
                 continue
-            if not (question.answer(whole, one) != whole.got)[right].any():
-                shown.append(lane)
-        for lanes in ([shown] if shown else []) + [[lane] for lane in shown if len(shown) > 1]:
-            units = unit + "s" * (len(lanes) > 1)
-            yield edit(np.array(lanes), f"{words} in {units} {runs_of(lanes)}")
+            if unit == "block" or count == 1 or (made == few.got).any():
+                yield edit(every, words)
+            sizes = [1 << bits for bits in range(count.bit_length()) if 1 << bits < count]
+            shown, best = list[int](), list[Array]()
+            for lanes in (every[first : first + size] for size in sizes for first in range(0, count, size)):
+                one = (edit(lanes, ""),)
+                if not (question.answer(few, one) == few.got).any():
+                    continue
+                if not (question.answer(whole, one) != whole.got)[right].any():
+                    shown += lanes.tolist() if lanes.size == 1 else []
+                    best.append(lanes)
+            for lanes in [np.array(shown)] * (1 < len(shown) < count) + best:
+                which = f"{unit}{'s' * (lanes.size > 1)} {runs_of(lanes.tolist())}"
+                yield edit(lanes, f"{words}{',' * (',' in words)} in {which}")
+    if stepped:
+        few = question.sample(np.sort(wrong[:_CODES]), whole.places[:0])
+        yield from _misread(question, few, formats)
 
 
-def _on_operands(lanes: Array, words: str, edit: edits.OnLanes) -> Change:
-    return Change("fault", edit(lanes), words, 2)
+def _edit(stage: str, edit: Callable[[Array], Any], lanes: Array, words: str) -> Change:
+    if stage == "fault":
+        return Change("fault", edit(lanes), words, 2)
+    return fault(words, 2, **({stage: edit(lanes)} if stage else edit(lanes)))
 
 
-def _on_stage(lanes: Array, words: str, edit: edits.OnLanes, stage: str) -> Change:
-    return fault(words, 2, **{stage: edit(lanes)})
+# -- codes and products that are read as others --------------------------------------------------------
+
+
+def _misread(question: Question, few: Batch, formats: Formats) -> Iterator[Change]:
+    """Yield codes of operands, and products, that every wrong result has and of which another gives it."""
+    held = list[tuple[Any, Any, Numbers]]()
+
+    def values(x: Array, y: Array) -> tuple[Array, Array]:
+        held.append((x, y, Numbers(*5 * [x])))
+        return x, y
+
+    def running(terms: Numbers) -> Numbers:
+        held[-1] = (*held[-1][:2], terms)
+        return terms
+
+    question.answer(few, (fault("", values=values, running=running),))
+    tried = list[Change]()
+    for side, fmt in enumerate(formats):
+        if fmt is None or not has_fields(fmt) or fmt.width > _WIDE:
+            continue
+        codes = np.arange(1 << fmt.width)
+        read = as_doubles(codes.astype(np.uint8), fmt)
+        for code in codes.tolist():
+            if not _is((held[0][0], held[0][1])[side], read[code]).any(1).all():
+                continue
+            near = codes.tolist() if fmt.width <= _SHORT else [0, code - 1, code + 1, code ^ fmt.sign_code]
+            others = {hex_of(other, fmt): read[other] for other in near if 0 <= other < codes.size != code}
+            if np.isnan(read[code]):
+                others = {"a number": np.copysign(beyond(fmt), read[code])}
+            for words, value in others.items():
+                change = functools.partial(_read_as, side=side, found=read[code], value=value)
+                said = f"the code {hex_of(code, fmt)} of {'xy'[side]} read as {words}"
+                tried.append(fault(said, 2, values=change))
+    products = held[0][2].significand[:, :-1]
+    every = np.arange(products.shape[1])
+    if sum(fmt.precision for fmt in formats if fmt is not None) <= _WIDE:
+        for product in np.unique(products).tolist():
+            if product and (products == product).any(1).all():
+                for other in {product - 1, product + 1, *(product ^ 1 << bit for bit in range(_WIDE))}:
+                    as_other = functools.partial(_product_as, found=product, value=other)
+                    said = f"products of significands that are {product} read as {other}"
+                    tried.append(fault(said, 2, running=in_terms(every, as_other)))
+    yield from (one for one in tried if (question.answer(few, (one,)) == few.got).any())
+
+
+def _is(values: Array, found: float) -> Array:
+    same = np.isnan(values) if np.isnan(found) else values == found
+    return np.asarray(same & (np.signbit(values) == np.signbit(found)))
+
+
+def _read_as(x: Array, y: Array, side: int, found: float, value: float) -> tuple[Array, Array]:
+    made = [x, y]
+    made[side] = np.where(_is(made[side], found), value, made[side])
+    return made[0], made[1]
+
+
+def _product_as(terms: Numbers, found: int, value: int) -> Numbers:
+    return terms._replace(significand=np.where(terms.significand == found, value, terms.significand))

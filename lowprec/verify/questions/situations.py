@@ -31,8 +31,8 @@ from lowprec.verify.codes.display import shown_value
 from lowprec.verify.codes.values import is_nan
 from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = ["exact_value", "function_value", "names_of", "neighbours", "shown_result", "situation"]
-__all__ += ["situations"]
+__all__ = ["continued", "exact_value", "function_value", "names_of", "neighbours", "shown_result"]
+__all__ += ["situation", "situations"]
 
 Array = npt.NDArray[Any]
 
@@ -172,7 +172,7 @@ def situations(
     size = operands[0].size
     if isinstance(target, Codebook):
         return _in_codebook(operation, operands, formats, projection)
-    wide = _continued(target)
+    wide = continued(target)
     if wide is None:
         return _one_by_one(
             operation, operands, formats, projection, np.zeros(size, np.uint8), np.ones(size, bool)
@@ -254,7 +254,7 @@ def _in_codebook(
 
 
 @functools.cache
-def _continued(target: Format) -> Format | None:
+def continued(target: Format) -> Format | None:
     """Return the format with a sign, and as many values again past the largest; None if it does not fit."""
     if target.width > 30 or (target.exponent_bits and not target.subnormals):
         return None

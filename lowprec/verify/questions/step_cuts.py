@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from lowprec.spec.accumulation import Window
 
-__all__ = ["LOW", "Parts", "exactly", "signed", "window_sum"]
+__all__ = ["LOW", "Parts", "exactly", "last_raised", "signed", "window_sum"]
 
 Array = npt.NDArray[Any]
 
@@ -65,3 +65,9 @@ _CUTS = {
 def window_sum(window: Window | None, parts: Parts) -> tuple[Array, Array]:
     """Return the two words of a sum, cut as a window says."""
     return _CUTS["exact" if window is None or window.fraction_bits is None else window.cut](parts)
+
+
+def last_raised(terms: Any, by: Array) -> Any:
+    """Return terms of which the last has another exponent."""
+    up = np.pad(by[:, None], ((0, 0), (terms.last.shape[1] - 1, 0)))
+    return terms._replace(last=terms.last + up, exponent=terms.exponent + up)

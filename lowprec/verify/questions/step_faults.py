@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,16 +15,29 @@ from lowprec.verify.questions.question import Array, Change, Changes
 from lowprec.verify.questions.step_cuts import LOW, Parts, exactly, signed, window_sum
 from lowprec.verify.questions.step_model import Ends, Formats, Numbers, Settled, Stages, Sum, folded, ieee
 
-__all__ = ["fault", "nans_as_numbers", "stages_of", "step_faults"]
+__all__ = ["beyond", "carry_lost", "chosen", "fault", "in_terms", "nans_as_numbers", "stages_of"]
+__all__ += ["step_faults", "ties", "uncounted"]
 
-#: The longest step of which single lanes are tried; bits that the rounder may not see, and that it may keep.
-_LANES, _UNSEEN, _TWICE = 32, 4, 8
+#: Bits that the rounder may not see, and that it may keep.
+_UNSEEN, _TWICE = 4, 8
 
 
 def stages_of(changes: Changes) -> Stages | None:
     """Return the stages with the faults among some changes; None where none is one."""
     faults = [change.value for change in changes if change.field.startswith("stage.")]
-    return dict(itertools.chain.from_iterable(faults)) if faults else None
+    found: dict[str, Any] = {}
+    for name, stage in itertools.chain.from_iterable(faults):
+        found[name] = partial(_one_by_one, found[name], stage) if name in _CHAINED & found.keys() else stage
+    return found if faults else None
+
+
+#: Stages of which several follow each other.
+_CHAINED = {"scales", "running", "group", "before"}
+
+
+def _one_by_one(first: Callable[..., Any], then: Callable[..., Any], *given: Any) -> Any:
+    made = first(*given)
+    return then(*made) if len(given) > 1 else then(made)
 
 
 def fault(words: str, cost: int = 1, /, **stages: Any) -> Change:
@@ -60,10 +73,11 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
                 yield fault(f"{said}, beside infinities too", **{side: read}, values=nonzero)
     yield from infinities_as_numbers(formats)
     yield from nans_as_numbers(formats, np.ones(1, bool))
+    yield from _of_small_products(formats)
     yield from _of_running(form, what)
     terms = folded(how).accumulator
     if isinstance(terms, Window) and terms.fraction_bits is not None:
-        yield from _of_alignment(terms, what, terms.step if terms.step <= _LANES else 0)
+        yield from _of_alignment(terms, what)
     yield from _of_rounding(window, form)
     yield from _of_zeros(window)
     yield from _of_ends(addend)
@@ -105,34 +119,44 @@ def _lowered(x: Numbers, fmt: Format, by: int) -> Numbers:
     return x._replace(last=x.last + shift, exponent=x.exponent + shift)
 
 
-def _as_numbers(x: Array, y: Array, formats: Formats, kind: str, lanes: Array) -> tuple[Array, Array]:
+def _as_numbers(x: Array, y: Array, formats: Formats, which: Any, lanes: Array) -> tuple[Array, Array]:
     """Return values in which NaNs or infinities of some lanes are the numbers that their codes would be."""
     made = []
     for side, fmt in zip((x, y), formats, strict=True):
         assert fmt is not None, "asked before"
-        top = np.ldexp(1.0, fmt.emax + 1) if kind == "infinity" else _number_of_nan(fmt)
-        which = (np.isinf(side) if kind == "infinity" else np.isnan(side)) & lanes
-        made.append(np.where(which, np.copysign(top, side), side))
+        made.append(np.where(which(side) & lanes, np.copysign(beyond(fmt), side), side))
     return made[0], made[1]
 
 
-def _number_of_nan(fmt: Format) -> float:
-    """Return the number that the code of a format's only NaN would be."""
-    return float(np.ldexp((2 << fmt.trailing_bits) - 1, fmt.emax - fmt.trailing_bits))
+def beyond(fmt: Format) -> float:
+    """Return the number after the largest one of a format, as if its exponents went on."""
+    return float(fmt.max_finite + 2.0 ** (fmt.emax - fmt.trailing_bits))
 
 
 def infinities_as_numbers(formats: Formats) -> Iterator[Change]:
     """Yield that factors which are infinite are read as the next power of two."""
     if any(fmt is not None and fmt.infinity for fmt in formats):
-        values = partial(_as_numbers, formats=formats, kind="infinity", lanes=np.ones(1, bool))
+        values = partial(_as_numbers, formats=formats, which=np.isinf, lanes=np.ones(1, bool))
         yield fault("infinite factors read as numbers", values=values)
 
 
 def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator[Change]:
     """Yield that NaNs of some lanes are read as numbers, in formats that have one code of NaN."""
     if all(fmt is not None and fmt.nans == 1 and not fmt.infinity and fmt.negative_zero for fmt in formats):
-        values = partial(_as_numbers, formats=formats, kind="nan", lanes=lanes)
+        values = partial(_as_numbers, formats=formats, which=np.isnan, lanes=lanes)
         yield fault(f"NaNs{where} read as numbers", values=values)
+
+
+def _of_small_products(formats: Formats) -> Iterator[Change]:
+    """Yield that products of two subnormal factors are taken as zero."""
+    if all(fmt is not None and fmt.subnormals for fmt in formats):
+        least = [2.0**fmt.emin for fmt in formats if fmt is not None]
+        yield fault("products of two subnormals taken as zero", values=partial(_small, least=least))
+
+
+def _small(x: Array, y: Array, least: Sequence[float]) -> tuple[Array, Array]:
+    both = (np.abs(x) < least[0]) & (np.abs(y) < least[1])
+    return np.where(both, np.copysign(0, x), x), y
 
 
 # -- the running sum -----------------------------------------------------------------------------------
@@ -145,17 +169,17 @@ def _of_running(form: Format, what: str) -> Iterator[Change]:
     yield fault(f"infinities of {what} left out, unless a product is infinite", ends=_lonely)
     for zero, words, read in _readings(form):
         said = f"subnormals{' and zeros' * zero} among {what} {words}"
-        yield fault(said, running=_column(-1, partial(read, fmt=form)))
+        yield fault(said, running=_last(partial(read, fmt=form)))
     if form.subnormals:
-        flushed = _column(-1, partial(_flushed, least=1 << form.trailing_bits))
+        flushed = _last(partial(_flushed, least=1 << form.trailing_bits))
         yield fault(f"subnormals among {what} taken as zero", running=flushed)
     for by, words in ((-1, "low"), (1, "high")):
         said = f"{what} aligned one place too {words}"
-        shifted = _column(-1, partial(_shifted, by=by))
+        shifted = _last(partial(_shifted, by=by))
         yield fault(said, running=shifted)
         if what == "the addend and running sums":
             yield fault(f"the addend aligned one place too {words}", addend=shifted)
-    plus = _column(-1, lambda c: c._replace(negative=c.negative & False))
+    plus = _last(lambda c: c._replace(negative=c.negative & False))
     yield fault(f"the signs of {what} lost", running=plus, ends=partial(_of_running_sum, negative=False))
     if form.infinity:
         yield fault(f"the signs of {what} lost, but for infinities", running=plus)
@@ -165,18 +189,24 @@ def _shifted(terms: Numbers, by: int) -> Numbers:
     return terms._replace(last=terms.last + by)
 
 
-def _column(lane: int, change: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
-    """Return what changes one term alone: a product, or the last, which is the running sum."""
+def in_terms(lanes: Array, change: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
+    """Return what changes some products of a step, or the last term, the running sum, if the lane is -1."""
 
     def changed(terms: Numbers) -> Numbers:
-        if lane >= terms.negative.shape[1] - 1:  # of a shorter step
-            return terms
-        made = Numbers(*(part.copy() for part in terms))
-        for part, of_one in zip(made, change(Numbers(*(part[:, lane] for part in terms))), strict=True):
-            part[:, lane] = of_one
+        here = np.zeros(terms.negative.shape[1], bool)
+        here[lanes[lanes < here.size - 1]] = True  # steps may be shorter
+        made: Numbers = chosen(here, change(terms), terms)
         return made
 
     return changed
+
+
+def chosen(here: Array, new: Any, old: Any) -> Any:
+    """Return the parts of one where a mask holds, and of another elsewhere."""
+    return type(old)(*(np.where(here, one, other) for one, other in zip(new, old, strict=True)))
+
+
+_last = partial(in_terms, np.array([-1]))
 
 
 def _flushed(c: Numbers, least: int) -> Numbers:
@@ -200,24 +230,10 @@ def _lonely(ends: Ends) -> Ends:
 # -- alignment -----------------------------------------------------------------------------------------
 
 
-def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
+def _of_alignment(window: Window, what: str) -> Iterator[Change]:
     """Yield faults of the largest exponent, and of what is cut."""
-    for lane in (-1, *range(lanes)):
-        name, they = (what, "they exceed") if lane < 0 else (f"lane {lane} of {window.step}", "it exceeds")
-        for beyond, above in (("", {}), (f", and lost where {they} it", {"above": _lost})):
-            for begin, least in (({"empty": lambda: 0}, "0"), ({}, "the least")):
-                words = f"{name} left out of the largest exponent, which is {least} where nothing else counts"
-                yield fault(
-                    words + beyond,
-                    1 if lane < 0 else 2,
-                    counts=partial(_counted, without=lane),
-                    **begin,
-                    **above,
-                )
-    for lane in range(lanes):
-        for by, where in ((-1, "low"), (1, "high")):
-            words = f"lane {lane} of {window.step} aligned one place too {where}"
-            yield fault(words, 2, running=_column(lane, partial(_shifted, by=by)))
+    for words, stages in uncounted(what):
+        yield fault(words, **stages(np.array([-1])))
     yield fault("zeros count for the largest exponent", counts=lambda terms: terms.significand >= 0)
     yield fault("products normalized before they are aligned", running=_normalized)
     for name, words, total in (
@@ -240,16 +256,25 @@ def _of_alignment(window: Window, what: str, lanes: int) -> Iterator[Change]:
         yield fault(words, total=partial(_wrapped, window=window, bits=bits))
 
 
+def uncounted(what: str) -> Iterator[tuple[str, Callable[[Array], dict[str, Any]]]]:
+    """Yield terms of some lanes that the largest exponent is not of, as words and what makes the stages."""
+    for beyond, above in (("", {}), (", and lost where they exceed it", {"above": _lost})):
+        for begin, least in (({"empty": int}, "0"), ({}, "the least")):
+            words = f"left out of the largest exponent, which is {least} where nothing else counts"
+            yield f"{what} {words}{beyond}", partial(_uncounted, stages={**begin, **above})
+
+
+def _uncounted(lanes: Array, stages: dict[str, Any]) -> dict[str, Any]:
+    def counts(terms: Numbers) -> Array:
+        which = np.asarray((terms.significand != 0) | terms.cancelled)
+        which[:, lanes[lanes < which.shape[1] - 1]] = False
+        return which
+
+    return {"counts": counts, **stages}
+
+
 def _lost(terms: Numbers, largest: Array) -> Numbers:
-    beyond = terms.exponent > largest[:, None]
-    return terms._replace(significand=np.where(beyond, 0, terms.significand))
-
-
-def _counted(terms: Numbers, without: int) -> Array:
-    which = np.asarray((terms.significand != 0) | terms.cancelled)
-    if without < which.shape[1] - 1:
-        which[:, without] = False
-    return which
+    return terms._replace(significand=np.where(terms.exponent > largest[:, None], 0, terms.significand))
 
 
 def _normalized(terms: Numbers) -> Numbers:
@@ -327,11 +352,11 @@ def _of_rounding(window: Window | None, form: Format) -> Iterator[Change]:
     for bits in range(1, _TWICE + 1):
         words = f"sums rounded twice: first to {bits} bit{'s' * (bits > 1)} more than the result has"
         yield fault(words, before=partial(_twice, bits=bits))
-    yield fault("the carry of rounding into the exponent lost: results half as large", after=_carry_lost)
+    yield fault("the carry of rounding into the exponent lost: results half as large", after=carry_lost)
     for by, words in ((-1, "half"), (1, "twice")):
         misplaced = partial(_misplaced, fmt=form, by=by)
         yield fault(f"subnormal sums {words} as large: shifted one place off", before=misplaced)
-    yield fault("sums of steps: ties to odd", before=_ties_to_odd)
+    yield fault("sums of steps: ties to odd", before=partial(ties, away=lambda _, last: last == 0))
 
 
 def _clear(sums: Sum, below: Array) -> Sum:
@@ -364,22 +389,20 @@ def _twice(sums: Sum, bits: int) -> Sum:
     return sums._replace(significand=kept + up << down)
 
 
-def _ties_to_odd(sums: Sum) -> Sum:
-    """Return sums of which ties lie on the side of the odd number."""
+def ties(sums: Sum, away: Callable[[Sum, Array], Array]) -> Sum:
+    """Return sums of which ties lie a little farther from zero where `away` says so, by their last bit."""
     places = np.clip(sums.discarded, 1, 62)
     tie = (sums.discarded > 0) & (sums.significand & ((1 << places) - 1) == 1 << places - 1)
-    odd = sums.significand >> places & 1
-    # Two bits more, so that half a bit joins or leaves.
-    moved = (sums.significand << 1) + np.where(odd == 1, -1, 1)
+    # One bit more, so that half a bit joins or leaves.
+    moved = (sums.significand << 1) + np.where(away(sums, sums.significand >> places & 1), 1, -1)
     return sums._replace(significand=np.where(tie, moved, sums.significand), last=sums.last - tie)
 
 
-def _carry_lost(codes: Array, sums: Sum, fmt: Format) -> Array:
-    magnitude, one = codes & (fmt.sign_code - 1), 1 << fmt.trailing_bits
-    places = np.clip(sums.discarded, 0, 62)
-    up = magnitude & one - 1 == 0
+def carry_lost(codes: Array, sums: Sum, fmt: Format, increment: bool = False) -> Array:
+    """Return codes whose exponent, or all of which, rounding does not raise where it carries into it."""
+    places, one = np.clip(sums.discarded, 0, 62), 1 << fmt.trailing_bits
     below = (sums.discarded > 0) & (sums.significand >> places == 2 * one - 1)
-    return np.where(up & below, codes - one, codes)
+    return np.where(below & (codes & one - 1 == 0), codes - (1 if increment else one), codes)
 
 
 # -- zeros, infinities and NaNs ------------------------------------------------------------------------

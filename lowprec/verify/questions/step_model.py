@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import SEQUENTIAL
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
-from lowprec.verify.questions.step_cuts import LOW, Parts, window_sum
+from lowprec.verify.questions.step_cuts import LOW, Parts, last_raised, window_sum
 
 __all__ = ["Ends", "Formats", "Numbers", "Settled", "Stages", "Sum"]
 __all__ += ["folded", "has_steps", "ieee", "stepped"]
@@ -81,6 +82,9 @@ Formats = tuple[Format | None, Format | None]
 #: x, y : factors as they are read, and their format.
 #: scales : the scales of the blocks of x and of y.
 #: group : sums of groups of products, before their scales, in units of the smallest product.
+#: scale_products : products of the significands of the scales of x and y.
+#: unscaled : if there, the exponents that are searched for the largest one are without scales.
+#: addend_scaled : sides whose first scale the addend takes. mode : the rounding mode of sums.
 #: running : terms of a step, in whose last column the addend or the running sum is.
 #: addend : those of the first step alone.
 #: counts : which terms the largest exponent is of.
@@ -191,6 +195,9 @@ def _rows(
     ends = ends._replace(negative=np.where(nan, signs, negative))
     if how.scale is not None and scales:
         products, ends = _scaled(products, ends, scales, how, stages)
+    if "addend_scaled" in stages and scales:
+        by = sum(np.frexp(scales[side][:, 0])[1].astype(np.int64) - 1 for side in stages["addend_scaled"])
+        stages = {**stages, "addend": partial(last_raised, by=by)}
     return _in_order(products, ends, addend, folded(how), stages)
 
 
@@ -214,16 +221,16 @@ def _scaled(
         products = Numbers(sums < 0, np.abs(sums), last, np.zeros_like(last), (sums == 0) & some)
         ends = Ends(*(np.logical_or.reduceat(part, first, axis=1) for part in ends))
     each = np.arange(products.negative.shape[1]) * group // size
-    for scale in scales:
-        # Edits go beyond powers of two that have codes.
-        by = Numbers(*(part[:, each] for part in _numbers(scale, fmt, None if fmt.trailing_bits else -_FAR)))
-        products = Numbers(
-            products.negative ^ by.negative,
-            products.significand * by.significand,
-            products.last + by.last,
-            products.exponent + by.exponent,
-            products.cancelled & (by.significand != 0),
-        )
+    # Edits go beyond powers of two that have codes.
+    a, b = (_numbers(scale, fmt, None if fmt.trailing_bits else -_FAR) for scale in scales)
+    by = stages.get("scale_products", _same)(a.significand * b.significand)[:, each]
+    products = Numbers(
+        products.negative ^ (a.negative ^ b.negative)[:, each],
+        products.significand * by,
+        products.last + (a.last + b.last)[:, each],
+        products.exponent + (0 if "unscaled" in stages else (a.exponent + b.exponent)[:, each]),
+        products.cancelled & (by != 0),
+    )
     return products, ends
 
 
@@ -349,6 +356,7 @@ def _step(
 ) -> Array:
     """Return codes of the sums of one step."""
     fmt, rule = result
+    rule = dataclasses.replace(rule, rounding=stages["mode"]) if "mode" in stages else rule
     ends = stages.get("ends", _same)(ends)
     terms = stages.get("running", _same)(terms)
     bits = _WIDE if window is None or window.fraction_bits is None else window.fraction_bits
@@ -369,7 +377,8 @@ def _step(
     sums = stages.get("before", _same)(_with_places(sums, fmt))
     zero = sums.significand == 0
     sizes = np.where(zero, 0, _folded(sums))
-    sizes = np.where(sizes >= np.ldexp(1.0, fmt.emax + 1), np.inf, sizes)
+    if window is not None or "mode" not in stages:
+        sizes = np.where(sizes >= np.ldexp(1.0, fmt.emax + 1), np.inf, sizes)
     nan, infinite, minus = stages.get("settled", ieee)(ends)
     if "zero" in stages:
         none = stages["zero"](terms)

@@ -1,0 +1,107 @@
+"""Small edits of the codes of results and of scales: a condition says where they hold."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from lowprec.arrays.convert import encode
+from lowprec.spec.format import Format
+from lowprec.verify.codes.display import hex_of
+from lowprec.verify.questions.features import has_fields
+from lowprec.verify.questions.question import Array, Change
+
+__all__ = ["moves", "of_results", "of_scale_codes"]
+
+#: Last bits of results that may be stuck.
+_STUCK = 2
+
+OnCodes = Callable[[Array, Format], Array]
+
+
+def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
+    """Yield edits of codes of results: functions of the codes and their format; `wrong`: codes that came."""
+    if not has_fields(fmt) or not wrong.size:
+        return
+    found, counts = np.unique(wrong & fmt.sign_code - 1, return_counts=True)
+    code = int(found[np.argmax(counts)])
+    constant = _magnitude(lambda m, fmt: np.full_like(m, code))
+    yield Change("result_code", constant, f"results with code {hex_of(code, fmt)}, and their sign", 3)
+    for words, change in _ON_CODES.items():
+        if ("infinit" in words and not fmt.infinity) or ("NaN" in words and fmt.nan_code is None):
+            continue
+        yield Change("result_code", change, f"results {words}")
+    for bit in range(min(_STUCK, fmt.trailing_bits)):
+        for value in (0, 1):
+            stuck = functools.partial(_stuck, bit=bit, value=value)
+            yield Change("result_code", stuck, f"bit {bit} of results is {value}", 2)
+
+
+def _magnitude(change: Callable[[Array, Format], Array]) -> OnCodes:
+    """Return codes whose magnitudes are changed, and whose signs are not."""
+
+    def changed(codes: Array, fmt: Format) -> Array:
+        return np.where(codes >= 0, codes & fmt.sign_code | change(codes & fmt.sign_code - 1, fmt), codes)
+
+    return changed
+
+
+def _scaled(codes: Array, fmt: Format, by: int) -> Array:
+    moved, low = codes + by * (1 << fmt.trailing_bits), codes < max(-by, 1) << fmt.trailing_bits
+    made = np.where(low, codes >> min(-by, 62) if by < 0 else codes << min(by, 30), moved)
+    return np.where(codes <= fmt.max_magnitude + fmt.infinity * (by < 0), made, codes)
+
+
+def _stuck(codes: Array, fmt: Format, bit: int, value: int) -> Array:
+    return np.where(codes >= 0, codes & ~(1 << bit) | value << bit, codes)
+
+
+_ON_CODES: dict[str, OnCodes] = {
+    "zero, with their sign": _magnitude(lambda m, fmt: 0 * m),
+    "the next code toward zero": _magnitude(lambda m, fmt: np.maximum(m - 1, 0)),
+    "the next code away from zero": _magnitude(lambda m, fmt: m + 1),
+    "of the other sign": lambda codes, fmt: np.where(codes >= 0, codes ^ fmt.sign_code, codes),
+    "half as large": _magnitude(functools.partial(_scaled, by=-1)),
+    "twice as large": _magnitude(functools.partial(_scaled, by=1)),
+    **{
+        f"2**{by} times as large": _magnitude(functools.partial(_scaled, by=by))
+        for bits in range(1, 5)
+        for by in (-(1 << bits), 1 << bits)
+    },
+    "+0": lambda codes, fmt: np.where(codes >= 0, 0, codes),
+    "-0": lambda codes, fmt: np.where(codes >= 0, fmt.sign_code, codes),
+    "the largest finite value, with their sign": _magnitude(lambda m, fmt: 0 * m + fmt.max_magnitude),
+    "the largest finite value, positive": lambda codes, fmt: np.where(codes >= 0, fmt.max_magnitude, codes),
+    "infinite, with their sign": _magnitude(lambda m, fmt: 0 * m + (fmt.infinity_code or 0)),
+    "+infinity": lambda codes, fmt: np.where(codes >= 0, fmt.infinity_code or 0, codes),
+    "NaN": lambda codes, fmt: np.where(codes >= 0, fmt.nan_code or 0, codes),
+    "the smallest normal value, with their sign": _magnitude(lambda m, fmt: 0 * m + (1 << fmt.trailing_bits)),
+    "the smallest value, with their sign": _magnitude(lambda m, fmt: 0 * m + 1),
+    "without their trailing bits": _magnitude(lambda m, fmt: m >> fmt.trailing_bits << fmt.trailing_bits),
+    "two codes nearer to zero": _magnitude(lambda m, fmt: np.maximum(m - 2, 0)),
+    "two codes farther from zero": _magnitude(lambda m, fmt: m + 2),
+}
+
+
+def of_scale_codes(fmt: Format) -> Iterator[Change]:
+    """Yield edits of the codes of blocks' scales, whose elements stay."""
+    for code in dict.fromkeys((fmt.max_magnitude, 0, fmt.nan_code, int(encode(1.0, fmt)))):
+        if code is not None:
+            change = functools.partial(np.full_like, fill_value=code)
+            yield Change("scale_code", change, f"the codes of scales are {hex_of(code, fmt)}", 2)
+    for by, words in ((1, "high"), (-1, "low")):
+        yield Change("scale_code", functools.partial(np.add, by), f"the codes of scales one too {words}", 2)
+
+
+def moves(size: int) -> dict[str, Array]:
+    """Return orders of so many lanes: which lane comes to the place of each."""
+    lane = np.arange(size)
+    found = {
+        "rotated by one lane up": (lane - 1) % size,
+        "rotated by one lane down": (lane + 1) % size,
+        "in reverse": size - 1 - lane,
+        "in halves exchanged": (lane + size // 2) % size,
+    }
+    return found | ({"exchanged in pairs": lane ^ 1} if size % 2 == 0 else {})
