@@ -61,7 +61,7 @@ SAMPLED = (
 
 
 #: Seconds from which on a test stands apart, and from which on it is `long`.
-SLOW, LONG = 5, 15
+SLOW, LONG = 3, 15
 #: Of a function that stands apart so many of its parameters run, spread over all of them, and one if they are
 #: slow: the others are `long`.
 APART = 2
