@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 __all__ = ["ALIGNED", "SHARED_FROM", "get_threads", "set_threads", "share", "share_rows"]
 
-#: Elements from which a second thread saves more than it costs to wake it (docs/decisions/0008).
+#: Elements from which a second thread saves more than it costs to wake it (docs/decisions/0001).
 SHARED_FROM = 1 << 19
 
 #: Parts begin at multiples of so many elements.

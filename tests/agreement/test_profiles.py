@@ -277,7 +277,7 @@ def test_hip_rounds_stochastically_as_published(name, hip):
 @pytest.mark.parametrize("name", ["e4m3", "e5m2"])
 @pytest.mark.parametrize("source", ["f32", "bf16"])
 def test_zvfofp8min_converts_and_signals_as_spike(source, name, saturation):
-    """In the five modes of frm. Infinities into E4M3 signal nothing there; see docs/decisions/0069."""
+    """In the five modes of frm. Infinities into E4M3 signal nothing there; see docs/decisions/0002."""
     fmt, of = catalog.format(HIP_FORMATS[name]), {"f32": "binary32", "bf16": "bfloat16"}[source]
     profile = PROFILES["riscv_zvfofp8min" + "_sat" * (saturation == "sat")]
     with np.load(PUBLISHED / "spike_fp8_conversions.npz") as arrays:

@@ -393,7 +393,7 @@ def test_dask_arrays_without_axes_are_tried_on_no_zeros():
 @pytest.mark.parametrize("backend", [None, "scalar", "oracle"])
 @pytest.mark.parametrize(("operation", "operands", "result", "signals"), FLUSHED, ids=str)
 def test_flags_beside_flushed_operands_are_those_written_down(operation, operands, result, signals, backend):
-    """By decision 6: inexact, but not beside invalid, a division by zero or the NaN of an operand."""
+    """By decision 2: inexact, but not beside invalid, a division by zero or the NaN of an operand."""
     if operation == "rsqrt" and backend == "oracle":
         backend = None
     flags, how = np.full((), 32, np.uint8), Projection(subnormals="flush_operands")
