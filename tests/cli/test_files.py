@@ -319,6 +319,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     resource = pytest.importorskip("resource")
     program = (
         "import resource, signal, sys; from lowprec.cli.main import main\n"
+        "sys.dont_write_bytecode = True  # it would be cut, and stay\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))\n"
         "main(['table', 'e4m3fn', '-o', 'table.csv'])"
     )
@@ -346,6 +347,7 @@ def test_a_full_disk_is_named_by_other_commands(tmp_path, arguments, words):
         "import resource, sys; from lowprec.cli.main import main; from lowprec.export import golden\n"
         "data = {'values/a.csv': bytes(10_000), 'digests.json': b'{\\n}'}\n"
         "golden.generate, golden._with_sweeps = lambda watch: data.items(), lambda made, before: made\n"
+        "sys.dont_write_bytecode = True  # it would be cut, and stay\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))\n"
         "main(sys.argv[1:])"
     )

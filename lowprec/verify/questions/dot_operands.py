@@ -35,6 +35,9 @@ from lowprec.verify.reference.operations import OPERATIONS
 __all__ = ["DotScales", "Given", "OutputScales", "check_block", "could_be", "factors", "in_blocks", "joining"]
 __all__ += ["pairings", "parts_of", "scale_pair", "scaled", "scalings", "shape_of", "spread_blocks", "times"]
 
+#: Formats that elements of blocks are looked for in, the narrowest first.
+_ELEMENTS = ("e4m3fn", "e5m2", "bfloat16", "binary16")
+
 
 class OutputScales(NamedTuple):
     """Scales of some outputs."""
@@ -194,7 +197,7 @@ def _in_blocks(
 ) -> Any:
     if blocks is None:
         return values
-    element = how.operands[side] if how.operands is not None else fmt or catalog.carrier(values.dtype)
+    element = how.operands[side] if how.operands is not None else fmt or _holding(values)
     if element is None or isinstance(element, Carrier):
         raise ValueError(
             f"scales of blocks need operands in a format of at most 32 bits, and {'xy'[side]} holds "
@@ -211,6 +214,15 @@ def _in_blocks(
     form = BlockFormat(name=name, element=element, scale=scale, size=blocks.size)
     elements = np.asarray(encode(values, element, projection=plain))
     return BlockArray(elements, codes, form, (values.ndim + axis,))
+
+
+def _holding(values: Array) -> Format | Carrier | None:
+    """Return the narrowest usual format that has all values, or the one of their type.
+
+    Products of wide formats are too long for sums in pairs of all engines but the slow one.
+    """
+    usual = map(catalog.format, _ELEMENTS)
+    return next((fmt for fmt in usual if _holds(fmt, values)), catalog.carrier(values.dtype))
 
 
 def times(verb: Any, x: Any, y: Any, addend: Array | None, how: Accumulation, factor: Array) -> Array:
@@ -289,17 +301,20 @@ def _single(scales: OutputScales) -> Array:
 # -- operands ----------------------------------------------------------------------------------------
 
 
+def _holds(fmt: Format, values: Array) -> bool:
+    """Return whether a format has all values, by bits: one without -0 does not hold it. Any NaN is one."""
+    given = doubles(values.reshape(-1))
+    back = as_doubles(encode(given, fmt, projection=Projection(nan="max", negative="zero")), fmt)
+    return bool(((back.view(np.uint64) == given.view(np.uint64)) | np.isnan(given)).all())
+
+
 def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
     """Yield the names of accumulations that take such factors and give such results."""
     has: dict[tuple[int, Format], bool] = {}
 
     def holds(number: int, side: Array, fmt: Format) -> bool:
         if (number, fmt) not in has:
-            # By bits: a format without -0 does not hold it.
-            given = doubles(side.reshape(-1))
-            rule = Projection(nan="max", negative="zero")
-            back = as_doubles(encode(given, fmt, projection=rule), fmt)
-            has[number, fmt] = bool(((back.view(np.uint64) == given.view(np.uint64)) | np.isnan(given)).all())
+            has[number, fmt] = _holds(fmt, side)
         return has[number, fmt]
 
     for name, how in ACCUMULATIONS.items():
