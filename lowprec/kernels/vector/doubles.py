@@ -2,7 +2,7 @@
 
 Loops over columns, which the compiler makes vectors of. Operands are binary64 numbers that the caller has
 looked at: products and the sums of a block are exact. What cannot be said (infinities, NaN) is not finite in
-the results, and is done by `scalar.dot`.
+the results, and is done by the scalar engine.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """
