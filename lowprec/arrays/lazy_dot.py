@@ -204,7 +204,10 @@ def _of_chunks(
         factors.append(each.at(*(next(left) for _ in range(1 if each.blocks is None else 3))))
         scales.append(next(left) if has else None)
     joined = Joined(tuple(scales), {name: next(left) for name in others})
-    rng = None if key is None else Place(key, tuple(int(places[0]) for places in left), whole)
+    places = [*left]
+    rng: int | Place | None = key
+    if key is not None and all(each.size for each in places):  # no chunk without outputs has a place
+        rng = Place(key, tuple(int(each[0]) for each in places), whole)
     return np.asarray(verb(*factors, rng=rng, **joined.keywords()))
 
 

@@ -43,6 +43,7 @@ __all__ = [
     "parse_json",
     "quoted",
     "read_file",
+    "read_text",
     "stamp",
     "tag_of",
 ]
@@ -68,6 +69,8 @@ def naming(weight: str) -> Iterator[None]:
         raise
 
 
+#: Bytes of a report that is read, at most.
+_LONGEST_TEXT = 100_000_000
 #: Key of the metadata in headers of safetensors, where the others are names of tensors.
 METADATA = "__metadata__"
 #: Names of types in headers, and how many bits an element takes. F4 and F6 have no gaps between elements.
@@ -329,6 +332,18 @@ def open_regular(path: Path) -> BinaryIO:
         file.close()
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return file
+
+
+def read_text(path: Path, errors: str = "strict") -> str:
+    """Return the text of a file or a pipe, which has an end, as some devices have not.
+
+    Raises ValueError: it is too long, or no UTF-8.
+    """
+    with path.open("rb") as file:
+        data = file.read(_LONGEST_TEXT + 1)
+    if len(data) > _LONGEST_TEXT:
+        raise ValueError(f"{str(path)!r} has more than {_LONGEST_TEXT:,} bytes, which no report has")
+    return data.decode(errors=errors)
 
 
 def absent(path: Path | str, what: str = "file") -> str:

@@ -155,7 +155,7 @@ def open_onnx(path: Path) -> Model:
         if not name:  # which inputs that are left out have too
             unread[name] = "an initializer that has no name, so that no node takes it"
             continue
-        if name in entries:
+        if name in entries or name in unread:
             raise CheckpointError(f"{str(path)!r} has two initializers {name!r}")
         entry = _entry(path, name, tensor, mark)
         if entry is not None:

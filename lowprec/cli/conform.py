@@ -98,6 +98,7 @@ def conform(
     New differences come first, then known ones (marked *) with their reasons. Exit code 0: all agree but for
     known differences; 1: something else differs.
     """
+    from lowprec.checkpoints.container import read_text
     from lowprec.export import conformance_page, conformance_report
     from lowprec.spec.arith import OPERANDS
     from lowprec.verify.conform import conformance
@@ -132,7 +133,7 @@ def conform(
             raise click.UsageError(message)
     with usage_errors():
         accepted = None if baseline is None else read_baseline(baseline, "conform")
-        earlier = "" if against is None else against.read_text("utf-8", errors="replace")
+        earlier = "" if against is None else read_text(against, errors="replace")
     if samples < 0 or seed < 0:
         raise click.UsageError("--samples and --seed must not be negative")
     wanted = [target_named(target) for target in targets]

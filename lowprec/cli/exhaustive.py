@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     from lowprec.verify.sweeps.exhaustive import Sweep, Swept
 
+#: Processes of this machine, at most.
+_MOST_WORKERS = 4096
 #: Arguments of `conform` that a sweep takes too.
 _SHARED = ("frameworks", "targets", "as_json")
 
@@ -73,7 +75,7 @@ _OPTIONS = (
     ),
     named(
         "--workers",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, _MOST_WORKERS),
         metavar="N",
         help="Work in this number of processes. Default: one for each processor.",
     ),
@@ -168,7 +170,7 @@ def _sweep(
     try:
         keeper = processes.Keeper(state or processes.state_folder(), fresh=fresh)
         with progress() as watch:
-            team = processes.team(scheduler, workers or get_threads())
+            team = processes.team(scheduler, workers or min(get_threads(), _MOST_WORKERS))
             rows = processes.run(sweeps, team, keeper, ranges=chosen, watch=watch)
     except processes.SweepError as error:
         say(f"Error: {error}", err=True)

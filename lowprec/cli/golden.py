@@ -63,9 +63,10 @@ def golden(action: str | None, archive: Path | None, tables: Path | None) -> Non
             if action == "write":
                 say(f"{data.write(folder, watch)} files written to {str(folder.resolve())!r}")
                 return
-            problems = data.check(folder, watch)
+            held: dict[str, bytes] = {}
+            problems = data.check(folder, watch, held)
         kept = [] if problems else release.changed(folder)
-        content = data.archive(folder) if archive is not None and not (problems or kept) else b""
+        content = data.archive(folder, held) if archive is not None and not (problems or kept) else b""
     except data.Refused as error:
         raise click.UsageError(str(error)) from None
     except data.Disagreement as error:
@@ -78,5 +79,5 @@ def golden(action: str | None, archive: Path | None, tables: Path | None) -> Non
         sys.exit(DIFFER)
     say(f"the golden files are right; answers {release.name_of(release.answers(folder))}")
     if archive is not None:
-        deliver(content, archive)
+        deliver(content, archive, of=[str(folder / name) for name in (*held, "README.md")])
         say(f"{str(archive)!r} has them; its SHA-256 is {hashlib.sha256(content).hexdigest()}")

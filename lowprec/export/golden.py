@@ -13,7 +13,7 @@ import json
 import os
 import struct
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -204,8 +204,15 @@ def _stale(folder: Path, name: str, digest: object) -> Path:
     return path
 
 
-def check(folder: Path, watch: Callable[[int, int, str], None] | None = None) -> list[str]:
-    """Return what is wrong with the golden files of a folder, a line each; empty if nothing is."""
+def check(
+    folder: Path,
+    watch: Callable[[int, int, str], None] | None = None,
+    held: dict[str, bytes] | None = None,
+) -> list[str]:
+    """Return what is wrong with the golden files of a folder, a line each; empty if nothing is.
+
+    What was read and is right is put into `held`, by name.
+    """
     problems = []
     have = _generated(folder)
     made = set()
@@ -218,12 +225,16 @@ def check(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
             problems.append(f"{name} is missing")
         elif (got := (folder / name).read_bytes()) != want:
             problems.append(_first_difference(name, got, want))
+        elif held is not None:
+            held[name] = got
     problems += [f"{name} is not a golden file of this version" for name in sorted(have - made)]
     return problems
 
 
-def archive(folder: Path) -> bytes:
-    """Return the golden files, how to read them and the licence as one tar file, always of the same bytes.
+def archive(folder: Path, held: Mapping[str, bytes]) -> bytes:
+    """Return golden files that were checked, how to read them and the licence as one tar file.
+
+    It has always the same bytes, and those that were checked, whatever became of the files since.
 
     Raises
     ------
@@ -236,8 +247,7 @@ def archive(folder: Path) -> bytes:
             raise Refused(
                 f"an archive has a {path.name}, and there is no file {str(path)!r}: archive a checkout's"
             )
-    paths = beside | {name: folder / name for name in _generated(folder)}
-    content = {name: path.read_bytes() for name, path in paths.items()}
+    content = {name: path.read_bytes() for name, path in beside.items()} | dict(held)
     buffer = io.BytesIO()
     with tarfile.TarFile(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as packed:
         for name in sorted(content):

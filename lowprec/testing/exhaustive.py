@@ -126,7 +126,8 @@ class Exhaustive:
                 "name; give them names of their own, or put them into two tests"
             )
         self._seen.add(file)
-        asked = {"key": key, "check": called, "formats": repr((given, fmt)), "how": repr(how)}
+        rules = how | ({"profile": profile.projection(fmt)} if isinstance(profile, Profile) else {})
+        asked = {"key": key, "check": called, "formats": repr((given, fmt)), "how": repr(rules)}
 
         def read(content: bytes) -> dict[int, str]:
             kept = json.loads(content)

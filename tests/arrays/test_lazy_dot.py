@@ -85,6 +85,14 @@ def test_outputs_have_the_random_integers_of_their_places(pair, number):
     same(lp.dot(cut(X, number), X[0, :1], RANDOM, rng=5), lp.dot(X, X[0, :1], RANDOM, rng=5))
 
 
+def test_chunks_without_outputs_need_no_random_integers():
+    """Of an array without rows, and beside others."""
+    none = da.from_array(X[:0], chunks=2)
+    same(lp.dot(none, X[0, :1], RANDOM, rng=5), lp.dot(X[:0], X[0, :1], RANDOM, rng=5))
+    rows = da.concatenate([none, X[:1], none, X[1:]])
+    same(lp.dot(rows, X[0, :1], RANDOM, rng=5), lp.dot(X, X[0, :1], RANDOM, rng=5))
+
+
 def test_another_key_gives_other_outputs():
     """So that the test above can fail; a generator is drawn from once."""
     assert not np.array_equal(lp.matmul(X, Y, RANDOM, rng=5), lp.matmul(X, Y, RANDOM, rng=6))

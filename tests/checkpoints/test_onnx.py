@@ -228,7 +228,10 @@ def test_external_data_elsewhere_are_refused(tmp_path, said, message):
 def test_what_is_no_model_is_refused(tmp_path):
     short = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1 << 40], raw_data=b"1234")
     empty = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[0, 1 << 62], raw_data=b"")
+    texts = TensorProto(name="w", data_type=TensorProto.STRING, dims=[1], string_data=[b"x"])
+    number = TensorProto(name="w", data_type=TensorProto.UINT8, dims=[1], raw_data=b"1")
     for data, message in (
+        (_model([], [texts, number], []).SerializeToString(), "has two initializers 'w'"),
         (b"no model at all", "as an ONNX model"),
         (b"", "it has neither nodes nor initializers"),
         (_model([], [short], []).SerializeToString(), "has 4 bytes of data, and F32 of shape"),

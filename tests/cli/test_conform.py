@@ -164,6 +164,14 @@ def test_what_a_baseline_has_and_is_gone_is_told(tmp_path):
     assert "gone, so write the baseline again: ml_dtypes cast float64 e4m3fn tie" in result.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="a device without an end")
+@pytest.mark.parametrize("option", ["--baseline", "--against"])
+def test_a_device_without_an_end_is_not_read_to_its_end(option):
+    result = conform(*FEW, option, "/dev/zero")
+    assert result.exit_code == 2
+    assert "'/dev/zero' has more than 100,000,000 bytes, which no report has" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import lowprec as lp
 from lowprec.cli.main import main
-from lowprec.export import golden
+from lowprec.export import golden, release
 from lowprec.spec import catalog
 
 TABLES = Path(__file__).parents[2] / "tables"
@@ -122,7 +122,17 @@ def test_an_archive_has_the_same_bytes_wherever_it_is_made(small, tmp_path, monk
         names = packed.getnames()
         assert packed.extractfile(f"lowprec-golden-{lp.__version__}/LICENSE").read() == b"may"
     assert len(names) == len(set(names)) == 11
-    (small / "values" / "e2m1fn.csv").write_text("wrong")
+    was = (small / "formats.json").read_bytes()
+    code, output = run(f"--archive={small / 'formats.json'}", small)
+    assert code == 2
+    assert "would be replaced; name another output" in output
+    assert (small / "formats.json").read_bytes() == was
+    changed = release.changed
+    with monkeypatch.context() as patch:  # a file that is edited once it was checked
+        edit = (small / "values" / "e2m1fn.csv").write_text
+        patch.setattr(release, "changed", lambda folder: (edit("wrong"), changed(folder))[1])
+        assert run(f"--archive={tmp_path / 'four.tar'}", small)[0] == 0
+    assert (tmp_path / "four.tar").read_bytes() == made
     assert run(f"--archive={tmp_path / 'three.tar'}", small)[0] == 1
     assert not (tmp_path / "three.tar").exists()
     assert run("--write", small)[0] == 0

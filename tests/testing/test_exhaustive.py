@@ -64,6 +64,20 @@ def test_what_is_right_for_a_key_is_not_computed_again(tmp_path):
         Exhaustive(tmp_path / "kept", "test::one")(Cast(), mine, key="1", source="bfloat16")
 
 
+def test_a_profile_that_was_changed_is_checked_again(tmp_path):
+    """Also where its name and versions are the same."""
+    rules = {"nearest_even": "none", "toward_zero": "finite"}
+    first, second = (
+        lp.Profile("mine", "1", {"e4m3fn": lp.Projection(rounding=mode, saturation=policy)})
+        for mode, policy in rules.items()
+    )
+    check(tmp_path, Cast(), profile=first)
+    with pytest.raises(AssertionError, match="results differ"):
+        check(tmp_path, Cast(), profile=second)
+    check(tmp_path, again := Cast(), profile=first)
+    assert again.seen == 0
+
+
 def test_one_wrong_result_fails_and_is_not_kept(tmp_path):
     """Show the report of `compare`, each time."""
     for _ in range(2):

@@ -228,6 +228,12 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("limit", [-1, 1.5, True, "3"])
+def test_a_limit_that_is_no_number_of_mismatches_is_refused(limit):
+    with pytest.raises(ValueError, match="must be a number of mismatches, 0 or more, or None for all"):
+        lp.compare([1.0, 2.0], np.uint8([0, 0]), "e4m3fn", limit=limit)
+
+
 @pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
 def test_budgets_that_are_none_are_refused(options, message):
     with pytest.raises(ValueError, match="ulps=") as refused:

@@ -542,6 +542,7 @@ def command(*arguments):
             ["--workers", "2", "--scheduler", "tcp://x:1"],
             "--workers are processes of this machine, and --scheduler has",
         ),
+        (["--workers", "4097"], "4097 is not in the range 1<=x<=4096"),
         (["--ranges", "3,256"], "--ranges '3,256' must be such as 0,60-63, of ranges 0 to 255"),
         (["--ranges", "0", "--check"], "--check takes whole sweeps; leave --ranges out"),
         (["--shard", "1/2", "--write"], "--write takes whole sweeps; leave --shard out"),

@@ -161,6 +161,8 @@ def compare(
         pair, whole = (scale, None) if isinstance(scale, tuple) else (None, scale)
         joined = {"addend": addend, "bias": bias, "output_scale": output_scale, "outputs": outputs}
         check_products(given[0], given[1], -1 if operation == "dot" else 0, pair, joined | {"scale": whole})
+    if limit is not None and (type(limit) is bool or not hasattr(limit, "__index__") or limit < 0):
+        raise ValueError(f"limit={limit!r} must be a number of mismatches, 0 or more, or None for all")
     dumps = [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)]
     got = _dump(outputs, "outputs")
     if isinstance(got, WeightDump) and operation == "convert" and scales is None and scale is None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lowprec.checkpoints.container import read_text
 from lowprec.spec.reviewed import reviewed
 from lowprec.verify.codes.display import quoted
 from lowprec.verify.frameworks.tasks import KINDS
@@ -103,7 +104,7 @@ def read_baseline(path: Path, command: str) -> Baseline:
     """
     way = f"write one with `lowprec {command} ... --json`"
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} is no baseline, as it is no JSON ({error}); {way}") from None
     schema = data.get("schema") if isinstance(data, dict) else None
