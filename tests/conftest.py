@@ -65,7 +65,8 @@ SLOW, LONG = 3, 15
 #: Of a function that stands apart so many of its parameters run, spread over all of them, and one if they are
 #: slow: the others are `long`.
 APART = 2
-#: What pages say, what others recorded and what frameworks answer is run with all its parameters.
+#: What others recorded and what frameworks answer is run with all its parameters; what pages say too, by the
+#: word in a test's name.
 WHOLE = (
     "tests/agreement/test_block_profiles.py",
     "tests/agreement/test_profiles.py",
@@ -76,6 +77,11 @@ WHOLE = (
     "tests/verify/test_capture.py",
     "tests/verify/test_conformance.py",
 )
+
+
+def _is_whole(item: pytest.Item) -> bool:
+    function = item.nodeid.partition("[")[0].partition("::")[2]
+    return item.nodeid.startswith(WHOLE) or "page" in function.split("_") or "pages" in function.split("_")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -95,11 +101,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if slow.get(item.nodeid, 0) >= SLOW:
             item.add_marker(pytest.mark.apart)
-        if slow.get(item.nodeid, 0) >= LONG and not item.nodeid.startswith(WHOLE):
+        if slow.get(item.nodeid, 0) >= LONG and not _is_whole(item):
             item.add_marker(pytest.mark.long)
-    standing = [
-        item for item in items if item.get_closest_marker("apart") and not item.nodeid.startswith(WHOLE)
-    ]
+    standing = [item for item in items if item.get_closest_marker("apart") and not _is_whole(item)]
     for _, group in itertools.groupby(standing, key=lambda item: item.nodeid.partition("[")[0]):
         parameters = [item for item in group if not item.get_closest_marker("long")]
         count = 1 if any(item.nodeid in slow for item in parameters) else min(APART, len(parameters))
