@@ -50,7 +50,7 @@ CAUSES = {
     "neighbours swapped": "swapped nibbles: the two codes of a byte",
     "carry of rounding lost": "results half as large, where rounding carries into the exponent",
     "elements of a NaN block kept": "elements under scales that are NaN are not cleared",
-    "NaN scale is 0xfe": "the codes of scales are fe, where the code of the right scale is at least 255",
+    "NaN scale is 0xfe": "NaN scales are 0xfe, the largest number",
     "sticky lost": "elements: sticky bit lost: rounded by the guard bit alone",
 }
 

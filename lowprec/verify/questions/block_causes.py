@@ -228,7 +228,15 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
         yield Change("scaling", low, "scales that are subnormal become zero")
     positive = _of_values(lambda values: np.where(values < 0, 0.0, values))
     yield Change("scaling", positive, "negative values left out of the largest magnitude")
+    last = (1 << fmt.scale.width) - 1
+    for by, words in ((1, "high"), (-1, "low")):
+        written = _with_scales(lambda codes, nan, by=by: np.where(nan, codes, codes + by & last))
+        yield Change("scaling", written, f"scale codes one too {words}, above elements that are right")
     yield Change("scaling", _kept, "elements under scales that are NaN are not cleared")
+    if fmt.scale.has_nan:
+        for code, said in ((fmt.scale.max_magnitude, "the largest number"), (0, "the smallest number")):
+            named = _with_scales(lambda codes, nan, code=code: np.where(nan, code, codes))
+            yield Change("scaling", named, f"NaN scales are {code:#x}, {said}")
     if not fmt.scale.trailing_bits and not fmt.scale.subnormals:
         words = f"scales below the smallest wrap around, modulo {1 << fmt.scale.width}"
         yield Change("scaling", _wrapped, words)
