@@ -225,17 +225,16 @@ def encode_blocks(
         blocks = _marked(marks)
     if program.partial:
         program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, backend="scalar"))
-    view = None if blocks is not None else _blocked(codes, axes, fmt.sizes)
-    if view is not None:
-        made = np.empty(codes.size, codes.dtype)
+    if blocks is None:
         in_rows = [_rows(array, codes.shape, axes, fmt.sizes) for array in (values, random)]
+        made = np.empty(in_rows[0].size, codes.dtype)
         refusal = program.run(in_rows[0], made, flat_scales, tensor, in_rows[1], scale_random)
         if refusal is not None and refusal.element >= 0:
             places = _rows(np.arange(codes.size), codes.shape, axes, fmt.sizes)
             _refuse(operand, fmt, int(places[refusal.element]))
         if refusal is not None:
             _refuse_scale(fmt, refusal.scale, scales.shape)
-        view[...] = made.reshape(view.shape)
+        _from_rows(made, codes, axes, fmt.sizes)
         return
     for ids, places in _parts(codes.shape, axes, fmt.sizes, blocks):
         made = np.zeros(places.size, codes.dtype)
@@ -362,11 +361,11 @@ def decode_blocks(
         blocks = _marked(marks)
     if program.partial:
         program = engine.lower(dataclasses.replace(request, backend="scalar"))
-    view = None if blocks is not None else _blocked(result.view(out.dtype), axes, fmt.sizes)
-    if view is not None:
-        values = np.empty(out.size, out.dtype)
-        program.run(_rows(flat_codes, codes.shape, axes, fmt.sizes), flat_scales, values)
-        view[...] = values.reshape(view.shape)
+    if blocks is None:
+        in_rows = _rows(flat_codes, codes.shape, axes, fmt.sizes)
+        values = np.empty(in_rows.size, out.dtype)
+        program.run(in_rows, flat_scales, values)
+        _from_rows(values, result.view(out.dtype), axes, fmt.sizes)
         return
     for ids, places in _parts(codes.shape, axes, fmt.sizes, blocks):
         values = np.empty(places.size, out.dtype)
@@ -383,8 +382,13 @@ def _marked(marks: Array) -> Places | None:
 # -- whole arrays, block after block -------------------------------------------------------------------
 
 
-def _blocked(array: Array, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array | None:
-    """View an array with the axes of blocks' elements last, or return None where a block lacks elements."""
+def _shorter(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the sizes of blocks, none longer than its axis."""
+    return tuple(max(1, min(size, shape[axis])) for size, axis in zip(sizes, axes, strict=True))
+
+
+def _blocked(array: Array, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
+    """View an array of whole blocks with the axes of their elements last."""
     split: list[int] = []
     order, last = [], [0] * len(axes)
     for axis, length in enumerate(array.shape):
@@ -393,37 +397,54 @@ def _blocked(array: Array, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Arr
             split.append(length)
             continue
         size = sizes[axes.index(axis)]
-        if length % size:
-            return None
         split += [length // size, size]
         last[axes.index(axis)] = len(split) - 1
     return array.reshape(split).transpose(order + last)
 
 
 def _rows(array: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
-    """Return the elements of an array of such a shape, block after block; no elements of an empty one."""
-    view = _blocked(array.reshape(shape), axes, sizes) if array.size else array
-    assert view is not None, "whole blocks"
-    return np.ascontiguousarray(view).reshape(-1)
+    """Return the elements of an array of such a shape, block after block; no elements of an empty one.
+
+    Blocks at the end that lack elements have the last one several times.
+    """
+    if not array.size:
+        return array
+    array, sizes = array.reshape(shape), _shorter(shape, axes, sizes)
+    for axis, size in zip(axes, sizes, strict=True):
+        length = shape[axis]
+        if length % size:
+            array = array.take(np.minimum(np.arange(length + -length % size), length - 1), axis)
+    return np.ascontiguousarray(_blocked(array, axes, sizes)).reshape(-1)
+
+
+def _from_rows(rows: Array, array: Array, axes: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+    """Write what `_rows` would return of an array to the array."""
+    sizes, full = _shorter(array.shape, axes, sizes), list(array.shape)
+    for axis, size in zip(axes, sizes, strict=True):
+        full[axis] += -full[axis] % size
+    whole = array if full == [*array.shape] else np.empty(full, array.dtype)
+    view = _blocked(whole, axes, sizes)
+    view[...] = rows.reshape(view.shape)
+    if whole is not array:
+        array[...] = whole[tuple(map(slice, array.shape))]
 
 
 # -- blocks by number ----------------------------------------------------------------------------------
 
 
 def _parts(
-    shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...], blocks: Places | None
+    shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...], blocks: Places
 ) -> Iterable[tuple[Places, Places]]:
     """Yield blocks by number, some at a time, and the indices of their elements, shape (blocks, elements).
 
     Blocks at the end that lack elements have the last one several times. None has more than its axes are
     long.
     """
-    sizes = tuple(max(1, min(size, shape[axis])) for size, axis in zip(sizes, axes, strict=True))
+    sizes = _shorter(shape, axes, sizes)
     grid, each = grid_of(shape, axes, sizes), math.prod(sizes)
-    ids = np.arange(math.prod(grid)) if blocks is None else blocks
     step = max(1, _PART // each)
-    for start in range(0, ids.size, step):
-        some = ids[start : start + step]
+    for start in range(0, blocks.size, step):
+        some = blocks[start : start + step]
         places = np.zeros((some.size,) + (1,) * len(axes), np.intp)
         for axis, first in enumerate(np.unravel_index(some, grid)):
             stride, along = math.prod(shape[axis + 1 :]), [some.size] + [1] * len(axes)

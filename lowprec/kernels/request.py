@@ -47,8 +47,7 @@ class Request:
         """Return the hash of all fields, computed once; kinds name it again, or `dataclass` makes one."""
         known: int | None = self.__dict__.get("_hash")
         if known is None:
-            fields = tuple(getattr(self, field.name) for field in dataclasses.fields(self))
-            known = hash((type(self), fields))
+            known = hash((type(self), *(getattr(self, name) for name in self.__dataclass_fields__)))
             object.__setattr__(self, "_hash", known)
         return known
 

@@ -490,4 +490,4 @@ def as_it_is(place: Rounded) -> Rounded:
 def to_nearest(place: Rounded) -> Rounded:
     """Return how numbers that join a sum get to a place: to nearest even, whatever the mode of its sums."""
     fmt, rule = place
-    return fmt, replace(rule, rounding=NEAREST_EVEN)
+    return fmt, rule if rule.rounding == NEAREST_EVEN else replace(rule, rounding=NEAREST_EVEN)

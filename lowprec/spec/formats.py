@@ -5,8 +5,9 @@ Floor 1. Imports the standard library only.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from lowprec.spec import codebooks
 from lowprec.spec.families import finite, fixed, fn, fnuz, ieee, p3109, power_of_two
@@ -216,7 +217,8 @@ def find(name: object, others: Iterable[str] = ()) -> Format:
     raise ValueError(f"unknown format {name!r}; {hint}`lowprec formats` lists all names")
 
 
-def carrier(name: object) -> Format | None:
+@functools.lru_cache(maxsize=256)
+def carrier(name: Hashable) -> Format | None:
     """Return the format or carrier that values of a dtype are in, or None where there is none.
 
     >>> carrier("float64").name, carrier("bfloat16").name, carrier("complex64")

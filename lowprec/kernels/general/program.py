@@ -59,6 +59,8 @@ SHARE = 4
 FLUSHES = ("flush_operands", "flush_both")
 
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
+#: Flags in their own type: with members of the enumeration NumPy computes in int64.
+_DIVIDED, _INVALID = np.uint8(Flag.DIVIDE_BY_ZERO), np.uint8(Flag.INVALID)
 
 
 def read_as(fmt: Format) -> Format:
@@ -350,8 +352,9 @@ class Operation(Program):
         later = np.zeros_like(raised)
         refusal = self._onward.encode([codes], out, later, random, self._brought(operands, raised))
         if refusal is None and flags.size:
-            divided, invalid = raised & Flag.DIVIDE_BY_ZERO, (raised | later) & Flag.INVALID
-            flags[:] = np.where(divided, divided, np.where(invalid, invalid, raised | later))
+            raised |= later
+            divided, invalid = raised & _DIVIDED, raised & _INVALID
+            flags[:] = raised * (raised < _DIVIDED) | divided | invalid & ~(divided << 1)  # each stands alone
         return refusal
 
     def first(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Refusal | None:
@@ -373,7 +376,7 @@ class Operation(Program):
         nan = np.broadcast_to(joined(join, [nans(codes, fmt) for codes, fmt in pairs]), raised.shape)
         if self.rule.nan_payload == "signaling_first":
             signaling = joined(np.logical_or, [signaling_nans(codes, fmt) for codes, fmt in pairs])
-            nan = nan & (signaling | (raised & Flag.INVALID == 0))
+            nan = nan & (signaling | (raised & _INVALID == 0))
         return np.asarray(nan)
 
 

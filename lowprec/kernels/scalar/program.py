@@ -43,6 +43,8 @@ SERVES = (
 _BITS = 128
 
 _NO_RANDOM = np.empty(0, np.uint32)
+#: Flags that stand alone, in their own type: with members of the enumeration NumPy computes in int64.
+_ALONE = np.uint8(Flag.INVALID | Flag.DIVIDE_BY_ZERO)
 
 
 def lower(request: Request) -> Any:
@@ -119,7 +121,7 @@ class Function(Operation):
                 return Refusal(refused, int(others[first]), self._step.fmt, self._step.rule)
             out[others] = made
             if flags.size:
-                alone = signals & (Flag.INVALID | Flag.DIVIDE_BY_ZERO)  # as of operations
+                alone = signals & _ALONE  # as of operations
                 flags[others] = np.where(alone, alone, signals | flushed[others])
         return None
 

@@ -29,6 +29,9 @@ Read = Callable[[Codes], npt.NDArray[Any]]
 #: Elements of a part: what it takes stays in the caches.
 _PART = 1 << 15
 
+#: Of how many results one may be left before the scalar engine does all as fast.
+_MANY = 4
+
 #: Results below which the scalar engine is as fast, unless vectors are asked for.
 _FEW = 256
 
@@ -89,14 +92,16 @@ class InParts(abc.ABC):
 
     @usual_arithmetic()
     def _run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> int:
-        """Go through the parts, and give the scalar engine what they leave."""
+        """Go through the parts, and give the scalar engine what they leave, or all once that is much."""
+        many = False
         for start in range(0, out.size, _PART):
             place = slice(start, start + _PART)
             some, signals, words = out[place], flags[place], random[place]
             given = [np.repeat(codes, some.size) if codes.size == 1 else codes[place] for codes in operands]
-            left = self.part(given, some, signals, words)
+            left = None if many else self.part(given, some, signals, words)
+            many = left is None or left.size > some.size // _MANY
             status = DONE
-            if left is None:
+            if left is None or many:
                 status = self._scalar.run(given, some, signals, words)
             elif left.size:
                 results = np.empty(left.size, out.dtype)
