@@ -11,12 +11,21 @@ from lowprec import files
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.writer import filling
 
-__all__ = ["alone"]
+__all__ = ["alone", "in_turn"]
 
 
 @contextlib.contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    """Hold a lock file while the body runs; nobody else gets in.
+def in_turn(lock: Path) -> Iterator[None]:
+    """Hold a lock file while the body runs, after whoever has it now; none where there can be none."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(CheckpointError):
+            held.enter_context(alone(lock, wait=True))
+        yield
+
+
+@contextlib.contextmanager
+def alone(lock: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold a lock file while the body runs; nobody else gets in, but whoever waits until it is free.
 
     The lock is the system's (`flock`), so that one whose holder was killed is free. Where the system has
     none, as Windows, nothing is locked.
@@ -34,7 +43,7 @@ def alone(lock: Path) -> Iterator[None]:
         except OSError as error:
             raise CheckpointError(f"cannot make the lock file {str(lock)!r}: {error.strerror}") from None
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError:
             by = held.read(20).decode("ascii", "replace").strip()
             held.close()

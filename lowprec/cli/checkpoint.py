@@ -197,7 +197,7 @@ def quantize(
         _write(run, path, output, as_json, **asked)
         return
     from lowprec.verify.sweeps.cluster import cluster, in_order
-    from lowprec.verify.sweeps.processes import SweepError
+    from lowprec.verify.sweeps.keeping import SweepError
 
     with usage_errors((ValueError, TypeError, OSError, SweepError)), cluster(scheduler) as workers:
         run = functools.partial(run, spread=functools.partial(in_order, workers))

@@ -207,7 +207,7 @@ def compare(
     from lowprec.verify.capture.reading import is_capture
     from lowprec.verify.conform.baseline import read_baseline
     from lowprec.verify.reference.operations import OPERATIONS
-    from lowprec.verify.sweeps.processes import SweepError
+    from lowprec.verify.sweeps.keeping import SweepError
 
     captured = len(words) == 1 and is_capture(words[0])
     if captured and scheduler is not None:

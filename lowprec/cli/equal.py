@@ -64,15 +64,21 @@ def equal(
     """  # noqa: D301
     from lowprec.verify.compare.equality import equal_quantizers
 
-    with usage_errors((ValueError, TypeError, OSError, ImportError)):
-        report = equal_quantizers(
-            _quantizer(first),
-            _quantizer(second),
-            target_named(to),
-            None if operands is None else _array(operands),
-            why=not no_why,
-            **options,
-        )
+    try:
+        with usage_errors((ValueError, TypeError, OSError, ImportError)):
+            report = equal_quantizers(
+                _quantizer(first),
+                _quantizer(second),
+                target_named(to),
+                None if operands is None else _array(operands),
+                why=not no_why,
+                **options,
+            )
+    except SystemExit as stop:
+        raise click.UsageError(
+            f"{first!r} or {second!r} called sys.exit({stop.code!r}), so nothing was compared; put what only "
+            "a script does under `if __name__ == '__main__':`"
+        ) from None
     if as_json:
         deliver_json(report.as_dict())
     else:

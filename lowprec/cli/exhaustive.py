@@ -145,7 +145,7 @@ def _sweep(
 ) -> None:
     from lowprec.arrays.threads import get_threads
     from lowprec.export import cards, golden
-    from lowprec.verify.sweeps import exhaustive, processes
+    from lowprec.verify.sweeps import exhaustive, keeping, processes
 
     subjects = _subjects(frameworks)
     formats = list(dict.fromkeys(format_named(target) for target in targets)) or None
@@ -168,11 +168,11 @@ def _sweep(
     if action is not None:
         _check_action(action, sweeps, folder, {"--ranges": ranges, "--shard": shard})
     try:
-        keeper = processes.Keeper(state or processes.state_folder(), fresh=fresh)
+        keeper = keeping.Keeper(state or keeping.state_folder(), fresh=fresh)
         with progress() as watch:
             team = processes.team(scheduler, workers or min(get_threads(), _MOST_WORKERS))
             rows = processes.run(sweeps, team, keeper, ranges=chosen, watch=watch)
-    except processes.SweepError as error:
+    except keeping.SweepError as error:
         say(f"Error: {error}", err=True)
         sys.exit(FAILED)
     except KeyboardInterrupt:

@@ -129,7 +129,7 @@ def vectors(
     All operands are tried if they have at most 16 bits together; of wider ones, those at ties, limits and the
     like. Units get operands aimed at what breaks them; --coverage says what is covered.
     """  # noqa: D301
-    from lowprec.verify.sweeps.processes import SweepError
+    from lowprec.verify.sweeps.keeping import SweepError
 
     if asked["samples"] < 0 or asked["seed"] < 0:
         raise click.UsageError("--samples and --seed must not be negative")

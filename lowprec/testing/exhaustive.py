@@ -27,7 +27,7 @@ from lowprec.testing.implementation import name_of
 from lowprec.verify.compare.compare import compare
 from lowprec.verify.inputs.conversions import SOURCES
 from lowprec.verify.sweeps.exhaustive import CHUNK, SIZE, shard
-from lowprec.verify.sweeps.processes import Keeper, SweepError
+from lowprec.verify.sweeps.keeping import Keeper, SweepError
 
 #: Bits of all operands of a range together, at most, except for those of float32.
 _BITS = 16
@@ -169,8 +169,9 @@ class Exhaustive:
                 raise AssertionError(f"{subject} is not {operation} of {source} to {fmt.name}:\n{report}")
             results = results.astype(results.dtype.newbyteorder("<"), copy=False)
             digests[index] = hashlib.sha256(results.data).hexdigest()
-            kept = {"lowprec": __version__, "asked": asked, "digests": digests}
-            keeper.store(file, json.dumps(kept, indent=1).encode())
+            with keeper.adding(file, read, ranges) as others:
+                kept = {"lowprec": __version__, "asked": asked, "digests": others | digests}
+                keeper.store(file, json.dumps(kept, indent=1).encode())
         return {index: digests[index] for index in ranges}
 
 

@@ -7,13 +7,14 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 
 from lowprec.checkpoints.container import CheckpointError
-from lowprec.checkpoints.locking import alone
+from lowprec.checkpoints.locking import alone, in_turn
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from tests.checkpoints.files import source
 from tests.programs import need_package
@@ -125,3 +126,21 @@ def test_a_lock_that_is_held_is_named_and_goes_when_it_is_free(tmp_path):
     with pytest.raises(CheckpointError, match="cannot make the lock file"):
         with alone(tmp_path / "none" / "x.lock"):
             pass
+
+
+def test_who_takes_turns_waits_for_the_lock_and_does_without_one_that_cannot_be(tmp_path):
+    lock, done = tmp_path / ".x.lock", []
+
+    def other():
+        with in_turn(lock):
+            done.append("other")
+
+    waiting = threading.Thread(target=other)
+    with alone(lock):
+        waiting.start()
+        waiting.join(0.3)
+        done.append("first")
+    waiting.join()
+    with in_turn(tmp_path / "none" / "x.lock"):
+        done.append("without")
+    assert (done, list(tmp_path.iterdir())) == (["first", "other", "without"], [])

@@ -14,7 +14,7 @@ import yaml
 import lowprec as lp
 from lowprec.testing import exhaustive
 from lowprec.testing.exhaustive import Exhaustive
-from lowprec.verify.sweeps import processes
+from lowprec.verify.sweeps import keeping
 from lowprec.verify.sweeps.exhaustive import plan, shard, steps_of, sweep_range
 from tests.testing.test_plugin import ROOT, run_pytest
 
@@ -167,6 +167,32 @@ def test_shards_together_are_the_whole(tmp_path, monkeypatch):
     assert [check(tmp_path / str(one), Cast(), part=f"{one}/2").keys() for one in (1, 2)] == [{0}, set()]
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_shards_at_once_keep_what_each_other_did(tmp_path, monkeypatch, fresh):
+    """Let each shard begin while the others are under way, with nothing done or all of it."""
+    monkeypatch.setattr(exhaustive, "SIZE", 64)
+    if fresh:
+        check(tmp_path, Cast(), source="float32")
+    parts = [shard(f"{number}/3") for number in (1, 2, 3)]
+
+    class Nested(Cast):
+        """Begins the next shard at its second range."""
+
+        def __call__(self, x):
+            """Return codes."""
+            codes = super().__call__(x)
+            if self.seen == 2 * x.size and nested:
+                check(tmp_path, nested.pop(), source="float32", part=f"{3 - len(nested)}/3", fresh=fresh)
+            return codes
+
+    nested = [Nested(), Nested()]
+    check(tmp_path, first := Nested(), source="float32", part="1/3", fresh=fresh)
+    assert (first.seen, nested) == (len(parts[0]) * 64, [])
+    assert len(list(tmp_path.iterdir())) == 1
+    assert check(tmp_path, last := Cast(), source="float32").keys() == set(range(256))
+    assert last.seen == 0
+
+
 MANY = (
     "inputs, which are too many; all are tried of one float32, or of operands of 16 bits together. "
     "lowprec_check tries those that matter"
@@ -218,7 +244,7 @@ def test_digests_of_another_version_are_refused_by_name(tmp_path, monkeypatch):
         earlier.setattr(exhaustive, "__version__", "0.1.0")
         check(tmp_path, Cast())
     (file,) = tmp_path.iterdir()
-    with pytest.raises(processes.SweepError) as told:
+    with pytest.raises(keeping.SweepError) as told:
         check(tmp_path, Cast())
     assert str(told.value) == (
         f"{str(file)!r} is of lowprec 0.1.0, this is {lp.__version__}, whose rules may be others; remove it, "
@@ -240,7 +266,7 @@ def test_damaged_digests_are_told_of_and_checked_again(damage, tmp_path):
     elif damage == "digest":
         file.write_text(re.sub(r'("0": ")(.)', lambda found: found[1] + "0f"[found[2] == "0"], text))
     else:
-        processes.Keeper(tmp_path).store(file.name, b"{" if damage == "no JSON" else b"[1]")
+        keeping.Keeper(tmp_path).store(file.name, b"{" if damage == "no JSON" else b"[1]")
     with pytest.warns(UserWarning, match=re.escape(f"{file} is not used, so what it kept is done again: ")):
         check(tmp_path, cast := Cast())
     assert cast.seen == 1 << 16
@@ -251,7 +277,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     """Ask for a folder below a file."""
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "below"
-    with pytest.raises(processes.SweepError) as told:
+    with pytest.raises(keeping.SweepError) as told:
         check(folder, Cast())
     assert (
         str(told.value)

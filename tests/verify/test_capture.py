@@ -771,6 +771,37 @@ def test_hostile_captures_are_refused_before_they_take_memory(tmp_path, manifest
         tracemalloc.stop()
 
 
+def test_members_packed_otherwise_than_scripts_do_are_refused(tmp_path):
+    """By bzip2 or LZMA, which zipfile unpacks whole, whatever their sizes."""
+    with zipfile.ZipFile(place := tmp_path / "x.npz", "w", zipfile.ZIP_BZIP2) as held:
+        held.writestr(script.MANIFEST, " " * 1000)
+    why = "'capture.json' is packed by method 12, and scripts of `lowprec capture` pack by 0 or 8"
+    with pytest.raises(ValueError, match=re.escape(why)):
+        lp.read_capture(place)
+
+
+@pytest.mark.parametrize("member", [script.MANIFEST, "a.npy"])
+def test_a_member_is_not_unpacked_beyond_its_size(tmp_path, member):
+    """One of 64 MB, whose sizes in the file are set to 100,138 bytes."""
+    place = tmp_path / "x.npz"
+    large = " " * (1 << 26) if member == script.MANIFEST else {}
+    npz(place, large, a=(HEADER % 25_000).ljust(138) + (b"" if large else bytes(1 << 26)))
+    data = bytearray(place.read_bytes())
+    for mark, name, size in ((b"PK\3\4", 30, 22), (b"PK\1\2", 46, 24)):
+        start = data.index(mark)
+        while data[start + name : start + name + len(member)] != member.encode():
+            start = data.index(mark, start + 1)
+        data[start + size : start + size + 4] = (100_138).to_bytes(4, "little")
+    place.write_bytes(data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=rf"no whole \.npz file \(Bad CRC-32 for file '{member}'\)"):
+            lp.read_capture(place)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

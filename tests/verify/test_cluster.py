@@ -21,7 +21,7 @@ from lowprec.verify.dumps.files import Held, open_dump
 from lowprec.verify.questions import blocks, elements
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.elements import ElementQuestion
-from lowprec.verify.sweeps import cluster, processes
+from lowprec.verify.sweeps import cluster, keeping, processes
 from tests.programs import need_package
 
 pytestmark = pytest.mark.apart
@@ -149,7 +149,7 @@ class Ends(processes.Here):
 )
 def test_a_task_that_fails_ends_the_run(error, message):
     """With the reason."""
-    with pytest.raises(processes.SweepError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(keeping.SweepError, match=f"^{re.escape(message)}$"):
         list(cluster.in_order(Ends(error), pow, [(1, 2)]))
 
 
@@ -164,7 +164,7 @@ def test_a_file_that_workers_do_not_see_is_named(tmp_path):
         f"a worker does not see '{tmp_path / 'codes.npy'}': all of them must read the files that the command "
         f"reads, by the same names"
     )
-    with pytest.raises(processes.SweepError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(keeping.SweepError, match=f"^{re.escape(message)}$"):
         judge(question, each=cluster.each_on(processes.Here(), question))
 
 
@@ -180,7 +180,7 @@ def test_files_have_whole_names(tmp_path, monkeypatch):
 def test_a_worker_with_other_sources_refuses(monkeypatch):
     """What it would do may be something else."""
     monkeypatch.setattr(cluster, "SOURCES", "others")
-    with pytest.raises(processes.SweepError, match="runs other sources of lowprec"):
+    with pytest.raises(keeping.SweepError, match="runs other sources of lowprec"):
         list(cluster.in_order(processes.Here(), pow, [(1, 2)]))
 
 

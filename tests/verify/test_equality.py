@@ -223,3 +223,19 @@ def test_the_command_reads_functions_and_files(tmp_path, monkeypatch):
     assert made["against_the_definition"][1]["mismatches"] == 0
     run = CliRunner().invoke(main, ["equal", "own_quantiser:down", "ocp", "--to", "mxfp4"])
     assert (run.exit_code, "'own_quantiser' has no 'down'" in run.output) == (2, True)
+
+
+@pytest.mark.parametrize("code", ["", "0", "1"])
+def test_code_that_ends_the_run_compares_nothing(code, tmp_path, monkeypatch):
+    """Whether the module ends it, as scripts do, or the function, and with whichever exit code."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    ending = f"import sys\n\ndef up(x):\n    sys.exit({code})\n"
+    for name, more in ((f"of_function{code}", ""), (f"of_module{code}", "\nup(0)\n")):
+        (tmp_path / f"{name}.py").write_text(ending + more)
+        run = CliRunner().invoke(main, ["equal", f"{name}:up", "ocp", "--to", "mxfp4", "--samples", "0"])
+        assert run.exit_code == 2
+        assert (
+            f"Error: '{name}:up' or 'ocp' called sys.exit({code or None}), so nothing was compared; put what "
+            "only a script does under `if __name__ == '__main__':`\n"
+        ) in run.output

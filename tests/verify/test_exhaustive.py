@@ -28,7 +28,7 @@ from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from lowprec.verify.frameworks import FRAMEWORKS
-from lowprec.verify.sweeps import exhaustive, processes
+from lowprec.verify.sweeps import exhaustive, keeping, processes
 from lowprec.verify.sweeps.exhaustive import Found, Steps, Sweep, plan, steps_of
 from tests.programs import need_package
 
@@ -56,7 +56,7 @@ def sweep_of(fmt=E4M3FN, subject="lowprec", **how):
 
 def go(sweep, ranges, workers=None, keeper=None, watch=None):
     """One row of some ranges, in this process and keeping nothing unless told otherwise."""
-    keeper = keeper or processes.Keeper(None)
+    keeper = keeper or keeping.Keeper(None)
     (row,) = processes.run([sweep], workers or processes.Here(), keeper, ranges=ranges, watch=watch)
     return row
 
@@ -193,7 +193,7 @@ def test_a_worker_with_another_version_refuses():
     sweep = sweep_of("e4m3fn", "ml_dtypes")
     other = Sweep(sweep.subject, "0.0", sweep.fmt, sweep.projection)
     with pytest.raises(
-        processes.SweepError, match=r"has ml_dtypes .*, not 0\.0; workers need what the command has"
+        keeping.SweepError, match=r"has ml_dtypes .*, not 0\.0; workers need what the command has"
     ):
         go(other, [0])
     with pytest.raises(RuntimeError, match="runs other sources of lowprec, or other versions of Python"):
@@ -254,9 +254,9 @@ class Mortal(processes.Here):
 @pytest.mark.apart
 def test_a_range_that_kills_every_worker_ends_the_run(tmp_path):
     """After the others are done and kept."""
-    keeper = processes.Keeper(tmp_path)
+    keeper = keeping.Keeper(tmp_path)
     with pytest.raises(
-        processes.SweepError, match=r"workers died 4 times in a row, last at lowprec to e4m3fn, nearest"
+        keeping.SweepError, match=r"workers died 4 times in a row, last at lowprec to e4m3fn, nearest"
     ):
         go(sweep_of(), SOME, workers=Mortal(lambda index: index == 255), keeper=keeper)
     assert sorted(keeper.ranges(sweep_of())) == SOME[:-1]
@@ -305,21 +305,33 @@ def interrupted(keeper):
 
 def test_a_run_goes_on_where_it_was_interrupted(tmp_path, counted, digest):
     """No range is done twice, and the digest is that of an unbroken run."""
-    interrupted(processes.Keeper(tmp_path))
+    interrupted(keeping.Keeper(tmp_path))
     assert counted == [None, *SOME[:4]]
-    row = go(sweep_of(), SOME, keeper=processes.Keeper(tmp_path))
+    row = go(sweep_of(), SOME, keeper=keeping.Keeper(tmp_path))
     assert counted == [None, *SOME]
     assert (row.sha256, row.kept) == (digest, 4)
-    assert go(sweep_of(), SOME, keeper=processes.Keeper(tmp_path)).kept == len(SOME)
+    assert go(sweep_of(), SOME, keeper=keeping.Keeper(tmp_path)).kept == len(SOME)
     assert counted == [None, *SOME]
-    assert go(sweep_of(), SOME, keeper=processes.Keeper(tmp_path, fresh=True)).sha256 == digest
+    assert go(sweep_of(), SOME, keeper=keeping.Keeper(tmp_path, fresh=True)).sha256 == digest
     assert counted == [None, *SOME] * 2
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_runs_of_other_ranges_keep_what_each_other_did(tmp_path, fresh):
+    """One begins and ends while another is under way, and both share a folder."""
+
+    def other(done, total, what):
+        if done == 2:
+            go(sweep_of(), SOME[4:], keeper=keeping.Keeper(tmp_path, fresh=fresh))
+
+    go(sweep_of(), SOME[:4], keeper=keeping.Keeper(tmp_path, fresh=fresh), watch=other)
+    assert sorted(keeping.Keeper(tmp_path).ranges(sweep_of())) == sorted(SOME)
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "empty", "forge", "other"])
 def test_damaged_state_is_done_again(tmp_path, counted, digest, harm):
     """And told of; its own digest must be right, and it must be of this very sweep."""
-    interrupted(processes.Keeper(tmp_path))
+    interrupted(keeping.Keeper(tmp_path))
     (path,) = tmp_path.glob("*.json")
     head, body = path.read_bytes().split(b"\n")
     if harm == "flip":
@@ -337,7 +349,7 @@ def test_damaged_state_is_done_again(tmp_path, counted, digest, harm):
     path.write_bytes(head + b"\n" + body)
     (steps,) = tmp_path.glob("*.steps")
     steps.write_bytes(steps.read_bytes()[:-1])
-    keeper = processes.Keeper(tmp_path)
+    keeper = keeping.Keeper(tmp_path)
     row = go(sweep_of(), SOME, keeper=keeper)
     assert counted == [None, *SOME[:4], None, *SOME]
     assert (row.sha256, row.kept) == (digest, 0)
@@ -345,7 +357,7 @@ def test_damaged_state_is_done_again(tmp_path, counted, digest, harm):
         str(path),
         str(steps),
     ]
-    assert go(sweep_of(), SOME, keeper=processes.Keeper(tmp_path)).kept == len(SOME)
+    assert go(sweep_of(), SOME, keeper=keeping.Keeper(tmp_path)).kept == len(SOME)
 
 
 @pytest.mark.parametrize(
@@ -361,8 +373,8 @@ def test_ranges_that_cannot_be_are_done_again(tmp_path, place, wrong):
     found = [0, 1 if place == 2 else 0, None, "0" * 64, 1.0]
     found[place] = wrong
     body = json.dumps({"sweep": sweep_of().identity(), "ranges": [found]}).encode()
-    keeper = processes.Keeper(tmp_path)
-    keeper.store(path := f"{processes._digest(sweep_of().identity())}.json", body)
+    keeper = keeping.Keeper(tmp_path)
+    keeper.store(path := f"{keeping._digest(sweep_of().identity())}.json", body)
     assert keeper.ranges(sweep_of()) == {}
     assert keeper.damaged[0].startswith(f"{tmp_path / path} is not used, so what it kept is done again: ")
 
@@ -371,7 +383,7 @@ def test_ranges_that_cannot_be_are_done_again(tmp_path, place, wrong):
 def test_steps_that_cannot_be_are_made_again(tmp_path, steps):
     """Although the digest of the file is right."""
     firsts, codes = np.array(steps, np.int64).reshape(-1, 2).T
-    keeper = processes.Keeper(tmp_path)
+    keeper = keeping.Keeper(tmp_path)
     keeper.keep_steps(sweep_of(), Steps(firsts, codes))
     assert keeper.steps(sweep_of()) is None
     assert "its steps do not ascend" in keeper.damaged[0]
@@ -382,8 +394,8 @@ def test_what_is_planted_in_a_folder_of_state_is_neither_waited_for_nor_followed
     """The names of its files are known to all."""
     victim, folder = tmp_path / "victim", tmp_path / "state"
     victim.write_text("precious")
-    keeper = processes.Keeper(folder)
-    path = folder / f"{processes._digest(sweep_of().identity())}.json"
+    keeper = keeping.Keeper(folder)
+    path = folder / f"{keeping._digest(sweep_of().identity())}.json"
     os.mkfifo(path) if kind == "pipe" else path.symlink_to(victim)
     assert keeper.ranges(sweep_of()) == {}
     keeper.keep_ranges(sweep_of(), [Found(0, 0, None, "0" * 64, 1.0)])
@@ -396,9 +408,9 @@ def test_what_is_planted_in_a_folder_of_state_is_neither_waited_for_nor_followed
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="needs root, for two users")
 def test_state_that_another_user_wrote_is_not_used(tmp_path):
     """In a folder that all may write; who owns the folder may have written what is in it."""
-    keeper = processes.Keeper(tmp_path)
+    keeper = keeping.Keeper(tmp_path)
     keeper.keep_ranges(sweep_of(), [Found(0, 0, None, "0" * 64, 1.0)])
-    path = tmp_path / f"{processes._digest(sweep_of().identity())}.json"
+    path = tmp_path / f"{keeping._digest(sweep_of().identity())}.json"
     os.chown(path, 54321, -1)
     assert keeper.ranges(sweep_of()) == {}
     assert keeper.damaged == [
@@ -411,17 +423,17 @@ def test_state_that_another_user_wrote_is_not_used(tmp_path):
 
 def test_state_of_other_sources_is_not_used(tmp_path, counted, monkeypatch):
     """Nor that of another version, format or projection."""
-    interrupted(processes.Keeper(tmp_path))
+    interrupted(keeping.Keeper(tmp_path))
     for other in (
         sweep_of("e5m2"),
         sweep_of(saturations=["finite"]),
         Sweep("lowprec", "0", E4M3FN, Projection()),
     ):
-        assert processes.Keeper(tmp_path).ranges(other) == {}
-    assert len(processes.Keeper(tmp_path).ranges(sweep_of())) == 4
+        assert keeping.Keeper(tmp_path).ranges(other) == {}
+    assert len(keeping.Keeper(tmp_path).ranges(sweep_of())) == 4
     monkeypatch.setattr(exhaustive, "SOURCES", "edited")
     monkeypatch.setattr(processes, "SOURCES", "edited")
-    assert go(sweep_of(), SOME[:4], keeper=processes.Keeper(tmp_path)).kept == 0
+    assert go(sweep_of(), SOME[:4], keeper=keeping.Keeper(tmp_path)).kept == 0
     assert counted == [None, *SOME[:4]] * 2
 
 
@@ -433,7 +445,7 @@ def test_state_of_another_codebook_of_the_name_is_not_used(tmp_path):
         fmt, projection = (E4M3FN, Projection(via=(book,))) if via else (book, Projection())
         return Sweep("lowprec", "0", fmt, projection)
 
-    keeper, found = processes.Keeper(tmp_path), exhaustive.Found(0, 0, None, "0" * 64, 1.0)
+    keeper, found = keeping.Keeper(tmp_path), exhaustive.Found(0, 0, None, "0" * 64, 1.0)
     for via in (False, True):
         first = swept(0, 1, 2, 4, via=via)
         keeper.keep_ranges(first, [found])
@@ -465,12 +477,12 @@ def test_an_edited_file_makes_other_sources(tmp_path, monkeypatch):
 def test_where_state_is_kept(monkeypatch, tmp_path):
     """Beside the compiled kernels; nowhere if those are kept nowhere."""
     monkeypatch.setenv("LOWPREC_CACHE_DIR", str(tmp_path))
-    assert processes.state_folder() == tmp_path / "sweeps"
+    assert keeping.state_folder() == tmp_path / "sweeps"
     monkeypatch.setenv("LOWPREC_CACHE_DIR", "")
-    assert processes.state_folder() is None
+    assert keeping.state_folder() is None
     monkeypatch.delenv("LOWPREC_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert processes.state_folder() == tmp_path / "lowprec" / "sweeps"
+    assert keeping.state_folder() == tmp_path / "lowprec" / "sweeps"
 
 
 # -- a cluster --------------------------------------------------------------------------------------
@@ -597,10 +609,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 def test_what_is_kept_by_default_is_not_believed_where_others_may_write(tmp_path, monkeypatch, caplog):
     """As compiled kernels are not: who may write there could plant a sweep that agrees."""
     monkeypatch.setenv("LOWPREC_CACHE_DIR", str(tmp_path / "shared"))
-    assert processes.state_folder() == tmp_path / "shared" / "sweeps"
+    assert keeping.state_folder() == tmp_path / "shared" / "sweeps"
     assert (tmp_path / "shared" / "sweeps").stat().st_mode & 0o777 == 0o700
     (tmp_path / "shared").chmod(0o777)
-    assert processes.state_folder() is None
+    assert keeping.state_folder() is None
     assert f"others may write {str(tmp_path / 'shared')!r} (mode 0777)" in caplog.text
 
 
@@ -766,7 +778,7 @@ def test_ctrl_c_ends_at_once_and_the_next_run_goes_on(tmp_path, digest):
     whole = subprocess.Popen(
         program, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
-    kept = processes.Keeper(tmp_path)
+    kept = keeping.Keeper(tmp_path)
     until = time.monotonic() + 600  # of a slow machine, where kernels are compiled first
     # Of this sweep, as the others' steps may be found sooner, and one of those that are asked for again.
     while not set(SOME) & set(kept.ranges(sweep_of())) and whole.poll() is None and time.monotonic() < until:

@@ -254,6 +254,12 @@ def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     try:
         with zipfile.ZipFile(path) as held:
             sizes = {info.filename: info.file_size for info in held.infolist()}
+            for info in held.infolist():  # others are unpacked whole, whatever their sizes
+                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise _Damaged(
+                        f"{quoted(info.filename)} is packed by method {info.compress_type}, and scripts of "
+                        f"`lowprec capture` pack by 0 or 8; {_AGAIN}"
+                    )
             if MANIFEST not in sizes:
                 raise _Damaged(f"it has no {MANIFEST}, so no script of `lowprec capture` wrote it")
             if sizes[MANIFEST] > _LONGEST_MANIFEST or sum(sizes.values()) > most:
@@ -261,7 +267,8 @@ def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
                     f"it is said to have {sum(sizes.values()):,} bytes, {sizes[MANIFEST]:,} of them in "
                     f"{MANIFEST}; at most {most:,} and {_LONGEST_MANIFEST:,} are read"
                 )
-            manifest = parse_json(held.read(MANIFEST), MANIFEST)
+            with held.open(MANIFEST) as file:  # read() would unpack all, whatever its size
+                manifest = parse_json(file.read(sizes[MANIFEST]), MANIFEST)
             _check_schema(manifest)
             arrays = {name.removesuffix(".npy"): _array(held, name) for name in sizes if name != MANIFEST}
     except zipfile.BadZipFile as error:
@@ -290,7 +297,7 @@ def _array(held: zipfile.ZipFile, name: str) -> Array:
             raise ValueError(
                 f"the array {quoted(name)} has {have:,} bytes of data, and its header says {need:,}"
             )
-        return np.frombuffer(bytearray(file.read()), dtype).reshape(shape, order="F" if fortran else "C")
+        return np.frombuffer(bytearray(file.read(need)), dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _check_schema(manifest: Any) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from lowprec.verify.questions.question import Each, Question
 from lowprec.verify.sweeps.exhaustive import SOURCES, same_code
-from lowprec.verify.sweeps.processes import Cluster, SweepError, Workers
+from lowprec.verify.sweeps.keeping import SweepError
+from lowprec.verify.sweeps.processes import Cluster, Workers
 
 __all__ = ["cluster", "each_on", "in_order"]
 
