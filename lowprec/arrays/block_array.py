@@ -140,6 +140,14 @@ class BlockArray:
         """True if codes and scales are Dask arrays, or xarray objects, that are computed when needed."""
         return lazy.is_lazy(self.codes)
 
+    def _refuse_lazy(self, done: str) -> None:
+        """Refuse blocks that are not in memory, or have names, which results of NumPy would lose."""
+        if self.is_lazy:
+            raise TypeError(
+                f"lazy blocks, and those of xarray, are not {done}: compute() them first, and give BlockArray"
+                " .to_numpy() of codes and scales that have names"
+            )
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the values."""
@@ -252,8 +260,7 @@ class BlockArray:
         ValueError
             Blocks that would be cut, or another number of elements.
         """
-        if self.is_lazy:
-            raise TypeError("lazy blocks are not reshaped: compute() them first")
+        self._refuse_lazy("reshaped")
         new, axes = reshaped(shape, self.shape, self.axes, self.format.sizes)
         scales = self.scales.reshape(grid_of(new, axes, self.format.sizes))
         return self._made(self.codes.reshape(new), scales, self.format, axes, self.tensor_scale)
@@ -270,8 +277,8 @@ class BlockArray:
         """
         if not isinstance(other, BlockArray):
             return NotImplemented
-        if self.is_lazy or other.is_lazy:
-            raise TypeError("lazy blocks are not compared: compute() them first")
+        for each in (self, other):
+            each._refuse_lazy("compared")
         return (
             (self.shape, self.axes, self.format) == (other.shape, other.axes, other.format)
             and np.array_equal(self.codes, other.codes)
@@ -303,7 +310,7 @@ class BlockArray:
         >>> lp.encode([1.0, 2.0, 4.0], "mxfp4").packed()
         array([66,  6], dtype=uint8)
         """
-        return pack(self.codes, self.format.element, axis=self.axes[-1])
+        return pack(lazy.plain(self.codes), self.format.element, axis=self.axes[-1])
 
     @classmethod
     def unpack(
@@ -345,7 +352,7 @@ class BlockArray:
         ------
         [CUBLAS] 1-D block scaling factors layout.
         """
-        return swizzle(self.scales)
+        return swizzle(lazy.plain(self.scales))
 
     @staticmethod
     def unswizzle(swizzled: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
@@ -445,7 +452,7 @@ def tensor_scale_of(fmt: BlockFormat, given: object, computed: bool = False) -> 
             f"{fmt.name!r} has a scale of the whole tensor; give tensor_scale=, 1.0 if there is none"
         )
     array = as_array(given)
-    if array.ndim or array.dtype.kind not in "iuf":
+    if array.ndim or array.dtype.kind == "b" or catalog.carrier(array.dtype) is None:
         raise TypeError(f"tensor_scale must be a number of at most 64 bits, not {given!r}")
     # By its bits: the process may take subnormals for zeros.
     code = convert(values_operand(array), catalog.BINARY32, DEFAULT, np.dtype(np.uint32))

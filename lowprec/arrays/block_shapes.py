@@ -57,13 +57,13 @@ def _blocks(axis: int, item: Any, length: int, size: int) -> slice:
         )
     start, stop, step = item.indices(length)
     stop = max(start, stop)
-    if step != 1 or start % size or (stop % size and stop != length):
+    if step != 1 or any(end % size and end != length for end in (start, stop)):
         spelled = ":".join("" if part is None else str(part) for part in (item.start, item.stop, item.step))
         raise IndexError(
             f"{spelled.removesuffix(':')} along axis {axis} cuts through blocks of {size}: "
             f"begin and end at multiples of {size}, in steps of 1, or use .values()[...]"
         )
-    return slice(start // size, -(-stop // size))
+    return slice(-(-start // size), -(-stop // size))
 
 
 def reshaped(wanted: tuple[Any, ...], shape: Shape, axes: Shape, sizes: Shape) -> tuple[Shape, Shape]:

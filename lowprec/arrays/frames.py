@@ -76,8 +76,9 @@ def whole_of(parts: dict[np.dtype[Any], tuple[Array, Array]]) -> Array:
             and np.abs(array.astype(np.float64)).max(initial=0) >= 1 << 53
         ):
             raise TypeError(
-                f"a frame with columns of {' and '.join(map(str, parts))} would become an array of {dtype}, "
-                f"which rounds integers from 2**53 on; give its columns one by one"
+                f"numbers of {' and '.join(map(str, parts))} would become an array of {dtype}, which rounds "
+                "integers from 2**53 on; fill missing ones, which are NaN, and give columns of a frame one "
+                "by one"
             )
         made[known] = array[known]
     return made

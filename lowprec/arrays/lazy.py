@@ -50,6 +50,10 @@ __all__ = [
     "words",
 ]
 
+_RESULTS = {
+    "dask": "a dask array is converted lazily",
+    "xarray": "results of xarray objects are xarray objects",
+}
 _NAMELESS = (
     "{name} has dimensions {dims}, and the arrays that it goes with have no names: make them DataArrays, or "
     "give its .data"
@@ -95,9 +99,7 @@ def refuse(*operands: object, **given: object) -> None:
     package = next(_package(values) for values in operands if is_lazy(values))
     for name, array in given.items():
         if array is not None:
-            raise ValueError(
-                f"{name}= is for NumPy arrays; a {package} array is converted lazily: leave it out"
-            )
+            raise ValueError(f"{name}= is for NumPy arrays; {_RESULTS[package]}: leave it out")
 
 
 def in_memory(name: str, values: object) -> Any:

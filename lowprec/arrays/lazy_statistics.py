@@ -165,16 +165,18 @@ def scale_for(
         dims = [name for at, name in enumerate(values.dims) if at in kept]
         return lazy.named(rest, dims, values, {*values.dims} - {*dims})
     gone = tuple(place for place in range(values.ndim) if place not in kept)
-    last = functools.partial(verb, axis=kept)
     if method == "mse" or not gone:
         what = f"method={method!r} needs all values of a scale"
         values = lazy.aligned(values, {place: max(1, int(values.shape[place])) for place in gone}, what)
         ones = tuple((1,) if place in gone else along for place, along in enumerate(values.chunks))
-        made = values.map_blocks(last, method=method, percentile=percentile, chunks=ones, **_single(values))
+        options = {"axis": kept, "method": method, "percentile": percentile}
+        made = values.map_blocks(verb, **options, chunks=ones, **_single(values))
     else:
         lazy.check_sizes("scales need the sizes of chunks", values)
         length = math.prod(int(values.shape[place]) for place in gone)
         method = method if length else "max"  # of no values both are 1
+        verb = functools.partial(verb, method="max")  # of one magnitude a channel, whatever found it
+        last = functools.partial(verb, axis=kept)
         da: Any = importlib.import_module("dask.array")
         first = functools.partial(_largest, verb=verb, finite=finite)
         more: dict[str, Any] = {"combine": _most, "aggregate": functools.partial(_scale_of_most, verb=last)}

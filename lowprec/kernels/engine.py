@@ -153,12 +153,10 @@ def lower(request: Request, last: str | None = None) -> Any:
         if program is not None or name == last:
             return program
     serves = importlib.import_module(ENGINES[str(request.backend)]).SERVES
-    others = {"oracle": "", "scalar": "use 'oracle' or "}.get(
-        str(request.backend), "use 'scalar' or 'oracle', which serve everything, or "
-    )
+    others = [repr(name) for name in ("scalar", "oracle") if lower_by(name, request) is not None]
     raise ValueError(
-        f"backend={request.backend!r} does not serve this request: it takes {serves}; {others}leave "
-        "backend out"
+        f"backend={request.backend!r} does not serve this request: it takes {serves}; use "
+        f"{' or '.join(others)}, which serves it, or leave backend out"
     )
 
 

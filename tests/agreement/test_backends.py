@@ -172,12 +172,15 @@ def test_an_engine_that_does_not_serve_a_request_is_refused():
     message = (
         "backend='table' does not serve this request: it takes one operand of at most 16 bits or two of at "
         "most 8, or values into codebooks without flags, and no random integers; use 'scalar' or 'oracle', "
-        "which serve everything, or leave backend out"
+        "which serves it, or leave backend out"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         lp.encode(SINGLES, "e4m3fn", backend="table")
     with pytest.raises(ValueError, match=r"^backend='vector' does not serve this request: "):
         lp.encode(SINGLES, "posit8", backend="vector")
+    for backend in ("vector", "oracle"):
+        with pytest.raises(ValueError, match=r"; use 'scalar', which serves it, or leave backend out$"):
+            lp.exp(SINGLES, "e4m3fn", backend=backend)
     names = "'vector', 'table', 'scalar', 'oracle'"
     message = f"unknown backend 'fast'; use one of {names}, or None for the fastest that is exact"
     for call in (

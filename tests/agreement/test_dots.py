@@ -822,8 +822,8 @@ def assert_left_to_the_oracle(x, y, how, **keywords):
     message = (
         "backend='scalar' does not serve this request: it takes all but sums in pairs of exact sums of "
         "blocks that have more than 128 bits, sums in windows whose results have more than 58 bits, random "
-        "ones included, and blocks whose scales have as many or are quotients by more than 53; use 'oracle' "
-        "or leave backend out"
+        "ones included, and blocks whose scales have as many or are quotients by more than 53; use "
+        "'oracle', which serves it, or leave backend out"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         lp.matmul(x, y, how, backend="scalar", **keywords)

@@ -416,7 +416,8 @@ def test_rational_numbers_are_rounded_to_odd():
         (
             lambda: lp.exp([1.0], "binary16", backend="oracle"),
             ValueError,
-            "backend='oracle' does not serve this request: it takes all but functions; leave backend out",
+            "backend='oracle' does not serve this request: it takes all but functions; use 'scalar', which "
+            "serves it, or leave backend out",
         ),
         (lambda: lp.exp(["a"], "binary16"), TypeError, "values must be real numbers"),
     ],

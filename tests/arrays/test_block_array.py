@@ -225,3 +225,21 @@ def test_codes_in_a_ragged_list_are_refused_as_those_of_other_verbs():
     for codes in ([[1, 2], [3]], ([1], 2)):
         with pytest.raises(TypeError, match=r"^cannot make an array of (list|tuple): "):
             lp.BlockArray(codes, [127], "mxfp4")
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e8m0fnu", "float4_e2m1fn", "int4"])
+def test_scales_of_tensors_may_be_of_types_of_ml_dtypes(name):
+    scale = np.array(2).astype(name)[()]
+    blocks = lp.encode([1.0, 2.0], "nvfp4", tensor_scale=scale)
+    assert blocks == lp.encode([1.0, 2.0], "nvfp4", tensor_scale=2.0)
+    assert lp.BlockArray(blocks.codes, blocks.scales, "nvfp4", 0, scale) == blocks
+    with pytest.raises(TypeError, match=r"tensor_scale must be a number of at most 64 bits, not np\.True_"):
+        lp.encode([1.0, 2.0], "nvfp4", tensor_scale=np.True_)
+
+
+def test_slices_that_begin_behind_the_last_block_are_empty():
+    blocks = lp.encode(np.ones((2, 80), np.float32), "mxfp4")
+    for key in (np.s_[:, 80:], np.s_[:, 96:128], np.s_[:, 64:64], np.s_[:, 80:10]):
+        part = blocks[key]
+        assert (part.shape, part.scales.shape) == (blocks.codes[key].shape, (2, 0))
+        assert part.values().shape == (2, 0)

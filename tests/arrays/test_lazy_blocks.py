@@ -344,3 +344,38 @@ def test_what_cannot_be_is_refused(error, call, message):
     """At once, but for what only numbers can tell."""
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         call()
+
+
+@pytest.mark.parametrize("fmt", ["mxfp4", "mxfp8_e4m3"])
+def test_blocks_with_names_have_the_layouts_of_their_codes(fmt):
+    plain, named = lp.encode(VALUES, fmt), lp.encode(xr.DataArray(VALUES, dims=("row", "column")), fmt)
+    assert np.array_equal(named.packed(), plain.packed())
+    assert np.array_equal(named.swizzled(), plain.swizzled())
+    assert np.array_equal(named.T.packed(), plain.T.packed())
+
+
+def test_lazy_blocks_are_not_reshaped_or_compared_and_the_way_out_helps():
+    plain = lp.encode(VALUES, "nvfp4")
+    for array in (da.from_array(VALUES, chunks=(7, 48)), xr.DataArray(VALUES, dims=("row", "column"))):
+        lazily = lp.encode(array, "nvfp4")
+        for done, call in (("reshaped", lambda each: each.reshape(7, 1, 150)), ("compared", plain.__eq__)):
+            message = (
+                f"lazy blocks, and those of xarray, are not {done}: compute() them first, and give BlockArray"
+                " .to_numpy() of codes and scales that have names"
+            )
+            with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+                call(lazily)
+        made = lazily.compute()
+        if made.is_lazy:
+            parts = made.codes.to_numpy(), made.scales.to_numpy()
+            made = lp.BlockArray(*parts, made.format, made.axes, made.tensor_scale)
+        assert made == plain
+        assert made.reshape(7, 1, 150) == plain.reshape(7, 1, 150)
+
+
+def test_results_of_xarray_in_memory_are_not_called_lazy():
+    named, out = xr.DataArray(VALUES, dims=("row", "column")), np.zeros(VALUES.shape, np.float32)
+    message = "out= is for NumPy arrays; results of xarray objects are xarray objects: leave it out"
+    for fmt in ("mxfp4", "e4m3fn"):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            lp.quantize(named, fmt, out=out)

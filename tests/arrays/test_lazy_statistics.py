@@ -149,7 +149,12 @@ def test_percentiles_are_those_of_numpy(length, share):
         values = np.abs(np.random.default_rng(seed).standard_normal(length))
         lazy = da.from_array(values, chunks=37)
         found = lazy_statistics.scale_for(
-            lambda array, axis: array, lambda chunk: (chunk, chunk == chunk), lazy, "percentile", None, share
+            lambda array, axis, method: array,
+            lambda chunk: (chunk, chunk == chunk),
+            lazy,
+            "percentile",
+            None,
+            share,
         )
         assert found.compute() == np.percentile(values, share)
 
@@ -266,3 +271,15 @@ def test_lazy_scales_of_no_values_are_those_in_memory(method, shape, axis):
         kept = () if axis is None else np.atleast_1d(axis).tolist()
         assert got.dims == tuple(named.dims[place] for place in kept)
         assert got.values.reshape(-1).tolist() == want.reshape(-1).tolist()
+
+
+@pytest.mark.parametrize("method", ["max", "percentile"])
+@pytest.mark.parametrize("power_of_two", [True, False])
+@pytest.mark.parametrize("fmt", ["posit8", "takum8", "hif8"])
+def test_scales_of_codebooks_follow_the_method_that_is_named(fmt, method, power_of_two):
+    """Not the usual one of the codebook, which is mse."""
+    for axis in (None, 0):
+        asked = (fmt, method, axis)
+        want = lp.scale_for(VALUES, *asked, power_of_two=power_of_two)
+        lazily = lp.scale_for(da.from_array(VALUES, chunks=(20, 50)), *asked, power_of_two=power_of_two)
+        assert np.array_equal(lazily.compute(), want)

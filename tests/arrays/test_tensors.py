@@ -378,8 +378,8 @@ def test_frames_that_no_array_holds_are_refused():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"i": [2**53 + 1, 1], "f": [0.5, 1.5]})
     message = (
-        "a frame with columns of int64 and float64 would become an array of float64, which rounds integers "
-        "from 2**53 on; give its columns one by one"
+        "numbers of int64 and float64 would become an array of float64, which rounds integers from 2**53 on; "
+        "fill missing ones, which are NaN, and give columns of a frame one by one"
     )
     for call in (
         lambda: lp.encode(frame, "mxfp4"),

@@ -157,3 +157,11 @@ def test_limits():
     )
     assert unit.gelu(np.empty((0, 3))).shape == (0, 3)
     assert unit.gelu_gradient([[1.0]], [[1.0]]).shape == (1, 1)
+
+
+def test_activations_take_types_without_negatives():
+    unit = Vector("bfloat16")
+    for name, numbers in (("float8_e8m0fnu", [0.5, 1, 4]), ("uint4", [0, 1, 15])):
+        values = np.array(numbers).astype(name)
+        for function in (unit.sigmoid, unit.silu, unit.gelu):
+            assert np.array_equal(function(values), function(values.astype(np.float64)))

@@ -296,6 +296,8 @@ def test_constants_and_scales_that_float64_does_not_hold_are_rounded_once_or_ref
             call()
     with pytest.raises(TypeError, match="scale must be a single number"):
         ScaledArray(np.float32(1), np.longdouble(1))
+    with pytest.raises(TypeError, match="a masked array would lose its mask"):
+        sp.set_scaling(ScaledArray(np.float32(1), 2.0), np.ma.masked_array(2.0, True))
     assert np.signbit(sp.as_scaled(np.float32([0.0, -0.0])).data).tolist() == [False, True]
 
 

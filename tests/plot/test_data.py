@@ -241,3 +241,39 @@ def test_codebooks_have_a_tie_between_any_two_values(name):
 def test_refusals(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
+
+
+def test_codes_in_the_type_of_their_format_count_as_codes():
+    codes = lp.encode([1.0, 2.0, 4.0, -1.0], "e4m3fn")
+    typed = codes.view(lp.dtype("e4m3fn"))
+    assert np.array_equal(data.code_usage(typed, "e4m3fn").counts, data.code_usage(codes, "e4m3fn").counts)
+    assert data.ulp_histogram(typed, (codes + 1).view(typed.dtype), "e4m3fn").distances.tolist() == [-1, 1]
+    assert np.argwhere(data.code_confusion(typed, codes, "e4m3fn").counts)[:, 0].tolist() == sorted(codes)
+    found = data.code_usage(np.int8([-1, 3]), "int8")
+    assert found.values[found.counts > 0].tolist() == [-1.0, 3.0]
+
+
+def test_data_refuse_masks_names_and_frames_that_do_not_match():
+    """What NumPy would take by its places, without what says where it belongs."""
+    pd, xr = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    codes, values = np.ones((2, 2), np.uint8), np.ones((2, 2), np.float32)
+    calls = [
+        (codes, lambda given: data.code_usage(given, "e2m1fn")),
+        (codes, lambda given: data.ulp_histogram(codes, given, "e2m1fn")),
+        (codes, lambda given: data.code_confusion(given, codes, "e2m1fn")),
+        (values, lambda given: data.block_errors(given, "mxfp4")),
+        (values, lambda given: data.accumulation_error(values, given, ["fp32_fma"])),
+    ]
+    for plain, call in calls:
+        call(plain)
+        with pytest.raises(TypeError, match="a masked array would lose its mask"):
+            call(np.ma.masked_array(plain, [[0, 1], [0, 0]]))
+        with pytest.raises(TypeError, match="DataArray goes by the names of its dimensions"):
+            call(xr.DataArray(plain, dims=("row", "column")))
+    first, second = pd.Series([1, 2], [0, 1]), pd.Series([1, 2], [1, 0])
+    for pair in (
+        lambda: data.ulp_histogram(first, second, "int8"),
+        lambda: data.error_by_binade(first, second),
+    ):
+        with pytest.raises(ValueError, match="operands are frames with different rows or columns"):
+            pair()

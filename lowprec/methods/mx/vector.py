@@ -194,8 +194,7 @@ class Vector:
 
         Source: [MICROXCALING] mx/activations.py, as of all activations.
         """
-        values = as_array(x)  # unsigned integers have no negatives
-        opposite = -(values if values.dtype.kind in "fV" else values.astype(np.float64))
+        opposite = -as_array(x).astype(np.float64)  # unsigned types have no negatives
         return self.inverse(self.add(self.exp(opposite), 1.0))
 
     def sigmoid_gradient(self, x: npt.ArrayLike, grad: npt.ArrayLike) -> Array:

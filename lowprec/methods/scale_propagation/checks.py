@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.checks import Array, values_operand
+from lowprec.arrays.checks import Array, as_array, values_operand
 from lowprec.arrays.convert import decode, encode
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.rounding import carrier
@@ -78,7 +78,7 @@ def format_of(fmt: Format) -> Format:
 
 def number(name: str, given: Any) -> float:
     """Return a single number, of any type that holds one, as Python's float or int, unrounded."""
-    array = given.to_array() if hasattr(given, "to_array") else np.asarray(given)
+    array = given.to_array() if hasattr(given, "to_array") else as_array(given)
     if array.ndim or array.dtype.kind not in "biufV" or array.dtype.itemsize > 8:
         raise TypeError(
             f"{name} must be a single number, not {given!r}; for scales of channels or blocks see "

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from lowprec.arrays.block import encode as encode_blocks
 from lowprec.arrays.checks import as_array
 from lowprec.arrays.dot import dot
+from lowprec.arrays.kinds import check_labels
 from lowprec.arrays.statistics import error_report, scale_for
 from lowprec.plot.data.parts import Array, Doubles, Like
 from lowprec.spec import catalog
@@ -160,6 +161,7 @@ def error_by_binade(values: npt.ArrayLike, results: npt.ArrayLike) -> ErrorByBin
     ValueError
         Shapes differ.
     """
+    check_labels(values, results)
     given, found = (as_array(each).astype(np.float64) for each in (values, results))
     if given.shape != found.shape:
         raise ValueError(f"values have shape {given.shape}, and results {found.shape}; they must be equal")
@@ -197,7 +199,7 @@ def block_errors(
     ValueError
         Another number of axes.
     """
-    array = np.asarray(values)
+    array = as_array(values)
     if array.ndim not in (1, 2):
         raise ValueError(f"block_errors draws 1 or 2 axes, not {array.ndim}; give a slice of the array")
     blocks = encode_blocks(array, catalog.block_format(fmt), axis)
@@ -244,7 +246,7 @@ def accumulation_error(
     -----
     The exact sum is `math.fsum` of products in float64, which hold them exactly: rounded once, to float64.
     """
-    left, right = np.asarray(x, np.float32), np.asarray(y, np.float32)
+    left, right = (np.asarray(as_array(each), np.float32) for each in (x, y))
     if left.ndim != 2 or left.shape != right.shape or not left.size:
         raise ValueError(f"x and y must have one shape (rows, K), not {left.shape} and {right.shape}")
     most = left.shape[1]

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import codes_operand
 from lowprec.arrays.convert import decode
+from lowprec.arrays.kinds import check_labels
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
@@ -32,9 +34,7 @@ def narrow(fmt: Like, bits: int, what: str) -> Format:
 
 def codes_of(codes: npt.ArrayLike, fmt: Format) -> npt.NDArray[np.int64]:
     """Return codes in a row, checked."""
-    given = np.asarray(codes)
-    decode(given, fmt)
-    return given.reshape(-1).astype(np.int64)
+    return codes_operand(codes, fmt).codes.reshape(-1).astype(np.int64)
 
 
 def pair_of(
@@ -46,6 +46,7 @@ def pair_of(
         raise ValueError(
             f"{first} codes have shape {shapes[0]}, and {second} ones {shapes[1]}; they must be equal"
         )
+    check_labels(one, other)
     return codes_of(one, fmt), codes_of(other, other_fmt)
 
 
