@@ -187,8 +187,8 @@ def _searched(
     def search(start: int, stop: int) -> int:
         some = slice(start, stop)
         find_scales(
-            part[some], counts[some], steps.grid, steps.limits, usual[some], floors[some], powers,
-            steps.nearest, found[some],
+            np.ascontiguousarray(part[some]), counts[some], steps.grid, steps.limits, usual[some],
+            floors[some], powers, steps.nearest, found[some],
         )  # fmt: skip
         return 0
 

@@ -32,6 +32,7 @@ from lowprec.arrays.result_signatures import ScaleFor
 from lowprec.arrays.scale_search import PART, least_errors, narrowed, only_finite
 from lowprec.arrays.signatures import Returns
 from lowprec.arrays.traverse import tile_of, tiles
+from lowprec.kernels.codes import unlocked
 from lowprec.kernels.errors import LONGEST, TOTALS, measure, measure_runs
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
@@ -379,8 +380,10 @@ def _flat(part: Array, results: Array, units: Any) -> tuple[Array, Array, Array]
     """Return the operands of kernels in the order of their places; values in float64 if results are."""
     kind = np.float64 if np.float64 in (part.dtype, results.dtype) else np.float32
     kinds = (part.dtype, kind, np.float64)
-    flat = [np.ascontiguousarray(array, of) for array, of in zip((part, results, units), kinds, strict=True)]
-    return flat[0].reshape(-1), flat[1].reshape(-1), flat[2].reshape(-1)
+    x, y, z = (
+        np.ascontiguousarray(array, of) for array, of in zip((part, results, units), kinds, strict=True)
+    )
+    return unlocked(x.reshape(-1)), unlocked(y.reshape(-1)), unlocked(z.reshape(-1))
 
 
 @usual_arithmetic()

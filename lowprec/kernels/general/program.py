@@ -162,24 +162,23 @@ class Step:
         return refused, int(left[first])
 
     def _by_scalar(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> tuple[int, int]:
-        if self._operation == CONVERT:
-            found: tuple[int, int] = convert_to_codebook(
-                operands[0], self._reads[0], out, self.words, random, flags
-            )
-            return found
         total, place = 0, -1
         for start in range(0, out.size, _PART):
             part = slice(start, min(start + _PART, out.size))
             codes, raised = np.zeros(out[part].size, np.uint64), np.zeros(out[part].size, np.uint8)
             given = [
-                np.ascontiguousarray(np.broadcast_to(each, out.shape)[part], np.uint64) for each in operands
+                unlocked(np.ascontiguousarray(np.broadcast_to(each, out.shape)[part], np.uint64))
+                for each in operands
             ]
-            pairs = [*zip(given, self._reads, strict=True)]
-            (x, y, z) = (*pairs, *pairs[:1] * (3 - len(pairs)))
-            refused, first = operate(
-                KNOWN[self._operation], len(given), *x, *y, *z, codes, self.words, *self._modes, random[part],
-                raised,
-            )  # fmt: skip
+            pairs, drawn = [*zip(given, self._reads, strict=True)], random[part]
+            if self._operation == CONVERT:
+                refused, first = convert_to_codebook(*pairs[0], codes, self.words, drawn, raised)
+            else:
+                (x, y, z) = (*pairs, *pairs[:1] * (3 - len(pairs)))
+                refused, first = operate(
+                    KNOWN[self._operation], len(given), *x, *y, *z, codes, self.words, *self._modes, drawn,
+                    raised,
+                )  # fmt: skip
             place = start + first if refused and not total else place
             total += refused
             out[part] = codes
