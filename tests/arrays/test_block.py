@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 
 import ml_dtypes
@@ -776,3 +777,33 @@ def test_a_value_that_blocks_have_no_code_for_is_refused_with_its_place():
             "format's nan= and infinity=",
             lambda: lp.encode(values, dataclasses.replace(catalog.MSFP12, scale=every)),
         )
+
+
+@pytest.mark.parametrize("sizes", [(3,), (2, 3), (9, 4)])
+@pytest.mark.parametrize("backend", ["scalar", "oracle"])
+def test_a_block_that_lacks_elements_is_what_it_is_alone(sizes, backend):
+    """Held against slices: what fills blocks up is shared by all engines, so none can tell."""
+    fmt = lp.BlockFormat(
+        name="own", element=catalog.E2M1FN, scale=catalog.UE4M3, size=sizes if len(sizes) > 1 else sizes[0],
+        rule="divide", elements=lp.Projection(rounding=stochastic(8), saturation="finite"),
+    )  # fmt: skip
+    values, axes = SAMPLE[:5, :24].reshape(2, 5, 12)[..., :10], range(3 - len(sizes), 3)
+    random = np.random.default_rng(3).integers(0, 256, values.shape, np.uint32)
+    whole = lp.encode(values, fmt, axis=tuple(axes), random=random, backend=backend)
+    read = lp.decode(whole, dtype=np.float64, backend=backend)
+    steps = (1,) * (3 - len(sizes)) + sizes
+    grid = [range(0, length, step) for length, step in zip(values.shape, steps, strict=True)]
+    assert whole.scales.shape == tuple(map(len, grid))
+    for number, corner in enumerate(itertools.product(*grid)):
+        part = tuple(slice(at, at + step) for at, step in zip(corner, steps, strict=True))
+        alone = lp.encode(values[part], fmt, axis=tuple(axes), random=random[part], backend=backend)
+        assert np.array_equal(alone.codes, whole.codes[part])
+        assert alone.scales.reshape(-1) == whole.scales.reshape(-1)[number]
+        values_alone = lp.decode(alone, dtype=np.float64, backend=backend)
+        assert np.array_equal(values_alone.view(np.int64), read[part].view(np.int64))
+    values = np.array(values)
+    values[-1, -1, -1] = np.nan
+    fmt = dataclasses.replace(fmt, scale=lp.Format(exponent_bits=4, trailing_bits=3, sign="unsigned"))
+    last = tuple(length - 1 for length in whole.scales.shape)
+    with pytest.raises(ValueError, match=rf"the first such block is {re.escape(str(last))}\."):
+        lp.encode(values, fmt, axis=tuple(axes), random=random, backend=backend)

@@ -99,7 +99,7 @@ class InParts(abc.ABC):
             some, signals, words = out[place], flags[place], random[place]
             given = [np.repeat(codes, some.size) if codes.size == 1 else codes[place] for codes in operands]
             left = None if many else self.part(given, some, signals, words)
-            many = left is None or left.size > some.size // _MANY
+            many = many or (left is not None and left.size > some.size // _MANY)
             status = DONE
             if left is None or many:
                 status = self._scalar.run(given, some, signals, words)
