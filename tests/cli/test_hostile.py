@@ -393,6 +393,17 @@ def test_long_integers_in_json_are_refused_in_our_words(folder):
         assert "it has an integer of 5,000 characters, 2,000 at most" in refused(*words)
 
 
+def test_a_baseline_of_other_kinds_is_refused_in_our_words(folder):
+    """Python's own would be of objects and attributes."""
+    np.save("x.npy", np.arange(4.0))
+    whole = json.loads(lowprec("compare", "x.npy", "codes.npy", "--to", "e4m3fn", "--json").stdout)
+    for key in whole:
+        pathlib.Path("report.json").write_text(json.dumps(whole | {key: "text"}))
+        result = lowprec("compare", "x.npy", "codes.npy", "--to", "e4m3fn", "--baseline", "report.json")
+        assert "object" not in result.output
+        assert result.exit_code in (0, 2)
+
+
 def test_no_lines_are_nothing_compared_whatever_they_are_of():
     units = (
         "dot fp32_fma e4m3fn e4m3fn",

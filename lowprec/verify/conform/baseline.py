@@ -123,7 +123,7 @@ def read_baseline(path: Path, command: str) -> Baseline:
         else:
             _ = _counts(data), data["question"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        why = error.args[0] if error.args else error
+        why = error.args[0] if isinstance(error, KeyError | ValueError) else "a part is of another kind"
         raise ValueError(f"{str(path)!r} is no whole report of {command} ({why}); {way}") from None
     return Baseline(path, data)
 
