@@ -2,9 +2,9 @@
 
     python docs/examples/transformer_torch.py [--steps 200] [--seeds 2] [--threads 1] [--recipe NAME ...]
 
-The model is torch's own modules, four layers of width 128, with attention from `scaled_dot_product_attention`;
-`use_recipe` makes its linear layers compute by the recipe, forward and backward. The text is the licence of this
-repository, in batches of 32 pieces of 64 characters. Needs `lowprec[torch]`.
+The model is of torch's own modules: four layers of width 128, attention by `scaled_dot_product_attention`.
+`use_recipe` makes its linear layers compute by the recipe, forward and backward. The text is the licence of
+this repository, in batches of 32 pieces of 64 characters. Needs torch.
 
     loss      nats a character, of text that was not seen, for each seed
     ms        a step: forward, backward and AdamW; the median
