@@ -7,8 +7,8 @@ The model is of torch's own modules: four layers of width 128, attention by `sca
 this repository, in batches of 32 pieces of 64 characters. Needs torch.
 
     loss      nats a character, of text that was not seen, for each seed
-    ms        a step: forward, backward and AdamW; the median
-    times     as long as torch's own step in float32, in the same run
+    ms        of the processor's time a step: forward, backward and AdamW; the median
+    times     as long as the first row's steps, torch's own in float32
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def loss_of(model: Transformer, numbers: Any, starts: Any) -> Any:
 
 
 def train(recipe: str, seed: int, steps: int) -> tuple[float, list[float]]:
-    """Return the loss of text that was not seen, and the seconds of each step."""
+    """Return the loss of text that was not seen, and the processor's seconds of each step."""
     torch.manual_seed(seed)
     data, rng, seconds = characters.text(), np.random.default_rng(seed), []
     model = Transformer(data.size)
@@ -78,12 +78,12 @@ def train(recipe: str, seed: int, steps: int) -> tuple[float, list[float]]:
         layers.use_recipe(model, recipe, rng=seed)
     optimizer = torch.optim.AdamW(model.parameters(), 2.0**-9)
     for _ in range(steps):
-        start = time.perf_counter()
+        start = time.process_time()
         loss = loss_of(model, data.train, rng.integers(0, len(data.train) - LENGTH, BATCH))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     with torch.no_grad():
         tested = loss_of(model, data.test, np.arange(0, len(data.test) - LENGTH, LENGTH))
     return float(tested), seconds

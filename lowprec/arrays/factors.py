@@ -37,6 +37,8 @@ __all__ = ["Factors", "Side", "alike", "along", "factors", "part_of", "takes_sca
 Factors = npt.ArrayLike | BlockArray
 
 _DOUBLE = np.dtype(np.float64)
+#: Columns that are copied together: what is read of a transposed array stays in the caches meanwhile.
+_STRIP = 128
 
 
 class Scales(NamedTuple):
@@ -121,7 +123,9 @@ class Side(NamedTuple):
 def _flat(array: Array, shape: tuple[int, ...]) -> Array:
     """Rows of codes, in memory of their own."""
     rows = np.empty((int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]), array.dtype.newbyteorder("="))
-    rows.reshape(shape)[...] = array
+    made, array = rows.reshape(shape), np.broadcast_to(array, shape)
+    for start in range(0, shape[-1], _STRIP):
+        made[..., start : start + _STRIP] = array[..., start : start + _STRIP]
     return rows
 
 
