@@ -69,7 +69,7 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
     if fmt.trailing_bits:
         yield Feature(f"the first trailing bit of {name} is 1", wide >> fmt.trailing_bits - 1 & 1 == 1)
         zeros = fmt.trailing_bits - np.frexp((wide & trailing).astype(np.float64))[1]
-        yield Feature(f"the zeros that begin the trailing bits of {name}: their number", zeros)
+        yield Feature(f"the number of leading zeros in the trailing bits of {name}", zeros)
     for bit in range(fmt.trailing_bits - 1 if fmt.width <= _NARROW else _LOW):
         place = "last bit" if not bit else f"bit {bit}"
         yield Feature(f"the {place} of {name} is 1", (wide >> bit & 1) == 1)

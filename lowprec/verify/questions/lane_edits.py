@@ -81,8 +81,10 @@ def shown_edits(
             if unit == "block" or count == 1 or (made == few.got).any():
                 yield edit(every, words)
             shown, best = list[int](), list[Array]()
-            same = question.answer(copies, (edit(masks, ""),)) == copies.got if runs else copies.got[:0] > 0
-            for place in np.flatnonzero(same.reshape(len(runs), -1).any(1)).tolist():
+            same = np.zeros((0, few.places.size), bool)
+            if runs:
+                same = (question.answer(copies, (edit(masks, ""),)) == copies.got).reshape(len(runs), -1)
+            for place in np.flatnonzero(same.any(1)).tolist():
                 lanes, one = runs[place], (edit(runs[place], ""),)
                 if (question.answer(others, one) != others.got).any():
                     continue

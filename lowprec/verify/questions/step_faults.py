@@ -171,8 +171,14 @@ def infinities_as_numbers(formats: Formats) -> Iterator[Change]:
 def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator[Change]:
     """Yield that NaNs of some lanes are read as numbers, in formats that have one code of NaN."""
     if all(fmt is not None and fmt.nans == 1 and not fmt.infinity and fmt.negative_zero for fmt in formats):
-        values = partial(_as_numbers, formats=formats, which=np.isnan, lanes=lanes)
-        yield fault(f"NaNs{where} read as numbers", values=values)
+        for sign, of_signs in {"": (False, True), "negative ": (True,), "positive ": (False,)}.items():
+            which = partial(_nans, signs=of_signs)
+            values = partial(_as_numbers, formats=formats, which=which, lanes=lanes)
+            yield fault(f"{sign}NaNs{where} read as numbers", values=values)
+
+
+def _nans(values: Array, signs: Sequence[bool]) -> Array:
+    return np.asarray(np.isnan(values) & np.isin(np.signbit(values), signs))
 
 
 def _of_small_products(formats: Formats) -> Iterator[Change]:
