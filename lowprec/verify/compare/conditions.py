@@ -122,6 +122,9 @@ def conditional(
             if rule.size > 1 and np.count_nonzero(inside) < _PROOF * rule.size and (right & where).any():
                 continue
             errors = int(np.count_nonzero(wrong & ~(agree & where)) + np.count_nonzero(outside & where))
+            # Sorted lines have like results before them: what is held has a plain reason, and no exception.
+            if change is BEFORE and (errors or rule.size > 1):
+                continue
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
             if not errors and rule.size == 1:
                 break
