@@ -193,6 +193,8 @@ def scale_for(
 def channels_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """Return the axes of channels, ascending and none of them negative."""
     try:
+        if any(isinstance(item, bool) for item in (axis if np.iterable(axis) else (axis,))):
+            raise TypeError
         return tuple(sorted(normalize_axis_tuple(() if axis is None else axis, ndim, "axis")))
     except TypeError:
         raise TypeError(f"axis must be an integer or a tuple of them, not {axis!r}") from None

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
+from lowprec.spec.number_text import read_count
+
 __all__ = ["ALIGNED", "SHARED_FROM", "get_threads", "set_threads", "share", "share_rows"]
 
 #: Elements from which a second thread saves more than it costs to wake it (docs/decisions/0001).
@@ -38,9 +40,10 @@ def get_threads() -> int:
     global _threads
     if _threads is None:
         asked = os.environ.get("LOWPREC_NUM_THREADS", "")
-        if asked and not (asked.isdecimal() and int(asked) >= 1):
+        if asked and not read_count(asked):
             raise ValueError(
-                f"LOWPREC_NUM_THREADS={asked!r} is no number of threads; set it to 1 or more, or unset it"
+                f"LOWPREC_NUM_THREADS={asked[:60]!r} is no number of threads; "
+                "set it to 1 or more, or unset it"
             )
         _threads = int(asked) if asked else _processors()
     return _threads

@@ -23,6 +23,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.spec.number_text import read_integer
+
 __all__ = [
     "LONGEST_HEADER",
     "METADATA",
@@ -368,7 +370,11 @@ def parse_json(text: bytes, what: str) -> dict[str, Any]:
     lowprec.checkpoints.container.CheckpointError: the file has the name 'a' twice
     """
     try:
-        found = json.loads(text.decode("utf-8-sig"), object_pairs_hook=lambda pairs: _once(pairs, what))
+        found = json.loads(
+            text.decode("utf-8-sig"),
+            object_pairs_hook=lambda pairs: _once(pairs, what),
+            parse_int=read_integer,
+        )
     except RecursionError:
         raise CheckpointError(f"{what} is nested too deeply") from None
     except CheckpointError:

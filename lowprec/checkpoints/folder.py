@@ -93,6 +93,12 @@ class Checkpoint:
                 f"{str(out)!r} is one of {len(self.files):,} files that are read, and would take its place; "
                 f"name another output"
             )
+        if self.path.is_dir() and out.suffix == ".safetensors" and out.parent.exists():
+            if not out.is_dir() and self.path.samefile(out.parent):
+                raise CheckpointError(
+                    f"{str(out)!r} lies in the folder that is read, and would be read with it from then on; "
+                    f"name a file in another folder"
+                )
         if self.part and not out.stem.endswith(self.part):
             raise CheckpointError(
                 f"{str(self.path)!r} is one of several files of a model ({self.part.strip('-')}): merge them "

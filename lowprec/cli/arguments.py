@@ -19,6 +19,7 @@ import click
 
 from lowprec import files
 from lowprec.cli.terminal import say
+from lowprec.spec.number_text import read_count
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -294,6 +295,16 @@ def deliver(content: str | bytes, output: Path | None = None, *, of: Iterable[st
         raise
     except OSError as error:
         raise click.UsageError(f"cannot write {str(output)!r}: {error.strerror}") from None
+
+
+def size_of(spelled: str | None) -> tuple[int, int, int]:
+    """Return M, N and K of --size."""
+    parts = [read_count(part.strip()) for part in (spelled or "").split(",")]
+    if len(parts) != 3 or not all(parts):
+        raise click.UsageError(
+            f"matmul needs --size M,N,K, such as 16,8,32, not {spelled and spelled[:60]!r}"
+        )
+    return parts[0] or 0, parts[1] or 0, parts[2] or 0
 
 
 def deliver_json(document: object) -> None:

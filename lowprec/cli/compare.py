@@ -21,6 +21,7 @@ from lowprec.cli.arguments import (
     product_named,
     profile_named,
     project,
+    size_of,
     target_named,
     usage_errors,
 )
@@ -39,6 +40,7 @@ from lowprec.cli.options import (
     scheduler_option,
 )
 from lowprec.cli.terminal import progress, say
+from lowprec.spec.number_text import read_count
 
 if TYPE_CHECKING:
     from lowprec.verify.compare.report import Comparison
@@ -209,6 +211,8 @@ def compare(
     from lowprec.verify.reference.operations import OPERATIONS
     from lowprec.verify.sweeps.keeping import SweepError
 
+    if html and junit and html.resolve() == junit.resolve():
+        raise click.UsageError(f"--html and --junit both name {str(html)!r}; give each a file of its own")
     captured = len(words) == 1 and is_capture(words[0])
     if captured and scheduler is not None:
         raise click.UsageError("--scheduler is for files of arrays, which workers can read too")
@@ -258,7 +262,7 @@ def compare(
 
 
 def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
-    from lowprec.verify.compare.lines import compare_lines
+    from lowprec.verify.compare.lines import NoLines, compare_lines
 
     path, operation, *names = words
     _refuse(
@@ -274,7 +278,11 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
             f"{asked['flags']!r}"
         )
     if operation in ("dot", "matmul", "block"):
-        return _unit_lines(path, operation, names, asked, **options)
+        try:
+            return _unit_lines(path, operation, names, asked, **options)
+        except NoLines as error:
+            say(f"nothing was compared: {error}", err=True)
+            sys.exit(NOTHING)
     _refuse(asked, ("rule",))
     formats = operation_formats(operation, tuple(names), asked["define"])
     if asked["profile"] is not None:
@@ -321,7 +329,10 @@ def _unit_lines(
         pair = [format_named(name, asked["define"], operation=True) for name in names[1:]]
         with _opened(path) as lines:
             given = (pair[0], pair[1]) if pair else None
-            options |= {"size": _size(asked["size"]), "flags": asked["flags"] is not None}
+            options |= {
+                "size": None if operation == "dot" else size_of(asked["size"]),
+                "flags": asked["flags"] is not None,
+            }
             return compare_dot_lines(lines, how, given, **options)
     if len(names) != 2 or not plain:
         raise click.UsageError("lines of block take FORMAT BLOCK_FORMAT, and --rule or --profile")
@@ -336,23 +347,13 @@ def _unit_lines(
         return compare_block_lines(lines, format_named(names[0], asked["define"]), fmt, **options)
 
 
-def _size(spelled: str | None) -> tuple[int, int, int] | None:
-    """Return M, N and K."""
-    if spelled is None:
-        return None
-    parts = spelled.split(",")
-    if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
-        raise click.UsageError(f"--size takes M,N,K, such as 16,8,32, not {spelled!r}")
-    return int(parts[0]), int(parts[1]), int(parts[2])
-
-
 def _ulps(spelled: str | None) -> Any:
     """Return a number of codes, or "auto"."""
     if spelled is None or spelled == "auto":
         return spelled
-    if not spelled.isdecimal():
-        raise click.UsageError(f"--ulps takes a number of codes, or auto, not {spelled!r}")
-    return int(spelled)
+    if (ulps := read_count(spelled)) is None:
+        raise click.UsageError(f"--ulps takes a number of codes, or auto, not {spelled[:60]!r}")
+    return ulps
 
 
 def _scale(spelled: str | None, operation: str) -> Any:

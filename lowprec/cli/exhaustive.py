@@ -34,6 +34,7 @@ from lowprec.cli.options import (
     tables_option,
 )
 from lowprec.cli.terminal import progress, say
+from lowprec.spec.number_text import read_count
 from lowprec.spec.projection import NanPolicy, Saturation
 from lowprec.spec.rounding import MODES
 
@@ -208,10 +209,13 @@ def _ranges(text: str | None, count: int) -> list[int]:
         return list(range(count))
     chosen: set[int] = set()
     for part in text.split(","):
-        low, _, high = part.partition("-")
-        if not (low.isdecimal() and (high or low).isdecimal() and int(low) <= int(high or low) < count):
-            raise click.UsageError(f"--ranges {text!r} must be such as 0,60-63, of ranges 0 to {count - 1}")
-        chosen.update(range(int(low), int(high or low) + 1))
+        first, _, end = part.partition("-")
+        low, high = read_count(first), read_count(end or first)
+        if low is None or high is None or not low <= high < count:
+            raise click.UsageError(
+                f"--ranges {text[:60]!r} must be such as 0,60-63, of ranges 0 to {count - 1}"
+            )
+        chosen.update(range(low, high + 1))
     return sorted(chosen)
 
 

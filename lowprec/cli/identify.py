@@ -12,6 +12,7 @@ import click
 from lowprec.cli.arguments import AGREE, DIFFER, FAILED, deliver, format_named, usage_errors
 from lowprec.cli.options import OUTPUT, count, json_option, named, nan_option, seed_option
 from lowprec.cli.terminal import progress, say
+from lowprec.spec.number_text import read_count
 
 if TYPE_CHECKING:
     from lowprec.spec.format import Format
@@ -146,7 +147,8 @@ def _named(
 def _scale(spelled: str | None) -> tuple[Format, int] | None:
     if spelled is None:
         return None
-    name, _, size = spelled.rpartition(":")
-    if not name or not size.isdecimal():
-        raise click.UsageError(f"--scale {spelled!r} is not FORMAT:SIZE, such as e8m0fnu:32")
-    return format_named(name), int(size)
+    name, _, digits = spelled.rpartition(":")
+    size = read_count(digits)
+    if not name or size is None:
+        raise click.UsageError(f"--scale {spelled[:60]!r} is not FORMAT:SIZE, such as e8m0fnu:32")
+    return format_named(name), size

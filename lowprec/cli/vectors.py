@@ -16,6 +16,7 @@ from lowprec.cli.arguments import (
     operation_formats,
     profile_named,
     project,
+    size_of,
     target_named,
     usage_errors,
 )
@@ -227,10 +228,7 @@ def _unit(operation: str, names: tuple[str, ...], asked: dict[str, Any]) -> Unit
         _refuse(asked, operation, size=None)
         return unit_vectors.dot_suite(how, length=asked["length"], flags=asked["flags"], **options)
     _refuse(asked, operation, length=None)
-    size = (asked["size"] or "").split(",")
-    if len(size) != 3 or not all(part.strip().isdigit() for part in size):
-        raise click.UsageError(f"matmul needs --size M,N,K, such as 16,8,32, not {asked['size']!r}")
-    return unit_vectors.matmul_suite(how, (int(size[0]), int(size[1]), int(size[2])), **options)
+    return unit_vectors.matmul_suite(how, size_of(asked["size"]), **options)
 
 
 def _count(operation: str, names: tuple[str, ...], wanted: int) -> None:

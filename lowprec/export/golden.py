@@ -35,6 +35,7 @@ from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from lowprec.spec.number_text import read_integer
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 from lowprec.verify.codes.display import number, quoted
@@ -90,7 +91,7 @@ def read_digests(folder: Path) -> dict[str, Any]:
     if not os.path.isfile(path):
         raise Refused(absent(path))
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_text(), parse_int=read_integer)
     except (OSError, ValueError, RecursionError) as error:
         raise Refused(f"cannot read {str(path)!r}: {error}") from None
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
@@ -159,8 +160,8 @@ def write(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
         A file stands in the way that digests.json does not list, one to remove was changed, or a path leads
         out of the folder. Nothing is written then.
     """
-    made = dict(generate(watch))
     before = read_digests(folder) if (folder / "digests.json").is_file() else {}
+    made = dict(generate(watch))
     made["digests.json"] = _with_sweeps(made["digests.json"], before)
     listed = before.get("files", {})
     for name, content in made.items():
@@ -273,7 +274,7 @@ def _first_difference(name: str, got: bytes, want: bytes) -> str:
     ours, theirs = want.decode().splitlines(), got.decode(errors="replace").splitlines()
     for line, (right, wrong) in enumerate(zip(ours, theirs, strict=False), 1):
         if right != wrong:
-            return f"{name} differs at line {line}: has {wrong!r}, must have {right!r}"
+            return f"{name} differs at line {line}: has {quoted(wrong)}, must have {quoted(right)}"
     return f"{name} has {len(theirs)} lines, must have {len(ours)}; or other line ends"
 
 

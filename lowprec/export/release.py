@@ -15,6 +15,8 @@ from typing import Any
 
 from lowprec import __version__, files
 from lowprec.export.golden import Refused, read_digests
+from lowprec.spec.number_text import read_integer
+from lowprec.verify.codes.display import quoted
 
 _SCHEMA = "lowprec.release/1"
 
@@ -69,7 +71,8 @@ def freeze(tables: Path) -> Path:
     Raises
     ------
     Refused
-        This version is frozen already, with other answers.
+        This version is frozen already, with other answers, or a file is not what digests.json lists, as
+        after a `lowprec golden --write` that was killed.
     """
     found = answers(tables)
     document = {"schema": _SCHEMA, "version": __version__, "sha256": name_of(found), "answers": found}
@@ -77,6 +80,19 @@ def freeze(tables: Path) -> Path:
     if path.exists() and _read(path) != document:
         raise Refused(
             f"{str(path)!r} froze other answers: a version's answers never change; raise the version"
+        )
+    listed = read_digests(tables).get("files", {})
+    held = {name for name in found if name.startswith(("values/", "vectors/"))}
+    named = {name.rsplit(".", 1)[0] for name in listed}
+    wrong = [f"{name}, which it does not list" for name in sorted(held - named)]
+    for name, digest in listed.items():
+        file = tables / name
+        if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+            wrong.append(name)
+    if wrong:
+        raise Refused(
+            f"{str(tables)!r} is not what its digests.json lists ({len(wrong):,} files, {quoted(wrong[0])}): "
+            f"write it again with `lowprec golden --write`, and freeze it then"
         )
     path.parent.mkdir(exist_ok=True)
     files.write(path, (json.dumps(document, indent=1) + "\n").encode())
@@ -107,7 +123,7 @@ def changed(tables: Path) -> list[str]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_text(), parse_int=read_integer)
         _line(document["version"]), document["answers"].items()
         if document["schema"] == _SCHEMA and "sha256" in document:
             return dict(document)

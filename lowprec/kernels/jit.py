@@ -20,7 +20,15 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.imputils import impl_ret_borrowed
 from numba.core.registry import cpu_target
-from numba.extending import intrinsic, lower_builtin, type_callable
+from numba.extending import (
+    NativeValue,
+    intrinsic,
+    lower_builtin,
+    models,
+    register_model,
+    type_callable,
+    unbox,
+)
 from numba.np.arrayobj import populate_array
 
 from lowprec.kernels import compiling  # noqa: F401 - it watches numba compile
@@ -29,6 +37,8 @@ from lowprec.kernels.parts import KernelCompiler, PartCompiler
 
 __all__ = [
     "MODES",
+    "AnyArray",
+    "ForAll",
     "bit_length",
     "bound",
     "elements",
@@ -38,6 +48,7 @@ __all__ = [
     "in_wide_vectors",
     "inlined",
     "jit",
+    "jit_for_all",
     "load_record",
     "retyped",
 ]
@@ -68,11 +79,65 @@ def jit(function: F, name: str = "") -> F:
     return cast(F, compiled)
 
 
+class AnyArray(types.Array):  # type: ignore[misc]
+    """The type of contiguous arrays with one axis; the size of their elements only a running kernel knows."""
+
+    def __init__(self) -> None:
+        super().__init__(types.uint8, 1, "C", name="any array")
+
+    def copy(self, **changed: Any) -> AnyArray:
+        """Return the one type there is."""
+        return self
+
+
+register_model(AnyArray)(models.ArrayModel)
+
+
+@unbox(AnyArray)  # type: ignore[untyped-decorator]
+def _unbox_any(kind: Any, given: Any, c: Any) -> Any:
+    """Take an array as it is; numba would compare the size of its elements with the type's."""
+    record = c.context.make_array(kind)(c.context, c.builder)
+    place = c.builder.bitcast(record._getpointer(), c.pyapi.voidptr)
+    failed = cgutils.is_not_null(c.builder, c.pyapi.nrt_adapt_ndarray_from_python(given, place))
+    return NativeValue(record._getvalue(), is_error=failed)
+
+
+class ForAll:
+    """A kernel that is compiled once for all types of some of its arguments, which are arrays.
+
+    Nobody looks at the types of its arguments: contiguous arrays with one axis, as the kernel says.
+    """
+
+    def __init__(self, compiled: Any, arrays: slice) -> None:
+        self._compiled, self._arrays = compiled, arrays
+        self._run: Callable[..., int] | None = None
+
+    def run_for(self, *given: Any) -> Callable[..., int]:
+        """Return what runs for arguments of these types."""
+        if self._run is None:
+            kinds = [*map(numba.typeof, given)]
+            kinds[self._arrays] = [AnyArray()] * len(kinds[self._arrays])
+            self._run = self._compiled.compile(tuple(kinds))
+        return self._run
+
+    def __call__(self, *given: Any) -> int:
+        """Run the kernel."""
+        return (self._run or self.run_for(*given))(*given)
+
+
+def jit_for_all(function: Callable[..., int], name: str, arrays: slice) -> Callable[..., int]:
+    """Compile a kernel as `jit` does, but once for all types of the arrays among its arguments."""
+    compiled = jit(function, name)
+    return compiled if compiled is function else ForAll(compiled, arrays)
+
+
 def bound(kernel: Callable[..., int], given: tuple[Any, ...], others: tuple[Any, ...]) -> Callable[..., int]:
     """Return a kernel that has its first arguments, for others of the very types of these.
 
     Nobody looks at the types of arguments then, which takes a third of a call: whoever calls it must.
     """
+    if isinstance(kernel, ForAll):
+        return functools.partial(kernel.run_for(*given, *others), *given)
     if not isinstance(kernel, numba.core.dispatcher.Dispatcher):  # compilation is switched off
         return functools.partial(kernel, *given)
     return functools.partial(kernel.compile(tuple(map(numba.typeof, (*given, *others)))), *given)

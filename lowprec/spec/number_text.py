@@ -42,6 +42,25 @@ def read_number(text: str) -> Fraction:
         raise ValueError(f"{text[:60]!r} is no number; {_WAY}") from None
 
 
+def read_count(text: str) -> int | None:
+    """Return a count of at most 18 ASCII digits; None of any other text.
+
+    >>> read_count("16"), read_count("-1"), read_count("²"), read_count("1" * 5000)
+    (16, None, None, None)
+    """
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
+
+
+def read_integer(text: str) -> int:
+    """Return an integer of a JSON text, for `json.loads(parse_int=read_integer)`.
+
+    Raises ValueError: more than 2000 characters, which take time that grows with their square.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError(f"it has an integer of {len(text):,} characters, {_LONGEST:,} at most")
+    return int(text)
+
+
 def _hexadecimal(digits: str) -> Fraction:
     match = _HEXADECIMAL.fullmatch(digits)
     if match is None:

@@ -1,4 +1,4 @@
-"""Operations that choose an operand, and remainders, against the scalar engine."""
+"""Operations that choose an operand, against the scalar engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from lowprec.kernels.request import Elementwise
 from lowprec.kernels.vector import choice_program, program
 from lowprec.kernels.vector.choice_program import Choice
 from lowprec.kernels.vector.narrowed_program import Narrowed
-from lowprec.kernels.vector.remainder_program import Remainder
 from lowprec.spec import catalog
 from lowprec.spec.arith import operands_of
 from lowprec.spec.projection import Projection
@@ -52,7 +51,7 @@ def numbers(kind, seed):
 def test_results_and_flags_are_those_of_the_scalar_engine(name, kind, flagged):
     """In every mode."""
     nan = "error" if lp.format(name).has_nan else "max"
-    for operation in (*choice_program.OPERATIONS, "remainder"):
+    for operation in choice_program.OPERATIONS:
         for place, mode in enumerate(MODES):
             operands = [numbers(kind, (place, side)) for side in range(operands_of(operation))]
             made = []
@@ -89,77 +88,8 @@ def test_signaling_nans_beside_operands_of_another_type_signal(operation):
 def test_vectors_serve_them():
     """Operands of two widths where they are narrow."""
     single, rule = catalog.BINARY32, Projection()
-    for operation in (*choice_program.OPERATIONS, "remainder"):
+    for operation in choice_program.OPERATIONS:
         sources = (single,) * operands_of(operation)
-        kind = Choice if operation in choice_program.OPERATIONS else Remainder
-        assert isinstance(program.lower(Elementwise(operation, sources, catalog.E4M3FN, rule)), kind)
-    double = catalog.BINARY64
-    for operation, sources in (("minimum", (single, double)), ("remainder", (double, double))):
-        assert isinstance(program.lower(Elementwise(operation, sources, catalog.E4M3FN, rule)), Narrowed)
-
-
-def test_one_doubtful_remainder_is_seen_anywhere():
-    """A NaN, or a number that is very many times the other, is right wherever it stands among others."""
-    rng = np.random.default_rng(8)
-    x, y = (rng.uniform(1, 9, 2500).astype(np.float32) for _ in range(2))
-    for place in (0, 1, 1023, 1024, 2047, 2048, 2498, 2499):
-        for first, second in (
-            (np.nan, 1),
-            (1, -np.nan),
-            (-np.inf, 3),
-            (3, 0),
-            (1e30, 3),
-            (2.0**27 + 16, 1.1),
-        ):
-            given, by = x.copy(), y.copy()
-            given[place], by[place] = first, second
-            got, want = (lp.remainder(given, by, "binary32", backend=backend) for backend in (None, "scalar"))
-            assert np.array_equal(got.view(np.uint32), want.view(np.uint32)), (place, first, second)
-
-
-def test_remainders_beside_ties():
-    """Quotients next to half an integer, near the most that vectors take, and beyond."""
-    rng = np.random.default_rng(0)
-    y = (rng.integers(1 << 23, 1 << 24, 4096) | 1).astype(np.float32)
-    count = rng.integers(0, 1 << rng.integers(1, 29, 4096)) + rng.choice([0, 0.5], 4096)
-    near = (count * y).astype(np.float32) + np.float32(1) * rng.integers(-2, 3, 4096).astype(np.float32)
-    for x in (near, -near, (y / 2).astype(np.float32), y * np.float32(1.5), np.zeros(4096, np.float32)):
-        for by in (y, -y, y * np.float32(2.0**-140), y * np.float32(2.0**-170)):
-            got, want = (lp.remainder(x, by, "binary32", backend=backend) for backend in (None, "scalar"))
-            assert np.array_equal(got.view(np.uint32), want.view(np.uint32))
-
-
-@pytest.mark.parametrize("spread", [3, 60, 500, 1000])
-def test_remainders_of_binary64_numbers(spread):
-    """Ties and what lies next to them, quotients of up to 52 bits and beyond, and of any size."""
-    rng, size = np.random.default_rng(spread), 4096
-    x, y, z = (rng.standard_normal(size) * 2.0 ** rng.integers(-spread, spread, size) for _ in range(3))
-    x[::50], x[1::60], y[2::70], y[3::80], x[4::90], y[5::91] = 0, np.inf, 0, -np.inf, np.nan, np.nan
-    count = np.floor(2.0 ** rng.uniform(0, 53, size)) + rng.choice([0, 0.5], size)
-    short = np.ldexp(rng.integers(1, 256, size) * 1.0, rng.integers(-spread, spread, size) // 2)
-    with np.errstate(all="ignore"):
-        beside = np.nextafter(count * z, rng.choice([-1, 0, 1], size) * np.inf)
-    for first, second in ((x, y), (beside, z), (count * short, short), (-count * short, short)):
-        for name in ("binary32", "bfloat16"):
-            flags = np.zeros((2, size), np.uint8)
-            made = [
-                lp.remainder(first, second, name, flags=raised, backend=backend).view(np.uint32)
-                for raised, backend in zip(flags, (None, "scalar"), strict=True)
-            ]
-            assert np.array_equal(*made)
-            assert np.array_equal(*flags)
-
-
-def test_remainders_of_flushed_operands_and_through_other_formats():
-    """Subnormal numbers of the operands' own formats are zeros; an invalid remainder signals nothing else."""
-    tiny, ones = np.full(300, 2.0**-24, np.float16), np.ones(300, np.float16)
-    for rule in (Projection(subnormals="flush_operands"), Projection(subnormals="flush_both")):
-        for x, y, want, raised in ((tiny, ones, 0.0, {1}), (ones, tiny, np.nan, {16})):
-            flags = np.zeros(300, np.uint8)
-            made = lp.remainder(x, y, "binary32", projection=rule, flags=flags)
-            assert np.array_equal(made, np.full(300, want, np.float32), equal_nan=True)
-            assert set(flags.tolist()) == raised
-    flags = np.zeros(300, np.uint8)
-    far = np.full(300, 1e30)
-    lp.remainder(far, np.inf, "e4m3fn", projection=Projection(via=("binary16",)), flags=flags)
-    assert set(flags.tolist()) == {16}
+        assert isinstance(program.lower(Elementwise(operation, sources, catalog.E4M3FN, rule)), Choice)
+    mixed = Elementwise("minimum", (single, catalog.BINARY64), catalog.E4M3FN, rule)
+    assert isinstance(program.lower(mixed), Narrowed)

@@ -9,7 +9,6 @@ import lowprec as lp
 from lowprec.kernels.request import Elementwise
 from lowprec.kernels.vector import flagged_program, program
 from lowprec.kernels.vector.flags import LEFT, OPERATIONS
-from lowprec.kernels.vector.remainder_program import Remainder
 from lowprec.spec import catalog
 from lowprec.spec.arith import operands_of
 from lowprec.spec.projection import Projection
@@ -137,6 +136,4 @@ def test_what_flags_vectors_do_not_serve():
     rule = Projection(saturation="finite", nan="zero")
     for operation, sources in (("divide", single * 2), ("sqrt", single)):
         assert program.lower(Elementwise(operation, sources, catalog.E2M1FN, rule, flags=True)) is None
-    wide = Elementwise("remainder", (catalog.BINARY64,) * 2, catalog.E4M3FN, Projection(), flags=True)
-    assert isinstance(program.lower(wide).own, Remainder)  # for chunks that binary32 does not hold
     assert program.lower(Elementwise("add", single * 2, catalog.E4M3FN, Projection(), flags=True)) is not None

@@ -685,3 +685,11 @@ def test_errors_whose_squares_float64_lacks_are_not_called_exact(name):
     assert np.isnan(lp.error_report(np.full(2, 1e-200), name).sqnr)
     assert lp.error_report(np.full(2, 1e-150), name).sqnr == 0
     assert lp.error_report(np.zeros(2), name).sqnr == np.inf
+
+
+@pytest.mark.parametrize("axis", [True, np.True_, (True, 0), [False]])
+def test_truth_values_are_no_axes(axis):
+    """True would be axis 1, as Python counts."""
+    with pytest.raises(TypeError) as refused:
+        scale_for(np.ones((2, 4), np.float32), "int8", axis=axis)
+    assert str(refused.value) == f"axis must be an integer or a tuple of them, not {axis!r}"

@@ -689,6 +689,16 @@ def test_an_output_takes_the_place_of_no_file_of_several(tmp_path):
         with pytest.raises(CheckpointError, match="is one of 2 files"):
             dequantize_checkpoint(made, out)
     assert place.read_bytes() == before
+    (tmp_path / "linked").symlink_to(folder)
+    for out in (folder / "new.safetensors", tmp_path / "linked" / "new.safetensors"):
+        message = re.escape(
+            f"{str(out)!r} lies in the folder that is read, and would be read with it from then on"
+        )
+        with pytest.raises(CheckpointError, match=message):
+            quantize_checkpoint(made, out, target("compressed-tensors", "mxfp4"))
+        with pytest.raises(CheckpointError, match=message):
+            dequantize_checkpoint(made, out)
+    assert not (folder / "new.safetensors").exists()
     quantize_checkpoint(open_checkpoint(place), place, target("compressed-tensors", "mxfp4"))  # alone it may
     assert place.read_bytes() != before
 

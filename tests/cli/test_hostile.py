@@ -341,6 +341,88 @@ def test_junit_of_a_tensor_with_a_hostile_name_is_well_formed(folder):
     assert plain(name) in ET.parse("report.xml").getroot().find(".//property[@name='compared']").get("value")
 
 
+MANY = "1" * 5000
+SIZE = "matmul needs --size M,N,K, such as 16,8,32, not "
+RANGES = " must be such as 0,60-63, of ranges 0 to 255"
+SHARD = " is no shard; give I/N, such as 1/4 to 4/4, with at most 256 shards"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["vectors", "matmul", "fp32_fma", "--size", f"{MANY},8,8"], SIZE),
+        (["vectors", "matmul", "fp32_fma", "--size", "\u00b2,8,8"], f"{SIZE}'\u00b2,8,8'"),
+        (["vectors", "matmul", "fp32_fma", "--size", "0,8,8"], f"{SIZE}'0,8,8'"),
+        (["compare", "-", "matmul", "fp32_fma", "--size", f"{MANY},8,8"], SIZE),
+        (
+            ["compare", "-", "add", "e4m3fn", "e4m3fn", "e4m3fn", "--ulps", MANY],
+            "--ulps takes a number of codes",
+        ),
+        (["conform", "--exhaustive", "--ranges", MANY], RANGES),
+        (["conform", "--exhaustive", "--ranges", "\uff11"], f"'\uff11'{RANGES}"),
+        (["conform", "--exhaustive", "--shard", f"1/{MANY}"], SHARD),
+        (["conform", "--exhaustive", "--shard", "\uff11/\uff12"], f"'\uff11/\uff12'{SHARD}"),
+        (
+            [
+                *"identify --command true --formats e4m3fn e4m3fn --output binary32 --scale".split(),
+                f"e8m0fnu:{MANY}",
+            ],
+            "is not FORMAT:SIZE, such as e8m0fnu:32",
+        ),
+    ],
+)
+def test_numbers_too_long_or_in_other_digits_are_refused_in_our_words(words, message):
+    output = refused(*words)
+    assert message in output
+    assert "Exceeds the limit" not in output
+    assert len(output) < 500
+
+
+def test_long_integers_in_json_are_refused_in_our_words(folder):
+    """Python's own reader names a function of its own as the way out."""
+    tables = pathlib.Path("tables")
+    tables.mkdir()
+    (tables / "digests.json").write_text(f'{{"schema": "lowprec.golden/1", "files": {MANY}}}')
+    pathlib.Path("report.json").write_text(f'{{"schema": {MANY}}}')
+    pathlib.Path("model.safetensors.index.json").write_text(f'{{"weight_map": {MANY}}}')
+    for words in (
+        ["golden", "--freeze", "--tables", tables],
+        ["compare", "x.npy", "codes.npy", "--to", "e4m3fn", "--baseline", "report.json"],
+        ["checkpoint", "inspect", "model.safetensors.index.json"],
+    ):
+        assert "it has an integer of 5,000 characters, 2,000 at most" in refused(*words)
+
+
+def test_a_baseline_of_other_kinds_is_refused_in_our_words(folder):
+    """Python's own would be of objects and attributes."""
+    np.save("x.npy", np.arange(4.0))
+    whole = json.loads(lowprec("compare", "x.npy", "codes.npy", "--to", "e4m3fn", "--json").stdout)
+    for key in whole:
+        pathlib.Path("report.json").write_text(json.dumps(whole | {key: "text"}))
+        result = lowprec("compare", "x.npy", "codes.npy", "--to", "e4m3fn", "--baseline", "report.json")
+        assert "object" not in result.output
+        assert result.exit_code in (0, 2)
+
+
+def test_no_lines_are_nothing_compared_whatever_they_are_of():
+    units = (
+        "dot fp32_fma e4m3fn e4m3fn",
+        "matmul fp32_fma e4m3fn e4m3fn --size 2,2,2",
+        "block bfloat16 mxfp4",
+    )
+    for words in ("add e4m3fn e4m3fn e4m3fn", *units, "block mxfp4 bfloat16"):
+        result = lowprec("compare", "-", *words.split())
+        assert (result.exit_code, result.output[:20]) == (3, "nothing was compared"), result.output
+
+
+def test_a_file_for_two_reports_is_refused_before_either_is_written(folder):
+    link = pathlib.Path("link")
+    link.symlink_to("report")
+    output = refused("compare", "x.npy", "codes.npy", "--to", "e4m3fn", "--html", link, "--junit", "report")
+    assert "--html and --junit both name 'link'; give each a file of its own" in output
+    assert not pathlib.Path("report").exists()
+
+
 @pytest.mark.parametrize("path", WRITERS, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_all_that_is_printed_and_written_goes_through_one_function(path):
     """`say` escapes; `deliver` prints what is not for people alone; `files.write` writes."""

@@ -157,7 +157,7 @@ def test_coverage_lists_points_with_their_vectors(words):
         ("dot mine.toml --rounding toward_zero", "--rounding says nothing about dot; leave it out"),
         ("dot mine.toml --size 1,2,3", "--size says nothing about dot; leave it out"),
         ("matmul mine.toml", "matmul needs --size M,N,K, such as 16,8,32, not None"),
-        ("matmul mine.toml --size 0,2,3", "matrices of 0 x 3 and 3 x 2 are too large for vectors, or empty"),
+        ("matmul mine.toml --size 0,2,3", "matmul needs --size M,N,K, such as 16,8,32, not '0,2,3'"),
         (
             "block binary32 e4m3fn",
             "block takes FORMAT BLOCK_FORMAT, or them the other way round, not binary32 e4m3fn",

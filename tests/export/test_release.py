@@ -135,6 +135,24 @@ def test_a_version_is_frozen_once(tables):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("file", "first"),
+    [
+        ("values/e2m1fn.csv", "values/e2m1fn.csv"),
+        ("formats.json", "formats.json"),
+        ("values/more.csv", "values/more, which it does not list"),
+    ],
+)
+def test_a_half_written_folder_is_not_frozen(tables, file, first):
+    """A write that was killed leaves files of two versions, and what is frozen is kept for ever."""
+    (tables / "releases" / f"{release.__version__}.json").unlink()
+    (tables / file).write_text("other answers\n")
+    with pytest.raises(golden.Refused) as refused:
+        release.freeze(tables)
+    assert f"is not what its digests.json lists (1 files, '{first}')" in str(refused.value)
+    assert not (tables / "releases" / f"{release.__version__}.json").exists()
+
+
 def test_an_edited_release_is_found(tables):
     """Its own digest tells."""
     path = release.freeze(tables)

@@ -63,6 +63,7 @@ EXACT = {
     "general/codebooks.py:is_farther": "an exponent field",
     "general/codebooks.py:look_up": "one of two answers",
     "general/codebooks.py:looked_up": "the range of a word, and one of two answers",
+    "general/kernel.py:result": "the mark of a remainder that was folded",
     "general/numbers.py:read": "the exponent field of a code",
     "general/numbers.py:word_product": "halves of words, all of which are used",
     "general/operations.py:long_number": "bits that go down into the next word, and the last bit, which is 0",

@@ -705,6 +705,15 @@ def test_files_that_are_no_whole_captures_are_refused(tmp_path, monkeypatch):
         shown = f"'{held}'" if isinstance(held, str) else held
         why = f"an expectation '{field}' that is not read here: {shown}"
         refused(f"question '{MMA}' of capture.json has {why}{again}", asked(expects=value))
+    for field, value in (("profile", "torch"), ("projection", {})):
+        why = f"an expectation '{field}', which a dot is not held against"
+        refused(f"question '{MMA}' of capture.json has {why}{again}", asked(expects={field: value}))
+    sums = {"operation": "convert", "from": ["binary32"], "expects": {"accumulation": "fp32_fma"}}
+    why = "an expectation 'accumulation', which a convert is not held against"
+    refused(f"question '{MMA}' of capture.json has {why}{again}", asked(**sums))
+    for value in ([], 0, "e4m3fn"):
+        why = f"an expectation that is no object, but {value!r}"
+        refused(f"question '{MMA}' of capture.json has {why}{again}", asked(expects=value))
     why = "an expectation 'output' without the 'accumulation' before it"
     refused(f"question '{MMA}' of capture.json has {why}{again}", asked(expects={"output": "binary16"}))
     for value, why in (

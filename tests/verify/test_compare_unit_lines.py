@@ -240,7 +240,8 @@ def test_the_command_reads_lines_of_matrices(tmp_path):
     assert run("compare", file, "matmul", UNIT.name, "--size", "2,3,8").exit_code == 0
     assert "--size M,N,K is of lines of matmul" in run("compare", file, "matmul", UNIT.name).output
     assert (
-        "--size takes M,N,K, such as" in run("compare", file, "matmul", UNIT.name, "--size", "2,0,8").output
+        "matmul needs --size M,N,K, such as 16,8,32, not '2,0,8'"
+        in run("compare", file, "matmul", UNIT.name, "--size", "2,0,8").output
     )
     assert (
         "--size M,N,K is of lines of matmul"

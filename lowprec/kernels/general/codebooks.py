@@ -249,7 +249,7 @@ def _answers(words: Codes, target: Params, random: int, stochastic: bool) -> Cod
     codes, flags = np.full(words.size, REFUSED, _U), np.zeros(words.size, np.uint8)
     integers = np.full(words.size if stochastic else 0, random, np.uint32)
     source = lower_source(SINGLE if words.itemsize == 4 else DOUBLE)
-    convert_to_codebook(words, source, codes, target, integers, flags)
+    convert_to_codebook(np.array(words, _U), source, codes, target, integers, flags)
     return np.where(codes == REFUSED, REFUSES, codes | flags.astype(_U) << _16).astype(np.uint32)
 
 

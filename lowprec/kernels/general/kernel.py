@@ -18,6 +18,7 @@ import numpy.typing as npt
 from lowprec.kernels.general.codebooks import answered
 from lowprec.kernels.general.numbers import CHUNK, pick, read
 from lowprec.kernels.general.operations import COMPUTE, Context, lane, of_numbers, with_nans
+from lowprec.kernels.general.remainders import fold
 from lowprec.kernels.general.rounding import (
     Target,
     drawn_limit,
@@ -38,7 +39,7 @@ Codes = npt.NDArray[Any]
 
 _U = np.uint64
 _I = np.int64
-_0 = _U(0)
+_0, _63, _LOW = _U(0), _U(63), _U((1 << 63) - 1)
 _REFUSED = _U(REFUSED)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
 
@@ -114,7 +115,7 @@ def element(operation: str, wide: bool, stochastic: bool, book: bool, usual: boo
         nothing = lane(False, _0, _I(0), False)
         x = read(x_code, x_source, usual)
         y = read(y_code, y_source, usual) if two else nothing
-        z = read(z_code, z_source, usual) if three else nothing
+        z = read(z_code, z_source, usual) if three else lane(z_code >> _63 != _0, z_code & _LOW, _I(0), False)
         found = compute(x, y, z, Context(downward, drawn, stochastic, target))
         if number:
             found = of_numbers(found, x, y, signaling_first)
@@ -140,7 +141,7 @@ def kernel(operation: str, wide: bool, stochastic: bool, book: bool, usual: bool
     For the parameters see `element`.
     """
     count, converts = OPERANDS.get(operation, 1), operation == CONVERT
-    two, three = count > 1, count > 2
+    two, three, folds = count > 1, count > 2, operation == "remainder"
     result = element(operation, wide, stochastic, book, usual, signals)
 
     def operate(
@@ -159,11 +160,13 @@ def kernel(operation: str, wide: bool, stochastic: bool, book: bool, usual: bool
                 widen(ys, y_size, start, words, CHUNK, size)
             if three:
                 widen(zs, z_size, start, words, 2 * CHUNK, size)
+            if folds:
+                fold(words, size, x_source, y_source, usual)
             refuses = False
             for i in range(size):
                 drawn = drawn_limit(_U(random[_U(start + i)]), target.grid) if stochastic else _0
                 y_code = words[_U(CHUNK + i)] if two else _0
-                z_code = words[_U(2 * CHUNK + i)] if three else _0
+                z_code = words[_U(2 * CHUNK + i)] if three or folds else _0
                 code, raised = result(
                     words[i], y_code, z_code, x_source, y_source, z_source, target, downward, drawn,
                     signaling_first,

@@ -31,7 +31,7 @@ Word = Any
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _63 = _U(0), _U(1), _U(63)
+_0, _1, _2, _63 = _U(0), _U(1), _U(2), _U(63)
 _48 = _U(48)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
 #: The exponent that infinities are compared by, above those of all numbers.
@@ -261,6 +261,27 @@ def sqrt(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
     return Outcome(made, x.negative & (not is_zero(x)), _0)
 
 
+@inlined
+def remainder(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
+    """Return x less the nearest multiple of y, the even one of two; z is what `remainders.fold` made of them.
+
+    All is counted in halves of the unit of y's 53 bits, of which y has twice as many as `b`.
+    """
+    a, a_exponent = as_53_bits(x.significand, x.exponent)
+    b, exponent = as_53_bits(y.significand, y.exponent)
+    above = a_exponent - exponent
+    rest = pick(above < _I(0), a, z.significand << _1)
+    rest = rest + pick(z.negative & (above >= _I(0)), b << _1, _0)  # below four times b
+    multiple = pick(rest >= (b << _1) + b, b << _2, b << _1)
+    over, turns = rest > b, rest < multiple
+    rest = pick(over, pick(turns, multiple - rest, rest - multiple), rest)
+    keeps = (above < _I(-1)) | is_zero(x) | y.infinite
+    significand = pick(keeps, x.significand, rest)
+    negative = x.negative != (over & turns & (not keeps))
+    made = lane(negative, significand, pick(keeps, x.exponent, exponent - _I(1)), x.infinite)
+    return Outcome(made, x.infinite | is_zero(y), _0)
+
+
 # -- other operations --------------------------------------------------------------------------------
 
 
@@ -361,7 +382,7 @@ def copysign(x: Lane, y: Lane, z: Lane, context: Context) -> Outcome:
 COMPUTE = {
     function.__name__: function
     for function in (
-        *(convert, add, subtract, multiply, fma, divide, sqrt, minimum, maximum),
+        *(convert, add, subtract, multiply, fma, divide, sqrt, remainder, minimum, maximum),
         *(add_long, subtract_long, multiply_long, fma_long),
         *(round_to_integral, scaleb, logb, negative, absolute, copysign),
     )
@@ -445,6 +466,8 @@ def serves(operation: str, sources: list[Format], target: Format, rule: Projecti
         return max(bits) <= 63 and kept <= 60, max(bits[0] + bits[1], bits[2]) > 57
     if operation in ("divide", "sqrt"):
         return max(bits) <= 53 and kept <= 50, False
+    if operation == "remainder":
+        return max(bits) <= 53, False
     return True, False
 
 

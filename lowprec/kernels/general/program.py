@@ -1,7 +1,7 @@
 """Programs of elements: conversions and operations of any formats and rules.
 
 Kernels in 64-bit lanes compute all results that they are exact for; the scalar kernels compute the others:
-remainders, operations on numbers of too many bits, and few results in codebooks.
+operations on numbers of too many bits, and few results in codebooks.
 
 Floor 2b. Imports the general and the scalar kernels; never the oracle, which checks them.
 """

@@ -12,7 +12,7 @@ import numpy as np
 from lowprec.kernels.general.numbers import pick, zeros_above
 from lowprec.kernels.jit import inlined
 
-__all__ = ["as_53_bits", "as_double", "as_integer", "long_quotient", "quotient"]
+__all__ = ["as_53_bits", "as_double", "as_integer", "corrected", "long_quotient", "quotient"]
 
 _U = np.uint64
 _I = np.int64

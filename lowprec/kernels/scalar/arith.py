@@ -1,7 +1,7 @@
 """Compute operations one element at a time, in integers: exact, in up to 128 bits, then `convert.project`.
 
 Integers only: neither flush-to-zero nor the rounding mode of the process can change an answer. This
-kernel serves remainders, results in codebooks, and numbers of too many bits for `general.operations`.
+kernel serves results in codebooks, and operands of too many bits for `general.operations`.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import helper, inlined, jit
+from lowprec.kernels.jit import helper, inlined, jit, jit_for_all
 from lowprec.kernels.lower.vector import DECODER, DRAWN, ENCODER, PAST, PROBE, Words, plan as conversion_plan
 from lowprec.kernels.vector.convert import (
     DONE,
@@ -440,4 +440,6 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
         put_rest(out, whole, made)
         return status
 
-    return jit(elements, f"operate{name}")
+    if any(shapes):
+        return jit(elements, f"operate{name}")
+    return jit_for_all(elements, f"operate{name}", slice(3, None))

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.engine import DONE, REFUSED
-from lowprec.kernels.jit import elements, has_half, helper, inlined, jit
+from lowprec.kernels.jit import elements, has_half, helper, inlined, jit, jit_for_all
 from lowprec.kernels.lower.vector import (
     CUT,
     DECODER,
@@ -51,6 +51,7 @@ from lowprec.kernels.vector.ir.lanes import (
     any_lane,
     as_singles,
     as_words,
+    between,
     choose,
     equal,
     fill,
@@ -333,7 +334,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
 
     halves = bool(target_shape) and target_shape[Encoder._fields.index("route")] == HALF
     if not drawn and not halves:
-        return jit(all_elements, f"convert{name}")
+        return _compiled(all_elements, f"convert{name}", shapes)
     everything = helper(all_elements, f"everything{name}")
 
     def convert_aligned(plan: Words, random: Words, codes: Codes, out: Codes) -> int:
@@ -352,10 +353,16 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
         for start in range(0, codes.size, _TILE):
             stop = min(start + _TILE, codes.size)
             philox_fill(words, first + np.uint64(start), key, np.uint64(0))
-            status = max(status, everything(plan, words[: stop - start], codes[start:stop], out[start:stop]))
+            tile = between(codes, start, stop), between(out, start, stop)
+            status = max(status, everything(plan, words[: stop - start], *tile))
         return status
 
-    return jit(convert_drawn, f"convert{name}")
+    return _compiled(convert_drawn, f"convert{name}", shapes)
+
+
+def _compiled(function: Kernel, name: str, shapes: tuple[Shape, ...]) -> Kernel:
+    """Return a kernel for `codes` and `out` of any types, if it is for all plans; else one for each type."""
+    return jit(function, name) if any(shapes) else jit_for_all(function, name, slice(-2, None))
 
 
 def _changes(shape: Shape) -> bool:

@@ -98,7 +98,6 @@ def _elementwise(request: Elementwise) -> Any:
     from lowprec.kernels.vector import (
         choice_program,
         flagged_program,
-        remainder_program,
         widened_program,
     )
 
@@ -106,10 +105,9 @@ def _elementwise(request: Elementwise) -> Any:
         return None  # a table is as fast, and nothing needs to be compiled
     if request.projection.grid_of(request.target) != request.target:
         return None
-    for other in (choice_program, remainder_program):
-        program = other.lower(request)
-        if program is not None:
-            return program
+    program = choice_program.lower(request)
+    if program is not None:
+        return program
     if request.flags:
         return flagged_program.lower(request)
     own = _conversion(request) if request.operation == CONVERT else _operation(request)

@@ -49,6 +49,8 @@ _LONGEST_MANIFEST = 1 << 22
 _SAYS = {"when": list, "projection": dict} | dict.fromkeys(
     ("profile", "accumulation", "output", "ulps", "nan", "results"), str
 )
+#: What the answers of an operation are not held against.
+_NOT_OF = {"convert": ("accumulation", "output", "ulps"), "dot": ("profile", "projection")}
 
 _AGAIN = "copy it again, or run the script again"
 #: What NumPy and zipfile raise where a file is not as it should be.
@@ -340,11 +342,16 @@ def _question(
     wanted = {"convert": 2, "dot": 3}
     if operation not in wanted or len(formats) != wanted[operation]:
         raise ValueError(f"the operation {quoted(operation)} with {len(formats)} formats, which is not read")
+    if expects is not None and not isinstance(expects, dict):
+        raise ValueError(f"an expectation that is no object, but {quoted(expects)}")
     for field, value in (expects or {}).items():
         if not isinstance(value, _SAYS.get(field, ())):
             raise ValueError(f"an expectation {quoted(field)} that is not read here: {quoted(value)}")
     with contextlib.suppress(ValueError):  # of names that this lowprec does not know, which `compare` refuses
         Projection(**(expects or {}).get("projection", {}))
+    for field in _NOT_OF[operation]:
+        if field in (expects or {}):
+            raise ValueError(f"an expectation {quoted(field)}, which a {operation} is not held against")
     if expects and "output" in expects and "accumulation" not in expects:
         raise ValueError("an expectation 'output' without the 'accumulation' before it")
     if "output" not in said:

@@ -38,9 +38,14 @@ from lowprec.verify.questions.question import budget
 from lowprec.verify.reference.dots import check_flags, random_bits_of, roundings
 from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
-__all__ = ["compare_block_lines", "compare_decoder_lines", "compare_dot_lines", "compare_lines"]
+__all__ = ["NoLines", "compare_block_lines", "compare_decoder_lines", "compare_dot_lines", "compare_lines"]
 
 Row = tuple[int, list[str], str]
+
+
+class NoLines(DumpError):
+    """Lines of a unit that are none: the first one would say how wide they are."""
+
 
 _HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
 _HEADER = re.compile(r"(?:#|//) (\d+) cases: ")
@@ -423,7 +428,7 @@ def _word(bits: int) -> Format:
 def _some_rows(lines: Iterable[str]) -> list[Row]:
     rows = list(_rows(lines))
     if not rows:
-        raise DumpError("there are no lines to compare")
+        raise NoLines("there are no lines to compare")
     return rows
 
 

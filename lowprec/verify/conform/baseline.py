@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowprec.checkpoints.container import read_text
+from lowprec.spec.number_text import read_integer
 from lowprec.spec.reviewed import reviewed
 from lowprec.verify.codes.display import quoted
 from lowprec.verify.frameworks.tasks import KINDS
@@ -104,7 +105,7 @@ def read_baseline(path: Path, command: str) -> Baseline:
     """
     way = f"write one with `lowprec {command} ... --json`"
     try:
-        data = json.loads(read_text(path))
+        data = json.loads(read_text(path), parse_int=read_integer)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} is no baseline, as it is no JSON ({error}); {way}") from None
     schema = data.get("schema") if isinstance(data, dict) else None
@@ -122,7 +123,7 @@ def read_baseline(path: Path, command: str) -> Baseline:
         else:
             _ = _counts(data), data["question"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        why = error.args[0] if error.args else error
+        why = error.args[0] if isinstance(error, KeyError | ValueError) else "a part is of another kind"
         raise ValueError(f"{str(path)!r} is no whole report of {command} ({why}); {way}") from None
     return Baseline(path, data)
 

@@ -29,6 +29,7 @@ from lowprec.oracle.convert import project
 from lowprec.oracle.exact import Special
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from lowprec.spec.number_text import read_count
 from lowprec.spec.projection import DEFAULT, NanPolicy, Projection, Saturation
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.codes.display import hex_code
@@ -117,10 +118,12 @@ def shard(text: str) -> range:
     >>> shard("2/64")
     range(1, 256, 64)
     """
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count) <= RANGES):
-        raise ValueError(f"{text!r} is no shard; give I/N, such as 1/4 to 4/4, with at most {RANGES} shards")
-    return range(int(number) - 1, RANGES, int(count))
+    number, count = map(read_count, text.partition("/")[::2])
+    if number is None or count is None or not 1 <= number <= count <= RANGES:
+        raise ValueError(
+            f"{text[:60]!r} is no shard; give I/N, such as 1/4 to 4/4, with at most {RANGES} shards"
+        )
+    return range(number - 1, RANGES, count)
 
 
 #: What stands for a value that is none of the format.

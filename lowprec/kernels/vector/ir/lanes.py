@@ -27,6 +27,7 @@ from lowprec.kernels.vector.ir.language import (
     memory,
     nothing,
     on_stack,
+    section,
     word as number,
 )
 
@@ -66,6 +67,7 @@ __all__ = [
     "not_a_number",
     "one_where",
     "padded",
+    "between",
     "places",
     "put_rest",
     "rare_nan",
@@ -165,6 +167,14 @@ def put_rest(array: Codes, start: int, rest: Codes) -> None:
 
 
 from_stack(put_rest)
+
+
+def between(array: Codes, start: int, stop: int) -> Codes:
+    """Return the elements of a contiguous array from an index to another; they must be there."""
+    return array[start:stop]
+
+
+section(between)
 
 
 def less(left: Word, right: Word) -> Mask:
@@ -399,7 +409,7 @@ def load(array: Codes, start: int) -> Lanes:
     return array[start : start + LANES].view(f"u{array.itemsize}").astype(np.uint32)
 
 
-@memory(load, _WORDS)
+@memory(load, _WORDS, widths=(8, 16, 32))
 def load_lowered(builder: Any, pointer: Any, element: Any) -> Any:
     """Return the instructions of `load`."""
     assert element.width < 64, "elements of 64 bits are for load_odd, which rounds them"

@@ -15,7 +15,10 @@ from numba.core import cgutils
 from numba.extending import lower_builtin, models, register_model, type_callable
 from numba.np.arrayobj import populate_array
 
-__all__ = ["VectorType", "boolean", "builtin", "from_stack", "ir", "memory", "nothing", "on_stack", "word"]
+from lowprec.kernels.jit import AnyArray
+
+__all__ = ["VectorType", "boolean", "builtin", "from_stack", "ir", "memory", "nothing", "on_stack", "section"]
+__all__ += ["word"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -83,8 +86,16 @@ def builtin(function: Callable[..., Any], result: Any, *kinds: VectorType) -> Ca
     return register
 
 
-def memory(function: Callable[..., Any], result: VectorType | None, *kinds: VectorType) -> Callable[[F], F]:
-    """Decorate what reads or writes an array from an index: (builder, pointer, element, *values) -> value."""
+def memory(
+    function: Callable[..., Any],
+    result: VectorType | None,
+    *kinds: VectorType,
+    widths: tuple[int, ...] = (8, 16, 32, 64),
+) -> Callable[[F], F]:
+    """Decorate what reads or writes an array from an index: (builder, pointer, element, *values) -> value.
+
+    For an `AnyArray` it is made once for each of `widths`, in bits; the array chooses while a kernel runs.
+    """
 
     def check(array: Any, start: Any, *given: Any) -> Any:
         if isinstance(array, types.Array) and isinstance(start, types.Integer) and given == kinds:
@@ -96,14 +107,50 @@ def memory(function: Callable[..., Any], result: VectorType | None, *kinds: Vect
 
         def implement(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             array = context.make_array(signature.args[0])(context, builder, values[0])
-            element = ir.IntType(signature.args[0].dtype.bitwidth)
-            value = lower(builder, builder.gep(array.data, [values[1]]), element, *values[2:])
+            place, value = _address(builder, signature.args[0], array, values[1]), None
+            if isinstance(signature.args[0], AnyArray):
+                value = by_width(builder, place, array.itemsize, values[2:])
+            else:
+                element = ir.IntType(signature.args[0].dtype.bitwidth)
+                value = lower(builder, place, element, *values[2:])
             return context.get_dummy_value() if result is None else value
+
+        def by_width(builder: Any, place: Any, size: Any, given: Any) -> Any:
+            blocks = [builder.append_basic_block(f"of_{width}") for width in widths]
+            choice, end, made = builder.switch(size, blocks[0]), builder.append_basic_block("end"), []
+            for width, block in zip(widths, blocks, strict=True):
+                choice.add_case(size.type(width // 8), block)
+                builder.position_at_end(block)
+                element = ir.IntType(width)
+                value = lower(builder, builder.bitcast(place, element.as_pointer()), element, *given)
+                made.append((value, builder.block))
+                builder.branch(end)
+            builder.position_at_end(end)
+            if result is None:
+                return None
+            chosen = builder.phi(result.llvm)
+            for value, block in made:
+                chosen.add_incoming(value, block)
+            return chosen
 
         lower_builtin(function, types.Array, types.Integer, *kinds)(implement)
         return lower
 
     return register
+
+
+def _address(builder: Any, kind: Any, array: Any, index: Any) -> Any:
+    """Return the address of an element."""
+    return builder.gep(
+        array.data, [builder.mul(index, array.itemsize) if isinstance(kind, AnyArray) else index]
+    )
+
+
+def _part(context: Any, builder: Any, kind: Any, given: Any, first: Any, count: Any) -> Any:
+    """Return an array of the same type as another, with so many elements from an address on."""
+    array, size = context.make_array(kind)(context, builder), given.itemsize
+    populate_array(array, data=first, shape=[count], strides=[size], itemsize=size, meminfo=None)
+    return array._getvalue()
 
 
 def on_stack(function: Callable[[Any, int], Any], count: int) -> None:
@@ -115,26 +162,22 @@ def on_stack(function: Callable[[Any, int], Any], count: int) -> None:
 
     def check(array: Any, start: Any) -> Any:
         fits = isinstance(array, types.Array) and isinstance(start, types.Integer)
-        return types.Array(array.dtype, 1, "C") if fits else None
+        return array.copy(readonly=False) if fits else None
 
     type_callable(function)(lambda context: _fixed(check, 2))
 
     def fill(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        kind = signature.return_type
-        element, start = context.get_data_type(kind.dtype), values[1]
-        memory = ir.ArrayType(element, count)
-        room = cgutils.alloca_once(builder, memory)
+        given, kind = signature.args[0], signature.return_type
+        array = context.make_array(given)(context, builder, values[0])
+        element = context.get_data_type(kind.dtype)
+        most = 8 if isinstance(given, AnyArray) else context.get_abi_sizeof(element)
+        room = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(8), count * most))
         room.align = 64  # as memory of NumPy's is, at least, where past the caches is written
-        size = context.get_abi_sizeof(element)
-        cgutils.memset(builder, room, context.get_constant(types.intp, count * size), 0)
+        number = context.get_constant(types.intp, count)
+        cgutils.memset(builder, room, builder.mul(number, array.itemsize), 0)
         first = builder.bitcast(room, element.as_pointer())
-        given = context.make_array(signature.args[0])(context, builder, values[0])
-        left = builder.sub(given.nitems, start)
-        cgutils.raw_memcpy(builder, first, builder.gep(given.data, [start]), left, size)
-        array = context.make_array(kind)(context, builder)
-        shape, strides = ([context.get_constant(types.intp, number)] for number in (count, size))
-        populate_array(array, data=first, shape=shape, strides=strides, itemsize=strides[0], meminfo=None)
-        return array._getvalue()
+        _copy(builder, first, _address(builder, given, array, values[1]), array, values[1])
+        return _part(context, builder, kind, array, first, number)
 
     lower_builtin(function, types.Array, types.Integer)(fill)
 
@@ -155,12 +198,34 @@ def from_stack(function: Callable[[Any, int, Any], None]) -> None:
         array, other = (
             context.make_array(signature.args[place])(context, builder, values[place]) for place in (0, 2)
         )
-        size = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
-        left = builder.sub(array.nitems, values[1])
-        cgutils.raw_memcpy(builder, builder.gep(array.data, [values[1]]), other.data, left, size)
+        _copy(builder, _address(builder, signature.args[0], array, values[1]), other.data, array, values[1])
         return context.get_dummy_value()
 
     lower_builtin(function, types.Array, types.Integer, types.Array)(copy)
+
+
+def _copy(builder: Any, to: Any, at: Any, array: Any, start: Any) -> None:
+    """Copy as many bytes as an array's elements from an index on have."""
+    size = builder.mul(builder.sub(array.nitems, start), array.itemsize)
+    cgutils.raw_memcpy(builder, to, at, size, 1)
+
+
+def section(function: Callable[[Any, int, int], Any]) -> None:
+    """Make a function (array, start, stop) give the elements from an index to another, where they are."""
+
+    def check(array: Any, start: Any, stop: Any) -> Any:
+        fits = isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"
+        return array if fits and all(isinstance(each, types.Integer) for each in (start, stop)) else None
+
+    type_callable(function)(lambda context: _fixed(check, 3))
+
+    def cut(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        given = signature.args[0]
+        array, (_, start, stop) = context.make_array(given)(context, builder, values[0]), values
+        first = _address(builder, given, array, start)
+        return _part(context, builder, given, array, first, builder.sub(stop, start))
+
+    lower_builtin(function, types.Array, types.Integer, types.Integer)(cut)
 
 
 def _fixed(check: Callable[..., Any], count: int) -> Callable[..., Any]:
