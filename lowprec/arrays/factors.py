@@ -124,7 +124,7 @@ def _flat(array: Array, shape: tuple[int, ...]) -> Array:
     """Rows of codes, in memory of their own."""
     rows = np.empty((int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]), array.dtype.newbyteorder("="))
     made, array = rows.reshape(shape), np.broadcast_to(array, shape)
-    for start in range(0, shape[-1], _STRIP):
+    for start in range(0, shape[-1] if rows.size else 0, _STRIP):
         made[..., start : start + _STRIP] = array[..., start : start + _STRIP]
     return rows
 

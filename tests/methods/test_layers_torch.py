@@ -9,8 +9,10 @@ import warnings
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from lowprec.methods import fp8, layers, nvfp4
+from tests.support import example_script
 
 pytestmark = pytest.mark.apart
 with warnings.catch_warnings():
@@ -396,3 +398,17 @@ def test_states_of_others_are_refused_and_change_nothing():
     ):
         other.load_state_dict(kept)
     assert [state.steps for state in other.states] == [0] * 4
+
+
+def test_the_transformer_example_prints_a_row_for_each_recipe():
+    """After two steps losses are near those of a guess; times are those of torch's own row."""
+    example_script("characters")
+    main = example_script("transformer_torch").main
+    recipes = ["torch", "float32", "mxfp4"]
+    words = [word for name in recipes for word in ("--recipe", name)]
+    run = CliRunner().invoke(main, ["--steps", "2", "--seeds", "1", *words], catch_exceptions=False)
+    head, *rows = (line.split() for line in run.output.splitlines())
+    assert head == ["recipe", "loss", "ms", "times"]
+    assert [row[0] for row in rows] == recipes
+    assert all(2 < float(row[1]) < 4.5 for row in rows)
+    assert rows[0][3] == "1.0"
