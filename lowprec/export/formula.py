@@ -224,6 +224,8 @@ def _unsaid(operation: str, sources: Sequence[Format], target: Format, projectio
             return f"the integers {fmt.name!r}"
     if projection.via:
         return "a rounding on the way (via)"
+    if operation == "remainder":
+        return "as many steps as the quotient is long"
     if not serves(operation, [*sources], target, projection)[0]:
         return f"results of more bits ({', '.join(fmt.name for fmt in sources)})"
     return ""

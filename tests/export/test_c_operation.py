@@ -185,7 +185,7 @@ REFUSED = {
     "add nf4 e4m3fn": (DEFAULT, NO_FORMULA.format("add") + "the codebook 'nf4'"),
     "remainder e4m3fn e4m3fn": (
         DEFAULT,
-        NO_FORMULA.format("remainder") + "results of more bits (e4m3fn, e4m3fn)",
+        NO_FORMULA.format("remainder") + "as many steps as the quotient is long",
     ),
     "convert binary32 e4m3fn": (
         Projection(via=(catalog.BINARY16,)),
