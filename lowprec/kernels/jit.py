@@ -110,6 +110,7 @@ class ForAll:
 
     def __init__(self, compiled: Any, arrays: slice) -> None:
         self._compiled, self._arrays = compiled, arrays
+        self.py_func = compiled.py_func
         self._run: Callable[..., int] | None = None
 
     def run_for(self, *given: Any) -> Callable[..., int]:
