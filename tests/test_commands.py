@@ -88,6 +88,7 @@ ELSEWHERE = {
     "verify-your-dot-unit": "export/test_devices.py",
     "checkpoints": "checkpoints/test_page.py",
     "unit-scaling": "methods/test_unit_scaling_torch.py",
+    "methods": "methods/test_layers_torch.py",
 }
 
 #: Commands of other programs, of which nothing is parsed.

@@ -403,8 +403,11 @@ def test_states_of_others_are_refused_and_change_nothing():
 def test_the_transformer_example_prints_a_row_for_each_recipe():
     """After two steps losses are near those of a guess; times are those of torch's own row."""
     example_script("characters")
-    main = example_script("transformer_torch").main
-    recipes = ["torch", "float32", "mxfp4"]
+    example = example_script("transformer_torch")
+    page = pathlib.Path(__file__).parents[2].joinpath("docs", "methods.md").read_text()
+    (shown,) = re.findall(r"\$ python docs/examples/transformer_torch.py.*\nrecipe .*\n((?s:.*?))```", page)
+    assert [line.split()[0] for line in shown.splitlines()] == list(example.RECIPES)
+    main, recipes = example.main, ["torch", "float32", "mxfp4"]
     words = [word for name in recipes for word in ("--recipe", name)]
     run = CliRunner().invoke(main, ["--steps", "2", "--seeds", "1", *words], catch_exceptions=False)
     head, *rows = (line.split() for line in run.output.splitlines())
