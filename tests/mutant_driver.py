@@ -11,7 +11,7 @@ or until one finds another result than the oracle's:
     products:fp32_fma mxfp4 70                           of numbers in a format, or in blocks
     blocks:nvfp4                                         codes, scales and values of a block format
     engine:vector add binary16 binary32 to_odd flags     an engine's operation on codes, as codes of another
-    doubles:vector remainder bfloat16 flags              an operation's values as binary64 numbers
+    doubles:vector add e4m3fn double                     an operation's values as binary64 numbers
 
 `unit:exp e5m2` holds NumPy's function, rounded, against the laws of functions. `values:rceil` holds blocks
 read as float32 against the same as float64, `statistics:e4m3fn` a report against NumPy's sums and the scale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ SIZE = 1500
 
 
 def exact(x, y):
-    """The remainder of each pair as Python gives it, or its first NaN; and whether it is invalid."""
+    """Return the remainder of each pair as Python gives it, or its first NaN; and whether it is invalid."""
     invalid = np.isinf(x) | (y == 0)
     nan = np.isnan(x) | np.isnan(y)
     usual = ~(invalid | nan)
@@ -24,7 +25,7 @@ def exact(x, y):
 
 
 def check(x, y, *names):
-    """Results, the sign of zeros too, and flags."""
+    """Compare results, the sign of zeros and NaNs too, and flags."""
     rest, invalid = exact(np.float64(x), np.float64(y))
     for name in names:
         flags, onward = (np.zeros(x.size, np.uint8) for _ in range(2))
@@ -73,6 +74,20 @@ def test_remainders_of_any_exponents():
             np.ldexp(significands[1] * 1.0, np.arange(2200) % 130 - 60),
             "binary32",
         )
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_remainders_of_integers_of_64_bits(kind):
+    """Lanes hold 53 bits: these are divided bit by bit. `round` of a fraction takes the even one of two."""
+    rng, low = np.random.default_rng(11), np.iinfo(kind).min
+    y = rng.integers(1, 1 << rng.integers(1, 62, 600)).astype(kind)
+    x = (y * rng.integers(0, 4, 600).astype(kind) // kind(2)) + rng.integers(0, 2, 600).astype(kind)
+    x[:200], y[:50] = rng.integers(low, np.iinfo(kind).max, 200, kind), 3
+    pairs = zip(x.tolist(), y.tolist(), strict=True)
+    rest = np.array([float(a - round(Fraction(a, b)) * b) for a, b in pairs])
+    for name in ("bfloat16", "binary32"):
+        made = lp.remainder(x, y, name, backend="scalar")
+        assert np.array_equal(made, lp.quantize(rest, name))
 
 
 def test_remainders_of_flushed_operands_and_through_other_formats():

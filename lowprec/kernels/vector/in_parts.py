@@ -21,7 +21,7 @@ from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 
-__all__ = ["NOWHERE", "NO_FLAGS", "NO_RANDOM", "InParts", "Read", "places_of", "readers"]
+__all__ = ["NO_FLAGS", "NO_RANDOM", "InParts", "Read", "places_of", "readers"]
 
 Codes = npt.NDArray[Any]
 Read = Callable[[Codes], npt.NDArray[Any]]
@@ -37,12 +37,12 @@ _FEW = 256
 
 NO_FLAGS, NO_RANDOM = np.empty(0, np.uint8), np.empty(0, np.uint32)
 
-NOWHERE = np.empty(0, np.intp)
+_NOWHERE = np.empty(0, np.intp)
 
 
 def places_of(marks: npt.NDArray[np.bool_]) -> Codes:
     """Return the indices of what is marked; mostly nothing is, which is soon seen."""
-    return np.flatnonzero(marks) if marks.any() else NOWHERE
+    return np.flatnonzero(marks) if marks.any() else _NOWHERE
 
 
 def readers(*formats: Format) -> list[Read] | None:
