@@ -99,8 +99,8 @@ def element(operation: str, wide: bool, stochastic: bool, book: bool, usual: boo
     """Return the function that gives the code of one result, and its flags where `signals`.
 
     `wide` says that exact results have two words, `usual` that formats are so to `read` and `place`, `book`
-    that the target is a codebook. Projections that flush results need `signals`. In place of the code of a third
-    operand remainders have the word that `fold` made of both.
+    that the target is a codebook. Projections that flush results need `signals`. In place of the code of
+    a third operand remainders have the word that `fold` made of both.
     """
     number = operation.endswith("_number")
     compute = COMPUTE[operation.removesuffix("_number") + ("_long" if wide else "")]
