@@ -69,7 +69,7 @@ def test_vectors_catch_every_bug_of_the_converter_and_its_cause_is_named(bug, wo
         ("EMAX=2", None),
         ("EMAX=3", "scales half as large: emax taken as one more"),
         ("UNSEEN=16", "lane 16 of 32 left out of the largest magnitude"),
-        ("ZERO_SIGNS=0", "zeros have no sign"),
+        ("ZERO_SIGNS=0", "zeros lose their sign"),
     ],
 )
 def test_the_converter_makes_mxfp4_of_bfloat16(bug, words, vectors, tmp_path):

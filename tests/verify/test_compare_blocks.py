@@ -43,8 +43,8 @@ CAUSES = {
     "infinity is a number": (
         "an infinity counts for the scale as the next power of two after binary32's largest value"
     ),
-    "sign of zero lost": "zeros have no sign, where the quotient is a value of the elements",
-    "sign of small elements lost": "zeros have no sign, where not: the quotient is a value of the elements",
+    "sign of zero lost": "zeros lose their sign, where the scaled value needs no rounding",
+    "sign of small elements lost": "zeros lose their sign, where the scaled value needs rounding",
     "zero block has scale 1": "blocks of zeros have the scale 1",
     "elements in reverse": "the elements of each block in reverse",
     "neighbours swapped": "swapped nibbles: the two codes of a byte",

@@ -122,3 +122,32 @@ def test_what_a_rule_on_the_right_result_before_leaves_is_counted():
     report = lp.compare(x, got, "e4m3fn", limit=0)
     assert "the right result before is NaN" in report.cause.words
     assert report.cause.explained == report.mismatches - 3
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(
+    ("bit", "here", "words"),
+    [
+        (5, lambda x: np.arange(16) == 7, "bit 5 of y read as 0 in lane 7"),
+        (0, lambda x: x & 0x80 != 0, "the last bit of y read as 0, where x is negative"),
+    ],
+)
+def test_a_bit_is_stuck_in_a_lane_or_beside_factors_of_one_sign(bit, here, words):
+    drawn, how = np.random.default_rng(7), "ada_mma_e4m3fn_binary32"
+    x, y = (drawn.integers(0x20, 0x70, (2, 400, 16)) | drawn.integers(0, 2, (2, 400, 16)) << 7).astype(
+        np.uint8
+    )
+    stuck = np.where(here(x), y & (0xFF ^ 1 << bit), y).astype(np.uint8)
+    given, wrong = (tuple(lp.decode(side, "e4m3fn") for side in (x, other)) for other in (y, stuck))
+    report = lp.compare(given, lp.dot(*wrong, how), operation="dot", accumulation=how, limit=0)
+    assert report.cause.words == words
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+
+
+@pytest.mark.parametrize(
+    ("statement", "opposite"),
+    [("the result is finite", "the result is not finite"), ("some x is zero", "no x is zero")],
+)
+def test_a_rule_says_the_opposite_of_a_statement_as_a_sentence(statement, opposite):
+    where = np.random.default_rng(8).random(500) < 0.5
+    assert str(learn([Feature(statement, where)], *masks(~where))) == opposite

@@ -28,6 +28,8 @@ Agrees = Callable[[Batch, Changes], Mask]
 _TRIED, _EDITS = 256, 10
 #: Share of wrong results from which on an edit is tried for a part alone, and is taken for the whole cause.
 _NARROWED, _WHOLLY = 0.1, 0.9
+#: Wrong results for each condition of a rule that right results meet too.
+_PROOF = 8
 #: Edits that are tried as the first of two.
 _FIRST = 8
 #: Lines of each kind that are told.
@@ -112,11 +114,17 @@ def conditional(
             continue
         # What an edit of results leaves as it is may be outside its rule too: such a rule says more.
         for beyond in (right, outside) if change.field in ON_RESULTS else (outside,):
-            rule = learn(features, inside, beyond, spent)
+            rule = None if change.field in _WHOLE else learn(features, inside, beyond, spent)
             if rule is None:
                 continue
             where = rule.where(features)
+            # Where a rule holds of right results too, few wrong ones do not prove two conditions.
+            if rule.size > 1 and np.count_nonzero(inside) < _PROOF * rule.size and (right & where).any():
+                continue
             errors = int(np.count_nonzero(wrong & ~(agree & where)) + np.count_nonzero(outside & where))
+            # Sorted lines have like results before them: what is held has a plain reason, and no exception.
+            if change is BEFORE and (errors or rule.size > 1):
+                continue
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
             if not errors and rule.size == 1:
                 break
@@ -151,8 +159,8 @@ def _of_two(
     return []
 
 
-#: Fields of changes that say another format or place as a whole: the last that a condition is joined to.
-_WHOLE = ("format", "element", "profile", "place", "named", "received")
+#: Fields of changes that say another format, unit or place as a whole: they hold everywhere or not at all.
+_WHOLE = ("format", "element", "profile", "place", "named", "received", "rule", "arithmetic")
 
 
 def _order(one: Conditional) -> tuple[int, int, int, int, int]:

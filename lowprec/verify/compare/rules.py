@@ -50,7 +50,7 @@ class Condition:
 
     def __str__(self) -> str:
         if self.statement:
-            return self.feature if self.holds else f"not: {self.feature}"
+            return self.feature if self.holds else _negated(self.feature)
         no = "" if self.holds else "not "
         if self.label:
             return f"{self.feature} is {no}{self.label}"
@@ -58,6 +58,20 @@ class Condition:
             return f"{self.feature} is {self.value} to {self.last}"
         limit = {"=": "", ">=": "at least ", "<=": "at most "}[self.relation]
         return f"{self.feature} is {no}{limit}{self.value}"
+
+
+#: What a statement is negated by: the first of its words that is here.
+_NEGATED = {"some ": "no ", " is ": " is not ", " are ": " are not ", " has ": " does not have "}
+_NEGATED |= {" have ": " do not have ", " goes ": " does not go ", " carries ": " does not carry "}
+_NEGATED |= {" cuts ": " does not cut ", " cancel ": " do not cancel ", " needs no ": " needs "}
+
+
+def _negated(statement: str) -> str:
+    """Return the opposite of a statement."""
+    for word, other in _NEGATED.items():
+        if word in statement:
+            return statement.replace(word, other, 1)
+    return f"not: {statement}"
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,10 @@ def _ends(aim: _Aim, n: int, *, largest: str) -> Terms:
 
 
 def _tie(aim: _Aim, n: int, *, sticky: bool) -> Terms:
-    """Return an addend, a product of half its last place, and for `sticky` one near the window's end."""
+    """Return an addend, a product of half its last place, and for `sticky` one near the window's end.
+
+    Without, in half of the cases the addend is half a last place of the product, and its own last bit.
+    """
     rows = np.arange(n)
     half = aim.random.integers(aim.low, aim.high, n, endpoint=True)
     top = np.minimum(half + aim.precision, aim.shape.result.emax - 1)
@@ -238,8 +241,12 @@ def _tie(aim: _Aim, n: int, *, sticky: bool) -> Terms:
         exponents[rows, other] = top - aim.places + end
         kept[rows, other] = True
     kept[rows, aim.turns(n)] = True
+    addend, beside = aim.addends(top), rows % 2 * (not sticky) == 1
+    above = np.clip(half, aim.top_low, aim.top_high)
+    exponents[rows[beside], aim.turns(n)[beside]] = above[beside]
     x, y = aim.factors(exponents, 0)
-    return np.where(kept, x, 0.0), y, aim.addends(top)
+    least = np.ldexp(1 + 2.0 ** (1 - aim.shape.addend.precision), above - aim.precision)
+    return np.where(kept, x, 0.0), y, np.where(beside, np.copysign(least, addend), addend)
 
 
 def _carry(aim: _Aim, n: int) -> Terms:
@@ -373,17 +380,14 @@ def _specials(aim: _Aim) -> Terms:
     x_fmt, y_fmt = aim.shape.formats
     one = [int(_encoded(np.ones(1), fmt)[0]) for fmt in (x_fmt, y_fmt)]
     pairs: list[tuple[int, int]] = []
+    few = [special_codes(fmt, few=True) for fmt in (x_fmt, y_fmt)]
     special = [
-        [
-            code
-            for code in special_codes(fmt, few=True).tolist()
-            if not np.isfinite(values_of(np.array([code]), fmt)[0])
-        ]
-        for fmt in (x_fmt, y_fmt)
+        codes[~np.isfinite(values_of(codes, fmt))].tolist()
+        for codes, fmt in zip(few, (x_fmt, y_fmt), strict=True)
     ]
-    zero = [0, 0]
-    pairs += [(code, partner) for code in special[0] for partner in (one[1], zero[1])]
-    pairs += [(partner, code) for code in special[1] for partner in (one[0], zero[0])]
+    # A NaN against zero is negative, if its format has such NaNs.
+    pairs += [pair for code in special[0] for pair in ((code, one[1]), (_negative_nan(code, x_fmt), 0))]
+    pairs += [pair for code in special[1] for pair in ((one[0], code), (0, _negative_nan(code, y_fmt)))]
     pairs += [(left, right) for left in special[0][:1] for right in special[1][:1]]
     ends = _addend_specials(aim)
     alone = aim.codes(_near(aim, 2 * ends.size))
@@ -408,6 +412,12 @@ def _specials(aim: _Aim) -> Terms:
         np.concatenate([y, alone[1], *both[1:2]]),
         np.concatenate([addend, np.tile(ends, 2), *both[2:]]),
     )
+
+
+def _negative_nan(code: int, fmt: Format) -> int:
+    """Return a code of a format, of NaN with the sign bit if that is NaN too."""
+    both = values_of(np.array([code, code | fmt.sign_code]), fmt)
+    return code | fmt.sign_code if np.isnan(both).all() else code
 
 
 def _opposite(aim: _Aim, codes: list[int], ones: list[int]) -> Terms | tuple[()]:

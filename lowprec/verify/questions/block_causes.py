@@ -114,7 +114,9 @@ def orders(fmt: BlockFormat, axes: tuple[int, ...]) -> Iterator[Change]:
     )
     yield Change("made", _pairs, swapped)
     if _has_sign_bit(fmt.element):
-        yield Change("made", functools.partial(_unsigned, sign=fmt.element.sign_code), "zeros have no sign")
+        yield Change(
+            "made", functools.partial(_unsigned, sign=fmt.element.sign_code), "zeros lose their sign"
+        )
 
 
 def _has_sign_bit(element: Format) -> bool:
@@ -450,7 +452,7 @@ def of_quotients(quotients: Array, codes: Array, fmt: BlockFormat) -> Iterator[F
         made[name] = np.asarray(encode(quotients, fmt.element, projection=how)).astype(np.int64)
     yield Feature("the quotient is a tie", made["nearest_zero"] != made["nearest_away"])
     back = as_doubles(made["toward_zero"].astype(code_dtype(fmt.element)), fmt.element)
-    yield Feature("the quotient is a value of the elements", back == quotients)
+    yield Feature("the scaled value needs no rounding", back == quotients)
     yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
     longer = continued(fmt.element)
     if has_fields(fmt.element) and longer is not None:

@@ -214,12 +214,15 @@ class DotQuestion(Question):
         x, y = self.x[number][chosen], self.y[number][:, columns]
         return Batch(index, got, Given(x, y, addend, scales, bias, after, paired=False))
 
+    def _rows(self, index: Array) -> Batch:
+        return self._batch(index, index, np.s_[:])
+
     def sample(self, different: Array, equal: Array) -> Batch:
         """Return rows and columns of the matrix with most mismatches, mismatched first; or some results."""
         if self.verb == "dot":
             half = _OUTPUTS // 2
             index = np.unique(np.concatenate([different[:half], equal[:half]]))
-            return self._batch(index, index, np.s_[:])
+            return self._rows(index)
         _, m, n = self.inner
         places = different if different.size else equal
         number = int(np.argmax(np.bincount(places // (m * n)))) if places.size else 0
@@ -366,7 +369,7 @@ class DotQuestion(Question):
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
             counts = length, min(period, length)
-            yield from shown_edits(self, whole, how, operands, counts, has_steps(how, operands))
+            yield from shown_edits(self, self._rows, whole, how, operands, counts, has_steps(how, operands))
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of one step alone, or of sums of one sign."""

@@ -12,24 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.convert import quantize
+from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.convert import encode, quantize
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import MODES
-from lowprec.verify.codes.values import doubles
+from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words, in_words
 from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_sides
+from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
-from lowprec.verify.questions.step_faults import beyond, carry_lost, chosen, fault, in_terms, ties
-from lowprec.verify.questions.step_model import Numbers, Sum
+from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, chosen, in_terms, lanes_of
+from lowprec.verify.questions.step_faults import beyond, carry_lost, fault, ties
+from lowprec.verify.questions.step_model import Sum
 
 __all__ = ["code_edits", "lane_edits", "lane_moves", "narrowed", "of_addends", "of_conversions"]
 __all__ += ["of_groups", "of_rounding", "of_scales", "of_shifts", "orders"]
 __all__ += ["product_edits", "scale_edits", "shifts", "term_edits", "value_edits"]
 
-#: Last steps of which each may have a fault of its own.
-_NARROW = 16
+#: Last steps of which each may have a fault of its own; bits of formats of which each bit may be stuck.
+_STEPS, _SHORT, _NARROW = 16, 4, 16
 
 
 # -- conversions ---------------------------------------------------------------------------------------
@@ -52,7 +55,7 @@ def _of_subnormals(values: Array, change: Callable[[Array], Array], least: int) 
 
 # -- operands of dot products --------------------------------------------------------------------------
 
-OnLanes = Callable[[Array], Fault]
+OnLanes = Callable[[Where], Fault]
 
 
 def value_edits() -> dict[str, Callable[[Array], Array]]:
@@ -89,13 +92,16 @@ def orders(length: int, period: int) -> Iterator[Change]:
 
 def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[str, OnLanes]]:
     """Yield edits of lanes of x and y, each as words and what makes the edit of some lanes."""
+    least = [0.0 if fmt is None else 2.0**fmt.emin for fmt in formats]
     for side, fmt in enumerate(formats):
         name = "xy"[side]
         if fmt is None or not has_fields(fmt) or fmt.width > 32:
             continue
         changes: dict[str, Callable[[Array], Array]] = {
-            f"the last bit of {name} read as 0": functools.partial(_last_bit, fmt=fmt, value=0),
-            f"the last bit of {name} read as 1": functools.partial(_last_bit, fmt=fmt, value=1),
+            **{
+                f"{bit} of {name} read as {value}": functools.partial(_on_codes, fmt=fmt, change=stuck)
+                for bit, value, stuck in _stuck_bits(fmt)
+            },
             f"the sign of {name} lost": np.abs,
             f"{name} negated": np.negative,
             f"{name} read as zero": np.zeros_like,
@@ -105,7 +111,7 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
         for by, words in ((1, "before"), (-1, "behind")):
             changes[f"the sign of {name} of the lane {words}"] = functools.partial(_sign_of, by=by)
         for words, change in changes.items():
-            yield words, functools.partial(_in_lanes, side=side, change=change)
+            yield words, functools.partial(_in_lanes, side=side, change=change, least=least)
 
 
 def lane_moves() -> Iterator[tuple[str, OnLanes]]:
@@ -113,7 +119,10 @@ def lane_moves() -> Iterator[tuple[str, OnLanes]]:
     for flip, words in ((1, "pairs"), (3, "fours"), (7, "eights")):
         taken = functools.partial(_flipped, flip=flip)
         for side, name in enumerate("xy"):
-            yield f"{name} in reverse within {words}", functools.partial(_in_lanes, side=side, change=taken)
+            yield (
+                f"{name} in reverse within {words}",
+                functools.partial(_in_lanes, side=side, change=taken, least=(0.0, 0.0)),
+            )
 
 
 def _flipped(values: Array, flip: int) -> Array:
@@ -136,16 +145,26 @@ def code_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
     found = {
         "negated": lambda codes: codes ^ fmt.sign_code,
         "without its sign": lambda codes: codes & fmt.sign_code - 1,
-        "with its last bit 0": of_numbers(lambda codes: codes & ~1),
-        "with its last bit 1": of_numbers(lambda codes: codes | 1),
+        **{f"with {bit} read as {value}": of_numbers(stuck) for bit, value, stuck in _stuck_bits(fmt)},
         "without its last two bits": of_numbers(lambda codes: codes & ~3),
     }
+    for what, code in {"infinity": fmt.infinity_code, "NaN": fmt.nan_code}.items():
+        if code is not None and fmt.nan_code is not None:
+            read = functools.partial(_special_as, fmt=fmt, code=code)
+            found[f"read as {what} if it is {'NaN' if what == 'infinity' else 'infinite'}"] = read
     if fmt.subnormals:
         low = (1 << fmt.trailing_bits) - 1
         found["taken as zero if it is subnormal"] = lambda codes: np.where(
             codes & fmt.sign_code - 1 <= low, codes & fmt.sign_code, codes
         )
     return found
+
+
+def _special_as(codes: Array, fmt: Format, code: int) -> Array:
+    """Return codes of which the infinite ones, or if `code` is that of infinity the NaNs, are this code."""
+    magnitude = codes & fmt.sign_code - 1
+    which = magnitude > code if code == fmt.infinity_code else magnitude == fmt.infinity_code
+    return np.where(which, codes & fmt.sign_code | code, codes)
 
 
 def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, Callable[[Array], Any]]]:
@@ -217,31 +236,49 @@ def term_edits(total: Callable[[Any], Any]) -> Iterator[tuple[str, OnLanes]]:
 
 def _of_parts(lanes: Array, change: Callable[[Any], Array], total: Callable[[Any], Any]) -> Any:
     def changed(parts: Any) -> Any:
-        here = np.isin(np.arange(parts.kept.shape[1]), lanes)
+        rows, count = parts.kept.shape
+        here = np.pad(lanes_of(lanes, rows, count - 1), ((0, 0), (0, 1)))
         return total(parts._replace(kept=parts.kept + (here & change(parts))))
 
     return changed
 
 
-def _in_lanes(lanes: Array, side: int, change: Callable[[Array], Array]) -> Fault:
-    def changed(values: Array) -> Array:
-        made = np.array(values)
-        with np.errstate(all="ignore"):
-            made[..., lanes] = change(made)[..., lanes]
-        return made
+def _in_lanes(where: Where, side: int, change: Callable[[Array], Array], least: Sequence[float]) -> Fault:
+    def changed(given: Given) -> Given:
+        if not isinstance(where, str):
+            return of_sides((side,), functools.partial(_at, where=where, change=change))(given)
+        if not given.paired:
+            raise ValueError("factors of products of matrices have many others")
+        here = np.asarray(MARKS[where](given.x, given.y, least))
+        return of_sides((side,), functools.partial(_at, where=here, change=change))(given)
 
-    return of_sides((side,), changed)
+    return changed
 
 
-def _last_bit(values: Array, fmt: Format, value: int) -> Array:
-    """Return values of a format with the last bit 0 or 1, past the largest NaN; infinities and NaNs stay."""
-    size = np.abs(np.where(np.isfinite(values), values, 0)).astype(np.float64)
-    exponent = np.maximum(np.where(size > 0, np.frexp(size)[1] - 1, fmt.emin), fmt.emin)
-    unit = np.ldexp(1.0, exponent - fmt.trailing_bits)
-    whole = size / unit
-    whole += value - np.mod(whole, 2)
-    made = np.copysign(np.where(whole * unit > fmt.max_finite, np.nan, whole * unit), values)
-    return np.where(np.isfinite(values), made, values).astype(values.dtype)
+def _at(values: Array, where: Array, change: Callable[[Array], Array]) -> Array:
+    """Return values changed at some lanes, or where a mask holds."""
+    with np.errstate(all="ignore"):
+        here = where if where.dtype == bool else np.isin(np.arange(values.shape[-1]), where)
+        return np.where(here, change(values), values).astype(values.dtype)
+
+
+def _on_codes(values: Array, fmt: Format, change: Callable[[Array], Array]) -> Array:
+    """Return values of a format whose codes are changed; infinities and NaNs stay."""
+    finite = np.isfinite(values)
+    codes = np.asarray(encode(doubles(np.where(finite, values, 0)), fmt)).astype(np.int64)
+    made = as_doubles(change(codes).astype(code_dtype(fmt)), fmt)
+    return np.where(finite, made, values).astype(values.dtype)
+
+
+def _stuck_bits(fmt: Format) -> Iterator[tuple[str, int, Callable[[Array], Array]]]:
+    """Yield each bit below the sign as read as 0 and as 1: its name, the value, and the change of codes.
+
+    Of formats of a few bits each code is tried as each other one; of wide ones the last bit is stuck alone.
+    """
+    for bit in range(fmt.sign_code.bit_length() - 1 if _SHORT < fmt.width <= _NARROW else 1):
+        name = f"bit {bit}" if bit else "the last bit"
+        yield name, 0, functools.partial(np.bitwise_and, ~(1 << bit))
+        yield name, 1, functools.partial(np.bitwise_or, 1 << bit)
 
 
 # -- scales of blocks ----------------------------------------------------------------------------------
@@ -313,7 +350,7 @@ def _with_scales(lanes: Array, change: Callable[[Array, Array], Sequence[Array]]
     """Return the stage in which the scales of some blocks are changed."""
 
     def changed(x: Array, y: Array) -> list[Array]:
-        here = np.isin(np.arange(x.shape[-1]), lanes)
+        here = lanes_of(lanes, *x.shape)
         return [np.where(here, new, old) for new, old in zip(change(x, y), (x, y), strict=True)]
 
     return changed
@@ -378,7 +415,7 @@ def narrowed(change: Change, steps: int) -> Iterator[Change]:
     if not change.field.startswith("stage."):
         return
     stages = dict(change.value)
-    for step in {0, *range(-min(steps, _NARROW), 0)} if steps > 1 else ():
+    for step in {0, *range(-min(steps, _STEPS), 0)} if steps > 1 else ():
         number = step if step >= 0 else steps + step
         words = f"{change.words}, in step {number} of {steps} alone"
         yield replace(change, value=(*stages.items(), ("step", step)), words=words, cost=change.cost + 1)

@@ -23,8 +23,8 @@ Array = npt.NDArray[Any]
 #: Classes of numbers: `classify` has each twice, by the sign.
 _CLASSES = ("infinite", "normal", "subnormal", "zero", "NaN")
 _BY_SIGN = np.array([0, 1, 2, 3, 3, 2, 1, 0, 4, 4])
-#: Lowest bits of codes that are looked at.
-_LOW = 3
+#: Lowest bits of codes that are looked at, of formats wider than this.
+_LOW, _NARROW = 3, 16
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
     yield Feature(f"{name} has the smallest normal magnitude", magnitude == 1 << fmt.trailing_bits)
     if fmt.trailing_bits:
         yield Feature(f"the first trailing bit of {name} is 1", wide >> fmt.trailing_bits - 1 & 1 == 1)
-    for bit in range(min(_LOW, fmt.trailing_bits - 1)):
+        zeros = fmt.trailing_bits - np.frexp((wide & trailing).astype(np.float64))[1]
+        yield Feature(f"the number of leading zeros in the trailing bits of {name}", zeros)
+    for bit in range(fmt.trailing_bits - 1 if fmt.width <= _NARROW else _LOW):
         place = "last bit" if not bit else f"bit {bit}"
         yield Feature(f"the {place} of {name} is 1", (wide >> bit & 1) == 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,20 +15,23 @@ from lowprec.verify.questions import edits
 from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Batch, Change, Question
-from lowprec.verify.questions.step_cuts import window_sum
-from lowprec.verify.questions.step_faults import beyond, fault, in_terms, uncounted
-from lowprec.verify.questions.step_model import Formats, Numbers, folded
+from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, in_terms, window_sum
+from lowprec.verify.questions.step_faults import beyond, fault, smaller_counted, uncounted
+from lowprec.verify.questions.step_model import Formats, folded
 
 __all__ = ["shown_edits"]
 
 #: Wrong results that show lanes, and those that show codes and products.
 _SHOWING, _CODES = 64, 32
+#: Stages whose edits may hold of terms by their factors, not by their lanes.
+_MARKED = ("fault", "running", "")
 #: Bits of formats of which each code is tried, and of which a few are.
 _SHORT, _WIDE = 4, 8
 
 
 def shown_edits(
     question: Question,
+    rows: Callable[[Array], Batch],
     whole: Batch,
     how: Accumulation,
     formats: Formats,
@@ -37,7 +40,8 @@ def shown_edits(
 ) -> Iterator[Change]:
     """Yield edits of the lanes whose edit contradicts no result: together, each alone, and in runs.
 
-    Lanes are counted of K for operands, and of a step for products, whose edits need known steps.
+    `rows` takes results by their places. Lanes are counted of K for operands, and of a step for products,
+    whose edits need known steps.
     """
     right = whole.got == question.answer(whole)
     wrong = np.random.default_rng(6).permutation(whole.places[~right])[:_SHOWING]
@@ -45,7 +49,9 @@ def shown_edits(
         return
     few = question.sample(np.sort(wrong), whole.places[:0])
     plain = question.answer(few)
-    stages: list[tuple[str, str, int, Iterable[tuple[str, Callable[[Array], Any]]]]] = [
+    held = np.random.default_rng(8).permutation(whole.places[right])[:_SHOWING]
+    others = question.sample(held[:0], np.sort(held))
+    stages: list[tuple[str, str, int, Any]] = [
         ("fault", "lane", counts[0], (*edits.lane_edits(formats), *edits.lane_moves()))
     ]
     if stepped:
@@ -58,20 +64,29 @@ def shown_edits(
             stages.append(("scales", "block", blocks, edits.scale_edits(how.scale[0], blocks)))
         if window is not None and window.fraction_bits is not None:
             total = edits.term_edits(functools.partial(window_sum, window))
-            stages += [("total", "lane", count, total), ("", "lane", count, uncounted("terms"))]
+            smaller = "the smaller exponent of two neighbours counts for the largest", smaller_counted
+            stages += [("total", "lane", count, total), ("", "lane", count, (*uncounted("terms"), smaller))]
     for stage, unit, count, found in stages:
+        every = np.arange(count)
+        sizes = [1 << bits for bits in range(count.bit_length()) if 1 << bits < count]
+        runs = [every[first : first + size] for size in sizes for first in range(0, count, size)]
+        # All runs at once: each has its own copy of the few results.
+        copies = rows(np.tile(few.places, len(runs)))
+        masks = np.repeat([np.isin(every, run) for run in runs] or [every < 0], few.places.size, 0)
         for words, of_lanes in found:
-            edit, every = functools.partial(_edit, stage, of_lanes), np.arange(count)
+            edit = functools.partial(_edit, stage, of_lanes)
             made = question.answer(few, (edit(every, ""),))
             if not (made != plain).any():
                 continue
             if unit == "block" or count == 1 or (made == few.got).any():
                 yield edit(every, words)
-            sizes = [1 << bits for bits in range(count.bit_length()) if 1 << bits < count]
             shown, best = list[int](), list[Array]()
-            for lanes in (every[first : first + size] for size in sizes for first in range(0, count, size)):
-                one = (edit(lanes, ""),)
-                if not (question.answer(few, one) == few.got).any():
+            same = np.zeros((0, few.places.size), bool)
+            if runs:
+                same = (question.answer(copies, (edit(masks, ""),)) == copies.got).reshape(len(runs), -1)
+            for place in np.flatnonzero(same.any(1)).tolist():
+                lanes, one = runs[place], (edit(runs[place], ""),)
+                if (question.answer(others, one) != others.got).any():
                     continue
                 if not (question.answer(whole, one) != whole.got)[right].any():
                     shown += lanes.tolist() if lanes.size == 1 else []
@@ -79,12 +94,15 @@ def shown_edits(
             for lanes in [np.array(shown)] * (1 < len(shown) < count) + best:
                 which = f"{unit}{'s' * (lanes.size > 1)} {runs_of(lanes.tolist())}"
                 yield edit(lanes, f"{words}{',' * (',' in words)} in {which}")
+            for mark in MARKS if stage in _MARKED and (made == few.got).any() else ():
+                if (question.answer(few, (edit(mark, ""),)) == few.got).any():
+                    yield edit(mark, f"{words}, where {mark}")
     if stepped:
         few = question.sample(np.sort(wrong[:_CODES]), whole.places[:0])
         yield from _misread(question, few, formats)
 
 
-def _edit(stage: str, edit: Callable[[Array], Any], lanes: Array, words: str) -> Change:
+def _edit(stage: str, edit: Callable[[Where], Any], lanes: Where, words: str) -> Change:
     if stage == "fault":
         return Change("fault", edit(lanes), words, 2)
     return fault(words, 2, **({stage: edit(lanes)} if stage else edit(lanes)))
@@ -98,7 +116,7 @@ def _misread(question: Question, few: Batch, formats: Formats) -> Iterator[Chang
     held = list[tuple[Any, Any, Numbers]]()
 
     def values(x: Array, y: Array) -> tuple[Array, Array]:
-        held.append((x, y, Numbers(*5 * [x])))
+        held.append((x, y, Numbers(*6 * [x])))
         return x, y
 
     def running(terms: Numbers) -> Numbers:

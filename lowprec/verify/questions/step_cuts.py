@@ -1,7 +1,8 @@
-"""Terms of a step after they were aligned, and the ways in which windows cut and add them."""
+"""Terms of a step: which of them an edit changes, and the ways in which windows cut and add them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,12 +10,54 @@ import numpy.typing as npt
 
 from lowprec.spec.accumulation import Window
 
-__all__ = ["LOW", "Parts", "exactly", "last_raised", "signed", "window_sum"]
+__all__ = [
+    "LOW",
+    "MARKS",
+    "Numbers",
+    "Parts",
+    "Where",
+    "chosen",
+    "exactly",
+    "in_terms",
+    "lanes_of",
+    "last_raised",
+]
+__all__ += ["marks_of", "signed", "which_terms", "window_sum"]
 
 Array = npt.NDArray[Any]
 
 #: Bits of the lower word.
 LOW = 50
+
+#: What may hold of the factors of a product, in words, with their values and their least normal numbers.
+MARKS: dict[str, Callable[[Array, Array, Sequence[float]], Array]] = {
+    "x is negative": lambda x, y, least: np.signbit(x),
+    "x is positive": lambda x, y, least: ~np.signbit(x),
+    "y is negative": lambda x, y, least: np.signbit(y),
+    "y is positive": lambda x, y, least: ~np.signbit(y),
+    "both factors are negative": lambda x, y, least: np.signbit(x) & np.signbit(y),
+    "x is subnormal": lambda x, y, least: np.abs(x) < least[0],
+    "y is subnormal": lambda x, y, least: np.abs(y) < least[1],
+    "a factor is subnormal": lambda x, y, least: (np.abs(x) < least[0]) | (np.abs(y) < least[1]),
+    "both factors are subnormal": lambda x, y, least: (np.abs(x) < least[0]) & (np.abs(y) < least[1]),
+}
+
+
+def marks_of(x: Array, y: Array, least: Sequence[float]) -> Array:
+    """Return a bit for each of `MARKS` that holds of factors; `least`: the least normal numbers."""
+    bits = [np.asarray(mark(x, y, least)) * np.int64(1 << bit) for bit, mark in enumerate(MARKS.values())]
+    return np.asarray(sum(bits))
+
+
+class Numbers(NamedTuple):
+    """Finite numbers, as sign, significand and two exponents; what is not finite is zero here."""
+
+    negative: Array
+    significand: Array
+    last: Array  #: exponent of the significand's last bit
+    exponent: Array  #: by which it is aligned
+    cancelled: Array  #: whether it is zero, and counts for the largest exponent: a group's sum
+    marks: Array  #: what holds of the factors of a product, as `marks_of` says
 
 
 class Parts(NamedTuple):
@@ -71,3 +114,41 @@ def last_raised(terms: Any, by: Array) -> Any:
     """Return terms of which the last has another exponent."""
     up = np.pad(by[:, None], ((0, 0), (terms.last.shape[1] - 1, 0)))
     return terms._replace(last=terms.last + up, exponent=terms.exponent + up)
+
+
+#: Lanes by their numbers, or in each row others as a mask, or terms by their factors: a word of `MARKS`.
+Where = Array | str
+
+
+def lanes_of(where: Array, rows: int, count: int) -> Array:
+    """Return a mask of rows and lanes, of which there may be fewer than `where` has."""
+    here = np.zeros((rows, count), bool)
+    if where.dtype == bool:
+        here[:, : where.shape[1]] = where[:, :count]
+    else:
+        here[:, where[where < count]] = True
+    return here
+
+
+def which_terms(terms: Numbers, where: Where) -> Array:
+    """Return which terms of a step are meant; the lane -1 is the last term, the running sum."""
+    if isinstance(where, str):
+        return np.asarray(terms.marks >> list(MARKS).index(where) & 1 == 1)
+    rows, count = terms.negative.shape
+    last = np.full((rows, 1), where.dtype != bool and bool((where == -1).any()))
+    return np.hstack([lanes_of(where[where >= 0] if where.dtype != bool else where, rows, count - 1), last])
+
+
+def in_terms(where: Where, change: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
+    """Return what changes some terms of a step."""
+
+    def changed(terms: Numbers) -> Numbers:
+        made: Numbers = chosen(which_terms(terms, where), change(terms), terms)
+        return made
+
+    return changed
+
+
+def chosen(here: Array, new: Any, old: Any) -> Any:
+    """Return the parts of one where a mask holds, and of another elsewhere."""
+    return type(old)(*(np.where(here, one, other) for one, other in zip(new, old, strict=True)))

@@ -12,11 +12,30 @@ import numpy as np
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
 from lowprec.verify.questions.question import Array, Change, Changes
-from lowprec.verify.questions.step_cuts import LOW, Parts, exactly, signed, window_sum
-from lowprec.verify.questions.step_model import Ends, Formats, Numbers, Settled, Stages, Sum, folded, ieee
+from lowprec.verify.questions.step_cuts import (
+    LOW,
+    Numbers,
+    Parts,
+    Where,
+    exactly,
+    in_terms,
+    signed,
+    which_terms,
+    window_sum,
+)
+from lowprec.verify.questions.step_model import (
+    Ends,
+    Formats,
+    Settled,
+    Stages,
+    Sum,
+    folded,
+    ieee,
+    nonzero,
+)
 
-__all__ = ["beyond", "carry_lost", "chosen", "fault", "in_terms", "nans_as_numbers", "stages_of"]
-__all__ += ["step_faults", "ties", "uncounted"]
+__all__ = ["beyond", "carry_lost", "fault", "nans_as_numbers", "stages_of"]
+__all__ += ["smaller_counted", "step_faults", "ties", "uncounted"]
 
 #: Bits that the rounder may not see, and that it may keep.
 _UNSEEN, _TWICE = 4, 8
@@ -73,6 +92,9 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
                 yield fault(f"{said}, beside infinities too", **{side: read}, values=nonzero)
     yield from infinities_as_numbers(formats)
     yield from nans_as_numbers(formats, np.ones(1, bool))
+    for words, zeros in {"x": (0,), "y": (1,), "x or y": (0, 1)}.items():
+        if all(fmt is not None and fmt.infinity for fmt in formats):
+            yield fault(f"zero {words} times infinity is infinite", values=partial(_zeros, zeros=zeros))
     yield from _of_small_products(formats)
     yield from _of_running(form, what)
     terms = folded(how).accumulator
@@ -114,6 +136,12 @@ def _beside_infinity(x: Array, y: Array, number: int) -> tuple[Array, Array]:
     return sides[0], sides[1]
 
 
+def _zeros(x: Array, y: Array, zeros: Sequence[int]) -> tuple[Array, Array]:
+    for number in zeros:
+        x, y = _beside_infinity(x, y, number)
+    return x, y
+
+
 def _lowered(x: Numbers, fmt: Format, by: int) -> Numbers:
     shift = np.where(x.significand < 1 << fmt.trailing_bits, by, 0)
     return x._replace(last=x.last + shift, exponent=x.exponent + shift)
@@ -143,8 +171,14 @@ def infinities_as_numbers(formats: Formats) -> Iterator[Change]:
 def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator[Change]:
     """Yield that NaNs of some lanes are read as numbers, in formats that have one code of NaN."""
     if all(fmt is not None and fmt.nans == 1 and not fmt.infinity and fmt.negative_zero for fmt in formats):
-        values = partial(_as_numbers, formats=formats, which=np.isnan, lanes=lanes)
-        yield fault(f"NaNs{where} read as numbers", values=values)
+        for sign, of_signs in {"": (False, True), "negative ": (True,), "positive ": (False,)}.items():
+            which = partial(_nans, signs=of_signs)
+            values = partial(_as_numbers, formats=formats, which=which, lanes=lanes)
+            yield fault(f"{sign}NaNs{where} read as numbers", values=values)
+
+
+def _nans(values: Array, signs: Sequence[bool]) -> Array:
+    return np.asarray(np.isnan(values) & np.isin(np.signbit(values), signs))
 
 
 def _of_small_products(formats: Formats) -> Iterator[Change]:
@@ -187,23 +221,6 @@ def _of_running(form: Format, what: str) -> Iterator[Change]:
 
 def _shifted(terms: Numbers, by: int) -> Numbers:
     return terms._replace(last=terms.last + by)
-
-
-def in_terms(lanes: Array, change: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
-    """Return what changes some products of a step, or the last term, the running sum, if the lane is -1."""
-
-    def changed(terms: Numbers) -> Numbers:
-        here = np.zeros(terms.negative.shape[1], bool)
-        here[lanes[lanes < here.size - 1]] = True  # steps may be shorter
-        made: Numbers = chosen(here, change(terms), terms)
-        return made
-
-    return changed
-
-
-def chosen(here: Array, new: Any, old: Any) -> Any:
-    """Return the parts of one where a mask holds, and of another elsewhere."""
-    return type(old)(*(np.where(here, one, other) for one, other in zip(new, old, strict=True)))
 
 
 _last = partial(in_terms, np.array([-1]))
@@ -256,7 +273,7 @@ def _of_alignment(window: Window, what: str) -> Iterator[Change]:
         yield fault(words, total=partial(_wrapped, window=window, bits=bits))
 
 
-def uncounted(what: str) -> Iterator[tuple[str, Callable[[Array], dict[str, Any]]]]:
+def uncounted(what: str) -> Iterator[tuple[str, Callable[[Where], dict[str, Any]]]]:
     """Yield terms of some lanes that the largest exponent is not of, as words and what makes the stages."""
     for beyond, above in (("", {}), (", and lost where they exceed it", {"above": _lost})):
         for begin, least in (({"empty": int}, "0"), ({}, "the least")):
@@ -264,13 +281,24 @@ def uncounted(what: str) -> Iterator[tuple[str, Callable[[Array], dict[str, Any]
             yield f"{what} {words}{beyond}", partial(_uncounted, stages={**begin, **above})
 
 
-def _uncounted(lanes: Array, stages: dict[str, Any]) -> dict[str, Any]:
+def smaller_counted(where: Where) -> dict[str, Any]:
+    """Return the stage in which of two neighbours the one with the smaller exponent counts."""
+
     def counts(terms: Numbers) -> Array:
-        which = np.asarray((terms.significand != 0) | terms.cancelled)
-        which[:, lanes[lanes < which.shape[1] - 1]] = False
+        which, here = nonzero(terms), which_terms(terms, where)
+        pairs = which.shape[1] - 1 & ~1
+        left, right = np.arange(0, pairs, 2), np.arange(1, pairs, 2)
+        both = which[:, left] & which[:, right] & here[:, left] & here[:, right]
+        larger = terms.exponent[:, left] > terms.exponent[:, right]
+        which[:, left] &= ~(both & larger)
+        which[:, right] &= ~(both & ~larger)
         return which
 
-    return {"counts": counts, **stages}
+    return {"counts": counts}
+
+
+def _uncounted(where: Where, stages: dict[str, Any]) -> dict[str, Any]:
+    return {"counts": lambda terms: nonzero(terms) & ~which_terms(terms, where), **stages}
 
 
 def _lost(terms: Numbers, largest: Array) -> Numbers:

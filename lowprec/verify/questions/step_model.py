@@ -25,10 +25,10 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import SEQUENTIAL
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
-from lowprec.verify.questions.step_cuts import LOW, Parts, last_raised, window_sum
+from lowprec.verify.questions.step_cuts import LOW, Numbers, Parts, last_raised, marks_of, window_sum
 
-__all__ = ["Ends", "Formats", "Numbers", "Settled", "Stages", "Sum"]
-__all__ += ["folded", "has_steps", "ieee", "stepped"]
+__all__ = ["Ends", "Formats", "Settled", "Stages", "Sum"]
+__all__ += ["folded", "has_steps", "ieee", "nonzero", "stepped"]
 
 Array = npt.NDArray[Any]
 
@@ -38,16 +38,6 @@ _AT_ONCE = 1 << 20
 _WIDE, _LONGEST = 50, 256
 #: Exponents of edited scales are at least this, negated.
 _FAR = 1000
-
-
-class Numbers(NamedTuple):
-    """Finite numbers, as sign, significand and two exponents; what is not finite is zero here."""
-
-    negative: Array
-    significand: Array
-    last: Array  #: exponent of the significand's last bit
-    exponent: Array  #: by which it is aligned
-    cancelled: Array  #: whether it is zero, and counts for the largest exponent: a group's sum
 
 
 class Ends(NamedTuple):
@@ -176,7 +166,8 @@ def _rows(
     a, b = read
     negative = np.signbit(wild[0]) != np.signbit(wild[1])
     exponents = a.last + b.last, a.exponent + b.exponent
-    products = Numbers(negative, a.significand * b.significand, *exponents, a.cancelled)
+    marks = marks_of(wild[0], wild[1], [2.0**fmt.emin for fmt in formats if fmt is not None])
+    products = Numbers(negative, a.significand * b.significand, *exponents, a.cancelled, marks)
     scales = [scale for _, scale in sides if scale is not None]
     if how.scale is not None and len(scales) == 2:
         scales = list(stages.get("scales", lambda x, y: (x, y))(*scales))
@@ -218,7 +209,8 @@ def _scaled(
         sums = stages.get("group", _same)(np.add.reduceat(whole, first, axis=1))
         last = np.full_like(sums, least)
         some = np.logical_or.reduceat(whole != 0, first, axis=1)
-        products = Numbers(sums < 0, np.abs(sums), last, np.zeros_like(last), (sums == 0) & some)
+        none = np.zeros_like(last)
+        products = Numbers(sums < 0, np.abs(sums), last, none, (sums == 0) & some, none)
         ends = Ends(*(np.logical_or.reduceat(part, first, axis=1) for part in ends))
     each = np.arange(products.negative.shape[1]) * group // size
     # Edits go beyond powers of two that have codes.
@@ -230,6 +222,7 @@ def _scaled(
         products.last + (a.last + b.last)[:, each],
         products.exponent + (0 if "unscaled" in stages else (a.exponent + b.exponent)[:, each]),
         products.cancelled & (by != 0),
+        products.marks,
     )
     return products, ends
 
@@ -240,7 +233,7 @@ def _rounded_products(products: Numbers, finite: Array, into: Rounded) -> tuple[
     exact = np.where(products.negative, -size, size)
     codes = np.asarray(encode(exact, into[0], projection=into[1]))
     values = as_doubles(codes, into[0])
-    return _numbers(values, into[0]), np.isinf(values)
+    return _numbers(values, into[0])._replace(marks=products.marks), np.isinf(values)
 
 
 def _in_order(
@@ -342,7 +335,8 @@ def _numbers(values: Array, fmt: Format, least: int | None = None) -> Numbers:
     exponent = np.where(size == 0, fmt.emin, exponent)
     last = exponent - fmt.trailing_bits
     significand = np.ldexp(size, -last).astype(np.int64)
-    return Numbers(np.signbit(values), significand, last, exponent, np.zeros(size.shape, bool))
+    none = np.zeros(size.shape, np.int64)
+    return Numbers(np.signbit(values), significand, last, exponent, none > 0, none)
 
 
 def _step(
@@ -360,7 +354,7 @@ def _step(
     ends = stages.get("ends", _same)(ends)
     terms = stages.get("running", _same)(terms)
     bits = _WIDE if window is None or window.fraction_bits is None else window.fraction_bits
-    counted = stages.get("counts", _nonzero)(terms)
+    counted = stages.get("counts", nonzero)(terms)
     least = -4096 if window is None else window.lowest_exponent
     largest = np.where(counted, terms.exponent, least).max(1).clip(least)
     if "empty" in stages:
@@ -416,7 +410,8 @@ def _as_read(numbers: Numbers, _: Any) -> Numbers:
     return numbers
 
 
-def _nonzero(terms: Numbers) -> Array:
+def nonzero(terms: Numbers) -> Array:
+    """Return which terms the largest exponent is of."""
     return np.asarray((terms.significand != 0) | terms.cancelled)
 
 
