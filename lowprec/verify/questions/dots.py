@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -33,7 +34,7 @@ from lowprec.verify.questions.question import Array, Batch, Budget, Change, Chan
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.questions.step_faults import nans_as_numbers, stages_of, step_faults
 from lowprec.verify.questions.step_features import of_sums
-from lowprec.verify.questions.step_model import Formats, Stages, has_steps, stepped
+from lowprec.verify.questions.step_model import Formats, PlainSums, Stages, has_steps, stepped
 from lowprec.verify.reference.dots import check_random, drawn_codes
 from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
 
@@ -41,8 +42,8 @@ __all__ = ["DotQuestion"]
 
 #: Products of a piece, rows and columns of a sample, and outputs of one.
 _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 11
-#: Terms whose orders are looked at together.
-_TERMS = 1 << 16
+#: Terms whose orders are looked at together; batches whose sums without a fault are kept.
+_TERMS, _KNOWN = 1 << 16, 4
 
 #: Fields of changes of the operands, in the order in which they are made; others that are not of the
 #: accumulation; the longest step, and K, of which lanes are tried.
@@ -100,6 +101,7 @@ class DotQuestion(Question):
                 )
             scale = scale, None
         self.budget, self.dear = budget, verb == "dot"
+        self._known = deque[tuple[Given, Accumulation, PlainSums]](maxlen=_KNOWN)
         self.verb, self.how, self.received, self.target = verb, how, got, asked.output[0]
         operands = how.operands or formats
         for said, meant in zip(formats, operands, strict=True):
@@ -275,19 +277,31 @@ class DotQuestion(Question):
             )  # fmt: skip
             codes = np.asarray(made).reshape(-1)
         elif stages is not None:
-            codes = self._stepped(x, y, addend, how, stages)
+            codes = self._stepped(x, y, addend, how, stages, self._plain_sums(batch, given, how))
         elif factor is None:
             codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
         else:
             codes = dot_operands.times(verb, x, y, addend, how, factor)
         return codes, target
 
-    def _stepped(self, x: Any, y: Any, addend: Array | None, how: Accumulation, stages: Stages) -> Array:
+    def _stepped(
+        self, x: Any, y: Any, addend: Array | None, how: Accumulation, stages: Stages, plain: PlainSums | None
+    ) -> Array:
         """Return codes of the output of steps with faults; of matrices row against column."""
         if self.verb == "matmul":
             rows, columns = len(x), y.shape[-1]
             x, y = np.repeat(x, columns, 0), np.tile(y.T, (rows, 1))
-        return stepped(x, y, addend, how, how.operands or self.read, stages)
+        return stepped(x, y, addend, how, how.operands or self.read, stages, plain)
+
+    def _plain_sums(self, batch: Batch, given: Given, how: Accumulation) -> PlainSums | None:
+        """Return the sums without a fault of the last few batches; None of operands that are changed."""
+        if given is not batch.given:
+            return None
+        for of_batch, of_how, sums in self._known:
+            if of_batch is given and of_how == how:
+                return sums
+        self._known.append((given, how, {}))
+        return self._known[-1][2]
 
     def changes(self) -> Iterator[Change]:
         """Yield other accumulations, orders and outputs."""

@@ -25,7 +25,7 @@ from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
 from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, chosen, in_terms, lanes_of
 from lowprec.verify.questions.step_faults import beyond, carry_lost, fault, ties
-from lowprec.verify.questions.step_model import Sum
+from lowprec.verify.questions.step_model import OF_A_STEP, Sum
 
 __all__ = ["code_edits", "lane_edits", "lane_moves", "narrowed", "of_addends", "of_conversions"]
 __all__ += ["of_groups", "of_rounding", "of_scales", "of_shifts", "orders"]
@@ -402,8 +402,11 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
     for words, sign in {"ties up": False, "ties down": True}.items():
         away = functools.partial(_has_sign, sign=sign)
         yield fault(f"sums of steps: {words}", 2, before=functools.partial(ties, away=away))
-    lost = functools.partial(carry_lost, increment=True)
-    yield fault("the increment of rounding lost where it carries into the exponent", 2, after=lost)
+    for infinite in (True, False) if fmt.infinity else (True,):
+        lost = functools.partial(carry_lost, increment=True, infinite=infinite)
+        beyond = "" if infinite else ", not to infinity"
+        words = f"the increment of rounding lost where it carries into the exponent{beyond}"
+        yield fault(words, 2, after=lost)
 
 
 def _has_sign(sums: Sum, last: Array, sign: bool) -> Array:
@@ -415,7 +418,7 @@ def narrowed(change: Change, steps: int) -> Iterator[Change]:
     if not change.field.startswith("stage."):
         return
     stages = dict(change.value)
-    for step in {0, *range(-min(steps, _STEPS), 0)} if steps > 1 else ():
+    for step in {0, *range(-min(steps, _STEPS), 0)} if steps > 1 and stages.keys() <= OF_A_STEP else ():
         number = step if step >= 0 else steps + step
         words = f"{change.words}, in step {number} of {steps} alone"
         yield replace(change, value=(*stages.items(), ("step", step)), words=words, cost=change.cost + 1)

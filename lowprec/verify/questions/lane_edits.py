@@ -105,7 +105,8 @@ def shown_edits(
 def _edit(stage: str, edit: Callable[[Where], Any], lanes: Where, words: str) -> Change:
     if stage == "fault":
         return Change("fault", edit(lanes), words, 2)
-    return fault(words, 2, **({stage: edit(lanes)} if stage else edit(lanes)))
+    together = {} if isinstance(lanes, str) or lanes.dtype != bool else {"together": True}
+    return fault(words, 2, **({stage: edit(lanes)} if stage else edit(lanes)), **together)
 
 
 # -- codes and products that are read as others --------------------------------------------------------
@@ -123,7 +124,7 @@ def _misread(question: Question, few: Batch, formats: Formats) -> Iterator[Chang
         held[-1] = (*held[-1][:2], terms)
         return terms
 
-    question.answer(few, (fault("", values=values, running=running),))
+    question.answer(few, (fault("", values=values, running=running, together=True),))
     tried = list[Change]()
     for side, fmt in enumerate(formats):
         if fmt is None or not has_fields(fmt) or fmt.width > _WIDE:

@@ -426,10 +426,14 @@ def ties(sums: Sum, away: Callable[[Sum, Array], Array]) -> Sum:
     return sums._replace(significand=np.where(tie, moved, sums.significand), last=sums.last - tie)
 
 
-def carry_lost(codes: Array, sums: Sum, fmt: Format, increment: bool = False) -> Array:
-    """Return codes whose exponent, or all of which, rounding does not raise where it carries into it."""
+def carry_lost(codes: Array, sums: Sum, fmt: Format, increment: bool = False, infinite: bool = True) -> Array:
+    """Return codes whose exponent, or all of which, rounding does not raise where it carries into it.
+
+    If not `infinite`, what it carries past the largest number is infinite all the same.
+    """
     places, one = np.clip(sums.discarded, 0, 62), 1 << fmt.trailing_bits
     below = (sums.discarded > 0) & (sums.significand >> places == 2 * one - 1)
+    below &= infinite or codes & fmt.sign_code - 1 != fmt.infinity_code
     return np.where(below & (codes & one - 1 == 0), codes - (1 if increment else one), codes)
 
 

@@ -109,7 +109,7 @@ def of_steps(x: Any, y: Any, addend: Array | None, how: Accumulation, formats: F
         sums.append(found)
         return found
 
-    run_steps(x, y, addend, how, formats, {"running": running, "before": before})
+    run_steps(x, y, addend, how, formats, {"running": running, "before": before, "together": True})
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     bits = None if window is None else window.fraction_bits
     result = window.result[0] if window is not None else how.summed[0]

@@ -8,7 +8,7 @@ hundred bits together; what lies below is kept as one sticky bit.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.step_cuts import LOW, Numbers, Parts, last_raised, marks_of, window_sum
 
-__all__ = ["Ends", "Formats", "Settled", "Stages", "Sum"]
+__all__ = ["OF_A_STEP", "Ends", "Formats", "PlainSums", "Settled", "Stages", "Sum"]
 __all__ += ["folded", "has_steps", "ieee", "nonzero", "stepped"]
 
 Array = npt.NDArray[Any]
@@ -64,10 +64,14 @@ Settled = tuple[Array, Array, Array]
 
 Formats = tuple[Format | None, Format | None]
 
+#: Sums without a fault: of the rows from the key on, by the first product of each run of steps.
+PlainSums = dict[int, dict[int, Array]]
+
 
 #: Functions that a fault puts in the place of what the accumulation says, by the stage that each replaces:
 #:
 #: step : the only step of which the others hold, counted from 0, or from the end as -1.
+#: together : if there, a function has a word for each row: each step is taken by all rows at once.
 #: values : the values of x and y.
 #: x, y : factors as they are read, and their format.
 #: scales : the scales of the blocks of x and of y.
@@ -88,6 +92,10 @@ Formats = tuple[Format | None, Format | None]
 #: settled : what becomes of it.
 #: nan : which NaNs are negative.
 Stages = Mapping[str, Any]
+
+#: Stages of steps: those of operands and scales are the same for all of them.
+OF_A_STEP = {"mode", "running", "addend", "counts", "empty", "above", "total", "before", "after", "zero"}
+OF_A_STEP |= {"ends", "settled", "nan"}
 
 
 def has_steps(how: Accumulation, formats: Formats) -> bool:
@@ -112,9 +120,18 @@ def has_steps(how: Accumulation, formats: Formats) -> bool:
 
 
 def stepped(
-    x: Any, y: Any, addend: Array | None, how: Accumulation, formats: Formats, stages: Stages
+    x: Any,
+    y: Any,
+    addend: Array | None,
+    how: Accumulation,
+    formats: Formats,
+    stages: Stages,
+    plain: PlainSums | None = None,
 ) -> Array:
     """Return codes of the output, of dot products of rows; of operands in these formats.
+
+    Sums without a fault are kept in `plain`, if it is given, for the next faults of the same operands: only
+    rows and steps that a fault changes are computed again.
 
     Raises ValueError: an accumulation whose stages are not known.
     """
@@ -126,7 +143,13 @@ def stepped(
     for start in range(0, count, step := max(_AT_ONCE // max(length, 1), 1)):
         some = slice(start, start + step)
         rows = [(values[some], None if scale is None else scale[some]) for values, scale in sides]
-        found[some] = _rows(rows, None if addend is None else addend.reshape(-1)[some], how, formats, stages)
+        terms = rows, None if addend is None else addend.reshape(-1)[some], how, formats
+        known: dict[int, Array] | None = None
+        if plain is not None and "together" not in stages:
+            known = plain.setdefault(start, {})
+            if not known:
+                _rows(*terms, {}, known)
+        found[some] = _rows(*terms, stages, known)
     return found
 
 
@@ -152,8 +175,9 @@ def _rows(
     how: Accumulation,
     formats: Formats,
     stages: Stages,
+    plain: dict[int, Array] | None,
 ) -> Array:
-    """Return codes of the output, of rows."""
+    """Return codes of the output, of rows; `plain`: as `_run` takes it, by the first product of each run."""
     read, wild = [], [values for values, _ in sides]
     if "values" in stages:
         wild = list(stages["values"](*wild))
@@ -189,7 +213,7 @@ def _rows(
     if "addend_scaled" in stages and scales:
         by = sum(np.frexp(scales[side][:, 0])[1].astype(np.int64) - 1 for side in stages["addend_scaled"])
         stages = {**stages, "addend": partial(last_raised, by=by)}
-    return _in_order(products, ends, addend, folded(how), stages)
+    return _in_order(products, ends, addend, folded(how), stages, plain)
 
 
 def _scaled(
@@ -237,7 +261,12 @@ def _rounded_products(products: Numbers, finite: Array, into: Rounded) -> tuple[
 
 
 def _in_order(
-    products: Numbers, ends: Ends, addend: Array | None, how: Accumulation, stages: Stages
+    products: Numbers,
+    ends: Ends,
+    addend: Array | None,
+    how: Accumulation,
+    stages: Stages,
+    plain: dict[int, Array] | None,
 ) -> Array:
     """Return codes of the output, all steps in sequence or within chunks."""
     count, length = products.negative.shape
@@ -252,7 +281,7 @@ def _in_order(
     def inner(low: int, high: int, begin: Array, minus: Array, fmt: Format) -> tuple[Array, Format]:
         some = slice(low, high)
         of_run = Numbers(*(part[:, some] for part in products)), Ends(*(part[:, some] for part in ends))
-        return _run(*of_run, begin, minus, fmt, how, stages)
+        return _run(*of_run, begin, minus, fmt, how, stages, plain, low)
 
     if how.order.name != "chunked":
         begun = (given, signs) if first else (nothing, np.zeros_like(signs))
@@ -287,30 +316,97 @@ def _run(
     fmt: Format,
     how: Accumulation,
     stages: Stages,
+    plain: dict[int, Array] | None,
+    low: int,
 ) -> tuple[Array, Format]:
-    """Return the codes of the sum after all steps, and their format."""
+    """Return the codes of the sum after all steps, and their format.
+
+    `plain` has the sums without a fault after each step under `low`; where it has none, they are put there.
+    """
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     result: Rounded = window.result if window is not None else how.accumulator  # type: ignore[assignment]
-    steps, every = list(_places(products.negative.shape[1], window, max(how.term, 1))), stages
-    for number, places in enumerate(steps):
-        stages = every if every.get("step", number) in (number, number - len(steps)) else {}
+    places = list(_places(products.negative.shape[1], window, max(how.term, 1)))
+    rounded = how.product is not None
+
+    def after(
+        rows: Array, lanes: Array, c: tuple[Array, Array, Format], stages: Stages, first: bool
+    ) -> Array:
+        """Return codes of sums of lanes of some rows, and of running sums: their codes, signs and format."""
+        codes, signs, fmt = c
         running = as_doubles(codes, fmt)
-        c = _numbers(running, fmt)._replace(negative=signs)
-        terms = Numbers(
-            *(np.column_stack([part[:, places], of_c]) for part, of_c in zip(products, c, strict=True))
-        )
-        terms = terms if number else stages.get("addend", _same)(terms)
-        infinite = np.isinf(running)
-        of_step = Ends(
-            np.column_stack([ends.nan[:, places], np.isnan(running)]),
-            np.column_stack([ends.invalid[:, places], np.zeros(infinite.size, bool)]),
-            np.column_stack([ends.infinite[:, places], infinite]),
-            np.column_stack([ends.negative[:, places], signs]),
-        )
-        codes = _step(terms, of_step, window, result, stages, product_rounded=how.product is not None)
-        fmt = result[0]
-        signs = (codes & fmt.sign_code) != 0
-    return codes, fmt
+        of_c = _numbers(running, fmt)._replace(negative=signs)
+        terms = Numbers(*(_joined(part[rows, lanes], own) for part, own in zip(products, of_c, strict=True)))
+        terms = stages.get("addend", _same)(terms) if first else terms
+        own_ends = np.isnan(running), np.zeros(codes.size, bool), np.isinf(running), signs
+        of_step = Ends(*(_joined(part[rows, lanes], own) for part, own in zip(ends, own_ends, strict=True)))
+        return _step(terms, of_step, window, result, stages, product_rounded=rounded)
+
+    def of(number: int) -> Stages:
+        return stages if stages.get("step", number) in (number, number - len(places)) else {}
+
+    def then(codes: Array) -> tuple[Array, Array, Format]:
+        return codes, (codes & result[0].sign_code) != 0, result[0]
+
+    every = np.arange(codes.size)[:, None]
+    begin = codes, signs, fmt
+    if plain is None or low not in plain or len({lanes.size for lanes in places}) > 1:
+        made = []
+        for number, some in enumerate(places):
+            codes = after(every, some[None], begin if not number else then(codes), of(number), not number)
+            made.append(codes)
+        if plain is not None and not stages:
+            plain[low] = np.array(made)
+        return codes, result[0] if places else fmt
+    sums, lanes = plain[low], np.array(places)
+    found = sums.copy()
+    if of(0):
+        found[0] = after(every, lanes[:1], begin, of(0), True)
+    later = np.array([number for number in range(1, len(places)) if of(number)], np.intp)
+    rows, numbers = np.tile(every, (later.size, 1)), np.repeat(later, codes.size)
+    if later.size:
+        begin = then(sums[numbers - 1, rows[:, 0]])
+        found[later] = after(rows, lanes[numbers], begin, stages, False).reshape(later.size, -1)
+    beyond = {} if "step" in stages else stages
+    last = _followed(
+        sums, found, lambda rows, at, codes: after(rows[:, None], lanes[at], then(codes), beyond, False)
+    )
+    return last, result[0]
+
+
+def _joined(of_lanes: Array, own: Array) -> Array:
+    """Return values of lanes, and in a last column those of running sums."""
+    return np.concatenate([of_lanes, own[:, None]], axis=1)
+
+
+def _followed(sums: Array, found: Array, after: Callable[[Array, Array, Array], Array]) -> Array:
+    """Return the last sums of rows, of which those behind a fault are computed again.
+
+    Parameters
+    ----------
+    sums, found : array
+        Of steps and rows: sums without a fault, and what a faulty step makes of the sum before it.
+    after : callable
+        Of rows, steps and codes of the sums before them: the sums after them.
+    """
+    differ, numbers = found != sums, np.arange(len(sums))[:, None]
+    last, rows, at = sums[-1].copy(), np.arange(sums.shape[1]), np.full(sums.shape[1], -1)
+    codes = sums[0].copy()
+    while True:
+        # A sum that is right again stays so up to the next step whose fault shows.
+        right = (at < 0) | (codes == sums[at, rows])
+        ahead = differ[:, rows[right]] & (numbers > at[right])
+        shows, at[right] = ahead.any(0), ahead.argmax(0)
+        codes[right] = found[at[right], rows[right]]
+        going = np.ones(rows.size, bool)
+        going[right] = shows
+        rows, at, codes = rows[going], at[going], codes[going]
+        ended = at == len(sums) - 1
+        last[rows[ended]] = codes[ended]
+        rows, at, codes = rows[~ended], at[~ended], codes[~ended]
+        if not rows.size:
+            return np.asarray(last)
+        at = at + 1
+        codes = after(rows, at, codes)
 
 
 def _places(length: int, window: Window | None, term: int) -> Iterator[Array]:
@@ -482,10 +578,8 @@ def _folded(sums: Sum) -> Array:
 
 def _bit_length(words: Array) -> Array:
     """Return how many bits positive words have, below 2**62."""
-    high = words >> 31
-    upper = np.frexp(high.astype(np.float64))[1]
-    lower = np.frexp((words & (1 << 31) - 1).astype(np.float64))[1]
-    return np.where(high > 0, upper + 31, lower).astype(np.int64)
+    # With each one below another cleared, float64 does not round a word up to the next power of two.
+    return np.asarray(np.frexp((words & ~(words >> 1)).astype(np.float64))[1].astype(np.int64))
 
 
 def ieee(ends: Ends) -> Settled:
