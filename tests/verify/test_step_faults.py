@@ -64,7 +64,7 @@ def test_a_chain_of_rounded_steps_has_faults_too():
     rng = np.random.default_rng(4)
     x, y = (rng.standard_normal((900, 6)).astype(np.float16) for _ in range(2))
     sticky = "sticky bit lost: sums are rounded by the guard bit and 1 bit behind it alone"
-    carry = "the carry of rounding into the exponent lost: results half as large"
+    carry = "the carry of rounding into the exponent lost: the exponent's field one too low"
     for name, words in (("fp16_sequential", sticky), ("fp16_sequential", carry), ("fp32_sequential", sticky)):
         how, formats = ACCUMULATIONS[name], (lp.format("binary16"),) * 2
         [fault] = [each for each in step_faults(how, formats, 6, addend=False) if each.words == words]

@@ -74,6 +74,12 @@ class Cause:
         return self.explained - self.contradicted
 
     @property
+    def patched(self) -> bool:
+        """Whether the cause is made of several regions, and has exceptions all the same."""
+        several = self.rule is not None and len(self.rule.alternatives) > 1
+        return several and (self.contradicted > 0 or self.explained < self.inside[0] or self.inside[1] > 0)
+
+    @property
     def cost(self) -> int:
         """The lower, the simpler."""
         return sum(change.cost for change in self.changes)
@@ -86,6 +92,7 @@ class Diagnosis:
     causes: list[Cause]
     unexplained: int
     situations: dict[str, int] = field(default_factory=dict)  #: of those that the first leaves, in the sample
+    few: bool = False  #: whether so few mismatches, or blocks with some, prove no cause
 
 
 def diagnose(
@@ -124,7 +131,9 @@ def diagnose(
     # Besides one that explains everything the others are worth nothing, unless it explains few.
     causes = causes[:1] if not few and causes and causes[0].net == mismatches else causes[:_TOLD]
     left = mismatches - (causes[0].explained if causes else 0)
-    return Diagnosis(causes, left, trial.left(causes[0]) if causes and left else {})
+    here = trial.batch.places[trial.wrong]
+    few = few or (here.size == mismatches and question.independent(here) < _MANY)
+    return Diagnosis(causes, left, trial.left(causes[0]) if causes and left else {}, few)
 
 
 def _with_rules(

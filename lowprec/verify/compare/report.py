@@ -20,8 +20,6 @@ SCHEMA = "lowprec.compare/3"
 
 #: Rows of a table that are shown.
 _ROWS = 12
-#: Fewer mismatches than these prove nothing.
-_FEW = 8
 
 
 @dataclass(frozen=True)
@@ -249,7 +247,8 @@ class Comparison:
             ]
         parts = []
         for number, cause in enumerate(causes):
-            lead = "or by" if number else "explained by" if total >= _FEW else "may be"
+            lead = "or by" if number else "may be" if self.diagnosis.few else "explained by"
+            lead = "not explained; nearest:" if cause.patched and not number else lead
             share = f"{cause.explained:,} of {total:,} mismatches, {_percent(cause.explained / total)}"
             against = f"; contradicts {cause.contradicted:,} results that agree" if cause.contradicted else ""
             parts.append(f"{lead} {cause.words}: {share}{against}")

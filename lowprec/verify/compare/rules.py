@@ -25,6 +25,8 @@ Mask = npt.NDArray[np.bool_]
 _INSIDE, _OUTSIDE, _PAIRS, _THREES = 1024, 4096, 600, 80
 #: Values of a number that are tried as limits, where no condition holds of all.
 _LIMITS = 24
+#: How features of the result and of operands begin.
+_WHOLES = ("the result", "the operand", "the addend", "operand")
 #: Alternatives that are joined by "or".
 _ALTERNATIVES = 3
 
@@ -119,7 +121,10 @@ def learn(features: Sequence[Feature], inside: Mask, outside: Mask, spent: float
     costs = np.array([_bits(condition, counts) for condition in tried])
     found = _covering(tried, costs, ~holds[:, ~wanted])
     if found is not None and sum(_bits(condition, counts) for condition in found) <= proof:
-        return Rule((tuple(found),))
+        bits = {condition: cost for condition, cost in zip(tried, costs.tolist(), strict=True)}
+        rows = {condition: row for condition, row in zip(tried, holds, strict=True)}
+        if all(_proven(one, found, rows, bits[one], ~wanted, int(wanted.sum())) for one in found):
+            return Rule((tuple(found),))
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=False)]
     if not tried:
         return None
@@ -134,6 +139,24 @@ def learn(features: Sequence[Feature], inside: Mask, outside: Mask, spent: float
     cost = sum(_bits(condition, counts) for together in rule.alternatives for condition in together)
     cost += 2 * errors * math.log2(max(held.size, 2)) ** 0.5
     return rule if least and cost <= proof else None
+
+
+def _proven(
+    one: Condition,
+    together: list[Condition],
+    rows: dict[Condition, Mask],
+    bits: float,
+    outside: Mask,
+    inside: int,
+) -> bool:
+    """Return whether a condition excludes more of what the others admit than one by chance would.
+
+    Class and sign of the result or of an operand matter so often that one exclusion is enough.
+    """
+    others = [rows[condition] for condition in together if condition is not one]
+    admitted = np.logical_and.reduce(others) & outside if others else outside
+    whole = (one.statement or one.label) and one.feature.startswith(_WHOLES)
+    return (1.0 if whole else bits) <= _bits_of_choice(inside, int(np.count_nonzero(admitted)))
 
 
 def _some(mask: Mask, most: int, drawn: np.random.Generator) -> Array:

@@ -63,7 +63,7 @@ _SIZES = (8, 16, 32, 64, 128)
 class BlockQuestion(Question):
     """Values in a block format: codes with or without scales, or values again."""
 
-    situation_names = _UNDER
+    situation_names, numbered = _UNDER, "element"
 
     def __init__(
         self,
@@ -395,6 +395,10 @@ class BlockQuestion(Question):
             return
         codes = want >> SCALE_SHIFT
         yield Feature("the code of the right scale", codes)
+        if fmt.scale.subnormals:
+            yield Feature(
+                "the right scale is subnormal", (codes > 0) & (codes < 1 << fmt.scale.trailing_bits)
+            )
         units = as_doubles(codes.astype(UNSIGNED[1 if fmt.scale.width <= 8 else 4]), fmt.scale)
         units = units * (1.0 if self.tensor_scale is None else self.tensor_scale)
         flat = doubles(values).reshape(-1)
@@ -404,6 +408,13 @@ class BlockQuestion(Question):
         yield from block_causes.of_quotients(quotients, self.codes(want), fmt)
 
     # -- what is counted and told ---------------------------------------------------------------
+
+    def independent(self, places: Array) -> int:
+        """Return how many blocks these elements belong to."""
+        at = list(np.unravel_index(places, self.shape))
+        for axis, size in zip(self.axes, self.format.sizes, strict=True):
+            at[axis] = at[axis] // size
+        return int(np.unique(np.stack(at), axis=1).shape[1])
 
     def nans(self, answers: Array) -> npt.NDArray[np.bool_]:
         """Return which answers are NaN; values have no codes here."""

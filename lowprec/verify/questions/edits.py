@@ -229,6 +229,11 @@ def term_edits(total: Callable[[Any], Any]) -> Iterator[tuple[str, OnLanes]]:
         "terms cut downwards": lambda p: p.negative & (p.lost > 0),
         "terms cut upwards": lambda p: ~p.negative & (p.lost > 0),
         "terms cut away from zero": lambda p: p.lost > 0,
+        "negative terms that are cut to zero are -1 in the window's last place": lambda p: (
+            p.negative & (p.kept == 0) & (p.lost > 0)
+        ),
+        "terms cut one place earlier": lambda p: -(p.kept & 1),
+        "terms cut two places earlier": lambda p: -(p.kept & 3),
     }
     for words, change in changes.items():
         yield words, functools.partial(_of_parts, change=change, total=total)
@@ -238,7 +243,7 @@ def _of_parts(lanes: Array, change: Callable[[Any], Array], total: Callable[[Any
     def changed(parts: Any) -> Any:
         rows, count = parts.kept.shape
         here = np.pad(lanes_of(lanes, rows, count - 1), ((0, 0), (0, 1)))
-        return total(parts._replace(kept=parts.kept + (here & change(parts))))
+        return total(parts._replace(kept=parts.kept + np.where(here, change(parts), 0)))
 
     return changed
 

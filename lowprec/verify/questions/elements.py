@@ -35,6 +35,7 @@ from lowprec.verify.questions.edits import (
     product_edits,
     value_edits,
 )
+from lowprec.verify.questions.exact_edits import EXACT, OnExact, exact_results, of_exact, operand_features
 from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_overflow, of_rounding
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import (
@@ -63,8 +64,9 @@ from lowprec.verify.reference.operations import OPERATIONS, operand_names
 __all__ = ["Computation", "ElementQuestion", "ScaledQuestion", "Scaling"]
 
 _PIECE = 1 << 19
-#: Bits more than the result has, in which a first of two roundings may be.
-_TWICE = 4
+#: Bits more than the result has, in which a first of two roundings may be; bits of operands whose exact
+#: results fit float64.
+_TWICE, _EXACT = 4, 50
 
 
 @dataclass(frozen=True)
@@ -181,11 +183,24 @@ class ElementQuestion(Question):
             random = self.integers.take(batch.places)
         codes = OPERATIONS[asked.operation].compute(asked.operands, asked.formats, asked.rule, random=random)
         codes = carried(codes, target, self.received.dtype) if self.values else codes
+        if "exact" in fields:
+            codes = self._of_exact(asked, codes, fields["exact"])
         if "by_code" in fields:
             codes = fields["by_code"](asked.operands[0].astype(np.int64), codes)
         if "received" in fields:
             codes = fields["received"](codes, target)
         return codes if asked.outside is None else np.where(asked.outside, -1, codes.astype(np.int64))
+
+    def _of_exact(self, asked: Computation, codes: Array, change: OnExact) -> Array:
+        """Return codes of edited exact results, where these are finite and not zero."""
+        sides = [as_doubles(given, fmt) for given, fmt in zip(asked.operands, asked.formats, strict=False)]
+        exact, lasts = exact_results(asked.operation, sides, asked.formats[:-1])
+        plain = np.isfinite(exact) & (exact != 0)
+        with np.errstate(all="ignore"):
+            made = np.copysign(change(np.where(plain, exact, 1.0), lasts), exact)
+        words, formats = [made.view(np.uint64)], (catalog.BINARY64, asked.formats[-1])
+        edited = OPERATIONS["convert"].compute(words, formats, asked.rule, random=None)
+        return np.where(plain, edited, codes)
 
     def _asked(self, batch: Batch, fields: dict[str, Any]) -> Computation:
         """Return what is computed, with some fields changed."""
@@ -280,6 +295,13 @@ class ElementQuestion(Question):
                 dropped = first.trailing_bits - self.target.trailing_bits
                 by = functools.partial(causes.added_to_codes, by=dropped)
                 yield Change("by_code", by, "codes rounded as integers are, those of NaN too", 2)
+        plain = all(has_fields(fmt) for fmt in self.formats) and not self.projection.via
+        if self.operation in EXACT and plain:
+            sizes = [fmt.precision for fmt in self.formats[:-1]]
+            precision = sum(sizes[:2]) if self.operation in ("multiply", "fma") else max(sizes)
+            if precision <= _EXACT:
+                for words, on_exact in of_exact(self.operation, self.target, precision):
+                    yield Change("exact", on_exact, words, 2)
         if self._fused is not None:
             yield from step_faults(self._fused, (self.formats[0], self.formats[1]), 1, addend=True)
             yield from of_shifts()
@@ -301,6 +323,10 @@ class ElementQuestion(Question):
         names = operand_names(len(batch.given))
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
+        if self.operation in EXACT and names[1:] and all(has_fields(fmt) for fmt in self.formats):
+            sides = [as_doubles(codes, fmt) for codes, fmt in zip(batch.given, self.formats, strict=False)]
+            negative = self.codes(want) & self.target.sign_code != 0
+            yield from (Feature(*one) for one in operand_features(self.operation, names, sides, negative))
         wide = continued(self.target) if has_fields(self.target) and not self.values else None
         if wide is not None and not self.projection.rounding.bits:
             beyond = self.answer(batch, (Change("format", wide, ""), Change("saturation", "none", "")))

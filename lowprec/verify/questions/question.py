@@ -111,6 +111,7 @@ class Question(ABC):
     received: Dump  #: the results
     values: bool  #: whether they are values, not codes
     coded: bool = True  #: whether distances and classes of results mean anything
+    numbered: str = "line"  #: what the number of a result counts
     dear: bool = False  #: whether answers take so long that hypotheses are tried on a few results first
     any_nan: bool = False  #: whether any NaN is right where a NaN is
     budget: Budget | None = None  #: how far results may lie from the right ones; None: not at all
@@ -206,6 +207,10 @@ class Question(ABC):
         """Return which results are compared; None: all."""
         return None
 
+    def independent(self, places: Array) -> int:
+        """Return how many of these results were computed apart: of a block all elements share a scale."""
+        return places.size
+
     def edits(self) -> Iterator[Change]:
         """Yield changes that explain results together with a condition, besides those of `changes`."""
         yield from ()
@@ -229,7 +234,7 @@ class Question(ABC):
             yield from of_neighbours("the result before", self.codes(before), self.target)
             if isinstance(batch.index, slice):
                 yield from of_neighbours("the right result before", np.roll(codes, 1), self.target)
-        yield from of_place(batch.places)
+        yield from of_place(batch.places, self.numbered)
 
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of this kind of question: of operands and of how the result comes about."""

@@ -15,8 +15,8 @@ from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["moves", "of_results", "of_scale_codes"]
 
-#: Last bits of results that may be stuck.
-_STUCK = 2
+#: Last bits of results that may be stuck, and bits below which a carry may be lost.
+_STUCK, _CARRIES = 2, 12
 
 OnCodes = Callable[[Array, Format], Array]
 
@@ -33,6 +33,9 @@ def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
         if ("infinit" in words and not fmt.infinity) or ("NaN" in words and fmt.nan_code is None):
             continue
         yield Change("result_code", change, f"results {words}")
+    for bits in range(2, min(_CARRIES, fmt.trailing_bits)):
+        lost = _magnitude(functools.partial(_carry_lost, bits=bits))
+        yield Change("result_code", lost, f"results without a carry out of their last {bits} bits", 2)
     for bit in range(min(_STUCK, fmt.trailing_bits)):
         for value in (0, 1):
             stuck = functools.partial(_stuck, bit=bit, value=value)
@@ -49,9 +52,21 @@ def _magnitude(change: Callable[[Array, Format], Array]) -> OnCodes:
 
 
 def _scaled(codes: Array, fmt: Format, by: int) -> Array:
-    moved, low = codes + by * (1 << fmt.trailing_bits), codes < max(-by, 1) << fmt.trailing_bits
-    made = np.where(low, codes >> min(-by, 62) if by < 0 else codes << min(by, 30), moved)
+    """Return codes of magnitudes times 2**by, cut; of the lowest ones as whole multiples of the smallest."""
+    field, one = codes >> fmt.trailing_bits, 1 << fmt.trailing_bits
+    low = field <= max(-by, 0)
+    whole = np.where(field > 0, codes % one + one, codes) << np.where(low, np.maximum(field - 1, 0), 0)
+    made = np.where(low, whole >> min(-by, 62) if by < 0 else whole << min(by, 30), codes + by * one)
     return np.where(codes <= fmt.max_magnitude + fmt.infinity * (by < 0), made, codes)
+
+
+def _carry_lost(codes: Array, fmt: Format, bits: int) -> Array:
+    """Return codes of which those whose last bits are zero, as behind a carry, lack what was carried."""
+    return np.where((codes & (1 << bits) - 1 == 0) & (codes >> bits > 0), codes - (1 << bits), codes)
+
+
+def _field_moved(codes: Array, fmt: Format, by: int) -> Array:
+    return np.where(codes + (by << fmt.trailing_bits) >= 0, codes + (by << fmt.trailing_bits), codes)
 
 
 def _stuck(codes: Array, fmt: Format, bit: int, value: int) -> Array:
@@ -65,6 +80,8 @@ _ON_CODES: dict[str, OnCodes] = {
     "of the other sign": lambda codes, fmt: np.where(codes >= 0, codes ^ fmt.sign_code, codes),
     "half as large": _magnitude(functools.partial(_scaled, by=-1)),
     "twice as large": _magnitude(functools.partial(_scaled, by=1)),
+    "with an exponent's field one too low": _magnitude(functools.partial(_field_moved, by=-1)),
+    "with an exponent's field one too high": _magnitude(functools.partial(_field_moved, by=1)),
     **{
         f"2**{by} times as large": _magnitude(functools.partial(_scaled, by=by))
         for bits in range(1, 5)

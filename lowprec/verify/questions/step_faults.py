@@ -380,7 +380,9 @@ def _of_rounding(window: Window | None, form: Format) -> Iterator[Change]:
     for bits in range(1, _TWICE + 1):
         words = f"sums rounded twice: first to {bits} bit{'s' * (bits > 1)} more than the result has"
         yield fault(words, before=partial(_twice, bits=bits))
-    yield fault("the carry of rounding into the exponent lost: results half as large", after=carry_lost)
+    yield fault(
+        "the carry of rounding into the exponent lost: the exponent's field one too low", after=carry_lost
+    )
     for by, words in ((-1, "half"), (1, "twice")):
         misplaced = partial(_misplaced, fmt=form, by=by)
         yield fault(f"subnormal sums {words} as large: shifted one place off", before=misplaced)

@@ -1,0 +1,100 @@
+"""Edits of exact results of sums and products, on their way to the rounder: bits that it does not see."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from lowprec.spec.format import Format
+from lowprec.verify.questions.causes import cut_behind_guard, guard_words
+from lowprec.verify.questions.edits import of_conversions
+from lowprec.verify.questions.features import exponents
+from lowprec.verify.questions.question import Array
+
+__all__ = ["EXACT", "OnExact", "exact_results", "of_exact", "operand_features"]
+
+#: Operations whose exact results are those of a product and a sum, or a value.
+EXACT = ("add", "subtract", "multiply", "fma", "convert")
+#: Bits behind the guard bit that the sticky bit may stop at, and single bits and last bits that it may miss.
+_GUARDED, _MISSED = 16, 8
+
+OnExact = Callable[[Array, Array], Array]
+
+
+def exact_results(operation: str, values: Sequence[Array], formats: Sequence[Format]) -> tuple[Array, Array]:
+    """Return exact results in float64, to odd beyond 53 bits, and the exponents of their last bits."""
+    lasts = [
+        np.maximum(exponents(side), fmt.emin) - fmt.trailing_bits
+        for side, fmt in zip(values, formats, strict=False)
+    ]
+    with np.errstate(all="ignore"):
+        if operation == "convert":
+            return values[0], lasts[0]
+        if operation == "multiply":
+            return values[0] * values[1], lasts[0] + lasts[1]
+        if operation == "fma":
+            first, last, second = values[0] * values[1], lasts[0] + lasts[1], values[2]
+        else:
+            first, last, second = values[0], lasts[0], values[1] if operation == "add" else -values[1]
+        made = first + second
+        # The rounding error of the sum, by Knuth's two-sum.
+        back = made - first
+        lost = (first - (made - back)) + (second - back)
+    inexact = np.isfinite(made) & (lost != 0)
+    inside = np.where(inexact & ((lost < 0) != (made < 0)), np.nextafter(made, 0), made)
+    odd = (inside.view(np.uint64) | np.uint64(1)).view(np.float64)
+    return np.where(inexact, odd, made), np.minimum(last, lasts[-1])
+
+
+def of_exact(operation: str, target: Format, precision: int) -> Iterator[tuple[str, OnExact]]:
+    """Yield edits of exact results of so many bits, given with the exponents of their last bits, in words."""
+    if operation != "convert":  # which has these as edits of its operand
+        for bits in range(min(_GUARDED, max(precision - target.precision, 1))):
+            yield guard_words(bits), functools.partial(_cut, fmt=target, bits=bits)
+        for words, change in of_conversions(target, target):
+            yield words, functools.partial(_valued, change=change)
+    for bits in range(1, _MISSED + 1):
+        which = "the last bit" if bits == 1 else f"the last {bits} bits"
+        yield (
+            f"{which} of the exact result not seen by the sticky bit",
+            functools.partial(_missed, fmt=target, bits=bits),
+        )
+        behind = f"bit {bits} behind the guard bit not seen by the sticky bit"
+        yield behind, functools.partial(_unwired, fmt=target, bit=bits)
+
+
+def _cut(values: Array, lasts: Array, fmt: Format, bits: int) -> Array:
+    return cut_behind_guard(values, fmt, bits)
+
+
+def _valued(values: Array, lasts: Array, change: Callable[[Array], Array]) -> Array:
+    return change(values)
+
+
+def _missed(values: Array, lasts: Array, fmt: Format, bits: int) -> Array:
+    """Return values without the last bits of exact results, where these lie behind the guard bit."""
+    sizes = np.ldexp(1.0, lasts + bits)
+    guard = np.maximum(exponents(values), fmt.emin) - fmt.trailing_bits - 1
+    return np.where(lasts + bits <= guard, np.trunc(values / sizes) * sizes, values)
+
+
+def _unwired(values: Array, lasts: Array, fmt: Format, bit: int) -> Array:
+    """Return values without one bit behind the guard bit."""
+    above, below = (cut_behind_guard(values, fmt, bits) for bits in (bit - 1, bit))
+    return values - (below - above)
+
+
+def operand_features(
+    operation: str, names: Sequence[str], values: Sequence[Array], result: Array
+) -> Iterator[tuple[str, Array]]:
+    """Yield how the exponents and signs of operands compare; `result`: which results are negative."""
+    one, other = (exponents(side) for side in values[:2])
+    yield f"the exponent of {names[0]} less that of {names[1]}", one - other
+    yield "the operands have unlike signs", np.signbit(values[0]) != np.signbit(values[1])
+    if operation in ("multiply", "fma"):
+        with np.errstate(all="ignore"):
+            yield "the significands' product is 2 or more", exponents(values[0] * values[1]) > one + other
+    for name, side in zip(names, values, strict=False):
+        yield f"the result has the sign of {name}", np.signbit(side) == result
