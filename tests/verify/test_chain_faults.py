@@ -22,7 +22,9 @@ CAUSES = {
         "sticky bit lost: sums are rounded by the guard bit and 1 bit behind it alone"
     ),
     "rounded to 27 bits first": "sums rounded twice: first to 3 bits more than the result has",
-    "carry of rounding lost": "the carry of rounding into the exponent lost: the exponent's field one too low",
+    "carry of rounding lost": (
+        "the carry of rounding into the exponent lost: the exponent's field one too low"
+    ),
     "ties to odd": "sums of steps: ties to odd",
     "subnormal sums halved": "subnormal sums half as large: shifted one place off",
     "subnormal sums doubled": "subnormal sums twice as large: shifted one place off",

@@ -35,7 +35,9 @@ CAUSES = {
     "ties to odd": "sums of steps: ties to odd",
     "result truncated": "sums of steps: truncation: rounded toward zero",
     "sticky lost: one bit below the guard bit": "sticky bit without the last bit of the sum",
-    "carry of rounding lost": "the carry of rounding into the exponent lost: the exponent's field one too low",
+    "carry of rounding lost": (
+        "the carry of rounding into the exponent lost: the exponent's field one too low"
+    ),
     "addend aligned one place too low": "the addend and running sums aligned one place too low",
     "addend aligned one place too high": "the addend and running sums aligned one place too high",
     "addend never cut": "the addend and running sums never cut",

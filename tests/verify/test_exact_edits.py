@@ -1,0 +1,103 @@
+"""Bits of exact results that a rounder does not see, planted in integers, are named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.verify.compare.conditions import Examples
+from lowprec.verify.compare.diagnosis import Cause, Diagnosis
+from lowprec.verify.compare.rules import Condition, Rule
+from lowprec.verify.questions.exact_edits import exact_results
+from lowprec.verify.questions.result_edits import of_results
+
+
+def product(x, y, unseen):
+    """The product of two bfloat16 codes of normal numbers near 1, whose sticky bit misses some bits."""
+    whole = (x & 0x7F | 0x80) * (y & 0x7F | 0x80)
+    exponent, places = (x >> 7 & 0xFF) + (y >> 7 & 0xFF) - 127, 7
+    if whole >> 15:
+        exponent, places = exponent + 1, 8
+    kept, rest = whole >> places, whole & (1 << places) - 1
+    half = 1 << places - 1
+    guard, sticky = rest & half, rest & (half - 1) & ~unseen(places)
+    kept += bool(guard and (sticky or kept & 1))
+    return (x ^ y) & 0x8000 | (exponent << 7) + kept - 0x80
+
+
+@pytest.mark.parametrize(
+    ("unseen", "words"),
+    [
+        (lambda places: 3, "the last 2 bits of the exact result not seen by the sticky bit"),
+        (lambda places: 1 << places - 3, "bit 2 behind the guard bit not seen by the sticky bit"),
+        (
+            lambda places: (1 << places - 4) - 1,
+            "sticky bit lost: rounded by the guard bit and 3 bits behind it alone",
+        ),
+    ],
+)
+def test_bits_of_products_that_the_sticky_bit_misses_are_named(unseen, words):
+    drawn = np.random.default_rng(3)
+    x, y = (drawn.integers(0x3F00, 0x4100, (2, 60_000)) | drawn.integers(0, 2, (2, 60_000)) << 15).tolist()
+    given, into = (np.array(x, np.uint16), np.array(y, np.uint16)), "bfloat16"
+    plain, got = (
+        np.array([product(a, b, bits) for a, b in zip(x, y, strict=True)], np.uint16)
+        for bits in (lambda places: 0, unseen)
+    )
+    asked = {"operation": "multiply", "source": into, "limit": 0}
+    assert lp.compare(given, plain, into, **asked).agrees
+    report = lp.compare(given, got, into, **asked)
+    assert report.mismatches > 8
+    assert (report.cause.words, report.cause.explained, report.cause.contradicted) == (
+        words,
+        report.mismatches,
+        0,
+    )
+
+
+def test_a_carry_that_stops_in_the_significand_is_named():
+    x = np.random.default_rng(4).integers(0x3F000000, 0x40FFFFFF, 50_000).astype(np.uint32)
+    right = np.asarray(lp.encode(x.view(np.float32), "bfloat16"))
+    cut = x >> 16
+    stopped = (right != cut) & (right & 0xF == 0)
+    report = lp.compare(
+        x.view(np.float32), np.where(stopped, cut & 0xFFF0, right).astype(np.uint16), "bfloat16", limit=0
+    )
+    assert report.mismatches == np.count_nonzero(stopped)
+    assert report.cause.words.startswith(
+        "results without a carry out of their last 4 bits, where rounding goes away"
+    )
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+
+
+def test_halves_and_doubles_of_results_are_values():
+    fmt = lp.format("e4m3fn")
+    codes = np.arange(fmt.max_magnitude + 1)
+    values = lp.decode(codes.astype(np.uint8), fmt).astype(np.float64)
+    edits = {change.words: change.value for change in of_results(fmt, codes)}
+    for words, by in {"half as large": -1, "2**-4 times as large": -4, "twice as large": 1}.items():
+        want = lp.encode(values * 2.0**by, fmt, rounding="toward_zero", saturation="finite")
+        got = np.minimum(edits[f"results {words}"](codes, fmt), fmt.max_magnitude)
+        assert got.tolist() == np.asarray(want).tolist(), words
+
+
+def test_exact_sums_beyond_float64_are_rounded_to_odd():
+    fmt = lp.format("binary32")
+    x, y = np.array([1.0, 1.0, -1.0, 3.0]), np.array([2.0**-80, -(2.0**-80), 2.0**-80, 2.0**-20])
+    made, lasts = exact_results("add", [x, y], [fmt, fmt])
+    assert made.tolist() == [1 + 2.0**-52, 1 - 2.0**-53, -1 + 2.0**-53, 3 + 2.0**-20]
+    assert lasts.tolist() == [-103, -103, -103, -43]
+
+
+@pytest.mark.parametrize(
+    ("regions", "right", "patched"), [(1, 3, False), (2, 0, False), (2, 3, True), (3, 1, True)]
+)
+def test_regions_with_exceptions_are_no_explanation(regions, right, patched):
+    rule = Rule(tuple((Condition(f"feature {place}", "=", 1),) for place in range(regions)))
+    cause = Cause("wrong there", 40, right, rule=rule, inside=(40, right), examples=Examples((), ()))
+    assert cause.patched == patched
+    report = lp.compare(np.float32([1.0]), np.uint8([0x39]), "e4m3fn")
+    report.diagnosis = Diagnosis([cause], 0)
+    assert ("not explained; nearest: wrong there" in str(report)) == patched
+    assert ("explained by wrong there" in str(report)) == (not patched)
