@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import convert, statistics
 from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.doubles import reals
 from lowprec.methods.fp8.codes import encode, projection_of
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
@@ -181,7 +182,7 @@ def sqnr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
     decibels : float
         inf where nothing differs.
     """
-    signal = as_array(values).astype(np.float64)
-    noise = np.square(as_array(results).astype(np.float64) - signal).sum()
+    signal = reals(values, "values").astype(np.float64)
+    noise = np.square(reals(results, "results").astype(np.float64) - signal).sum()
     power = np.square(signal).sum()
     return math.inf if noise == 0 else -math.inf if power == 0 else 10 * math.log10(power / noise)

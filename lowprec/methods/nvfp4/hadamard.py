@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import dot
 from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.doubles import reals
 from lowprec.arrays.random import random_bits
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -89,7 +90,7 @@ def hadamard(
             f"size={size!r} of a Hadamard transform must be one of {SIZES}: powers of 4, whose square roots "
             f"are powers of two"
         )
-    flips = np.ones(size) if signs is None else as_array(signs)
+    flips = np.ones(size) if signs is None else reals(signs, "signs")
     if flips.shape != (size,) or not np.isin(flips, (-1, 1)).all():
         raise ValueError(f"signs of a Hadamard transform of {size} must be {size} numbers +1 and -1")
     array = np.moveaxis(as_array(values), axis, -1)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.doubles import reals
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_sqrt
 from lowprec.methods.scale_propagation.registry import register_scaled_op
@@ -48,7 +49,7 @@ def scatter_add(x: Any, indices: npt.ArrayLike, length: int) -> Any:
 
     Source: the rule of `numpy.sum` in [SCALIFY] 3.2, for as many terms as a row has in the mean.
     """
-    x = as_array(x)
+    x = reals(x, "x")
     places = _places(x.shape, indices, length)
     sums = np.zeros((length, *x.shape[np.ndim(indices) :]), x.dtype)
     np.add.at(sums, places, x.reshape(places.size, *sums.shape[1:]))

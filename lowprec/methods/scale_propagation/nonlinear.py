@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.checks import Array
+from lowprec.arrays.doubles import reals
 from lowprec.arrays.special import erf
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, project
-from lowprec.methods.scale_propagation.rules.operands import one, settled, taking_zeros
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, over, with_data
+from lowprec.methods.scale_propagation.rules.operands import one, own, settled, taking_zeros
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, over, with_data
 from lowprec.methods.scale_propagation.transform import custom_scale
 
 Pair = tuple[Any, Callable[[Any], Any]]
@@ -62,7 +63,7 @@ def _plain(x: Any, gate: Function, slope: Function) -> Pair:
     wide = x.astype(np.float64)
 
     def pull(gradient: Any) -> Any:
-        return gradient * slope(wide).astype(x.dtype)
+        return _gradient(gradient) * slope(wide).astype(x.dtype)
 
     return (_open(wide, gate(wide)) * gate(wide)).astype(x.dtype), pull
 
@@ -71,7 +72,7 @@ def _scaled(x: ScaledArray, gate: Function, slope: Function) -> Pair:
     values = x.to_array()
 
     def pull(gradient: Any) -> ScaledArray:
-        return _times(as_scaled(gradient), slope(values))
+        return _times(own(gradient), slope(values))
 
     return _times(x, gate(values)), pull
 
@@ -83,8 +84,13 @@ def _times(x: ScaledArray, factors: Array) -> ScaledArray:
 
 def _floats(x: Any) -> Array:
     """Return a plain array of floats; integers become float64, as in NumPy's functions."""
-    array = as_array(x)
+    array = reals(x, "x")
     return array.astype(np.float64) if array.dtype.kind in "biu" else array
+
+
+def _gradient(given: Any) -> Any:
+    """Return a gradient at a plain result: an array, or a ScaledArray as it is."""
+    return given if isinstance(given, ScaledArray) else reals(given, "the gradient")
 
 
 def _open(x: Array, gate: Array) -> Array:
@@ -119,14 +125,14 @@ def relu(x: Any) -> Pair:
 
     Source: [SCALIFY] 3.2.1.
     """
-    x = as_array(x)
-    return np.maximum(x, x.dtype.type(0)), lambda gradient: np.where(x > 0, gradient, 0)
+    x = reals(x, "x")
+    return np.maximum(x, x.dtype.type(0)), lambda gradient: np.where(x > 0, _gradient(gradient), 0)
 
 
 @register_scaled_op(relu)
 def _scaled_relu(x: ScaledArray) -> Pair:
     def pull(gradient: Any) -> ScaledArray:
-        gradient = taking_zeros(as_scaled(gradient))
+        gradient = taking_zeros(own(gradient))
         return with_data(gradient, np.where(x.data > 0, gradient.data, gradient.dtype.type(0)))
 
     x = taking_zeros(x)
@@ -202,7 +208,11 @@ def layer_norm(x: Any, axis: int = -1, eps: float = 1e-5) -> Pair:
     """
     x = _floats(x)
     y, back = _normalised(x.astype(np.float64), axis, eps)
-    return y.astype(x.dtype), lambda gradient: back(as_array(gradient).astype(np.float64)).astype(x.dtype)
+
+    def pull(gradient: Any) -> Any:
+        return back(reals(gradient, "the gradient").astype(np.float64)).astype(x.dtype)
+
+    return y.astype(x.dtype), pull
 
 
 @register_scaled_op(layer_norm)
@@ -211,7 +221,7 @@ def _scaled_layer_norm(x: ScaledArray, axis: int = -1, eps: float = 1e-5) -> Pai
     y, back = _normalised(x.data.astype(np.float64), axis, eps)
 
     def pull(gradient: Any) -> ScaledArray:
-        gradient = settled(as_scaled(gradient))
+        gradient = settled(own(gradient))
         scale = fitting(float(gradient.scale) / float(x.scale), gradient.scale_format)
         wide = over(gradient, float(scale) * float(x.scale)).astype(np.float64)
         return with_data(gradient, project(back(wide), gradient.format), scale)

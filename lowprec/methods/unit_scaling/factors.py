@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lowprec.arrays.doubles import doubles
 from lowprec.methods.unit_scaling.vjp import Array, need_positive
 
 Function = Callable[[Array], Array]
@@ -86,11 +87,11 @@ def derive_scale(function: Function, derivative: Function | None = None) -> Scal
     """
 
     def values(x: Array, width: Array) -> Array:
-        return np.asarray(function(x), np.float64)
+        return doubles(function(x), "the results of the function")
 
     def slopes(x: Array, width: Array) -> Array:
         if derivative is not None:
-            return np.asarray(derivative(x), np.float64)
+            return doubles(derivative(x), "the results of the derivative")
         found: Array = values(x, width) @ _SLOPES.T * (2 / width)
         return found
 
@@ -106,7 +107,7 @@ def derive_scale(function: Function, derivative: Function | None = None) -> Scal
 
 def mean_square(function: Function) -> float:
     """Return the mean square of an elementwise function of standard normal values."""
-    return _expectation(lambda x, width: np.square(np.asarray(function(x), np.float64)))
+    return _expectation(lambda x, width: np.square(doubles(function(x), "the results of the function")))
 
 
 def log_interpolate(weight: float, lower: float, upper: float) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from lowprec.arrays.doubles import doubles
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
@@ -83,7 +84,7 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
     shapes = {each.shape for each in operands}
     if len(shapes) != 1:
         raise ValueError(f"weighted_sum takes one or more arrays of one shape, not {sorted(shapes)}")
-    factors = tuple(float(weight) for weight in weights)
+    factors = tuple(float(doubles(weight, "weights of weighted_sum")) for weight in weights)
     if len(factors) != len(operands) or not all(0 < abs(weight) < math.inf for weight in factors):
         raise ValueError(
             f"weighted_sum of {len(operands)} arrays takes as many finite weights other than 0, not "

@@ -6,12 +6,13 @@ Floor 4. Source: [SCALIFY] 3.2, 3.4 and its published code.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from lowprec.arrays.checks import Array
+from lowprec.arrays.doubles import doubles
 from lowprec.methods.scale_propagation.pow2 import pow2_norm
 from lowprec.methods.scale_propagation.registry import register_each, register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, project, ratio
@@ -89,7 +90,9 @@ def reciprocal(x: ScaledArray) -> ScaledArray:
 @register_scaled_op(np.power)
 def power(x: Any, y: Any) -> ScaledArray:
     """Return x**y; the scale is scale**y for an integer y, else 1 as for `exp`."""
-    exponent = None if isinstance(y, ScaledArray) or np.ndim(y) else float(y)
+    exponent = (
+        None if isinstance(y, ScaledArray) or np.ndim(y) else float(doubles(y, "the exponent of numpy.power"))
+    )
     if exponent is None or not isinstance(x, ScaledArray) or not exponent.is_integer():
         return _by_values(np.power, x, y)
     if exponent == 2:
@@ -171,11 +174,18 @@ def sign(x: ScaledArray) -> ScaledArray:
 # -- choices ----------------------------------------------------------------------------------------
 
 
+def _of_one_type(arrays: Iterable[Array]) -> list[Array]:
+    """Return arrays in a type that NumPy chooses among: it has none for float16 and bfloat16 together."""
+    made = list(arrays)
+    alike = len({each.dtype for each in made}) == 1
+    return made if alike else [each.astype(np.result_type(each.dtype, np.float32)) for each in made]
+
+
 def _chosen(choose: Callable[..., Any], *given: Any) -> ScaledArray:
     """Choose among elements, at the largest scale that is not 0, infinite or NaN."""
     taken = operands(*given)
     scale = fitting(largest_scale(taken.arrays), taken.scale_format)
-    data = choose(*(over(array, float(scale)) for array in taken.arrays))
+    data = choose(*_of_one_type(over(array, float(scale)) for array in taken.arrays))
     return taken.result(project(data, taken.fmt), scale)
 
 

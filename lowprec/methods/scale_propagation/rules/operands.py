@@ -39,7 +39,7 @@ def operands(*given: Any) -> Operands:
     common format of the others; all other operands have a format of their own.
     """
     scale_format = rounding.promoted(*(x.scale_format for x in given if isinstance(x, ScaledArray)))
-    whole = [x if _is_weak(x) else _own(x, scale_format) for x in given]
+    whole = [x if _is_weak(x) else own(x, scale_format) for x in given]
     fmt = rounding.promoted(*(x.format for x in whole if isinstance(x, ScaledArray)))
     arrays = [x if isinstance(x, ScaledArray) else _weak(x, fmt, scale_format) for x in whole]
     return Operands(tuple(arrays), fmt, scale_format)
@@ -54,11 +54,12 @@ def _is_weak(x: Any) -> bool:
     )
 
 
-def _own(x: Any, scale_format: Format) -> ScaledArray:
+def own(x: Any, scale_format: Format | None = None) -> ScaledArray:
+    """Return an operand as a ScaledArray of its own format; integers and bools are of binary32."""
     if isinstance(x, ScaledArray):
         return x
     array = as_array(x)
-    fmt = "binary32" if array.dtype.kind in "iu" else None
+    fmt = "binary32" if array.dtype.kind in "biu" else None
     return as_scaled(array, fmt=fmt, scale_format=scale_format)  # type: ignore[no-any-return]
 
 
