@@ -1,12 +1,14 @@
-"""Real numbers as arrays, in their own type or exactly in float64. Floor 3."""
+"""Real numbers: arrays in their own type or exactly in float64, and single ones as floats. Floor 3."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from lowprec.arrays.checks import Array, values_operand
 
-__all__ = ["doubles", "reals"]
+__all__ = ["doubles", "real", "reals"]
 
 
 def reals(values: object, name: str) -> Array:
@@ -26,3 +28,18 @@ def doubles(values: object, name: str) -> Array:
                 "first"
             )
     return made
+
+
+def real(value: Any, name: str) -> float:
+    """Return one real number as a float; refuse texts, complex numbers and what is beyond float64."""
+    try:
+        if np.asarray(value).dtype.kind in "cmMSU":  # of which Python and NumPy make floats
+            raise TypeError
+        return float(value)
+    except TypeError:
+        raise TypeError(f"{name} must be one real number, not {value!r}") from None
+    except OverflowError:
+        largest = np.finfo(np.float64).max
+        raise ValueError(
+            f"{name} is beyond the largest float64, {largest:.2g}; give a smaller number"
+        ) from None

@@ -139,4 +139,5 @@ class Scaling:
 
     def _scale_for(self, values: npt.ArrayLike, fmt: Format) -> Any:
         scale = np.asarray(statistics.scale_for(values, fmt, "max"))
-        return np.ldexp(scale, self.recipe.margin)[()]
+        with np.errstate(over="ignore"):  # of scales that are refused
+            return np.ldexp(scale, min(max(self.recipe.margin, -1000), 1000))[()]  # a C integer

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import convert, statistics
 from lowprec.arrays.checks import Array, as_array
-from lowprec.arrays.doubles import reals
+from lowprec.arrays.doubles import real, reals
 from lowprec.methods.fp8.codes import encode, projection_of
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
@@ -78,7 +78,7 @@ def calibrate(
     """
     values = as_array(values)
     trials = {"max": ("max", 100.0)}
-    trials |= {f"percentile {each:g}": ("percentile", each) for each in percentiles}
+    trials |= {f"percentile {real(each, 'a percentile'):g}": ("percentile", each) for each in percentiles}
     trials["mse"] = ("mse", 100.0)
     score = judge or (lambda scale: sqnr(values, encode(values, fmt, scale=scale).values(np.float64)))
     options: dict[str, Any] = {"power_of_two": power_of_two, "projection": projection_of()}

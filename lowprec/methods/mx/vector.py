@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
+from lowprec.arrays.axes import axes_within
 from lowprec.arrays.checks import Array
 from lowprec.arrays.doubles import reals
 from lowprec.spec import catalog
@@ -142,7 +143,9 @@ class Vector:
 
     def sum(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
         """Sum along an axis, as `sums` says."""
-        moved = np.moveaxis(reals(x, "x"), axis, -1)
+        values = reals(x, "x")
+        (axis,) = axes_within(axis, values.ndim)
+        moved = np.moveaxis(values, axis, -1)
         total = np.asarray(dot.dot(moved, np.ones(moved.shape[-1], np.float32), self.sums))
         return np.expand_dims(total, axis) if keepdims else total
 
@@ -151,7 +154,8 @@ class Vector:
     def mean(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
         """Divide the sum by the number of values: two roundings."""
         values = reals(x, "x")
-        return self.divide(self.sum(values, axis, keepdims), values.shape[axis])
+        total = self.sum(values, axis, keepdims)
+        return self.divide(total, values.shape[axis])
 
     def softmax(self, x: npt.ArrayLike, axis: int = -1) -> Array:
         """Return e**(x - max(x)) over the sum of these: four roundings.
@@ -159,6 +163,7 @@ class Vector:
         Source: [MICROXCALING] mx/softmax.py.
         """
         values = reals(x, "x")
+        (axis,) = axes_within(axis, values.ndim)
         powers = self.exp(self.subtract(values, values.max(axis=axis, keepdims=True)))
         return self.divide(powers, self.sum(powers, axis, keepdims=True))
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import dot
+from lowprec.arrays.axes import axes_within
 from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.random import random_bits
@@ -93,7 +94,9 @@ def hadamard(
     flips = np.ones(size) if signs is None else reals(signs, "signs")
     if flips.shape != (size,) or not np.isin(flips, (-1, 1)).all():
         raise ValueError(f"signs of a Hadamard transform of {size} must be {size} numbers +1 and -1")
-    array = np.moveaxis(as_array(values), axis, -1)
+    array = as_array(values)
+    (axis,) = axes_within(axis, array.ndim)
+    array = np.moveaxis(array, axis, -1)
     lacking = -array.shape[-1] % size
     array = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, lacking)])
     exact = dataclasses.replace(accumulation_of("exact"), output=(catalog.format(output), Projection()))

@@ -105,6 +105,8 @@ def _places(shape: tuple[int, ...], indices: npt.ArrayLike, length: int) -> Arra
     places = as_array(indices)
     if places.dtype.kind not in "iu":
         raise TypeError(f"indices must be integers, not {places.dtype}")
+    if not 0 <= length < 1 << 63:
+        raise ValueError(f"length={length!r} of scatter_add must be a number of rows")
     if shape[: places.ndim] != places.shape:
         raise ValueError(f"indices of shape {places.shape} name no rows of an array of shape {shape}")
     if places.size and not 0 <= int(places.min()) <= int(places.max()) < length:

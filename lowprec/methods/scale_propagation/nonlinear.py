@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.arrays.axes import axes_within
 from lowprec.arrays.checks import Array
-from lowprec.arrays.doubles import reals
+from lowprec.arrays.doubles import real, reals
 from lowprec.arrays.special import erf
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, project
@@ -231,6 +232,8 @@ def _scaled_layer_norm(x: ScaledArray, axis: int = -1, eps: float = 1e-5) -> Pai
 
 def _normalised(x: Array, axis: int, eps: float) -> tuple[Array, Function]:
     """Return the normalised array, and the function from its gradient to that of x."""
+    axes_within(axis, x.ndim)
+    eps = real(eps, "eps of layer_norm")
     with np.errstate(invalid="ignore", divide="ignore"):
         centred = x - x.mean(axis, keepdims=True)
         inverse = 1 / np.sqrt(np.square(centred).mean(axis, keepdims=True) + eps)

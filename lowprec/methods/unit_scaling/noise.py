@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array
 from lowprec.arrays.convert import decode, quantize
-from lowprec.arrays.doubles import reals
+from lowprec.arrays.doubles import real, reals
 from lowprec.arrays.statistics import error_report
 from lowprec.methods.unit_scaling.vjp import Array, array
 from lowprec.spec import catalog
@@ -115,7 +115,7 @@ def plateau(fmt: Format | str | npt.DTypeLike, drop: float = 3.0) -> tuple[float
 
     Raises ValueError: what `snr_curve` refuses, or a drop that is not positive.
     """
-    if not 0 < drop < math.inf:
+    if not 0 < real(drop, "drop") < math.inf:
         raise ValueError(f"drop={drop!r} must be a positive number of decibels")
     values, borders = _intervals(catalog.format(fmt))
     top = math.log2(float(values[-1]))

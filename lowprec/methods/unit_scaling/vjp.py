@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.doubles import doubles, reals
+from lowprec.arrays.doubles import doubles, real, reals
 
 Array = npt.NDArray[Any]
 Result = tuple[Array, "Vjp"]
@@ -144,7 +144,7 @@ def array(values: npt.ArrayLike, name: str) -> Array:
 def need_positive(of: str, **given: float) -> None:
     """Refuse settings that are no positive numbers."""
     for name, value in given.items():
-        if not 0 < value < math.inf:
+        if not 0 < real(value, f"{name} of {of}") < math.inf:
             raise ValueError(f"{name}={value!r} of {of} must be a positive number")
 
 

@@ -9,8 +9,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
+from lowprec.arrays.axes import axes_within
 from lowprec.arrays.checks import Array
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_decompose, pow2_round, pow2_sqrt
@@ -34,7 +34,7 @@ Axis = int | tuple[int, ...] | None
 
 def _axes(x: ScaledArray, axis: Axis) -> tuple[tuple[int, ...], int]:
     """Return the axes, and the number of elements that each result sums."""
-    axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
+    axes = tuple(range(x.ndim)) if axis is None else axes_within(axis, x.ndim)
     return axes, math.prod(x.shape[each] for each in axes)
 
 
@@ -127,7 +127,7 @@ def scaled_cumsum(x: ScaledArray, axis: int | None = None) -> ScaledArray:
     their number.
     """
     x = x.ravel() if axis is None else x
-    along = normalize_axis_tuple(0 if axis is None else axis, x.ndim)[0]
+    along = axes_within(0 if axis is None else axis, x.ndim)[0]
     count = x.shape[along]
     rows = np.moveaxis(settled(x).data if x.scale else x.data, along, -1)
     how = current().sums
