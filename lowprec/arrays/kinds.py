@@ -18,14 +18,9 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays import lazy
-from lowprec.arrays.checks import (
-    Array,
-    as_array,
-    broadcast_shape,
-    is_tensor,
-    outputs,
-)
+from lowprec.arrays.checks import Array, as_array, broadcast_shape, is_tensor
 from lowprec.arrays.frames import common_type, is_frame, typed_parts
+from lowprec.arrays.outputs import outputs
 from lowprec.arrays.random import words_for
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
