@@ -17,7 +17,7 @@ from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_sqrt
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, quotient, total
-from lowprec.methods.scale_propagation.rules.operands import settled
+from lowprec.methods.scale_propagation.rules.operands import addends
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, with_data
 from lowprec.methods.scale_propagation.transform import custom_scale
 
@@ -59,7 +59,7 @@ def scatter_add(x: Any, indices: npt.ArrayLike, length: int) -> Any:
 @register_scaled_op(scatter_add)
 def _scaled_scatter_add(x: ScaledArray, indices: npt.ArrayLike, length: int) -> ScaledArray:
     places = _places(x.shape, indices, length)
-    x = settled(x) if x.scale else x
+    x = addends(x)
     scale = fitting(float(x.scale) * pow2_sqrt(max(1.0, places.size / max(1, length))), x.scale_format)
     row = x.shape[np.ndim(indices) :]
     data, order = x.data.reshape(places.size, *row), np.argsort(places, kind="stable")

@@ -16,7 +16,7 @@ from lowprec.arrays.doubles import doubles
 from lowprec.methods.scale_propagation.pow2 import pow2_norm
 from lowprec.methods.scale_propagation.registry import register_each, register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, project, ratio
-from lowprec.methods.scale_propagation.rules.operands import largest_scale, one, operands, settled
+from lowprec.methods.scale_propagation.rules.operands import factor, largest_scale, one, operands, settled
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, holds_no_scale, over, with_data
 from lowprec.spec.format import Format
 
@@ -55,7 +55,7 @@ def multiply(x: Any, y: Any) -> ScaledArray:
     given = operands(x, y)
     scale = 0.0
     if all(array.scale for array in given.arrays):
-        first, second = (settled(array) for array in given.arrays)
+        first, second = (factor(array) for array in given.arrays)
         scale = fitting(float(first.scale) * float(second.scale), given.scale_format)
         left, right = over(first, ratio(float(scale), float(second.scale))), second.data
     else:
@@ -68,7 +68,7 @@ def multiply(x: Any, y: Any) -> ScaledArray:
 def divide(x: Any, y: Any) -> ScaledArray:
     """Return x / y; the scale is the quotient of the scales, and zeros of scale 0 stay so."""
     given = operands(x, y)
-    first, second = given.arrays[0], settled(given.arrays[1])
+    first, second = given.arrays[0], factor(given.arrays[1])
     exact = float(first.scale != 0) if holds_no_scale(first) else float(first.scale) / float(second.scale)
     scale = fitting(exact, given.scale_format)
     left = over(first, float(scale) * float(second.scale))

@@ -74,11 +74,22 @@ def one(scale_format: Format) -> Any:
     return rounding.carrier(scale_format).type(1)
 
 
+def factor(x: ScaledArray) -> ScaledArray:
+    """Return the same values at a scale that is neither 0 nor infinite nor NaN.
+
+    Data may be infinities that the format lacks: what is made of these may be a number.
+    """
+    return with_data(x, over(x, 1.0), one(x.scale_format)) if holds_no_scale(x) else x
+
+
 def settled(x: ScaledArray) -> ScaledArray:
-    """Return the same values at a scale that is neither 0 nor infinite nor NaN."""
-    if not holds_no_scale(x):
-        return x
-    return with_data(x, rounding.project(over(x, 1.0), x.format), one(x.scale_format))
+    """Return the same values at a scale that is neither 0 nor infinite nor NaN, as data of the format."""
+    return with_data(factor(x), rounding.project(over(x, 1.0), x.format)) if holds_no_scale(x) else x
+
+
+def addends(x: ScaledArray) -> ScaledArray:
+    """Return the same values for sums, which overflow at no scale of 0: there the data are zeros or NaNs."""
+    return settled(x) if x.scale else with_data(x, rounding.project(over(x, 1.0), x.format))
 
 
 def taking_zeros(x: ScaledArray) -> ScaledArray:
