@@ -56,7 +56,7 @@ def tensor_of(array: Array, device: Any = "cpu") -> Any:
     if array.dtype.kind == "V":  # of ml_dtypes
         bits = array.view(np.uint8 if array.itemsize == 1 else np.int16)
         return torch.from_numpy(bits).view(getattr(torch, name)).to(device)
-    return torch.from_numpy(array).to(device)
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False)).to(device)
 
 
 def like(made: Any, *given: Any, out: object = None) -> Any:

@@ -112,11 +112,8 @@ def _applied(operation: Operation, /, *args: Any, **settings: Any) -> Any:
 def _is_operand(given: Any) -> bool:
     if is_tensor(given):
         return bool(given.is_floating_point())
-    return (
-        hasattr(given, "__array_function__")
-        and given.dtype.kind in "fV"
-        and catalog.carrier(given.dtype) is not None
-    )
+    kind = getattr(given, "dtype", None) if hasattr(given, "__array_function__") else None
+    return kind is not None and kind.kind in "fV" and catalog.carrier(kind) is not None
 
 
 def _given(value: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import lowprec as lp
 from lowprec.methods import fp8, layers, nvfp4
 from tests.support import example_script
 
@@ -415,3 +416,17 @@ def test_the_transformer_example_prints_a_row_for_each_recipe():
     assert [row[0] for row in rows] == recipes
     assert all(2 < float(row[1]) < 4.5 for row in rows)
     assert rows[0][3] == "1.0"
+
+
+def test_arrays_of_the_other_byte_order_are_layers_operands():
+    x, w = np.float32([[1, 2], [3, 4]]), np.float32([[1, 0.5]])
+    wanted = layers.apply(x, w, recipe="bfloat16")
+    assert torch.equal(
+        layers.apply(x.astype(">f4"), w.astype(">f4")[:, ::-1][:, ::-1], recipe="bfloat16"), wanted
+    )
+
+
+def test_blocks_are_no_operands_of_a_layer_with_a_history():
+    blocks = lp.encode(np.ones((2, 32), np.float32), "mxfp4")
+    made = layers.apply(blocks, torch.ones(3, 32), recipe="bfloat16")
+    assert made.tolist() == [[32.0] * 3] * 2

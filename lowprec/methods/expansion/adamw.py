@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith
-from lowprec.arrays.checks import Array, float_dtype
+from lowprec.arrays.checks import Array, as_array, float_dtype
 from lowprec.arrays.convert import quantize
 from lowprec.arrays.doubles import real
 from lowprec.arrays.random import random_bits
@@ -318,7 +318,7 @@ class AdamW:
         Raises ValueError: a gradient of another shape.
         """
         steps = state.steps + 1
-        g = np.asarray(quantize(gradient, self.weights), float_dtype(self.weights)[0])
+        g = np.asarray(quantize(as_array(gradient), self.weights), float_dtype(self.weights)[0])
         if g.shape != state.parameter.shape:
             raise ValueError(
                 f"gradient of shape {g.shape} is not of the parameter's shape {state.parameter.shape}"

@@ -181,8 +181,12 @@ def sqnr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
     -------
     decibels : float
         inf where nothing differs.
+
+    Raises ValueError: unequal shapes.
     """
-    signal = reals(values, "values").astype(np.float64)
-    noise = np.square(reals(results, "results").astype(np.float64) - signal).sum()
-    power = np.square(signal).sum()
-    return math.inf if noise == 0 else -math.inf if power == 0 else 10 * math.log10(power / noise)
+    signal, found = reals(values, "values").astype(np.float64), reals(results, "results").astype(np.float64)
+    if signal.shape != found.shape:
+        raise ValueError(f"values and results must have one shape, not {signal.shape} and {found.shape}")
+    noise, power = float(np.square(found - signal).sum()), float(np.square(signal).sum())
+    ratio = power / noise if noise else math.inf
+    return 10 * math.log10(ratio) if ratio else -math.inf

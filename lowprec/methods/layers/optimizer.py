@@ -66,6 +66,9 @@ class Optimizer:
         No parameters, one that is there twice, an unknown option, and what AdamW refuses. Parameters whose
         type does not hold what the strategy computes with, such as bfloat16 tensors with "fp32". Then nothing
         has changed.
+    TypeError
+        Parameters that cannot be written: lists, read-only arrays, arrays of JAX. Nothing has changed then
+        either.
     """
 
     def __new__(cls, parameters: Iterable[Any] = (), **options: Any) -> Self:
@@ -102,6 +105,13 @@ class Optimizer:
         optimizers, parameters = self._optimizers()[begun:], self._parameters[begun:]
         for optimizer, parameter in zip(optimizers, parameters, strict=True):
             values = as_array(parameter)
+            if not is_tensor(parameter) and not (
+                isinstance(parameter, np.ndarray) and parameter.flags.writeable
+            ):
+                raise TypeError(
+                    f"a parameter must be a NumPy array or a torch tensor that can be written, not a "
+                    f"{'read-only array' if isinstance(parameter, np.ndarray) else type(parameter).__name__}"
+                )
             held = catalog.format(values.dtype) if values.dtype.kind in "fV" else None
             if held is None or not held.contains(catalog.format(optimizer.weights)):
                 raise ValueError(

@@ -57,7 +57,13 @@ def snr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
     signal, noise = float(np.square(given).sum()), float(np.square(found - given).sum())
     if not signal:
         raise ValueError("values without any signal have no signal-to-noise ratio; leave them out")
-    return math.inf if not noise else 10 * math.log10(signal / noise)
+    return _decibels(signal, noise)
+
+
+def _decibels(signal: float, noise: float) -> float:
+    """Return the ratio of two energies in decibels, also where it is 0 or infinite."""
+    ratio = signal / noise if noise else math.inf
+    return 10 * math.log10(ratio) if ratio else -math.inf
 
 
 def snr_curve(fmt: Format | str | npt.DTypeLike, sigmas: npt.ArrayLike) -> Any:
