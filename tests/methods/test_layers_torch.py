@@ -430,3 +430,17 @@ def test_blocks_are_no_operands_of_a_layer_with_a_history():
     blocks = lp.encode(np.ones((2, 32), np.float32), "mxfp4")
     made = layers.apply(blocks, torch.ones(3, 32), recipe="bfloat16")
     assert made.tolist() == [[32.0] * 3] * 2
+
+
+def test_groups_that_are_refused_leave_the_optimizer_as_it_was():
+    held, narrow = (torch.nn.Parameter(torch.ones(2, dtype=kind)) for kind in (torch.float32, torch.bfloat16))
+    optimizer = layers.Optimizer([held], strategy="fp32")
+    with pytest.raises(ValueError, match="does not hold weights of 'binary32'"):
+        optimizer.add_param_group({"params": [narrow]})
+    held.grad = torch.ones(2)
+    optimizer.step()
+    assert len(optimizer.param_groups) == len(optimizer.states) == 1
+    assert optimizer.states[0].steps == 1
+    optimizer.add_param_group({"params": [narrow], "strategy": "light"})
+    optimizer.step()
+    assert [state.steps for state in optimizer.states] == [2, 0]
