@@ -750,3 +750,23 @@ def test_running_sums_have_the_signs_of_sums_of_their_own_terms(fmt):
     sums = [np.sum(x[:count]).to_array() for count in range(1, 7)]
     assert np.signbit(sums).tolist() == [True, True, False, True, False, False]
     assert np.signbit(np.cumsum(x).to_array()).tolist() == np.signbit(sums).tolist()
+
+
+MASKED = np.ma.masked_array([1, 0], [True, False])
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda x: np.where(MASKED.astype(bool), x, x),
+        lambda x: np.take(x, MASKED),
+        lambda x: np.take_along_axis(x, MASKED, 0),
+        lambda x: np.delete(x, MASKED),
+        lambda x: np.compress(MASKED.astype(bool), x),
+        lambda x: x[MASKED],
+        lambda x: x[None][:, MASKED],
+    ],
+)
+def test_masks_of_indices_and_conditions_are_not_lost(choose):
+    with pytest.raises(TypeError, match="a masked array would lose its mask"):
+        choose(sp.ScaledArray(np.float32([1, 2]), 4.0))

@@ -17,7 +17,13 @@ from lowprec.methods.scale_propagation.pow2 import pow2_norm
 from lowprec.methods.scale_propagation.registry import register_each, register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, project, ratio
 from lowprec.methods.scale_propagation.rules.operands import factor, largest_scale, one, operands, settled
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, holds_no_scale, over, with_data
+from lowprec.methods.scale_propagation.scaled_array import (
+    ScaledArray,
+    holds_no_scale,
+    over,
+    refuse_masks,
+    with_data,
+)
 from lowprec.spec.format import Format
 
 # -- sums -------------------------------------------------------------------------------------------
@@ -218,6 +224,7 @@ def where(condition: Any, x: Any, y: Any) -> ScaledArray:
         raise TypeError(
             "numpy.where takes a condition that is no ScaledArray; compare it: numpy.where(x != 0, ...)"
         )
+    refuse_masks(condition)
     return _chosen(lambda first, second: np.where(condition, first, second), x, y)
 
 

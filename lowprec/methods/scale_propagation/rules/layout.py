@@ -20,6 +20,7 @@ from lowprec.methods.scale_propagation.scaled_array import (
     comparable,
     holds_no_scale,
     over,
+    refuse_masks,
     scaled_scalar,
     with_data,
 )
@@ -32,6 +33,7 @@ from lowprec.methods.scale_propagation.scaled_array import (
     *(np.take_along_axis, np.delete, np.repeat, np.tile, np.diagonal, sliding_window_view),
 )
 def _move(function: Callable[..., Any], x: ScaledArray, *args: Any, **keywords: Any) -> ScaledArray:
+    refuse_masks(*args, *keywords.values())
     return with_data(x, function(x.data, *args, **keywords))
 
 
@@ -45,6 +47,7 @@ def sort(x: ScaledArray, axis: Any = -1, *, kind: Any = None, stable: Any = None
 @register_scaled_op(np.take)
 def take(x: ScaledArray, indices: Any, axis: Any = None, *, mode: Any = "raise") -> ScaledArray:
     """Return elements by their indices; `out` would get them without their scale."""
+    refuse_masks(indices)
     return with_data(x, np.take(x.data, indices, axis, mode=mode))
 
 
