@@ -770,3 +770,13 @@ MASKED = np.ma.masked_array([1, 0], [True, False])
 def test_masks_of_indices_and_conditions_are_not_lost(choose):
     with pytest.raises(TypeError, match="a masked array would lose its mask"):
         choose(sp.ScaledArray(np.float32([1, 2]), 4.0))
+
+
+@pytest.mark.parametrize("large", [2**53 + 1, np.int64(2**53 + 1), np.uint64(2**63 + 1), 10**400, -(10**400)])
+def test_comparisons_with_large_integers_are_exact(large):
+    x = sp.ScaledArray(np.float32([1, 1, 2, np.inf]), 2.0**53)
+    values = [int(value) if math.isfinite(value) else value for value in x.to_array().tolist()]
+    for function in (np.equal, np.less, np.less_equal, np.greater):
+        wanted = [bool(function(value, int(large), dtype=object)) for value in values]
+        assert function(x, large).tolist() == wanted
+    assert np.equal(large, x).tolist() == [value == large for value in values]

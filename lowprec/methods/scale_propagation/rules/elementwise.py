@@ -254,7 +254,16 @@ def _of_values(function: Callable[..., Any], *given: Any) -> ScaledArray:
 
 @register_each(np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
 def _comparison(function: Callable[..., Any], x: Any, y: Any) -> Any:
-    return function(*(given.to_array() if isinstance(given, ScaledArray) else given for given in (x, y)))
+    values = [given.to_array() if isinstance(given, ScaledArray) else given for given in (x, y)]
+    if any(map(_beyond_doubles, values)):
+        values = [np.asanyarray(each).astype(object) for each in values]
+    return function(*values)
+
+
+def _beyond_doubles(given: Any) -> bool:
+    """Return whether an operand has integers that NumPy would round to compare them with float64."""
+    array = np.asarray(given)
+    return array.dtype == object or (array.dtype.kind in "iu" and bool((np.abs(array) >= 2**53).any()))
 
 
 @register_scaled_op(np.isfinite)
