@@ -103,6 +103,7 @@ def _open(x: Array, gate: Array) -> Array:
 def relu(x: Any) -> Pair:
     """Return the operand where it is positive, else 0, and the gradient's pull.
 
+    >>> from lowprec.methods.scale_propagation import as_scaled
     >>> y, pull = relu(as_scaled(np.float32([-3.0, 5.0]), 4.0))
     >>> y, pull(as_scaled(np.float32([2.0, 2.0]), 0.25))
     (ScaledArray([0.  , 1.25], scale=4.0, format='binary32'), ScaledArray([0., 8.], scale=0.25,
@@ -144,6 +145,7 @@ def _scaled_relu(x: ScaledArray) -> Pair:
 def gelu(x: Any) -> Pair:
     """Multiply the operand by the share of a standard normal variable below it; see `relu`.
 
+    >>> from lowprec.methods.scale_propagation import as_scaled
     >>> gelu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.07935,  0.977  ], scale=2.0, format='binary16')
 
@@ -158,6 +160,7 @@ def gelu(x: Any) -> Pair:
 def silu(x: Any) -> Pair:
     """Multiply the operand by the logistic function of it; see `relu`.
 
+    >>> from lowprec.methods.scale_propagation import as_scaled
     >>> silu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.1345,  0.881 ], scale=2.0, format='binary16')
 
@@ -188,6 +191,7 @@ def layer_norm(x: Any, axis: int = -1, eps: float = 1e-5) -> Pair:
     Of ScaledArrays the data are normalised: the scale has no influence, and that of the result is 1. So eps
     is added to the variance of the data, and does not swamp that of small values.
 
+    >>> from lowprec.methods.scale_propagation import as_scaled
     >>> y, pull = layer_norm(as_scaled(np.float32([[1e-6, 3e-6]]), 2.0**-20), eps=0.0)
     >>> y
     ScaledArray([[-1.,  1.]], scale=1.0, format='binary32')
