@@ -201,8 +201,14 @@ def negative(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     Of NaN it is what the projection makes of a NaN with the other sign. Instructions that change the
     sign bit of a code, whatever it is, are ``codes ^ fmt.sign_code``; `absolute` and `copysign` likewise.
 
+    A format without the result's sign takes it as `encode` takes that number: an unsigned format has NaN for
+    a negative number, or 0 if it has no NaN, and signals invalid; a format without -0 has 0; a format with a
+    single NaN has that one for both signs.
+
     >>> negative([1.0, 0.0], "e4m3fn")
     array([-1., -0.], dtype=float32)
+    >>> negative([1.0, 0.0], "ue4m3"), negative([1.0, 0.0], "uint8"), negative([1.0, 0.0], "e4m3fnuz")
+    (array([nan,  0.], dtype=float32), array([0., 0.], dtype=float32), array([-1.,  0.], dtype=float32))
     """
     return operate("negative", (x,), fmt, **options)
 

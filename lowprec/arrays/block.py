@@ -24,11 +24,11 @@ from lowprec.arrays.checks import (
     as_array,
     code_dtype,
     narrowed,
-    output,
     projection as projection_of,
     values_operand,
 )
 from lowprec.arrays.kinds import brings_dtype, check_labels
+from lowprec.arrays.outputs import output
 from lowprec.arrays.random import Place, integers_for, key_of, words_at
 from lowprec.arrays.scaling import given_scales
 from lowprec.kernels.engine import Backend

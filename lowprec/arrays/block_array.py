@@ -20,16 +20,10 @@ from lowprec.arrays import lazy, lazy_blocks
 from lowprec.arrays.block_shapes import indexed, reshaped
 from lowprec.arrays.block_stream import axes_of, decode_blocks, grid_of
 from lowprec.arrays.calls import convert
-from lowprec.arrays.checks import (
-    FLOATS,
-    Array,
-    as_array,
-    float_dtype,
-    output,
-    values_operand,
-)
+from lowprec.arrays.checks import FLOATS, Array, as_array, float_dtype, values_operand
 from lowprec.arrays.dlpack import exported
 from lowprec.arrays.kinds import check_labels
+from lowprec.arrays.outputs import output
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog

@@ -43,6 +43,8 @@ def indexed(
             raise TypeError(
                 f"a BlockArray is indexed by integers and slices, not by {item!r}; use .values()[...]"
             )
+        if one and not -shape[axis] <= operator.index(item) < shape[axis]:
+            raise IndexError(f"index {item} is out of bounds for axis {axis} with size {shape[axis]}")
         blocks.append(_blocks(axis, item, shape[axis], along[axis]) if axis in along else item)
     gone = [axis for axis, item in enumerate(keys) if not isinstance(item, slice)]
     return keys, tuple(blocks), tuple(axis - sum(other < axis for other in gone) for axis in axes)

@@ -20,12 +20,12 @@ from lowprec.arrays.checks import (
     broadcast_shape,
     code_dtype,
     narrowed,
-    outputs,
     refuse_operands,
     refuse_results,
     share_memory,
     values_depend,
 )
+from lowprec.arrays.outputs import outputs
 from lowprec.arrays.random import Place, integers_for, is_plain, key_of
 from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels import engine

@@ -40,8 +40,6 @@ __all__ = [
     "keeps_dtype",
     "nans",
     "narrowed",
-    "output",
-    "outputs",
     "projection",
     "refuse_codes",
     "refuse_operands",
@@ -252,52 +250,6 @@ def _is_typed(array: Array, fmt: Format) -> bool:
         return array.dtype.newbyteorder("=") == dtype(fmt)
     except ValueError:
         return False
-
-
-def output(
-    out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str, *, name: str = "out"
-) -> Array | None:
-    """Return the memory to write to as a plain array, or None; refuse what cannot take the results."""
-    if out is None:
-        return None
-    if not isinstance(out, np.ndarray):
-        hint = f"; give {name}.view(torch.{wanted}).numpy()" if is_tensor(out) and wanted.kind != "V" else ""
-        raise TypeError(f"{name} must be a NumPy array of {wanted}, not {type(out).__name__}{hint}")
-    if isinstance(out, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array, whose mask results do not have; give {name}.data")
-    refuse_other_order(out, name, f"{wanted} for {what}")
-    if out.dtype != wanted:
-        viewable = out.dtype.itemsize == wanted.itemsize and out.dtype.isnative
-        hint = f"; give {name}.view({wanted.name!r})" if viewable else ""
-        raise TypeError(f"{name} must be an array of {wanted} for {what}, not of {out.dtype}{hint}")
-    if out.shape != shape:
-        raise ValueError(
-            f"{name} has shape {out.shape}, but the result has shape {shape}; they must be equal"
-        )
-    if not out.flags.writeable:
-        raise ValueError(f"{name} is read-only; give an array that can be written")
-    return out if type(out) is np.ndarray else out.view(np.ndarray)
-
-
-def refuse_other_order(out: object, name: str = "out", wanted: str = "") -> None:
-    """Refuse an array to write to whose bytes are in the other order than the machine's."""
-    if isinstance(out, np.ndarray) and not out.dtype.isnative:
-        raise TypeError(
-            f"{name} must be an array of {wanted or out.dtype.newbyteorder('=')}, not of {out.dtype}, whose "
-            f"bytes are in the other order than this machine's; .astype({out.dtype.str!r}) makes them so"
-        )
-
-
-def outputs(
-    out: object, flags: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str
-) -> tuple[Array | None, Array | None]:
-    """Return the memory to write results and flags to, as `output`; refuse one memory for both."""
-    place = output(out, wanted, shape, what)
-    signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
-    most: Any = 10_000  # steps of a search that fields of one array do not need
-    if place is not None and signals is not None and np.may_share_memory(place, signals, most):
-        raise ValueError("out and flags share memory; give each an array of its own")
-    return place, signals
 
 
 def broadcast_shape(taker: str, *arrays: Array) -> tuple[int, ...]:

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import calls
-from lowprec.arrays.checks import Array, output
+from lowprec.arrays.checks import Array
 from lowprec.arrays.kinds import keeps_kind
 from lowprec.arrays.order_parts import ordered, run_in_parts, shape_of
+from lowprec.arrays.outputs import output
 from lowprec.arrays.signatures import Compare, Returns, TotalOrder
 from lowprec.kernels.vector import order as kernels
 from lowprec.spec.format import Format

@@ -20,11 +20,11 @@ from lowprec.arrays.checks import (
     float_dtype,
     keeps_dtype,
     projection as projection_of,
-    refuse_other_order,
     values_operand,
 )
 from lowprec.arrays.kinds import apply, brings_dtype, is_outside, like
 from lowprec.arrays.lazy import is_lazy
+from lowprec.arrays.outputs import refuse_other_order
 from lowprec.arrays.signatures import Cast, Decode, Encode, Quantize, Returns
 from lowprec.kernels.engine import Backend, check_backend
 from lowprec.spec import catalog

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy, lazy_dot
-from lowprec.arrays.checks import Array, code_dtype, output, values_operand
+from lowprec.arrays.checks import Array, code_dtype, values_operand
 from lowprec.arrays.dot_shapes import broadcast_outer, check_joins, check_shapes
 from lowprec.arrays.epilogue import Scales, scaled_product
 from lowprec.arrays.factors import Factors, alike, along, factors, part_of
 from lowprec.arrays.kinds import keeps_kind
 from lowprec.arrays.operations import result_type, wanted_type
+from lowprec.arrays.outputs import output
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import Place, key_of
 from lowprec.arrays.result_signatures import Dot as DotSignature, MatMul

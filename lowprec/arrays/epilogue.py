@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from lowprec.arrays import calls
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.checks import Array, Operand, as_array, code_dtype, output, values_operand
+from lowprec.arrays.checks import Array, Operand, as_array, code_dtype, values_operand
 from lowprec.arrays.dot_shapes import Plain, check_joins, check_shapes
 from lowprec.arrays.operations import result_type, wanted_type
+from lowprec.arrays.outputs import output
 from lowprec.arrays.progress import reporting
 from lowprec.arrays.scaling import ScaledBlocks, operand_scales
 from lowprec.arrays.sums import as_values, coded, computed, rounded_codes

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import lazy
-from lowprec.arrays.checks import broadcast_shape, outputs, projection as projection_of, values_operand
+from lowprec.arrays.checks import broadcast_shape, projection as projection_of, values_operand
 from lowprec.arrays.kinds import check_labels, like
 from lowprec.arrays.operations import Like, Options, operate, result_type, wanted_type
+from lowprec.arrays.outputs import outputs
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_for, with_integers
 from lowprec.arrays.result_signatures import FunctionOfOne, FunctionOfTwo

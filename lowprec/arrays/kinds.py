@@ -18,14 +18,9 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays import lazy
-from lowprec.arrays.checks import (
-    Array,
-    as_array,
-    broadcast_shape,
-    is_tensor,
-    outputs,
-)
+from lowprec.arrays.checks import Array, as_array, broadcast_shape, is_tensor
 from lowprec.arrays.frames import common_type, is_frame, typed_parts
+from lowprec.arrays.outputs import outputs
 from lowprec.arrays.random import words_for
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
@@ -61,7 +56,7 @@ def tensor_of(array: Array, device: Any = "cpu") -> Any:
     if array.dtype.kind == "V":  # of ml_dtypes
         bits = array.view(np.uint8 if array.itemsize == 1 else np.int16)
         return torch.from_numpy(bits).view(getattr(torch, name)).to(device)
-    return torch.from_numpy(array).to(device)
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False)).to(device)
 
 
 def like(made: Any, *given: Any, out: object = None) -> Any:

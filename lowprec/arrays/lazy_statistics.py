@@ -198,7 +198,7 @@ def channels_of(axis: Any, ndim: int) -> tuple[int, ...]:
         return tuple(sorted(normalize_axis_tuple(() if axis is None else axis, ndim, "axis")))
     except TypeError:
         raise TypeError(f"axis must be an integer or a tuple of them, not {axis!r}") from None
-    except ValueError:  # NumPy's AxisError too
+    except (ValueError, OverflowError):  # NumPy's AxisError too
         raise ValueError(
             f"axis={axis!r} must name axes of the values, each once, and they have {ndim}"
         ) from None

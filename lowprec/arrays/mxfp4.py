@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import convert
 from lowprec.arrays.block import BlockArray
+from lowprec.arrays.doubles import real
 from lowprec.spec import catalog
 
 __all__ = ["Conversion", "from_mxfp4", "tensor_scale_for"]
@@ -89,7 +90,7 @@ def from_mxfp4(blocks: BlockArray, tensor_scale: float | None = None) -> Convers
     if tensor_scale is None:
         tensor = _best(_kinds([parts]))
     else:
-        fraction, power = np.frexp(np.float32(tensor_scale))
+        fraction, power = np.frexp(np.float32(real(tensor_scale, "tensor_scale")))
         if fraction != 0.5 or float(np.float32(tensor_scale)) != tensor_scale:
             raise ValueError(
                 f"tensor_scale={tensor_scale!r} must be a power of two that float32 holds: others have no "

@@ -19,11 +19,11 @@ from lowprec.arrays.checks import (
     float_dtype,
     projection as projection_of,
     refuse_codes,
-    refuse_other_order,
     values_operand,
 )
 from lowprec.arrays.kinds import apply, is_outside
 from lowprec.arrays.lazy import is_lazy
+from lowprec.arrays.outputs import refuse_other_order
 from lowprec.kernels.engine import Backend, check_backend
 from lowprec.spec import catalog
 from lowprec.spec.format import Format

@@ -17,6 +17,7 @@ import numpy as np
 
 from lowprec.arrays.checks import is_tensor
 from lowprec.arrays.kinds import tensor_of
+from lowprec.spec import catalog
 
 Operation = Callable[..., tuple[Any, Callable[..., Any]]]
 
@@ -111,7 +112,8 @@ def _applied(operation: Operation, /, *args: Any, **settings: Any) -> Any:
 def _is_operand(given: Any) -> bool:
     if is_tensor(given):
         return bool(given.is_floating_point())
-    return hasattr(given, "__array_function__") and given.dtype.kind in "fV"
+    kind = getattr(given, "dtype", None) if hasattr(given, "__array_function__") else None
+    return kind is not None and kind.kind in "fV" and catalog.carrier(kind) is not None
 
 
 def _given(value: Any) -> Any:

@@ -547,13 +547,34 @@ def test_subclasses_of_arrays_may_be_written(kind, tmp_path):
 
 def test_out_of_the_other_byte_order_is_refused_without_a_wrong_hint():
     """A view would leave the bytes where they are."""
-    order = "whose bytes are in the other order than this machine's; .astype('{}') makes them so"
+    order = (
+        "whose bytes are in the other order than this machine's; give a native array, of which .astype('{}') "
+        "makes one in that order"
+    )
     message = "out must be an array of uint16 for 'bfloat16', not of >u2, " + order.format(">u2")
     refused(TypeError, message, lambda: lp.encode([1.0], "bfloat16", out=np.zeros(1, ">u2")))
-    out, message = np.zeros(1, ">f4"), "out must be an array of float32, not of >f4, " + order.format(">f4")
+    out, message = np.zeros(1, ">f4"), "out is of >f4, " + order.format(">f4")
     refused(TypeError, message, lambda: lp.quantize([1.0], "bfloat16", out=out))
     refused(TypeError, message, lambda: lp.decode([1], "e4m3fn", out=out))
     refused(TypeError, message, lambda: lp.dot([[1.0]], [[1.0]], "fp32_fma", out=out))
+    message = "out must be an array of uint8 for 'e4m3fn', not of >i8"
+    refused(TypeError, message, lambda: lp.encode([1.0], "e4m3fn", out=np.zeros(1, ">i8")))
+    out = np.zeros(1, np.dtype(ml_dtypes.bfloat16).newbyteorder(">"))
+    message = "out is of >V2, whose bytes are in the other order than this machine's; give a native array"
+    refused(TypeError, message, lambda: lp.decode([1], "e4m3fn", out=out))
+
+
+def test_views_are_advised_only_where_they_can_be_taken():
+    """Of objects there is none, and a view of wider numbers has another shape."""
+    message = "out must be an array of float64 for values of 'e4m3fn', not of object"
+    refused(
+        TypeError, message, lambda: lp.add([1.0], [1.0], "e4m3fn", dtype="float64", out=np.zeros(1, object))
+    )
+    torch = pytest.importorskip("torch")
+    message = "out must be a NumPy array of float32, not Tensor"
+    refused(TypeError, message, lambda: lp.decode([1], "e4m3fn", out=torch.zeros(1, dtype=torch.float64)))
+    hint = "; give out.view(torch.float32).numpy()"
+    refused(TypeError, message + hint, lambda: lp.decode([1], "e4m3fn", out=torch.zeros(1)))
 
 
 def test_out_and_flags_that_share_memory_are_refused():

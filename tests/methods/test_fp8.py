@@ -464,3 +464,14 @@ def test_other_types_are_refused():
         fp8.encode([1.0]).values(np.float16)
     with pytest.raises(ValueError, match="'int8'"):
         fp8.encode([1.0, NAN], "int8")
+
+
+def test_ratios_of_noise_beyond_all_signal_are_minus_infinity():
+    assert fp8.sqnr([1.0, 2.0], [1.0, np.inf]) == -np.inf
+    assert fp8.sqnr([0.0], [1.0]) == -np.inf
+    assert fp8.sqnr([0.0], [0.0]) == np.inf
+
+
+def test_ratios_of_other_shapes_are_refused():
+    with pytest.raises(ValueError, match=r"values and results must have one shape, not \(2,\) and \(1,\)"):
+        fp8.sqnr([1.0, 2.0], [1.0])

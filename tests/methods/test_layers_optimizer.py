@@ -171,3 +171,48 @@ def test_a_loop_learns_by_every_recipe(recipe, strategy):
         _, of_w1, of_b1 = back_first(into * (hidden > 0))
         optimizer.step([of_w1, of_b1, of_w2, of_b2])
     assert np.mean(losses[-5:]) < 0.4 * losses[0]
+
+
+@pytest.mark.parametrize("kind", ["read-only", "list", "subject of another library"])
+def test_parameters_that_cannot_be_written_are_refused_before_any_is(kind):
+    first, last = np.float32([1.03, 2.0]), np.ones(2, np.float32)
+    last.setflags(write=False)
+    if kind == "list":
+        last = [1.0, 2.0]
+    if kind == "subject of another library":
+        last = pytest.importorskip("jax").numpy.ones(2)
+    with pytest.raises(TypeError, match=r"a parameter must be a NumPy array or a torch tensor that can be"):
+        layers.Optimizer([first, last], strategy="light")
+    assert first.tolist() == np.float32([1.03, 2.0]).tolist()
+
+
+def _damaged(kept, damage):
+    kept["state"] = {place: dict(state) for place, state in kept["state"].items()}
+    if damage == "no state":
+        del kept["state"][1]
+    elif damage == "no weights":
+        del kept["state"][1]["weights"]
+    elif damage == "no strategy":
+        del kept["param_groups"][0]["strategy"]
+    else:
+        kept["state"][1]["weights"] = "some"
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("no state", "states of parameter 1 lack parameter, weights"),
+        ("no weights", "states of parameter 1 lack weights"),
+        ("no strategy", "states of group 0 are of strategy None"),
+        ("text", "a state must be real numbers"),
+    ],
+)
+def test_damaged_states_are_refused_and_nothing_changes(damage, words):
+    kept = layers.Optimizer([W.copy(), B.copy()], strategy="light").state_dict()
+    w, b = np.zeros_like(W), np.zeros_like(B)
+    other = layers.Optimizer([w, b], strategy="light")
+    with pytest.raises((ValueError, TypeError), match=words):
+        other.load_state_dict(_damaged(kept, damage))
+    assert not w.any()
+    assert not b.any()

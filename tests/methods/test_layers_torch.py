@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import lowprec as lp
 from lowprec.methods import fp8, layers, nvfp4
 from tests.support import example_script
 
@@ -415,3 +416,31 @@ def test_the_transformer_example_prints_a_row_for_each_recipe():
     assert [row[0] for row in rows] == recipes
     assert all(2 < float(row[1]) < 4.5 for row in rows)
     assert rows[0][3] == "1.0"
+
+
+def test_arrays_of_the_other_byte_order_are_layers_operands():
+    x, w = np.float32([[1, 2], [3, 4]]), np.float32([[1, 0.5]])
+    wanted = layers.apply(x, w, recipe="bfloat16")
+    assert torch.equal(
+        layers.apply(x.astype(">f4"), w.astype(">f4")[:, ::-1][:, ::-1], recipe="bfloat16"), wanted
+    )
+
+
+def test_blocks_are_no_operands_of_a_layer_with_a_history():
+    blocks = lp.encode(np.ones((2, 32), np.float32), "mxfp4")
+    made = layers.apply(blocks, torch.ones(3, 32), recipe="bfloat16")
+    assert made.tolist() == [[32.0] * 3] * 2
+
+
+def test_groups_that_are_refused_leave_the_optimizer_as_it_was():
+    held, narrow = (torch.nn.Parameter(torch.ones(2, dtype=kind)) for kind in (torch.float32, torch.bfloat16))
+    optimizer = layers.Optimizer([held], strategy="fp32")
+    with pytest.raises(ValueError, match="does not hold weights of 'binary32'"):
+        optimizer.add_param_group({"params": [narrow]})
+    held.grad = torch.ones(2)
+    optimizer.step()
+    assert len(optimizer.param_groups) == len(optimizer.states) == 1
+    assert optimizer.states[0].steps == 1
+    optimizer.add_param_group({"params": [narrow], "strategy": "light"})
+    optimizer.step()
+    assert [state.steps for state in optimizer.states] == [2, 0]

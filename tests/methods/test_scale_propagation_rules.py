@@ -696,3 +696,87 @@ def test_numbers_of_bfloat16_are_ordered_with_nans_last():
         made = reduce(x)
         assert np.isnan(made)
         assert made.dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize("fmt", ["binary16", "bfloat16", "binary32", "e4m3fn"])
+def test_sorted_values_have_nans_last(fmt):
+    x = sp.ScaledArray(sp.cast(np.float32([3, np.nan, -1, 2, np.nan, -7]), fmt), 2.0, fmt)
+    assert np.sort(x).to_array().tolist()[:4] == [-14.0, -2.0, 4.0, 6.0]
+    assert np.isnan(np.sort(x).to_array()[4:]).all()
+    assert np.array_equal(np.sort(x).to_array(), x.to_array()[np.argsort(x)], equal_nan=True)
+
+
+@pytest.mark.parametrize("fmt", ["binary16", "bfloat16", "binary32", "e4m3fn", "e5m2"])
+@pytest.mark.parametrize("scale", [0.0, np.inf, np.nan])
+def test_extremes_at_scales_that_are_none_are_those_of_the_values(fmt, scale):
+    """Zeros at an infinite scale are NaN."""
+    x = sp.ScaledArray(np.float32([[0, 1, -2], [3, -1, 2]]), scale, fmt)
+    with np.errstate(invalid="ignore"):
+        values = x.to_array()
+        for function in (np.max, np.min):
+            for axis, keepdims in ((None, False), (0, True), (1, False), ((0, 1), True)):
+                made = function(x, axis=axis, keepdims=keepdims)
+                assert made.format == x.format
+                assert np.array_equal(
+                    made.to_array(), function(values, axis=axis, keepdims=keepdims), equal_nan=True
+                )
+        for axis in (0, -1, None):
+            assert np.array_equal(np.sort(x, axis).to_array(), np.sort(values, axis), equal_nan=True)
+        assert np.array_equal(
+            np.linalg.norm(x, np.inf, axis=1).to_array(),
+            np.linalg.norm(values, np.inf, axis=1),
+            equal_nan=True,
+        )
+
+
+@pytest.mark.parametrize("fmt", ["binary16", "bfloat16", "binary32", "e4m3fn", "e5m2"])
+def test_sums_of_zeros_whose_data_overflow_are_zero(fmt):
+    x = sp.ScaledArray(np.full((2, 8), lp.format(fmt).max_finite), 0.0, fmt)
+    for made in (np.sum(x), np.mean(x, axis=0), np.cumsum(x, axis=1), np.linalg.norm(x, 1, axis=1)):
+        assert (made.to_array() == 0).all()
+    assert (sp.scatter_add(x, [0, 0], 2).to_array() == 0).all()
+
+
+def test_numbers_over_infinities_that_their_format_lacks_are_zeros():
+    zeros = np.divide(np.float32([1, -2]), sp.ScaledArray(np.float32([1, -1]), np.inf, "e4m3fn"))
+    assert zeros.to_array().tolist() == [0.0, 0.0]
+    infinite = np.multiply(np.float32([1, -2]), sp.ScaledArray(np.float32([1, 1]), np.inf, "e4m3fn"))
+    assert infinite.to_array().tolist() == [np.inf, -np.inf]
+
+
+@pytest.mark.parametrize("fmt", ["bfloat16", "binary32", "e4m3fn"])
+def test_running_sums_have_the_signs_of_sums_of_their_own_terms(fmt):
+    x = sp.ScaledArray(np.float32([-0.0, -0.0, 0.0, -1, 1, -0.0]), 4.0, fmt)
+    sums = [np.sum(x[:count]).to_array() for count in range(1, 7)]
+    assert np.signbit(sums).tolist() == [True, True, False, True, False, False]
+    assert np.signbit(np.cumsum(x).to_array()).tolist() == np.signbit(sums).tolist()
+
+
+MASKED = np.ma.masked_array([1, 0], [True, False])
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda x: np.where(MASKED.astype(bool), x, x),
+        lambda x: np.take(x, MASKED),
+        lambda x: np.take_along_axis(x, MASKED, 0),
+        lambda x: np.delete(x, MASKED),
+        lambda x: np.compress(MASKED.astype(bool), x),
+        lambda x: x[MASKED],
+        lambda x: x[None][:, MASKED],
+    ],
+)
+def test_masks_of_indices_and_conditions_are_not_lost(choose):
+    with pytest.raises(TypeError, match="a masked array would lose its mask"):
+        choose(sp.ScaledArray(np.float32([1, 2]), 4.0))
+
+
+@pytest.mark.parametrize("large", [2**53 + 1, np.int64(2**53 + 1), np.uint64(2**63 + 1), 10**400, -(10**400)])
+def test_comparisons_with_large_integers_are_exact(large):
+    x = sp.ScaledArray(np.float32([1, 1, 2, np.inf]), 2.0**53)
+    values = [int(value) if math.isfinite(value) else value for value in x.to_array().tolist()]
+    for function in (np.equal, np.less, np.less_equal, np.greater):
+        wanted = [bool(function(value, int(large), dtype=object)) for value in values]
+        assert function(x, large).tolist() == wanted
+    assert np.equal(large, x).tolist() == [value == large for value in values]

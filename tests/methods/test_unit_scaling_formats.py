@@ -392,3 +392,7 @@ def test_a_tracker_follows_a_residual_layer():
 def test_a_tensor_without_values_has_no_scale():
     assert us.TensorStatistics.of([]).count == 0
     assert math.isnan(us.TensorStatistics.of([]).std)
+
+
+def test_infinite_noise_leaves_no_signal():
+    assert us.snr([1.0, 2.0], [1.0, np.inf]) == -np.inf

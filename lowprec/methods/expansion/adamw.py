@@ -29,8 +29,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith
-from lowprec.arrays.checks import Array, float_dtype
+from lowprec.arrays.checks import Array, as_array, float_dtype
 from lowprec.arrays.convert import quantize
+from lowprec.arrays.doubles import real
 from lowprec.arrays.random import random_bits
 from lowprec.methods.expansion.sums import Expansion, grow, multiply, signed, split
 from lowprec.methods.expansion.transforms import Like, fast_two_sum
@@ -259,7 +260,7 @@ class AdamW:
                 f"eps_place={self.eps_place!r} of AdamW is unknown; use 'published' or 'textbook'"
             )
         for name in ("learning_rate", "weight_decay", "eps"):
-            if not 0 <= getattr(self, name) < math.inf:
+            if not 0 <= real(getattr(self, name), f"{name} of AdamW") < math.inf:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} of AdamW must be a finite number, 0 or more"
                 )
@@ -317,7 +318,7 @@ class AdamW:
         Raises ValueError: a gradient of another shape.
         """
         steps = state.steps + 1
-        g = np.asarray(quantize(gradient, self.weights), float_dtype(self.weights)[0])
+        g = np.asarray(quantize(as_array(gradient), self.weights), float_dtype(self.weights)[0])
         if g.shape != state.parameter.shape:
             raise ValueError(
                 f"gradient of shape {g.shape} is not of the parameter's shape {state.parameter.shape}"

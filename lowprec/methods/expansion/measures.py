@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.checks import Array
+from lowprec.arrays.doubles import reals
 from lowprec.methods.expansion.sums import Expansion
 
 Numbers = Expansion | npt.ArrayLike
@@ -108,7 +109,7 @@ def lost_fraction(intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residu
 def _updates(intended: npt.ArrayLike, old: Numbers, new: Numbers, residuals: bool) -> tuple[Array, Array]:
     """Return the update, and the change that it made."""
     meant, before, after = (
-        as_array(intended).astype(np.float64),
+        reals(intended, "intended").astype(np.float64),
         _values(old, residuals),
         _values(new, residuals),
     )
@@ -123,4 +124,4 @@ def _updates(intended: npt.ArrayLike, old: Numbers, new: Numbers, residuals: boo
 def _values(numbers: Numbers, residuals: bool) -> Array:
     if isinstance(numbers, Expansion):
         return numbers.values() if residuals else numbers.parts[0].astype(np.float64)
-    return as_array(numbers).astype(np.float64)
+    return reals(numbers, "old and new").astype(np.float64)

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from lowprec.arrays import arith
 from lowprec.arrays.checks import Array, as_array, float_dtype
 from lowprec.arrays.convert import quantize
+from lowprec.arrays.doubles import reals
 from lowprec.methods.expansion.transforms import Like, fast_two_sum, two_prod, two_sum, values_of
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
@@ -134,7 +135,7 @@ def split(values: npt.ArrayLike, parts: int, fmt: Like) -> Expansion:
     known = signed(fmt)
     if type(parts) is not int or parts < 1:
         raise ValueError(f"parts={parts!r} of an expansion must be an integer, 1 or more")
-    left = as_array(values).astype(np.float64)
+    left = reals(values, "values").astype(np.float64)
     carrier, found = float_dtype(known)[0], []
     for _ in range(parts):
         part = np.asarray(quantize(left, known), np.float64)

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, statistics
-from lowprec.arrays.checks import Array, as_array, code_dtype
+from lowprec.arrays.checks import Array, as_array, code_dtype, codes_operand
+from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import check_labels
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
@@ -59,7 +60,8 @@ class ScaledCodes:
     format: Format
 
     def __post_init__(self) -> None:
-        codes, scale = as_array(self.codes), _scales(self.scale)
+        fmt = catalog.format(self.format)
+        codes, scale = codes_operand(self.codes, fmt).array, _scales(self.scale)
         try:
             fits = np.broadcast_shapes(codes.shape, scale.shape) == codes.shape
         except ValueError:
@@ -68,7 +70,7 @@ class ScaledCodes:
             raise ValueError(
                 f"scale of shape {scale.shape} does not broadcast to codes of shape {codes.shape}"
             )
-        for name, value in (("codes", codes), ("scale", scale), ("format", catalog.format(self.format))):
+        for name, value in (("codes", codes), ("scale", scale), ("format", fmt)):
             object.__setattr__(self, name, value)
 
     @property
@@ -224,7 +226,7 @@ def _policy(name: str) -> Saturation:
 
 def _scales(scale: npt.ArrayLike) -> Array:
     """Return scales as float32; refuse numbers that it lacks."""
-    given = as_array(scale)
+    given = reals(scale, "scale")
     with np.errstate(all="ignore"):
         scales = given.astype(np.float32)
     if not (np.isfinite(scales) & (scales > 0)).all():

@@ -159,8 +159,10 @@ def _check(x: ScaledCodes, w: ScaledCodes, stride: int, padding: int) -> None:
             f"conv2d takes x of shape (batch, in, height, width) and w of shape (out, in, rows, columns), "
             f"not {x.shape} and {w.shape}"
         )
-    if stride < 1 or padding < 0:
-        raise ValueError(f"stride={stride} of conv2d must be 1 or more, and padding={padding} 0 or more")
+    if not (1 <= stride < 1 << 31 and 0 <= padding < 1 << 31):
+        raise ValueError(
+            f"stride={stride} of conv2d must be 1 or more, and padding={padding} 0 or more; both below 2**31"
+        )
     if any(length > size + 2 * padding for size, length in zip(x.shape[2:], w.shape[2:], strict=True)):
         raise ValueError(
             f"a window of {w.shape[2]} x {w.shape[3]} does not fit into {x.shape[2]} x {x.shape[3]} pixels "

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import statistics
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.doubles import reals
 from lowprec.methods.fp8.codes import POLICIES, ScaledCodes, encode
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
@@ -131,7 +131,7 @@ class Scaling:
         codes = encode(values, fmt, scale=self.scales[role], policy=self.recipe.policy)
         if self.recipe.scaling == "none":
             return codes
-        sizes = np.abs(as_array(values).astype(np.float64))
+        sizes = np.abs(reals(values, "values").astype(np.float64))
         self._seen[role].append(float(np.max(sizes, where=np.isfinite(sizes), initial=0)))
         if largest := max(self._seen[role]):
             self.scales[role] = self._scale_for([largest], fmt)
@@ -139,4 +139,5 @@ class Scaling:
 
     def _scale_for(self, values: npt.ArrayLike, fmt: Format) -> Any:
         scale = np.asarray(statistics.scale_for(values, fmt, "max"))
-        return np.ldexp(scale, self.recipe.margin)[()]
+        with np.errstate(over="ignore"):  # of scales that are refused
+            return np.ldexp(scale, min(max(self.recipe.margin, -1000), 1000))[()]  # a C integer

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import convert, statistics
 from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.doubles import real, reals
 from lowprec.methods.fp8.codes import encode, projection_of
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
@@ -77,7 +78,7 @@ def calibrate(
     """
     values = as_array(values)
     trials = {"max": ("max", 100.0)}
-    trials |= {f"percentile {each:g}": ("percentile", each) for each in percentiles}
+    trials |= {f"percentile {real(each, 'a percentile'):g}": ("percentile", each) for each in percentiles}
     trials["mse"] = ("mse", 100.0)
     score = judge or (lambda scale: sqnr(values, encode(values, fmt, scale=scale).values(np.float64)))
     options: dict[str, Any] = {"power_of_two": power_of_two, "projection": projection_of()}
@@ -180,8 +181,12 @@ def sqnr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
     -------
     decibels : float
         inf where nothing differs.
+
+    Raises ValueError: unequal shapes.
     """
-    signal = as_array(values).astype(np.float64)
-    noise = np.square(as_array(results).astype(np.float64) - signal).sum()
-    power = np.square(signal).sum()
-    return math.inf if noise == 0 else -math.inf if power == 0 else 10 * math.log10(power / noise)
+    signal, found = reals(values, "values").astype(np.float64), reals(results, "results").astype(np.float64)
+    if signal.shape != found.shape:
+        raise ValueError(f"values and results must have one shape, not {signal.shape} and {found.shape}")
+    noise, power = float(np.square(found - signal).sum()), float(np.square(signal).sum())
+    ratio = power / noise if noise else math.inf
+    return 10 * math.log10(ratio) if ratio else -math.inf

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from lowprec.arrays.checks import as_array, is_tensor
+from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import tensor_of
 from lowprec.methods.expansion import AdamW, Expansion
 from lowprec.methods.expansion.adamw import State
@@ -66,6 +67,9 @@ class Optimizer:
         No parameters, one that is there twice, an unknown option, and what AdamW refuses. Parameters whose
         type does not hold what the strategy computes with, such as bfloat16 tensors with "fp32". Then nothing
         has changed.
+    TypeError
+        Parameters that cannot be written: lists, read-only arrays, arrays of JAX. Nothing has changed then
+        either.
     """
 
     def __new__(cls, parameters: Iterable[Any] = (), **options: Any) -> Self:
@@ -102,6 +106,13 @@ class Optimizer:
         optimizers, parameters = self._optimizers()[begun:], self._parameters[begun:]
         for optimizer, parameter in zip(optimizers, parameters, strict=True):
             values = as_array(parameter)
+            if not is_tensor(parameter) and not (
+                isinstance(parameter, np.ndarray) and parameter.flags.writeable
+            ):
+                raise TypeError(
+                    f"a parameter must be a NumPy array or a torch tensor that can be written, not a "
+                    f"{'read-only array' if isinstance(parameter, np.ndarray) else type(parameter).__name__}"
+                )
             held = catalog.format(values.dtype) if values.dtype.kind in "fV" else None
             if held is None or not held.contains(catalog.format(optimizer.weights)):
                 raise ValueError(
@@ -184,14 +195,16 @@ class Optimizer:
             raise ValueError(f"states are of groups of {sizes[0]} parameters, and this has {sizes[1]}")
         for place, (group, here) in enumerate(zip(groups, own, strict=True)):
             for name in _FIXED:
-                if group[name] != here[name]:
+                if group.get(name) != here[name]:
                     raise ValueError(
-                        f"states of group {place} are of {name} {group[name]!r}, and the group is of "
+                        f"states of group {place} are of {name} {group.get(name)!r}, and the group is of "
                         f"{here[name]!r}"
                     )
         loaded = []
         for place, (state, parameter) in enumerate(zip(self.states, self._parameters, strict=True)):
-            given = states[place]
+            given = states.get(place, {})
+            if lacking := [name for name, _ in _fields(state) if name not in given]:
+                raise ValueError(f"states of parameter {place} lack {', '.join(lacking)}")
             made = {name: _restored(value, given[name]) for name, value in _fields(state)}
             if made["weights"].shape != state.weights.shape:
                 raise ValueError(
@@ -239,7 +252,7 @@ def _restored(value: Any, kept: Any) -> Any:
     """Return what `_kept` kept, in the kind that the state has now."""
     if isinstance(value, Expansion):
         return Expansion(tuple(np.array(as_array(part)) for part in kept), value.format)
-    return np.array(as_array(kept)).astype(value.dtype) if isinstance(value, np.ndarray) else kept
+    return np.array(reals(kept, "a state")).astype(value.dtype) if isinstance(value, np.ndarray) else kept
 
 
 def _check(options: Mapping[str, Any]) -> None:
@@ -304,8 +317,14 @@ def _torch_class() -> Any:
             """Add a group of parameters, by default of strategy "fp32"."""
             torch.optim.Optimizer.add_param_group(self, {"strategy": "fp32"} | _renamed(param_group, _TORCH))
             if self.groups is self.param_groups:  # not while the optimizer is made
-                self._parameters += self.groups[-1]["params"]
-                self._begin()
+                known = self._parameters
+                try:
+                    self._parameters = known + self.groups[-1]["params"]
+                    self._begin()
+                except BaseException:
+                    self._parameters = known
+                    self.groups.pop()
+                    raise
 
         def __getstate__(self) -> dict[str, Any]:
             return {name: value for name, value in self.__dict__.items() if name != "step"}  # a scheduler's

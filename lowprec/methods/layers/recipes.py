@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import Array, as_array, is_tensor
+from lowprec.arrays.checks import Array, is_tensor
+from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import tensor_of
 from lowprec.arrays.random import key_of
 from lowprec.methods import fp8, mx, nvfp4
@@ -99,12 +100,13 @@ def linear(
         )
     wanted = started(recipe)
     to = output or _format_of(x)
-    arrays = [_array(each) for each in (x, w)] + [None if bias is None else _array(bias)]
+    given = {"x": x, "w": w, "bias": bias}
+    arrays = [None if each is None else _array(each, name) for name, each in given.items()]
     layer = _layer(wanted, rng, accumulation, to)
     y, back = layer(*arrays)
 
     def gradients(grad: Any) -> tuple[Any, Any, Any]:
-        made = back(_array(grad))
+        made = back(_array(grad, "the gradient"))
         return _like(x, made[0]), _like(x, made[1]), _like(x, made[2])
 
     return _like(x, y), gradients
@@ -147,8 +149,8 @@ class Linear:
         rng: int | np.random.Generator = 0,
         accumulation: str = "fp32_fma",
     ) -> None:
-        self.weight = np.array(as_array(weight), np.float32)
-        self.bias = None if bias is None else np.array(as_array(bias), np.float32)
+        self.weight = np.array(reals(weight, "weight"), np.float32)
+        self.bias = None if bias is None else np.array(reals(bias, "bias"), np.float32)
         self.recipe = recipe
         self._keys = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
         self._accumulation = accumulation
@@ -220,9 +222,9 @@ def _layer(wanted: Any, rng: Any, accumulation: str, output: str) -> Callable[..
     return lambda x, w, bias: fp8.linear(x, w, bias, scaling=wanted, **options)
 
 
-def _array(values: Any) -> Array:
+def _array(values: Any, name: str) -> Array:
     """Return values as an array; floats of fewer bits become float32, exactly."""
-    array = as_array(values)
+    array = reals(values, name)
     return array.astype(np.float32) if array.dtype.kind in "fV" and array.dtype.itemsize < 4 else array
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import convert
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.doubles import reals
 from lowprec.methods._layer import in_rows
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
@@ -64,9 +64,9 @@ def diffuse(
     Source: [GPFQ] (2).
     """
     how = catalog.block_format(fmt)
-    weights = as_array(w).astype(np.float64)
-    before = as_array(x).astype(np.float64)
-    after = before if x_after is None else as_array(x_after).astype(np.float64)
+    weights = reals(w, "w").astype(np.float64)
+    before = reals(x, "x").astype(np.float64)
+    after = before if x_after is None else reals(x_after, "x_after").astype(np.float64)
     if weights.ndim != 2 or before.shape[-1:] != weights.shape[1:] or after.shape != before.shape:
         raise ValueError(
             f"diffuse takes w of shape (out, in), and x and x_after of shape (..., in), not {weights.shape}, "

@@ -14,6 +14,7 @@ import math
 
 import numpy.typing as npt
 
+from lowprec.arrays.doubles import real
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
@@ -48,13 +49,13 @@ def expected_sqnr(element: Format | str | npt.DTypeLike, crest: float, overshoot
     13.80 + 6.02 * trailing bits for floats of ample range.
     """
     fmt = catalog.format(element)
-    if not (crest >= 1 and 1 <= overshoot <= 2):
+    if not (real(crest, "crest") >= 1 and 1 <= overshoot <= 2):
         raise ValueError(f"crest={crest!r} must be 1 or more, and overshoot={overshoot!r} between 1 and 2")
     largest = overshoot * crest  # in units of the root mean square
     if not fmt.exponent_bits:
         return 10 * math.log10(3 * 4.0**fmt.width / largest**2)
     below = 2.0 ** (1 - fmt.bias) * largest / fmt.max_finite  # the smallest normal number, in the same units
     subnormal = math.erf(below / math.sqrt(2))
-    energy = 1 - subnormal + below * math.sqrt(2 / math.pi) * math.exp(-(below**2) / 2)
+    energy = 1 - subnormal + below * math.sqrt(2 / math.pi) * math.exp(-below * below / 2)
     step = below / 2**fmt.trailing_bits
     return -10 * math.log10(energy / (24 * 4.0**fmt.trailing_bits) + subnormal * step**2 / 12)

@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
-from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.axes import axes_within
+from lowprec.arrays.checks import Array
+from lowprec.arrays.doubles import reals
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -135,13 +137,15 @@ class Vector:
         >>> Vector("bfloat16").tanh([-1.0, 0.0, 0.01, 20.0])
         array([-0.76171875,  0.        ,  0.01000977,  1.        ], dtype=float32)
         """
-        values = as_array(x).astype(np.float64)
+        values = reals(x, "x").astype(np.float64)
         known = (values == 0) | ~np.isfinite(values)
         return self._projected(np.asarray(np.tanh(values)), known, values, _beside_tanh)
 
     def sum(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
         """Sum along an axis, as `sums` says."""
-        moved = np.moveaxis(as_array(x), axis, -1)
+        values = reals(x, "x")
+        (axis,) = axes_within(axis, values.ndim)
+        moved = np.moveaxis(values, axis, -1)
         total = np.asarray(dot.dot(moved, np.ones(moved.shape[-1], np.float32), self.sums))
         return np.expand_dims(total, axis) if keepdims else total
 
@@ -149,15 +153,17 @@ class Vector:
 
     def mean(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
         """Divide the sum by the number of values: two roundings."""
-        values = as_array(x)
-        return self.divide(self.sum(values, axis, keepdims), values.shape[axis])
+        values = reals(x, "x")
+        total = self.sum(values, axis, keepdims)
+        return self.divide(total, values.shape[axis])
 
     def softmax(self, x: npt.ArrayLike, axis: int = -1) -> Array:
         """Return e**(x - max(x)) over the sum of these: four roundings.
 
         Source: [MICROXCALING] mx/softmax.py.
         """
-        values = as_array(x)
+        values = reals(x, "x")
+        (axis,) = axes_within(axis, values.ndim)
         powers = self.exp(self.subtract(values, values.max(axis=axis, keepdims=True)))
         return self.divide(powers, self.sum(powers, axis, keepdims=True))
 
@@ -194,7 +200,7 @@ class Vector:
 
         Source: [MICROXCALING] mx/activations.py, as of all activations.
         """
-        opposite = -as_array(x).astype(np.float64)  # unsigned types have no negatives
+        opposite = -reals(x, "x").astype(np.float64)  # unsigned types have no negatives
         return self.inverse(self.add(self.exp(opposite), 1.0))
 
     def sigmoid_gradient(self, x: npt.ArrayLike, grad: npt.ArrayLike) -> Array:
@@ -252,7 +258,7 @@ class Vector:
 
     def _power(self, x: npt.ArrayLike, base: int) -> Array:
         """Return base**x, of e for base 0."""
-        values = as_array(x).astype(np.float64)
+        values = reals(x, "x").astype(np.float64)
         powers, known = _powers(values, base)
         return self._projected(powers, known, values, lambda value: _beside_power(value, base))
 

@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import dot
+from lowprec.arrays.axes import axes_within
 from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.doubles import reals
 from lowprec.arrays.random import random_bits
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -89,10 +91,12 @@ def hadamard(
             f"size={size!r} of a Hadamard transform must be one of {SIZES}: powers of 4, whose square roots "
             f"are powers of two"
         )
-    flips = np.ones(size) if signs is None else as_array(signs)
+    flips = np.ones(size) if signs is None else reals(signs, "signs")
     if flips.shape != (size,) or not np.isin(flips, (-1, 1)).all():
         raise ValueError(f"signs of a Hadamard transform of {size} must be {size} numbers +1 and -1")
-    array = np.moveaxis(as_array(values), axis, -1)
+    array = as_array(values)
+    (axis,) = axes_within(axis, array.ndim)
+    array = np.moveaxis(array, axis, -1)
     lacking = -array.shape[-1] % size
     array = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, lacking)])
     exact = dataclasses.replace(accumulation_of("exact"), output=(catalog.format(output), Projection()))

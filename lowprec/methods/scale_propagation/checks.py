@@ -79,7 +79,7 @@ def format_of(fmt: Format) -> Format:
 def number(name: str, given: Any) -> float:
     """Return a single number, of any type that holds one, as Python's float or int, unrounded."""
     array = given.to_array() if hasattr(given, "to_array") else as_array(given)
-    if array.ndim or array.dtype.kind not in "biufV" or array.dtype.itemsize > 8:
+    if array.ndim or catalog.carrier(array.dtype) is None:
         raise TypeError(
             f"{name} must be a single number, not {given!r}; for scales of channels or blocks see "
             f"lowprec.scale_for and block formats"

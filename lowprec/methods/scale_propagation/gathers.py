@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.doubles import reals
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_sqrt
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, quotient, total
-from lowprec.methods.scale_propagation.rules.operands import settled
+from lowprec.methods.scale_propagation.rules.operands import addends
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, with_data
 from lowprec.methods.scale_propagation.transform import custom_scale
 
@@ -48,7 +49,7 @@ def scatter_add(x: Any, indices: npt.ArrayLike, length: int) -> Any:
 
     Source: the rule of `numpy.sum` in [SCALIFY] 3.2, for as many terms as a row has in the mean.
     """
-    x = as_array(x)
+    x = reals(x, "x")
     places = _places(x.shape, indices, length)
     sums = np.zeros((length, *x.shape[np.ndim(indices) :]), x.dtype)
     np.add.at(sums, places, x.reshape(places.size, *sums.shape[1:]))
@@ -58,7 +59,7 @@ def scatter_add(x: Any, indices: npt.ArrayLike, length: int) -> Any:
 @register_scaled_op(scatter_add)
 def _scaled_scatter_add(x: ScaledArray, indices: npt.ArrayLike, length: int) -> ScaledArray:
     places = _places(x.shape, indices, length)
-    x = settled(x) if x.scale else x
+    x = addends(x)
     scale = fitting(float(x.scale) * pow2_sqrt(max(1.0, places.size / max(1, length))), x.scale_format)
     row = x.shape[np.ndim(indices) :]
     data, order = x.data.reshape(places.size, *row), np.argsort(places, kind="stable")
@@ -104,6 +105,8 @@ def _places(shape: tuple[int, ...], indices: npt.ArrayLike, length: int) -> Arra
     places = as_array(indices)
     if places.dtype.kind not in "iu":
         raise TypeError(f"indices must be integers, not {places.dtype}")
+    if not 0 <= length < 1 << 63:
+        raise ValueError(f"length={length!r} of scatter_add must be a number of rows")
     if shape[: places.ndim] != places.shape:
         raise ValueError(f"indices of shape {places.shape} name no rows of an array of shape {shape}")
     if places.size and not 0 <= int(places.min()) <= int(places.max()) < length:

@@ -18,12 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.axes import axes_within
+from lowprec.arrays.checks import Array
+from lowprec.arrays.doubles import real, reals
 from lowprec.arrays.special import erf
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, project
-from lowprec.methods.scale_propagation.rules.operands import one, settled, taking_zeros
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, over, with_data
+from lowprec.methods.scale_propagation.rules.operands import one, own, settled, taking_zeros
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, over, with_data
 from lowprec.methods.scale_propagation.transform import custom_scale
 
 Pair = tuple[Any, Callable[[Any], Any]]
@@ -62,7 +64,7 @@ def _plain(x: Any, gate: Function, slope: Function) -> Pair:
     wide = x.astype(np.float64)
 
     def pull(gradient: Any) -> Any:
-        return gradient * slope(wide).astype(x.dtype)
+        return _gradient(gradient) * slope(wide).astype(x.dtype)
 
     return (_open(wide, gate(wide)) * gate(wide)).astype(x.dtype), pull
 
@@ -71,7 +73,7 @@ def _scaled(x: ScaledArray, gate: Function, slope: Function) -> Pair:
     values = x.to_array()
 
     def pull(gradient: Any) -> ScaledArray:
-        return _times(as_scaled(gradient), slope(values))
+        return _times(own(gradient), slope(values))
 
     return _times(x, gate(values)), pull
 
@@ -83,8 +85,13 @@ def _times(x: ScaledArray, factors: Array) -> ScaledArray:
 
 def _floats(x: Any) -> Array:
     """Return a plain array of floats; integers become float64, as in NumPy's functions."""
-    array = as_array(x)
+    array = reals(x, "x")
     return array.astype(np.float64) if array.dtype.kind in "biu" else array
+
+
+def _gradient(given: Any) -> Any:
+    """Return a gradient at a plain result: an array, or a ScaledArray as it is."""
+    return given if isinstance(given, ScaledArray) else reals(given, "the gradient")
 
 
 def _open(x: Array, gate: Array) -> Array:
@@ -96,6 +103,7 @@ def _open(x: Array, gate: Array) -> Array:
 def relu(x: Any) -> Pair:
     """Return the operand where it is positive, else 0, and the gradient's pull.
 
+    >>> from lowprec.methods.scale_propagation import as_scaled
     >>> y, pull = relu(as_scaled(np.float32([-3.0, 5.0]), 4.0))
     >>> y, pull(as_scaled(np.float32([2.0, 2.0]), 0.25))
     (ScaledArray([0.  , 1.25], scale=4.0, format='binary32'), ScaledArray([0., 8.], scale=0.25,
@@ -119,14 +127,14 @@ def relu(x: Any) -> Pair:
 
     Source: [SCALIFY] 3.2.1.
     """
-    x = as_array(x)
-    return np.maximum(x, x.dtype.type(0)), lambda gradient: np.where(x > 0, gradient, 0)
+    x = reals(x, "x")
+    return np.maximum(x, x.dtype.type(0)), lambda gradient: np.where(x > 0, _gradient(gradient), 0)
 
 
 @register_scaled_op(relu)
 def _scaled_relu(x: ScaledArray) -> Pair:
     def pull(gradient: Any) -> ScaledArray:
-        gradient = taking_zeros(as_scaled(gradient))
+        gradient = taking_zeros(own(gradient))
         return with_data(gradient, np.where(x.data > 0, gradient.data, gradient.dtype.type(0)))
 
     x = taking_zeros(x)
@@ -137,6 +145,7 @@ def _scaled_relu(x: ScaledArray) -> Pair:
 def gelu(x: Any) -> Pair:
     """Multiply the operand by the share of a standard normal variable below it; see `relu`.
 
+    >>> from lowprec.methods.scale_propagation import as_scaled
     >>> gelu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.07935,  0.977  ], scale=2.0, format='binary16')
 
@@ -151,6 +160,7 @@ def gelu(x: Any) -> Pair:
 def silu(x: Any) -> Pair:
     """Multiply the operand by the logistic function of it; see `relu`.
 
+    >>> from lowprec.methods.scale_propagation import as_scaled
     >>> silu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.1345,  0.881 ], scale=2.0, format='binary16')
 
@@ -181,6 +191,7 @@ def layer_norm(x: Any, axis: int = -1, eps: float = 1e-5) -> Pair:
     Of ScaledArrays the data are normalised: the scale has no influence, and that of the result is 1. So eps
     is added to the variance of the data, and does not swamp that of small values.
 
+    >>> from lowprec.methods.scale_propagation import as_scaled
     >>> y, pull = layer_norm(as_scaled(np.float32([[1e-6, 3e-6]]), 2.0**-20), eps=0.0)
     >>> y
     ScaledArray([[-1.,  1.]], scale=1.0, format='binary32')
@@ -202,7 +213,11 @@ def layer_norm(x: Any, axis: int = -1, eps: float = 1e-5) -> Pair:
     """
     x = _floats(x)
     y, back = _normalised(x.astype(np.float64), axis, eps)
-    return y.astype(x.dtype), lambda gradient: back(as_array(gradient).astype(np.float64)).astype(x.dtype)
+
+    def pull(gradient: Any) -> Any:
+        return back(reals(gradient, "the gradient").astype(np.float64)).astype(x.dtype)
+
+    return y.astype(x.dtype), pull
 
 
 @register_scaled_op(layer_norm)
@@ -211,7 +226,7 @@ def _scaled_layer_norm(x: ScaledArray, axis: int = -1, eps: float = 1e-5) -> Pai
     y, back = _normalised(x.data.astype(np.float64), axis, eps)
 
     def pull(gradient: Any) -> ScaledArray:
-        gradient = settled(as_scaled(gradient))
+        gradient = settled(own(gradient))
         scale = fitting(float(gradient.scale) / float(x.scale), gradient.scale_format)
         wide = over(gradient, float(scale) * float(x.scale)).astype(np.float64)
         return with_data(gradient, project(back(wide), gradient.format), scale)
@@ -221,6 +236,8 @@ def _scaled_layer_norm(x: ScaledArray, axis: int = -1, eps: float = 1e-5) -> Pai
 
 def _normalised(x: Array, axis: int, eps: float) -> tuple[Array, Function]:
     """Return the normalised array, and the function from its gradient to that of x."""
+    axes_within(axis, x.ndim)
+    eps = real(eps, "eps of layer_norm")
     with np.errstate(invalid="ignore", divide="ignore"):
         centred = x - x.mean(axis, keepdims=True)
         inverse = 1 / np.sqrt(np.square(centred).mean(axis, keepdims=True) + eps)

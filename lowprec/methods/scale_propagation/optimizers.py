@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array
+from lowprec.arrays.doubles import real
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, holds_no_scale
 from lowprec.methods.scale_propagation.transform import Norm, cast, dynamic_rescale, rebalance
 from lowprec.spec import catalog
@@ -62,7 +63,7 @@ class _Optimizer:
     def __post_init__(self) -> None:
         for name, end in self._limits.items():
             given = getattr(self, name)
-            if not 0 <= given < end:
+            if not 0 <= real(given, f"{name} of {type(self).__name__}") < end:
                 below = "a finite number" if end == math.inf else f"below {end:g}"
                 raise ValueError(f"{name}={given!r} of {type(self).__name__} must be {below}, 0 or more")
         for name in ("weights", "first", "second"):

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.arith import fma, sqrt
-from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.checks import Array
 from lowprec.arrays.convert import decode, encode, quantize
-from lowprec.arrays.doubles import doubles
+from lowprec.arrays.doubles import doubles, reals
 from lowprec.arrays.statistics import error_report, scale_for
 from lowprec.methods.scale_propagation.config import ScaleRounding, current
 from lowprec.spec import catalog
@@ -73,7 +73,7 @@ def pow2_round(
 
     Source: [SCALIFY] 3.2.
     """
-    array = as_array(values)
+    array = reals(values, "values")
     ordinary = np.isfinite(array) & (array != 0)
     powers = _rounded(np.where(ordinary, array, array.dtype.type(1)), mode, rng)
     given = array.dtype.newbyteorder("=") if _is_single(array) else np.dtype(np.float64)
@@ -105,7 +105,7 @@ def pow2_decompose(values: npt.ArrayLike) -> tuple[Any, Any]:
 
     Source: [SCALIFY] 3.4.
     """
-    array = as_array(values)
+    array = reals(values, "values")
     array = array if _is_single(array) else doubles(array, "values")
     wide = array.astype(np.float64)
     scales = np.where(np.isfinite(wide), np.abs(pow2_round(wide, "down")), np.inf)
@@ -190,7 +190,7 @@ def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) ->
     Source: [SCALIFY] 2, which approximates it by a root mean square of 1.
     """
     target = catalog.format(fmt)
-    array = as_array(values)
+    array = reals(values, "values")
     if isinstance(target, Codebook):  # which may have values closest anywhere
         return np.float32(np.clip(scale_for(array, target, "mse", power_of_two=True), 2.0**-127, 2.0**127))
     scale = float(np.clip(scale_for(array, target, "max", power_of_two=True), 2.0**-127, 2.0**127))

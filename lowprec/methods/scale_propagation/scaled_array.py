@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from lowprec.arrays.checks import Array, values_operand
+from lowprec.arrays.checks import Array, as_array, values_operand
 from lowprec.arrays.convert import encode
 from lowprec.methods.scale_propagation import rounding
 from lowprec.methods.scale_propagation.checks import (
@@ -160,6 +160,7 @@ class ScaledArray(NDArrayOperatorsMixin):
         return (self[index] for index in range(len(self)))
 
     def __getitem__(self, index: Any) -> ScaledArray:
+        refuse_masks(*(index if isinstance(index, tuple) else (index,)))
         return with_data(self, self.data[index])
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -270,6 +271,13 @@ def unchecked(data: Array, scale: Any, fmt: Format, scale_format: Format) -> Sca
 def with_data(x: ScaledArray, data: Any, scale: Any = None) -> ScaledArray:
     """Return other data in the formats of x, at its scale or another."""
     return unchecked(data, x.scale if scale is None else scale, x.format, x.scale_format)
+
+
+def refuse_masks(*given: Any) -> None:
+    """Refuse masked arrays among indices and conditions, of which NumPy takes no notice."""
+    for each in given:
+        if isinstance(each, np.ma.MaskedArray):
+            as_array(each)
 
 
 def holds_no_scale(x: ScaledArray) -> bool:

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.arith import divide
-from lowprec.arrays.checks import Array, as_array, values_operand
+from lowprec.arrays.checks import Array, values_operand
 from lowprec.arrays.convert import quantize
+from lowprec.arrays.doubles import reals
 from lowprec.arrays.sums import computed
 from lowprec.methods.scale_propagation.checks import finite_scale, number
 from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
@@ -133,7 +134,7 @@ def get_data_scale(x: Any) -> tuple[Array, Any]:
     """
     if isinstance(x, ScaledArray):
         return x.data, x.scale
-    return as_array(x), carrier(current().scale_format).type(1)
+    return reals(x, "x"), carrier(current().scale_format).type(1)
 
 
 def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
@@ -158,7 +159,7 @@ def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
     Source: [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
-        return np.asarray(as_array(x), dtype)
+        return np.asarray(reals(x, "x"), dtype)
     return x.to_array(dtype) if dtype is not None else project(over(x, 1.0), x.format)
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from lowprec.arrays.doubles import real
+
 Constraint = str | Callable[..., float] | None
 
 
@@ -143,5 +145,5 @@ def constrain(constraint: Constraint, *scales: float) -> tuple[float, ...]:
 
 
 def _need_factors(name: str, scales: tuple[float, ...]) -> None:
-    if not scales or not all(0 < scale < math.inf for scale in scales):
+    if not scales or not all(0 < real(scale, f"a factor of {name}") < math.inf for scale in scales):
         raise ValueError(f"{name} takes one or more factors, which are positive numbers, not {scales}")

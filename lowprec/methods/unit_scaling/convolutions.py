@@ -202,9 +202,9 @@ def _check(
         ("padding", paddings, 0),
         ("dilation", dilations, 1),
     ):
-        if len(given) != rank or min(given) < least:
+        if len(given) != rank or not least <= min(given) <= max(given) < 1 << 31:
             shown = given[0] if len(set(given)) == 1 else given
-            raise ValueError(f"{setting}={shown!r} of {name} must be {least} or more")
+            raise ValueError(f"{setting}={shown!r} of {name} must be {least} or more, and below 2**31")
     if len(shape) < rank + 1 or len(taps) != rank + 2:
         lengths, sizes = ("length", "size") if rank == 1 else ("height, width", "rows, columns")
         raise ValueError(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lowprec.arrays.doubles import doubles
 from lowprec.methods.unit_scaling.vjp import Array, need_positive
 
 Function = Callable[[Array], Array]
@@ -86,11 +87,11 @@ def derive_scale(function: Function, derivative: Function | None = None) -> Scal
     """
 
     def values(x: Array, width: Array) -> Array:
-        return np.asarray(function(x), np.float64)
+        return doubles(function(x), "the results of the function")
 
     def slopes(x: Array, width: Array) -> Array:
         if derivative is not None:
-            return np.asarray(derivative(x), np.float64)
+            return doubles(derivative(x), "the results of the derivative")
         found: Array = values(x, width) @ _SLOPES.T * (2 / width)
         return found
 
@@ -106,7 +107,7 @@ def derive_scale(function: Function, derivative: Function | None = None) -> Scal
 
 def mean_square(function: Function) -> float:
     """Return the mean square of an elementwise function of standard normal values."""
-    return _expectation(lambda x, width: np.square(np.asarray(function(x), np.float64)))
+    return _expectation(lambda x, width: np.square(doubles(function(x), "the results of the function")))
 
 
 def log_interpolate(weight: float, lower: float, upper: float) -> float:
@@ -120,9 +121,11 @@ def log_interpolate(weight: float, lower: float, upper: float) -> float:
     weight : float, from 0 to 1
     lower, upper : float, above 0
 
-    Raises ValueError: numbers that are not positive.
+    Raises ValueError: numbers that are not positive, or a weight out of range.
     """
     need_positive("log_interpolate", lower=lower, upper=upper)
+    if not 0 <= weight <= 1:
+        raise ValueError(f"weight={weight!r} of log_interpolate must be a number from 0 to 1")
     return math.exp(weight * math.log(upper) + (1 - weight) * math.log(lower))
 
 
@@ -150,7 +153,7 @@ def empirical_scales(name: str, mult: float = 1.0) -> Scales:
     Source: [UNIT_SCALING] its library, version 0.3.
     """
     need_positive("empirical_scales", mult=mult)
-    near, far = 1 / (1 + 0.25 / mult**2), 1 / (1 + 1 / mult**2)
+    near, far = _weight(0.25, mult), _weight(1, mult)
     if name == "gelu":
         return Scales(log_interpolate(near, 2.0, _RELU.alpha), log_interpolate(near, 2.0, _RELU.beta))
     if name == "silu":
@@ -182,7 +185,7 @@ def softmax_scales(size: int, mult: float | None = None) -> Scales:
     need_positive("softmax_scales", size=size, mult=1.0 if mult is None else mult)
     if mult is None:
         return Scales(float(size), float(size))
-    weight = 1 / (1 + 4 / mult**2)
+    weight = _weight(4, mult)
     return Scales(
         log_interpolate(weight, size, math.sqrt(size)),
         log_interpolate(weight, size / mult, math.sqrt(size / mult)),
@@ -212,7 +215,13 @@ def attention_scale(length: int, width: int, *, causal: bool = False, mult: floa
     need_positive("attention_scale", length=length, width=width, mult=mult)
     # Of a single key the logarithm is 0; its value is the result for all logits.
     seen = math.log(length) if causal and length > 1 else 1.0
-    return 1 / log_interpolate(1 / (1 + 4 * width / mult**2), math.sqrt(seen / length), 1.0)
+    return 1 / log_interpolate(_weight(4 * width, mult), math.sqrt(seen / length), 1.0)
+
+
+def _weight(number: float, mult: float) -> float:
+    """Return 1 / (1 + number / mult**2), also where the square is out of the range of float64."""
+    square = float(mult) * float(mult)
+    return 1 / (1 + number / square) if square else 0.0
 
 
 def _expectation(integrand: Callable[[Array, Array], Array], size: float = 0.0) -> float:

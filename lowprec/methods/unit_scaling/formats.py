@@ -53,7 +53,7 @@ def simulated(exponent_bits: int, trailing_bits: int) -> Format:
         name=f"e{exponent_bits}m{trailing_bits}_simulated",
         exponent_bits=exponent_bits,
         trailing_bits=trailing_bits,
-        bias=1 << (exponent_bits - 1),
+        bias=1 << (min(exponent_bits, 64) - 1),  # more are refused
         source="UNIT_SCALING",
     )
 

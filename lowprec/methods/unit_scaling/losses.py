@@ -76,7 +76,7 @@ def cross_entropy(
         np.put_along_axis(found, places, np.take_along_axis(found, places, -1) - 1, -1)
         return (mult * share * grad * found,)
 
-    beta = classes / math.sqrt(classes - 1) / (mult * share)
+    beta = classes / math.sqrt(classes - 1) / mult / share
     return scaled("cross_entropy", loss, 1.0, (beta,), pull)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 
+from lowprec.arrays.doubles import real
+
 KINDS = ("weight", "bias", "norm", "output")
 
 
@@ -47,7 +49,7 @@ def learning_rate_scale(
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r} of parameter; use one of {', '.join(KINDS)}")
     for name, value in (("fan_in", fan_in), ("depth", depth)):
-        if value is not None and value < 1:
+        if value is not None and real(value, name) < 1:
             raise ValueError(f"{name}={value!r} of a parameter must be 1 or more")
     if readout_constraint not in (None, "to_output_scale"):
         raise ValueError(
@@ -74,11 +76,11 @@ def weight_decay(decay: float, learning_rate: float) -> float:
 
     Source: [UMUP] section on independent weight decay.
     """
-    if not 0 < learning_rate < math.inf:
+    if not 0 < real(learning_rate, "learning_rate") < math.inf:
         raise ValueError(
             f"learning_rate={learning_rate!r} must be a positive number to have decay independent of it"
         )
-    return decay / learning_rate
+    return real(decay, "decay") / learning_rate
 
 
 def transformer_tau(index: int, layers: int, *, mult: float = 1.0, attention_ratio: float = 1.0) -> float:
@@ -110,13 +112,14 @@ def transformer_tau(index: int, layers: int, *, mult: float = 1.0, attention_rat
 
     Source: [UMUP] appendix on the residual scheme.
     """
-    if not 0 <= index < layers:
+    if not 0 <= index < real(layers, "layers"):
         raise ValueError(
             f"index={index!r} of a residual layer must lie from 0 to layers - 1, which is {layers - 1}"
         )
-    if not (0 < mult < math.inf and 0 < attention_ratio < math.inf):
+    if not (0 < real(mult, "mult") < math.inf and 0 < real(attention_ratio, "attention_ratio") < math.inf):
         raise ValueError(f"mult={mult!r} and attention_ratio={attention_ratio!r} must be positive numbers")
-    mlp = mult * math.sqrt(2 / (1 + attention_ratio**2))
+    mlp = mult * math.sqrt(2) / math.hypot(1, attention_ratio)
     attention = attention_ratio * mlp
-    before = layers / 2 + (index + 1) // 2 * attention**2 + index // 2 * mlp**2
-    return (mlp if index % 2 else attention) / math.sqrt(before)
+    parts = (layers / 2, 1), ((index + 1) // 2, attention), (index // 2, mlp)
+    before = math.hypot(*(math.sqrt(count) * size for count, size in parts))
+    return (mlp if index % 2 else attention) / before

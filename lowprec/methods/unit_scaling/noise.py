@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array
 from lowprec.arrays.convert import decode, quantize
+from lowprec.arrays.doubles import real, reals
 from lowprec.arrays.statistics import error_report
 from lowprec.methods.unit_scaling.vjp import Array, array
 from lowprec.spec import catalog
@@ -48,13 +49,21 @@ def snr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
 
     Raises ValueError: unequal shapes, or values that are all zero.
     """
-    given, found = (as_array(each).astype(np.float64) for each in (values, results))
+    given, found = (
+        reals(each, name).astype(np.float64) for each, name in ((values, "values"), (results, "results"))
+    )
     if given.shape != found.shape:
         raise ValueError(f"values and results must have one shape, not {given.shape} and {found.shape}")
     signal, noise = float(np.square(given).sum()), float(np.square(found - given).sum())
     if not signal:
         raise ValueError("values without any signal have no signal-to-noise ratio; leave them out")
-    return math.inf if not noise else 10 * math.log10(signal / noise)
+    return _decibels(signal, noise)
+
+
+def _decibels(signal: float, noise: float) -> float:
+    """Return the ratio of two energies in decibels, also where it is 0 or infinite."""
+    ratio = signal / noise if noise else math.inf
+    return 10 * math.log10(ratio) if ratio else -math.inf
 
 
 def snr_curve(fmt: Format | str | npt.DTypeLike, sigmas: npt.ArrayLike) -> Any:
@@ -83,7 +92,7 @@ def snr_curve(fmt: Format | str | npt.DTypeLike, sigmas: npt.ArrayLike) -> Any:
     next binade, and reads 30.99 dB at E4M3's plateau, where it is 31.52.
     """
     values, borders = _intervals(catalog.format(fmt))
-    given = as_array(sigmas).astype(np.float64)
+    given = reals(sigmas, "sigmas").astype(np.float64)
     if not (np.isfinite(given) & (given > 0)).all():
         raise ValueError("sigmas must be positive numbers: they are standard deviations")
     ratios = np.array([_ratio(values, borders, float(sigma)) for sigma in given.ravel()]).reshape(given.shape)
@@ -112,7 +121,7 @@ def plateau(fmt: Format | str | npt.DTypeLike, drop: float = 3.0) -> tuple[float
 
     Raises ValueError: what `snr_curve` refuses, or a drop that is not positive.
     """
-    if not 0 < drop < math.inf:
+    if not 0 < real(drop, "drop") < math.inf:
         raise ValueError(f"drop={drop!r} must be a positive number of decibels")
     values, borders = _intervals(catalog.format(fmt))
     top = math.log2(float(values[-1]))

@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.array_utils import normalize_axis_tuple
 
+from lowprec.arrays.axes import axes_within
+from lowprec.arrays.doubles import real
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
 
@@ -114,12 +115,12 @@ def _norm(
 ) -> tuple[Array, Vjp]:
     """Apply either normalization."""
     values = array(x, f"x of {name}")
-    axes = tuple(sorted(normalize_axis_tuple(axis, values.ndim)))
+    axes = tuple(sorted(axes_within(axis, values.ndim)))
     if not axes or axes != tuple(range(values.ndim - len(axes), values.ndim)):
         raise ValueError(
             f"axis={axis!r} of {name} must be the last axes of x, which has shape {values.shape}"
         )
-    if not 0 <= eps < math.inf:
+    if not 0 <= real(eps, f"eps of {name}") < math.inf:
         raise ValueError(f"eps={eps!r} of {name} must be 0 or more; it is added to a variance")
     shape = values.shape[axes[0] :]
     parts = {"weight": weight, "bias": bias}

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.array_utils import normalize_axis_tuple
 
+from lowprec.arrays.axes import axes_within
+from lowprec.arrays.doubles import real
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
@@ -43,7 +44,7 @@ def sum(
     Source: [UNIT_SCALING] appendix on factors.
     """
     values = array(x, "x of sum")
-    axes = tuple(range(values.ndim)) if axis is None else normalize_axis_tuple(axis, values.ndim)
+    axes = tuple(range(values.ndim)) if axis is None else axes_within(axis, values.ndim)
     count = math.prod(values.shape[place] for place in axes)
     alpha, beta = constrain(constraint, count**-0.5 if count else 1.0, 1.0)
 
@@ -83,13 +84,13 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
     shapes = {each.shape for each in operands}
     if len(shapes) != 1:
         raise ValueError(f"weighted_sum takes one or more arrays of one shape, not {sorted(shapes)}")
-    factors = tuple(float(weight) for weight in weights)
+    factors = tuple(real(weight, "a weight of weighted_sum") for weight in weights)
     if len(factors) != len(operands) or not all(0 < abs(weight) < math.inf for weight in factors):
         raise ValueError(
             f"weighted_sum of {len(operands)} arrays takes as many finite weights other than 0, not "
             f"{weights!r}"
         )
-    alpha = 1 / math.sqrt(math.fsum(weight * weight for weight in factors))
+    alpha = 1 / math.hypot(*factors)
     total = factors[0] * operands[0]
     for weight, operand in zip(factors[1:], operands[1:], strict=True):
         total = total + weight * operand
@@ -322,7 +323,7 @@ def residual_apply(
 
 def _shares(tau: float) -> tuple[float, float]:
     """Return the weights of branch and skip connection."""
-    if not 0 < tau < math.inf:
+    if not 0 < real(tau, "tau of a residual layer") < math.inf:
         raise ValueError(
             f"tau={tau!r} of a residual layer must be a positive number; without a branch leave it out"
         )

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array, is_tensor
+from lowprec.arrays.doubles import reals
 from lowprec.methods._torch import WATCH, torch_module
 from lowprec.methods.unit_scaling.vjp import Array, Vjp
 
@@ -58,7 +59,7 @@ class TensorStatistics:
         ----------
         values : array_like of float, shape (...)
         """
-        given = as_array(values).astype(np.float64)
+        given = reals(values, "values").astype(np.float64)
         if not given.size:
             return cls(*(math.nan,) * 5, 0)
         sizes = np.abs(given)

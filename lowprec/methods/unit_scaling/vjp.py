@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import as_array
-from lowprec.arrays.doubles import doubles
+from lowprec.arrays.doubles import doubles, real, reals
 
 Array = npt.NDArray[Any]
 Result = tuple[Array, "Vjp"]
@@ -78,7 +77,7 @@ class Vjp:
 
         Raises ValueError: a gradient of another shape.
         """
-        given = as_array(grad)
+        given = array(grad, f"the gradient of {self.name}")
         if given.shape != self.plain.shape:
             raise ValueError(
                 f"the gradient of {self.name} has shape {given.shape}, and its output has shape "
@@ -137,20 +136,15 @@ def array(values: npt.ArrayLike, name: str) -> Array:
 
     Raises TypeError: values that are no real numbers. ValueError: an integer that float64 does not have.
     """
-    given = as_array(values)
-    try:
-        kind: np.dtype[Any] = np.result_type(given.dtype, np.float32)
-    except TypeError:
-        kind = np.dtype(object)
-    if kind not in (np.float32, np.float64):
-        raise TypeError(f"{name} must be real numbers of at most 64 bits, not {given.dtype}")
+    given = reals(values, name)
+    kind: np.dtype[Any] = np.result_type(given.dtype, np.float32)
     return given.astype(kind, copy=False) if given.dtype.kind == "f" else doubles(given, name).astype(kind)
 
 
 def need_positive(of: str, **given: float) -> None:
     """Refuse settings that are no positive numbers."""
     for name, value in given.items():
-        if not 0 < value < math.inf:
+        if not 0 < real(value, f"{name} of {of}") < math.inf:
             raise ValueError(f"{name}={value!r} of {of} must be a positive number")
 
 

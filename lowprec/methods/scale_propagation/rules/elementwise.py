@@ -6,17 +6,24 @@ Floor 4. Source: [SCALIFY] 3.2, 3.4 and its published code.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from lowprec.arrays.checks import Array
+from lowprec.arrays.doubles import doubles
 from lowprec.methods.scale_propagation.pow2 import pow2_norm
 from lowprec.methods.scale_propagation.registry import register_each, register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, project, ratio
-from lowprec.methods.scale_propagation.rules.operands import largest_scale, one, operands, settled
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, holds_no_scale, over, with_data
+from lowprec.methods.scale_propagation.rules.operands import factor, largest_scale, one, operands, settled
+from lowprec.methods.scale_propagation.scaled_array import (
+    ScaledArray,
+    holds_no_scale,
+    over,
+    refuse_masks,
+    with_data,
+)
 from lowprec.spec.format import Format
 
 # -- sums -------------------------------------------------------------------------------------------
@@ -54,7 +61,7 @@ def multiply(x: Any, y: Any) -> ScaledArray:
     given = operands(x, y)
     scale = 0.0
     if all(array.scale for array in given.arrays):
-        first, second = (settled(array) for array in given.arrays)
+        first, second = (factor(array) for array in given.arrays)
         scale = fitting(float(first.scale) * float(second.scale), given.scale_format)
         left, right = over(first, ratio(float(scale), float(second.scale))), second.data
     else:
@@ -67,7 +74,7 @@ def multiply(x: Any, y: Any) -> ScaledArray:
 def divide(x: Any, y: Any) -> ScaledArray:
     """Return x / y; the scale is the quotient of the scales, and zeros of scale 0 stay so."""
     given = operands(x, y)
-    first, second = given.arrays[0], settled(given.arrays[1])
+    first, second = given.arrays[0], factor(given.arrays[1])
     exact = float(first.scale != 0) if holds_no_scale(first) else float(first.scale) / float(second.scale)
     scale = fitting(exact, given.scale_format)
     left = over(first, float(scale) * float(second.scale))
@@ -89,7 +96,9 @@ def reciprocal(x: ScaledArray) -> ScaledArray:
 @register_scaled_op(np.power)
 def power(x: Any, y: Any) -> ScaledArray:
     """Return x**y; the scale is scale**y for an integer y, else 1 as for `exp`."""
-    exponent = None if isinstance(y, ScaledArray) or np.ndim(y) else float(y)
+    exponent = (
+        None if isinstance(y, ScaledArray) or np.ndim(y) else float(doubles(y, "the exponent of numpy.power"))
+    )
     if exponent is None or not isinstance(x, ScaledArray) or not exponent.is_integer():
         return _by_values(np.power, x, y)
     if exponent == 2:
@@ -171,11 +180,18 @@ def sign(x: ScaledArray) -> ScaledArray:
 # -- choices ----------------------------------------------------------------------------------------
 
 
+def _of_one_type(arrays: Iterable[Array]) -> list[Array]:
+    """Return arrays in a type that NumPy chooses among: it has none for float16 and bfloat16 together."""
+    made = list(arrays)
+    alike = len({each.dtype for each in made}) == 1
+    return made if alike else [each.astype(np.result_type(each.dtype, np.float32)) for each in made]
+
+
 def _chosen(choose: Callable[..., Any], *given: Any) -> ScaledArray:
     """Choose among elements, at the largest scale that is not 0, infinite or NaN."""
     taken = operands(*given)
     scale = fitting(largest_scale(taken.arrays), taken.scale_format)
-    data = choose(*(over(array, float(scale)) for array in taken.arrays))
+    data = choose(*_of_one_type(over(array, float(scale)) for array in taken.arrays))
     return taken.result(project(data, taken.fmt), scale)
 
 
@@ -208,6 +224,7 @@ def where(condition: Any, x: Any, y: Any) -> ScaledArray:
         raise TypeError(
             "numpy.where takes a condition that is no ScaledArray; compare it: numpy.where(x != 0, ...)"
         )
+    refuse_masks(condition)
     return _chosen(lambda first, second: np.where(condition, first, second), x, y)
 
 
@@ -237,7 +254,16 @@ def _of_values(function: Callable[..., Any], *given: Any) -> ScaledArray:
 
 @register_each(np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
 def _comparison(function: Callable[..., Any], x: Any, y: Any) -> Any:
-    return function(*(given.to_array() if isinstance(given, ScaledArray) else given for given in (x, y)))
+    values = [given.to_array() if isinstance(given, ScaledArray) else given for given in (x, y)]
+    if any(map(_beyond_doubles, values)):
+        values = [np.asanyarray(each).astype(object) for each in values]
+    return function(*values)
+
+
+def _beyond_doubles(given: Any) -> bool:
+    """Return whether an operand has integers that NumPy would round to compare them with float64."""
+    array = np.asarray(given)
+    return array.dtype == object or (array.dtype.kind in "iu" and bool((np.abs(array) >= 2**53).any()))
 
 
 @register_scaled_op(np.isfinite)

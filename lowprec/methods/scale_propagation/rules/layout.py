@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import Array, as_array
 from lowprec.methods.scale_propagation.registry import register_each, register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, project
 from lowprec.methods.scale_propagation.rules.operands import largest_scale, operands, taking_zeros
@@ -20,6 +20,7 @@ from lowprec.methods.scale_propagation.scaled_array import (
     comparable,
     holds_no_scale,
     over,
+    refuse_masks,
     scaled_scalar,
     with_data,
 )
@@ -29,15 +30,24 @@ from lowprec.methods.scale_propagation.scaled_array import (
     *(np.reshape, np.ravel, np.squeeze, np.expand_dims, np.broadcast_to, np.atleast_1d, np.atleast_2d),
     *(np.transpose, np.swapaxes, np.moveaxis, np.rollaxis, np.matrix_transpose),
     *(np.flip, np.fliplr, np.flipud, np.rot90, np.roll, np.copy),
-    *(np.take_along_axis, np.delete, np.repeat, np.tile, np.diagonal, np.sort, sliding_window_view),
+    *(np.take_along_axis, np.delete, np.repeat, np.tile, np.diagonal, sliding_window_view),
 )
 def _move(function: Callable[..., Any], x: ScaledArray, *args: Any, **keywords: Any) -> ScaledArray:
+    refuse_masks(*args, *keywords.values())
     return with_data(x, function(x.data, *args, **keywords))
+
+
+@register_scaled_op(np.sort)
+def sort(x: ScaledArray, axis: Any = -1, *, kind: Any = None, stable: Any = None) -> ScaledArray:
+    """Sort by the values, NaNs last."""
+    places = np.argsort(_in_order(x), axis, kind, stable=stable)
+    return with_data(x, np.take_along_axis(x.data, places, axis))
 
 
 @register_scaled_op(np.take)
 def take(x: ScaledArray, indices: Any, axis: Any = None, *, mode: Any = "raise") -> ScaledArray:
     """Return elements by their indices; `out` would get them without their scale."""
+    refuse_masks(indices)
     return with_data(x, np.take(x.data, indices, axis, mode=mode))
 
 
@@ -123,7 +133,12 @@ def ones_like(x: ScaledArray, *, shape: Any = None) -> ScaledArray:
 
 @register_each(np.shape, np.ndim, np.size, np.argmax, np.argmin, np.argsort)
 def _of_data(function: Callable[..., Any], x: ScaledArray, *args: Any, **keywords: Any) -> Any:
-    return function(over(x, 1.0) if holds_no_scale(x) else comparable(x.data), *args, **keywords)
+    return function(_in_order(x), *args, **keywords)
+
+
+def _in_order(x: ScaledArray) -> Array:
+    """Return numbers that NumPy orders as it does the values: NaNs last, and the first of extremes."""
+    return over(x, 1.0) if holds_no_scale(x) else comparable(x.data)
 
 
 @register_each(np.array_equal, np.allclose, np.isclose, np.count_nonzero, np.nonzero, np.any, np.all)

@@ -39,7 +39,7 @@ def operands(*given: Any) -> Operands:
     common format of the others; all other operands have a format of their own.
     """
     scale_format = rounding.promoted(*(x.scale_format for x in given if isinstance(x, ScaledArray)))
-    whole = [x if _is_weak(x) else _own(x, scale_format) for x in given]
+    whole = [x if _is_weak(x) else own(x, scale_format) for x in given]
     fmt = rounding.promoted(*(x.format for x in whole if isinstance(x, ScaledArray)))
     arrays = [x if isinstance(x, ScaledArray) else _weak(x, fmt, scale_format) for x in whole]
     return Operands(tuple(arrays), fmt, scale_format)
@@ -54,11 +54,12 @@ def _is_weak(x: Any) -> bool:
     )
 
 
-def _own(x: Any, scale_format: Format) -> ScaledArray:
+def own(x: Any, scale_format: Format | None = None) -> ScaledArray:
+    """Return an operand as a ScaledArray of its own format; integers and bools are of binary32."""
     if isinstance(x, ScaledArray):
         return x
     array = as_array(x)
-    fmt = "binary32" if array.dtype.kind in "iu" else None
+    fmt = "binary32" if array.dtype.kind in "biu" else None
     return as_scaled(array, fmt=fmt, scale_format=scale_format)  # type: ignore[no-any-return]
 
 
@@ -73,11 +74,22 @@ def one(scale_format: Format) -> Any:
     return rounding.carrier(scale_format).type(1)
 
 
+def factor(x: ScaledArray) -> ScaledArray:
+    """Return the same values at a scale that is neither 0 nor infinite nor NaN.
+
+    Data may be infinities that the format lacks: what is made of these may be a number.
+    """
+    return with_data(x, over(x, 1.0), one(x.scale_format)) if holds_no_scale(x) else x
+
+
 def settled(x: ScaledArray) -> ScaledArray:
-    """Return the same values at a scale that is neither 0 nor infinite nor NaN."""
-    if not holds_no_scale(x):
-        return x
-    return with_data(x, rounding.project(over(x, 1.0), x.format), one(x.scale_format))
+    """Return the same values at a scale that is neither 0 nor infinite nor NaN, as data of the format."""
+    return with_data(factor(x), rounding.project(over(x, 1.0), x.format)) if holds_no_scale(x) else x
+
+
+def addends(x: ScaledArray) -> ScaledArray:
+    """Return the same values for sums, which overflow at no scale of 0: there the data are zeros or NaNs."""
+    return settled(x) if x.scale else with_data(x, rounding.project(over(x, 1.0), x.format))
 
 
 def taking_zeros(x: ScaledArray) -> ScaledArray:

@@ -9,9 +9,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.lib.stride_tricks import sliding_window_view
 
+from lowprec.arrays.axes import axes_within
 from lowprec.arrays.checks import Array
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_sqrt
@@ -68,7 +68,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         pairs = list(range(first - axes, first)), list(range(axes))
     else:
         pairs = tuple([each] if isinstance(each, int) else list(each) for each in axes)  # type: ignore[assignment]
-    left, right = normalize_axis_tuple(pairs[0], first), normalize_axis_tuple(pairs[1], second)
+    left, right = axes_within(pairs[0], first), axes_within(pairs[1], second)
     letters = [chr(ord("a") + place) for place in range(first + second)]
     names = letters[first:]
     for one, other in zip(left, right, strict=True):

@@ -9,8 +9,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
+from lowprec.arrays.axes import axes_within
 from lowprec.arrays.checks import Array
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_decompose, pow2_round, pow2_sqrt
@@ -24,8 +24,14 @@ from lowprec.methods.scale_propagation.rounding import (
     total,
 )
 from lowprec.methods.scale_propagation.rules.elementwise import scale_power
-from lowprec.methods.scale_propagation.rules.operands import settled
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, comparable, with_data
+from lowprec.methods.scale_propagation.rules.operands import addends, settled
+from lowprec.methods.scale_propagation.scaled_array import (
+    ScaledArray,
+    comparable,
+    holds_no_scale,
+    over,
+    with_data,
+)
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.format import Format
 
@@ -34,7 +40,7 @@ Axis = int | tuple[int, ...] | None
 
 def _axes(x: ScaledArray, axis: Axis) -> tuple[tuple[int, ...], int]:
     """Return the axes, and the number of elements that each result sums."""
-    axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
+    axes = tuple(range(x.ndim)) if axis is None else axes_within(axis, x.ndim)
     return axes, math.prod(x.shape[each] for each in axes)
 
 
@@ -46,7 +52,7 @@ def _kept(x: ScaledArray, axes: tuple[int, ...], keepdims: bool) -> ScaledArray:
 def _summed(x: ScaledArray, axis: Axis, keepdims: bool, root: float, count: float) -> ScaledArray:
     """Divide the sum by a count; the scale is that of x times the root."""
     axes, _ = _axes(x, axis)
-    x = settled(x) if x.scale else x
+    x = addends(x)
     scale = fitting(float(x.scale) * root, x.scale_format)
     sums = total(x.data, axes, current().sums)
     divisor = count * float(scale) / float(x.scale) if x.scale else 1.0
@@ -127,11 +133,12 @@ def scaled_cumsum(x: ScaledArray, axis: int | None = None) -> ScaledArray:
     their number.
     """
     x = x.ravel() if axis is None else x
-    along = normalize_axis_tuple(0 if axis is None else axis, x.ndim)[0]
+    along = axes_within(0 if axis is None else axis, x.ndim)[0]
     count = x.shape[along]
-    rows = np.moveaxis(settled(x).data if x.scale else x.data, along, -1)
+    x = addends(x)
+    rows = np.moveaxis(x.data, along, -1)
     how = current().sums
-    # Zeros beside the terms change neither an exact sum nor, where all is finite, its sign.
+    # Zeros beside the terms change no exact sum where all is finite, except the sign of a sum of -0 alone.
     step = 256 if how == ACCUMULATIONS["exact"] and np.isfinite(rows).all() else 1
     sums = np.empty(rows.shape, np.float32)
     for start in range(0, count, step):
@@ -140,10 +147,10 @@ def scaled_cumsum(x: ScaledArray, axis: int | None = None) -> ScaledArray:
         sums[..., start:stop] = product(rows[..., :stop].reshape(-1, stop), taken, how).reshape(
             *rows.shape[:-1], stop - start
         )
-    scale = fitting(
-        (float(settled(x).scale) if x.scale else 0.0) * (pow2_sqrt(count) if count else 1.0), x.scale_format
-    )
-    divisor = float(scale) / float(settled(x).scale) if x.scale else 1.0
+    if step > 1:
+        sums[np.logical_and.accumulate((rows == 0) & np.signbit(rows), axis=-1)] = -0.0
+    scale = fitting(float(x.scale) * (pow2_sqrt(count) if count else 1.0), x.scale_format)
+    divisor = float(scale) / float(x.scale) if x.scale else 1.0
     return with_data(x, np.moveaxis(quotient(sums, divisor, x.format), -1, along), scale)
 
 
@@ -187,12 +194,23 @@ def _root_of_squares(x: ScaledArray, axes: tuple[int, ...], count: int) -> Scale
 @register_scaled_op(np.max, np.amax)
 def scaled_max(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
     """Return the largest element; the scale stays."""
-    found = np.max(comparable(x.data), axis=axis, keepdims=keepdims)
-    return with_data(x, found.astype(x.data.dtype))
+    return _extreme(x, axis, keepdims, np.max, np.argmax)
 
 
 @register_scaled_op(np.min, np.amin)
 def scaled_min(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
     """Return the smallest element; the scale stays."""
-    found = np.min(comparable(x.data), axis=axis, keepdims=keepdims)
-    return with_data(x, found.astype(x.data.dtype))
+    return _extreme(x, axis, keepdims, np.min, np.argmin)
+
+
+def _extreme(x: ScaledArray, axis: Axis, keepdims: bool, extreme: Any, place_of: Any) -> ScaledArray:
+    """Return the extreme of the values: zeros at an infinite scale are NaN, of which NumPy makes NaN."""
+    if not holds_no_scale(x):
+        found = extreme(comparable(x.data), axis=axis, keepdims=keepdims)
+        return with_data(x, found.astype(x.data.dtype))
+    axes, count = _axes(x, axis)
+    kept = [each for each in range(x.ndim) if each not in axes]
+    shape = [x.shape[each] for each in kept]
+    values, data = (each.transpose([*kept, *axes]).reshape(*shape, count) for each in (over(x, 1.0), x.data))
+    places = place_of(values, axis=-1, keepdims=True)
+    return _kept(with_data(x, np.take_along_axis(data, places, -1)[..., 0]), axes, keepdims)
