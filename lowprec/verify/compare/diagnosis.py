@@ -75,7 +75,7 @@ class Cause:
 
     @property
     def patched(self) -> bool:
-        """Whether the cause is made of several regions, and has exceptions all the same."""
+        """The cause is made of several regions, and has exceptions all the same."""
         several = self.rule is not None and len(self.rule.alternatives) > 1
         return several and (self.contradicted > 0 or self.explained < self.inside[0] or self.inside[1] > 0)
 

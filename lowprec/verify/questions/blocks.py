@@ -393,8 +393,7 @@ class BlockQuestion(Question):
                       np.moveaxis(apart, -1, axis).reshape(-1))  # fmt: skip
         if self.scales is None:
             return
-        codes = want >> SCALE_SHIFT
-        yield Feature("the code of the right scale", codes)
+        yield Feature("the code of the right scale", codes := want >> SCALE_SHIFT)
         if fmt.scale.subnormals:
             yield Feature(
                 "the right scale is subnormal", (codes > 0) & (codes < 1 << fmt.scale.trailing_bits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,16 @@ from lowprec.spec.format import Format
 from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.question import Array, Change
 
-__all__ = ["Fault", "backward", "faults", "lanes_in_words", "lanes_without_nan", "left_out", "nans_left_out"]
+__all__ = [
+    "LEFT_OUT",
+    "Fault",
+    "backward",
+    "faults",
+    "lanes_in_words",
+    "lanes_without_nan",
+    "left_out",
+    "nans_left_out",
+]
 __all__ += ["flushed", "of_addend", "of_lanes", "of_sides", "runs_of"]
 
 
@@ -170,3 +180,14 @@ def of_addend(change: Callable[[Array], Array]) -> Fault:
             return given._replace(addend=change(given.addend).astype(given.addend.dtype))
 
     return changed
+
+
+def _lacking(given: Given, name: str) -> Given:
+    none: dict[str, Any] = {name: None}
+    return given._replace(**none)
+
+
+LEFT_OUT = {
+    name: Change(name, functools.partial(_lacking, name=name), f"the {words} left out")
+    for name, words in {"addend": "addend", "bias": "bias", "output_scale": "output scale"}.items()
+}

@@ -54,17 +54,6 @@ _LANES, _WIRED = 64, 32
 _STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
 
 
-def _without(given: Given, name: str) -> Given:
-    none: dict[str, Any] = {name: None}
-    return given._replace(**none)
-
-
-_LEFT_OUT = {
-    name: Change(name, functools.partial(_without, name=name), f"the {words} left out")
-    for name, words in {"addend": "addend", "bias": "bias", "output_scale": "output scale"}.items()
-}
-
-
 class DotQuestion(Question):
     """Sums of products by an accumulation."""
 
@@ -310,7 +299,7 @@ class DotQuestion(Question):
             yield Change("backward", dot_faults.backward, "the products in reverse order", 2)
             yield from self._lanes()
             if self.addend is not None:
-                yield _LEFT_OUT["addend"]
+                yield dot_faults.LEFT_OUT["addend"]
             return
         if isinstance(how.accumulator, Window):
             yield from dot_changes.windows(how, how.accumulator)
@@ -323,7 +312,7 @@ class DotQuestion(Question):
             yield Change("backward", dot_faults.backward, "the products in reverse order", 2)
         yield from self._lanes()
         if self.addend is not None:
-            yield _LEFT_OUT["addend"]
+            yield dot_faults.LEFT_OUT["addend"]
         mode = how.output[1].rounding
         for name in ("nearest_even", "toward_zero", "nearest_away"):
             if name != str(mode):
@@ -335,13 +324,13 @@ class DotQuestion(Question):
         if self.scales is not None:
             yield from dot_operands.pairings() if steps else dot_operands.scalings(self.scales)
         if self.bias is not None:
-            yield _LEFT_OUT["bias"]
+            yield dot_faults.LEFT_OUT["bias"]
             if self.addend is None and self.epilogue is not None:
                 fused = replace(self.epilogue, fused_bias=not self.epilogue.fused_bias)
                 words = "before the sums are rounded" if fused.fused_bias else "after the sums are scaled"
                 yield Change("epilogue", fused, f"the bias joins {words}")
         if self.output_scale is not None:
-            yield _LEFT_OUT["output_scale"]
+            yield dot_faults.LEFT_OUT["output_scale"]
             yield Change("output_scale", _inverse_output, "the inverse of the output scale")
         blocks = self.scales is not None and any(self.scales.blocks)
         if not steps and (self.epilogue is None or not (how.machine or blocks)):

@@ -24,8 +24,9 @@ from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
 from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, chosen, in_terms, lanes_of
-from lowprec.verify.questions.step_faults import beyond, carry_lost, fault, ties
-from lowprec.verify.questions.step_model import OF_A_STEP, Sum
+from lowprec.verify.questions.step_faults import beyond, fault
+from lowprec.verify.questions.step_model import OF_A_STEP
+from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
 
 __all__ = ["code_edits", "lane_edits", "lane_moves", "narrowed", "of_addends", "of_conversions"]
 __all__ += ["of_groups", "of_rounding", "of_scales", "of_shifts", "orders"]

@@ -35,7 +35,7 @@ from lowprec.verify.questions.edits import (
     product_edits,
     value_edits,
 )
-from lowprec.verify.questions.exact_edits import EXACT, OnExact, exact_results, of_exact, operand_features
+from lowprec.verify.questions.exact_edits import EXACT, edited_codes, of_exact, operand_features
 from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_overflow, of_rounding
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import (
@@ -184,23 +184,12 @@ class ElementQuestion(Question):
         codes = OPERATIONS[asked.operation].compute(asked.operands, asked.formats, asked.rule, random=random)
         codes = carried(codes, target, self.received.dtype) if self.values else codes
         if "exact" in fields:
-            codes = self._of_exact(asked, codes, fields["exact"])
+            codes = edited_codes(asked, codes, fields["exact"])
         if "by_code" in fields:
             codes = fields["by_code"](asked.operands[0].astype(np.int64), codes)
         if "received" in fields:
             codes = fields["received"](codes, target)
         return codes if asked.outside is None else np.where(asked.outside, -1, codes.astype(np.int64))
-
-    def _of_exact(self, asked: Computation, codes: Array, change: OnExact) -> Array:
-        """Return codes of edited exact results, where these are finite and not zero."""
-        sides = [as_doubles(given, fmt) for given, fmt in zip(asked.operands, asked.formats, strict=False)]
-        exact, lasts = exact_results(asked.operation, sides, asked.formats[:-1])
-        plain = np.isfinite(exact) & (exact != 0)
-        with np.errstate(all="ignore"):
-            made = np.copysign(change(np.where(plain, exact, 1.0), lasts), exact)
-        words, formats = [made.view(np.uint64)], (catalog.BINARY64, asked.formats[-1])
-        edited = OPERATIONS["convert"].compute(words, formats, asked.rule, random=None)
-        return np.where(plain, edited, codes)
 
     def _asked(self, batch: Batch, fields: dict[str, Any]) -> Computation:
         """Return what is computed, with some fields changed."""
@@ -295,8 +284,7 @@ class ElementQuestion(Question):
                 dropped = first.trailing_bits - self.target.trailing_bits
                 by = functools.partial(causes.added_to_codes, by=dropped)
                 yield Change("by_code", by, "codes rounded as integers are, those of NaN too", 2)
-        plain = all(has_fields(fmt) for fmt in self.formats) and not self.projection.via
-        if self.operation in EXACT and plain:
+        if self.operation in EXACT and all(map(has_fields, self.formats)) and not self.projection.via:
             sizes = [fmt.precision for fmt in self.formats[:-1]]
             precision = sum(sizes[:2]) if self.operation in ("multiply", "fma") else max(sizes)
             if precision <= _EXACT:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions.causes import cut_behind_guard, guard_words
 from lowprec.verify.questions.edits import of_conversions
 from lowprec.verify.questions.features import exponents
 from lowprec.verify.questions.question import Array
+from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = ["EXACT", "OnExact", "exact_results", "of_exact", "operand_features"]
+__all__ = ["EXACT", "OnExact", "edited_codes", "exact_results", "of_exact", "operand_features"]
 
 #: Operations whose exact results are those of a product and a sum, or a value.
 EXACT = ("add", "subtract", "multiply", "fma", "convert")
@@ -46,6 +50,18 @@ def exact_results(operation: str, values: Sequence[Array], formats: Sequence[For
     inside = np.where(inexact & ((lost < 0) != (made < 0)), np.nextafter(made, 0), made)
     odd = (inside.view(np.uint64) | np.uint64(1)).view(np.float64)
     return np.where(inexact, odd, made), np.minimum(last, lasts[-1])
+
+
+def edited_codes(asked: Any, codes: Array, change: OnExact) -> Array:
+    """Return codes of edited exact results of a computation, where these are finite and not zero."""
+    sides = [as_doubles(given, fmt) for given, fmt in zip(asked.operands, asked.formats, strict=False)]
+    exact, lasts = exact_results(asked.operation, sides, asked.formats[:-1])
+    plain = np.isfinite(exact) & (exact != 0)
+    with np.errstate(all="ignore"):
+        made = np.copysign(change(np.where(plain, exact, 1.0), lasts), exact)
+    formats = (catalog.BINARY64, asked.formats[-1])
+    edited = OPERATIONS["convert"].compute([made.view(np.uint64)], formats, asked.rule, random=None)
+    return np.where(plain, edited, codes)
 
 
 def of_exact(operation: str, target: Format, precision: int) -> Iterator[tuple[str, OnExact]]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.spec.accumulation import Window
+from lowprec.spec.format import Format
 
 __all__ = [
     "LOW",
@@ -22,7 +23,7 @@ __all__ = [
     "lanes_of",
     "last_raised",
 ]
-__all__ += ["marks_of", "signed", "which_terms", "window_sum"]
+__all__ += ["marks_of", "numbers_of", "signed", "which_terms", "window_sum"]
 
 Array = npt.NDArray[Any]
 
@@ -152,3 +153,16 @@ def in_terms(where: Where, change: Callable[[Numbers], Numbers]) -> Callable[[Nu
 def chosen(here: Array, new: Any, old: Any) -> Any:
     """Return the parts of one where a mask holds, and of another elsewhere."""
     return type(old)(*(np.where(here, one, other) for one, other in zip(new, old, strict=True)))
+
+
+def numbers_of(values: Array, fmt: Format, least: int | None = None) -> Numbers:
+    """Return finite values as a format writes them: not normalized below its least exponent."""
+    least = fmt.emin if least is None else least
+    finite = np.isfinite(values)
+    size = np.where(finite, np.abs(values), 0)
+    exponent = np.maximum(np.frexp(size)[1].astype(np.int64) - 1, least)
+    exponent = np.where(size == 0, fmt.emin, exponent)
+    last = exponent - fmt.trailing_bits
+    significand = np.ldexp(size, -last).astype(np.int64)
+    none = np.zeros(size.shape, np.int64)
+    return Numbers(np.signbit(values), significand, last, exponent, none > 0, none)

@@ -28,14 +28,14 @@ from lowprec.verify.questions.step_model import (
     Formats,
     Settled,
     Stages,
-    Sum,
     folded,
     ieee,
     nonzero,
 )
+from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
 
-__all__ = ["beyond", "carry_lost", "fault", "nans_as_numbers", "stages_of"]
-__all__ += ["smaller_counted", "step_faults", "ties", "uncounted"]
+__all__ = ["beyond", "fault", "nans_as_numbers", "stages_of"]
+__all__ += ["smaller_counted", "step_faults", "uncounted"]
 
 #: Bits that the rounder may not see, and that it may keep.
 _UNSEEN, _TWICE = 4, 8
@@ -417,26 +417,6 @@ def _twice(sums: Sum, bits: int) -> Sum:
     kept, rest, half = sums.significand >> down, sums.significand & (1 << down) - 1, (1 << down) >> 1
     up = (down > 0) & ((rest > half) | ((rest == half) & (kept & 1 == 1)))
     return sums._replace(significand=kept + up << down)
-
-
-def ties(sums: Sum, away: Callable[[Sum, Array], Array]) -> Sum:
-    """Return sums of which ties lie a little farther from zero where `away` says so, by their last bit."""
-    places = np.clip(sums.discarded, 1, 62)
-    tie = (sums.discarded > 0) & (sums.significand & ((1 << places) - 1) == 1 << places - 1)
-    # One bit more, so that half a bit joins or leaves.
-    moved = (sums.significand << 1) + np.where(away(sums, sums.significand >> places & 1), 1, -1)
-    return sums._replace(significand=np.where(tie, moved, sums.significand), last=sums.last - tie)
-
-
-def carry_lost(codes: Array, sums: Sum, fmt: Format, increment: bool = False, infinite: bool = True) -> Array:
-    """Return codes whose exponent, or all of which, rounding does not raise where it carries into it.
-
-    If not `infinite`, what it carries past the largest number is infinite all the same.
-    """
-    places, one = np.clip(sums.discarded, 0, 62), 1 << fmt.trailing_bits
-    below = (sums.discarded > 0) & (sums.significand >> places == 2 * one - 1)
-    below &= infinite or codes & fmt.sign_code - 1 != fmt.infinity_code
-    return np.where(below & (codes & one - 1 == 0), codes - (1 if increment else one), codes)
 
 
 # -- zeros, infinities and NaNs ------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from lowprec.verify.questions.dot_operands import Given, in_blocks
 from lowprec.verify.questions.features import Feature, any_of, exponents, of_codes, of_values
 from lowprec.verify.questions.question import Array
 from lowprec.verify.questions.step_cuts import Numbers
-from lowprec.verify.questions.step_model import Formats, Sum, has_steps, stepped as run_steps
+from lowprec.verify.questions.step_model import Formats, has_steps, stepped as run_steps
+from lowprec.verify.questions.step_sums import Sum
 
 __all__ = ["of_products", "of_steps", "of_sums"]
 

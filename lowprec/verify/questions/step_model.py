@@ -25,9 +25,10 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import SEQUENTIAL
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
-from lowprec.verify.questions.step_cuts import LOW, Numbers, Parts, last_raised, marks_of, window_sum
+from lowprec.verify.questions.step_cuts import Numbers, last_raised, marks_of, numbers_of, window_sum
+from lowprec.verify.questions.step_sums import aligned, as_float64, magnitude, wide_sums, with_places
 
-__all__ = ["OF_A_STEP", "Ends", "Formats", "PlainSums", "Settled", "Stages", "Sum"]
+__all__ = ["OF_A_STEP", "Ends", "Formats", "PlainSums", "Settled", "Stages"]
 __all__ += ["folded", "has_steps", "ieee", "nonzero", "stepped"]
 
 Array = npt.NDArray[Any]
@@ -47,16 +48,6 @@ class Ends(NamedTuple):
     invalid: Array  #: zero times infinity
     infinite: Array
     negative: Array  #: of NaNs the sign that they bring
-
-
-class Sum(NamedTuple):
-    """The magnitude of a sum before it is rounded: significand * 2**last."""
-
-    negative: Array
-    significand: Array
-    last: Array
-    unit: Array  #: place of the last bit that alignment keeps
-    discarded: Array  #: bits of the significand that the result has no place for
 
 
 #: NaN, infinite, and the sign of what is infinite.
@@ -186,7 +177,7 @@ def _rows(
         if how.operand_rounding is not None:
             rounded = quantize(wild[number], fmt, projection=how.operand_rounding)
             wild[number] = np.asarray(rounded, np.float64)
-        read.append(stages.get("xy"[number], _as_read)(_numbers(wild[number], fmt), fmt))
+        read.append(stages.get("xy"[number], _as_read)(numbers_of(wild[number], fmt), fmt))
     a, b = read
     negative = np.signbit(wild[0]) != np.signbit(wild[1])
     exponents = a.last + b.last, a.exponent + b.exponent
@@ -238,7 +229,7 @@ def _scaled(
         ends = Ends(*(np.logical_or.reduceat(part, first, axis=1) for part in ends))
     each = np.arange(products.negative.shape[1]) * group // size
     # Edits go beyond powers of two that have codes.
-    a, b = (_numbers(scale, fmt, None if fmt.trailing_bits else -_FAR) for scale in scales)
+    a, b = (numbers_of(scale, fmt, None if fmt.trailing_bits else -_FAR) for scale in scales)
     by = stages.get("scale_products", _same)(a.significand * b.significand)[:, each]
     products = Numbers(
         products.negative ^ (a.negative ^ b.negative)[:, each],
@@ -257,7 +248,7 @@ def _rounded_products(products: Numbers, finite: Array, into: Rounded) -> tuple[
     exact = np.where(products.negative, -size, size)
     codes = np.asarray(encode(exact, into[0], projection=into[1]))
     values = as_doubles(codes, into[0])
-    return _numbers(values, into[0])._replace(marks=products.marks), np.isinf(values)
+    return numbers_of(values, into[0])._replace(marks=products.marks), np.isinf(values)
 
 
 def _in_order(
@@ -334,7 +325,7 @@ def _run(
         """Return codes of sums of lanes of some rows, and of running sums: their codes, signs and format."""
         codes, signs, fmt = c
         running = as_doubles(codes, fmt)
-        of_c = _numbers(running, fmt)._replace(negative=signs)
+        of_c = numbers_of(running, fmt)._replace(negative=signs)
         terms = Numbers(*(_joined(part[rows, lanes], own) for part, own in zip(products, of_c, strict=True)))
         terms = stages.get("addend", _same)(terms) if first else terms
         own_ends = np.isnan(running), np.zeros(codes.size, bool), np.isinf(running), signs
@@ -422,19 +413,6 @@ def _places(length: int, window: Window | None, term: int) -> Iterator[Array]:
                 yield part
 
 
-def _numbers(values: Array, fmt: Format, least: int | None = None) -> Numbers:
-    """Return finite values as a format writes them: not normalized below its least exponent."""
-    least = fmt.emin if least is None else least
-    finite = np.isfinite(values)
-    size = np.where(finite, np.abs(values), 0)
-    exponent = np.maximum(np.frexp(size)[1].astype(np.int64) - 1, least)
-    exponent = np.where(size == 0, fmt.emin, exponent)
-    last = exponent - fmt.trailing_bits
-    significand = np.ldexp(size, -last).astype(np.int64)
-    none = np.zeros(size.shape, np.int64)
-    return Numbers(np.signbit(values), significand, last, exponent, none > 0, none)
-
-
 def _step(
     terms: Numbers,
     ends: Ends,
@@ -457,16 +435,16 @@ def _step(
         largest = np.where(counted.any(1), largest, stages["empty"]())
     terms = stages.get("above", _as_read)(terms, largest)
     unit = largest - bits
-    parts, beyond, below = _aligned(terms, unit, bits)
+    parts, beyond, below = aligned(terms, unit, bits)
     hi, lo = stages["total"](parts) if "total" in stages else window_sum(window, parts)
-    sums = _magnitude(hi, lo, unit)
+    sums = magnitude(hi, lo, unit)
     exact = "total" not in stages and (window is None or window.fraction_bits is None)
     for row in np.flatnonzero(beyond | below if exact else beyond).tolist():
         kept = None if exact else parts.kept[row]
-        sums = _wide(sums, row, Numbers(*(part[row] for part in terms)), kept, int(unit[row]))
-    sums = stages.get("before", _same)(_with_places(sums, fmt))
+        sums = wide_sums(sums, row, Numbers(*(part[row] for part in terms)), kept, int(unit[row]))
+    sums = stages.get("before", _same)(with_places(sums, fmt))
     zero = sums.significand == 0
-    sizes = np.where(zero, 0, _folded(sums))
+    sizes = np.where(zero, 0, as_float64(sums))
     if window is not None or "mode" not in stages:
         sizes = np.where(sizes >= np.ldexp(1.0, fmt.emax + 1), np.inf, sizes)
     nan, infinite, minus = stages.get("settled", ieee)(ends)
@@ -509,77 +487,6 @@ def _as_read(numbers: Numbers, _: Any) -> Numbers:
 def nonzero(terms: Numbers) -> Array:
     """Return which terms the largest exponent is of."""
     return np.asarray((terms.significand != 0) | terms.cancelled)
-
-
-def _wide(sums: Sum, row: int, terms: Numbers, kept: Array | None, unit: int) -> Sum:
-    """Return sums of which one has terms that two words do not hold; `kept`: terms after they were cut."""
-    sizes = list(zip(terms.significand.tolist(), terms.last.tolist(), strict=True))
-    if kept is None:
-        least = min(unit, *(last for significand, last in sizes if significand))
-        wholes = [significand << max(last - least, 0) for significand, last in sizes]
-    else:
-        least = unit
-        wholes = [
-            significand << last - unit if last > unit else left
-            for (significand, last), left in zip(sizes, kept.tolist(), strict=True)
-        ]
-    total = sum(-whole if minus else whole for minus, whole in zip(terms.negative, wholes, strict=True))
-    size = abs(total)
-    down = max(size.bit_length() - 60, 0)
-    found = total < 0, size >> down | (size & (1 << down) - 1 != 0), least + down
-    made = sums._replace(
-        negative=sums.negative.copy(), significand=sums.significand.copy(), last=sums.last.copy()
-    )
-    for words, value in zip(made[:3], found, strict=True):
-        words[row] = value
-    return made
-
-
-def _aligned(terms: Numbers, unit: Array, bits: int) -> tuple[Parts, Array, Array]:
-    """Return the terms in units, and the sums with a term that is too large or several that are too small."""
-    up = terms.last - unit[:, None]
-    significand = terms.significand
-    far = (up > 0) & (significand != 0) & (_bit_length(significand) + up > 61)
-    left = significand << np.clip(np.where(far, 0, up), 0, 62)
-    down = np.clip(-up, 0, 62)
-    kept = significand >> down
-    rest = significand - (kept << down)
-    near = rest << np.clip(LOW - down, 0, LOW)
-    deep = np.clip(-up - LOW, 0, 62)
-    sticky = (rest & ((1 << deep) - 1)) != 0
-    lost = np.where(-up <= LOW, near, (rest >> deep) | sticky)
-    parts = Parts(terms.negative, np.where(up >= 0, left, kept), np.where(up >= 0, 0, lost), bits)
-    return parts, far.any(1), (sticky & (-up > LOW)).sum(1) > 1
-
-
-def _magnitude(hi: Array, lo: Array, unit: Array) -> Sum:
-    """Return a sum of two words as sign and significand, of at most 61 bits."""
-    negative, rest = hi < 0, (hi < 0) & (lo > 0)
-    high = np.abs(hi) - rest
-    low = np.where(rest, (1 << LOW) - lo, lo)
-    up = np.clip(60 - _bit_length(high), 0, LOW)
-    down = LOW - up
-    significand = (high << up) | (low >> down) | ((low & ((1 << down) - 1)) != 0)
-    return Sum(negative, significand, unit - up, unit, up)
-
-
-def _with_places(sums: Sum, fmt: Format) -> Sum:
-    """Return a sum with the number of its bits that a format has no place for."""
-    top = _bit_length(sums.significand) - 1 + sums.last
-    return sums._replace(discarded=np.maximum(top, fmt.emin) - fmt.trailing_bits - sums.last)
-
-
-def _folded(sums: Sum) -> Array:
-    """Return sums as float64, of 53 bits: the last is set where any below it is."""
-    down = np.clip(_bit_length(sums.significand) - 53, 0, 62)
-    odd = (sums.significand >> down) | ((sums.significand & ((1 << down) - 1)) != 0)
-    return np.asarray(np.ldexp(odd.astype(np.float64), sums.last + down))
-
-
-def _bit_length(words: Array) -> Array:
-    """Return how many bits positive words have, below 2**62."""
-    # With each one below another cleared, float64 does not round a word up to the next power of two.
-    return np.asarray(np.frexp((words & ~(words >> 1)).astype(np.float64))[1].astype(np.int64))
 
 
 def ieee(ends: Ends) -> Settled:
