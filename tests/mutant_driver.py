@@ -211,6 +211,8 @@ def products(how, name, length, *options):
     if "tie" in options:
         x[4], y[4], addend[4, 4] = 0.0, 0.0, 2.0**55
         x[4, :3] = y[4, :3] = 2.0**15, 2.0**15, 2.0**-16
+        x[3], y[3] = 0.0, 0.0
+        x[3, :3] = y[3, :3] = 1.0, 2.0**-12, 2.0**-40
     left, right = (
         lp.encode(side, name, axis=1 - place)
         if name in lp.block_formats

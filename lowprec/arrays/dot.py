@@ -207,7 +207,7 @@ def matmul(
     (m, length), n = left.shape[-2:], right.shape[-2]
     count = int(np.prod(outer, dtype=np.int64))
     shape = (*outer, *(() if row else (m,)), *(() if column else (n,)))
-    pair = left.rows((*outer, m, length)), right.rows((*outer, n, length))
+    pair = left.rows((*outer, m, length)), right.rows((*outer, n, length), turned=True)
     outputs = _Outputs(shape, (count, m, n), False)
     return _run(how, *pair, outputs, addend, rng, dtype, out, backend, progress)
 

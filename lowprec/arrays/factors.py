@@ -25,6 +25,7 @@ from lowprec.arrays.checks import (
     refuse_codes,
     values_operand,
 )
+from lowprec.kernels.codes import unlocked
 from lowprec.kernels.engine import Backend, Rows
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
@@ -111,17 +112,28 @@ class Side(NamedTuple):
         scales = None if self.scales is None else self.scales._replace(codes=change(self.scales.codes))
         return self._replace(codes=change(self.codes), scales=scales)
 
-    def rows(self, shape: tuple[int, ...]) -> Rows:
-        """Return the codes in this shape, as rows."""
-        codes = _flat(self.codes, shape)
+    def rows(self, shape: tuple[int, ...], turned: bool = False) -> Rows:
+        """Return the codes in this shape, as rows; if `turned`, these may be columns in memory."""
+        codes = _turned(self.codes, shape) if turned else None
+        codes = _flat(self.codes, shape) if codes is None else codes
         if self.scales is None:
             return Rows(codes, self.fmt)
         scales = _flat(self.scales.codes, (*shape[:-1], self.scales.codes.shape[-1]))
         return Rows(codes, self.fmt, scales, self.scales.fmt, self.scales.block, self.scales.tensor)
 
 
+def _turned(array: Array, shape: tuple[int, ...]) -> Array | None:
+    """Return rows that a matrix has one beside the other in memory, or None."""
+    flags = array.flags
+    usual = flags.f_contiguous and flags.aligned and array.dtype.isnative
+    return unlocked(array) if usual and array.shape == shape and array.ndim == 2 else None
+
+
 def _flat(array: Array, shape: tuple[int, ...]) -> Array:
-    """Rows of codes, in memory of their own."""
+    """Return rows of codes, one after the other in memory."""
+    flags = array.flags
+    if flags.c_contiguous and flags.aligned and array.dtype.isnative and array.shape == shape:
+        return unlocked(array).reshape(math.prod(shape[:-1]), shape[-1])
     rows = np.empty((int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]), array.dtype.newbyteorder("="))
     made, array = rows.reshape(shape), np.broadcast_to(array, shape)
     for start in range(0, shape[-1] if rows.size else 0, _STRIP):

@@ -230,6 +230,32 @@ def test_exact_sums_of_any_range(left, spread):
     agree(left, x, y, how, most=6 * 35 if spread == 60 else 0)
 
 
+def test_exact_sums_that_binary64_rounds_to_a_tie(left):
+    """The least product decides: a bound of the error says that binary64 does not, and slices do."""
+    x = np.zeros((3, 200), np.float32)
+    x[:, [0, 90, 199]] = [
+        [1, 2.0**-12, 2.0**-40],
+        [1, 2.0**-12, -(2.0**-40)],
+        [2.0**60, 2.0**-60, -(2.0**60)],
+    ]
+    y = np.abs(x).T.copy()
+    assert lp.matmul(x, y, "exact")[:2, 0].tolist() == [1 + 2.0**-23, 1.0]
+    for output in ("binary32", "bfloat16", "e5m2"):
+        how = dataclasses.replace(accumulation("exact"), output=(catalog.format(output), Projection()))
+        agree(left, x, y, how)
+        agree(left, np.tile(x, (40, 1)), y, how)
+
+
+@pytest.mark.parametrize("output", ["binary32", "bfloat16"])
+def test_products_with_the_scales_of_tensors_are_rounded_once(left, output):
+    """Where the product of the scales has more bits than binary64 gives it, too."""
+    rng = np.random.default_rng(5)
+    x, y = (rng.standard_normal((40, 32)).astype(np.float32) for _ in range(2))
+    x[3], y[7] = 0, 0
+    how = dataclasses.replace(accumulation("fp32_fma"), output=(catalog.format(output), Projection()))
+    agree(left, lp.encode(x, "nvfp4"), lp.encode(y.T, "nvfp4", axis=0), how)
+
+
 SPECIALS = ("exact", "hopper_wgmma_e5m2_binary32", "fp64_sequential", "bf16_sequential", "fp16_sequential")
 
 

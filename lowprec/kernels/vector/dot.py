@@ -64,6 +64,7 @@ __all__ = [
     "ACCUMULATORS",
     "BIAS",
     "SINKS",
+    "blocks",
     "pairwise",
     "panels",
     "plan",
@@ -171,6 +172,52 @@ def running(accumulator: str) -> Kernel:
         return DONE
 
     return jit(rows, f"running_{accumulator}")
+
+
+@functools.cache
+def blocks(accumulator: str) -> Kernel:
+    """Return the kernel of running sums whose terms are sums of blocks, times both scales.
+
+    Called as kernel(x, x_scales, y, y_scales, size, sums, plan): patterns of binary32, of x in rows, of y in
+    `panels`; `sums` begin with the addends. A block's products, their sum and the product of its scales are
+    exact in binary32, so that `accumulator`, "fma" or "multiply_and_add", rounds as its name says.
+    """
+    step = ACCUMULATORS[accumulator]
+
+    def rows(
+        x: Codes, x_scales: Codes, y: Codes, y_scales: Codes, size: int, sums: Codes, plan: Words
+    ) -> int:  # fmt: skip
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+            return UNSUITED
+        length, width, flat = x.shape[1], sums.shape[1], sums.reshape(-1)
+        for j in range(0, width, LANES):
+            panel, scales = y[j // LANES], y_scales[j // LANES]
+            for i in range(0, x.shape[0], _ROWS):
+                # The last rows go again with those before them: all are done alike.
+                second, third = min(i + 1, x.shape[0] - 1), min(i + 2, x.shape[0] - 1)
+                total, total_2, total_3 = (
+                    load(flat, i * width + j),
+                    load(flat, second * width + j),
+                    load(flat, third * width + j),
+                )
+                for block in range(x_scales.shape[1]):
+                    a, b, c = fill(0), fill(0), fill(0)
+                    for k in range(block * size, min(block * size + size, length)):
+                        column = load(panel, k * LANES)
+                        a = fuse(a, fill(x[i, k]), column)
+                        b = fuse(b, fill(x[second, k]), column)
+                        c = fuse(c, fill(x[third, k]), column)
+                    scale = as_singles(load(scales, block * LANES))
+                    total = step(total, a, as_words(as_singles(fill(x_scales[i, block])) * scale))
+                    total_2 = step(total_2, b, as_words(as_singles(fill(x_scales[second, block])) * scale))
+                    total_3 = step(total_3, c, as_words(as_singles(fill(x_scales[third, block])) * scale))
+                store(flat, i * width + j, total)
+                store(flat, second * width + j, total_2)
+                store(flat, third * width + j, total_3)
+        settle()
+        return DONE
+
+    return jit(rows, f"blocks_{accumulator}")
 
 
 @functools.cache
@@ -370,9 +417,21 @@ def windows(sink: str, chunks: bool) -> Kernel:
 # -- panels ------------------------------------------------------------------------------------------
 
 
-@jit
 def panels(y: Codes) -> Codes:
     """Rows of y as columns of LANES side by side, shape (panels, K * LANES); what is missing is 0."""
+    if not y.flags.f_contiguous:
+        return _panels_of_rows(y)
+    count, length = -(-len(y) // LANES), y.shape[1]
+    made = np.zeros((count, length, LANES), y.dtype)
+    whole = len(y) // LANES
+    made[:whole] = y[: whole * LANES].T.reshape(length, whole, LANES).swapaxes(0, 1)
+    if whole < count:
+        made[whole, :, : len(y) - whole * LANES] = y[whole * LANES :].T
+    return made.reshape(count, length * LANES)
+
+
+@jit
+def _panels_of_rows(y: Codes) -> Codes:
     count = (y.shape[0] + LANES - 1) // LANES
     made = np.zeros((count, y.shape[1] * LANES), np.uint32)
     for j in range(y.shape[0]):

@@ -20,9 +20,10 @@ from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import DONE, Rows
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import Dot
-from lowprec.kernels.vector.dot import plan
+from lowprec.kernels.vector.dot import blocks, panels, plan
 from lowprec.kernels.vector.dot_operands import converted, cut_in_slices, finite, singles, span
 from lowprec.kernels.vector.doubles import doubles_added, terms_added
+from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec.format import Format
 from lowprec.spec.order import PAIRWISE
 from lowprec.spec.projection import DEFAULT
@@ -64,52 +65,65 @@ def by_processor(
     if addends.size and not into.contains(begin):
         return None
     scales = [
-        _of_numbers(side, singles(codes, fmt).view(np.float32).astype(np.float64), request.block)
-        for side, codes, fmt in zip(sides, (x.scales, y.scales), request.scales, strict=True)
+        singles(codes, fmt).view(np.float32).astype(np.float64)
+        for codes, fmt in zip((x.scales, y.scales), request.scales, strict=True)
     ]
     (x_words, x_doubts), (y_words, y_doubts) = (finite(side) for side in sides)
     x_span, y_span = (span_of(words, fmt) for words, fmt in ((x_words, request.x), (y_words, request.y)))
     factors = sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
     count = (request.block - 1).bit_length()
     bits = x_span[1] - x_span[0] + y_span[1] - y_span[0] + count
-    least_bit = (
-        math.frexp(math.prod(map(_least, scales)))[1] - 1 - sum(fmt.trailing_bits for fmt in request.scales)
-    )
     # Sums are multiples of the least number: none is rounded below it, or becomes -0.
-    if x_span[0] + y_span[0] + least_bit < (-1074 if double else -149):
-        return None
+    lowest = (
+        (-1074 if double else -149) - x_span[0] - y_span[0] + sum(fmt.trailing_bits for fmt in request.scales)
+    )
+    if _lowest_of(scales) < max(lowest, -126):
+        scales = [_of_numbers(side, some, request.block) for side, some in zip(sides, scales, strict=True)]
+        if _lowest_of(scales) < lowest:
+            return None
     if bits + factors > (53 if factors else _WIDEST):
         return None
-    kind = np.float32 if bits <= 24 and x_span[0] + y_span[0] >= -126 else np.float64
-    turned = np.ascontiguousarray(y_words.T) if shape[0] > _MANY else y_words.T
-    numbers = [words.view(np.float32).astype(kind, copy=False) for words in (x_words, turned)]
-    cut = cut_in_slices(numbers[0], numbers[1], x_span, y_span, 53 - count, _SLICES)
-    assert cut is not None, "no more bits than nine slices have"
-    rows, columns = cut
-    left, right = (np.ascontiguousarray(side.T) for side in scales)
     out = np.zeros(shape, np.float64 if double else np.float32)
     if addends.size:
         out[...] = converted(addends.astype(code_dtype(begin)), begin, into, DEFAULT).view(out.dtype)
     doubts = np.signbit(out) & (out == 0)
-    terms = _Terms(rows, columns, left, right, request.block, how.product is not None, addends.size > 0)
-    way = terms.in_pairs if how.order == PAIRWISE else terms.running
-
-    def part(start: int, stop: int) -> int:
-        high = max(1, _TILE // (request.block * min(_COLUMNS, shape[1])))
-        for first in range(start, stop, high):
-            for column in range(0, shape[1], _COLUMNS):
-                tile = slice(first, min(first + high, stop)), slice(column, column + _COLUMNS)
-                sums, minus = np.ascontiguousarray(out[tile]), doubts[tile]
-                status = way(*tile, sums, minus)
-                if status != DONE:
-                    return status
-                out[tile] = sums
-        return DONE
-
-    if share(part, shape[0], shape[1] * sides[0].shape[1] // 16) != DONE:
+    rounds, words = how.product is not None, (x_words, y_words)
+    kind = np.float32 if bits <= 24 and x_span[0] + y_span[0] >= -126 else np.float64
+    if kind == np.float32 and not double and how.order != PAIRWISE and factors <= 24 and _are_usual(scales):
+        status = _in_lanes(words, scales, request.block, rounds, out, share)
+    else:
+        turned = np.ascontiguousarray(y_words.T) if shape[0] > _MANY else y_words.T
+        numbers = [side.view(np.float32).astype(kind, copy=False) for side in (x_words, turned)]
+        cut = cut_in_slices(numbers[0], numbers[1], x_span, y_span, 53 - count, _SLICES)
+        assert cut is not None, "no more bits than nine slices have"
+        left, right = (np.ascontiguousarray(side.T) for side in scales)
+        terms = _Terms(*cut, left, right, request.block, rounds, addends.size > 0)
+        status = terms.in_tiles(how.order == PAIRWISE, out, doubts, share)
+    if status != DONE:
         return None
     doubts = ~np.isfinite(out) | (doubts & (out == 0)) | x_doubts[:, None] | y_doubts
     return out if double else out.view(np.uint32), doubts
+
+
+def _in_lanes(
+    words: tuple[Array, Array], scales: list[Array], size: int, rounds: bool, out: Array, share: Share
+) -> int:
+    """Add terms that binary32 holds, as it does products of scales, to sums in binary32."""
+    kernel, (m, n) = blocks("multiply_and_add" if rounds else "fma"), out.shape
+    sums = np.zeros((m, -(-n // LANES) * LANES), np.float32)
+    sums[:, :n] = out
+    left, right = (side.astype(np.float32).view(np.uint32) for side in scales)
+    columns, right = panels(words[1]), panels(right)
+
+    def part(start: int, stop: int) -> int:
+        some = slice(start, stop)
+        if start >= stop:
+            return DONE
+        return kernel(words[0][some], left[some], columns, right, size, sums[some].view(np.uint32), plan())
+
+    status = share(part, m, sums.shape[1] * words[0].shape[1] // 4)
+    out[...] = sums[:, :n]
+    return status
 
 
 class _Terms(NamedTuple):
@@ -122,6 +136,24 @@ class _Terms(NamedTuple):
     block: int
     rounds: bool  #: whether terms are rounded to binary32 before they are added
     begins: bool  #: whether sums begin with an addend
+
+    def in_tiles(self, pairs: bool, out: Array, doubts: Array, share: Share) -> int:
+        """Add all terms to sums, in pairs or one after the other."""
+        way = self.in_pairs if pairs else self.running
+
+        def part(start: int, stop: int) -> int:
+            high = max(1, _TILE // (self.block * min(_COLUMNS, out.shape[1])))
+            for first in range(start, stop, high):
+                for column in range(0, out.shape[1], _COLUMNS):
+                    tile = slice(first, min(first + high, stop)), slice(column, column + _COLUMNS)
+                    sums = np.ascontiguousarray(out[tile])
+                    status = way(*tile, sums, doubts[tile])
+                    if status != DONE:
+                        return status
+                    out[tile] = sums
+            return DONE
+
+        return share(part, len(out), out.shape[1] * self.rows[0].shape[1] // 16)
 
     def running(self, some: slice, across: slice, sums: Array, minus: Array) -> int:
         """Add all terms of a tile to its sums, one after the other."""
@@ -194,6 +226,17 @@ def _of_numbers(side: Array, scales: Array, block: int) -> Array:
     starts = np.arange(0, side.shape[1], block)
     numbers = np.logical_or.reduceat((side & 0x7FFFFFFF) != 0, starts, axis=1)
     return np.where(numbers | ~np.isfinite(scales), scales, np.copysign(1.0, scales))
+
+
+def _are_usual(scales: list[Array]) -> bool:
+    """Return whether products of scales are NaN or neither subnormal nor infinite in binary32."""
+    most = math.prod(float(np.nanmax(np.abs(side), initial=1.0)) for side in scales)
+    return most < 2.0**127 and _lowest_of(scales) >= -126
+
+
+def _lowest_of(scales: list[Array]) -> int:
+    """Return the exponent of the least product of scales that are neither zero nor NaN, at most 0."""
+    return math.frexp(math.prod(map(_least, scales)))[1] - 1
 
 
 def _least(scales: Array) -> float:

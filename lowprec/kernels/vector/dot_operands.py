@@ -24,10 +24,12 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = [
+    "MOST_PARTS",
     "Exact",
     "Prepared",
     "converted",
     "cut_in_slices",
+    "enclosed",
     "finite",
     "placed",
     "places_of",
@@ -46,6 +48,12 @@ Array = npt.NDArray[Any]
 
 #: The most slices of an operand of exact sums: the square of it is how many products of matrices there are.
 _SLICES = 8
+
+#: Products of a run: sums of runs are then added, so that errors are those of fewer additions.
+_RUN = 128
+
+#: Binary64 numbers of an exact sum, at most: a product of two slices adds to one of these.
+MOST_PARTS = 2 * _SLICES - 1
 
 
 def scaled(rows: Rows, fmt: Format) -> Array | None:
@@ -77,22 +85,44 @@ class Exact(NamedTuple):
     bits: int
 
 
-def products(x: Array, y: Array) -> Exact | None:
-    """Return all exact sums of products; None where they would take too many binary64 numbers.
+def enclosed(few: Array, many: Array, low: int) -> tuple[Array, Array]:
+    """Return sums of products of rows in binary64, and a bound of the errors for each of many rows.
+
+    `few` are binary64 numbers, multiples of 2**low. Products are exact and no sum of them is subnormal: an
+    error is at most a unit of 2**-52 for each addition, of the sum of all magnitudes, however the processor
+    rounds. The factor 2 is for rounding that sum, and what is then added to the results. Nothing is rounded
+    where all magnitudes together are below 2**53 units of the least product.
+    """
+    numbers = np.ascontiguousarray(many.T).view(np.float32).astype(np.float64)
+    sums = np.zeros((len(few), len(many)))
+    for start in range(0, len(numbers), _RUN):
+        sums += np.matmul(few[:, start : start + _RUN], numbers[start : start + _RUN])
+    np.abs(numbers, out=numbers)
+    error = np.matmul(np.abs(few).max(axis=0), numbers)
+    numbers[numbers == 0] = np.inf
+    exact = error <= numbers.min(axis=0) * 2.0 ** (53 - 24 - 1 + low)
+    error *= 2.0**-51 * (_RUN + -(-len(numbers) // _RUN) + 2)
+    error[exact] = 0
+    return sums, error
+
+
+def products(x: Array, y: Array, most: int) -> Exact | None:
+    """Return exact sums of products as at most `most` binary64 numbers each; None where these are too few.
 
     Operands are cut into slices of few bits, so that binary64 holds every sum of products of two slices, in
     any order. Source: [OZAKI].
     """
     (x_low, x_high), (y_low, y_high) = span(x), span(y)
-    left, right = (side.view(np.float32).astype(np.float64) for side in (x, y.T))
     length = x.shape[1].bit_length()
     if x_low + y_low < -1000:
         return None
-    if x_high + y_high + length - (x_low + y_low) <= 53:
-        return Exact([np.matmul(left, right)], x_low + y_low, 53)
+    one = x_high + y_high + length - (x_low + y_low) <= 53
     bits = (53 - length - 3) // 2
-    if bits < 8 or max(x_high - x_low, y_high - y_low) > _SLICES * bits:
+    if not one and (most == 1 or bits < 8 or max(x_high - x_low, y_high - y_low) > _SLICES * bits):
         return None
+    left, right = (side.view(np.float32).astype(np.float64) for side in (x, y.T))
+    if one:
+        return Exact([np.matmul(left, right)], x_low + y_low, 53)
     rows, columns = slices(left, x_low, x_high, bits), slices(right, y_low, y_high, bits)
     parts = [np.zeros((len(left), right.shape[1])) for _ in range(len(rows) + len(columns) - 1)]
     for i, row in enumerate(rows):
@@ -136,7 +166,9 @@ def cut_in_slices(
 
 
 def converted(codes: Array, source: Format, target: Format, rule: Projection) -> Array:
-    """Codes of one format as those of another."""
+    """Codes of one format as those of another, columns in memory as these."""
+    if codes.ndim == 2 and codes.flags.f_contiguous and not codes.flags.c_contiguous:
+        return converted(codes.T, source, target, rule).T
     program = engine.lower(Elementwise(CONVERT, (source,), target, rule))
     flat, out = np.ascontiguousarray(codes).reshape(-1), np.empty(codes.size, code_dtype(target))
     program.run([flat], out, np.empty(0, np.uint8), np.empty(0, np.uint32))
@@ -172,7 +204,7 @@ def quiet(words: Array) -> Array:
 
 def span(words: Array) -> tuple[int, int]:
     """Return low and high: finite numbers are multiples of 2**low and below 2**high."""
-    last, first = extent(unlocked(np.ascontiguousarray(words).reshape(-1)))
+    last, first = extent(unlocked(words.ravel(order="K")))
     return (last - 277, first - 126) if last < NO_BIT else (200, 200)
 
 

@@ -30,7 +30,10 @@ from lowprec.kernels.vector.arith import plan as stages_plan
 from lowprec.kernels.vector.convert import DONE
 from lowprec.kernels.vector.dot import pairwise, panels, plan, projected, running, windows
 from lowprec.kernels.vector.dot_operands import (
+    MOST_PARTS,
+    Exact,
     converted,
+    enclosed,
     finite,
     placed,
     places_of,
@@ -41,16 +44,17 @@ from lowprec.kernels.vector.dot_operands import (
     raised_by,
     scaled,
     singles,
+    span,
 )
 from lowprec.kernels.vector.dot_specials import decided
 from lowprec.kernels.vector.dot_terms import by_terms
 from lowprec.kernels.vector.dot_ways import Way, way_of
-from lowprec.kernels.vector.doubles import joined, sequence
+from lowprec.kernels.vector.doubles import joined, sequence, singles_between
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.projection import DEFAULT, Projection, Saturation
 
 __all__ = ["Dots", "lower"]
 
@@ -61,6 +65,12 @@ _LOWEST, _HIGHEST = -60, 100
 
 #: The most bits that a number rounded to odd in binary64 may then be rounded to.
 _ODD = 51
+
+#: Numbers of a tile of enclosed sums and its operands, sized for the L2 cache, and its least rows.
+_TILE, _LEAST = 1 << 16, 16
+
+#: More than the relative error of a product whose factor was rounded, too, and than the least normal number.
+_ERROR, _SMALL = 2.0**-50, 2.0**-1000
 
 
 class Done(NamedTuple):
@@ -150,11 +160,44 @@ class Dots(DotProgram):
             out[...] = _as_output(done.words, self._how)
         else:
             numbers = done.words if done.words.dtype == np.float64 else done.words.view(np.float32)
-            numbers = np.where(done.doubts, 0.0, numbers.astype(np.float64))
+            high = max(1, _TILE // out.shape[1])
+            for start in range(0, len(out), high):
+                rows = slice(start, start + high)
+                self._write_scaled(numbers[rows], done.doubts[rows], out[rows])
+
+    def _write_scaled(self, sums: Array, doubts: Array, out: Array) -> None:
+        """Write sums times the tensors' scales, rounded once to the output, unless they are in doubt."""
+        errors = np.zeros(sums.shape[1])
+        wrong = self._between(sums, float(self._request.tensor), _ERROR, errors, out)
+        rest = np.nonzero(wrong & ~doubts)
+        if rest[0].size:
+            numbers, made = sums[rest].astype(np.float64), np.empty(rest[0].size, np.uint64)
             infinite = np.isinf(numbers)
-            self._rounded([np.where(infinite, 0.0, numbers)], out)
-            if infinite.any():
-                out[infinite] = converted(numbers[infinite].view(np.uint64), DOUBLE, *self._how.output)
+            self._rounded([np.where(infinite, 0.0, numbers)], made)
+            made[infinite] = converted(numbers[infinite].view(np.uint64), DOUBLE, *self._how.output)
+            out[rest] = made
+
+    def _between(self, numbers: Array, factor: float, relative: float, errors: Array, out: Array) -> Array:
+        """Write the codes of numbers times a factor; return where these may be wrong.
+
+        Of each column `errors` bounds what numbers lack, or `relative` does in proportion. Roundings never
+        decrease between numbers of one sign, so a code of both bounds is that of what lies between.
+        """
+        rest = np.empty(out.shape, bool)
+        if self._how.output == (SINGLE, DEFAULT):
+            if singles_between(numbers, factor, relative, errors, out, rest, plan()) == DONE:
+                return rest
+            return np.ones(out.shape, bool)
+        with np.errstate(all="ignore"):
+            sums = np.multiply(numbers, factor, dtype=np.float64)
+            size = np.abs(sums)
+            error = size * relative + errors
+            least, out[...], most = (
+                _as_output(each, self._how) for each in (sums - error, sums, sums + error)
+            )
+        zero = (numbers == 0) & (relative > 0)
+        usual = (size > error) & (size > _SMALL) & (size < 1 / _SMALL)
+        return np.asarray((least != most) | ~(usual | zero))
 
     def _rounded(self, parts: list[Array], out: Array) -> None:
         """Write exact sums of binary64 numbers, times the tensors' scales, rounded once to the output."""
@@ -176,23 +219,50 @@ class Dots(DotProgram):
         if any(side is None for side in values):
             return None
         (left, left_rows), (right, right_rows) = (finite(side) for side in values if side is not None)
-        exact = products(left, right)
-        if exact is None:
-            return None
+        few, many, made = (right, left, out.T) if len(left) > len(right) else (left, right, out)
+        exact = products(few, many, 1)
+        if exact is not None:
+            doubts = self._write_exact(exact, made)
+        else:
+            rest, doubts = self._by_bounds(few, many, made), np.zeros(made.shape, bool)
+            if rest.size:
+                exact, codes = (
+                    products(few, many[rest], MOST_PARTS),
+                    np.empty((len(few), rest.size), np.uint64),
+                )
+                doubts[:, rest] = True if exact is None else self._write_exact(exact, codes)
+                made[:, rest] = codes
+        return np.asarray((doubts if made is out else doubts.T) | left_rows[:, None] | right_rows)
+
+    def _by_bounds(self, few: Array, many: Array, out: Array) -> Array:
+        """Write exact sums that their bounds decide; return which of `many` have one that these do not."""
+        if self._request.tensor != 1 or self._how.output[0].precision > SINGLE.precision:
+            return np.arange(len(many))
+        numbers, low, rest = few.view(np.float32).astype(np.float64), span(few)[0], np.empty(len(many), bool)
+        wide = max(_LEAST, _TILE // (few.shape[1] + len(few)))
+        for start in range(0, len(many), wide):
+            tile = slice(start, start + wide)
+            sums, errors = enclosed(numbers, many[tile], low)
+            codes = np.empty(sums.shape, np.uint64)
+            rest[tile] = self._between(sums, 1.0, 0.0, errors, codes).any(axis=0)
+            out[:, tile] = codes
+        return np.flatnonzero(rest)
+
+    def _write_exact(self, exact: Exact, out: Array) -> Array:
+        """Write exact sums; return which are zero, as their signs are unknown, or cannot be written."""
         parts, sums = exact.parts, exact.parts[0]
         if len(parts) > 1:  # parts that are not zero may sum to it
             sums = np.empty(out.shape)
             stack = np.stack(parts).reshape(len(parts), -1)
             if joined(stack, exact.base, exact.bits, sums.reshape(-1), plan()) != DONE:
-                return None
+                return np.ones(out.shape, bool)
             if self._request.tensor == 1 and self._how.output[0].precision <= _ODD:
                 parts = [sums]
-        doubts = left_rows[:, None] | right_rows | (sums == 0)
         if len(parts) == 1 and self._request.tensor == 1:
-            self._write(Done(parts[0], doubts), out)
+            self._write(Done(parts[0], sums == 0), out)
         else:
             self._rounded(parts, out)
-        return np.asarray(doubts)
+        return np.asarray(sums == 0)
 
     def _lanes(self, x: Rows, y: Rows, sides: list[Array], addends: Array, share: Share) -> Done | None:
         """Sums whose columns are lanes: of patterns of binary32, shape (rows of x, rows of y)."""

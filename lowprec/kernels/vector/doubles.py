@@ -26,9 +26,10 @@ from lowprec.kernels.vector.rounding import (
     with_error,
 )
 
-__all__ = ["doubles_added", "exponent_of", "joined", "power", "sequence", "terms_added"]
+__all__ = ["doubles_added", "exponent_of", "joined", "power", "sequence", "singles_between", "terms_added"]
 
 Numbers = npt.NDArray[Any]  #: of binary64, but for results in binary32
+Codes = npt.NDArray[Any]
 
 #: Columns and rows of sums of single terms: fewer are as many reads, and more than three rows are slower.
 _COLUMNS, _ROWS = 128, 3
@@ -173,6 +174,28 @@ def joined(parts: Numbers, base: int, bits: int, out: Numbers, plan: Words) -> i
         number |= np.int64(lost != np.int64(0))
         low = number & np.int64(0xFFFFFFFF)
         out[i] = summed_to_odd(np.float64(number - low), np.float64(low)) * power(np.float64(exponent))
+    return DONE
+
+
+@jit
+def singles_between(
+    numbers: Numbers, factor: float, relative: float, errors: Numbers, out: Codes, rest: Codes, plan: Words
+) -> int:  # fmt: skip
+    """Write numbers times a factor as patterns of binary32; mark in `rest` what their bounds do not decide.
+
+    A number may be wrong by its column's of `errors`, and by `relative` times itself; see `dot_program`.
+    """
+    if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+        return UNSUITED
+    for i in range(out.shape[0]):
+        for c in range(out.shape[1]):
+            number = numbers[i, c] * factor
+            size = abs(number)
+            error = size * relative + errors[c]
+            same = nearest_single(number - error) == nearest_single(number + error)
+            zero = (numbers[i, c] == 0.0) & (relative > 0.0)
+            rest[i, c] = not (same & (((size > error) & (size > 1e-300) & (size < 1e300)) | zero))
+            out[i, c] = np.float32(nearest_single(number)).view(np.uint32)
     return DONE
 
 

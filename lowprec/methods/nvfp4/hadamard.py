@@ -96,12 +96,14 @@ def hadamard(
         raise ValueError(f"signs of a Hadamard transform of {size} must be {size} numbers +1 and -1")
     array = as_array(values)
     (axis,) = axes_within(axis, array.ndim)
-    array = np.moveaxis(array, axis, -1)
-    lacking = -array.shape[-1] % size
-    array = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, lacking)])
+    if lacking := -array.shape[axis] % size:
+        array = np.pad(array, [(0, lacking * (place == axis)) for place in range(array.ndim)])
+    # The places in a group become the first axis; the others stay in their order, as copies are faster so.
+    shape = (*array.shape[:axis], array.shape[axis] // size, size, *array.shape[axis + 1 :])
+    groups = np.moveaxis(array.reshape(shape), axis + 1, 0)
     exact = dataclasses.replace(accumulation_of("exact"), output=(catalog.format(output), Projection()))
-    mixed = dot.matmul(array.reshape(-1, size), (_matrix(size) * flips).T.astype(np.float32), exact)
-    return np.moveaxis(np.asarray(mixed).reshape(array.shape), -1, axis)
+    mixed = dot.matmul((_matrix(size) * flips).astype(np.float32), groups.reshape(size, -1), exact)
+    return np.moveaxis(np.asarray(mixed).reshape(groups.shape), 0, axis + 1).reshape(array.shape)
 
 
 def _matrix(size: int) -> Array:
