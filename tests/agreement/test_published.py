@@ -66,7 +66,7 @@ def _one_nan(values):
 
 
 def test_the_wide_tables_have_the_published_digests():
-    """All 220 tables of K 12 to 16 whose values float64 holds: values of all codes, and which are subnormal."""
+    """All 220 tables of K 12 to 16 whose values float64 holds: values, and which are subnormal."""
     published = tomllib.loads((TABLES.parent / "p3109_digests.toml").read_text())["tables"]
     assert len(published) == 220
     made = {}
