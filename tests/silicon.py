@@ -1,13 +1,22 @@
-"""Hold accumulations against models and published results: python -m tests.silicon {mmasim,khattak FILE}.
+"""Hold accumulations against models and published results: python -m tests.silicon COMMAND.
 
-`mmasim` compares drawn rows with the instructions of the package mmasim; `khattak` compares all dot
-products of a file with the arrays of tables/published/khattak_dot_products.npz. A line for each accumulation:
-its name, the results compared, and how many differ. tables/silicon.toml says what was found.
+`mmasim` compares drawn rows with the instructions of the package mmasim; `khattak FILE` compares all dot
+products of a file with the arrays of tables/published/khattak_dot_products.npz; `hawkeye FOLDER` compares
+products of drawn matrices with the simulators of a checkout of Hawkeye, which its setup.py has built. A line
+for each accumulation: its name, the results compared, and how many differ. tables/silicon.toml says what was
+found. `ime` draws sums of RISC-V's integrated matrix extension, and tells which `identify` finds.
+
+`rlibm LIBRARY` compares functions with those of The RLIBM Project, compiled in the folder libm of a
+checkout by cc -O2 -shared -fPIC -o rlibm.so *.c -lm; `cuda FOLDER...` compares conversions to UE5M3 with
+the headers of CUDA 13.5 in these folders, as the packages nvidia-cuda-runtime, nvidia-cuda-crt and
+nvidia-cuda-cccl have them.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import pathlib
 import re
 import sys
 import zlib
@@ -18,6 +27,9 @@ import lowprec as lp
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.riscv_ime import FRM, disclosed, riscv_ime
+from lowprec.verify.identify.ports import Prepared
+from lowprec.verify.identify.probes import TOPICS, draw
 from tests.agreement.test_dots import pairs_of_rows
 from tests.identify_table import TYPES, as_tensor
 
@@ -163,6 +175,152 @@ def of_khattak(path):
         yield machine, how.name, got.size, int(np.count_nonzero(got != arrays[name]))
 
 
+# -- Hawkeye ---------------------------------------------------------------------------------------------
+
+#: Simulators, and torch's names of what they multiply. K is 32: one step of FP8, two or four of others.
+SIMULATORS = {
+    "ampere_mma_binary16_binary32": ("Ampere_simulator", "float16"),
+    "ampere_mma_bfloat16_binary32": ("Ampere_simulator", "bfloat16"),
+    "hopper_mma_binary16_binary32": ("Hopper_simulator", "float16"),
+    "hopper_mma_bfloat16_binary32": ("Hopper_simulator", "bfloat16"),
+    "hopper_wgmma_e4m3fn_binary32": ("Hopper_fp8_simulator", "float8_e4m3fn"),
+}
+
+
+def of_hawkeye(folder, count):
+    """Yield each accumulation, and how many results of rows by columns there are and differ.
+
+    Operands are numbers, of any code but for infinities and NaNs, half of them of few exponents, so that sums
+    cancel; those of bfloat16 are between 2**-60 and 2**60, for the simulators know no overflow.
+    """
+    sys.path.insert(0, folder)
+    import torch
+    from gpu_simulator_py import Ampere_simulator, Hopper_fp8_simulator, Hopper_simulator
+
+    made = {each.__name__: each() for each in (Ampere_simulator, Hopper_fp8_simulator, Hopper_simulator)}
+    side = int(count**0.5)
+    for name, (simulator, dtype) in SIMULATORS.items():
+        how, rng = ACCUMULATIONS[name], np.random.default_rng(zlib.crc32(name.encode()))
+        fmt = how.operands[0]
+        low, high = (67 << 7, 187 << 7) if fmt.name == "bfloat16" else (0, fmt.max_magnitude + 1)
+        near = int(np.asarray(lp.encode(1.0, fmt)))
+        sides = []
+        for _ in range(2):
+            codes = rng.integers(low, high, (side, 32))
+            few = near + rng.integers(-(3 << fmt.trailing_bits), 3 << fmt.trailing_bits, codes.shape)
+            codes = np.where(rng.random((side, 1)) < 0.5, few, codes)
+            codes |= rng.integers(0, 2, codes.shape) * fmt.sign_code
+            codes[rng.random(codes.shape) < 0.05] = 0
+            sides.append(np.asarray(lp.decode(codes.astype(code_dtype(fmt)), fmt)))
+        x, y = (as_tensor(values, fmt.name, getattr(torch, dtype)) for values in sides)
+        theirs = made[simulator].matmul(x, y if "fp8" in simulator else y.T).numpy()
+        ours = lp.matmul(sides[0], sides[1].T, how, dtype=np.uint32)
+        yield name, theirs.size, int(np.count_nonzero(theirs.view(np.uint32) != ours))
+
+
+# -- RLIBM --------------------------------------------------------------------------------------------
+
+#: Functions of RLIBM. A result is a double, which rounds rightly to binary32 and narrower in five modes.
+RLIBM = (
+    *("exp", "exp2", "exp10", "log", "log2", "log10", "sinh", "cosh", "sinpi", "cospi"),
+    *("sin", "cos", "tan", "asin", "acos", "atan"),
+)
+FIVE = ("nearest_even", "nearest_away", "toward_zero", "toward_positive", "toward_negative")
+
+
+def of_rlibm(library, count):
+    """Yield each function, and how many results in three formats and five modes there are and differ.
+
+    Operands are drawn: any numbers of binary32, and as many between 2**-24 and 2**8.
+    """
+    import ctypes
+
+    loaded = ctypes.CDLL(library)
+    for name in RLIBM:
+        theirs = getattr(loaded, f"rlibm_{name}f")
+        theirs.restype, theirs.argtypes = ctypes.c_double, [ctypes.c_float]
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        usual = np.ldexp(rng.uniform(1, 2, count // 2), rng.integers(-24, 8, count // 2))
+        any_number = rng.integers(0, 0x7F800000, count - count // 2).astype(np.uint32).view(np.float32)
+        x = np.concatenate([any_number, usual]).astype(np.float32) * rng.choice([-1, 1], count).astype("f4")
+        y = np.array([theirs(each) for each in x.tolist()])
+        yield name, *rounded_alike(name, x, y)
+
+
+def rounded_alike(name, x, y):
+    """Return how many roundings of y there are, and how many are not the function's of x; any NaN will do."""
+    differ = 0
+    for fmt in ("binary32", "tf32", "bfloat16"):
+        for mode in FIVE:
+            ours = getattr(lp, name)(x, fmt, rounding=mode, dtype=np.float64)
+            want = lp.quantize(y, fmt, rounding=mode)
+            same = (ours == want) & (np.signbit(ours) == np.signbit(want)) | np.isnan(ours) & np.isnan(want)
+            differ += int(np.count_nonzero(~same))
+    return 15 * x.size, differ
+
+
+# -- CUDA's headers -----------------------------------------------------------------------------------
+
+_UE5M3 = """
+#include <cuda_fp8.h>
+extern "C" void ue5m3(const float *x, unsigned char *codes, size_t count, int saturates, int mode) {
+    for (size_t i = 0; i < count; ++i)
+        codes[i] = __nv_cvt_float_to_ue5m3(
+            x[i], saturates ? __NV_SATFINITE : __NV_NOSAT, (cudaRoundMode)mode);
+}
+"""
+
+
+def of_cuda(folders):
+    """Yield each profile and mode, and how many conversions to UE5M3 there are and differ."""
+    import ctypes
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        (source := pathlib.Path(folder, "ue5m3.cpp")).write_text(_UE5M3)
+        library = source.with_suffix(".so")
+        paths = [word for each in folders for word in ("-I", each)]
+        subprocess.run(["g++", "-O2", "-shared", "-fPIC", *paths, source, "-o", library], check=True)
+        convert = ctypes.CDLL(str(library)).ue5m3
+    rng, upper = np.random.default_rng(0), np.arange(1 << 16, dtype=np.uint32) << 16
+    near = rng.integers(0x36800000, 0x48000000, 2_000_000).astype(np.uint32)
+    x = np.concatenate([np.arange(0, 1 << 32, 1009).astype(np.uint32), near, upper, upper + 1, upper - 1])
+    x, codes = x.view(np.float32), np.empty(x.size, np.uint8)
+    for profile, saturates in (("cuda_nosat", 0), ("cuda_satfinite", 1)):
+        rule = lp.profiles[profile].projection(lp.format("ue5m3"))
+        for mode, rounding in enumerate(("nearest_even", "toward_zero", "away_from_zero")):
+            convert(
+                *(ctypes.c_void_p(each.ctypes.data) for each in (x, codes)),
+                ctypes.c_size_t(x.size),
+                saturates,
+                mode,
+            )
+            ours = lp.encode(x, "ue5m3", projection=dataclasses.replace(rule, rounding=rounding))
+            yield f"{profile} ue5m3, {rounding}", x.size, int(np.count_nonzero(codes != ours))
+
+
+# -- RISC-V's integrated matrix extension ---------------------------------------------------------------
+
+
+def of_ime(seed, machines):
+    """Yield the name of each drawn sum, the rows asked, what is found, and how many new rows differ."""
+    rng = np.random.default_rng(seed)
+    kinds = [(*pair, "binary32") for pair in (("e4m3fn", "e4m3fn"), ("e5m2", "e4m3fn"), ("binary16",) * 2)]
+    kinds += [("e5m2", "e5m2", "binary16"), ("e4m3fn", "e4m3fn", "bfloat16")]
+    for _ in range(machines):
+        x, y, output = kinds[rng.integers(len(kinds))]
+        psm = int(rng.integers(2)) if output == "binary32" else 0
+        rnd = ("frm", "rto", "xct")[rng.integers(3 - psm)]
+        products, frm = 1 << int(rng.integers(1, 5)), list(FRM)[rng.integers(len(FRM))]
+        how = riscv_ime((lp.format(x), lp.format(y)), lp.format(output), products, rnd, psm=psm, frm=frm)
+        found = lp.identify(lambda a, b, c, how=how: lp.dot(a, b, how, addend=c), (x, y), output, k=32)
+        ports = found.answers.ports
+        fresh = [Prepared(draw(ports, topic, 200, rng), ports) for topic in TOPICS]
+        differ = sum(np.count_nonzero(rows.codes(how) != rows.codes(found.accumulation)) for rows in fresh)
+        yield how.name, found.asked, disclosed(found.accumulation), int(differ)
+
+
 def main(arguments=None):
     """Print a line for each accumulation; 1 where any differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.silicon")
@@ -171,7 +329,33 @@ def main(arguments=None):
     model.add_argument("--rows", type=int, default=10_000)
     model.add_argument("--only", default="", help="the beginning of a name")
     commands.add_parser("khattak").add_argument("file")
+    simulators = commands.add_parser("hawkeye")
+    simulators.add_argument("folder")
+    simulators.add_argument("--results", type=int, default=1_000_000)
+    functions = commands.add_parser("rlibm")
+    functions.add_argument("library")
+    functions.add_argument("--operands", type=int, default=10_000)
+    commands.add_parser("cuda").add_argument("folders", nargs="+")
+    extension = commands.add_parser("ime")
+    extension.add_argument("--seed", type=int, default=0)
+    extension.add_argument("--machines", type=int, default=20)
     options, wrong = parser.parse_args(arguments), 0
+    if options.command == "ime":
+        for name, asked, found, differ in of_ime(options.seed, options.machines):
+            print(f"{name}: {asked:,} asked; {found}; {differ:,} of new rows differ", flush=True)
+            wrong += differ + (found is None)
+        return int(wrong > 0)
+    if options.command in ("hawkeye", "rlibm", "cuda"):
+        if options.command == "cuda":
+            compared = of_cuda(options.folders)
+        elif options.command == "hawkeye":
+            compared = of_hawkeye(options.folder, options.results)
+        else:
+            compared = of_rlibm(options.library, options.operands)
+        for name, count, differ in compared:
+            print(f"{name}: {count:,} compared, {differ:,} differ", flush=True)
+            wrong += differ
+        return int(wrong > 0)
     if options.command == "khattak":
         for machine, name, count, differ in of_khattak(options.file):
             print(f"{machine} {name}: {count:,} compared, {differ:,} differ")

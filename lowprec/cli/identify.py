@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,12 @@ if TYPE_CHECKING:
 @named(
     "--save", type=OUTPUT, metavar="FILE", help="Write every row that was answered to this file, for --rows."
 )
+@named(
+    "--sail",
+    type=OUTPUT,
+    metavar="FILE",
+    help="Write the Sail fragment that RISC-V's integrated matrix extension asks vendors for to this file.",
+)
 @json_option(" (schema lowprec.identify/1)")
 def identify(
     unit: str | None,
@@ -75,6 +82,7 @@ def identify(
     time_limit: float,
     nan: str,
     save: Path | None,
+    sail: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -116,6 +124,11 @@ def identify(
         deliver(found.as_json() + "\n")
     else:
         say(found.as_text())
+    if sail is not None and not found.wrong:
+        from lowprec.export.sail import fragment
+
+        with usage_errors((ValueError,)):
+            deliver(fragment(replace(found.accumulation, operands=ports.operands)), sail)
     sys.exit(FAILED if found.stopped else DIFFER if found.wrong else AGREE)
 
 

@@ -386,7 +386,11 @@ _UNDOCUMENTED = {
         "gfx11",
         "gfx12",
     ): "how matrix instructions of RDNA and gfx1250 align, cut and round",
-    ("amx_fp8", "amx_tdp"): "in which order AMX adds the four products of FP8: its descriptions disagree",
+    (
+        "amx_fp8",
+        "amx_tdp",
+        "tdp",
+    ): "in which order AMX adds the four products of FP8: its descriptions disagree",
     ("ace_top2",): "whether TOP2BF16PS flushes its products: its descriptions disagree",
     ("tensix", "tenstorrent"): "how Tensix aligns, rounds and orders: its description calls itself a guide",
     ("gaudi", "ascend", "groq", "tpu"): "how its matrix units align, cut and round",

@@ -5,7 +5,9 @@ The tables are of a draft (interim report 4.0); agreeing with them is no claim o
 
 from __future__ import annotations
 
+import hashlib
 import pathlib
+import tomllib
 
 import numpy as np
 import pytest
@@ -61,3 +63,26 @@ def test_the_nan_is_the_code_in_the_place_of_negative_zero_or_the_last():
 
 def _one_nan(values):
     return np.where(np.isnan(values), np.nan, values)
+
+
+def test_the_wide_tables_have_the_published_digests():
+    """All 220 tables of K 12 to 16 whose values float64 holds: values, and which are subnormal."""
+    published = tomllib.loads((TABLES.parent / "p3109_digests.toml").read_text())["tables"]
+    assert len(published) == 220
+    made = {}
+    for name in published:
+        fmt = lp.format(name)
+        values = _one_nan(lp.decode(np.arange(1 << fmt.width), fmt, dtype="float64"))
+        smallest_normal = np.inf if fmt.min_normal is None else fmt.min_normal
+        marked = np.packbits((np.abs(values) > 0) & (np.abs(values) < smallest_normal))
+        made[name] = hashlib.sha256(values.astype("<f8").tobytes() + marked.tobytes()).hexdigest()[:16]
+    assert made == published
+
+
+@pytest.mark.parametrize(
+    "name", ["binary12p1ue", "binary13p2uf", "binary14p3ue", "binary15p4uf", "binary16p5ue"]
+)
+def test_formats_of_the_wide_tables_that_float64_does_not_hold_are_refused(name):
+    """There are 50 tables of such; the message says which of float64's limits."""
+    with pytest.raises(ValueError, match="float64"):
+        lp.format(name)

@@ -94,3 +94,22 @@ def test_bad_arguments(tmp_path):
         result = lowprec(*arguments)
         assert result.exit_code == 2, result.output
         assert said in result.stderr
+
+
+@pytest.mark.apart
+def test_the_fragment_of_risc_v_is_written_or_refused(tmp_path):
+    """FP64 sums round twice, which is no sum of the extension; groups of one product are."""
+    path = tmp_path / "sum.sail"
+    result = lowprec("--command", unit(tmp_path, UNIT), *PORTS, "--sail", path)
+    assert result.exit_code == 2
+    assert "is no sum of RISC-V's matrix extension" in result.stderr
+    assert not path.exists()
+    rounding = "    total = struct.unpack('>f', struct.pack('>f', total))[0]\n"
+    single = UNIT.replace(
+        "    total = (total + a * c) + b * d\n", f"    total += a * c\n{rounding}    total += b * d\n"
+    )
+    ports = ("--formats", "e4m3fn", "e4m3fn", "--output", "binary32", "--k", "2")
+    result = lowprec("--command", unit(tmp_path, single), *ports, "--sail", path)
+    assert "G * W = 1, psm = 0" in result.stdout
+    assert result.exit_code == 2  # W is 4
+    assert "whole sub-dot-products" in result.stderr

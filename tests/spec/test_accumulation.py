@@ -610,6 +610,7 @@ def test_unknown_names_get_those_that_are_close(name, message):
     [
         ("cdna4_mfma_e4m3fn_binary32", "how CDNA4's matrix cores align, cut and round"),
         ("gfx1250_wmma_e4m3fn_binary32", "how matrix instructions of RDNA and gfx1250 align, cut and round"),
+        ("tdphbf8ps", "in which order AMX adds the four products of FP8: its descriptions disagree"),
         ("rdna3_5_wmma", "how matrix instructions of RDNA and gfx1250 align, cut and round"),
         (
             "ace_top2bf16_bfloat16_binary32",

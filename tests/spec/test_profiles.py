@@ -202,7 +202,7 @@ def test_a_scale_of_arm_is_a_bias(scale):
             PROFILES["arm_fp8"].projection(other)
 
 
-@pytest.mark.parametrize("name", ["cdna4", "gfx950_sat", "gfx1250"])
+@pytest.mark.parametrize("name", ["cdna4", "gfx950_sat", "gfx1250", "ptx_cvt_pzo"])
 def test_what_no_document_settles_is_refused_with_that(name):
     """Not as a name that nobody knows."""
     with pytest.raises(

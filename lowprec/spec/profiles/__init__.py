@@ -50,6 +50,11 @@ INSTRUCTIONS = tuple(each.name for each in (*amd.INSTRUCTIONS, *x86.CASTS, *arm.
 
 #: Hardware whose conversions no public document or measurement describes, by the beginnings of names.
 _UNDOCUMENTED = {
+    (
+        "ptx_cvt_pzo",
+        "ptx_cvt_scaled",
+        "ptx_cvt_s2f6",
+    ): "what .pzo and .scaled of PTX 9.4's cvt, for Rubin, do with zeros, NaNs and overflow",
     ("cdna4", "gfx950"): "what CDNA4's scaled conversions do with NaNs, infinities and random bits",
     (
         "gfx1250",

@@ -17,13 +17,15 @@ from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_ZERO
 _CUDA_NOSAT = {
     **each(E4M3_E5M2, Projection(nan_code=0x7F, nan_sign="drop")),
     catalog.E8M0FNU: Projection(rounding=AWAY_FROM_ZERO, negative="drop_sign", zero="smallest"),
+    catalog.UE5M3: Projection(negative="drop_sign"),
 }
 _CUDA_SATFINITE = {
     **{fmt: replace(rule, saturation=Saturation.FINITE) for fmt, rule in _CUDA_NOSAT.items()},
     **each((catalog.E2M3FN, catalog.E3M2FN, catalog.E2M1FN), replace(FINITE, nan="max", nan_sign="drop")),
 }
 
-#: FP8, FP6, FP4 and E8M0 as the headers have them; and NaNs of what `cvt` widens, or narrows to 16 bits.
+#: FP8, FP6, FP4, E8M0 and UE5M3 as the headers have them; and NaNs of what `cvt` widens, or narrows to
+#: 16 bits.
 _PTX_CVT = {
     **_CUDA_SATFINITE,
     **each((catalog.BINARY16, catalog.BFLOAT16), Projection(nan_code=0x7FFF, nan_sign="drop")),

@@ -7,6 +7,8 @@ from the specification's own types, so that what is added there is tried here.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -17,6 +19,7 @@ from lowprec.spec.families import ieee
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Order, chunked
 from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPolicy, SubnormalPolicy
+from lowprec.spec.riscv_ime import FRM, Rnd, riscv_ime
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO, Rounding
 from lowprec.verify.identify.ports import Ports, fitted
 from lowprec.verify.questions.dot_changes import (
@@ -30,7 +33,7 @@ from lowprec.verify.questions.dot_changes import (
     with_rule,
 )
 
-__all__ = ["Move", "Stage", "known", "kind_of", "moves", "starts"]
+__all__ = ["Move", "Stage", "described", "known", "kind_of", "moves", "starts"]
 
 
 #: What is moved: all parameters; not those of overflow, tiny numbers and NaNs; nor the order. "deep" adds
@@ -78,6 +81,17 @@ def known(ports: Ports) -> Iterator[Accumulation]:
             and (ports.scale is None or not (how.machine or isinstance(how.accumulator, Window)) or how.scale)
         ):
             yield how
+
+
+def described(ports: Ports) -> Iterator[Accumulation]:
+    """Yield the sums of RISC-V's matrix extension that a unit with these formats may be, without names."""
+    if ports.scale is not None:
+        return
+    for bits, psm, rnd, frm in itertools.product(range(7), (0, 1), get_args(Rnd), FRM):
+        make = functools.partial(riscv_ime, ports.operands, ports.output, 1 << bits, rnd, psm=psm, frm=frm)
+        how = unless_refused(make)
+        if how is not None and 1 << bits <= ports.length:
+            yield dataclasses.replace(how, name="", source="")
 
 
 def starts(ports: Ports, precision: int, orders: Sequence[Order]) -> Iterator[Accumulation]:

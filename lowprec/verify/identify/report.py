@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.riscv_ime import Disclosure, disclosed
 from lowprec.verify.identify.ports import Ports, Rows
 from lowprec.verify.identify.probes import TOPICS
 from lowprec.verify.identify.search import Answers
@@ -128,6 +129,8 @@ class Identification:
             said.append(f"Reproduces all {total:,} answers ({self.asked:,} dot products asked).")
             if self.names:
                 said.append(f"In the catalog: {', '.join(self.names)}")
+            if terms := disclosed(self.accumulation):
+                said.append(f"As RISC-V's integrated matrix extension says it: {terms}")
         said += ["", *(f"  {name:<16} {value}" for name, value in parameters(self.accumulation))]
         told = [each for each in self.undecided if each.question is None]
         if self.undecided and len(told) < len(self.undecided):
@@ -168,6 +171,7 @@ class Identification:
                 "asked": self.asked,
                 "names": list(self.names),
                 "accumulation": dict(parameters(self.accumulation)),
+                "riscv_ime": None if self.wrong else _spelled(disclosed(self.accumulation)),
                 "undecided": [
                     {
                         "field": each.field,
@@ -235,6 +239,13 @@ def parameters(how: Accumulation) -> Iterator[tuple[str, str]]:
     if how.scale is not None:
         yield "scale", f"{how.scale[0].name}, one for {how.scale[1]} elements"
     yield "output", _rounded(how.output)
+
+
+def _spelled(terms: Disclosure | None) -> dict[str, Any] | None:
+    """Return what is disclosed, as JSON has it."""
+    if terms is None:
+        return None
+    return {field: getattr(terms, field) for field in ("products", "psm", "rnd", "frm")}
 
 
 def _rounded(into: Rounded) -> str:

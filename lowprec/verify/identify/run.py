@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,7 +17,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.order import Tree
 from lowprec.spec.projection import Projection
 from lowprec.verify.identify import naming, sum_order, units
-from lowprec.verify.identify.hypotheses import Move, known
+from lowprec.verify.identify.hypotheses import Move, described, known
 from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
 from lowprec.verify.identify.probes import CORE, TOPICS, draw
 from lowprec.verify.identify.report import Identification, Undecided
@@ -306,7 +307,8 @@ class Run:
     def look_at_order(self) -> None:
         """Find the order of the sum by masks, unless the catalog has what gives all answers."""
         everything = np.arange(len(self.answers))
-        if self.ask is None or any(not self.search.wrong(how, everything).any() for how in known(self.ports)):
+        alike = itertools.chain(known(self.ports), described(self.ports))
+        if self.ask is None or any(not self.search.wrong(how, everything).any() for how in alike):
             return
 
         self.unknown = True

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lowprec.arrays.convert import decode
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.order import Order
-from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, known, moves, starts
+from lowprec.verify.identify.hypotheses import Move, Stage, described, kind_of, known, moves, starts
 from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
 from lowprec.verify.identify.probes import CORE
 from lowprec.verify.questions.dot_changes import unless_refused
@@ -290,7 +290,7 @@ class Search:
         everything = np.arange(len(self.answers))
         sample = self.rng.permutation(everything)[: 4 * _FIRST]
         named = [*first_of_all, *known(self.ports)]
-        for how in named:
+        for how in itertools.chain(named, described(self.ports)):
             if not self.wrong(how, sample).any() and not self.wrong(how, everything).any():
                 return how, 0
         core, simple = self.answers.of(CORE), self.answers.of(_SIMPLE)
