@@ -194,7 +194,7 @@ def singles_between(
             error = size * relative + errors[c]
             same = nearest_single(number - error) == nearest_single(number + error)
             zero = (numbers[i, c] == 0.0) & (relative > 0.0)
-            rest[i, c] = not (same & (((size > error) & (size > 1e-300) & (size < 1e300)) | zero))
+            rest[i, c] = not (same & (((size > error) & (size > 2.0**-1000) & (size < 2.0**1000)) | zero))
             out[i, c] = np.float32(nearest_single(number)).view(np.uint32)
     return DONE
 

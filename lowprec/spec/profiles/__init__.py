@@ -53,7 +53,6 @@ _UNDOCUMENTED = {
     (
         "ptx_cvt_pzo",
         "ptx_cvt_scaled",
-        "ptx_cvt_s2f6",
     ): "what .pzo and .scaled of PTX 9.4's cvt, for Rubin, do with zeros, NaNs and overflow",
     ("cdna4", "gfx950"): "what CDNA4's scaled conversions do with NaNs, infinities and random bits",
     (
