@@ -70,7 +70,7 @@ _ODD = 51
 _TILE, _LEAST = 1 << 16, 16
 
 #: More than the relative error of a product whose factor was rounded, too, and than the least normal number.
-_ERROR, _SMALL = 2.0**-50, 2.0**-1000
+_ERROR, _SMALL = float.fromhex("0x1p-50"), float.fromhex("0x1p-1000")
 
 
 class Done(NamedTuple):
