@@ -187,9 +187,9 @@ def products(how, name, length, *options):
     """Compare an accumulation's products of matrices of numbers with the oracle's, blocks too.
 
     Infinities and NaNs are among them unless `finite` is asked for; if `wide`, some of 16 are far larger than
-    others; if `tiny`, x are subnormal; if `tie`, the least product of a block decides a sum. With an addend
-    too, but for exact sums; x have a type of FP8 and y are binary64 if `double`. Another option is the name
-    of an engine.
+    others; if `tiny`, x are subnormal; if `tie`, the least product of a block decides a sum, and if `ties`
+    every sum. With an addend too, but for exact sums; x have a type of FP8 and y are binary64 if `double`.
+    Another option is the name of an engine.
     """
     import numpy as np
 
@@ -211,8 +211,9 @@ def products(how, name, length, *options):
     if "tie" in options:
         x[4], y[4], addend[4, 4] = 0.0, 0.0, 2.0**55
         x[4, :3] = y[4, :3] = 2.0**15, 2.0**15, 2.0**-16
-        x[3], y[3] = 0.0, 0.0
-        x[3, :3] = y[3, :3] = 1.0, 2.0**-12, 2.0**-40
+    if "ties" in options:
+        x[:], y[:] = 0.0, 0.0
+        x[:, :3] = y[:, :3] = 1.0, 2.0**-12, 2.0**-40
     left, right = (
         lp.encode(side, name, axis=1 - place)
         if name in lp.block_formats
@@ -221,7 +222,7 @@ def products(how, name, length, *options):
     )
     if "double" in options:
         left, right = left.astype(f"float8_{name}"), y.T / 3
-    known = ("finite", "wide", "tiny", "tie", "double")
+    known = ("finite", "wide", "tiny", "tie", "ties", "double")
     engines = [option for option in options if option not in known] or [None]
     key = 1 if sums(how).rounds_randomly else None
     for begin in (None,) if how == "exact" or "nvfp4" in name else (None, addend):

@@ -444,3 +444,11 @@ def test_groups_that_are_refused_leave_the_optimizer_as_it_was():
     optimizer.add_param_group({"params": [narrow], "strategy": "light"})
     optimizer.step()
     assert [state.steps for state in optimizer.states] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    "x", [np.full((2, 20), 1 + 2j), np.full((2, 20), "1"), np.array([[1, None] * 10] * 2, object)]
+)
+def test_apply_refuses_what_is_no_real_number(x):
+    with pytest.raises((TypeError, ValueError), match="must be real numbers"):
+        layers.apply(x, W, recipe="float32")
