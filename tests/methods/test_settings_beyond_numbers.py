@@ -1,5 +1,6 @@
 """Settings beyond float64 or 64-bit integers are refused in the words of other settings out of range."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,15 @@ from lowprec.methods import expansion, fp8, mx, nvfp4, scale_propagation as sp, 
 
 ONES = np.ones((4, 4), np.float32)
 WIDE = np.ones((4, 4))
-SCALED = sp.as_scaled(ONES)
 IMAGES, FILTERS = np.ones((1, 2, 4, 4)), np.ones((2, 2, 3, 3))
 VECTOR = mx.Vector()
+
+
+@functools.cache
+def scaled() -> sp.ScaledArray:
+    """Return the ones as a scaled array; kernels are compiled when a test first asks."""
+    return sp.as_scaled(ONES)
+
 
 AXES: dict[str, Callable[[Any], Any]] = {
     "scale_for": lambda axis: lp.scale_for(ONES, "e4m3fn", axis=axis),
@@ -23,10 +30,10 @@ AXES: dict[str, Callable[[Any], Any]] = {
     "us.layer_norm": lambda axis: us.layer_norm(ONES, axis=axis),
     "us.rms_norm": lambda axis: us.rms_norm(ONES, axis=(0, axis)),
     "sp.layer_norm": lambda axis: sp.layer_norm(ONES, axis),
-    "scaled sp.layer_norm": lambda axis: sp.layer_norm(SCALED, axis),
-    "scaled sum": lambda axis: np.sum(SCALED, axis),
-    "scaled cumsum": lambda axis: np.cumsum(SCALED, axis),
-    "scaled tensordot": lambda axis: np.tensordot(SCALED, SCALED, ([axis], [0])),
+    "scaled sp.layer_norm": lambda axis: sp.layer_norm(scaled(), axis),
+    "scaled sum": lambda axis: np.sum(scaled(), axis),
+    "scaled cumsum": lambda axis: np.cumsum(scaled(), axis),
+    "scaled tensordot": lambda axis: np.tensordot(scaled(), scaled(), ([axis], [0])),
     "Vector.mean": lambda axis: VECTOR.mean(ONES, axis),
     "Vector.softmax": lambda axis: VECTOR.softmax(ONES, axis),
     "nvfp4.hadamard": lambda axis: nvfp4.hadamard(ONES, 4, axis=axis),
@@ -63,8 +70,8 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
     "sp.SGD": lambda x: sp.SGD(learning_rate=x),
     "sp.Adam": lambda x: sp.Adam(eps=x),
     "sp.layer_norm": lambda x: sp.layer_norm(ONES, eps=x),
-    "sp.scatter_add": lambda x: sp.scatter_add(SCALED, [0, 1, 2, 3], x),
-    "scaled power": lambda x: SCALED**x,
+    "sp.scatter_add": lambda x: sp.scatter_add(scaled(), [0, 1, 2, 3], x),
+    "scaled power": lambda x: scaled() ** x,
 }
 
 
