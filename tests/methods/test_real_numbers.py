@@ -73,7 +73,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "expansion.split": lambda x: expansion.split(x, 2, "bfloat16"),
     "expansion.edq": lambda x: expansion.edq(x, ONES, 2 * ONES),
     "old of expansion.edq": lambda x: expansion.edq(ONES, x, ONES),
-    "expansion.AdamW": expansion.AdamW().start,
+    "expansion.AdamW": lambda x: expansion.AdamW().start(x),
 }
 
 
