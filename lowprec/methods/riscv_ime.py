@@ -20,6 +20,7 @@ from lowprec.arrays.arith import add, multiply
 from lowprec.arrays.block_array import BlockArray
 from lowprec.arrays.convert import cast, decode, encode
 from lowprec.arrays.dot import dot
+from lowprec.arrays.doubles import doubles
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
@@ -72,7 +73,9 @@ def scaled_dot(x: BlockArray, y: BlockArray, how: Accumulation, addend: npt.Arra
     )
     scales = np.asarray(multiply(ours, theirs, fmt, projection=rule, dtype=np.float64))
     a, b = (_values(side.codes, side.format.element) for side in (x, y))
-    made = np.asarray(addend, np.float64)
+    made = doubles(addend, "addend")
+    if made.shape != x.shape[:1]:
+        raise ValueError(f"addend has shape {made.shape}, and the rows of x and y are {x.shape[0]}")
     for block in range(scales.shape[1]):
         scale, end = scales[:, block], min((block + 1) * size, length)
         for start in range(block * size, end, terms.products):

@@ -397,3 +397,13 @@ def test_frames_that_no_array_holds_are_refused():
         lp.encode(pd.DataFrame({"i": [1, 2], "s": ["x", "y"]}), "e4m3fn")
     with pytest.raises(TypeError, match="values must be real numbers"):
         lp.encode(pd.DataFrame({"i": [1, 2], "t": pd.to_datetime(["2020-01-01", "2020-01-02"])}), "e4m3fn")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "hint"), [("float64", ""), ("float32", "; give out.view(torch.float32).numpy()")]
+)
+def test_views_of_tensors_are_advised_only_where_they_can_be_taken(dtype, hint):
+    torch = _torch()
+    message = f"out must be a NumPy array of float32, not Tensor{hint}"
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        lp.decode([1], "e4m3fn", out=torch.zeros(1, dtype=getattr(torch, dtype)))

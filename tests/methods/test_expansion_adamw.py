@@ -478,11 +478,3 @@ def test_a_place_that_there_is_not():
         ValueError, match="eps_place='after' of AdamW is unknown; use 'published' or 'textbook'"
     ):
         AdamW(eps_place="after")
-
-
-def test_gradients_may_be_tensors_of_bfloat16():
-    torch = pytest.importorskip("torch")
-    optimizer, gradient = AdamW(strategy="plus"), np.float32([1.5, -2.0])
-    state = optimizer.start(np.float32([1.0, 3.0]))
-    found = optimizer.step(state, torch.from_numpy(gradient).bfloat16())
-    assert np.array_equal(found.update, optimizer.step(state, gradient).update)

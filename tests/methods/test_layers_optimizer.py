@@ -173,14 +173,12 @@ def test_a_loop_learns_by_every_recipe(recipe, strategy):
     assert np.mean(losses[-5:]) < 0.4 * losses[0]
 
 
-@pytest.mark.parametrize("kind", ["read-only", "list", "subject of another library"])
+@pytest.mark.parametrize("kind", ["read-only", "list"])
 def test_parameters_that_cannot_be_written_are_refused_before_any_is(kind):
     first, last = np.float32([1.03, 2.0]), np.ones(2, np.float32)
     last.setflags(write=False)
     if kind == "list":
         last = [1.0, 2.0]
-    if kind == "subject of another library":
-        last = pytest.importorskip("jax").numpy.ones(2)
     with pytest.raises(TypeError, match=r"a parameter must be a NumPy array or a torch tensor that can be"):
         layers.Optimizer([first, last], strategy="light")
     assert first.tolist() == np.float32([1.03, 2.0]).tolist()

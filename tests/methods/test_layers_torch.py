@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 import lowprec as lp
-from lowprec.methods import fp8, layers, nvfp4
+from lowprec.methods import expansion, fp8, layers, nvfp4
+from tests.programs import need_framework
 from tests.support import example_script
 
 pytestmark = pytest.mark.apart
@@ -452,3 +453,22 @@ def test_groups_that_are_refused_leave_the_optimizer_as_it_was():
 def test_apply_refuses_what_is_no_real_number(x):
     with pytest.raises((TypeError, ValueError), match="must be real numbers"):
         layers.apply(x, W, recipe="float32")
+
+
+def test_gradients_may_be_tensors_of_bfloat16():
+    optimizer, gradient = expansion.AdamW(strategy="plus"), np.float32([1.5, -2.0])
+    state = optimizer.start(np.float32([1.0, 3.0]))
+    found = optimizer.step(state, torch.from_numpy(gradient).bfloat16())
+    assert np.array_equal(found.update, optimizer.step(state, gradient).update)
+
+
+def test_parameters_of_jax_are_refused_before_any_is_written():
+    need_framework("jax")
+    import jax.numpy
+
+    first = np.float32([1.03, 2.0])
+    with pytest.raises(
+        TypeError, match="a parameter must be a NumPy array or a torch tensor that can be written"
+    ):
+        layers.Optimizer([first, jax.numpy.ones(2)], strategy="light")
+    assert first.tolist() == np.float32([1.03, 2.0]).tolist()

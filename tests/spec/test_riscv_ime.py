@@ -165,6 +165,20 @@ def test_a_disclosed_reduction_needs_whole_groups():
     assert lp.decode(scaled_dot(x, x, whole, np.zeros(1)), SINGLE) == [32]
 
 
+@pytest.mark.parametrize(
+    ("addend", "error", "match"),
+    [
+        (np.ones(2), ValueError, r"addend has shape \(2,\), and the rows of x and y are 1"),
+        (np.array([1j]), TypeError, "addend must be real numbers"),
+        (["1"], TypeError, "addend must be real numbers"),
+    ],
+)
+def test_addends_are_a_real_number_a_row(addend, error, match):
+    x = blocks(np.full((1, 16), 0x38, np.uint8), np.full((1, 1), 127, np.uint8))
+    with pytest.raises(error, match=match):
+        scaled_dot(x, x, riscv_ime((E4M3, E4M3), SINGLE, 8, "frm"), addend)
+
+
 # -- what vendors write -----------------------------------------------------------------------------
 
 

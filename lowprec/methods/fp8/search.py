@@ -6,7 +6,6 @@ Floor 4. Source: [FP8] 4.2 and 4.3.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from lowprec.arrays import convert, statistics
 from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.doubles import real, reals
+from lowprec.arrays.errors import decibels
 from lowprec.methods.fp8.codes import encode, projection_of
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
@@ -188,5 +188,5 @@ def sqnr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
     if signal.shape != found.shape:
         raise ValueError(f"values and results must have one shape, not {signal.shape} and {found.shape}")
     noise, power = float(np.square(found - signal).sum()), float(np.square(signal).sum())
-    ratio = power / noise if noise else math.inf
-    return 10 * math.log10(ratio) if ratio else -math.inf
+    with np.errstate(all="ignore"):
+        return float(decibels(power, noise, 1))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import as_array
 from lowprec.arrays.convert import decode, quantize
 from lowprec.arrays.doubles import real, reals
+from lowprec.arrays.errors import decibels
 from lowprec.arrays.statistics import error_report
 from lowprec.methods.unit_scaling.vjp import Array, array
 from lowprec.spec import catalog
@@ -57,13 +58,8 @@ def snr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
     signal, noise = float(np.square(given).sum()), float(np.square(found - given).sum())
     if not signal:
         raise ValueError("values without any signal have no signal-to-noise ratio; leave them out")
-    return _decibels(signal, noise)
-
-
-def _decibels(signal: float, noise: float) -> float:
-    """Return the ratio of two energies in decibels, also where it is 0 or infinite."""
-    ratio = signal / noise if noise else math.inf
-    return 10 * math.log10(ratio) if ratio else -math.inf
+    with np.errstate(all="ignore"):
+        return float(decibels(signal, noise, given.size))
 
 
 def snr_curve(fmt: Format | str | npt.DTypeLike, sigmas: npt.ArrayLike) -> Any:
