@@ -10,6 +10,7 @@ import numpy as np
 
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions.causes import cut_behind_guard, guard_words
 from lowprec.verify.questions.edits import of_conversions
@@ -24,38 +25,33 @@ EXACT = ("add", "subtract", "multiply", "fma", "convert")
 #: Bits behind the guard bit that the sticky bit may stop at, and single bits and last bits that it may miss.
 _GUARDED, _MISSED = 16, 8
 
+_TO_ODD = Projection(rounding="to_odd")
+
 OnExact = Callable[[Array, Array], Array]
 
 
-def exact_results(operation: str, values: Sequence[Array], formats: Sequence[Format]) -> tuple[Array, Array]:
-    """Return exact results in float64, to odd beyond 53 bits, and the exponents of their last bits."""
+def exact_results(operation: str, operands: Sequence[Array], formats: Sequence[Format]) -> Array:
+    """Return exact results of codes of these formats in float64, to odd where they have more than 53 bits."""
+    if operation == "convert":
+        return as_doubles(operands[0], formats[0])
+    into = (*formats, catalog.BINARY64)
+    return OPERATIONS[operation].compute(list(operands), into, _TO_ODD, random=None).view(np.float64)
+
+
+def _last_places(operation: str, operands: Sequence[Array], formats: Sequence[Format]) -> Array:
+    """Return the exponents of the last bits of exact results, counted from those of the operands."""
     lasts = [
-        np.maximum(exponents(side), fmt.emin) - fmt.trailing_bits
-        for side, fmt in zip(values, formats, strict=False)
+        np.maximum(exponents(as_doubles(codes, fmt)), fmt.emin) - fmt.trailing_bits
+        for codes, fmt in zip(operands, formats, strict=True)
     ]
-    with np.errstate(all="ignore"):
-        if operation == "convert":
-            return values[0], lasts[0]
-        if operation == "multiply":
-            return values[0] * values[1], lasts[0] + lasts[1]
-        if operation == "fma":
-            first, last, second = values[0] * values[1], lasts[0] + lasts[1], values[2]
-        else:
-            first, last, second = values[0], lasts[0], values[1] if operation == "add" else -values[1]
-        made = first + second
-        # The rounding error of the sum, by Knuth's two-sum.
-        back = made - first
-        lost = (first - (made - back)) + (second - back)
-    inexact = np.isfinite(made) & (lost != 0)
-    inside = np.where(inexact & ((lost < 0) != (made < 0)), np.nextafter(made, 0), made)
-    odd = (inside.view(np.uint64) | np.uint64(1)).view(np.float64)
-    return np.where(inexact, odd, made), np.minimum(last, lasts[-1])
+    first = lasts[0] + lasts[1] if operation in ("multiply", "fma") else lasts[0]
+    return first if operation == "multiply" else np.minimum(first, lasts[-1])
 
 
 def edited_codes(asked: Any, codes: Array, change: OnExact) -> Array:
     """Return codes of edited exact results of a computation, where these are finite and not zero."""
-    sides = [as_doubles(given, fmt) for given, fmt in zip(asked.operands, asked.formats, strict=False)]
-    exact, lasts = exact_results(asked.operation, sides, asked.formats[:-1])
+    given = asked.operation, asked.operands, asked.formats[:-1]
+    exact, lasts = exact_results(*given), _last_places(*given)
     plain = np.isfinite(exact) & (exact != 0)
     with np.errstate(all="ignore"):
         made = np.copysign(change(np.where(plain, exact, 1.0), lasts), exact)
