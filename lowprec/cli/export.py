@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +11,10 @@ import click
 
 from lowprec.cli import completing
 from lowprec.cli.arguments import (
-    accumulation_named,
     deliver,
     format_named,
     operation_formats,
+    product_named,
     project,
     usage_errors,
 )
@@ -33,7 +34,11 @@ def export() -> None:
 
 
 @export.command("c", short_help="Write a C99 header of an accumulation or an operation.")
-@named("--accumulation", of=completing.accumulations, help="The accumulation, by name or in a .toml file.")
+@named(
+    "--accumulation",
+    of=completing.accumulations,
+    help="The accumulation, by name or in a .toml file; or a library call, by name.",
+)
 @click.option(
     "--operands",
     nargs=2,
@@ -64,15 +69,14 @@ def as_c(
     """Write a C99 header that gives the same results, bit for bit.
 
     Of an accumulation: dot and matmul, for any K. Rows of y are columns of the second matrix; operands in
-    blocks come with the codes of their scales. Of an operation: the code and the flags of one result.
+    blocks come with the codes of their scales. Of a library call: with scales, bias, addend and the scale of
+    the output, too. Of an operation: the code and the flags of one result.
 
     It takes and gives codes, needs stdint.h and stddef.h, allocates nothing and uses no floating point.
 
     For instance: lowprec export c --operation fma --format e4m3fn -o fma.h
     """
-    from lowprec.export.c_accumulation import accumulation_header
     from lowprec.export.c_operation import operation_header
-    from lowprec.export.tabulate import provenance
 
     if (accumulation is None) == (operation is None):
         raise click.UsageError("give either --accumulation or --operation")
@@ -89,18 +93,32 @@ def as_c(
         raise click.UsageError(
             "--format, --rounding and --saturation are for --operation; an accumulation says its own"
         )
-    words = f"lowprec export c --accumulation {accumulation}"
     with usage_errors():
-        how = accumulation_named(accumulation)
-        if operands is not None:
-            words += f" --operands {' '.join(operands)}"
-            how = dataclasses.replace(how, operands=(format_named(operands[0]), format_named(operands[1])))
-        blocks = None
-        if scale is not None:
-            words += f" --scale {scale[0]} {scale[1]}"
-            blocks = (format_named(scale[0]), scale[1])
-        content = accumulation_header(how, provenance(words), blocks)
+        content = _of_product(accumulation, operands, scale)
     deliver(content, output, of=(accumulation, *(operands or ()), *map(str, scale or ())))
+
+
+def _of_product(name: str, operands: tuple[str, str] | None, scale: tuple[str, int] | None) -> str:
+    """Return the header of an accumulation or a library call."""
+    from lowprec.export.c_accumulation import accumulation_header
+    from lowprec.export.c_call import call_header
+    from lowprec.export.tabulate import provenance
+    from lowprec.spec.epilogue import LibraryCall
+
+    how = product_named(name)
+    words = f"lowprec export c --accumulation {shlex.quote(name)}"
+    if isinstance(how, LibraryCall):
+        if operands is not None or scale is not None:
+            raise ValueError(f"the library call {name!r} says its operands: leave out --operands and --scale")
+        return call_header(dataclasses.replace(how, name=name), provenance(words))
+    if operands is not None:
+        words += f" --operands {' '.join(operands)}"
+        how = dataclasses.replace(how, operands=(format_named(operands[0]), format_named(operands[1])))
+    blocks = None
+    if scale is not None:
+        words += f" --scale {scale[0]} {scale[1]}"
+        blocks = (format_named(scale[0]), scale[1])
+    return accumulation_header(how, provenance(words), blocks)
 
 
 @export.command("smt", short_help="Write an operation as functions of SMT-LIB.")

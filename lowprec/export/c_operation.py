@@ -12,7 +12,7 @@ from lowprec.kernels.request import CONVERT
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
-__all__ = ["operation_header", "operation_name"]
+__all__ = ["WORDS", "operation_function", "operation_header", "operation_name"]
 
 #: Longer expressions have a line of their own.
 _LONGEST = 60
@@ -83,6 +83,19 @@ def operation_header(
 
     Raises ValueError: what `formula` refuses.
     """
+    return WORDS + operation_function(operation, sources, target, projection, provenance, name) + "\n#endif\n"
+
+
+def operation_function(
+    operation: str,
+    sources: Sequence[Format],
+    target: Format,
+    projection: Projection,
+    provenance: str,
+    name: str = "",
+    dpi: bool = True,
+) -> str:
+    """Return the function alone: not what all headers begin with (`WORDS`), and not its last #endif."""
     found = formula(operation, sources, target, projection)
     name = name or operation_name(operation, sources, target, projection)
     given = [f"uint{fmt.code_bits}_t {word.name}" for word, fmt in zip(found.given, sources, strict=False)]
@@ -108,8 +121,9 @@ def operation_header(
             [f"({text.split()[0]}){word.name}" for text, word in zip(given, found.given, strict=True)]
         ),
     }
-    dpi = _DPI.format(**said) if max(fmt.width for fmt in (*sources, target)) <= 32 else ""
-    return _SHARED + _OWN.format(**said) + dpi + "\n#endif\n"
+    if not dpi or max(fmt.width for fmt in (*sources, target)) > 32:
+        return _OWN.format(**said)
+    return _OWN.format(**said) + _DPI.format(**said)
 
 
 def _body(found: Formula, code: str) -> Iterator[str]:
@@ -165,7 +179,8 @@ def _bare(text: str) -> str:
     return text
 
 
-_SHARED = """\
+#: What headers of operations have alike, once in a program that includes several.
+WORDS = """\
 #ifndef LOWPREC_WORDS
 #define LOWPREC_WORDS
 
