@@ -188,7 +188,8 @@ def products(how, name, length, *options):
 
     Infinities and NaNs are among them unless `finite` is asked for; if `wide`, some of 16 are far larger than
     others; if `tiny`, x are subnormal; if `tie`, the least product of a block decides a sum, and if `ties`
-    every sum. With an addend too, but for exact sums; x have a type of FP8 and y are binary64 if `double`.
+    every sum. With an addend too, but for exact sums; x have a type of FP8 and y are binary64 if `double`,
+    and both are if `halves`, with products that only their last bits keep from lying on ties.
     Another option is the name of an engine.
     """
     import numpy as np
@@ -222,7 +223,10 @@ def products(how, name, length, *options):
     )
     if "double" in options:
         left, right = left.astype(f"float8_{name}"), y.T / 3
-    known = ("finite", "wide", "tiny", "tie", "ties", "double")
+    if "halves" in options:
+        left, right = np.zeros(x.shape), np.zeros(y.T.shape)
+        left[:, 0], right[0] = 1 + 2.0**-30, 1 + 2.0**-24 - 2.0**-30
+    known = ("finite", "wide", "tiny", "tie", "ties", "double", "halves")
     engines = [option for option in options if option not in known] or [None]
     key = 1 if sums(how).rounds_randomly else None
     for begin in (None,) if how == "exact" or "nvfp4" in name else (None, addend):

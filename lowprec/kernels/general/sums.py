@@ -18,17 +18,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.general.numbers import pick, read
+from lowprec.kernels.general.numbers import Lane, pick, read
 from lowprec.kernels.general.operations import (
     Context,
     Outcome,
     add,
     bits_of,
     fma,
+    fma_long,
     lane,
     long_number,
     long_sum,
     multiply,
+    multiply_long,
     serves as serves_operation,
     with_nans,
 )
@@ -73,35 +75,40 @@ _0, _63 = _U(0), _I(63)
 
 
 @functools.cache
-def steps(usual: bool, finite: bool, stochastic: bool) -> tuple[Any, Any, Any, Any]:
+def steps(usual: bool, finite: bool, stochastic: bool, wide: bool = False) -> tuple[Any, Any, Any, Any]:
     """Return the steps that all outputs of a tile take, each compiled as a function.
 
     `fuse` adds products to the sums, `times` makes terms of them, `join` adds terms to the sums and writes
     their codes, and `settle` rounds the sums and writes theirs. `usual` says that all formats are so to
-    `read` and to `project_usual`, `finite` that no factor is an infinity or a NaN.
+    `read` and to `project_usual`, `finite` that no factor is an infinity or a NaN. Factors are words of
+    `factors`, or if `wide` codes, whose products have two words.
     """
-    code_of, name = coder(usual, stochastic), f"{usual:d}{finite:d}{stochastic:d}"
+    code_of, name = coder(usual, stochastic), f"{usual:d}{finite:d}{stochastic:d}{wide:d}"
+    fused, multiplied = (fma_long, multiply_long) if wide else (fma, multiply)
 
-    def fuse(words: Words, count: int, stage: Params) -> None:
+    @inlined
+    def factor_of(word: np.uint64, source: Source) -> Lane:
+        return read(word, source, usual) if wide else factor(word, finite)
+
+    def fuse(words: Words, count: int, stage: Params, sources: Words) -> None:
         in_wide_vectors()
         target, source = load_target(stage), load_record(Source, stage, SOURCE)
+        x_source, y_source = load_record(Source, sources[0], 0), load_record(Source, sources[1], 0)
         context = Context(stage[DOWNWARD] != _0, _0, stochastic, target)
         for i in range(count):
-            x, y, z = (
-                factor(words[_U(X + i)], finite),
-                factor(words[_U(Y + i)], finite),
-                load(words, SUMS, i),
-            )
-            found = with_nans(fma(x, y, z, context), x, y, z, True, False, usual)
+            x, y = factor_of(words[_U(X + i)], x_source), factor_of(words[_U(Y + i)], y_source)
+            z = load(words, SUMS, i)
+            found = with_nans(fused(x, y, z, context), x, y, z, True, False, usual)
             store(words, SUMS, i, read(code_of(found, words, i, target), source, usual))
 
-    def times(words: Words, count: int, stage: Params, rounds: bool) -> None:
+    def times(words: Words, count: int, stage: Params, sources: Words, rounds: bool) -> None:
         in_wide_vectors()
         target, source = load_target(stage), load_record(Source, stage, SOURCE)
+        x_source, y_source = load_record(Source, sources[0], 0), load_record(Source, sources[1], 0)
         context, none = Context(False, _0, False, target), lane(False, _0, _I(0), False)
         for i in range(count):
-            x, y = factor(words[_U(X + i)], finite), factor(words[_U(Y + i)], finite)
-            found = with_nans(multiply(x, y, none, context), x, y, none, False, False, usual)
+            x, y = factor_of(words[_U(X + i)], x_source), factor_of(words[_U(Y + i)], y_source)
+            found = with_nans(multiplied(x, y, none, context), x, y, none, False, False, usual)
             if rounds:
                 store(words, TERMS, i, read(code_of(found, words, i, target), source, usual))
             else:
@@ -202,36 +209,42 @@ def numbered(terms: int, size: int, start: int) -> int:
 
 
 @functools.cache
-def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0) -> Any:
+def kernel(
+    usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0, wide: bool = False
+) -> Any:  # fmt: skip
     """Return the kernel of sums for such formats, factors and modes; see `steps`.
 
     `words_of_terms` is 0 for products. Terms of blocks have 1 or 2 words, in pairs 1 unless they are rounded.
-    Called as kernel(x, y, blocks, addends, out, how, stages, steps, key, first, columns, paired): words of
-    `factors`, shape (K, rows); codes of addends, if any, and of outputs, row by row; steps of `additions`.
+    Called as kernel(x, y, sources, blocks, addends, out, how, stages, steps, key, first, columns, paired):
+    words of `factors`, or codes that `sources` read, shape (K, rows); codes of addends, if any, and of
+    outputs, row by row; steps of `additions`.
     """
-    fuse, times, join, settle = steps(usual, finite, stochastic)
+    fuse, times, join, settle = steps(usual, finite, stochastic, wide)
     terms_of, join_long = block_steps(usual, words_of_terms == 2)
-    blocked, name = words_of_terms > 0, f"{usual:d}{finite:d}{stochastic:d}{words_of_terms}"
+    blocked, name = words_of_terms > 0, f"{usual:d}{finite:d}{stochastic:d}{words_of_terms}{wide:d}"
 
-    def in_sequence(tile: Tile, first: int, stop: int, step: int, stages: Words, rounds: bool) -> int:
+    def in_sequence(
+        tile: Tile, sources: Words, first: int, stop: int, step: int, stages: Words, rounds: bool
+    ) -> int:  # fmt: skip
         for k in range(first, stop):
             gather(tile, k)
             if blocked:
                 terms_of(tile, k, stages[Stages.PRODUCT], rounds)
             elif rounds:
-                times(tile.words, tile.count, stages[Stages.PRODUCT], rounds)
+                times(tile.words, tile.count, stages[Stages.PRODUCT], sources, rounds)
             draw(tile, step, stages[Stages.SUM])
             if words_of_terms == 2 and not rounds:
                 join_long(tile.words, tile.count, stages[Stages.SUM])
             elif blocked or rounds:
                 join(tile.words, tile.count, stages[Stages.SUM])
             else:
-                fuse(tile.words, tile.count, stages[Stages.SUM])
+                fuse(tile.words, tile.count, stages[Stages.SUM], sources)
             step += 1
         return step
 
     def in_pairs(
-        tile: Tile, begins: bool, first: int, stop: int, step: int, stages: Words, rounds: bool,
+        tile: Tile, sources: Words, begins: bool, first: int, stop: int, step: int, stages: Words,
+        rounds: bool,
     ) -> int:  # fmt: skip
         words, waiting, stage = tile.words, tile.waiting, stages[Stages.SUM]
         terms, depth = stop - first + begins, 0
@@ -243,7 +256,7 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
                 if blocked:
                     terms_of(tile, first + number - begins, stages[Stages.PRODUCT], rounds)
                 else:
-                    times(words, tile.count, stages[Stages.PRODUCT], rounds)
+                    times(words, tile.count, stages[Stages.PRODUCT], sources, rounds)
             size = 1
             while (number + 1) // size % 2 == 0:
                 depth -= 1
@@ -270,7 +283,9 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
             settle(tile.words, tile.count, stage)
         return step + max(terms - 1, min(terms, 1))
 
-    def in_groups(tile: Tile, addends: Words, begin: Words, steps: Words, stages: Words, rounds: bool) -> int:
+    def in_groups(
+        tile: Tile, sources: Words, addends: Words, begin: Words, steps: Words, stages: Words, rounds: bool
+    ) -> int:  # fmt: skip
         words, waiting, stage = tile.words, tile.waiting, stages[Stages.SUM]
         depth, drawn, at = 0, 0, 1  # the number on top of the stack is in SUMS, those below it wait
         while at < steps.size:
@@ -280,10 +295,10 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
                     gather(tile, step)
                     draw(tile, drawn, stage)
                     if rounds:
-                        times(words, tile.count, stages[Stages.PRODUCT], rounds)
+                        times(words, tile.count, stages[Stages.PRODUCT], sources, rounds)
                         join(words, tile.count, stage)
                     else:
-                        fuse(words, tile.count, stage)
+                        fuse(words, tile.count, stage, sources)
                     at, drawn = at + 1, drawn + 1
                     continue
                 if depth > 0:
@@ -291,7 +306,7 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
                 depth += 1
                 if step >= 0:
                     gather(tile, step)
-                    times(words, tile.count, stages[Stages.PRODUCT], rounds)
+                    times(words, tile.count, stages[Stages.PRODUCT], sources, rounds)
                     copy(words, TERMS, words, SUMS)
                 else:
                     open_sums(tile, SUMS, addends[: addends.size * (step == BEGIN)], begin)
@@ -312,8 +327,8 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
     in_pairs = helper(in_pairs, f"sums_pairs_{name}")
 
     def run(
-        x: Words, y: Words, blocks: Blocks, addends: Words, out: Words, how: Params, stages: Words,
-        steps: Words, key: np.uint64, first: np.uint64, columns: int, paired: bool,
+        x: Words, y: Words, sources: Words, blocks: Blocks, addends: Words, out: Words, how: Params,
+        stages: Words, steps: Words, key: np.uint64, first: np.uint64, columns: int, paired: bool,
     ) -> None:  # fmt: skip
         length, chunk, pairs = x.shape[0], how[How.CHUNK], how[How.PAIRWISE] != 0
         rounds, last = how[How.ROUNDS_PRODUCTS] != 0, how[How.ADDEND_LAST] != 0
@@ -332,15 +347,15 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
             step = 0
             open_sums(tile, SUMS, nothing if last else addends, begin)
             if steps.size:
-                step = in_groups(tile, nothing if last else addends, begin, steps, stages, rounds)
+                step = in_groups(tile, sources, nothing if last else addends, begin, steps, stages, rounds)
             for k in range(0, whole, size):
                 if chunk != 0:
                     copy(words, SUMS, sums, 0)
                     open_sums(tile, SUMS, nothing, begin)
                 if pairs:
-                    step = in_pairs(tile, begins, k, min(k + size, length), step, stages, rounds)
+                    step = in_pairs(tile, sources, begins, k, min(k + size, length), step, stages, rounds)
                 else:
-                    step = in_sequence(tile, k, min(k + size, length), step, stages, rounds)
+                    step = in_sequence(tile, sources, k, min(k + size, length), step, stages, rounds)
                 if chunk != 0:
                     copy(words, SUMS, words, TERMS)
                     copy(sums, 0, words, SUMS)
@@ -360,25 +375,27 @@ def kernel(usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0)
     return jit(run, f"sums_{name}")
 
 
-def serves(how: Accumulation, *factors: Format) -> bool:
-    """Return whether an accumulation's sums of products are exact in lanes until they are rounded.
+def serves(how: Accumulation, *factors: Format) -> tuple[bool, bool]:
+    """Return whether an accumulation's sums are exact in lanes until they are rounded, and only if `wide`.
 
     Without `factors` terms are said to be.
     """
     if how.machine:
-        return how.machine in IN_PAIRS
+        return how.machine in IN_PAIRS, False
     if (
         how.order.widest > 2
         or how.order == EXACT
         or how.has_codebooks
         or not isinstance(how.accumulator, tuple)
     ):
-        return False
-    if any(bits_of(fmt) > FACTOR_BITS for fmt in factors):
-        return False
+        return False, False
+    wide = any(bits_of(fmt) > FACTOR_BITS for fmt in factors)
     places = [place for place in (how.product, how.accumulator, how.total) if place is not None]
-    return all(
-        serves_operation("fma", [*(factors or (source, POWERS)), source], fmt, rule) == (True, False)
-        for fmt, rule in (*places, how.output)
-        for source, _ in places
-    )
+    for into, rule in (*places, how.output):
+        for kept, _ in places:
+            served, long = serves_operation("fma", [*(factors or (kept, POWERS)), kept], into, rule)
+            if not served or serves_operation("add", [kept, kept], into, rule) != (True, False):
+                return False, False
+            wide |= long
+    running = how.order.name in ("sequential", "chunked") and how.order.inner == "sequential"
+    return running or how.product is not None or not wide, wide

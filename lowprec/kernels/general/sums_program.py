@@ -16,8 +16,9 @@ from lowprec.kernels.engine import Rows
 from lowprec.kernels.general import machines, windows
 from lowprec.kernels.general.program import is_usual, readable, reader
 from lowprec.kernels.general.sums import kernel, serves
-from lowprec.kernels.general.tiles import NO_BLOCKS, factors
+from lowprec.kernels.general.tiles import NO_BLOCKS, NO_SOURCES, factors
 from lowprec.kernels.lower.dot import IN_PAIRS, additions, integer, lower_how, lower_stages
+from lowprec.kernels.lower.records import Source
 from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.request import Dot
 from lowprec.spec.accumulation import Accumulation, Window
@@ -30,6 +31,8 @@ Codes = npt.NDArray[Any]
 #: In a word of `factors` the significand, and what says that it is no number.
 _NOT_A_ZERO = np.uint64((1 << 32) - 1 | 6 << 32)
 
+_COMPLEMENT = Source._fields.index("complement")
+
 
 def lower(request: Dot) -> Sums | Windows | Machine | None:
     """Return the program of a request, or None where sums are not exact in lanes."""
@@ -37,8 +40,10 @@ def lower(request: Dot) -> Sums | Windows | Machine | None:
         return Machine(request)
     if windows.serves(request.accumulation, request.addend, request.x, request.y, *(request.scales or ())):
         return Windows(request)
-    plain = not request.block and request.tensor == 1
-    return Sums(request) if plain and serves(request.accumulation, request.x, request.y) else None
+    if request.block or request.tensor != 1:
+        return None
+    served, wide = serves(request.accumulation, request.x, request.y)
+    return Sums(request, wide) if served else None
 
 
 def is_usual_sum(how: Accumulation) -> bool:
@@ -69,34 +74,44 @@ def without_subnormals(factors: Codes, step: int) -> Codes:
 class Sums(DotProgram):
     """Dot products of rows in no blocks, whose sums are exact in lanes until they are rounded.
 
-    Of a machine that knows no subnormal numbers, operands that are such, or -0, are +0.
+    Products of `wide` factors have two words. Of a machine that knows no subnormal numbers, operands that are
+    such, or -0, are +0.
     """
 
     rows, all_from = 64, 1 / 6
 
-    def __init__(self, request: Dot) -> None:
+    def __init__(self, request: Dot, wide: bool) -> None:
         how = request.accumulation
-        self._formats = request.x, request.y
+        self._formats, self._wide = (request.x, request.y), wide
         self._order, self._first, self._addend = how.order, how.addend == "first", request.addend
         self._how = lower_how(how, request.x, request.y, request.addend)
         self._stages = lower_stages(how, request.addend)
         self._step = IN_PAIRS.get(how.machine, 0)
-        self._usual = not self._step and is_usual_sum(how)
+        self._sources = np.array([reader(fmt) for fmt in self._formats]) if wide else NO_SOURCES
+        usual = not self._step and is_usual_sum(how)
+        self._usual = usual and not (wide and any(words[_COMPLEMENT] for words in self._sources))
         self._stochastic = how.rounds_randomly
 
     def part(
         self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool
     ) -> None:  # fmt: skip
         """Write the codes of all dot products of rows of x and of y, or of row i of both if `paired`."""
-        sides, finite = words_of((x.codes, y.codes), self._formats, self._step > 0)
+        if self._wide:
+            pairs = zip((x.codes, y.codes), self._formats, strict=True)
+            sides, finite = (
+                [np.array(readable(codes, fmt).T, np.uint64, order="C") for codes, fmt in pairs],
+                False,
+            )
+        else:
+            sides, finite = words_of((x.codes, y.codes), self._formats, self._step > 0)
         made = np.empty(out.size, np.uint64)
         if self._step:
             sides = [without_subnormals(side, self._step) for side in sides]
             fields = (addends & ~np.uint64(self._addend.sign_code)) >> np.uint64(self._addend.trailing_bits)
             addends = np.where(fields, addends, 0)
         steps = additions(self._order, x.codes.shape[1], True, addends.size > 0 and self._first)
-        kernel(self._usual, finite, self._stochastic)(
-            *sides, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages,
+        kernel(self._usual, finite, self._stochastic, 0, self._wide)(
+            *sides, self._sources, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages,
             steps, np.uint64(key), np.uint64(first), out.shape[1], paired,
         )  # fmt: skip
         out[...] = made.reshape(out.shape)

@@ -28,6 +28,7 @@ __all__ = [
     "FACTOR_BITS",
     "LOWER",
     "NO_BLOCKS",
+    "NO_SOURCES",
     "NUMBERS",
     "RANDOM_ROOM",
     "ROOM",
@@ -189,5 +190,6 @@ def coder(usual: bool, stochastic: bool) -> Any:
     return code_of
 
 
-#: What kernels of factors in no blocks are given.
+#: What kernels of factors that are no codes are given, and those of factors in no blocks.
+NO_SOURCES = np.zeros((2, len(Source._fields)), np.uint64)
 NO_BLOCKS = Blocks(np.empty((0, 1, 0), np.int64), np.zeros(1, np.int64), 0, np.empty((0, 0), np.bool_))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from lowprec.kernels import engine
 from lowprec.kernels.codes import code_dtype, unlocked
 from lowprec.kernels.engine import Rows
-from lowprec.kernels.lower.words import POWERS, SINGLE
+from lowprec.kernels.lower.words import DOUBLE, POWERS, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.dot import BIAS
 from lowprec.kernels.vector.exact import NO_BIT, extent
@@ -30,7 +30,9 @@ __all__ = [
     "converted",
     "cut_in_slices",
     "enclosed",
+    "doubles",
     "finite",
+    "halved",
     "placed",
     "places_of",
     "precision_of",
@@ -42,6 +44,7 @@ __all__ = [
     "singles",
     "slices",
     "span",
+    "values",
 ]
 
 Array = npt.NDArray[Any]
@@ -52,12 +55,17 @@ _SLICES = 8
 #: Products of a run: sums of runs are then added, so that errors are those of fewer additions.
 _RUN = 128
 
+#: Magnitudes of factors, and their inverses, up to which products have an exact rounding error; 2**27 + 1.
+_FAR, _HALVES = float.fromhex("0x1p400"), float.fromhex("0x1.0000002p27")
+
 #: Binary64 numbers of an exact sum, at most: a product of two slices adds to one of these.
 MOST_PARTS = 2 * _SLICES - 1
 
 
 def scaled(rows: Rows, fmt: Format) -> Array | None:
-    """Return rows times their scales, as patterns of binary32; None where that does not hold them."""
+    """Return rows times their scales, as patterns; None where binary32 does not hold them."""
+    if fmt == DOUBLE:
+        return rows.codes
     words = singles(rows.codes, fmt)
     if rows.scales is None or rows.scale_fmt is None:
         return words
@@ -73,8 +81,26 @@ def scaled(rows: Rows, fmt: Format) -> Array | None:
 
 def finite(words: Array) -> tuple[Array, Array]:
     """Rows with zeros in place of those that have an infinity or NaN, and which these are."""
-    others = ((words & 0x7F800000) == 0x7F800000).any(axis=1)
-    return (np.where(others[:, None], np.uint32(0), words) if others.any() else words), others
+    infinity = words.dtype.type((0x7FF << 52) if words.dtype == np.uint64 else 0x7F800000)
+    others = ((words & infinity) == infinity).any(axis=1)
+    return (np.where(others[:, None], words.dtype.type(0), words) if others.any() else words), others
+
+
+def doubles(codes: Array, fmt: Format) -> tuple[Array, Array]:
+    """Rows of binary64 numbers, zeros in those with any whose products are not exact; and which these are."""
+    numbers = (codes if fmt == DOUBLE else converted(codes, fmt, DOUBLE, DEFAULT)).view(np.float64)
+    size = np.abs(numbers)
+    others = ~((size == 0) | ((size >= 1 / _FAR) & (size <= _FAR))).all(axis=1)
+    return (np.where(others[:, None], 0.0, numbers) if others.any() else numbers), others
+
+
+def halved(numbers: Array) -> Array:
+    """Return numbers rounded to 26 bits, so that products of these, and of the rests, are exact.
+
+    Source: [DEKKER].
+    """
+    wide = numbers * _HALVES
+    return wide - (wide - numbers)
 
 
 class Exact(NamedTuple):
@@ -114,13 +140,13 @@ def products(x: Array, y: Array, most: int) -> Exact | None:
     """
     (x_low, x_high), (y_low, y_high) = span(x), span(y)
     length = x.shape[1].bit_length()
-    if x_low + y_low < -1000:
+    if x_low + y_low < -1000 or min(x_low, y_low) < -900:
         return None
     one = x_high + y_high + length - (x_low + y_low) <= 53
     bits = (53 - length - 3) // 2
     if not one and (most == 1 or bits < 8 or max(x_high - x_low, y_high - y_low) > _SLICES * bits):
         return None
-    left, right = (side.view(np.float32).astype(np.float64) for side in (x, y.T))
+    left, right = (values(side) for side in (x, y.T))
     if one:
         return Exact([np.matmul(left, right)], x_low + y_low, 53)
     rows, columns = slices(left, x_low, x_high, bits), slices(right, y_low, y_high, bits)
@@ -204,8 +230,18 @@ def quiet(words: Array) -> Array:
 
 def span(words: Array) -> tuple[int, int]:
     """Return low and high: finite numbers are multiples of 2**low and below 2**high."""
-    last, first = extent(unlocked(words.ravel(order="K")))
-    return (last - 277, first - 126) if last < NO_BIT else (200, 200)
+    if words.dtype == np.uint64:
+        fractions, powers = np.frexp(values(words[words << np.uint64(1) != 0]))
+        integers = np.int64(np.ldexp(fractions, 53))
+        _, last = np.frexp((integers & -integers).astype(np.float64))
+        return (int((powers + last).min()) - 54, int(powers.max())) if last.size else (200, 200)
+    low, high = extent(unlocked(words.ravel(order="K")))
+    return (low - 277, high - 126) if low < NO_BIT else (200, 200)
+
+
+def values(words: Array) -> Array:
+    """Return patterns as binary64 numbers."""
+    return words.view(np.float64) if words.dtype == np.uint64 else words.view(np.float32).astype(np.float64)
 
 
 class Prepared(NamedTuple):

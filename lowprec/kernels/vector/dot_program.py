@@ -33,8 +33,10 @@ from lowprec.kernels.vector.dot_operands import (
     MOST_PARTS,
     Exact,
     converted,
+    doubles,
     enclosed,
     finite,
+    halved,
     placed,
     places_of,
     precision_of,
@@ -49,7 +51,7 @@ from lowprec.kernels.vector.dot_operands import (
 from lowprec.kernels.vector.dot_specials import decided
 from lowprec.kernels.vector.dot_terms import by_terms
 from lowprec.kernels.vector.dot_ways import Way, way_of
-from lowprec.kernels.vector.doubles import joined, sequence, singles_between
+from lowprec.kernels.vector.doubles import joined, products_joined, sequence, singles_between
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec.accumulation import Accumulation, Window
@@ -117,9 +119,16 @@ class Dots(DotProgram):
         way, begin = self._way, self._request.addend
         if not out.size or not x.codes.shape[1]:
             return None
+        if way.kind == "doubles":
+            done = self._doubles(x, y, addends, out.shape, share)
+            if done is not None:
+                self._write(done, out)
+            return None if done is None else done.doubts
         if way.kind == "exact":
             doubts = None if addends.size else self._exact(x, y, out)
-            return doubts if doubts is None else self._without_specials(x, y, out, doubts)
+            if doubts is None or DOUBLE in self._formats:
+                return doubts
+            return self._without_specials(x, y, out, doubts)
         given = addends
         if addends.size and way.kind not in ("sequence", "terms"):
             if isinstance(begin, Carrier):
@@ -213,6 +222,31 @@ class Dots(DotProgram):
         sums_of_doubles(np.stack(parts).view(np.uint64).reshape(len(parts), -1), words, stage, made)
         out[...] = made.reshape(out.shape)
 
+    def _doubles(
+        self, x: Rows, y: Rows, addends: Array, shape: tuple[int, ...], share: Share
+    ) -> Done | None:  # fmt: skip
+        """Running sums of exact products of binary64 numbers."""
+        fx, fy = self._formats
+        (left, left_rows), (right, right_rows) = doubles(x.codes, fx), doubles(y.codes, fy)
+        some = np.outer(left.any(axis=1), right.any(axis=1))
+        columns = np.ascontiguousarray(right.T)
+        highs, high, words = halved(left), halved(columns), plan()
+        wide = self._way.running == "doubles"
+        sums = np.zeros(shape, np.float64 if wide else np.float32)
+        if addends.size:
+            sums[...] = addends.view(np.float64) if wide else addends.astype(np.uint32).view(np.float32)
+        kernel = products_joined(self._way.running)
+
+        def part(start: int, stop: int) -> int:
+            rows = slice(start, stop)
+            return kernel(left[rows], highs[rows], columns, high, sums[rows], words) if start < stop else DONE
+
+        if share(part, len(left), columns.size) != DONE:
+            return None
+        zeros = (sums == 0) & (some | (addends.size > 0))  # of zeros alone, after +0, a sum is +0
+        doubts = zeros | ~np.isfinite(sums) | left_rows[:, None] | right_rows
+        return Done(sums if wide else sums.view(np.uint32), doubts)
+
     def _exact(self, x: Rows, y: Rows, out: Array) -> Array | None:
         """Write exact sums; see `run`."""
         values = [scaled(rows, fmt) for rows, fmt in zip((x, y), self._formats, strict=True)]
@@ -236,7 +270,8 @@ class Dots(DotProgram):
 
     def _by_bounds(self, few: Array, many: Array, out: Array) -> Array:
         """Write exact sums that their bounds decide; return which of `many` have one that these do not."""
-        if self._request.tensor != 1 or self._how.output[0].precision > SINGLE.precision:
+        wide = np.uint64 in (few.dtype, many.dtype)
+        if wide or self._request.tensor != 1 or self._how.output[0].precision > SINGLE.precision:
             return np.arange(len(many))
         numbers, low, rest = few.view(np.float32).astype(np.float64), span(few)[0], np.empty(len(many), bool)
         wide = max(_LEAST, _TILE // (few.shape[1] + len(few)))

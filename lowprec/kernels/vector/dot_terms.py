@@ -21,7 +21,7 @@ from lowprec.kernels.engine import DONE, Rows
 from lowprec.kernels.general.program import reader
 from lowprec.kernels.general.sums import kernel, serves
 from lowprec.kernels.general.sums_program import is_usual_sum
-from lowprec.kernels.general.tiles import Blocks, factors
+from lowprec.kernels.general.tiles import NO_SOURCES, Blocks, factors
 from lowprec.kernels.lower.dot import Stages, additions, lower_how, lower_stages
 from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
@@ -54,7 +54,8 @@ def is_served(how: Accumulation) -> bool:
     place = how.total or how.accumulator
     if how.order.name in TREES:
         return False
-    return not how.rounds_randomly and isinstance(place, tuple) and DOUBLE.contains(place[0]) and serves(how)
+    binary64 = isinstance(place, tuple) and DOUBLE.contains(place[0])
+    return not how.rounds_randomly and binary64 and serves(how) == (True, False)
 
 
 class Matrix(NamedTuple):
@@ -199,7 +200,7 @@ def _in_lanes(
             np.ascontiguousarray(addends[some, across]).reshape(-1) if addends.size else addends.reshape(-1)
         )
         by(
-            *scales, Blocks(parts, shifts, base, minus), given, out, params, stages, steps,
+            *scales, NO_SOURCES, Blocks(parts, shifts, base, minus), given, out, params, stages, steps,
             np.uint64(0), np.uint64(0), made.shape[1], False,
         )  # fmt: skip
         made[...] = out.reshape(made.shape)

@@ -25,8 +25,8 @@ __all__ = ["Way", "way_of"]
 class Way(NamedTuple):
     """Kernel that serves an accumulation, and the parameters that it needs."""
 
-    kind: str  #: "exact", "running", "pairwise", "sequence" in binary64, "terms", "windows"
-    running: str = ""  #: the key of `dot.ACCUMULATORS`, or none
+    kind: str  #: "exact", "running", "pairwise", "sequence" in binary64, "doubles", "terms", "windows"
+    running: str = ""  #: the key of `dot.ACCUMULATORS`, of doubles that of `doubles.JOINS`, or none
     bits: int = 0  #: that products may have there
     stages: tuple[Plan, Plan] | None = None  #: of an accumulator of any format: to it, and back
     sink: str = ""
@@ -37,9 +37,11 @@ class Way(NamedTuple):
 def way_of(request: Dot) -> Way | None:
     """Return how vectors serve a request, or None where they do not."""
     how, x, y = request.accumulation, request.x, request.y
-    if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine:
+    if how.machine or how.has_codebooks:
         return None
-    if how.has_codebooks:
+    if DOUBLE in (x, y) and DOUBLE.contains(x) and DOUBLE.contains(y):
+        return _doubles(request)
+    if isinstance(x, Carrier) or isinstance(y, Carrier):
         return None
     if not (SINGLE.contains(x) and SINGLE.contains(y)) or how.output[1].rounding.bits:
         return None
@@ -55,6 +57,22 @@ def way_of(request: Dot) -> Way | None:
     if how.accumulator is None or how.order not in (SEQUENTIAL, PAIRWISE):
         return None
     return _running(request, how.accumulator)
+
+
+def _doubles(request: Dot) -> Way | None:
+    """Return the kernel of sums whose factors are wider than binary32, or None."""
+    how, into = request.accumulation, request.accumulation.accumulator
+    if request.block or request.tensor != 1 or how.addend != "first" or how.output[1].rounding.bits:
+        return None
+    if how.order == EXACT:
+        return Way("exact")
+    if not isinstance(into, tuple) or not _is_plain(into) or how.order != SEQUENTIAL:
+        return None
+    if into[0] == DOUBLE and how.product is None:
+        return Way("doubles", "doubles")
+    if into[0] == SINGLE and how.product in (None, (SINGLE, DEFAULT)):
+        return Way("doubles", "fused" if how.product is None else "rounded")
+    return None
 
 
 def _running(request: Dot, into: Rounded) -> Way | None:

@@ -9,6 +9,8 @@ Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,13 +22,24 @@ from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rou
 from lowprec.kernels.vector.rounding import (
     added_exact,
     added_once,
+    made_odd,
     nearest_single,
     summed_to_odd,
     three_to_odd,
     with_error,
 )
 
-__all__ = ["doubles_added", "exponent_of", "joined", "power", "sequence", "singles_between", "terms_added"]
+__all__ = [
+    "JOINS",
+    "doubles_added",
+    "exponent_of",
+    "joined",
+    "power",
+    "products_joined",
+    "sequence",
+    "singles_between",
+    "terms_added",
+]
 
 Numbers = npt.NDArray[Any]  #: of binary64, but for results in binary32
 Codes = npt.NDArray[Any]
@@ -69,6 +82,52 @@ def sequence(x: Numbers, y: Numbers, out: Numbers, plan: Words) -> int:
                     c[n] += c0 * y0[n]
             out[i, columns], out[second, columns], out[third, columns] = a[:width], b[:width], c[:width]
     return DONE
+
+
+@inlined
+def join_rounded(total: np.float32, term: np.float64, rest: np.float64) -> np.float32:
+    """Add a product that is rounded to binary32 first."""
+    return total + np.float32(made_odd(term, rest))
+
+
+@inlined
+def join_doubles(total: np.float64, term: np.float64, rest: np.float64) -> np.float64:
+    """Add an exact product to a binary64 number, rounded once."""
+    high, low = three_to_odd(total, term, rest)
+    return high + low
+
+
+#: How a product, as a binary64 number and what that was rounded by, joins a sum.
+JOINS: dict[str, Any] = {"fused": added_once, "rounded": join_rounded, "doubles": join_doubles}
+
+
+@functools.cache
+def products_joined(join: str) -> Callable[..., int]:
+    """Return the kernel that adds products of rows of x and columns of y, one after the other, to `out`.
+
+    Called as kernel(x, x_high, y, y_high, out, plan): binary64 numbers, zeros or of magnitudes from 2**-400
+    to 2**400, and what `halved` makes of them. Results that are infinite, NaN or zero are of no use, nor are
+    zeros on the way for the sign of a zero.
+    """
+    joined = JOINS[join]
+
+    def rows(x: Numbers, x_high: Numbers, y: Numbers, y_high: Numbers, out: Numbers, plan: Words) -> int:
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+            return UNSUITED
+        for j in range(0, y.shape[1], _COLUMNS):
+            columns = slice(j, min(j + _COLUMNS, y.shape[1]))
+            for i in range(x.shape[0]):
+                sums = out[i, columns]
+                for k in range(x.shape[1]):
+                    a, high, row, highs = x[i, k], x_high[i, k], y[k, columns], y_high[k, columns]
+                    low = a - high
+                    for c in range(sums.size):
+                        term, y_low = a * row[c], row[c] - highs[c]
+                        rest = low * y_low - (((term - high * highs[c]) - low * highs[c]) - high * y_low)
+                        sums[c] = joined(sums[c], term, rest)
+        return DONE
+
+    return jit(rows, f"products_joined_{join}")
 
 
 @inlined

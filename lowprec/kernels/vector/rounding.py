@@ -38,6 +38,7 @@ from lowprec.kernels.vector.ir.lanes import (
 from lowprec.kernels.vector.ir.numbers import (
     added_exact,
     added_once,
+    made_odd,
     nearest_single,
     nearest_singles,
     summed_to_odd,
@@ -71,6 +72,7 @@ __all__ = [
     "joined_sum",
     "limited",
     "load_odd",
+    "made_odd",
     "narrowed_to_half",
     "nearest",
     "nearest_even",

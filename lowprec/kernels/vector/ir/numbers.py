@@ -15,6 +15,7 @@ from lowprec.kernels.jit import inlined, jit
 __all__ = [
     "added_exact",
     "added_once",
+    "made_odd",
     "nearest_single",
     "nearest_singles",
     "summed_to_odd",
