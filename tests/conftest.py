@@ -69,6 +69,7 @@ APART = 2
 #: word in a test's name.
 WHOLE = (
     "tests/agreement/test_block_profiles.py",
+    "tests/agreement/test_cublaslt.py",
     "tests/agreement/test_profiles.py",
     "tests/agreement/test_published",
     "tests/agreement/test_silicon.py",

@@ -407,9 +407,11 @@ def call_card(call: LibraryCall) -> RenderableType:
 
 def call_listing(items: Iterable[LibraryCall]) -> RenderableType:
     """Return calls, a row each."""
-    table = columns("library call", "x", "y", "scales", "output")
+    table = columns("library call", "x", "y", "scales", "output", "evidence")
     for call in items:
         assert call.accumulation.operands is not None, "every call has operands"
         x, y = (fmt.name for fmt in call.accumulation.operands)
-        table.add_row(call.name, x, y, call.epilogue.scales, call.output[0].name)
+        found = evidence_for(call.name)
+        kind = found[0].kind if found else DOCUMENTS
+        table.add_row(call.name, x, y, call.epilogue.scales, call.output[0].name, kind)
     return table

@@ -1,4 +1,4 @@
-"""The page of evidence: what each accumulation and profile was held against, as Markdown."""
+"""The page of evidence: what accumulations, library calls and profiles were held against, as Markdown."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from lowprec.export.accumulation_cards import best_evidence
 from lowprec.export.markdown import head, row
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.evidence import DOCUMENTS, EVIDENCE_KINDS, evidence_for
+from lowprec.spec.library_calls import LIBRARY_CALLS
 from lowprec.spec.profiles import PROFILES
 
 __all__ = ["evidence_page"]
@@ -42,6 +43,10 @@ def evidence_page() -> Iterator[str]:
     for name, how in ACCUMULATIONS.items():
         if how.source:
             yield from _rows(name, DOCUMENTS)
+    yield from ("", "## Library calls", "")
+    yield from head("library call", *_TITLES, right=("results of each", "differ"))
+    for name in LIBRARY_CALLS:
+        yield from _rows(name, DOCUMENTS)
     yield from (
         "",
         "## Casts, by profile",

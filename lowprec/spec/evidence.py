@@ -1,4 +1,4 @@
-"""Evidence: what accumulations and profiles were held against, and how many results agreed."""
+"""Evidence: what accumulations, library calls and profiles were held against, and how many results agreed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Evidence:
     values: int  #: results compared for each subject
     differ: int  #: how many of them differ
     check: str  #: the command that compares them, or a selection, again
-    subjects: tuple[str, ...]  #: names of accumulations, of profiles, or of a profile and a format of it
+    #: Names of accumulations, of library calls, of profiles, or of a profile and a format of it.
+    subjects: tuple[str, ...]
 
     def __str__(self) -> str:
         """Return it in words.
@@ -52,7 +53,7 @@ def _all() -> tuple[Evidence, ...]:
 
 
 def evidence_for(name: str) -> tuple[Evidence, ...]:
-    """Return the evidence for an accumulation or a profile, or for its formats; the best first.
+    """Return the evidence for an accumulation, a library call or a profile with its formats; the best first.
 
     >>> [each.what for each in evidence_for("ampere_mma_tf32_binary32")]
     ['NVIDIA A100', 'NVIDIA A2', 'mmasim 2.1.1']

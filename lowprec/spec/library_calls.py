@@ -3,7 +3,7 @@
 Which kernel a library takes depends on shapes and versions; a call here says what one of them computes.
 
 Floor 1. Imports the standard library only.
-Source: [CUBLAS], [CUTLASS], [TORCH]; [MMASIM] and [KHATTAK] for the instructions.
+Source: [CUBLAS], [CUTLASS], [TORCH], [PANTHEON]; [MMASIM] and [KHATTAK] for the instructions.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _EPILOGUE = {
     "product": "the epilogue: [CUBLAS], D = scale_d (scale_a scale_b A B + C), computed in binary32",
     "x_first": "the epilogue: [TORCH], RowwiseScaledMM.cu, the scale of rows, then that of columns",
 }
+_MEASURED = "epilogue and output, of exact sums: what cuBLASLt 13.3 returned on {}, [PANTHEON]"
+_GPUS = {"ada_cublaslt_fp8": "an L4 and an L40S", "rtx_blackwell_cublaslt_fp8": "an RTX PRO 6000"}
 
 
 def _output(name: str) -> Rounded:
@@ -99,6 +101,8 @@ def _fp8(
     if split is not None:
         how, evidence = replace(how, split=split), [*evidence, _SPLIT]
     evidence.append(_EPILOGUE[scales])
+    if name in _GPUS:
+        evidence.append(_MEASURED.format(_GPUS[name]))
     return LibraryCall(
         name=name,
         accumulation=replace(how, name=name),
@@ -116,6 +120,7 @@ LIBRARY_CALLS: Mapping[str, Callable[..., LibraryCall]] = Catalog(
             "ada_cublaslt_fp8": ("ada_mma", "product", True),
             "hopper_cublaslt_fp8": ("hopper_wgmma", "product", True),
             "blackwell_cublaslt_fp8": ("blackwell_tcgen05", "product", False),
+            "rtx_blackwell_cublaslt_fp8": ("rtx_blackwell_mma", "product", False),
             "hopper_torch_rowwise_fp8": ("hopper_wgmma", "x_first", True),
             "blackwell_torch_rowwise_fp8": ("blackwell_tcgen05", "x_first", False),
         }.items()

@@ -14,6 +14,7 @@ import lowprec as lp
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.evidence import EVIDENCE_KINDS, evidence_for
+from lowprec.spec.library_calls import LIBRARY_CALLS
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.rounding import TOWARD_POSITIVE, TOWARD_ZERO
 from tests import silicon
@@ -219,7 +220,7 @@ def test_cvt_gives_what_the_device_gave():
 # -- the page ---------------------------------------------------------------------------------------
 
 
-def test_every_subject_is_an_accumulation_or_a_format_of_a_profile():
+def test_every_subject_is_an_accumulation_a_library_call_or_a_format_of_a_profile():
     """Every kind and reference is one too."""
     references = (ROOT / "docs" / "references.md").read_text()
     for entry in tomllib.loads((ROOT / "tables" / "silicon.toml").read_text())["evidence"]:
@@ -227,8 +228,10 @@ def test_every_subject_is_an_accumulation_or_a_format_of_a_profile():
         assert f"\n## {entry['by']}\n" in references, entry["by"]
         for subject in entry["subjects"]:
             name, _, fmt = subject.partition(" ")
-            assert name in ACCUMULATIONS or name in PROFILES, subject
-            assert not fmt or lp.format(fmt) in PROFILES[name].formats, subject
+            assert name in ACCUMULATIONS or name in LIBRARY_CALLS or name in PROFILES, subject
+            blocks = fmt in lp.block_formats
+            known = PROFILES[name].blocks if blocks else PROFILES[name].formats if fmt else {}
+            assert not fmt or (lp.block_formats[fmt] if blocks else lp.format(fmt)) in known, subject
 
 
 def test_what_is_said_to_be_measured_is_what_tests_compare():

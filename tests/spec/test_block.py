@@ -565,6 +565,8 @@ def test_the_ocp_profile_has_every_block_format_as_it_is():
             {"rule": rule("rceil"), "elements": Projection(rounding="nearest_zero", saturation="finite")},
         ),
         ("modelopt", "nvfp4", {"zero": "one", "min_scale": 2.0**-9}),
+        ("cublaslt", "mxfp8_e4m3", {"rule": rule("rceil"), "arithmetic": "exact"}),
+        ("cublaslt", "nvfp4", {"tensor_scale": "none", "arithmetic": "reciprocal"}),
         ("microxcaling", "mxint8", {"rule": rule("floor"), "scales": Projection()}),
         ("p3109", "nvfp4", {"rule": rule("project"), "tensor_scale": "none", "nan": "elements"}),
     ],

@@ -273,9 +273,9 @@ CATALOGS = {
     "block_formats": (lp.block_formats, 17, "bnb_fp4           fp4_bnb binary32 64      divide 4.5"),
     "accumulations": (lp.accumulations, 266, "ace_top4mx_int8f6_binary32   int8f6 int8f6     -    "
                                              "sequential binary32"),
-    "profiles": (lp.profiles, 41, "unit_scaling         e4m3fnuz e5m2fnuz            -"),
+    "profiles": (lp.profiles, 42, "unit_scaling         e4m3fnuz e5m2fnuz            -"),
     "codebooks": (lp.codebooks, 14, "udynamic8      8    the same without negatives"),
-    "library_calls": (lp.library_calls, 5, "blackwell_torch_rowwise_fp8 blackwell_tcgen05 x_first -"),
+    "library_calls": (lp.library_calls, 6, "blackwell_torch_rowwise_fp8 blackwell_tcgen05 x_first -"),
 }  # fmt: skip
 
 
@@ -310,11 +310,11 @@ def test_nobody_changes_a_catalog(name):
     [
         (lp.formats, "e4m3fm", "'e4m3fm' is none of the 28 formats; did you mean 'e4m3fn' or 'ue4m3' or "
                                "'e4m3fnuz'? list() of these has all names"),
-        (lp.profiles, "ocpsat", "'ocpsat' is none of the 41 profiles; did you mean 'ocp_sat' or 'ocp' or "
+        (lp.profiles, "ocpsat", "'ocpsat' is none of the 42 profiles; did you mean 'ocp_sat' or 'ocp' or "
                                 "'hip_sat'? list() of these has all names"),
         (lp.codebooks, "posit9", "'posit9' is none of the 14 codebooks; did you mean 'posit8' or 'posit16'? "
                                  "list() of these has all names"),
-        (lp.library_calls, "hopper", "'hopper' is none of the 5 library calls; did you mean "
+        (lp.library_calls, "hopper", "'hopper' is none of the 6 library calls; did you mean "
                                      "'hopper_cublaslt_fp8' or 'hopper_torch_rowwise_fp8'? list() of these "
                                      "has all names"),
         (lp.block_formats, 3, "3 is none of the 17 block formats; list() of these has all names"),

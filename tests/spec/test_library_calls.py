@@ -9,6 +9,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.spec.evidence import evidence_for
 from lowprec.spec.library_calls import LIBRARY_CALLS, library_call
 from lowprec.spec.order import Split
 from lowprec.spec.toml_reading import from_toml
@@ -126,12 +127,13 @@ def test_every_call_says_where_it_comes_from(name):
     assert str(call) == name
     assert "split-K: given by the caller" in call.evidence
     assert "Not measured by this project" in call.evidence
+    assert ("[PANTHEON]" in call.evidence) == any(each.by == "PANTHEON" for each in evidence_for(name))
     assert call.accumulation.split == Split(
         3, tile=64, deal="interleaved", combine="halves", total=call.accumulation.split.total
     )
     assert [fmt.name for fmt in call.accumulation.operands] == ["e5m2", "e4m3fn"]
     # Blackwell's instructions keep binary32: nothing is promoted.
-    assert (call.accumulation.order.name == "chunked") == (not name.startswith("blackwell"))
+    assert (call.accumulation.order.name == "chunked") == ("blackwell" not in name)
 
 
 def test_calls_are_spelled():

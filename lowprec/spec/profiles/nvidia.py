@@ -1,4 +1,4 @@
-"""NVIDIA: the headers of CUDA, the instruction cvt, Transformer Engine and ModelOpt.
+"""NVIDIA: the headers of CUDA, the instruction cvt, Transformer Engine, ModelOpt and cuBLASLt.
 
 Floor 1. Imports the standard library only.
 """
@@ -65,6 +65,12 @@ _MODELOPT = {
     ),
 }
 
+#: Results in blocks. The scale of an NVFP4 tensor is the caller's, and multiplies the results before.
+_CUBLASLT = {
+    **changed([catalog.MXFP8_E4M3], rule="rceil", source="PANTHEON"),
+    **changed([catalog.NVFP4], tensor_scale="none", arithmetic="reciprocal", source="PANTHEON"),
+}
+
 CASTS = (
     Profile("cuda_satfinite", "CUDA 13 headers, on the host, from float", _CUDA_SATFINITE, "CUDA"),
     Profile("ptx_cvt", "cvt.rn.satfinite, cvt.rn to 16 bits, cvt.rp.satfinite to ue8m0", _PTX_CVT, "PTX"),
@@ -80,4 +86,11 @@ BLOCKS = (
         _TRANSFORMER_ENGINE,
     ),
     Profile("modelopt", "August 2026, finite values", {}, "MODELOPT", _MODELOPT),
+    Profile(
+        "cublaslt",
+        "13.3 on an RTX PRO 6000: results in blocks, finite values, no block of zeros",
+        {},
+        "PANTHEON",
+        _CUBLASLT,
+    ),
 )
