@@ -15,6 +15,8 @@ __all__ = ["random_bits_of"]
 _FEW = 7
 #: By how much the logarithm of the likelihood must exceed that of mistakes.
 _MARGIN = 12.0
+#: Tails this near 0, a half or 1 tell nothing.
+_NEXT = 2.0**-6
 
 
 def random_bits_of(tails: npt.NDArray[np.float64], farther: npt.NDArray[np.bool_]) -> int | None:
@@ -25,6 +27,9 @@ def random_bits_of(tails: npt.NDArray[np.float64], farther: npt.NDArray[np.bool_
     >>> random_bits_of(tails, drawn < tails), random_bits_of(tails, drawn < np.floor(tails * 4) / 4)
     (0, 2)
     >>> random_bits_of(tails, (tails > 0.5) ^ (drawn < 0.05)) is None
+    True
+    >>> ties = np.repeat([0.001, 0.4999, 0.5001, 0.999], 100)
+    >>> random_bits_of(ties, (ties > 0.4) & (np.arange(400) % 2 == 0) | (ties > 0.9)) is None
     True
 
     Parameters
@@ -39,6 +44,9 @@ def random_bits_of(tails: npt.NDArray[np.float64], farther: npt.NDArray[np.bool_
     P(farther) is floor(t * 2**bits) / 2**bits for variant A of P3109, and for B and C the multiple of
     2**-bits that t is rounded to.
     """
+    # At ties, and next to a code, rounding to nearest and its mistakes look as random as chance does.
+    telling = np.abs(tails % 0.5 - 0.25) < 0.25 - _NEXT
+    tails, farther = tails[telling], farther[telling]
     if not tails.size:
         return None
     flips = int(np.count_nonzero(farther != (tails > 0.5)))

@@ -112,6 +112,14 @@ FRAMEWORKS: dict[str, Framework] = {
                 ("onnxruntime_nosat", False, "e5m2 e4m3fn e4m3fnuz e5m2fnuz"),
             )
         ),
+        library(  # it converts binary64 to no type of 4 bits and not to powers of two; NF4 is for constants
+            "openvino", compiled.openvino, "binary32 binary16 bfloat16 e5m2 e4m3fn e8m0fnu e2m1fn",
+            sources="float16 bfloat16 float32",
+        ),
+        library(
+            "paddle", arrays.paddle, "binary32 binary16 bfloat16 e5m2 e4m3fn", package="paddlepaddle",
+            sources="float16 float32 float64",
+        ),
         library(  # it needs older versions of NumPy and ml_dtypes in its tools alone
             "tosa", tosa.cast, "binary32 e5m2 e4m3fn", package="tosa-tools",
             install="--no-deps tosa-tools", sources="float16 bfloat16 float32", others=tosa.others,

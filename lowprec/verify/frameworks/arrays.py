@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +24,7 @@ from lowprec.verify.frameworks.tasks import Blocks, Task
 from lowprec.verify.frameworks.torch import tensor
 
 __all__ = ["apytypes", "astype", "en_dtypes", "jax", "jax_targets", "ml_dtypes_targets", "mlx", "mlx_blocks"]
-__all__ += ["mlx_operation", "pychop"]
+__all__ += ["mlx_operation", "paddle", "pychop"]
 __all__ += ["qtorch", "qtorch_targets", "tensorflow", "ufunc", "universal", "universal_ufunc"]
 __all__ += ["BITSTRING", "BITSTRING_SATURATED", "bitstring", "gfloat", "gfloat_scalars"]
 
@@ -104,6 +105,16 @@ def jax_targets() -> tuple[Format, ...]:
 
     names = "binary32 binary16 bfloat16 e5m2 e4m3fn float8_e4m3 e3m4 e4m3fnuz e5m2fnuz e4m3b11fnuz e8m0fnu"
     return tuple(fmt for fmt in formats(f"{names} e2m1fn") if hasattr(jnp, dtype(fmt).name))
+
+
+_PADDLE = {"e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2"}
+
+
+def paddle(values: Array, fmt: Format) -> Array:
+    """Cast by Paddle's `astype`, on CPUs."""
+    paddle: Any = importlib.import_module("paddle")
+    made = paddle.to_tensor(values, place="cpu").astype(_PADDLE.get(fmt.name, dtype(fmt).name))
+    return made.view(f"{'u' if fmt.width == 8 else ''}int{fmt.width}").numpy().view(code_dtype(fmt))
 
 
 def jax(values: Array, fmt: Format) -> Array:

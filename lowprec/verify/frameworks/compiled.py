@@ -1,4 +1,4 @@
-"""Casts of libraries that compile or run a program: ONNX, ONNX Runtime, TVM, IREE and Triton, all on CPUs."""
+"""Casts of libraries that compile or run a program: ONNX, ONNX Runtime, OpenVINO, TVM, IREE, Triton on CPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lowprec.spec.format import Format
 from lowprec.verify.frameworks.base import Array, codes_in
 from lowprec.verify.frameworks.torch import tensor
 
-__all__ = ["ONNX_TYPES", "iree", "iree_targets", "onnx", "onnx_targets", "onnxruntime", "triton"]
+__all__ = ["ONNX_TYPES", "iree", "iree_targets", "onnx", "onnx_targets", "onnxruntime", "openvino", "triton"]
 __all__ += ["triton_targets", "tvm"]
 
 # -- the Cast operator of ONNX ------------------------------------------------------------------------
@@ -97,6 +97,50 @@ def onnxruntime(values: Array, fmt: Format, *, saturate: bool) -> Array:
     binding.bind_ortvalue_output("y", OrtValue.ortvalue_from_numpy_with_onnx_type(made, goal))
     session.run_with_iobinding(binding)
     return codes_in(fmt, made)
+
+
+# -- OpenVINO: a model of one Convert -----------------------------------------------------------------
+
+_OPENVINO_TYPES = {
+    catalog.BINARY32: "f32",
+    catalog.BINARY16: "f16",
+    catalog.BFLOAT16: "bf16",
+    catalog.E5M2: "f8e5m2",
+    catalog.E4M3FN: "f8e4m3",
+    catalog.E8M0FNU: "f8e8m0",
+    catalog.E2M1FN: "f4e2m1",
+    catalog.BINARY64: "f64",
+}
+
+
+@functools.lru_cache(maxsize=64)
+def _openvino_request(source: str, target: str) -> Any:
+    """Return a request of the compiled model, which takes one axis of any length."""
+    import openvino
+    from openvino import opset15
+
+    x = opset15.parameter([-1], getattr(openvino.Type, source))
+    model = openvino.Model([opset15.convert(x, target)], [x], "cast")
+    options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+    return openvino.Core().compile_model(model, "CPU", options).create_infer_request()
+
+
+def openvino(values: Array, fmt: Format) -> Array:
+    """Cast by OpenVINO."""
+    import openvino
+
+    if not values.size:
+        return np.zeros(values.shape, code_dtype(fmt))
+    source = _OPENVINO_TYPES[catalog.carrier(values.dtype) or catalog.BINARY32]
+    flat = np.ascontiguousarray(values.reshape(-1))
+    given = flat.view(np.uint16) if source == "bf16" else flat
+    request = _openvino_request(source, _OPENVINO_TYPES[fmt])
+    request.set_input_tensor(openvino.Tensor(given, [flat.size], getattr(openvino.Type, source)))
+    request.infer()
+    made = request.get_output_tensor(0).data
+    if fmt.width == 4:
+        made = np.stack([made & 15, made >> 4], axis=-1).reshape(-1)[: flat.size]
+    return np.array(made).view(code_dtype(fmt)).reshape(values.shape)
 
 
 # -- TVM: `astype` in a tensor expression, compiled by LLVM -------------------------------------------
