@@ -114,7 +114,8 @@ def paddle(values: Array, fmt: Format) -> Array:
     """Cast by Paddle's `astype`, on CPUs."""
     paddle: Any = importlib.import_module("paddle")
     made = paddle.to_tensor(values, place="cpu").astype(_PADDLE.get(fmt.name, dtype(fmt).name))
-    return made.view(f"{'u' if fmt.width == 8 else ''}int{fmt.width}").numpy().view(code_dtype(fmt))
+    codes = made.view(f"{'u' if fmt.width == 8 else ''}int{fmt.width}").numpy()
+    return np.asarray(codes).view(code_dtype(fmt))
 
 
 def jax(values: Array, fmt: Format) -> Array:

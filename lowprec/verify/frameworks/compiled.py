@@ -1,4 +1,4 @@
-"""Casts of libraries that compile or run a program: ONNX, ONNX Runtime, OpenVINO, TVM, IREE, Triton on CPUs."""
+"""Casts of libraries that compile or run a program, on CPUs: ONNX, OpenVINO, TVM, IREE, Triton."""
 
 from __future__ import annotations
 
