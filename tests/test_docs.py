@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import newcomers
 from tests.support import most_apart
 
 ROOT = Path(__file__).parents[1]
@@ -72,6 +73,19 @@ def test_links_lead_somewhere(page):
         place = (page.parent / name).resolve() if name else page
         assert place.exists(), target
         assert not anchor or anchor in _anchors(place), target
+
+
+def test_newcomers_follow_every_how_to():
+    """The command that times them takes each page apart into an installation and steps."""
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("howto-*.md")}
+    assert set(newcomers.PAGES) == {"README.md", *pages}
+    for page in newcomers.PAGES:
+        install, after = newcomers.steps(page)
+        assert install.startswith("pip install .") or install.startswith('pip install ".'), page
+        assert after, page
+    assert newcomers.steps("README.md")[1] == [["bash", "-c", "lowprec conform"]]
+    kinds = [program for program, *_ in newcomers.steps("docs/howto-hardware.md")[1]]
+    assert kinds == ["bash", "bash", "bash", "python"]
 
 
 def test_every_page_is_in_the_index():

@@ -1,6 +1,6 @@
 """Weights and optimizer states in binary16 or FP8, with scales and without, at three loss scales.
 
-    python docs/examples/scalify_states.py [--quick] [--plot FILE]
+    python docs/examples/scalify_states.py [--quick] [--plot FILE] [--cost]
 
 Two networks: the perceptron of `scalify_training.py` on ten clusters, and the transformer of `characters.py`
 with one layer. Every row but "float32" multiplies matrices in FP8, E4M3 forward and E5M2 backward, and keeps
@@ -10,6 +10,10 @@ the gradient divided by the loss scale, as is usual.
     loss    mean of the last tenth of the steps
     test    accuracy of clusters that were not seen; loss of text that was not
     ms      processor time of a step
+
+`--cost` times steps of a transformer of four layers of width 128, in batches of 32 pieces of 64 characters.
+
+    times   as long as the first row's steps, in float32
 """
 
 from __future__ import annotations
@@ -140,13 +144,27 @@ def train_clusters(way: Way, loss_scale: float, steps: int) -> tuple[list[float]
     return run.losses, f"{np.mean(np.argmax(scores, axis=1) == labels):.1%}"
 
 
-def train_characters(way: Way, loss_scale: float, steps: int) -> tuple[list[float], str]:
-    """Train the transformer; return its losses and that of unseen text."""
-    initial = characters.initial(characters.text().size, depth=1)
-    optimizer = Stepper(way, initial, 2.0**-7, loss_scale)
+def train_characters(
+    way: Way,
+    loss_scale: float,
+    steps: int,
+    *,
+    depth: int = 1,
+    batch: int = 8,
+    ends: list[float] | None = None,
+) -> tuple[list[float], str]:
+    """Train the transformer; return its losses and that of unseen text, and note when steps end."""
+    initial = characters.initial(characters.text().size, depth=depth)
+    optimizer, times = Stepper(way, initial, 2.0**-7, loss_scale), [] if ends is None else ends
     hooks = characters.Hooks(linear=transposed, arrive=sp.dynamic_rescale) if way.fp8 else characters.Hooks()
+
+    def step(parameters: dict[str, Any], gradients: Any) -> dict[str, Any]:
+        parameters = optimizer(parameters, gradients)
+        times.append(time.process_time())
+        return parameters
+
     run = characters.train(
-        hooks, optimizer, steps, parameters=optimizer.weights, loss_scale=loss_scale, batch=8
+        hooks, step, steps, parameters=optimizer.weights, loss_scale=loss_scale, batch=batch
     )
     return run.losses, f"{run.tested:.3f}"
 
@@ -160,6 +178,18 @@ def result(network: str, way: Way, loss_scale: float, steps: int) -> Result:
     with sp.config(sums="fp32_fma"), np.errstate(all="ignore"):
         losses, test = NETWORKS[network][0](way, loss_scale, steps)
     return Result(network, way, loss_scale, losses, test, 1e3 * (time.process_time() - start) / steps)
+
+
+def costs(steps: int, depth: int = 4, batch: int = 32) -> list[tuple[str, float]]:
+    """Return the median processor time of a step of a larger transformer, in milliseconds, of each way."""
+    found = []
+    for way in WAYS:
+        if way.scaled or not way.fp8:
+            ends: list[float] = []
+            with sp.config(sums="fp32_fma"), np.errstate(all="ignore"):
+                train_characters(way, 1.0, steps, depth=depth, batch=batch, ends=ends)
+            found.append((way.name, 1e3 * float(np.median(np.diff(ends)))))
+    return found
 
 
 def line(row: Result) -> str:
@@ -190,9 +220,16 @@ def plot(rows: list[Result], path: str) -> None:
 @click.command()
 @click.option("--quick", is_flag=True, help="A tenth of the steps.")
 @click.option("--plot", "path", type=click.Path(dir_okay=False), help="Draw the losses into this file.")
-def main(quick: bool, path: str | None) -> None:
+@click.option("--cost", is_flag=True, help="Time a few steps of a larger transformer instead.")
+def main(quick: bool, path: str | None, cost: bool) -> None:
     """Train both networks in all ways, at all loss scales."""
     lp.set_threads(1)
+    if cost:
+        characters.LENGTH, characters.WIDTH = 64, 128
+        found = costs(4 if quick else 12)
+        click.echo("weights, m, v         ms   times")
+        click.echo("\n".join(f"{name:18}{ms:6.0f}{ms / found[0][1]:8.1f}" for name, ms in found))
+        return
     click.echo("network     weights, m, v     loss scale     loss     test    ms")
     rows = []
     for network, (_, steps) in NETWORKS.items():

@@ -140,6 +140,21 @@ def _gradient(made: Any, operand: Any) -> Any:
 def _function() -> Any:
     torch = torch_module()
 
+    class Once(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        """A gradient, which depends on the operand in a way that nothing differentiates."""
+
+        @staticmethod
+        def forward(ctx: Any, name: str, made: Any, operand: Any) -> Any:
+            ctx.name = name
+            return made
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            raise RuntimeError(
+                f"{ctx.name} has first derivatives only: its gradient is a rule in NumPy, which torch cannot "
+                "differentiate again; leave out create_graph=True, or detach this gradient"
+            )
+
     class Pair(torch.autograd.Function):  # type: ignore[misc, name-defined]
         """An operation, forward, and its own gradients, backward."""
 
@@ -152,8 +167,18 @@ def _function() -> Any:
             return tuple(_tensor(each, device) for each in made) if several else _tensor(made, device)
 
         @staticmethod
-        @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
         def backward(ctx: Any, *gradients: Any) -> Any:
+            again = torch.is_grad_enabled()  # with create_graph=True
+            with torch.no_grad():
+                found = Pair.rules(ctx, *gradients)
+            if again:
+                pairs = zip(found, ctx.saved_tensors, strict=True)
+                found = [None if each is None else Once.apply(ctx.name, each, x) for each, x in pairs]
+            return None, None, *found
+
+        @staticmethod
+        def rules(ctx: Any, *gradients: Any) -> list[Any]:
+            """Return the gradients of the operands, by the operation's own rules."""
             operands, made = ctx.saved_tensors, ctx.pull(*map(_given, gradients))
             made = [each for each in (made if isinstance(made, tuple) else (made,)) if each is not None]
             if len(made) != len(operands):
@@ -162,6 +187,6 @@ def _function() -> Any:
                     f"tensors or arrays of floats; give every operand that has a gradient as one"
                 )
             found = zip(made, operands, ctx.needs_input_grad[2:], strict=True)
-            return None, None, *(_gradient(each, x) if needed else None for each, x, needed in found)
+            return [_gradient(each, x) if needed else None for each, x, needed in found]
 
     return Pair

@@ -145,7 +145,7 @@ class Codebook(Format):
         if count < 4 or count > 1 << 16 or count & (count - 1):
             raise ValueError(
                 f"values of {owner} are {count:,}; give one for each code, 4 to 65,536 and a power of two. "
-                "Codes without a value can be NaN"
+                "Codes without a value can be NaN: one bit is [-1, 1, nan, nan], of which two are used"
             )
         self._set(name=name, source=source, ties=ties)
         choose(self, owner, ties=tuple(TIES))

@@ -378,7 +378,10 @@ def _fraction_of(bits: str) -> float:
 
 def _check_width(kind: str, width: int, least: int) -> None:
     if not least <= width <= 16:
-        raise ValueError(f"width={width} of a {kind} is out of range; use {least} to 16")
+        raise ValueError(
+            f"width={width} of a {kind} is out of range; use {least} to 16: it is kept as the value of "
+            "each code, and wider ones have too many"
+        )
 
 
 # -- names -----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from tests.kernels.other_processors import translated
 
 pytestmark = pytest.mark.apart
 
@@ -42,3 +44,70 @@ def test_a_processor_without_conversions_to_binary16_gives_the_same_answers():
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == answers()
+
+
+# -- aarch64 ----------------------------------------------------------------------------------------
+
+#: How the names begin that a kernel may call: Python, numba's runtime, memory, and other kernels.
+KNOWN = ("Py", "NRT_", "numba_", "memcpy", "memset", "_ZN")
+
+needs_llvm_for_x86 = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64") or bool(numba.config.DISABLE_JIT),
+    reason="translates what was compiled for x86-64",
+)
+
+
+@functools.cache
+def on_aarch64():
+    """What the kernels of `other_processors` become there, by their names."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.kernels.other_processors"],
+        env={**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_OPT": "0",
+             "LOWPREC_CACHE_DIR": ""},
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def strange(kernel):
+    """The names that a kernel calls and that no process has to have."""
+    return [name for name in kernel["calls"] if not name.startswith(KNOWN)]
+
+
+@needs_llvm_for_x86
+def test_kernels_assemble_for_aarch64_without_strange_calls():
+    """Conversions, operations, blocks and dot products, in vectors of four numbers."""
+    kernels = on_aarch64()
+    assert {name: found for name, each in kernels.items() if (found := strange(each))} == {}
+    for part in (
+        "convert.convert",
+        "arith.operate_multiply",
+        "block.all_blocks",
+        "dot.running",
+        "dot.windows",
+    ):
+        found = [each for name, each in kernels.items() if f"kernels.vector.{part}" in name]
+        assert found, part
+        assert all(each["vectors"] for each in found), part
+
+
+@needs_llvm_for_x86
+def test_on_aarch64_only_requested_operations_are_fused():
+    """An fma of 32 lanes is eight instructions; a product and a sum stay two."""
+    kernels = on_aarch64()
+    assert {name for name, each in kernels.items() if each["fused"] != 8 * each["requested"]} == set()
+    assert any(each["fused"] for each in kernels.values())
+    assert any("running_multiply_and_add" in name for name in kernels)
+
+
+def test_a_fusion_and_a_strange_call_are_found():
+    """A product and a sum that LLVM may fuse, and a remainder, which is a function of the C library."""
+    fused = translated(
+        "declare float @llvm.fmuladd.f32(float, float, float)\n"
+        "define float @f(float %x) {\n"
+        "%y = call float @llvm.fmuladd.f32(float %x, float %x, float %x)\nret float %y\n}"
+    )
+    assert (fused["requested"], fused["fused"]) == (0, 1)
+    called = translated("define float @f(float %x, float %y) {\n%z = frem float %x, %y\nret float %z\n}")
+    assert strange(called) == ["fmodf"]

@@ -780,3 +780,49 @@ def test_comparisons_with_large_integers_are_exact(large):
         wanted = [bool(function(value, int(large), dtype=object)) for value in values]
         assert function(x, large).tolist() == wanted
     assert np.equal(large, x).tolist() == [value == large for value in values]
+
+
+def test_scales_and_constants_are_computed_once(monkeypatch):
+    """The same step of a training asks the library for the same few scales each time."""
+    from lowprec.methods.scale_propagation import pow2, rounding, transform
+
+    asked = []
+
+    def counted(module, name):
+        verb = getattr(module, name)
+
+        def call(*args, **keywords):
+            asked.append(name)
+            return verb(*args, **keywords)
+
+        monkeypatch.setattr(module, name, call)
+
+    def step(x):
+        return sp.rebalance(sp.matmul(x + x, x) * 0.3, 8.0)
+
+    x = ScaledArray(np.float32([[1.5, -2.0], [0.25, 3.0]]), 2.0**-7)
+    first = step(x)
+    for module, name in ((rounding, "quantize"), (rounding.arith, "divide"), (pow2, "sqrt"), (pow2, "fma"),
+                         (pow2, "quantize"), (transform, "computed")):  # fmt: skip
+        counted(module, name)
+    assert (step(x).data == first.data).all()
+    assert asked == ["quantize", "quantize"]  # of arrays: the quotient of the product, and the new data
+
+
+def test_constants_that_are_kept_have_signs_modes_and_data_of_their_own():
+    zeros = [sp.scaled_scalar(zero).data for zero in (0.0, -0.0, 0.0)]
+    assert [math.copysign(1, zero) for zero in zeros] == [1, -1, 1]
+    tenth = sp.scaled_scalar(0.1)
+    with sp.config(projection=Projection(rounding="toward_zero")):
+        assert sp.scaled_scalar(0.1).data < tenth.data
+    tenth.data[...] = 7
+    assert sp.scaled_scalar(0.1).data == np.float32(1.6)
+    x = ScaledArray(np.float32([1.0]), 3.0)
+    scales = []
+    for mode in ("down", "up", "none"):
+        with sp.config(scale_rounding=mode):
+            scales.append(float((x + x).scale))
+    assert scales[:2] == [4.0, 8.0]
+    assert 4 < scales[2] < 8
+    with sp.config(scale_rounding="stochastic", rng=0):
+        assert {float((x + x).scale) for _ in range(64)} == {4.0, 8.0}

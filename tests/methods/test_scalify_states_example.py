@@ -108,3 +108,18 @@ def test_the_table_and_the_plot(example, ways, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
     with pytest.raises(Exception, match=re.escape('plots need matplotlib: pip install "lowprec[examples]"')):
         example.plot(rows, "plot.png")
+
+
+def test_costs_are_of_steps_of_each_way(example, monkeypatch):
+    """On the page no more than four times as long as in float32."""
+    for name, value in (("LENGTH", 8), ("WIDTH", 16)):
+        monkeypatch.setattr(example.characters, name, value)
+    found = dict(example.costs(3, depth=1, batch=2))
+    assert min(found.values()) > 0
+    page = (ROOT / "docs" / "scale-propagation.md").read_text()
+    table = re.search(
+        r"^\$ python docs/examples/scalify_states.py --cost\n.*?\n(.*?)^```", page, re.M | re.S
+    )[1]
+    rows = {row[:18].strip(): float(row[24:]) for row in table.splitlines()}
+    assert list(rows) == list(found)
+    assert max(rows.values()) <= 4

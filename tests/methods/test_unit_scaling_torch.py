@@ -122,8 +122,18 @@ def test_an_operand_that_changed_before_the_gradient_is_refused():
 def test_second_derivatives_are_refused():
     (x,) = tensors(X)
     (grad,) = torch.autograd.grad(us.differentiable(us.gelu)(x).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
+    with pytest.raises(
+        RuntimeError, match=r"gelu has first derivatives only: .* leave out create_graph=True"
+    ):
         grad.sum().backward()
+
+
+def test_second_derivatives_are_refused_beside_others_that_exist():
+    """Of a sum the gradient was a constant to torch, and the penalty's part of it was silently left out."""
+    (x,) = tensors(X)
+    (grad,) = torch.autograd.grad(us.differentiable(us.gelu)(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="gelu has first derivatives only"):
+        (grad.square().sum() + x.square().sum()).backward()
 
 
 def test_results_do_not_share_memory_with_operands():

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from lowprec.arrays.convert import encode
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.codebooks import CODEBOOKS, dynamic_map, lns, named, posit, takum
@@ -321,10 +322,21 @@ def test_values_that_are_no_numbers_are_refused():
         Codebook("b", [0.0, 1.0, "2", 3.0])
 
 
+def test_a_codebook_of_one_bit_has_two_bits_of_which_one_is_used():
+    """As the refusal of two values says."""
+    with pytest.raises(ValueError, match=r"one bit is \[-1, 1, nan, nan\], of which two are used"):
+        Codebook("sign", [-1.0, 1.0])
+    sign = Codebook("sign", [-1.0, 1.0, float("nan"), float("nan")])
+    assert encode([0.3, -2.0, -0.1], sign).tolist() == [1, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: posit(17), "width=17 of a posit is out of range; use 2 to 16"),
+        (
+            lambda: posit(17),
+            "width=17 of a posit is out of range; use 2 to 16: it is kept as the value of each",
+        ),
         (lambda: posit(8, 6), "exponent_bits=6 of a posit is out of range; use 0 to 5"),
         (lambda: takum(1), "width=1 of a takum is out of range; use 2 to 16"),
         (lambda: lns(9, 1), "integer_bits=9 and fraction_bits=1 of a logarithmic format are out of range"),

@@ -8,7 +8,9 @@ Floor 4.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any, get_args
 
 import numpy as np
@@ -20,6 +22,7 @@ from lowprec.arrays.convert import decode, encode, quantize
 from lowprec.arrays.doubles import doubles, reals
 from lowprec.arrays.statistics import error_report, scale_for
 from lowprec.methods.scale_propagation.config import ScaleRounding, current
+from lowprec.methods.scale_propagation.rounding import SCALES
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.families import power_of_two
@@ -208,11 +211,31 @@ def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) ->
 # -- scales of rules --------------------------------------------------------------------------------
 
 
+def pow2_below(number: float) -> float:
+    """Return the power of two at or below a finite positive number, from 2**-1023 on."""
+    return max(math.ldexp(0.5, math.frexp(number)[1]), 2.0**-1023)
+
+
 def pow2_sqrt(number: float) -> float:
     """Return the square root of a positive number, rounded to a power of two as `config` says.
 
     Unrounded (scale_rounding="none") it is binary64's.
     """
+    return _remembered(_sqrt, number)
+
+
+def _remembered(rule: Callable[..., float], *numbers: float) -> float:
+    """Apply a rule to numbers, or return its earlier result in the same mode."""
+    mode = current().scale_rounding
+    return rule(*numbers) if mode == "stochastic" else _of_mode(rule, mode, *map(float, numbers))
+
+
+@functools.lru_cache(maxsize=SCALES)
+def _of_mode(rule: Callable[..., float], mode: ScaleRounding, *numbers: float) -> float:
+    return rule(*numbers)
+
+
+def _sqrt(number: float) -> float:
     return float(_rounded_sqrt(np.float64(number)))
 
 
@@ -222,6 +245,10 @@ def pow2_norm(x: float, y: float) -> float:
     Whether it lies below, at or above a border of powers of two is decided on the exact sum: rounded to
     odd, it stays on its side of every number of fewer bits.
     """
+    return _remembered(_norm, x, y)
+
+
+def _norm(x: float, y: float) -> float:
     if not x or not y:
         return float(_rounded(np.asarray(max(x, y)), None, None)) if x or y else 0.0
     exponent = math.frexp(max(x, y))[1]

@@ -15,6 +15,9 @@ Rule = TypeVar("Rule", bound=Function)
 
 _rules: dict[Function, Function] = {}
 
+#: Signatures of rules that were applied, which take as long to find as small results.
+_signatures: dict[Function, inspect.Signature] = {}
+
 #: Python functions that look for rules: those that `custom_scale` returns.
 _marked: set[Function] = set()
 
@@ -108,10 +111,12 @@ def answer(
             f"{name} has no rule for ScaledArrays: {hint}; stop_scaling(x) gives a plain array, and x.data "
             f"and x.scale are its two parts"
         )
+    if (signature := _signatures.get(function)) is None:
+        signature = _signatures[function] = inspect.signature(rule)
     try:
-        inspect.signature(rule).bind(*args, **keywords)
+        signature.bind(*args, **keywords)
     except TypeError as error:
-        taken = ", ".join(inspect.signature(rule).parameters)
+        taken = ", ".join(signature.parameters)
         hint = "; ScaledArrays do not change: write x = x + y" if keywords.get("out") is not None else ""
         raise TypeError(f"{name} of ScaledArrays takes {taken}: {error}{hint}") from None
     return rule(*args, **keywords)

@@ -30,6 +30,9 @@ _WIDER = (catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32)
 
 _SINGLE = catalog.BINARY32
 
+#: Scales, and what rules make of them, that are kept of each kind: a network has a few hundred.
+SCALES = 4096
+
 
 # -- data -------------------------------------------------------------------------------------------
 
@@ -110,8 +113,13 @@ def ratio(x: float, y: float) -> float:
     if y == 0:
         return 0.0
     (x_fraction, x_exponent), (y_fraction, y_exponent) = math.frexp(x), math.frexp(y)
-    fraction = 1.0 if x_fraction == y_fraction else float(arith.divide(x_fraction, y_fraction, _SINGLE))
+    fraction = 1.0 if x_fraction == y_fraction else _quotient(x_fraction, y_fraction)
     return math.ldexp(fraction, max(-1000, min(1000, x_exponent - y_exponent)))
+
+
+@functools.lru_cache(maxsize=SCALES)
+def _quotient(x: float, y: float) -> float:
+    return float(arith.divide(x, y, _SINGLE))
 
 
 def fitting(scale: float, fmt: Format) -> Any:
@@ -119,11 +127,15 @@ def fitting(scale: float, fmt: Format) -> Any:
 
     0, infinity and NaN stay. As a scalar of the type that the format's values come in.
     """
-    given = carrier(fmt).type
     if scale == 0 or not math.isfinite(scale):
-        return given(scale)
+        return carrier(fmt).type(scale)
+    return _fitting(float(scale), fmt)
+
+
+@functools.lru_cache(maxsize=SCALES)
+def _fitting(scale: float, fmt: Format) -> Any:
     near = quantize(np.float64(min(scale, 2.0**fmt.emax)), fmt)
-    return given(near if near else fmt.min_subnormal or fmt.min_normal)
+    return carrier(fmt).type(near if near else fmt.min_subnormal or fmt.min_normal)
 
 
 def promoted(*formats: Format) -> Format:

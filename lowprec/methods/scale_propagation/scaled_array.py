@@ -11,6 +11,7 @@ Notation, beside the paper:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from lowprec.methods.scale_propagation.pow2 import pow2_round
 from lowprec.methods.scale_propagation.registry import answer
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection
 
 Like = Format | str | npt.DTypeLike
 
@@ -388,7 +390,21 @@ def scaled_scalar(value: Any, fmt: Like = "binary32", *, scale_format: Like | No
     """
     target = catalog.format(fmt)
     of_scales = current().scale_format if scale_format is None else catalog.format(scale_format)
-    given = number("value", value)
+    given, how = number("value", value), current()
+    if how.projection.rounding.bits or isinstance(given, int):
+        data, fit = _split(given, target, of_scales)
+    else:  # 0.0 and -0.0 are equal, and have their signs as parts of the key
+        data, fit = _split_as(how.projection, math.copysign(1, given), given, target, of_scales)
+    return unchecked(data.copy(), fit, target, of_scales)
+
+
+@functools.lru_cache(maxsize=rounding.SCALES)
+def _split_as(how: Projection, sign: float, given: float, fmt: Format, of_scales: Format) -> tuple[Any, Any]:
+    return _split(given, fmt, of_scales)
+
+
+def _split(given: float, target: Format, of_scales: Format) -> tuple[Any, Any]:
+    """Return the data, as `config` rounds them, and the scale of a number."""
     finite = given != 0 and math.isfinite(given)
     scale = abs(float(pow2_round(given, "down"))) if finite else math.inf if given else 0.0
     ends = math.isinf(given) and not target.infinity
@@ -400,4 +416,4 @@ def scaled_scalar(value: Any, fmt: Like = "binary32", *, scale_format: Like | No
     fit = rounding.fitting(scale, of_scales)
     if np.isfinite(scale) and float(fit) != scale:
         data = rounding.operate("divide", given, float(fit), fmt=target)
-    return unchecked(data, fit, target, of_scales)
+    return data, fit

@@ -22,9 +22,9 @@ from lowprec.arrays.doubles import reals
 from lowprec.arrays.sums import computed
 from lowprec.methods.scale_propagation.checks import finite_scale, number
 from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
-from lowprec.methods.scale_propagation.pow2 import pow2_round, pow2_sqrt
+from lowprec.methods.scale_propagation.pow2 import pow2_below, pow2_round, pow2_sqrt
 from lowprec.methods.scale_propagation.registry import answer, mark
-from lowprec.methods.scale_propagation.rounding import carrier, fitting, product, project, total
+from lowprec.methods.scale_propagation.rounding import SCALES, carrier, fitting, product, project, total
 from lowprec.methods.scale_propagation.scaled_array import (
     ScaledArray,
     as_scaled,
@@ -72,7 +72,11 @@ def set_scaling(x: Any, scale: Any) -> Any:
         if not scales_everything():
             return x
         return as_scaled(x if number("scale", scale) else np.zeros_like(x), number("scale", scale))
-    given, _ = finite_scale(number("scale", scale), x.scale_format)
+    return _at(x, finite_scale(number("scale", scale), x.scale_format)[0])
+
+
+def _at(x: ScaledArray, given: Any) -> ScaledArray:
+    """Return x at a scale, a value of its format of scales."""
     if given == 0:
         return with_data(x, np.zeros(x.shape, x.dtype), given)
     return with_data(x, project(over(x, float(given)), x.format), given)
@@ -108,10 +112,15 @@ def rebalance(x: Any, factor: Any) -> Any:
         )
     if not np.isfinite(x.scale):
         return x
-    # To odd: finite, and rounds to fewer bits as the exact product does.
+    return _at(x, fitting(_product(float(x.scale), float(given)), x.scale_format))
+
+
+@functools.lru_cache(maxsize=SCALES)
+def _product(x: float, y: float) -> float:
+    """Multiply to odd: the result is finite, and rounds to fewer bits as the exact product does."""
     odd = catalog.BINARY64, Projection(rounding="to_odd")
-    product = computed("multiply", [values_operand(x.scale), values_operand(given)], odd, None)
-    return set_scaling(x, fitting(float(product.view(np.float64)), x.scale_format))
+    operands = [values_operand(np.float64(each)) for each in (x, y)]
+    return float(computed("multiply", operands, odd, None).view(np.float64))
 
 
 def get_data_scale(x: Any) -> tuple[Array, Any]:
@@ -232,7 +241,7 @@ def _statistic(data: Array, largest: np.float64, norm: Norm) -> float:
     if norm == "max":
         return float(pow2_round(largest))
     # Over a power of two of their own, so that no square overflows.
-    unit, how = float(pow2_round(largest, "down")), current().sums
+    unit, how = pow2_below(largest), current().sums
     row = (data.astype(np.float64) / unit).astype(np.float32).reshape(1, -1)
     sums = total(np.abs(row), (0, 1), how) if norm == "l1" else product(row, row.T, how)
     mean = np.float64(divide(sums.reshape(())[()], data.size, catalog.BINARY32))
