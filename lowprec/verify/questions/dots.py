@@ -366,7 +366,7 @@ class DotQuestion(Question):
         yield from edits.orders(length, min(period, length))
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
-            yield from (*edits.of_shifts(), *edits.of_groups())
+            yield from (*edits.of_shifts(), *edits.of_behind(), *edits.of_groups())
             yield from edits.of_scales(how.scale[0]) if how.scale else ()
             yield from edits.of_rounding(how.summed[0])
         if self.verb == "dot" and length <= _LANES:

@@ -28,12 +28,14 @@ from lowprec.verify.questions.step_faults import beyond, fault
 from lowprec.verify.questions.step_model import OF_A_STEP
 from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
 
-__all__ = ["code_edits", "lane_edits", "lane_moves", "narrowed", "of_addends", "of_conversions"]
+__all__ = ["code_edits", "lane_edits", "lane_moves", "narrowed", "of_addends", "of_behind", "of_conversions"]
 __all__ += ["of_groups", "of_rounding", "of_scales", "of_shifts", "orders"]
 __all__ += ["product_edits", "scale_edits", "shifts", "term_edits", "value_edits"]
 
 #: Last steps of which each may have a fault of its own; bits of formats of which each bit may be stuck.
 _STEPS, _SHORT, _NARROW = 16, 4, 16
+#: Places behind the last bit of another term in which a term may be cut.
+_BEHIND = 4
 
 
 # -- conversions ---------------------------------------------------------------------------------------
@@ -380,6 +382,24 @@ def of_shifts() -> Iterator[Change]:
         yield fault(words, 2, above=functools.partial(_shifted, change=change))
 
 
+def of_behind() -> Iterator[Change]:
+    """Yield terms whose bits are cut some places behind the last bit of another, as without a sticky bit."""
+    for bits in range(_BEHIND + 1):
+        for words, of_larger in {"the larger term": True, "the running sum": False}.items():
+            cut = functools.partial(_cut_behind, bits=bits, of_larger=of_larger)
+            places = f"{bits} place{'s' * (bits != 1)}"
+            yield fault(f"terms cut {places} behind the last bit of {words}", 2, above=cut)
+
+
+def _cut_behind(terms: Numbers, largest: Array, bits: int, of_larger: bool) -> Numbers:
+    """Return terms without what lies behind the last bit of the larger one, or of the last one."""
+    first = (terms.exponent == largest[:, None]) & (terms.significand != 0)
+    last = np.where(first, terms.last, -4096).max(1) if of_larger else terms.last[:, -1]
+    counts = np.asarray(first.any(1) if of_larger else terms.significand[:, -1] != 0)
+    down = np.where(counts[:, None], np.clip(last[:, None] - bits - terms.last, 0, 62), 0)
+    return terms._replace(significand=terms.significand >> down << down)
+
+
 def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array]) -> Numbers:
     shift = np.maximum(largest[:, None] - terms.exponent, 0)
     return terms._replace(last=terms.last + shift - change(shift))
@@ -389,10 +409,12 @@ def of_groups() -> Iterator[Change]:
     """Yield sums of groups of products that have too few bits, in units of the smallest product."""
     for bits in range(6, 14):
         top = 1 << bits - 1
-        most = functools.partial(np.clip, a_min=1 - top, a_max=top - 1)
         wrapped = functools.partial(_wrapped_at, top=top)
         yield fault(f"sums of groups of {bits} bits wrap around", 2, group=wrapped)
-        yield fault(f"sums of groups saturate at {top - 1} times the smallest product", 2, group=most)
+        for least in (1 - top, -top):
+            most = functools.partial(np.clip, a_min=least, a_max=top - 1)
+            words = f"sums of groups saturate at {least} and {top - 1} times the smallest product"
+            yield fault(words, 2, group=most)
 
 
 # -- rounding of sums ----------------------------------------------------------------------------------

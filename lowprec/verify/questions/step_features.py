@@ -164,6 +164,9 @@ def _of_step(terms: Numbers, total: Sum, bits: int | None, result: Format) -> It
         "the exponent of the sum less the largest of its terms", np.where(plain & any_, top - largest, 0)
     )
     yield Feature("the exponent of the sum", top)
+    sizes = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last
+    leading = np.where(nonzero, sizes, -(1 << 12)).max(1)
+    yield Feature("the number of leading bits that cancel", np.where(plain & any_, leading - top, 0).clip(0))
     yield Feature("the sum before rounding is subnormal", plain & (top < result.emin))
     places = np.clip(total.discarded, 0, 62)
     rest = total.significand & (np.int64(1) << places) - 1
