@@ -21,7 +21,7 @@ from lowprec.verify.codes.display import hex_of, shown_code, shown_value
 from lowprec.verify.codes.values import as_doubles, carried, is_nan, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
-from lowprec.verify.questions import causes
+from lowprec.verify.questions import causes, former
 from lowprec.verify.questions.dot_changes import unless_refused
 from lowprec.verify.questions.edits import (
     code_edits,
@@ -179,6 +179,8 @@ class ElementQuestion(Question):
             index = fields["place"](batch.places)
             outside = (index < 0) | (index >= self.size)
             operands = self._at(np.clip(index, 0, self.size - 1))
+        if "former" in fields:
+            operands = fields["former"](operands, self._at(np.maximum(batch.places - 1, 0)))
         if "operand" in fields:
             operands, sources = fields["operand"](operands, sources)
         rule = self._rule
@@ -237,6 +239,7 @@ class ElementQuestion(Question):
             for words, change in code_edits(fmt).items():
                 edit = functools.partial(causes.edited_code, place=place, change=change)
                 yield Change("operand", edit, f"the {name} {words}", 2)
+        yield from former.of_operands(names)
         if has_fields(self.target) and not self.projection.via:
             for bits in range(1, _TWICE + 1):
                 more = f"{bits} bit{'s' * (bits > 1)} more than the result has"

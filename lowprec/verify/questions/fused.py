@@ -62,9 +62,10 @@ class Fused:
 
     def edits(self) -> Iterator[Change]:
         """Yield the faults of the step."""
-        yield from (
-            replace(one, words=self._said(one.words)) for one in self._edits() if self._has(one.words)
-        )
+        for one in self._edits():
+            words = self._said(one.words)
+            if self.operation == "fma" or not _OTHERS.search(words):
+                yield replace(one, words=words)
 
     def _edits(self) -> Iterator[Change]:
         target = self.how.output[0]
