@@ -33,7 +33,8 @@ from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.scales import scale_values
 from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = ["DotScales", "Given", "OutputScales", "check_block", "could_be", "factors", "in_blocks", "joining"]
+__all__ = ["DotScales", "Given", "OutputScales", "check_block", "could_be", "exact_sum", "factors", "holding"]
+__all__ += ["in_blocks", "joining"]
 __all__ += ["pairings", "parts_of", "scale_pair", "scaled", "scalings", "shape_of", "spread_blocks", "times"]
 
 #: Formats that elements of blocks are looked for in, the narrowest first.
@@ -198,7 +199,7 @@ def _in_blocks(
 ) -> Any:
     if blocks is None:
         return values
-    element = how.operands[side] if how.operands is not None else fmt or _holding(values)
+    element = how.operands[side] if how.operands is not None else fmt or holding(values)
     if element is None or isinstance(element, Carrier):
         raise ValueError(
             f"scales of blocks need operands in a format of at most 32 bits, and {'xy'[side]} holds "
@@ -217,7 +218,7 @@ def _in_blocks(
     return BlockArray(elements, codes, form, (values.ndim + axis,))
 
 
-def _holding(values: Array) -> Format | Carrier | None:
+def holding(values: Array) -> Format | Carrier | None:
     """Return the narrowest usual format that has all values, or the one of their type.
 
     Products of wide formats are too long for sums in pairs of all engines but the slow one.

@@ -318,8 +318,13 @@ def shifts(what: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
 
 def of_shifts() -> Iterator[Change]:
     """Yield terms that are shifted by other amounts when they are aligned."""
-    for words, change in shifts("shifts of alignment"):
-        yield fault(words, 2, above=functools.partial(_shifted, change=change))
+    for what, some in {
+        "": slice(None),
+        " of products": slice(-1),
+        " of running sums": slice(-1, None),
+    }.items():
+        for words, change in shifts(f"shifts of alignment{what}"):
+            yield fault(words, 2, above=functools.partial(_shifted, change=change, some=some))
 
 
 def of_behind() -> Iterator[Change]:
@@ -340,9 +345,11 @@ def _cut_behind(terms: Numbers, largest: Array, bits: int, of_larger: bool) -> N
     return terms._replace(significand=terms.significand >> down << down)
 
 
-def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array]) -> Numbers:
+def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array], some: slice) -> Numbers:
     shift = np.maximum(largest[:, None] - terms.exponent, 0)
-    return terms._replace(last=terms.last + shift - change(shift))
+    moved = np.zeros_like(shift)
+    moved[:, some] = (shift - change(shift))[:, some]
+    return terms._replace(last=terms.last + moved)
 
 
 def of_groups() -> Iterator[Change]:

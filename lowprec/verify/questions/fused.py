@@ -26,7 +26,8 @@ __all__ = ["Fused"]
 #: Words of terms, and those of the operands of a sum.
 _SUMMANDS = {
     "the addend or (the )?running sum": "operand2", "the addend": "operand2", "the first product": "operand1",
-    "infinite products": "an infinite operand1", "lane 0": "operand1", r"\bx\b": "operand1",
+    "infinite products": "an infinite operand1", "alignment of products": "operand1",
+    "alignment of running sums": "operand2", "lane 0": "operand1", r"\bx\b": "operand1",
 }  # fmt: skip
 #: Words of terms that a sum of two operands does not have.
 _OTHERS = re.compile(r"product|\by\b|times infinity")
