@@ -39,7 +39,7 @@ def test_an_operand_of_the_line_before_is_named_with_its_condition(operand):
     x, y = (values(side) for side in factors(1))
     addend = np.random.default_rng(2).standard_normal(len(x)).astype(np.float32) * 8
     held = {"x": x, "y": y, "addend": addend}
-    minus = x[:, 3] * y[:, 3] < 0
+    minus = np.signbit(x[:, 3] * y[:, 3])
     before = np.roll(held[operand], 1, 0)
     before[0] = held[operand][0]
     here = minus if operand == "addend" else minus[:, None] & (np.arange(16) // 4 == 1)
@@ -96,7 +96,8 @@ def test_shifts_of_a_sum_of_two_operands_that_lose_bits_are_named(bits, words):
     [
         (
             lambda x: x[:, 0] < 0,
-            "scales with the last bit read as 1, where the value of the block's largest magnitude is negative",
+            "scales with the last bit read as 1, where the value of the block's largest "
+            "magnitude is negative",
         ),
         (lambda x: x[:, 0] == x[:, 0], "scales with the last bit read as 1"),
     ],
@@ -131,21 +132,18 @@ def test_elements_by_another_scale_of_the_tensor_are_named_with_their_lanes():
     fmt, lines = lp.block_formats["nvfp4"], []
     drawn = np.random.default_rng(8)
     for tensor in np.float32([0.0123456, 0.987654, 3.21987]):
-        tensor = (tensor.view(np.uint32) | np.uint32(0xFF)).view(np.float32)
+        tensor = (tensor.view(np.uint32) | np.uint32(0xFFFF)).view(np.float32)
         x = drawn.standard_normal((400, 16)).astype(np.float32) * tensor * np.float32(900)
-        cut = float((tensor.view(np.uint32) & np.uint32(0xFFFFFF00)).view(np.float32))
+        cut = float((tensor.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32))
         right = lp.encode(x, fmt, tensor_scale=float(tensor))
         other = lp.encode(x, fmt, tensor_scale=cut, scales=right.scales)
-        # Products of the wrong scale and a midpoint are the values that it tells from others.
         codes = np.where(np.arange(16) >= 12, other.codes, right.codes)
         for row, scale, found in zip(x, right.scales, codes, strict=True):
             words = [f"{int(v):08x}" for v in (*row.view(np.uint32), tensor.view(np.uint32))]
             lines.append(" ".join([*words, f"{int(scale[0]):02x}", *(f"{code:x}" for code in found)]))
     report = compare_block_lines(lines, lp.format("binary32"), fmt, limit=0)
-    explained(
-        report,
-        "elements divided by the tensor's scale without its last 8 bits, where the lane is at least 12",
-    )
+    words = "elements divided by the tensor's scale without its last 16 bits"
+    explained(report, f"{words}, where the lane is at least 12")
 
 
 def test_the_length_of_lines_is_checked(tmp_path):

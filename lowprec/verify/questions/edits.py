@@ -46,6 +46,8 @@ __all__ += ["product_edits", "shifts", "term_edits", "value_edits"]
 _STEPS, _SHORT, _NARROW = 16, 4, 16
 #: Places behind the last bit of another term in which a term may be cut.
 _BEHIND = 4
+#: Places of shifts from which on terms may be lost.
+_DROPPED = (*range(7, 14), 15, 16, *range(23, 29), 31, 32)
 
 
 # -- conversions ---------------------------------------------------------------------------------------
@@ -296,9 +298,11 @@ def on_codes(values: Array, fmt: Format, change: Callable[[Array], Array]) -> Ar
 def _stuck_bits(fmt: Format) -> Iterator[tuple[str, int, Callable[[Array], Array]]]:
     """Yield each bit below the sign as read as 0 and as 1: its name, the value, and the change of codes.
 
-    Of formats of a few bits each code is tried as each other one; of wide ones the last bit is stuck alone.
+    Of formats of a few bits each code is tried as each other one; of wide ones the last bit and the first
+    trailing one are stuck alone.
     """
-    for bit in range(fmt.sign_code.bit_length() - 1 if _SHORT < fmt.width <= _NARROW else 1):
+    every = range(fmt.sign_code.bit_length() - 1 if _SHORT < fmt.width <= _NARROW else 1)
+    for bit in (0, fmt.trailing_bits - 1) if fmt.width > _NARROW else every:
         name = f"bit {bit}" if bit else "the last bit"
         yield name, 0, functools.partial(np.bitwise_and, ~(1 << bit))
         yield name, 1, functools.partial(np.bitwise_or, 1 << bit)
@@ -334,6 +338,15 @@ def of_behind() -> Iterator[Change]:
             cut = functools.partial(_cut_behind, bits=bits, of_larger=of_larger)
             places = f"{bits} place{'s' * (bits != 1)}"
             yield fault(f"terms cut {places} behind the last bit of {words}", 2, above=cut)
+
+    for least in _DROPPED:
+        lost = functools.partial(_dropped, least=least)
+        yield fault(f"terms that are shifted by {least} places or more lost", 2, above=lost)
+
+
+def _dropped(terms: Numbers, largest: Array, least: int) -> Numbers:
+    far = largest[:, None] - terms.exponent >= least
+    return terms._replace(significand=np.where(far, 0, terms.significand))
 
 
 def _cut_behind(terms: Numbers, largest: Array, bits: int, of_larger: bool) -> Numbers:
@@ -379,6 +392,9 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
         yield fault(f"sums of steps: {words}", 2, before=functools.partial(ties, away=away))
     for words, by in {"half": -1, "twice": 1}.items():
         yield fault(f"sums {words} as large", 2, before=functools.partial(_moved, by=by))
+    for value in (0, 1):
+        last = functools.partial(_last_bit, value=value)
+        yield fault(f"the last bit of rounded sums read as {value}", 2, after=last)
     for infinite in (True, False) if fmt.infinity else (True,):
         lost = functools.partial(carry_lost, increment=True, infinite=infinite)
         beyond = "" if infinite else ", not to infinity"
@@ -388,6 +404,11 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
 
 def _moved(sums: Sum, by: int) -> Sum:
     return sums._replace(last=sums.last + by)
+
+
+def _last_bit(codes: Array, sums: Sum, fmt: Format, value: int) -> Array:
+    wide = codes.astype(np.int64)
+    return np.where(wide & fmt.sign_code - 1 <= fmt.max_magnitude, wide & ~1 | value, wide)
 
 
 def _has_sign(sums: Sum, last: Array, sign: bool) -> Array:

@@ -22,6 +22,7 @@ from lowprec.verify.questions.step_faults import (
     smaller_counted,
     uncounted,
     zeros_beside_infinities,
+    zeros_counted,
 )
 from lowprec.verify.questions.step_model import Formats, folded
 
@@ -79,7 +80,9 @@ def shown_edits(
         if window is not None and window.fraction_bits is not None:
             total = edits.term_edits(functools.partial(window_sum, window))
             smaller = "the smaller exponent of two neighbours counts for the largest", smaller_counted
-            stages += [("total", "lane", count, total), ("", "lane", count, (*uncounted("terms"), smaller))]
+            zeros = "zeros count for the largest exponent", zeros_counted
+            counted = (*uncounted("terms"), smaller, zeros)
+            stages += [("total", "lane", count, total), ("", "lane", count, counted)]
     for stage, unit, count, found in stages:
         least = _IN_STEPS if stage == "running" and how.term > 1 else _NEARLY
         every = np.arange(count)
@@ -111,7 +114,7 @@ def shown_edits(
                     best.append(lanes)
             near.sort(key=lambda one: (*one[:2], one[2].size))
             best += [lanes for _, _, lanes in near[:_NEAR]]
-            for lanes in [np.array(shown)] * (1 < len(shown) < count) + best:
+            for lanes in best + [np.array(shown)] * (1 < len(shown) < count):
                 which = f"{unit}{'s' * (lanes.size > 1)} {runs_of(lanes.tolist())}"
                 yield edit(lanes, f"{words}{',' * (',' in words)} in {which}")
             for mark in MARKS if stage in _MARKED and (made == few.got).any() else ():

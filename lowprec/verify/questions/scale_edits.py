@@ -39,6 +39,8 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
             "in reverse order of blocks": lambda scales: scales[..., ::-1],
             "of the block before": lambda scales: np.roll(scales, 1, -1),
             "of the block behind": lambda scales: np.roll(scales, -1, -1),
+            "below that of the block before raised to it": functools.partial(_bounded, bound=np.fmax),
+            "above that of the block before lowered to it": functools.partial(_bounded, bound=np.fmin),
             "of the first block": lambda scales: np.repeat(scales[..., :1], count, -1),
             "of the last block": lambda scales: np.repeat(scales[..., -1:], count, -1),
         }
@@ -102,6 +104,12 @@ def _cut(x: Array, y: Array, bits: int, fmt: Format, normal: int) -> Array:
     """Return products of significands without their last bits: of all, if `normal` is 0."""
     product, both = x * y, (x >> fmt.trailing_bits > 0) & (y >> fmt.trailing_bits > 0)
     return np.where((both == normal - 1) | (normal == 0), product >> bits << bits, product)
+
+
+def _bounded(scales: Array, bound: Callable[[Array, Array], Array]) -> Array:
+    """Return scales bounded by those of the block before, which the first block does not have."""
+    before = np.concatenate([scales[..., :1], scales[..., :-1]], -1)
+    return np.where(np.isnan(scales), scales, bound(scales, before))
 
 
 def _sides(x: Array, y: Array, sides: tuple[int, ...], change: Callable[[Array], Array]) -> list[Array]:

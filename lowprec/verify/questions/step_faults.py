@@ -28,7 +28,7 @@ from lowprec.verify.questions.step_model import Ends, Formats, Settled, Stages, 
 from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
 
 __all__ = ["beyond", "fault", "nans_as_numbers", "stages_of"]
-__all__ += ["smaller_counted", "step_faults", "uncounted", "zeros_beside_infinities"]
+__all__ += ["smaller_counted", "step_faults", "uncounted", "zeros_beside_infinities", "zeros_counted"]
 
 #: Bits that the rounder may not see, and that it may keep.
 _UNSEEN, _TWICE = 4, 8
@@ -251,7 +251,7 @@ def _of_alignment(window: Window, what: str) -> Iterator[Change]:
     """Yield faults of the largest exponent, and of what is cut."""
     for words, stages in uncounted(what):
         yield fault(words, **stages(np.array([-1])))
-    yield fault("zeros count for the largest exponent", counts=lambda terms: terms.significand >= 0)
+    yield fault("zeros count for the largest exponent", **zeros_counted(None))
     yield fault("products normalized before they are aligned", running=_normalized)
     for name, words, total in (
         ("nearest_even", "terms rounded, not cut: ties to even", _rounded(_half_even)),
@@ -282,6 +282,13 @@ def uncounted(what: str) -> Iterator[tuple[str, Callable[[Where], dict[str, Any]
         for begin, least in (({"empty": int}, "0"), ({}, "the least")):
             words = f"left out of the largest exponent, which is {least} where nothing else counts"
             yield f"{what} {words}{beyond}", partial(_uncounted, stages={**begin, **above})
+
+
+def zeros_counted(where: Where | None) -> dict[str, Any]:
+    """Return the stage in which zeros, or those of some lanes, count for the largest exponent."""
+    if where is None:
+        return {"counts": lambda terms: terms.significand >= 0}
+    return {"counts": lambda terms: nonzero(terms) | which_terms(terms, where)}
 
 
 def smaller_counted(where: Where) -> dict[str, Any]:

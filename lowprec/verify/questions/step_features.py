@@ -42,6 +42,7 @@ def of_sums(
                 yield from of_values(f"scale {place} of {name}", part)
                 codes = np.asarray(encode(part, how.scale[0])).astype(np.int64)
                 yield Feature(f"the code of scale {place} of {name}", codes)
+                yield Feature(f"the last bit of scale {place} of {name} is 1", codes & 1 == 1)
     if x.shape[1]:
         yield from of_products(x, y, None if addend is None else addend.reshape(-1), operands)
     if stepped and has_steps(how, operands) and (scales is None or (how.scale is not None and given.paired)):
