@@ -358,7 +358,7 @@ def _run(
 
     every = np.arange(codes.size)[:, None]
     begin = codes, signs, fmt
-    if plain is None or low not in plain or len({lanes.size for lanes in places}) > 1:
+    if plain is None or low not in plain or len({lanes.size for lanes in places}) != 1:
         made = []
         for number, some in enumerate(places):
             codes = after(every, some[None], begin if not number else then(codes), of(number), not number)
