@@ -245,7 +245,11 @@ def _covering(tried: list[Condition], costs: Array, excluded: Mask) -> list[Cond
     alone = np.flatnonzero(counts == excluded.shape[1])
     if alone.size:
         return [tried[int(alone[np.argmin(costs[alone])])]]
-    order = np.argsort(-counts, kind="stable")
+    # Of conditions that exclude the same results the cheapest alone.
+    cheap = np.argsort(costs, kind="stable")
+    _, first_of = np.unique(np.packbits(excluded[cheap], axis=1), axis=0, return_index=True)
+    single = np.sort(cheap[first_of])
+    order = single[np.argsort(-counts[single], kind="stable")]
     best = np.sort(order[:_PAIRS])
     left = (~excluded[best]).astype(np.float32)
     both = np.where(
