@@ -94,6 +94,9 @@ _SHOWN, _REPORTED = 5, 20
     help="Elements along K that share a scale: needed for scales of blocks, but for MX instructions.",
 )
 @named("--size", metavar="M,N,K", help="Rows of x, columns of y and products of lines of matmul.")
+@click.option(
+    "--length", type=int, metavar="K", help="Products of each line of dot. Default: as the first has."
+)
 @named("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
 @named(
     "--axis",
@@ -319,6 +322,8 @@ def _unit_lines(
     plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
     if (asked["size"] is not None) != (operation == "matmul"):
         raise click.UsageError("--size M,N,K is of lines of matmul, which need it")
+    if asked["length"] is not None and (operation != "dot" or asked["length"] < 1):
+        raise click.UsageError("--length K is of lines of dot: a number of products, of 1 or more")
     if operation in ("dot", "matmul"):
         if len(names) not in (1, 3) or not plain or asked["profile"] is not None or asked["rule"] is not None:
             raise click.UsageError(
@@ -331,6 +336,7 @@ def _unit_lines(
             given = (pair[0], pair[1]) if pair else None
             options |= {
                 "size": None if operation == "dot" else size_of(asked["size"]),
+                "length": asked["length"],
                 "flags": asked["flags"] is not None,
             }
             return compare_dot_lines(lines, how, given, **options)
@@ -387,6 +393,7 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     from lowprec.verify.compare.compare import compare as compare_arrays
     from lowprec.verify.dumps.files import open_dump
 
+    _refuse(asked, ("size", "length"))
     if len(words) < 2:
         raise click.UsageError(
             "give the INPUT and the OUTPUT: two files, or more for an operation; or one capture, a .npz file"

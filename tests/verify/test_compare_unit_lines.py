@@ -92,11 +92,11 @@ def test_lines_that_are_no_cases_are_refused_by_their_number(lines, message):
 
 
 def test_units_that_lines_do_not_describe_are_refused():
-    """Scales of tensors, and no lines at all."""
+    """Blocks of two dimensions, and no lines at all."""
     with pytest.raises(DumpError, match="there are no lines to compare"):
         compare_dot_lines([], lp.accumulations["blackwell_tcgen05_e4m3fn_binary32_e8m0fnu_1"])
-    with pytest.raises(ValueError, match="lines of 'nvfp4' are not read: it has a scale of the tensor"):
-        compare_block_lines([], lp.format("binary32"), lp.block_formats["nvfp4"])
+    with pytest.raises(ValueError, match="lines of 'nvfp4_2d' are not read: its blocks have two dimensions"):
+        compare_block_lines([], lp.format("binary32"), lp.block_formats["nvfp4_2d"])
 
 
 def test_the_command_reads_them(tmp_path, monkeypatch):

@@ -33,9 +33,10 @@ from lowprec.verify.dumps.files import Dump, Held, Values, open_dump
 from lowprec.verify.dumps.weights import WeightDump
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.dots import DotQuestion
-from lowprec.verify.questions.elements import ElementQuestion, ScaledQuestion, Scaling
+from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.flags import FlagQuestion
 from lowprec.verify.questions.question import Budget, Question, budget
+from lowprec.verify.questions.scaled import ScaledQuestion, Scaling
 from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
 __all__ = ["DOTS", "compare", "drawn_integers"]

@@ -100,10 +100,12 @@ def conditional(
             masks += [(less, agrees(few, (less,))[asked]) for less in question.narrowed(change)]
     spent = math.log2(len(masks) + 1)
     shares = [(mask.mean(), change) for change, mask in masks if mask.mean() >= 0.5]
-    whole = {
-        id(change) for share, change in shares if share > _WHOLLY and agrees(others, (change,))[near].all()
-    }
-    best = sorted(shares, key=lambda pair: (-pair[0], id(pair[1]) not in whole, pair[1].cost))
+    spoilt = {id(change): near.size for _, change in shares}
+    for share, change in shares:
+        if share > _WHOLLY:
+            lost = int(np.count_nonzero(~agrees(others, (change,))[near]))
+            spoilt[id(change)] = min(lost, 1) if change.field in ON_RESULTS else lost
+    best = sorted(shares, key=lambda pair: (-pair[0], spoilt[id(pair[1])], pair[1].cost))
     found = []
     for _, change in best[:_EDITS]:
         agree = agrees(batch, (change,))

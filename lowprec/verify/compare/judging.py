@@ -22,8 +22,9 @@ from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.dot_changes import orders
 from lowprec.verify.questions.dot_operands import could_be
 from lowprec.verify.questions.dots import DotQuestion
-from lowprec.verify.questions.elements import ElementQuestion, Scaling
+from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.question import Batch, Each, Judged, Question, differ, each_here, judged
+from lowprec.verify.questions.scaled import Scaling
 
 __all__ = ["Watch", "judge", "rank_accumulations", "rank_formats"]
 

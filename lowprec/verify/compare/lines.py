@@ -28,13 +28,14 @@ from lowprec.verify.codes.display import quoted
 from lowprec.verify.compare.compare import compare, drawn_integers
 from lowprec.verify.compare.judging import Watch, judge
 from lowprec.verify.compare.report import Comparison
-from lowprec.verify.dumps.files import DumpError, Spool
+from lowprec.verify.dumps.files import DumpError, Held, Spool
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
 from lowprec.verify.inputs.operands import random_width
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.flags import FlagQuestion, SumFlagQuestion
 from lowprec.verify.questions.question import budget
+from lowprec.verify.questions.tensor_scales import TensorsQuestion
 from lowprec.verify.reference.dots import check_flags, random_bits_of, roundings
 from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
@@ -216,6 +217,7 @@ def compare_dot_lines(
     formats: tuple[Format, Format] | None = None,
     *,
     size: tuple[int, int, int] | None = None,
+    length: int | None = None,
     flags: bool = False,
     **options: Any,
 ) -> Comparison:
@@ -237,6 +239,8 @@ def compare_dot_lines(
         Of the operands, where the accumulation takes any.
     size : (int, int, int), optional
         M, N and K of matrices, as `lowprec vectors matmul` has them; by default lines are of dot products.
+    length : int, optional
+        Products of a dot product; by default the first line says it.
     flags : bool
         Whether each line ends with the exception flags that the sum raised.
     options
@@ -258,7 +262,7 @@ def compare_dot_lines(
         check_flags(how)
         raised = [_flags(row) for row in rows]
         rows = [(number, words[:-1], text) for number, words, text in rows]
-    columns, packed = _layout(shape, rows[0], size)
+    columns, packed = _layout(shape, rows[0], size, length)
     layout = [each for each in columns if each[1]] if packed else [
         (fmt, 1) for fmt, lanes in columns for _ in range(lanes)
     ]  # fmt: skip
@@ -290,7 +294,7 @@ def compare_dot_lines(
 
 
 def _layout(
-    shape: Shape, first: Row, size: tuple[int, int, int] | None
+    shape: Shape, first: Row, size: tuple[int, int, int] | None, length: int | None
 ) -> tuple[list[tuple[Format, int]], bool]:
     """Return the format and the lanes of each column, 0 where there is none; and whether each is a word."""
     how, (x, y) = shape.how, shape.formats
@@ -308,16 +312,18 @@ def _layout(
 
     words, digits = first[1], len(first[1][0].removeprefix("0x"))
     if digits > -(-x.width // 4) and len(words) == sum(lanes > 0 for _, lanes in columns(max(block, 1))):
-        found = columns(size[2] if size else digits * 4 // x.width)
+        found = columns(size[2] if size else length or digits * 4 // x.width)
         if digits == -(-found[0][1] * x.width // 4):
             return found, True
-    for k in (size[2],) if size else range(max(block, 1), len(words), max(block, 1)):
+    lengths = (size[2],) if size else (length,) if length else range(max(block, 1), len(words), max(block, 1))
+    for k in lengths:
         found = columns(k)
         if sum(lanes for _, lanes in found) == len(words):
             return found, False
     parts = ["x and y of as many lanes", *(["their scales"] if block else []), "the addend"]
     parts += ["the random integers"] if bits else []
-    wanted = f"{', '.join(parts)} and the result{'' if size is None else f' of M, N, K = {size}'}"
+    wanted = f"{', '.join(parts)} and the result"
+    wanted += f" of M, N, K = {size}" if size else f" of K = {length}" if length else ""
     short = size is not None and len(words) < sum(lanes for _, lanes in columns(size[2]))
     without = "; it ends before its result" if short else ""
     _refuse(first, f"{len(words)} words, not {wanted}{without}")
@@ -338,33 +344,38 @@ def compare_block_lines(lines: Iterable[str], source: Format, fmt: BlockFormat, 
     source : Format
         Of the values.
     fmt : BlockFormat
-        One-dimensional, and without a scale of the tensor.
+        One-dimensional. A scale of the tensor stands behind the values of each line.
     options
         As for `compare_dot_lines`.
 
     Raises
     ------
     DumpError, ValueError
-        As `compare_dot_lines`; a block format of two dimensions, or with a scale of the tensor.
+        As `compare_dot_lines`; a block format of two dimensions.
     """
-    size = math.prod(fmt.sizes)
-    if fmt.tensor_scale != "none" or len(fmt.sizes) > 1:
+    size, tensor = math.prod(fmt.sizes), int(fmt.tensor_scale != "none")
+    if len(fmt.sizes) > 1:
         raise ValueError(
-            f"lines of {fmt.name!r} are not read: it has a scale of the tensor, or blocks of two dimensions; "
-            f"compare files with --scales"
+            f"lines of {fmt.name!r} are not read: its blocks have two dimensions; compare files with --scales"
         )
     rows = _some_rows(lines)
-    packed = len(rows[0][1]) == 3 and size > 1
-    one, many = [(source, 1)] * size, [(fmt.element, 1)] * size
-    layout = (
-        [(source, size), (fmt.scale, 1), (fmt.element, size)] if packed else [*one, (fmt.scale, 1), *many]
-    )
+    packed = len(rows[0][1]) == 3 + tensor and size > 1
+    one = [*[(BINARY32, 1)] * tensor, (fmt.scale, 1)]
+    layout = [(source, size), *one, (fmt.element, size)] if packed else [
+        *[(source, 1)] * size, *one, *[(fmt.element, 1)] * size
+    ]  # fmt: skip
     codes = _columns(rows, layout)
     values = source_values(codes[:, :size].astype(code_dtype(source)), source)
-    report = compare(
-        values, codes[:, size + 1 :].astype(code_dtype(fmt.element)), fmt,
-        scales=codes[:, size : size + 1].astype(code_dtype(fmt.scale)), **options,
-    )  # fmt: skip
+    found = codes[:, -size:].astype(code_dtype(fmt.element))
+    scales = codes[:, -size - 1 : -size].astype(code_dtype(fmt.scale))
+    if tensor:
+        tensors = codes[:, size].astype(np.uint32).view(np.float32)
+        options |= {"budget": budget(options.pop("ulps", None), "blocks")}
+        about = {name: options.pop(name) for name in ("any_nan", "budget") if name in options}
+        given = Held(values, "values"), fmt, Held(found, "elements"), tensors
+        report = judge(TensorsQuestion(*given, scales=Held(scales, "scales"), **about), **options)
+    else:
+        report = compare(values, found, fmt, scales=scales, **options)
     return _numbered(report, rows, size)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ _INSIDE, _OUTSIDE, _PAIRS, _THREES = 1024, 4096, 600, 80
 _LIMITS = 24
 #: How features of the result and of operands begin.
 _WHOLES = ("the result", "the operand", "the addend", "operand")
+#: Distance from a limit to the next result beyond it, if there is none.
+_OPEN = 1 << 40
 #: Alternatives that are joined by "or".
 _ALTERNATIVES = 3
 
@@ -42,6 +44,8 @@ class Condition:
     label: str = ""  #: of the value
     holds: bool = True
     statement: bool = False  #: whether the feature is true or false
+    least: int | None = None  #: of limits that tell the same results apart the lowest, and the highest
+    most: int | None = None
 
     def where(self, values: Array) -> Mask:
         """Return where a feature's values meet the condition."""
@@ -56,10 +60,13 @@ class Condition:
         no = "" if self.holds else "not "
         if self.label:
             return f"{self.feature} is {no}{self.label}"
-        if self.relation == "between":
-            return f"{self.feature} is {self.value} to {self.last}"
-        limit = {"=": "", ">=": "at least ", "<=": "at most "}[self.relation]
-        return f"{self.feature} is {no}{limit}{self.value}"
+        limit = {">=": "at least ", "<=": "at most "}.get(self.relation, "")
+        to = f" to {self.last}" if self.relation == "between" else ""
+        untold = [f"down to {self.least}"] * (self.least is not None)
+        untold += [f"up to {self.most}"] * (self.most is not None)
+        if untold:
+            to += f" (or {' or '.join(untold)}: no results lie between)"
+        return f"{self.feature} is {no}{limit}{self.value}{to}"
 
 
 #: What a statement is negated by: the first of its words that is here.
@@ -124,7 +131,7 @@ def learn(features: Sequence[Feature], inside: Mask, outside: Mask, spent: float
         bits = {condition: cost for condition, cost in zip(tried, costs.tolist(), strict=True)}
         rows = {condition: row for condition, row in zip(tried, holds, strict=True)}
         if all(_proven(one, found, rows, bits[one], ~wanted, int(wanted.sum())) for one in found):
-            return Rule((tuple(found),))
+            return Rule((tuple(_with_limits(one, found, rows, values, ~wanted) for one in found),))
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=False)]
     if not tried:
         return None
@@ -157,6 +164,25 @@ def _proven(
     admitted = np.logical_and.reduce(others) & outside if others else outside
     whole = (one.statement or one.label) and one.feature.startswith(_WHOLES)
     return (1.0 if whole else bits) <= _bits_of_choice(inside, int(np.count_nonzero(admitted)))
+
+
+def _with_limits(
+    one: Condition,
+    together: list[Condition],
+    rows: dict[Condition, Mask],
+    values: dict[str, Array],
+    outside: Mask,
+) -> Condition:
+    """Return a condition with the limits that results which meet the others do not tell from its own."""
+    if one.statement or one.label or not one.holds:
+        return one
+    others = [rows[condition] for condition in together if condition is not one]
+    seen = values[one.feature][np.logical_and.reduce([outside, *others])]
+    low, high = one.value, one.last if one.relation == "between" else one.value
+    below, above = seen[seen < low].max(initial=low - _OPEN), seen[seen > high].min(initial=high + _OPEN)
+    least = int(below) + 1 if one.relation != "<=" and _OPEN > low - below > 1 else None
+    most = int(above) - 1 if one.relation != ">=" and _OPEN > above - high > 1 else None
+    return replace(one, least=least, most=most)
 
 
 def _some(mask: Mask, most: int, drawn: np.random.Generator) -> Array:
@@ -219,7 +245,11 @@ def _covering(tried: list[Condition], costs: Array, excluded: Mask) -> list[Cond
     alone = np.flatnonzero(counts == excluded.shape[1])
     if alone.size:
         return [tried[int(alone[np.argmin(costs[alone])])]]
-    order = np.argsort(-counts, kind="stable")
+    # Of conditions that exclude the same results the cheapest alone.
+    cheap = np.argsort(costs, kind="stable")
+    _, first_of = np.unique(np.packbits(excluded[cheap], axis=1), axis=0, return_index=True)
+    single = np.sort(cheap[first_of])
+    order = single[np.argsort(-counts[single], kind="stable")]
     best = np.sort(order[:_PAIRS])
     left = (~excluded[best]).astype(np.float32)
     both = np.where(

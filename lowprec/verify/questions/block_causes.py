@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,27 +13,23 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_products import spread
-from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import encode, quantize
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import as_doubles, doubles
-from lowprec.verify.questions.causes import cut_behind_guard, guard_words
-from lowprec.verify.questions.features import Feature, has_fields, of_overflow, of_rounding
 from lowprec.verify.questions.question import Array, Change
-from lowprec.verify.questions.situations import continued
 
 __all__ = ["SCALE_SHIFT", "elements", "lanes", "moved", "operands", "orders", "scales", "special_blocks"]
-__all__ += ["of_quotients", "with_nan"]
+__all__ += ["again", "given_scales", "has_sign_bit", "under", "units_of", "with_nan"]
+__all__ += ["with_scales"]
 
 #: A scale's code stands so many bits above the code of the element.
 SCALE_SHIFT = 32
 
-#: Bits behind the guard bit that a rounder without sticky bit may see.
-_BEHIND = 20
+#: Bits of reciprocals: from so many up to the next.
+_RECIPROCAL = 4, 17
 
 _SPECIAL: dict[str, dict[Any, str]] = {
     "zero": {
@@ -113,13 +110,14 @@ def orders(fmt: BlockFormat, axes: tuple[int, ...]) -> Iterator[Change]:
         else "neighbours swapped in pairs"
     )
     yield Change("made", _pairs, swapped)
-    if _has_sign_bit(fmt.element):
+    if has_sign_bit(fmt.element):
         yield Change(
             "made", functools.partial(_unsigned, sign=fmt.element.sign_code), "zeros lose their sign"
         )
 
 
-def _has_sign_bit(element: Format) -> bool:
+def has_sign_bit(element: Format) -> bool:
+    """Return whether codes of elements have a sign bit."""
     return not isinstance(element, Codebook) and element.sign is Sign.MAGNITUDE
 
 
@@ -153,7 +151,7 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
     size = fmt.sizes[0]
     given, came, right = (_blocks(side.reshape(values.shape), axis, size) for side in (values, got, want))
     mask = (1 << SCALE_SHIFT) - 1
-    if _has_sign_bit(fmt.element):
+    if has_sign_bit(fmt.element):
         mask ^= fmt.element.sign_code
     silent = np.flatnonzero(((came & mask) == 0).all(0) & ((right & mask) != 0).any(0)).tolist()
     if 0 < len(silent) < size:
@@ -166,15 +164,15 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
         yield Change("scaling", functools.partial(_unread, lanes=unread), words)
     low = doubles(given[(came[:, 0] >> SCALE_SHIFT) < (right[:, 0] >> SCALE_SHIFT)])
     unseen = np.unique(np.argmax(np.abs(low[np.isfinite(low).all(1)]), axis=1)).tolist()
-    if 0 < len(unseen) < size and _given_scales(fmt):
+    if 0 < len(unseen) < size and given_scales(fmt):
         words = f"{_named(unseen)} of {size} left out of the largest magnitude"
         away = functools.partial(_without, lanes=unseen, axis=axis, size=size)
-        yield Change("scaling", _of_values(away), words)
+        yield Change("scaling", of_values(away), words)
 
 
 def _has_nan(fmt: BlockFormat, side: Array) -> Array:
     """Return the rows whose scale is NaN."""
-    return np.isnan(_units(side[:, 0] >> SCALE_SHIFT & (1 << fmt.scale.width) - 1, fmt))
+    return np.isnan(units_of(side[:, 0] >> SCALE_SHIFT & (1 << fmt.scale.width) - 1, fmt))
 
 
 def _blocks(side: Array, axis: int, size: int) -> Array:
@@ -201,7 +199,7 @@ def _without(values: Array, lanes: Sequence[int], axis: int, size: int) -> Array
 # -- scales ------------------------------------------------------------------------------------------
 
 
-def _given_scales(fmt: BlockFormat) -> bool:
+def given_scales(fmt: BlockFormat) -> bool:
     """Return whether elements under other scales are known: plain quotients, rounded once."""
     if isinstance(fmt.scale, Codebook):
         return False
@@ -210,57 +208,61 @@ def _given_scales(fmt: BlockFormat) -> bool:
 
 def scales(fmt: BlockFormat) -> Iterator[Change]:
     """Yield scales off by a factor of two, with their elements; and codes of scales that are off by one."""
-    if not _given_scales(fmt):
+    if not given_scales(fmt):
         return
     emax = ": emax taken as one {}" if fmt.rule.divisor == "binade" else ""
     for power, words, other in ((2.0, "twice", "less"), (0.5, "half", "more")):
-        off = _of_values(functools.partial(np.multiply, power))
+        off = of_values(functools.partial(np.multiply, power))
         yield Change("scaling", off, f"scales {words} as large{emax.format(other)}")
-    if fmt.element.has_nan and _has_sign_bit(fmt.element):
+    if fmt.element.has_nan and has_sign_bit(fmt.element):
         yield Change("made", functools.partial(_positive_nans, fmt=fmt.element), "NaN elements have no sign")
     yield Change("scaling", _of_all_bits, "the largest magnitude is the OR of all magnitudes")
     if fmt.rule.divisor != "binade":
-        for name in ("bfloat16", "binary16"):
-            by = float(quantize(1 / fmt.element.max_finite, name)) * fmt.element.max_finite
-            words = f"scales by the reciprocal of the largest element, rounded to {name}"
-            yield Change("scaling", _of_values(functools.partial(np.multiply, by)), words)
+        for words, inverse in _reciprocals(fmt.element.max_finite):
+            by = inverse * fmt.element.max_finite
+            said = f"scales by the reciprocal of the largest element, {words}"
+            yield Change("scaling", of_values(functools.partial(np.multiply, by)), said)
         yield Change("shaping", _by_unrounded, "elements divided by the scale before it is rounded")
     if fmt.scale.subnormals:
         low = functools.partial(_low_scales, least=1 << fmt.scale.trailing_bits)
         yield Change("scaling", low, "scales that are subnormal become zero")
-    positive = _of_values(lambda values: np.where(values < 0, 0.0, values))
+    positive = of_values(lambda values: np.where(values < 0, 0.0, values))
     yield Change("scaling", positive, "negative values left out of the largest magnitude")
     last = (1 << fmt.scale.width) - 1
     for by, words in ((1, "high"), (-1, "low")):
-        written = _with_scales(lambda codes, nan, by=by: np.where(nan, codes, codes + by & last))
+        written = with_scales(lambda codes, nan, by=by: np.where(nan, codes, codes + by & last))
         yield Change("scaling", written, f"scale codes one too {words}, above elements that are right")
     yield Change("scaling", _kept, "elements under scales that are NaN are not cleared")
     if fmt.scale.has_nan:
         for code, said in ((fmt.scale.max_magnitude, "the largest number"), (0, "the smallest number")):
-            named = _with_scales(lambda codes, nan, code=code: np.where(nan, code, codes))
+            named = with_scales(lambda codes, nan, code=code: np.where(nan, code, codes))
             yield Change("scaling", named, f"NaN scales are {code:#x}, {said}")
     if not fmt.scale.trailing_bits and not fmt.scale.subnormals:
         words = f"scales below the smallest wrap around, modulo {1 << fmt.scale.width}"
         yield Change("scaling", _wrapped, words)
     for words, by in (("the block before", 1), ("the next block", -1)):
-        moved = _with_scales(lambda codes, _, by=by: np.roll(codes, by))
+        moved = with_scales(lambda codes, _, by=by: np.roll(codes, by))
         yield Change("scaling", moved, f"scales are those of {words}, above right elements")
-    exchanged = _with_scales(lambda codes, _: _pairs(codes))
+    exchanged = with_scales(lambda codes, _: _pairs(codes))
     yield Change("scaling", exchanged, "scales of neighbouring blocks swapped, above right elements")
+
+
+def _reciprocals(number: float) -> Iterator[tuple[str, float]]:
+    """Yield the reciprocal of a number in a few bits, rounded and cut, in words."""
+    fraction, exponent = math.frexp(1 / number)
+    for bits in range(*_RECIPROCAL):
+        for words, whole in {"rounded": round(fraction * 2**bits), "cut": int(fraction * 2**bits)}.items():
+            yield f"{words} to {bits} bits", math.ldexp(whole, exponent - bits)
 
 
 def elements(fmt: BlockFormat) -> Iterator[Change]:
     """Yield elements that overflow, carry or lose their signs otherwise."""
     element = fmt.element
-    if not _given_scales(fmt) or not _has_sign_bit(element):
+    if not given_scales(fmt) or not has_sign_bit(element):
         return
     if element.exponent_bits:
         words = "elements past the largest wrap around: codes lose their upper bits"
         yield Change("shaping", _over_wide, words)
-        if not fmt.scale.trailing_bits and not fmt.scale.subnormals:  # quotients are exact
-            for bits in range(_BEHIND):
-                lost = functools.partial(_sticky_lost, bits=bits)
-                yield Change("shaping", lost, f"elements: {guard_words(bits)}")
     if element.min_subnormal is not None:
         words = "elements past the largest wrap around as whole numbers of the smallest element"
         yield Change("shaping", _over_whole, words)
@@ -269,16 +271,16 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
 BlockChange = Callable[[BlockArray, Array], BlockArray]
 
 
-def _of_values(change: Callable[[Array], Array]) -> BlockChange:
+def of_values(change: Callable[[Array], Array]) -> BlockChange:
     """Return the blocks with the scales that changed values have, and the elements under these."""
 
     def changed(blocks: BlockArray, values: Array) -> BlockArray:
-        return _under(blocks, values, _encoded(blocks, change(doubles(values))).scales)
+        return under(blocks, values, encoded(blocks, change(doubles(values))).scales)
 
     return changed
 
 
-def _encoded(blocks: BlockArray, values: Array, fmt: BlockFormat | None = None, **given: Any) -> BlockArray:
+def encoded(blocks: BlockArray, values: Array, fmt: BlockFormat | None = None, **given: Any) -> BlockArray:
     """Return values in a format, or in that of the blocks, with the scale of their tensor."""
     tensor = None if blocks.tensor_scale is None else float(blocks.tensor_scale)
     made: BlockArray = encode(values, fmt or blocks.format, axis=blocks.axes, tensor_scale=tensor, **given)
@@ -305,7 +307,7 @@ def _of_all_bits(blocks: BlockArray, values: Array) -> BlockArray:
     if values.dtype != np.float32:
         raise ValueError("not known of these")
     each = _of_blocks(blocks, values.view(np.uint32) & np.uint32(0x7FFFFFFF), np.bitwise_or.reduce)
-    return _under(blocks, values, _encoded(blocks, _numbers(each.view(np.float32))).scales)
+    return under(blocks, values, encoded(blocks, _numbers(each.view(np.float32))).scales)
 
 
 def _by_unrounded(blocks: BlockArray, values: Array) -> BlockArray:
@@ -326,12 +328,12 @@ def _low_scales(blocks: BlockArray, values: Array, least: int) -> BlockArray:
     return dataclasses.replace(blocks, codes=codes, scales=blocks.scales * ~low)
 
 
-def _with_scales(change: Callable[..., Any]) -> BlockChange:
+def with_scales(change: Callable[..., Any]) -> BlockChange:
     """Return the blocks with other codes of scales, made of the codes and where they are NaN."""
 
     def changed(blocks: BlockArray, values: Array) -> BlockArray:
         codes = blocks.scales.astype(np.int64)
-        made = change(codes, np.isnan(_units(blocks.scales, blocks.format)))
+        made = change(codes, np.isnan(units_of(blocks.scales, blocks.format)))
         return dataclasses.replace(blocks, scales=made.astype(blocks.scales.dtype))
 
     return changed
@@ -341,8 +343,8 @@ def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArr
     """Return blocks whose NaNs in some lanes are elements; those with others are as before."""
     fmt, axis, size = blocks.format, blocks.axes[0], blocks.format.sizes[0]
     plain = with_nan(dataclasses.replace(fmt, nan="elements"))
-    other = _encoded(blocks, values, plain)
-    seen = np.isnan(_units(_encoded(blocks, _without(values, lanes, axis, size)).scales, fmt))
+    other = encoded(blocks, values, plain)
+    seen = np.isnan(units_of(encoded(blocks, _without(values, lanes, axis, size)).scales, fmt))
     kept = spread(seen, values.shape, blocks.axes, fmt.sizes)
     return dataclasses.replace(
         blocks,
@@ -354,25 +356,25 @@ def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArr
 def _kept(blocks: BlockArray, values: Array) -> BlockArray:
     fmt = blocks.format
     plain = with_nan(dataclasses.replace(fmt, nan="elements", infinity="elements"))
-    other = _encoded(blocks, values, plain).codes
-    nan = spread(np.isnan(_units(blocks.scales, fmt)), values.shape, blocks.axes, fmt.sizes)
+    other = encoded(blocks, values, plain).codes
+    nan = spread(np.isnan(units_of(blocks.scales, fmt)), values.shape, blocks.axes, fmt.sizes)
     return dataclasses.replace(blocks, codes=np.where(nan, other, blocks.codes))
 
 
 def _but_nan(blocks: BlockArray, codes: Array) -> Array:
     """Return codes of scales, but NaN where those of the blocks are."""
-    nan = _units(blocks.scales, blocks.format)
+    nan = units_of(blocks.scales, blocks.format)
     return np.where(np.isnan(nan), blocks.scales, codes).astype(blocks.scales.dtype)
 
 
 def _wrapped(blocks: BlockArray, values: Array) -> BlockArray:
     """Return scales whose exponents are below the smallest as codes that wrap around, and their elements."""
     fmt, up = blocks.format, 64
-    high = _encoded(blocks, np.ldexp(doubles(values), up)).scales.astype(np.int64)
+    high = encoded(blocks, np.ldexp(doubles(values), up)).scales.astype(np.int64)
     low = (blocks.scales == 0) & (0 < high) & (high < up)  # blocks of zeros are as before
     codes = np.where(low, high - up & (1 << fmt.scale.width) - 1, blocks.scales)
-    under = _under(blocks, values, np.minimum(codes, fmt.scale.max_magnitude).astype(blocks.scales.dtype))
-    return dataclasses.replace(under, scales=codes.astype(blocks.scales.dtype))
+    made = under(blocks, values, np.minimum(codes, fmt.scale.max_magnitude).astype(blocks.scales.dtype))
+    return dataclasses.replace(made, scales=codes.astype(blocks.scales.dtype))
 
 
 # -- elements ----------------------------------------------------------------------------------------
@@ -381,7 +383,7 @@ def _wrapped(blocks: BlockArray, values: Array) -> BlockArray:
 def _over(blocks: BlockArray, values: Array) -> tuple[Array, Array]:
     """Return which elements are finite and past the largest one, and what their scales are."""
     fmt = blocks.format
-    units = spread(_units(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
+    units = spread(units_of(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
     units = units * (1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale))
     wide = np.abs(doubles(values))
     return np.isfinite(wide) & (units > 0) & (wide > units * fmt.element.max_finite), units
@@ -407,22 +409,13 @@ def _wider(blocks: BlockArray, values: Array) -> Array:
     wider = dataclasses.replace(
         fmt.element, name="", exponent_bits=fmt.element.exponent_bits + 1, nans=0, infinity=False
     )
-    made = _again(blocks, values, dataclasses.replace(fmt, element=wider, nan="block"))
+    made = again(blocks, values, dataclasses.replace(fmt, element=wider, nan="block"))
     return made & wider.sign_code - 1
 
 
-def _sticky_lost(blocks: BlockArray, values: Array, bits: int) -> BlockArray:
-    fmt = blocks.format
-    units = spread(_units(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
-    plain = np.isfinite(units) & (units > 0)
-    cut = cut_behind_guard(doubles(values) / np.where(plain, units, 1), fmt.element, bits)
-    made = _again(blocks, np.where(plain, cut * units, values), fmt)
-    return dataclasses.replace(blocks, codes=np.where(plain, made, blocks.codes))
-
-
-def _again(blocks: BlockArray, values: Array, fmt: BlockFormat) -> Array:
+def again(blocks: BlockArray, values: Array, fmt: BlockFormat) -> Array:
     """Return the codes of elements in another format, under the same scales."""
-    return _encoded(blocks, values, fmt, scales=blocks.scales).codes
+    return encoded(blocks, values, fmt, scales=blocks.scales).codes
 
 
 def _with_magnitudes(blocks: BlockArray, where: Array, magnitudes: Array | int) -> BlockArray:
@@ -430,32 +423,15 @@ def _with_magnitudes(blocks: BlockArray, where: Array, magnitudes: Array | int) 
     return dataclasses.replace(blocks, codes=np.where(where, signed, blocks.codes).astype(blocks.codes.dtype))
 
 
-def _units(codes: Array, fmt: BlockFormat) -> npt.NDArray[np.float64]:
+def units_of(codes: Array, fmt: BlockFormat) -> npt.NDArray[np.float64]:
+    """Return the values of codes of scales."""
     return as_doubles(codes, fmt.scale)
 
 
-def _under(blocks: BlockArray, values: Array, codes: Array) -> BlockArray:
+def under(blocks: BlockArray, values: Array, codes: Array) -> BlockArray:
     """Return the blocks with other scales, and the elements under these; those of scale NaN stay."""
     fmt, codes = blocks.format, _but_nan(blocks, codes)
-    units = spread(_units(codes, fmt), values.shape, blocks.axes, fmt.sizes)
-    made = _encoded(blocks, values, scales=codes)
+    units = spread(units_of(codes, fmt), values.shape, blocks.axes, fmt.sizes)
+    made = encoded(blocks, values, scales=codes)
     valid = np.isfinite(units) & (units > 0)
     return dataclasses.replace(blocks, codes=np.where(valid, made.codes, blocks.codes), scales=codes)
-
-
-def of_quotients(quotients: Array, codes: Array, fmt: BlockFormat) -> Iterator[Feature]:
-    """Yield features of quotients of values and scales, and of how they are rounded to codes."""
-    finite_rule = dataclasses.replace(fmt.elements, saturation=Projection(saturation="finite").saturation)
-    made = {}
-    for name in ("toward_zero", "nearest_zero", "nearest_away"):
-        how = dataclasses.replace(finite_rule, rounding=Projection(rounding=name).rounding)
-        made[name] = np.asarray(encode(quotients, fmt.element, projection=how)).astype(np.int64)
-    yield Feature("the quotient is a tie", made["nearest_zero"] != made["nearest_away"])
-    back = as_doubles(made["toward_zero"].astype(code_dtype(fmt.element)), fmt.element)
-    yield Feature("the scaled value needs no rounding", back == quotients)
-    yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
-    longer = continued(fmt.element)
-    if has_fields(fmt.element) and longer is not None:
-        beyond = np.asarray(encode(quotients, longer, rounding=fmt.elements.rounding))
-        yield from of_overflow(beyond, longer, fmt.element)
-        yield from of_rounding(made["toward_zero"], codes, fmt.element)

@@ -22,6 +22,7 @@ from lowprec.arrays.checks import UNSIGNED
 from lowprec.arrays.convert import encode
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
+from lowprec.spec.format import Format
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
@@ -39,14 +40,11 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
+from lowprec.verify.questions.block_edits import block_edits
+from lowprec.verify.questions.block_features import of_a_block, of_a_scale, of_one_value
 from lowprec.verify.questions.causes import SATURATIONS, in_words
-from lowprec.verify.questions.features import (
-    Feature,
-    exponents,
-    has_fields,
-    of_codes,
-    of_values,
-)
+from lowprec.verify.questions.dot_operands import holding
+from lowprec.verify.questions.features import Feature, has_fields
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.result_edits import moves, of_scale_codes
 
@@ -336,6 +334,7 @@ class BlockQuestion(Question):
         """Yield edits of the codes of scales alone."""
         if self.scales is not None and not self.values:
             yield from of_scale_codes(self.format.scale)
+            yield from block_edits(self.format, self._source)
         if not self.values and len(self.axes) == 1:
             axis, size, masks = self.axes[0], self.format.sizes[0], {"elements": (1 << SCALE_SHIFT) - 1}
             if has_fields(self.target):
@@ -344,6 +343,11 @@ class BlockQuestion(Question):
                 for what, mask in masks.items():
                     moved = functools.partial(block_causes.moved, axis=axis, to=to, mask=mask)
                     yield Change("made", moved, f"the {what} of each block {words}", 2)
+
+    @property
+    def _source(self) -> Format | None:
+        """The format of the values: the narrowest usual one that holds them."""
+        return holding(np.asarray(self.dump.rows(0, min(self._step, self.shape[0]))))
 
     def edited(self, answers: Array, change: Change) -> Array:
         """Return answers whose elements, or scales, are changed by an edit of their codes."""
@@ -356,55 +360,13 @@ class BlockQuestion(Question):
 
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of the value, of its block's largest magnitude, and of their quotient."""
-        values, fmt = np.asarray(batch.given), self.format
-        source = catalog.carrier(values.dtype)
-        if source is None or source.width > 32:
-            yield from of_values("the value", doubles(values).reshape(-1))
-        else:
-            yield from of_codes("the value", words_of(values).reshape(-1), source)
-        if self.values or len(self.axes) != 1 or values.shape[self.axes[0]] % fmt.sizes[0]:
-            return
-        axis, size = self.axes[0], fmt.sizes[0]
-        wide = np.moveaxis(doubles(values), axis, -1)
-        blocks = wide.reshape(*wide.shape[:-1], -1, size)
-
-        def spread_out(of_blocks: Array) -> Array:
-            each = np.broadcast_to(of_blocks[..., None], blocks.shape).reshape(wide.shape)
-            return np.moveaxis(each, -1, axis).reshape(-1)
-
-        place = np.broadcast_to(np.arange(wide.shape[-1]) % size, wide.shape)
-        yield Feature("the lane", np.moveaxis(place, -1, axis).reshape(-1))
-        finite = np.isfinite(blocks)
-        sizes = np.where(finite, np.abs(blocks), 0)
-        largest = sizes.max(-1)
-        yield Feature("the block has a NaN", spread_out(np.asarray(np.isnan(blocks).any(-1))))
-        yield Feature("the block has an infinity", spread_out(np.asarray(np.isinf(blocks).any(-1))))
-        yield Feature("the block has zeros alone", spread_out(np.asarray((blocks == 0).all(-1))))
-        yield Feature("the lane of the block's largest magnitude", spread_out(np.argmax(sizes, -1)))
-        at = np.argmax(sizes, -1)[..., None]
-        minus = np.signbit(np.take_along_axis(blocks, at, -1))[..., 0]
-        yield Feature("the value of the block's largest magnitude is negative", spread_out(minus))
-        yield from of_values("the block's largest magnitude", spread_out(largest))
-        fraction = np.floor(np.ldexp(np.frexp(largest)[0], 4)).astype(np.int64)
-        yield Feature("the leading four bits of the block's largest magnitude", spread_out(fraction))
-        apart = exponents(largest)[..., None] - exponents(sizes)
-        apart = np.where(sizes > 0, apart, -1).reshape(wide.shape)
-        yield Feature("the exponent of the block's largest magnitude less the value's",
-                      np.moveaxis(apart, -1, axis).reshape(-1))  # fmt: skip
-        if self.scales is None:
-            return
-        yield Feature("the code of the right scale", codes := want >> SCALE_SHIFT)
-        if fmt.scale.subnormals:
-            yield Feature(
-                "the right scale is subnormal", (codes > 0) & (codes < 1 << fmt.scale.trailing_bits)
-            )
-        units = as_doubles(codes.astype(UNSIGNED[1 if fmt.scale.width <= 8 else 4]), fmt.scale)
-        units = units * (1.0 if self.tensor_scale is None else self.tensor_scale)
-        flat = doubles(values).reshape(-1)
-        plain = np.isfinite(flat) & np.isfinite(units) & (units > 0)
-        with np.errstate(all="ignore"):
-            quotients = np.where(plain, flat / np.where(plain, units, 1), 0)
-        yield from block_causes.of_quotients(quotients, self.codes(want), fmt)
+        values, scales = np.asarray(batch.given), None if self.scales is None else want >> SCALE_SHIFT
+        yield from of_one_value(values)
+        if not self.values and len(self.axes) == 1 and values.shape[self.axes[0]] % self.format.sizes[0] == 0:
+            yield from of_a_block(values, self.format, self.axes[0])
+            if scales is not None:
+                tensor = 1.0 if self.tensor_scale is None else self.tensor_scale
+                yield from of_a_scale(values, self.format, scales, tensor, self.codes(want))
 
     # -- what is counted and told ---------------------------------------------------------------
 

@@ -98,8 +98,11 @@ def runs_of(numbers: Sequence[int]) -> str:
     return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
 
 
-def of_lanes(length: int, period: int) -> Iterator[Change]:
-    """Yield lanes that are wired wrongly: left out, swapped, or dealt to steps in another order."""
+def of_lanes(length: int, period: int, step: int) -> Iterator[Change]:
+    """Yield lanes that are wired wrongly: left out, swapped, or dealt to steps in another order.
+
+    Lanes are told of a period; steps have as many products as `step` says.
+    """
     for lane in range(length):
         if length > period:
             yield Change("fault", left_out(lane, (0, 1)), f"product {lane} of {length} left out", 2)
@@ -110,6 +113,10 @@ def of_lanes(length: int, period: int) -> Iterator[Change]:
     evens_first = of_sides((0, 1), functools.partial(np.take, indices=even, axis=-1))
     yield Change("fault", evens_first, "first the products of even numbers, then the others", 2)
     for lane in range(length - 1):
+        if (lane + 1) % step == 0:
+            order = [*range(lane), lane + 1, lane, *range(lane + 2, length)]
+            exchanged = of_sides((0, 1), functools.partial(np.take, indices=order, axis=-1))
+            yield Change("fault", exchanged, f"products {lane} and {lane + 1} exchanged", 2)
         for words, pairs in (
             (f"y of products {lane} and {lane + 1} swapped", ((lane, lane + 1), (lane + 1, lane))),
             (f"product {lane} takes y of product {lane + 1}", ((lane, lane + 1),)),

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,8 @@ from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.scales import scale_values
 from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = ["DotScales", "Given", "OutputScales", "check_block", "could_be", "factors", "in_blocks", "joining"]
+__all__ = ["DotScales", "Given", "OutputScales", "check_block", "could_be", "exact_sum", "factors", "holding"]
+__all__ += ["in_blocks", "joining"]
 __all__ += ["pairings", "parts_of", "scale_pair", "scaled", "scalings", "shape_of", "spread_blocks", "times"]
 
 #: Formats that elements of blocks are looked for in, the narrowest first.
@@ -197,7 +199,7 @@ def _in_blocks(
 ) -> Any:
     if blocks is None:
         return values
-    element = how.operands[side] if how.operands is not None else fmt or _holding(values)
+    element = how.operands[side] if how.operands is not None else fmt or holding(values)
     if element is None or isinstance(element, Carrier):
         raise ValueError(
             f"scales of blocks need operands in a format of at most 32 bits, and {'xy'[side]} holds "
@@ -216,7 +218,7 @@ def _in_blocks(
     return BlockArray(elements, codes, form, (values.ndim + axis,))
 
 
-def _holding(values: Array) -> Format | Carrier | None:
+def holding(values: Array) -> Format | Carrier | None:
     """Return the narrowest usual format that has all values, or the one of their type.
 
     Products of wide formats are too long for sums in pairs of all engines but the slow one.
@@ -337,11 +339,16 @@ def factors(side: Dump, fmt: Format | None) -> Array:
     return np.asarray(decode(whole, fmt))
 
 
-def joining(given: Dump, name: str, shape: tuple[int, ...]) -> Array:
-    """Return numbers that join the sums, one for each."""
+def joining(given: Dump, name: str, shape: tuple[int, ...], width: int) -> Array:
+    """Return numbers that join the sums, one for each; in a narrower type of at least `width` bits."""
     if given.dtype.kind in "iu":
         raise ValueError(f"{given} holds {given.dtype}; {name} is given as values, float16 to float64")
     whole = given.read(0, given.size).reshape(given.shape)
+    for dtype in (np.float16, np.float32):
+        if width <= np.finfo(dtype).bits < 8 * whole.dtype.itemsize:
+            with np.errstate(all="ignore"):
+                narrow = whole.astype(dtype)
+            whole = narrow if ((narrow == whole) | np.isnan(whole)).all() else whole
     try:
         return np.broadcast_to(whole, shape)
     except ValueError:
@@ -371,3 +378,13 @@ def parts_of(call: LibraryCall) -> tuple[Accumulation, Epilogue]:
     if how.machine:
         return how, epilogue
     return replace(how, output=call.output), replace(epilogue, output=None)
+
+
+def exact_sum(x: Array, y: Array, first: float) -> Fraction | None:
+    """Return the sum of products and a number, without any rounding; None where one is not finite."""
+    terms = doubles(x), doubles(y)
+    if not (np.isfinite(terms[0]).all() and np.isfinite(terms[1]).all() and np.isfinite(first)):
+        return None
+    pairs = zip(*(side.tolist() for side in terms), strict=True)
+    products = (Fraction(a) * Fraction(b) for a, b in pairs)
+    return sum(products, Fraction(first))

@@ -22,10 +22,10 @@ from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import rounding
 from lowprec.verify.codes.display import shown_value
-from lowprec.verify.codes.values import as_doubles, carried, distances, doubles, is_values, words_of
+from lowprec.verify.codes.values import as_doubles, carried, distances, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
-from lowprec.verify.questions import dot_changes, dot_faults, dot_operands, edits
+from lowprec.verify.questions import dot_changes, dot_faults, dot_operands, edits, former, scale_edits
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_operands import Given, OutputScales, scaled
 from lowprec.verify.questions.features import Feature
@@ -48,7 +48,7 @@ _TERMS, _KNOWN = 1 << 16, 4
 #: Fields of changes of the operands, in the order in which they are made; others that are not of the
 #: accumulation; the longest step, and K, of which lanes are tried.
 _OF_OPERANDS = ("lane", "fault", "addend", "bias", "output_scale", "backward")
-_NOT_HOW = {*_OF_OPERANDS, "epilogue", "pair", "scaling"}
+_NOT_HOW = {*_OF_OPERANDS, "former", "epilogue", "pair", "scaling"}
 _LANES, _WIRED = 64, 32
 #: Products of which faults within steps are tried: fewer of matrices, whose samples are large.
 _STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
@@ -128,9 +128,7 @@ class DotQuestion(Question):
             self.scales = dot_operands.DotScales(verb, scale, left, right, shape, size, of_hardware=own)
         takes_blocks = how.scale is not None or not (how.machine or isinstance(how.accumulator, Window))
         if self.scales is not None and any(self.scales.blocks) and not takes_blocks:
-            self.epilogue = (
-                self.epilogue or Epilogue()
-            )  # scales join the sums of blocks, as in lowprec.matmul
+            self.epilogue = self.epilogue or Epilogue()  # as in lowprec.matmul
         if budget == "auto" and self.epilogue is not None:
             what = f"the library call {asked}" if isinstance(asked, LibraryCall) else "an epilogue"
             raise ValueError(
@@ -149,8 +147,9 @@ class DotQuestion(Question):
             self.x = np.broadcast_to(left, (*outer, *left.shape[-2:])).reshape(count, *left.shape[-2:])
             self.y = np.broadcast_to(right, (*outer, *right.shape[-2:])).reshape(count, *right.shape[-2:])
             inner = (count, left.shape[-2], right.shape[-1])
+        width = how.summed[0].width
         self.addend, self.bias, self.output_scale = (
-            None if each is None else dot_operands.joining(each, name, shape).reshape(inner)
+            None if each is None else dot_operands.joining(each, name, shape, width).reshape(inner)
             for each, name in ((addend, "an addend"), (bias, "a bias"), (output_scale, "an output scale"))
         )
         self.inner = inner
@@ -242,6 +241,8 @@ class DotQuestion(Question):
         for field in _OF_OPERANDS:
             if field in fields:
                 given = fields[field](given)
+        if "former" in fields:
+            given = fields["former"](given, self._rows(np.maximum(batch.places - 1, 0)).given)
         stages = stages_of(changes)
         x, y, addend, scales, bias, output_scale, _ = given
         factor = None if scales is None else scales.factor
@@ -345,7 +346,7 @@ class DotQuestion(Question):
         operands = how.operands or self.read
         yield from dot_faults.faults(operands, paired=self.verb == "dot", addend=self.addend is not None)
         if length <= _WIRED and self.scales is None:
-            yield from dot_faults.of_lanes(length, period)
+            yield from dot_faults.of_lanes(length, period, self._step)
         blocks = how.scale is not None and self.verb == "dot"
         few = self.size * length <= _STEPPED[self.verb]
         if (blocks or self.scales is None) and few and has_steps(how, operands):
@@ -362,12 +363,13 @@ class DotQuestion(Question):
             return
         period = how.accumulator.step if isinstance(how.accumulator, Window) else length
         if self.addend is not None:
-            yield from edits.of_addends()
+            yield from edits.of_addends(self.addend.dtype)
+            yield from former.of_addend() if self.verb == "dot" else ()
         yield from edits.orders(length, min(period, length))
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
-            yield from (*edits.of_shifts(), *edits.of_groups())
-            yield from edits.of_scales(how.scale[0]) if how.scale else ()
+            yield from (*edits.of_shifts(), *edits.of_behind(), *edits.of_groups())
+            yield from scale_edits.of_scales(how.scale[0]) if how.scale else ()
             yield from edits.of_rounding(how.summed[0])
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
@@ -376,8 +378,12 @@ class DotQuestion(Question):
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of one step alone, or of sums of one sign."""
-        step = getattr(self.how.accumulator, "step", max(self.how.term, 1))
-        return edits.narrowed(change, -(-self.x.shape[-1] // step))
+        return edits.narrowed(change, -(-self.x.shape[-1] // self._step))
+
+    @property
+    def _step(self) -> int:
+        """Products of a step."""
+        return int(getattr(self.how.accumulator, "step", max(self.how.term, 1)))
 
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of the operands, and of steps where they are known."""
@@ -480,14 +486,8 @@ class DotQuestion(Question):
         else:
             number, row, column = np.unravel_index(at, self.inner)
             x, y = self.x[number, row], self.y[number, :, column]
-        terms = [doubles(side) for side in (x, y)]
         first = 0.0 if self.addend is None else float(self.addend.reshape(-1)[at])
-        if not (np.isfinite(terms[0]).all() and np.isfinite(terms[1]).all() and np.isfinite(first)):
-            return None
-        products = (
-            Fraction(a) * Fraction(b) for a, b in zip(terms[0].tolist(), terms[1].tolist(), strict=True)
-        )
-        return sum(products, Fraction(first))
+        return dot_operands.exact_sum(x, y, first)
 
 
 def _inverse_output(given: Given) -> Given:

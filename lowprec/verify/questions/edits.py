@@ -14,6 +14,7 @@ import numpy as np
 
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import encode, quantize
+from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import MODES
 from lowprec.verify.codes.values import as_doubles, doubles
@@ -24,16 +25,29 @@ from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
 from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, chosen, in_terms, lanes_of
-from lowprec.verify.questions.step_faults import beyond, fault
+from lowprec.verify.questions.step_faults import fault
 from lowprec.verify.questions.step_model import OF_A_STEP
 from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
 
-__all__ = ["code_edits", "lane_edits", "lane_moves", "narrowed", "of_addends", "of_conversions"]
-__all__ += ["of_groups", "of_rounding", "of_scales", "of_shifts", "orders"]
-__all__ += ["product_edits", "scale_edits", "shifts", "term_edits", "value_edits"]
+__all__ = [
+    "code_edits",
+    "lane_edits",
+    "lane_moves",
+    "narrowed",
+    "on_codes",
+    "of_addends",
+    "of_behind",
+    "of_conversions",
+]
+__all__ += ["of_groups", "of_rounding", "of_shifts", "orders"]
+__all__ += ["product_edits", "shifts", "term_edits", "value_edits"]
 
 #: Last steps of which each may have a fault of its own; bits of formats of which each bit may be stuck.
 _STEPS, _SHORT, _NARROW = 16, 4, 16
+#: Places behind the last bit of another term in which a term may be cut.
+_BEHIND = 4
+#: Places of shifts from which on terms may be lost.
+_DROPPED = (*range(7, 14), 15, 16, *range(23, 29), 31, 32)
 
 
 # -- conversions ---------------------------------------------------------------------------------------
@@ -69,9 +83,13 @@ def value_edits() -> dict[str, Callable[[Array], Array]]:
     return changes | {"without its sign": np.abs, "taken as zero": np.zeros_like}
 
 
-def of_addends() -> Iterator[Change]:
-    """Yield addends whose values are edited."""
-    for words, change in value_edits().items():
+def of_addends(dtype: np.dtype[Any]) -> Iterator[Change]:
+    """Yield addends of a type whose values, or last bits, are edited."""
+    changes, fmt = value_edits(), catalog.carrier(dtype)
+    if fmt is not None and fmt.width <= 32:
+        for bit, value, stuck in _stuck_bits(fmt):
+            changes[f"with {bit} read as {value}"] = functools.partial(on_codes, fmt=fmt, change=stuck)
+    for words, change in changes.items():
         yield Change("addend", of_addend(change), f"the addend {words}")
 
 
@@ -100,7 +118,7 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
             continue
         changes: dict[str, Callable[[Array], Array]] = {
             **{
-                f"{bit} of {name} read as {value}": functools.partial(_on_codes, fmt=fmt, change=stuck)
+                f"{bit} of {name} read as {value}": functools.partial(on_codes, fmt=fmt, change=stuck)
                 for bit, value, stuck in _stuck_bits(fmt)
             },
             f"the sign of {name} lost": np.abs,
@@ -244,6 +262,7 @@ def _of_parts(lanes: Array, change: Callable[[Any], Array], total: Callable[[Any
     def changed(parts: Any) -> Any:
         rows, count = parts.kept.shape
         here = np.pad(lanes_of(lanes, rows, count - 1), ((0, 0), (0, 1)))
+        here[:, -1] = lanes.dtype != bool and (lanes == -1).any()
         return total(parts._replace(kept=parts.kept + np.where(here, change(parts), 0)))
 
     return changed
@@ -268,7 +287,7 @@ def _at(values: Array, where: Array, change: Callable[[Array], Array]) -> Array:
         return np.where(here, change(values), values).astype(values.dtype)
 
 
-def _on_codes(values: Array, fmt: Format, change: Callable[[Array], Array]) -> Array:
+def on_codes(values: Array, fmt: Format, change: Callable[[Array], Array]) -> Array:
     """Return values of a format whose codes are changed; infinities and NaNs stay."""
     finite = np.isfinite(values)
     codes = np.asarray(encode(doubles(np.where(finite, values, 0)), fmt)).astype(np.int64)
@@ -279,87 +298,14 @@ def _on_codes(values: Array, fmt: Format, change: Callable[[Array], Array]) -> A
 def _stuck_bits(fmt: Format) -> Iterator[tuple[str, int, Callable[[Array], Array]]]:
     """Yield each bit below the sign as read as 0 and as 1: its name, the value, and the change of codes.
 
-    Of formats of a few bits each code is tried as each other one; of wide ones the last bit is stuck alone.
+    Of formats of a few bits each code is tried as each other one; of wide ones the last bit and the first
+    trailing one are stuck alone.
     """
-    for bit in range(fmt.sign_code.bit_length() - 1 if _SHORT < fmt.width <= _NARROW else 1):
+    every = range(fmt.sign_code.bit_length() - 1 if _SHORT < fmt.width <= _NARROW else 1)
+    for bit in (0, fmt.trailing_bits - 1) if fmt.width > _NARROW else every:
         name = f"bit {bit}" if bit else "the last bit"
         yield name, 0, functools.partial(np.bitwise_and, ~(1 << bit))
         yield name, 1, functools.partial(np.bitwise_or, 1 << bit)
-
-
-# -- scales of blocks ----------------------------------------------------------------------------------
-
-
-def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
-    """Yield edits of scales of some of `count` blocks along K, each as words and what makes the edit."""
-    changes: dict[str, Callable[[Array], Array]] = {
-        "clamped at 1 from above": lambda scales: np.minimum(scales, 1.0),
-        "clamped at 1 from above, NaN too": lambda scales: np.fmin(scales, 1.0),
-        "clamped at 1 from below": lambda scales: np.maximum(scales, 1.0),
-        "left out: 1": np.ones_like,
-        "one exponent too low": lambda scales: scales / 2,
-        "one exponent too high": lambda scales: scales * 2,
-        "NaN taken as 1": lambda scales: np.where(np.isnan(scales), 1.0, scales),
-        "NaN taken as zero": lambda scales: np.where(np.isnan(scales), 0.0, scales),
-        "NaN read as a number": lambda scales: np.where(np.isnan(scales), beyond(fmt), scales),
-        "below the normal numbers taken as zero": functools.partial(flushed, least=2.0**fmt.emin),
-        "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
-    }
-    smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
-    if count > 1:
-        changes |= {
-            "in reverse order of blocks": lambda scales: scales[..., ::-1],
-            "of the block before": lambda scales: np.roll(scales, 1, -1),
-            "of the block behind": lambda scales: np.roll(scales, -1, -1),
-            "of the first block": lambda scales: np.repeat(scales[..., :1], count, -1),
-            "of the last block": lambda scales: np.repeat(scales[..., -1:], count, -1),
-        }
-    both: dict[str, Callable[[Array, Array], Sequence[Array]]] = {
-        "the scales of x and y exchanged": lambda x, y: (y, x),
-        "the scales of x taken for y too": lambda x, y: (x, x),
-        "the scales of y taken for x too": lambda x, y: (y, y),
-    }
-    for least in (-128, -127, -255):
-        words = f"sums of scales' exponents wrap around, to {least} to {least + 255}"
-        both[words] = functools.partial(_wrapped, least=least)
-    for words, change in changes.items():
-        for sides, name in (((0,), "x"), ((1,), "y"), ((0, 1), "x and y")):
-            both[f"the scales of {name} {words}"] = functools.partial(_sides, sides=sides, change=change)
-    for words, pair in both.items():
-        yield words, functools.partial(_with_scales, change=pair)
-
-
-def of_scales(fmt: Format) -> Iterator[Change]:
-    """Yield scales of blocks that reach the addend, or not the largest exponent, and products of them cut."""
-    yield fault("the largest exponent searched before scales are added", 2, unscaled=True)
-    for sides, name in (((0,), "x"), ((1,), "y"), ((0, 1), "x and y")):
-        yield fault(f"the addend scaled by the scales of {name} too", 2, addend_scaled=sides)
-    for bits in range(1, 2 * fmt.trailing_bits + 1):
-        cut = functools.partial(_cut, bits=bits)
-        yield fault(f"the last {bits} bits of products of scales lost", 2, scale_products=cut)
-
-
-def _cut(significands: Array, bits: int) -> Array:
-    return significands >> bits << bits
-
-
-def _sides(x: Array, y: Array, sides: tuple[int, ...], change: Callable[[Array], Array]) -> list[Array]:
-    return [change(scale) if side in sides else scale for side, scale in enumerate((x, y))]
-
-
-def _wrapped(x: Array, y: Array, least: int) -> tuple[Array, Array]:
-    low, high = (np.frexp(scale)[1] - 1 for scale in (x, y))
-    return np.ldexp(x, np.mod(low + high - least, 256) + least - low - high), y
-
-
-def _with_scales(lanes: Array, change: Callable[[Array, Array], Sequence[Array]]) -> Any:
-    """Return the stage in which the scales of some blocks are changed."""
-
-    def changed(x: Array, y: Array) -> list[Array]:
-        here = lanes_of(lanes, *x.shape)
-        return [np.where(here, new, old) for new, old in zip(change(x, y), (x, y), strict=True)]
-
-    return changed
 
 
 # -- alignment -----------------------------------------------------------------------------------------
@@ -376,23 +322,59 @@ def shifts(what: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
 
 def of_shifts() -> Iterator[Change]:
     """Yield terms that are shifted by other amounts when they are aligned."""
-    for words, change in shifts("shifts of alignment"):
-        yield fault(words, 2, above=functools.partial(_shifted, change=change))
+    for what, some in {
+        "": slice(None),
+        " of products": slice(-1),
+        " of running sums": slice(-1, None),
+    }.items():
+        for words, change in shifts(f"shifts of alignment{what}"):
+            yield fault(words, 2, above=functools.partial(_shifted, change=change, some=some))
 
 
-def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array]) -> Numbers:
+def of_behind() -> Iterator[Change]:
+    """Yield terms whose bits are cut some places behind the last bit of another, as without a sticky bit."""
+    for bits in range(_BEHIND + 1):
+        for words, of_larger in {"the larger term": True, "the running sum": False}.items():
+            cut = functools.partial(_cut_behind, bits=bits, of_larger=of_larger)
+            places = f"{bits} place{'s' * (bits != 1)}"
+            yield fault(f"terms cut {places} behind the last bit of {words}", 2, above=cut)
+
+    for least in _DROPPED:
+        lost = functools.partial(_dropped, least=least)
+        yield fault(f"terms that are shifted by {least} places or more lost", 2, above=lost)
+
+
+def _dropped(terms: Numbers, largest: Array, least: int) -> Numbers:
+    far = largest[:, None] - terms.exponent >= least
+    return terms._replace(significand=np.where(far, 0, terms.significand))
+
+
+def _cut_behind(terms: Numbers, largest: Array, bits: int, of_larger: bool) -> Numbers:
+    """Return terms without what lies behind the last bit of the larger one, or of the last one."""
+    first = (terms.exponent == largest[:, None]) & (terms.significand != 0)
+    last = np.where(first, terms.last, -4096).max(1) if of_larger else terms.last[:, -1]
+    counts = np.asarray(first.any(1) if of_larger else terms.significand[:, -1] != 0)
+    down = np.where(counts[:, None], np.clip(last[:, None] - bits - terms.last, 0, 62), 0)
+    return terms._replace(significand=terms.significand >> down << down)
+
+
+def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array], some: slice) -> Numbers:
     shift = np.maximum(largest[:, None] - terms.exponent, 0)
-    return terms._replace(last=terms.last + shift - change(shift))
+    moved = np.zeros_like(shift)
+    moved[:, some] = (shift - change(shift))[:, some]
+    return terms._replace(last=terms.last + moved)
 
 
 def of_groups() -> Iterator[Change]:
     """Yield sums of groups of products that have too few bits, in units of the smallest product."""
     for bits in range(6, 14):
         top = 1 << bits - 1
-        most = functools.partial(np.clip, a_min=1 - top, a_max=top - 1)
         wrapped = functools.partial(_wrapped_at, top=top)
         yield fault(f"sums of groups of {bits} bits wrap around", 2, group=wrapped)
-        yield fault(f"sums of groups saturate at {top - 1} times the smallest product", 2, group=most)
+        for least in (1 - top, -top):
+            most = functools.partial(np.clip, a_min=least, a_max=top - 1)
+            words = f"sums of groups saturate at {least} and {top - 1} times the smallest product"
+            yield fault(words, 2, group=most)
 
 
 # -- rounding of sums ----------------------------------------------------------------------------------
@@ -408,11 +390,25 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
     for words, sign in {"ties up": False, "ties down": True}.items():
         away = functools.partial(_has_sign, sign=sign)
         yield fault(f"sums of steps: {words}", 2, before=functools.partial(ties, away=away))
+    for words, by in {"half": -1, "twice": 1}.items():
+        yield fault(f"sums {words} as large", 2, before=functools.partial(_moved, by=by))
+    for value in (0, 1):
+        last = functools.partial(_last_bit, value=value)
+        yield fault(f"the last bit of rounded sums read as {value}", 2, after=last)
     for infinite in (True, False) if fmt.infinity else (True,):
         lost = functools.partial(carry_lost, increment=True, infinite=infinite)
         beyond = "" if infinite else ", not to infinity"
         words = f"the increment of rounding lost where it carries into the exponent{beyond}"
         yield fault(words, 2, after=lost)
+
+
+def _moved(sums: Sum, by: int) -> Sum:
+    return sums._replace(last=sums.last + by)
+
+
+def _last_bit(codes: Array, sums: Sum, fmt: Format, value: int) -> Array:
+    wide = codes.astype(np.int64)
+    return np.where(wide & fmt.sign_code - 1 <= fmt.max_magnitude, wide & ~1 | value, wide)
 
 
 def _has_sign(sums: Sum, last: Array, sign: bool) -> Array:

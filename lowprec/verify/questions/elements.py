@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import code_dtype
-from lowprec.arrays.convert import encode
-from lowprec.arrays.scaling import sizes_of
-from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation
-from lowprec.spec.format import Carrier, Format
+from lowprec.spec.format import Format
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import rounding
@@ -24,29 +21,18 @@ from lowprec.verify.codes.display import hex_of, shown_code, shown_value
 from lowprec.verify.codes.values import as_doubles, carried, is_nan, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
-from lowprec.verify.questions import causes
+from lowprec.verify.questions import causes, former
 from lowprec.verify.questions.dot_changes import unless_refused
 from lowprec.verify.questions.edits import (
     code_edits,
     narrowed,
     of_conversions,
-    of_rounding as of_sums,
-    of_shifts,
-    product_edits,
-    value_edits,
 )
 from lowprec.verify.questions.exact_edits import EXACT, edited_codes, of_exact, operand_features
 from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_overflow, of_rounding
+from lowprec.verify.questions.fused import Fused
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
-from lowprec.verify.questions.scales import (
-    Spread,
-    factor_between,
-    is_listed,
-    scale_values,
-    shown_factor,
-    spread_places,
-    times,
-)
+from lowprec.verify.questions.scales import factor_between, is_listed, shown_factor, spread_places, times
 from lowprec.verify.questions.situations import (
     continued,
     exact_value,
@@ -56,12 +42,10 @@ from lowprec.verify.questions.situations import (
     situation,
     situations,
 )
-from lowprec.verify.questions.step_faults import fault, stages_of, step_faults
-from lowprec.verify.questions.step_features import of_products, of_steps
-from lowprec.verify.questions.step_model import has_steps, stepped
+from lowprec.verify.questions.step_faults import stages_of
 from lowprec.verify.reference.operations import OPERATIONS, operand_names
 
-__all__ = ["Computation", "ElementQuestion", "ScaledQuestion", "Scaling"]
+__all__ = ["Computation", "ElementQuestion"]
 
 _PIECE = 1 << 19
 #: Bits more than the result has, in which a first of two roundings may be; bits of operands whose exact
@@ -171,11 +155,7 @@ class ElementQuestion(Question):
         stages = stages_of(changes)
         if stages is not None:
             assert self._fused is not None, "asked of sums with stages"
-            how = dataclasses.replace(
-                self._fused, accumulator=(target, asked.rule), output=(target, asked.rule)
-            )
-            terms = self._terms(asked.operands)
-            codes = stepped(*terms, how, (asked.formats[0], asked.formats[1]), stages)
+            codes = self._fused.answer(asked.operands, target, asked.rule, stages)
             return carried(codes, target, self.received.dtype) if self.values else codes
         random = None
         if asked.rule.rounding.bits:  # each result has its random integer, whatever else is changed
@@ -199,6 +179,8 @@ class ElementQuestion(Question):
             index = fields["place"](batch.places)
             outside = (index < 0) | (index >= self.size)
             operands = self._at(np.clip(index, 0, self.size - 1))
+        if "former" in fields:
+            operands = fields["former"](operands, self._at(np.maximum(batch.places - 1, 0)))
         if "operand" in fields:
             operands, sources = fields["operand"](operands, sources)
         rule = self._rule
@@ -242,24 +224,11 @@ class ElementQuestion(Question):
     # -- what conditions are made of -------------------------------------------------------------
 
     @functools.cached_property
-    def _fused(self) -> Accumulation | None:
-        """The sum of one product and an addend that an `fma` is, if its stages are known."""
-        if self.operation != "fma" or self.projection.via or self.projection.rounding.bits:
-            return None
-        *factors, addend = self.formats[:3]
-        if isinstance(self.target, Carrier) or not self.target.contains(addend):
-            return None
-        into = self.target, self.projection
-        try:
-            how = Accumulation(name="fma", operands=(factors[0], factors[1]), accumulator=into, output=into)
-        except ValueError:
-            return None
-        return how if has_steps(how, (factors[0], factors[1])) else None
-
-    def _terms(self, operands: list[Array]) -> tuple[Array, Array, Array]:
-        """Return the factors of an `fma`, each a row of one, and the addend, as values."""
-        x, y, addend = (as_doubles(codes, fmt) for codes, fmt in zip(operands, self.formats, strict=False))
-        return x[:, None], y[:, None], addend
+    def _fused(self) -> Fused | None:
+        """The operation as a step of a sum of products, if its stages are known."""
+        with contextlib.suppress(ValueError):
+            return Fused(self.operation, self.formats, self.projection)
+        return None
 
     def edits(self) -> Iterator[Change]:
         """Yield edits of each operand, double rounding, and the faults of steps of an `fma`."""
@@ -270,6 +239,7 @@ class ElementQuestion(Question):
             for words, change in code_edits(fmt).items():
                 edit = functools.partial(causes.edited_code, place=place, change=change)
                 yield Change("operand", edit, f"the {name} {words}", 2)
+        yield from former.of_operands(names)
         if has_fields(self.target) and not self.projection.via:
             for bits in range(1, _TWICE + 1):
                 more = f"{bits} bit{'s' * (bits > 1)} more than the result has"
@@ -291,14 +261,7 @@ class ElementQuestion(Question):
                 for words, on_exact in of_exact(self.operation, self.target, precision):
                     yield Change("exact", on_exact, words, 2)
         if self._fused is not None:
-            yield from step_faults(self._fused, (self.formats[0], self.formats[1]), 1, addend=True)
-            yield from of_shifts()
-            yield from of_sums(self.target)
-            for words, on_terms in product_edits(self.formats):
-                yield fault(words, 2, running=on_terms(np.array([0])))
-            for words, of_value in value_edits().items():
-                changed = functools.partial(causes.third, change=of_value)
-                yield Change("operand", changed, f"the addend {words}")
+            yield from self._fused.edits()
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of the sums of one sign."""
@@ -312,17 +275,15 @@ class ElementQuestion(Question):
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
         if self.operation in EXACT and names[1:] and all(has_fields(fmt) for fmt in self.formats):
-            sides = [as_doubles(codes, fmt) for codes, fmt in zip(batch.given, self.formats, strict=False)]
             negative = self.codes(want) & self.target.sign_code != 0
-            yield from (Feature(*one) for one in operand_features(self.operation, names, sides, negative))
+            given = batch.given, self.formats[:-1]
+            yield from (Feature(*one) for one in operand_features(self.operation, names, *given, negative))
         wide = continued(self.target) if has_fields(self.target) and not self.values else None
         if wide is not None and not self.projection.rounding.bits:
             beyond = self.answer(batch, (Change("format", wide, ""), Change("saturation", "none", "")))
             yield from of_overflow(beyond, wide, self.target)
         if self._fused is not None:
-            x, y, addend = self._terms(batch.given)
-            yield from of_products(x, y, addend, (self.formats[0], self.formats[1]))
-            yield from of_steps(x, y, addend, self._fused, (self.formats[0], self.formats[1]))
+            yield from self._fused.features(batch.given)
         elif has_fields(self.target) and not self.projection.via:
             cut = self.codes(self.answer(batch, (Change("rounding", rounding("toward_zero"), ""),)))
             yield from of_rounding(cut, self.codes(want), self.target)
@@ -386,115 +347,3 @@ class ElementQuestion(Question):
         if len(self.shape) > 1:
             return {"index": at, "at": [int(part) for part in np.unravel_index(at, self.shape)]}
         return {"index": at}
-
-
-# -- scaled values -----------------------------------------------------------------------------------
-
-
-OnCodes = tuple[str, list[Array], tuple[Format, ...]]
-
-
-class Scaling:
-    """Scales of an operand of that shape."""
-
-    def __init__(self, scale: Dump, axis: int | tuple[int, ...] | None, shape: tuple[int, ...]) -> None:
-        if isinstance(axis, tuple):
-            raise ValueError(f"axis={axis} of scale= must be one axis; for blocks give scales with all axes")
-        self.given = scale_values(scale)
-        self.spread = Spread("scale", *sizes_of("scale", self.given, shape, axis), shape)
-        found = catalog.carrier(self.given.dtype)
-        assert found is not None, "scales are float32 or float64"
-        self.format: Format = found
-
-
-class ScaledQuestion(ElementQuestion):
-    """Values divided by scales, as codes or values of a format."""
-
-    def __init__(
-        self,
-        values: Dump,
-        scaling: Scaling,
-        formats: tuple[Format, Format],
-        projection: Projection,
-        got: Dump,
-        **options: Any,
-    ) -> None:
-        self.given, self.count = scaling.given, scaling.given.size
-        both, operands = (formats[0], scaling.format, formats[1]), [values, scaling.spread]
-        super().__init__("divide", operands, both, projection, got, **options)
-
-    def words(self) -> str:
-        """Return what was asked, in words."""
-        source, _, target = self.formats
-        scales = (
-            f"{self.count} scales" if self.count > 1 else f"the scale {float(self.given.reshape(-1)[0])!r}"
-        )
-        return f"{source.name} divided by {scales}, to {target.name}, {self.projection}"
-
-    def facts(self) -> dict[str, Any]:
-        """Return what was asked, as data."""
-        source, _, target = self.formats
-        return super().facts() | {
-            "operation": "convert",
-            "formats": [source.name, target.name],
-            "scales": self.count,
-        }
-
-    def changes(self) -> Iterator[Change]:
-        """Yield scales that were used otherwise, and what changes any conversion."""
-        inverse = "the inverse of the scale: values times the scale, not divided by it"
-        yield Change("operation", lambda operands, sources, _: ("multiply", operands, sources), inverse)
-        without = "the scale left out"
-        yield Change(
-            "operation", lambda operands, sources, _: ("convert", operands[:1], sources[:1]), without
-        )
-        reciprocal = _scaled("multiply", lambda scales, _: (1 / scales).astype(np.float32))
-        yield Change("operation", reciprocal, "values times the reciprocal of the scale, rounded to binary32")
-        for mode, words in (("toward_positive", "up"), ("toward_zero", "down")):
-            rounded = functools.partial(_power_of_two, mode=mode)
-            yield Change(
-                "operation", _scaled("divide", rounded), f"the scale rounded {words} to a power of two"
-            )
-        shape = self.operands[0].shape
-        for axis in range(len(shape)) if self.given.ndim == 1 < self.given.size else ():
-            try:
-                other = Spread("scale", *sizes_of("scale", self.given, shape, axis), shape)
-            except ValueError:
-                continue
-            along = functools.partial(_along, scale=other)
-            yield Change("operation", _scaled("divide", along), f"scales along axis {axis}", 2)
-        yield from self._factors()
-        for change in super().changes():
-            if not (change.field == "operand" and change.value is causes.swapped):
-                yield change
-
-    def _factors(self) -> Iterator[Change]:
-        """Yield the constant by which all scales seem to be off."""
-        places = spread_places(self.size)
-        values, scales = self._at(places)
-        with np.errstate(all="ignore"):
-            numbers = as_doubles(values, self.formats[0]) / as_doubles(scales, self.formats[1])
-        got = self.codes(self._got(self.received.take(places)))
-        found = factor_between(numbers, got, self.target, self.projection.rounding)
-        if found is not None:
-            words = f"scales off by one factor: results are times {shown_factor(found)}"
-            yield Change("operation", _scaled("divide", lambda scales, _: scales / found), words, 2)
-
-
-def _scaled(operation: str, change: Callable[[Array, Array], Array]) -> Callable[..., OnCodes]:
-    """Return an operation on the first operand, and on the scales of some places, changed, in float64."""
-
-    def changed(operands: list[Array], sources: tuple[Format, ...], places: Array) -> OnCodes:
-        with np.errstate(all="ignore"):
-            by = change(as_doubles(operands[1], sources[1]), places).astype(np.float64)
-        return operation, [operands[0], by.view(np.uint64)], (sources[0], catalog.BINARY64)
-
-    return changed
-
-
-def _power_of_two(scales: Array, places: Array, mode: str) -> Array:
-    return np.exp2(np.asarray(encode(scales, "e8m0fnu", rounding=mode)).astype(np.float64) - 127)
-
-
-def _along(scales: Array, places: Array, scale: Spread) -> Array:
-    return scale.take(places)

@@ -41,11 +41,16 @@ def exact_results(operation: str, operands: Sequence[Array], formats: Sequence[F
 def _last_places(operation: str, operands: Sequence[Array], formats: Sequence[Format]) -> Array:
     """Return the exponents of the last bits of exact results, counted from those of the operands."""
     lasts = [
-        np.maximum(exponents(as_doubles(codes, fmt)), fmt.emin) - fmt.trailing_bits
+        _fields(as_doubles(codes, fmt), fmt) - fmt.trailing_bits
         for codes, fmt in zip(operands, formats, strict=True)
     ]
     first = lasts[0] + lasts[1] if operation in ("multiply", "fma") else lasts[0]
     return first if operation == "multiply" else np.minimum(first, lasts[-1])
+
+
+def _fields(values: Array, fmt: Format) -> Array:
+    """Return exponents as fields of codes have them; of infinities and NaNs 0."""
+    return np.where(values == 0, fmt.emin, np.maximum(exponents(values), fmt.emin))
 
 
 def edited_codes(asked: Any, codes: Array, change: OnExact) -> Array:
@@ -62,6 +67,18 @@ def edited_codes(asked: Any, codes: Array, change: OnExact) -> Array:
 
 def of_exact(operation: str, target: Format, precision: int) -> Iterator[tuple[str, OnExact]]:
     """Yield edits of exact results of so many bits, given with the exponents of their last bits, in words."""
+    for words, change in _on_all(operation, target, precision):
+        yield words, change
+        if operation == "multiply":
+            high = functools.partial(_of_high, change=change, places=precision - 2)
+            yield f"{words}, where the significands' product is 2 or more", high
+
+
+def _of_high(values: Array, lasts: Array, change: OnExact, places: int) -> Array:
+    return np.where(exponents(values) - lasts > places, change(values, lasts), values)
+
+
+def _on_all(operation: str, target: Format, precision: int) -> Iterator[tuple[str, OnExact]]:
     if operation != "convert":  # which has these as edits of its operand
         for bits in range(min(_GUARDED, max(precision - target.precision, 1))):
             yield guard_words(bits), functools.partial(_cut, fmt=target, bits=bits)
@@ -99,14 +116,21 @@ def _unwired(values: Array, lasts: Array, fmt: Format, bit: int) -> Array:
 
 
 def operand_features(
-    operation: str, names: Sequence[str], values: Sequence[Array], result: Array
+    operation: str, names: Sequence[str], codes: Sequence[Array], formats: Sequence[Format], result: Array
 ) -> Iterator[tuple[str, Array]]:
-    """Yield how the exponents and signs of operands compare; `result`: which results are negative."""
-    one, other = (exponents(side) for side in values[:2])
+    """Yield how exponents of operands, as their fields have them, and signs compare, and the exact exponent.
+
+    `result` : which results are negative.
+    """
+    values = [as_doubles(side, fmt) for side, fmt in zip(codes, formats, strict=True)]
+    one, other = (_fields(side, fmt) for side, fmt in zip(values[:2], formats, strict=False))
     yield f"the exponent of {names[0]} less that of {names[1]}", one - other
+    yield f"the exponents of {names[0]} and {names[1]}, how far they lie apart,", np.abs(one - other)
     yield "the operands have unlike signs", np.signbit(values[0]) != np.signbit(values[1])
+    yield "the exponent of the exact result", exponents(exact_results(operation, codes, formats))
     if operation in ("multiply", "fma"):
         with np.errstate(all="ignore"):
-            yield "the significands' product is 2 or more", exponents(values[0] * values[1]) > one + other
+            product = exponents(values[0] * values[1])
+        yield "the significands' product is 2 or more", product > one + other
     for name, side in zip(names, values, strict=False):
         yield f"the result has the sign of {name}", np.signbit(side) == result

@@ -54,15 +54,16 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
             yield from of_values(name, as_doubles(codes, fmt))
         return
     held = np.maximum(wide, 0).astype(np.uint32)
-    classes = _BY_SIGN[classify(held, fmt).astype(np.int64)]
-    yield Feature(name, np.where(is_nan(held, fmt), 4, classes), _CLASSES)
+    classes = np.where(is_nan(held, fmt), 4, _BY_SIGN[classify(held, fmt).astype(np.int64)])
+    yield Feature(name, classes, _CLASSES)
     yield Feature(f"{name} is negative", (wide & fmt.sign_code) != 0)
     yield Feature(f"{name} is finite", classes % 4 > 0)
     magnitude, trailing = wide & fmt.sign_code - 1, (1 << fmt.trailing_bits) - 1
     yield Feature(f"the exponent of {name}", np.maximum(magnitude >> fmt.trailing_bits, 1) + fmt.emin - 1)
     if fmt.exponent_bits > 4:
         yield Feature(f"the exponent's field of {name} modulo 16", magnitude >> fmt.trailing_bits & 15)
-    yield Feature(f"{name} is a power of two", magnitude & trailing == 0)
+    power = (magnitude & trailing == 0) & (classes == _CLASSES.index("normal"))
+    yield Feature(f"{name} is a power of two", power)
     yield Feature(f"the trailing bits of {name} are all ones", magnitude & trailing == trailing)
     yield Feature(f"{name} has the largest finite magnitude", magnitude == fmt.max_magnitude)
     yield Feature(f"{name} has the smallest normal magnitude", magnitude == 1 << fmt.trailing_bits)
@@ -70,6 +71,8 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
         yield Feature(f"the first trailing bit of {name} is 1", wide >> fmt.trailing_bits - 1 & 1 == 1)
         zeros = fmt.trailing_bits - np.frexp((wide & trailing).astype(np.float64))[1]
         yield Feature(f"the number of leading zeros in the trailing bits of {name}", zeros)
+        ones = fmt.trailing_bits - np.frexp((~wide & trailing).astype(np.float64))[1]
+        yield Feature(f"the number of leading ones in the trailing bits of {name}", ones)
     for bit in range(fmt.trailing_bits - 1 if fmt.width <= _NARROW else _LOW):
         place = "last bit" if not bit else f"bit {bit}"
         yield Feature(f"the {place} of {name} is 1", (wide >> bit & 1) == 1)

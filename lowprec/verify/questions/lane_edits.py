@@ -11,12 +11,19 @@ import numpy as np
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.verify.codes.display import hex_of
 from lowprec.verify.codes.values import as_doubles
-from lowprec.verify.questions import edits
+from lowprec.verify.questions import edits, former, scale_edits
 from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, in_terms, window_sum
-from lowprec.verify.questions.step_faults import beyond, fault, smaller_counted, uncounted
+from lowprec.verify.questions.step_faults import (
+    beyond,
+    fault,
+    smaller_counted,
+    uncounted,
+    zeros_beside_infinities,
+    zeros_counted,
+)
 from lowprec.verify.questions.step_model import Formats, folded
 
 __all__ = ["shown_edits"]
@@ -27,6 +34,10 @@ _SHOWING, _CODES = 64, 32
 _MARKED = ("fault", "running", "")
 #: Bits of formats of which each code is tried, and of which a few are.
 _SHORT, _WIDE = 4, 8
+_ADDEND = np.array([-1])
+#: Share of wrong results from which on an edit of lanes may hold under a condition, also in a step alone,
+#: and the most such edits of a kind.
+_NEARLY, _IN_STEPS, _NEAR = 0.9, 0.3, 2
 
 
 def shown_edits(
@@ -52,21 +63,28 @@ def shown_edits(
     held = np.random.default_rng(8).permutation(whole.places[right])[:_SHOWING]
     others = question.sample(held[:0], np.sort(held))
     stages: list[tuple[str, str, int, Any]] = [
-        ("fault", "lane", counts[0], (*edits.lane_edits(formats), *edits.lane_moves()))
+        ("fault", "lane", counts[0], (*edits.lane_edits(formats), *edits.lane_moves())),
+        ("former", "lane", counts[0], former.of_lanes()),
     ]
     if stepped:
         terms = folded(how)
         window = terms.accumulator if isinstance(terms.accumulator, Window) else None
         count = counts[1] if window is None else min(counts[1], window.step)
+        stages.append(("values", "lane", counts[0], zeros_beside_infinities(formats)))
         stages.append(("running", "lane", count, edits.product_edits((*formats, question.target))))
         if how.scale is not None:
             blocks = -(-counts[0] // how.scale[1])
-            stages.append(("scales", "block", blocks, edits.scale_edits(how.scale[0], blocks)))
+            stages.append(("scales", "block", blocks, scale_edits.scale_edits(how.scale[0], blocks)))
+            stages.append(("former", "block", blocks, former.of_blocks()))
+            stages.append(("scale_lanes", "lane", counts[0], scale_edits.lane_scale_edits(how.scale[0])))
         if window is not None and window.fraction_bits is not None:
             total = edits.term_edits(functools.partial(window_sum, window))
             smaller = "the smaller exponent of two neighbours counts for the largest", smaller_counted
-            stages += [("total", "lane", count, total), ("", "lane", count, (*uncounted("terms"), smaller))]
+            zeros = "zeros count for the largest exponent", zeros_counted
+            counted = (*uncounted("terms"), smaller, zeros)
+            stages += [("total", "lane", count, total), ("", "lane", count, counted)]
     for stage, unit, count, found in stages:
+        least = _IN_STEPS if stage == "running" and how.term > 1 else _NEARLY
         every = np.arange(count)
         sizes = [1 << bits for bits in range(count.bit_length()) if 1 << bits < count]
         runs = [every[first : first + size] for size in sizes for first in range(0, count, size)]
@@ -80,18 +98,23 @@ def shown_edits(
                 continue
             if unit == "block" or count == 1 or (made == few.got).any():
                 yield edit(every, words)
-            shown, best = list[int](), list[Array]()
+            if stage == "total" and (question.answer(few, (edit(_ADDEND, ""),)) == few.got).any():
+                yield edit(_ADDEND, f"{words}: the addend or running sum alone")
+            shown, best, near = list[int](), list[Array](), list[tuple[float, int, Array]]()
             same = np.zeros((0, few.places.size), bool)
             if runs:
                 same = (question.answer(copies, (edit(masks, ""),)) == copies.got).reshape(len(runs), -1)
             for place in np.flatnonzero(same.any(1)).tolist():
                 lanes, one = runs[place], (edit(runs[place], ""),)
-                if (question.answer(others, one) != others.got).any():
+                if spoilt := int((question.answer(others, one) != others.got).sum()):
+                    near += [(-same[place].mean(), spoilt, lanes)] * int(same[place].mean() >= least)
                     continue
                 if not (question.answer(whole, one) != whole.got)[right].any():
                     shown += lanes.tolist() if lanes.size == 1 else []
                     best.append(lanes)
-            for lanes in [np.array(shown)] * (1 < len(shown) < count) + best:
+            near.sort(key=lambda one: (*one[:2], one[2].size))
+            best += [lanes for _, _, lanes in near[:_NEAR]]
+            for lanes in best + [np.array(shown)] * (1 < len(shown) < count):
                 which = f"{unit}{'s' * (lanes.size > 1)} {runs_of(lanes.tolist())}"
                 yield edit(lanes, f"{words}{',' * (',' in words)} in {which}")
             for mark in MARKS if stage in _MARKED and (made == few.got).any() else ():
@@ -103,8 +126,10 @@ def shown_edits(
 
 
 def _edit(stage: str, edit: Callable[[Where], Any], lanes: Where, words: str) -> Change:
-    if stage == "fault":
-        return Change("fault", edit(lanes), words, 2)
+    if stage in ("fault", "former"):
+        return Change(stage, edit(lanes), words, 2)
+    if stage == "scale_lanes":
+        return fault(words, 2, scales=edit, scale_lanes=lanes, together=True)
     together = {} if isinstance(lanes, str) or lanes.dtype != bool else {"together": True}
     return fault(words, 2, **({stage: edit(lanes)} if stage else edit(lanes)), **together)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ __all__ = [
     "lanes_of",
     "last_raised",
 ]
-__all__ += ["marks_of", "numbers_of", "signed", "which_terms", "window_sum"]
+__all__ += ["joined", "step_places", "marks_of", "numbers_of", "signed", "which_terms", "window_sum"]
 
 Array = npt.NDArray[Any]
 
@@ -127,7 +127,7 @@ def lanes_of(where: Array, rows: int, count: int) -> Array:
     if where.dtype == bool:
         here[:, : where.shape[1]] = where[:, :count]
     else:
-        here[:, where[where < count]] = True
+        here[:, where[(where >= 0) & (where < count)]] = True
     return here
 
 
@@ -166,3 +166,21 @@ def numbers_of(values: Array, fmt: Format, least: int | None = None) -> Numbers:
     significand = np.ldexp(size, -last).astype(np.int64)
     none = np.zeros(size.shape, np.int64)
     return Numbers(np.signbit(values), significand, last, exponent, none > 0, none)
+
+
+def joined(of_lanes: Array, own: Array) -> Array:
+    """Return values of lanes, and in a last column those of running sums."""
+    return np.concatenate([of_lanes, own[:, None]], axis=1)
+
+
+def step_places(length: int, window: Window | None, term: int) -> Iterator[Array]:
+    """Yield the places of the products of each step."""
+    step, every = term if window is None else window.step, np.arange(length)
+    if window is None or window.groups == "consecutive":
+        yield from (every[first : first + step] for first in range(0, length, step))
+        return
+    for first in range(0, length, 2 * step):
+        both = every[first : first + 2 * step]
+        for half in (0, 1):
+            if (part := both[np.arange(both.size) >> 1 & 1 == half]).size:
+                yield part

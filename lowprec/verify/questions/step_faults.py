@@ -19,23 +19,16 @@ from lowprec.verify.questions.step_cuts import (
     Where,
     exactly,
     in_terms,
+    lanes_of,
     signed,
     which_terms,
     window_sum,
 )
-from lowprec.verify.questions.step_model import (
-    Ends,
-    Formats,
-    Settled,
-    Stages,
-    folded,
-    ieee,
-    nonzero,
-)
+from lowprec.verify.questions.step_model import Ends, Formats, Settled, Stages, folded, ieee, nonzero
 from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
 
 __all__ = ["beyond", "fault", "nans_as_numbers", "stages_of"]
-__all__ += ["smaller_counted", "step_faults", "uncounted"]
+__all__ += ["smaller_counted", "step_faults", "uncounted", "zeros_beside_infinities", "zeros_counted"]
 
 #: Bits that the rounder may not see, and that it may keep.
 _UNSEEN, _TWICE = 4, 8
@@ -92,9 +85,8 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
                 yield fault(f"{said}, beside infinities too", **{side: read}, values=nonzero)
     yield from infinities_as_numbers(formats)
     yield from nans_as_numbers(formats, np.ones(1, bool))
-    for words, zeros in {"x": (0,), "y": (1,), "x or y": (0, 1)}.items():
-        if all(fmt is not None and fmt.infinity for fmt in formats):
-            yield fault(f"zero {words} times infinity is infinite", values=partial(_zeros, zeros=zeros))
+    for words, values in zeros_beside_infinities(formats):
+        yield fault(words, values=values(np.arange(length)))
     yield from _of_small_products(formats)
     yield from _of_running(form, what)
     terms = folded(how).accumulator
@@ -136,10 +128,18 @@ def _beside_infinity(x: Array, y: Array, number: int) -> tuple[Array, Array]:
     return sides[0], sides[1]
 
 
-def _zeros(x: Array, y: Array, zeros: Sequence[int]) -> tuple[Array, Array]:
+def zeros_beside_infinities(formats: Formats) -> Iterator[tuple[str, Callable[[Array], Any]]]:
+    """Yield zeros of some lanes that are numbers beside infinities, as words and what makes the stage."""
+    for words, zeros in {"x": (0,), "y": (1,), "x or y": (0, 1)}.items():
+        if all(fmt is not None and fmt.infinity for fmt in formats):
+            yield f"zero {words} times infinity is infinite", partial(partial, _zeros, zeros)
+
+
+def _zeros(zeros: Sequence[int], lanes: Array, x: Array, y: Array) -> tuple[Array, Array]:
+    here, made = lanes_of(lanes, *x.shape), (x, y)
     for number in zeros:
-        x, y = _beside_infinity(x, y, number)
-    return x, y
+        made = _beside_infinity(*made, number)
+    return np.where(here, made[0], x), np.where(here, made[1], y)
 
 
 def _lowered(x: Numbers, fmt: Format, by: int) -> Numbers:
@@ -251,7 +251,7 @@ def _of_alignment(window: Window, what: str) -> Iterator[Change]:
     """Yield faults of the largest exponent, and of what is cut."""
     for words, stages in uncounted(what):
         yield fault(words, **stages(np.array([-1])))
-    yield fault("zeros count for the largest exponent", counts=lambda terms: terms.significand >= 0)
+    yield fault("zeros count for the largest exponent", **zeros_counted(None))
     yield fault("products normalized before they are aligned", running=_normalized)
     for name, words, total in (
         ("nearest_even", "terms rounded, not cut: ties to even", _rounded(_half_even)),
@@ -275,10 +275,20 @@ def _of_alignment(window: Window, what: str) -> Iterator[Change]:
 
 def uncounted(what: str) -> Iterator[tuple[str, Callable[[Where], dict[str, Any]]]]:
     """Yield terms of some lanes that the largest exponent is not of, as words and what makes the stages."""
-    for beyond, above in (("", {}), (", and lost where they exceed it", {"above": _lost})):
+    clamped = ", and aligned by it where they exceed it"
+    for beyond, above in (
+        ("", {}), (", and lost where they exceed it", {"above": _lost}), (clamped, {"above": _clamped})
+    ):  # fmt: skip
         for begin, least in (({"empty": int}, "0"), ({}, "the least")):
             words = f"left out of the largest exponent, which is {least} where nothing else counts"
             yield f"{what} {words}{beyond}", partial(_uncounted, stages={**begin, **above})
+
+
+def zeros_counted(where: Where | None) -> dict[str, Any]:
+    """Return the stage in which zeros, or those of some lanes, count for the largest exponent."""
+    if where is None:
+        return {"counts": lambda terms: terms.significand >= 0}
+    return {"counts": lambda terms: nonzero(terms) | which_terms(terms, where)}
 
 
 def smaller_counted(where: Where) -> dict[str, Any]:
@@ -303,6 +313,10 @@ def _uncounted(where: Where, stages: dict[str, Any]) -> dict[str, Any]:
 
 def _lost(terms: Numbers, largest: Array) -> Numbers:
     return terms._replace(significand=np.where(terms.exponent > largest[:, None], 0, terms.significand))
+
+
+def _clamped(terms: Numbers, largest: Array) -> Numbers:
+    return terms._replace(last=terms.last - np.maximum(terms.exponent - largest[:, None], 0))
 
 
 def _normalized(terms: Numbers) -> Numbers:

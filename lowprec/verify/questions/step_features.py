@@ -17,7 +17,7 @@ from lowprec.verify.questions.dot_operands import Given, in_blocks
 from lowprec.verify.questions.features import Feature, any_of, exponents, of_codes, of_values
 from lowprec.verify.questions.question import Array
 from lowprec.verify.questions.step_cuts import Numbers
-from lowprec.verify.questions.step_model import Formats, has_steps, stepped as run_steps
+from lowprec.verify.questions.step_model import Formats, folded, has_steps, stepped as run_steps
 from lowprec.verify.questions.step_sums import Sum
 
 __all__ = ["of_products", "of_steps", "of_sums"]
@@ -40,6 +40,9 @@ def of_sums(
             for place in range(0 if blocks is None else blocks.scales.shape[-1]):
                 part = np.asarray(blocks.scales[:, place], np.float64)  # type: ignore[union-attr]
                 yield from of_values(f"scale {place} of {name}", part)
+                codes = np.asarray(encode(part, how.scale[0])).astype(np.int64)
+                yield Feature(f"the code of scale {place} of {name}", codes)
+                yield Feature(f"the last bit of scale {place} of {name} is 1", codes & 1 == 1)
     if x.shape[1]:
         yield from of_products(x, y, None if addend is None else addend.reshape(-1), operands)
     if stepped and has_steps(how, operands) and (scales is None or (how.scale is not None and given.paired)):
@@ -77,6 +80,9 @@ def of_products(x: Array, y: Array, addend: Array | None, formats: Formats) -> I
         products = wide[0] * wide[1]
     finite = np.isfinite(products)
     nonzero = finite & (products != 0)
+    for lane in lanes:
+        yield Feature(f"in lane {lane} the product is negative", np.signbit(products[:, lane]))
+        yield Feature(f"in lane {lane} the product is zero", products[:, lane] == 0)
     yield Feature("the number of products that are not zero", nonzero.sum(1))
     yield Feature("the number of negative products", (np.signbit(products) & nonzero).sum(1))
     yield Feature("the number of infinite products", np.isinf(products).sum(1))
@@ -95,6 +101,13 @@ def of_products(x: Array, y: Array, addend: Array | None, formats: Formats) -> I
         both = nonzero.any(1) & (doubles(addend.reshape(-1)) != 0)
         apart = np.where(both, of_addend - largest, 0)
         yield Feature("the addend's exponent less the largest of products", apart)
+        minus = np.signbit(doubles(addend.reshape(-1)))
+        for lane in lanes:
+            same = np.signbit(products[:, lane]) == minus
+            yield Feature(f"in lane {lane} the product has the sign of the addend", same)
+        first = np.take_along_axis(products, np.argmax(nonzero, 1)[:, None], 1)[:, 0]
+        same = nonzero.any(1) & (np.signbit(first) == minus)
+        yield Feature("the first nonzero product has the sign of the addend", same)
 
 
 def of_steps(x: Any, y: Any, addend: Array | None, how: Accumulation, formats: Formats) -> Iterator[Feature]:
@@ -118,7 +131,7 @@ def of_steps(x: Any, y: Any, addend: Array | None, how: Accumulation, formats: F
     last = len(sums) - 1
     for number, (terms, total) in enumerate(zip(held, sums, strict=True)):
         where = "" if last == 0 else f"in step {number} of {last + 1} "
-        for feature in _of_step(terms, total, bits, result):
+        for feature in _of_step(terms, total, bits, result, of_groups=folded(how) is not how):
             if number < _STEPS or number == last:
                 yield Feature(where + feature.name, feature.values)
             if feature.values.dtype == bool and last:
@@ -127,7 +140,9 @@ def of_steps(x: Any, y: Any, addend: Array | None, how: Accumulation, formats: F
         yield Feature(f"in some step {name}", np.logical_or.reduce(each))
 
 
-def _of_step(terms: Numbers, total: Sum, bits: int | None, result: Format) -> Iterator[Feature]:
+def _of_step(
+    terms: Numbers, total: Sum, bits: int | None, result: Format, *, of_groups: bool
+) -> Iterator[Feature]:
     nonzero = terms.significand != 0
     any_ = nonzero.any(1)
     largest = np.where(nonzero, terms.exponent, -(1 << 12)).max(1)
@@ -159,11 +174,16 @@ def _of_step(terms: Numbers, total: Sum, bits: int | None, result: Format) -> It
         "the sum has the sign of the addend or running sum", plain & (total.negative == terms.negative[:, -1])
     )
     yield Feature("the sum is zero", ~plain)
+    power = (total.significand & total.significand - 1) == 0
+    yield Feature("the sum before it is rounded is a power of two", plain & power)
     yield Feature("terms cancel to zero", ~plain & any_)
     yield Feature(
         "the exponent of the sum less the largest of its terms", np.where(plain & any_, top - largest, 0)
     )
     yield Feature("the exponent of the sum", top)
+    sizes = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last
+    leading = np.where(nonzero, sizes, -(1 << 12)).max(1)
+    yield Feature("the number of leading bits that cancel", np.where(plain & any_, leading - top, 0).clip(0))
     yield Feature("the sum before rounding is subnormal", plain & (top < result.emin))
     places = np.clip(total.discarded, 0, 62)
     rest = total.significand & (np.int64(1) << places) - 1
@@ -184,3 +204,6 @@ def _of_step(terms: Numbers, total: Sum, bits: int | None, result: Format) -> It
     if terms.significand.shape[1] <= _LANES:
         for lane in range(shifts.shape[1] - 1):
             yield Feature(f"the shift of lane {lane}", shifts[:, lane])
+            if of_groups:
+                yield Feature(f"the sum of group {lane} is negative", signs[:, lane])
+                yield Feature(f"the sum of group {lane} is zero", ~nonzero[:, lane])

@@ -8,7 +8,7 @@ hundred bits together; what lies below is kept as one sticky bit.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,7 +25,16 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import SEQUENTIAL
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
-from lowprec.verify.questions.step_cuts import Numbers, last_raised, marks_of, numbers_of, window_sum
+from lowprec.verify.questions.step_cuts import (
+    Numbers,
+    joined,
+    lanes_of,
+    last_raised,
+    marks_of,
+    numbers_of,
+    step_places,
+    window_sum,
+)
 from lowprec.verify.questions.step_sums import aligned, as_float64, magnitude, wide_sums, with_places
 
 __all__ = ["OF_A_STEP", "Ends", "Formats", "PlainSums", "Settled", "Stages"]
@@ -65,9 +74,9 @@ PlainSums = dict[int, dict[int, Array]]
 #: together : if there, a function has a word for each row: each step is taken by all rows at once.
 #: values : the values of x and y.
 #: x, y : factors as they are read, and their format.
-#: scales : the scales of the blocks of x and of y.
+#: scales : the scales of the blocks of x and of y. scale_lanes : the lanes that these reach, if not all.
 #: group : sums of groups of products, before their scales, in units of the smallest product.
-#: scale_products : products of the significands of the scales of x and y.
+#: scale_products : products of the significands of the scales of x and y, from these.
 #: unscaled : if there, the exponents that are searched for the largest one are without scales.
 #: addend_scaled : sides whose first scale the addend takes. mode : the rounding mode of sums.
 #: running : terms of a step, in whose last column the addend or the running sum is.
@@ -185,10 +194,9 @@ def _rows(
     products = Numbers(negative, a.significand * b.significand, *exponents, a.cancelled, marks)
     scales = [scale for _, scale in sides if scale is not None]
     if how.scale is not None and len(scales) == 2:
-        scales = list(stages.get("scales", lambda x, y: (x, y))(*scales))
-        each = np.arange(negative.shape[1]) // how.scale[1]
+        scales = _of_lanes(scales, negative.shape[1], how.scale[1], stages)
         for side, scale in enumerate(scales):
-            wild[side] = np.where(np.isnan(scale)[:, each], np.nan, wild[side])
+            wild[side] = np.where(np.isnan(scale), np.nan, wild[side])
     finite = np.isfinite(wild[0]) & np.isfinite(wild[1])
     nan = np.isnan(wild[0]) | np.isnan(wild[1])
     invalid = ~finite & ~nan & ((wild[0] == 0) | (wild[1] == 0))
@@ -207,13 +215,23 @@ def _rows(
     return _in_order(products, ends, addend, folded(how), stages, plain)
 
 
+def _of_lanes(scales: list[Array], count: int, size: int, stages: Stages) -> list[Array]:
+    """Return the scales of x and of y that each lane has."""
+    each = np.arange(count) // size
+    made = [scale[:, each] for scale in stages.get("scales", lambda x, y: (x, y))(*scales)]
+    if "scale_lanes" not in stages:
+        return made
+    here = lanes_of(stages["scale_lanes"], *made[0].shape)
+    return [np.where(here, new, old[:, each]) for new, old in zip(made, scales, strict=True)]
+
+
 def _scaled(
     products: Numbers, ends: Ends, scales: list[Array], how: Accumulation, stages: Stages
 ) -> tuple[Numbers, Ends]:
     """Return products, or sums of groups of them, times their scales."""
     assert how.scale is not None, "asked of units with scales"
     assert isinstance(how.accumulator, Window), "asked of windows"
-    fmt, size = how.scale
+    fmt = how.scale[0]
     group = how.accumulator.group if how.accumulator.scales == "groups" else 1
     if group > 1:
         assert how.operands is not None, "hardware of blocks takes formats of its own"
@@ -227,15 +245,15 @@ def _scaled(
         none = np.zeros_like(last)
         products = Numbers(sums < 0, np.abs(sums), last, none, (sums == 0) & some, none)
         ends = Ends(*(np.logical_or.reduceat(part, first, axis=1) for part in ends))
-    each = np.arange(products.negative.shape[1]) * group // size
     # Edits go beyond powers of two that have codes.
-    a, b = (numbers_of(scale, fmt, None if fmt.trailing_bits else -_FAR) for scale in scales)
-    by = stages.get("scale_products", _same)(a.significand * b.significand)[:, each]
+    far = None if fmt.trailing_bits else -_FAR
+    a, b = (numbers_of(scale[:, ::group], fmt, far) for scale in scales)
+    by = stages.get("scale_products", np.multiply)(a.significand, b.significand)
     products = Numbers(
-        products.negative ^ (a.negative ^ b.negative)[:, each],
+        products.negative ^ a.negative ^ b.negative,
         products.significand * by,
-        products.last + (a.last + b.last)[:, each],
-        products.exponent + (0 if "unscaled" in stages else (a.exponent + b.exponent)[:, each]),
+        products.last + a.last + b.last,
+        products.exponent + (0 if "unscaled" in stages else a.exponent + b.exponent),
         products.cancelled & (by != 0),
         products.marks,
     )
@@ -316,7 +334,7 @@ def _run(
     """
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     result: Rounded = window.result if window is not None else how.accumulator  # type: ignore[assignment]
-    places = list(_places(products.negative.shape[1], window, max(how.term, 1)))
+    places = list(step_places(products.negative.shape[1], window, max(how.term, 1)))
     rounded = how.product is not None
 
     def after(
@@ -326,10 +344,10 @@ def _run(
         codes, signs, fmt = c
         running = as_doubles(codes, fmt)
         of_c = numbers_of(running, fmt)._replace(negative=signs)
-        terms = Numbers(*(_joined(part[rows, lanes], own) for part, own in zip(products, of_c, strict=True)))
+        terms = Numbers(*(joined(part[rows, lanes], own) for part, own in zip(products, of_c, strict=True)))
         terms = stages.get("addend", _same)(terms) if first else terms
         own_ends = np.isnan(running), np.zeros(codes.size, bool), np.isinf(running), signs
-        of_step = Ends(*(_joined(part[rows, lanes], own) for part, own in zip(ends, own_ends, strict=True)))
+        of_step = Ends(*(joined(part[rows, lanes], own) for part, own in zip(ends, own_ends, strict=True)))
         return _step(terms, of_step, window, result, stages, product_rounded=rounded)
 
     def of(number: int) -> Stages:
@@ -340,7 +358,7 @@ def _run(
 
     every = np.arange(codes.size)[:, None]
     begin = codes, signs, fmt
-    if plain is None or low not in plain or len({lanes.size for lanes in places}) > 1:
+    if plain is None or low not in plain or len({lanes.size for lanes in places}) != 1:
         made = []
         for number, some in enumerate(places):
             codes = after(every, some[None], begin if not number else then(codes), of(number), not number)
@@ -362,11 +380,6 @@ def _run(
         sums, found, lambda rows, at, codes: after(rows[:, None], lanes[at], then(codes), beyond, False)
     )
     return last, result[0]
-
-
-def _joined(of_lanes: Array, own: Array) -> Array:
-    """Return values of lanes, and in a last column those of running sums."""
-    return np.concatenate([of_lanes, own[:, None]], axis=1)
 
 
 def _followed(sums: Array, found: Array, after: Callable[[Array, Array, Array], Array]) -> Array:
@@ -398,19 +411,6 @@ def _followed(sums: Array, found: Array, after: Callable[[Array, Array, Array], 
             return np.asarray(last)
         at = at + 1
         codes = after(rows, at, codes)
-
-
-def _places(length: int, window: Window | None, term: int) -> Iterator[Array]:
-    """Yield the places of the products of each step."""
-    step, every = term if window is None else window.step, np.arange(length)
-    if window is None or window.groups == "consecutive":
-        yield from (every[first : first + step] for first in range(0, length, step))
-        return
-    for first in range(0, length, 2 * step):
-        both = every[first : first + 2 * step]
-        for half in (0, 1):
-            if (part := both[np.arange(both.size) >> 1 & 1 == half]).size:
-                yield part
 
 
 def _step(

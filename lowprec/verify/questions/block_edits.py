@@ -1,0 +1,98 @@
+"""Edits of a block converter that hold under a condition: bits of scales, quotients, the tensor's scale."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.block_products import spread
+from lowprec.arrays.convert import encode
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format
+from lowprec.verify.codes.values import doubles
+from lowprec.verify.questions.block_causes import again, given_scales, under, units_of, with_scales
+from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words
+from lowprec.verify.questions.edits import of_conversions
+from lowprec.verify.questions.exact_edits import of_exact
+from lowprec.verify.questions.features import exponents, has_fields
+from lowprec.verify.questions.question import Array, Change
+
+__all__ = ["block_edits"]
+
+#: Last bits of the scale of a tensor that may be lost.
+_LOST = (1, 2, 4, 8, 16)
+
+
+def block_edits(fmt: BlockFormat, source: Format | None) -> Iterator[Change]:
+    """Yield edits of bits of scales, of quotients and of the scale of the tensor; `source`: of the values."""
+    if not given_scales(fmt):
+        return
+    for bit in range(fmt.scale.width):
+        name = f"bit {bit}" if bit else "the last bit"
+        for value in (0, 1):
+            words = f"scales with {name} read as {value}"
+            stuck = functools.partial(_stuck, bit=bit, value=value)
+            yield Change("scaling", with_scales(stuck), f"{words}, above elements that are right", 2)
+            yield Change("scaling", functools.partial(_stuck_under, stuck=stuck), words, 2)
+    if fmt.tensor_scale != "none":
+        for bits in _LOST:
+            last = "last bit" if bits == 1 else f"last {bits} bits"
+            cut = functools.partial(_by_tensor, bits=bits)
+            yield Change("shaping", cut, f"elements divided by the tensor's scale without its {last}", 2)
+    power = not fmt.scale.trailing_bits and not fmt.scale.subnormals
+    if power and source is not None and has_fields(source) and has_fields(fmt.element):
+        for words, change in _of_quotients(source, fmt.element):
+            yield Change("shaping", functools.partial(_quotients, change=change, source=source), words, 2)
+
+
+def _stuck(codes: Array, nan: Array, bit: int, value: int) -> Array:
+    return np.where(nan, codes, codes & ~(1 << bit) | value << bit)
+
+
+def _stuck_under(blocks: BlockArray, values: Array, stuck: Callable[[Array, Array], Array]) -> BlockArray:
+    codes = stuck(blocks.scales.astype(np.int64), np.isnan(units_of(blocks.scales, blocks.format)))
+    return under(blocks, values, codes)
+
+
+def _by_tensor(blocks: BlockArray, values: Array, bits: int) -> BlockArray:
+    """Return the blocks with quotients by another scale of the tensor, under the same scales."""
+    assert blocks.tensor_scale is not None, "asked of formats with one"
+    word = np.float32(blocks.tensor_scale).view(np.uint32) >> np.uint32(bits) << np.uint32(bits)
+    other = float(word.view(np.float32))
+    made: BlockArray = encode(
+        values, blocks.format, axis=blocks.axes, tensor_scale=other, scales=blocks.scales
+    )
+    return dataclasses.replace(blocks, codes=made.codes)
+
+
+def _of_quotients(source: Format, element: Format) -> Iterator[tuple[str, Callable[[Array, Array], Array]]]:
+    """Yield edits of quotients and the exponents of their last bits, in words."""
+    for words, of_values in of_conversions(source, element):
+        yield f"elements: {words}", functools.partial(_valued, change=of_values)
+    for bits in range(GUARDED):
+        cut = functools.partial(cut_behind_guard, fmt=element, bits=bits)
+        yield f"elements: {guard_words(bits)}", functools.partial(_valued, change=cut)
+    for words, change in of_exact("convert", element, source.precision):
+        yield f"elements: {words}", change
+
+
+def _valued(values: Array, lasts: Array, change: Callable[[Array], Array]) -> Array:
+    return change(values)
+
+
+def _quotients(
+    blocks: BlockArray, values: Array, change: Callable[[Array, Array], Array], source: Format
+) -> BlockArray:
+    """Return the blocks with other quotients, under the same scales."""
+    fmt, wide = blocks.format, doubles(values)
+    units = spread(units_of(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
+    plain = np.isfinite(units) & (units > 0) & np.isfinite(wide) & (wide != 0)
+    by = np.where(plain, units, 1)
+    quotients = np.where(plain, wide / by, 1)
+    lasts = np.maximum(exponents(wide), source.emin) - source.trailing_bits - exponents(by)
+    made = again(blocks, np.where(plain, np.copysign(change(quotients, lasts), wide) * by, wide), fmt)
+    return dataclasses.replace(blocks, codes=np.where(plain, made, blocks.codes))

@@ -1,0 +1,131 @@
+"""Edits of the scales of blocks of a dot unit: of blocks, of lanes, and of products of scales."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from lowprec.spec.format import Format
+from lowprec.verify.questions.dot_faults import flushed
+from lowprec.verify.questions.edits import OnLanes, on_codes
+from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.step_cuts import lanes_of
+from lowprec.verify.questions.step_faults import beyond, fault
+
+__all__ = ["lane_scale_edits", "of_scales", "scale_edits"]
+
+
+def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
+    """Yield edits of scales of some of `count` blocks along K, each as words and what makes the edit."""
+    changes: dict[str, Callable[[Array], Array]] = {
+        "clamped at 1 from above": lambda scales: np.minimum(scales, 1.0),
+        "clamped at 1 from above, NaN too": lambda scales: np.fmin(scales, 1.0),
+        "clamped at 1 from below": lambda scales: np.maximum(scales, 1.0),
+        "left out: 1": np.ones_like,
+        "one exponent too low": lambda scales: scales / 2,
+        "one exponent too high": lambda scales: scales * 2,
+        "NaN taken as 1": lambda scales: np.where(np.isnan(scales), 1.0, scales),
+        "NaN taken as zero": lambda scales: np.where(np.isnan(scales), 0.0, scales),
+        "NaN read as a number": lambda scales: np.where(np.isnan(scales), beyond(fmt), scales),
+        "below the normal numbers taken as zero": functools.partial(flushed, least=2.0**fmt.emin),
+        "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
+    }
+    smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
+    if count > 1:
+        changes |= {
+            "in reverse order of blocks": lambda scales: scales[..., ::-1],
+            "of the block before": lambda scales: np.roll(scales, 1, -1),
+            "of the block behind": lambda scales: np.roll(scales, -1, -1),
+            "below that of the block before raised to it": functools.partial(_bounded, bound=np.fmax),
+            "above that of the block before lowered to it": functools.partial(_bounded, bound=np.fmin),
+            "of the first block": lambda scales: np.repeat(scales[..., :1], count, -1),
+            "of the last block": lambda scales: np.repeat(scales[..., -1:], count, -1),
+        }
+        for block in range(count - 1):
+            order = [*range(block), block + 1, block, *range(block + 2, count)]
+            exchanged = functools.partial(np.take, indices=order, axis=-1)
+            changes[f"of blocks {block} and {block + 1} exchanged"] = exchanged
+    changes |= _scale_bits(fmt)
+    both: dict[str, Callable[[Array, Array], Sequence[Array]]] = {
+        "the scales of x and y exchanged": lambda x, y: (y, x),
+        "the scales of x taken for y too": lambda x, y: (x, x),
+        "the scales of y taken for x too": lambda x, y: (y, y),
+    }
+    for least in (-128, -127, -255):
+        words = f"sums of scales' exponents wrap around, to {least} to {least + 255}"
+        both[words] = functools.partial(_wrapped, least=least)
+    for words, change in changes.items():
+        for sides, name in (((0,), "x"), ((1,), "y"), ((0, 1), "x and y")):
+            both[f"the scales of {name} {words}"] = functools.partial(_sides, sides=sides, change=change)
+    for words, pair in both.items():
+        yield words, functools.partial(_with_scales, change=pair)
+
+
+def lane_scale_edits(fmt: Format) -> Iterator[tuple[str, Any]]:
+    """Yield edits of the scales that some lanes take, each as words and a stage of all blocks."""
+    changes = {"one exponent too low": lambda scales: scales / 2, **_scale_bits(fmt)}
+    for words, change in (changes | {"left out: 1": np.ones_like}).items():
+        for side, name in enumerate("xy"):
+            changed = functools.partial(_sides, sides=(side,), change=change)
+            yield f"the scale of {name} {words}", changed
+
+
+def _scale_bits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
+    """Return edits of scales of which one bit of the code is stuck, in words."""
+    changes: dict[str, Callable[[Array], Array]] = {}
+    for bit in range(fmt.width):
+        name = f"bit {bit}" if bit else "the last bit"
+        for value in (0, 1):
+            stuck = functools.partial(_stuck_to, bit=bit, value=value)
+            changes[f"with {name} read as {value}"] = functools.partial(on_codes, fmt=fmt, change=stuck)
+    return changes
+
+
+def _stuck_to(codes: Array, bit: int, value: int) -> Array:
+    return codes & ~(1 << bit) | value << bit
+
+
+def of_scales(fmt: Format) -> Iterator[Change]:
+    """Yield scales of blocks that reach the addend, or not the largest exponent, and products of them cut."""
+    yield fault("the largest exponent searched before scales are added", 2, unscaled=True)
+    for sides, name in (((0,), "x"), ((1,), "y"), ((0, 1), "x and y")):
+        yield fault(f"the addend scaled by the scales of {name} too", 2, addend_scaled=sides)
+    for bits in range(1, 2 * fmt.trailing_bits + 1):
+        for which, words in enumerate(("", ", where a scale is subnormal", ", where both are normal")):
+            cut = functools.partial(_cut, bits=bits, fmt=fmt, normal=which)
+            last = "last bit" if bits == 1 else f"last {bits} bits"
+            yield fault(f"the {last} of products of scales lost{words}", 2, scale_products=cut)
+
+
+def _cut(x: Array, y: Array, bits: int, fmt: Format, normal: int) -> Array:
+    """Return products of significands without their last bits: of all, if `normal` is 0."""
+    product, both = x * y, (x >> fmt.trailing_bits > 0) & (y >> fmt.trailing_bits > 0)
+    return np.where((both == normal - 1) | (normal == 0), product >> bits << bits, product)
+
+
+def _bounded(scales: Array, bound: Callable[[Array, Array], Array]) -> Array:
+    """Return scales bounded by those of the block before, which the first block does not have."""
+    before = np.concatenate([scales[..., :1], scales[..., :-1]], -1)
+    return np.where(np.isnan(scales), scales, bound(scales, before))
+
+
+def _sides(x: Array, y: Array, sides: tuple[int, ...], change: Callable[[Array], Array]) -> list[Array]:
+    return [change(scale) if side in sides else scale for side, scale in enumerate((x, y))]
+
+
+def _wrapped(x: Array, y: Array, least: int) -> tuple[Array, Array]:
+    low, high = (np.frexp(scale)[1] - 1 for scale in (x, y))
+    return np.ldexp(x, np.mod(low + high - least, 256) + least - low - high), y
+
+
+def _with_scales(lanes: Array, change: Callable[[Array, Array], Sequence[Array]]) -> Any:
+    """Return the stage in which the scales of some blocks are changed."""
+
+    def changed(x: Array, y: Array) -> list[Array]:
+        here = lanes_of(lanes, *x.shape)
+        return [np.where(here, new, old) for new, old in zip(change(x, y), (x, y), strict=True)]
+
+    return changed

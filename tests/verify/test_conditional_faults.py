@@ -1,0 +1,158 @@
+"""Faults that hold in some lanes or under a condition are named with both, planted in operands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowprec as lp
+from lowprec.cli.main import main
+from lowprec.export.block_vectors import block_suite
+from lowprec.verify.compare.lines import compare_block_lines
+from lowprec.verify.compare.rules import learn
+from lowprec.verify.questions.features import Feature
+
+ADA = "ada_mma_e4m3fn_binary32"
+MX = "rtx_blackwell_mma_e4m3fn_binary32_e8m0fnu_1"
+
+
+def explained(report, words):
+    assert report.cause.words == words
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+    assert report.mismatches > 9
+
+
+def factors(seed, lanes=16, count=600):
+    """Codes of e4m3fn, normal numbers, some zeros among them."""
+    drawn = np.random.default_rng(seed)
+    codes = drawn.integers(0x20, 0x60, (2, count, lanes)) | drawn.integers(0, 2, (2, count, lanes)) << 7
+    return np.where(drawn.random(codes.shape) < 0.05, 0, codes).astype(np.uint8)
+
+
+def values(codes):
+    return lp.decode(codes, "e4m3fn")
+
+
+@pytest.mark.parametrize("operand", ["x", "y", "addend"])
+def test_an_operand_of_the_line_before_is_named_with_its_condition(operand):
+    x, y = (values(side) for side in factors(1))
+    addend = np.random.default_rng(2).standard_normal(len(x)).astype(np.float32) * 8
+    held = {"x": x, "y": y, "addend": addend}
+    minus = np.signbit(x[:, 3] * y[:, 3])
+    before = np.roll(held[operand], 1, 0)
+    before[0] = held[operand][0]
+    here = minus if operand == "addend" else minus[:, None] & (np.arange(16) // 4 == 1)
+    planted = {**held, operand: np.where(here, before, held[operand])}
+    got = lp.dot(planted["x"], planted["y"], ADA, addend=planted["addend"])
+    report = lp.compare((x, y), got, operation="dot", accumulation=ADA, addend=addend, limit=0)
+    lanes = "" if operand == "addend" else " in lanes 4 to 7"
+    name = "the addend" if operand == "addend" else operand
+    explained(report, f"{name} of the line before{lanes}, where in lane 3 the product is negative")
+
+
+def test_an_edit_of_a_lane_is_named_with_a_condition_on_another():
+    x, y = factors(3)
+    here = ((x[:, 2] & 0x7F) == 0) | ((y[:, 2] & 0x7F) == 0)
+    wrong = y.copy()
+    wrong[here, 3] ^= 0x80
+    got = lp.dot(values(x), values(wrong), ADA)
+    report = lp.compare((values(x), values(y)), got, operation="dot", accumulation=ADA, limit=0)
+    assert report.cause.words.endswith(" in lane 3, where in lane 2 the product is zero")
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+
+
+def test_a_bit_of_the_scale_of_some_lanes_is_named():
+    x, y = factors(4, lanes=32)
+    scales = np.random.default_rng(5).integers(120, 135, (2, len(x), 1)).astype(np.uint8)
+    low = (scales[1] & 1 == 1) & (np.arange(32) >= 16)
+    wrong = np.where(low & (y & 0x7F > 0), y - 8, y).astype(np.uint8)
+    form = lp.BlockFormat(name="", element=lp.format("e4m3fn"), scale=lp.format("e8m0fnu"), size=32)
+    blocks = [lp.BlockArray(side, of, form, (1,)) for side, of in zip((x, wrong), scales, strict=True)]
+    scale = tuple(lp.decode(of, "e8m0fnu") for of in scales)
+    given = {"operation": "dot", "accumulation": MX, "scale": scale, "limit": 0}
+    report = lp.compare((values(x), values(y)), lp.dot(*blocks, MX), **given)
+    explained(report, "the scale of y with the last bit read as 0 in lanes 16 to 31")
+
+
+@pytest.mark.parametrize(
+    ("bits", "words"), [(4, "shifts of alignment modulo 16"), (3, "shifts of alignment modulo 8")]
+)
+def test_shifts_of_a_sum_of_two_operands_that_lose_bits_are_named(bits, words):
+    drawn = np.random.default_rng(6)
+    x, y = (np.ldexp(1 + drawn.integers(0, 1024, 4000) / 1024, drawn.integers(-14, 15, 4000)) for _ in "xy")
+    y *= drawn.choice([-1, 1], 4000)
+    apart = np.frexp(x)[1] - np.frexp(y)[1]
+    up = [np.maximum(by, 0) >> bits << bits for by in (-apart, apart)]
+    got = np.asarray(lp.encode(np.ldexp(x, up[0]) + np.ldexp(y, up[1]), "binary16"))
+    given = tuple(side.astype(np.float16) for side in (x, y))
+    report = lp.compare(given, got, "binary16", operation="add", limit=0)
+    assert words in (report.cause.words, *report.cause.same)
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (
+            lambda x: x[:, 0] < 0,
+            "scales with the last bit read as 1, where the value of the block's largest "
+            "magnitude is negative",
+        ),
+        (lambda x: x[:, 0] == x[:, 0], "scales with the last bit read as 1"),
+    ],
+)
+def test_a_bit_of_the_scale_of_a_block_is_named(wrong, words):
+    drawn = np.random.default_rng(7)
+    x = drawn.uniform(-1, 1, (400, 32)).astype(np.float32)
+    x[:, 0] = np.ldexp(drawn.uniform(1, 2, 400) * drawn.choice([-1, 1], 400), drawn.integers(0, 9, 400))
+    right = lp.encode(x, "mxfp8_e4m3")
+    scales = np.where(wrong(x)[:, None], right.scales | 1, right.scales).astype(np.uint8)
+    got = lp.encode(x, "mxfp8_e4m3", scales=scales)
+    report = lp.compare(x, got.codes, "mxfp8_e4m3", scales=scales, limit=0)
+    explained(report, words)
+
+
+def test_a_limit_that_results_leave_open_is_told():
+    size = np.repeat([3, 4, 9, 10, 11], 40)
+    rule = learn([Feature("size", size)], size >= 9, size < 9)
+    assert str(rule) == "size is at least 9 (or down to 5: no results lie between)"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_lines_with_scales_of_tensors_are_judged(packed):
+    fmt, source = lp.block_formats["nvfp4"], lp.format("binary32")
+    lines = block_suite(source, fmt, samples=256).render("text", packed=packed).decode().splitlines()
+    report = compare_block_lines(lines, source, fmt, ulps=1)
+    assert (report.mismatches, report.compared % 16) == (0, 0)
+    assert report.compared > 256 * 16
+
+
+def test_elements_by_another_scale_of_the_tensor_are_named_with_their_lanes():
+    fmt, lines = lp.block_formats["nvfp4"], []
+    drawn = np.random.default_rng(8)
+    for tensor in np.float32([0.0123456, 0.987654, 3.21987]):
+        tensor = (tensor.view(np.uint32) | np.uint32(0xFFFF)).view(np.float32)
+        x = drawn.standard_normal((400, 16)).astype(np.float32) * tensor * np.float32(900)
+        cut = float((tensor.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32))
+        right = lp.encode(x, fmt, tensor_scale=float(tensor))
+        other = lp.encode(x, fmt, tensor_scale=cut, scales=right.scales)
+        codes = np.where(np.arange(16) >= 12, other.codes, right.codes)
+        for row, scale, found in zip(x, right.scales, codes, strict=True):
+            words = [f"{int(v):08x}" for v in (*row.view(np.uint32), tensor.view(np.uint32))]
+            lines.append(" ".join([*words, f"{int(scale[0]):02x}", *(f"{code:x}" for code in found)]))
+    report = compare_block_lines(lines, lp.format("binary32"), fmt, limit=0)
+    words = "elements divided by the tensor's scale without its last 16 bits"
+    explained(report, f"{words}, where the lane is at least 12")
+
+
+def test_the_length_of_lines_is_checked(tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("3c00 0000 3c00 0000 00000000 3f800000\n")
+    asked = ["compare", str(path), "dot", "fp32_fma", "binary16", "binary16", "--length"]
+    assert CliRunner().invoke(main, [*asked, "2"]).exit_code == 0
+    refused = CliRunner().invoke(main, [*asked, "3"])
+    assert refused.exit_code == 2
+    assert "the result of K = 3" in refused.output
+    for words in (["x.npy", "y.npy"], [str(path), "add", "e4m3fn", "e4m3fn", "e4m3fn"]):
+        assert CliRunner().invoke(main, ["compare", *words, "--length", "2"]).exit_code == 2
