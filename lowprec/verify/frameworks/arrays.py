@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -112,7 +113,9 @@ _PADDLE = {"e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 
 def paddle(values: Array, fmt: Format) -> Array:
     """Cast by Paddle's `astype`, on CPUs."""
-    paddle: Any = importlib.import_module("paddle")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it looks for a compiler's cache
+        paddle: Any = importlib.import_module("paddle")
     made = paddle.to_tensor(values, place="cpu").astype(_PADDLE.get(fmt.name, dtype(fmt).name))
     codes = made.view(f"{'u' if fmt.width == 8 else ''}int{fmt.width}").numpy()
     return np.asarray(codes).view(code_dtype(fmt))
