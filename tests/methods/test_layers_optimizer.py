@@ -214,3 +214,22 @@ def test_damaged_states_are_refused_and_nothing_changes(damage, words):
         other.load_state_dict(_damaged(kept, damage))
     assert not w.any()
     assert not b.any()
+
+
+@pytest.mark.parametrize("strategy", ["light", "stochastic", "fp32"])
+def test_loaded_states_bring_all_their_options(strategy):
+    """Also those that neither optimizer was given, or only the one that loads."""
+    own = {"learning_rate": 0.5, "betas": (0.5, 0.5), "eps": 0.1, "weight_decay": 0.1}
+    own |= {"eps_place": "textbook", "scalars": "format", "stochastic_bits": 3}
+    w, v = W.copy(), np.zeros_like(W)
+    saved = layers.Optimizer([w], strategy=strategy)
+    saved.step([np.full_like(W, 1e-8)])
+    loaded = layers.Optimizer([v], strategy=strategy, rng=5, **own)
+    loaded.load_state_dict(saved.state_dict())
+    for optimizer in (saved, loaded):
+        optimizer.step([W])
+    assert np.array_equal(w, v)
+    loaded = layers.Optimizer([{"params": [v], **own}], strategy=strategy)
+    other = layers.Optimizer([{"params": [w]}], strategy=strategy)
+    other.load_state_dict(loaded.state_dict())
+    assert {name: other.groups[0][name] for name in own} == own

@@ -354,6 +354,26 @@ def test_a_saved_run_goes_on_bit_for_bit(strategy, tmp_path):
         assert torch.equal(one, two)
 
 
+@pytest.mark.parametrize("kinds", ["tensors", "arrays and a tensor", "a tensor and arrays"])
+def test_loaded_states_bring_all_their_options(kinds):
+    """Also between arrays and tensors, which name the learning rate differently."""
+
+    def begun(tensor, **options):
+        w = np.float32([1, 200])
+        given = torch.nn.Parameter(torch.tensor(w)) if tensor else w
+        return given, layers.Optimizer([given], **options)
+
+    (w, saved), (v, loaded) = (
+        begun(not kinds.startswith("arrays")),
+        begun(not kinds.endswith("arrays"), learning_rate=0.5, weight_decay=0.1, eps_place="textbook"),
+    )
+    saved.step([np.float32([1e-8, 1e-8])])
+    loaded.load_state_dict(saved.state_dict())
+    for optimizer in (saved, loaded):
+        optimizer.step([np.float32([1e-8, 1e-8])])
+    assert lp.decode(lp.encode(w, "binary32"), "binary32").tolist() == np.asarray(v.tolist()).tolist()
+
+
 def test_torch_uses_it_as_one_of_its_own():
     """A closure, momentum by a scheduler, a group that is added, a copy that is stepped alone."""
     net = model()

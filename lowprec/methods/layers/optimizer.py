@@ -22,8 +22,9 @@ from lowprec.spec import catalog
 _OPTIONS = frozenset(field.name for field in dataclasses.fields(AdamW)) - {"rng"}
 #: Options that states depend on, so that states of others are not loaded.
 _FIXED = ("strategy", "format")
-#: What torch's optimizers call an option of AdamW.
+#: Names of torch's optimizers for options of AdamW, and back.
 _TORCH = {"learning_rate": "lr"}
+_FROM_TORCH = {"lr": "learning_rate"}
 
 
 class Optimizer:
@@ -84,6 +85,7 @@ class Optimizer:
         return made
 
     known = _OPTIONS  #: names of options
+    _names: Mapping[str, str] = {}  #: names of options in groups, where they are not AdamW's
     _given: list[dict[str, Any]]
 
     def __init__(self, parameters: Iterable[Any], *, rng: int = 0, **options: Any) -> None:
@@ -160,7 +162,7 @@ class Optimizer:
                 each.grad = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states and options as torch's optimizers do, of arrays (or tensors), numbers and names.
+        """Return the states and all options as torch's optimizers do: arrays (or tensors), numbers, names.
 
         >>> import numpy as np
         >>> w = np.float32([200.0])
@@ -175,9 +177,13 @@ class Optimizer:
         for place, (state, parameter) in enumerate(zip(self.states, self._parameters, strict=True)):
             states[place] = {name: _kept(value, parameter) for name, value in _fields(state)}
         for group in self.groups:
-            places = list(range(first, first := first + len(group["params"])))
+            places, whole = (
+                list(range(first, first := first + len(group["params"]))),
+                AdamW(**self._options(group)),
+            )
             named = {name: str(group.get(name, getattr(AdamW(), name))) for name in _FIXED}
-            groups.append(group | named | {"params": places})
+            options = _renamed({name: getattr(whole, name) for name in sorted(_OPTIONS)}, self._names)
+            groups.append(options | group | named | {"params": places})
         return {"state": states, "param_groups": groups, "rng": self._rng}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -213,7 +219,8 @@ class Optimizer:
                 )
             loaded.append(State(**made))
         for group, kept in zip(self.groups, groups, strict=True):
-            group.update({name: value for name, value in kept.items() if name not in ("params", *_FIXED)})
+            own = _renamed(_renamed(kept, _FROM_TORCH), self._names)
+            group.update({name: value for name, value in own.items() if name not in ("params", *_FIXED)})
         self.states, self._rng = loaded, state_dict["rng"]
         for parameter, state in zip(self._parameters, self.states, strict=True):
             _write(parameter, state.weights)
@@ -282,9 +289,11 @@ def _torch_class() -> Any:
     class TorchOptimizer(Optimizer, torch.optim.Optimizer):
         """AdamW by any strategy of Collage, as a `torch.optim.Optimizer`."""
 
+        _names = _TORCH
+
         def __init__(self, parameters: Iterable[Any], *, rng: int = 0, **options: Any) -> None:
-            self._given = [_renamed(group, {"lr": "learning_rate"}) for group in self._given]
-            Optimizer.__init__(self, (), rng=rng, **_renamed(options, {"lr": "learning_rate"}))
+            self._given = [_renamed(group, _FROM_TORCH) for group in self._given]
+            Optimizer.__init__(self, (), rng=rng, **_renamed(options, _FROM_TORCH))
             plain = AdamW()
             defaults = {
                 name: getattr(plain, name) for name in ("learning_rate", "betas", "eps", "weight_decay")
@@ -334,7 +343,7 @@ def _torch_class() -> Any:
 
         def _options(self, group: Mapping[str, Any]) -> dict[str, Any]:
             """Return the options of a group without those that schedulers keep there."""
-            named = _renamed(group, {"lr": "learning_rate"})
+            named = _renamed(group, _FROM_TORCH)
             return {name: value for name, value in named.items() if name in self.known}
 
     return TorchOptimizer
