@@ -20,7 +20,7 @@ from lowprec.arrays import lazy, lazy_blocks
 from lowprec.arrays.block_shapes import indexed, reshaped
 from lowprec.arrays.block_stream import axes_of, decode_blocks, grid_of
 from lowprec.arrays.calls import convert
-from lowprec.arrays.checks import FLOATS, Array, as_array, float_dtype, values_operand
+from lowprec.arrays.checks import FLOATS, Array, as_array, float_dtype, values_operand, values_type
 from lowprec.arrays.dlpack import exported
 from lowprec.arrays.kinds import check_labels
 from lowprec.arrays.outputs import output
@@ -399,10 +399,7 @@ def decode(
 ) -> Array:
     """Return the values of a BlockArray; `lowprec.decode` calls this for one."""
     fmt = blocks.format
-    wanted = np.dtype(np.float32 if dtype is None else dtype)
-    carrier = next((known for name, known in FLOATS if name == wanted), None)
-    if carrier is None:
-        raise TypeError(f"values are given as float16, bfloat16, float32 or float64, not {wanted}")
+    wanted, carrier = values_type(np.float32 if dtype is None else dtype)
     if blocks.is_lazy:
         lazy.refuse(blocks.codes, out=out)
         verb = functools.partial(decode, dtype=wanted, backend=backend)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, statistics
-from lowprec.arrays.checks import Array, as_array, code_dtype, codes_operand
+from lowprec.arrays.checks import Array, as_array, asked_type, code_dtype, codes_operand
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import check_labels
 from lowprec.spec import catalog
@@ -187,7 +187,7 @@ def decode(codes: ScaledCodes, dtype: npt.DTypeLike = np.float32) -> Array:
 
     Raises TypeError: another dtype.
     """
-    wanted = np.dtype(dtype)
+    wanted = asked_type(dtype)
     if wanted not in (np.float32, np.float64):
         raise TypeError(f"scaled codes are decoded to float32 or float64, not {wanted}")
     exact = convert.decode(codes.codes, codes.format, dtype=np.float64)
