@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import Array
 from lowprec.arrays.doubles import reals
+from lowprec.arrays.kinds import check_labels
 from lowprec.methods.expansion.sums import Expansion
 
 Numbers = Expansion | npt.ArrayLike
@@ -108,6 +109,7 @@ def lost_fraction(intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residu
 
 def _updates(intended: npt.ArrayLike, old: Numbers, new: Numbers, residuals: bool) -> tuple[Array, Array]:
     """Return the update, and the change that it made."""
+    check_labels(intended, *(each for each in (old, new) if not isinstance(each, Expansion)))
     meant, before, after = (
         reals(intended, "intended").astype(np.float64),
         _values(old, residuals),

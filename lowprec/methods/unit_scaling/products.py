@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array
+from lowprec.methods._layer import check_names
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
@@ -56,6 +57,7 @@ def matmul(
 
     Source: [UNIT_SCALING] appendix on factors.
     """
+    check_names(left, right)
     x, w = array(left, "left of matmul"), array(right, "right of matmul")
     if min(x.ndim, w.ndim) < 2:
         raise ValueError(
@@ -232,6 +234,7 @@ def _linear(
     product: Product,
 ) -> tuple[Array, Vjp]:
     """Apply a linear layer whose alpha is fan_in**-power."""
+    check_names(x, weight, bias=bias)
     values, matrix = array(x, f"x of {name}"), array(weight, f"weight of {name}")
     if matrix.ndim != 2 or values.ndim < 1 or values.shape[-1] != matrix.shape[0]:
         raise ValueError(f"{name} takes x (..., m) and weight (m, n), not {values.shape} and {matrix.shape}")
