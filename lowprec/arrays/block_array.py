@@ -101,8 +101,10 @@ class BlockArray:
         scales = lazy.named_like(codes, "scales", scales, axes)
         tensor = lazy.plain(self.tensor_scale)
         is_lazy = any(map(lazy.is_lazy, (codes, scales, tensor)))
-        if not is_lazy:
-            codes, scales = lazy_blocks.codes_of(codes, fmt.element), lazy_blocks.codes_of(scales, fmt.scale)
+        codes, scales = (
+            part if lazy.is_lazy(part) else lazy_blocks.codes_of(part, of)
+            for part, of in ((codes, fmt.element), (scales, fmt.scale))
+        )
         wanted = grid_of(codes.shape, axes, fmt.sizes)
         if scales.shape != wanted:
             raise ValueError(
