@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pathlib
+import pickle
 import re
 import warnings
 
@@ -400,6 +401,33 @@ def test_torch_uses_it_as_one_of_its_own():
     optimizer.step()
     assert (added != 1).all()
     assert optimizer.states[-1].steps == 1
+
+
+def test_optimizers_are_pickled_with_their_states():
+    """A copy goes on alone, alike."""
+    given = torch.nn.Parameter(torch.tensor([1.0, 200.0]))
+    optimizer = layers.Optimizer([given], strategy="stochastic", lr=0.1)
+    torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 8)
+    optimizer.step([torch.ones(2)])
+    other = pickle.loads(pickle.dumps(optimizer))
+    for each in (optimizer, other):
+        each.step([torch.ones(2)])
+    (copied,) = other.param_groups[0]["params"]
+    assert torch.equal(copied, given)
+    assert copied.data_ptr() != given.data_ptr()
+    assert other.groups is other.param_groups
+    assert isinstance(other, torch.optim.Optimizer)
+
+
+def test_parameters_in_one_memory_are_refused():
+    whole = torch.ones(4, dtype=torch.bfloat16)
+    parameters = [torch.nn.Parameter(each) for each in (whole[:3], whole[2:])]
+    with pytest.raises(ValueError, match="share memory"):
+        layers.Optimizer(parameters, strategy="light")
+    optimizer = layers.Optimizer(parameters[:1], strategy="light")
+    with pytest.raises(ValueError, match="share memory"):
+        optimizer.add_param_group({"params": parameters[1:], "strategy": "light"})
+    assert len(optimizer.param_groups) == 1
 
 
 def test_states_of_others_are_refused_and_change_nothing():
