@@ -161,10 +161,14 @@ class Vector:
     def softmax(self, x: npt.ArrayLike, axis: int = -1) -> Array:
         """Return e**(x - max(x)) over the sum of these: four roundings.
 
+        Raises ValueError: no values along the axis.
+
         Source: [MICROXCALING] mx/softmax.py.
         """
         values = reals(x, "x")
         (axis,) = axes_within(axis, values.ndim)
+        if not values.shape[axis]:
+            raise ValueError(f"softmax needs values along {axis=}, and x has shape {values.shape}")
         powers = self.exp(self.subtract(values, values.max(axis=axis, keepdims=True)))
         return self.divide(powers, self.sum(powers, axis, keepdims=True))
 

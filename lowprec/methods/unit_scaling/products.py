@@ -63,6 +63,13 @@ def matmul(
         raise ValueError(
             f"matmul takes matrices, not shapes {x.shape} and {w.shape}; give vectors an axis of length 1"
         )
+    try:
+        np.broadcast_shapes(x.shape[:-2], w.shape[:-2])
+        fits = x.shape[-1] == w.shape[-2]
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"matmul takes left (..., b, m) and right (..., m, n), not {x.shape} and {w.shape}")
     plain = result_of(product(x, w), x, w)
     rows, inner, columns = x.shape[-2], x.shape[-1], w.shape[-1]
     batch = math.prod(plain.shape[:-2])
