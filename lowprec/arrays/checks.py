@@ -361,7 +361,7 @@ def as_array(values: object) -> Array:
             return np.from_dlpack(values)  # type: ignore[arg-type]
         return np.asarray(_from_torch(values) if is_tensor(values) else values)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:  # ragged lists, tensors of a GPU
-        tensors = is_list(type(values)) and any(map(is_tensor, values))
+        tensors = is_list(type(values)) and any(map(is_tensor, values))  # type: ignore[call-overload]
         way = "; give torch.stack(...) of its tensors" if tensors else ""
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}{way}") from None
 

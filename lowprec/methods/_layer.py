@@ -67,9 +67,14 @@ def check_names(x: Any, y: Any, **joined: Any) -> None:
         check_products(x, y, 0, None, joined)
 
 
+def check_features(x: Any, w: Any, **joined: Any) -> None:
+    """Refuse frames in a layer x @ w.T whose names differ, as nothing is aligned here."""
+    check_names(x, w.T if is_frame(w) else w, **joined)
+
+
 def check_layer(x: Any, w: Any, bias: Any = None) -> None:
     """Refuse operands that make no linear layer: by the names of frames, and by shapes."""
-    check_names(x, w.T if is_frame(w) else w, bias=bias)
+    check_features(x, w, bias=bias)
     of_x, of_w = shape_of(x), shape_of(w)
     if len(of_w) != 2 or of_x[-1:] != of_w[1:]:
         raise ValueError(f"linear takes x of shape (..., in) and w of shape (out, in), not {of_x} and {of_w}")
