@@ -499,6 +499,7 @@ FRAME_CALLS = {
     "us.mse": lambda x, right, w, row: us.mse(x, w)[0],
     "us.glu": lambda x, right, w, row: us.glu(x, w)[0],
     "us.layer_norm": lambda x, right, w, row: us.layer_norm(x, row)[0],
+    "effective_update": lambda x, right, w, row: expansion.effective_update(x, w),
     "lost_fraction": lambda x, right, w, row: expansion.lost_fraction(x, w, x),
 }
 
