@@ -20,7 +20,7 @@ from lowprec.arrays import lazy, lazy_blocks
 from lowprec.arrays.block_shapes import indexed, reshaped
 from lowprec.arrays.block_stream import axes_of, decode_blocks, grid_of
 from lowprec.arrays.calls import convert
-from lowprec.arrays.checks import FLOATS, Array, as_array, float_dtype, values_operand
+from lowprec.arrays.checks import FLOATS, Array, as_array, float_dtype, values_operand, values_type
 from lowprec.arrays.dlpack import exported
 from lowprec.arrays.kinds import check_labels
 from lowprec.arrays.outputs import output
@@ -101,8 +101,10 @@ class BlockArray:
         scales = lazy.named_like(codes, "scales", scales, axes)
         tensor = lazy.plain(self.tensor_scale)
         is_lazy = any(map(lazy.is_lazy, (codes, scales, tensor)))
-        if not is_lazy:
-            codes, scales = lazy_blocks.codes_of(codes, fmt.element), lazy_blocks.codes_of(scales, fmt.scale)
+        codes, scales = (
+            part if lazy.is_lazy(part) else lazy_blocks.codes_of(part, of)
+            for part, of in ((codes, fmt.element), (scales, fmt.scale))
+        )
         wanted = grid_of(codes.shape, axes, fmt.sizes)
         if scales.shape != wanted:
             raise ValueError(
@@ -399,10 +401,7 @@ def decode(
 ) -> Array:
     """Return the values of a BlockArray; `lowprec.decode` calls this for one."""
     fmt = blocks.format
-    wanted = np.dtype(np.float32 if dtype is None else dtype)
-    carrier = next((known for name, known in FLOATS if name == wanted), None)
-    if carrier is None:
-        raise TypeError(f"values are given as float16, bfloat16, float32 or float64, not {wanted}")
+    wanted, carrier = values_type(np.float32 if dtype is None else dtype)
     if blocks.is_lazy:
         lazy.refuse(blocks.codes, out=out)
         verb = functools.partial(decode, dtype=wanted, backend=backend)

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -65,10 +65,14 @@ def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tu
     if axis is None:
         axes: tuple[int, ...] = tuple(range(-count, 0))
     else:
-        items: Iterable[Any] = axis if np.iterable(axis) else (axis,)
-        if not all(hasattr(item, "__index__") and not isinstance(item, bool) for item in items):
-            raise TypeError(f"axis must be an integer or a tuple of them, not {axis!r}")
-        axes = tuple(map(operator.index, items))
+        several = np.iterable(axis) and not isinstance(axis, (bytes, Mapping))
+        items: tuple[Any, ...] = tuple(axis) if several else (axis,)  # type: ignore[arg-type]
+        try:
+            if any(isinstance(item, bool) for item in items):
+                raise TypeError
+            axes = tuple(map(operator.index, items))
+        except TypeError:
+            raise TypeError(f"axis must be an integer or a tuple of them, not {axis!r}") from None
     if len(axes) != count:
         raise ValueError(
             f"blocks of {fmt.name!r} lie along {_count_axes(count)}, and axis={axis!r} names {len(axes)}"

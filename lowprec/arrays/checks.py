@@ -31,6 +31,7 @@ __all__ = [
     "Array",
     "Operand",
     "as_array",
+    "asked_type",
     "broadcast_shape",
     "code_dtype",
     "codes_operand",
@@ -49,6 +50,7 @@ __all__ = [
     "typed_codes",
     "values_depend",
     "values_operand",
+    "values_type",
 ]
 
 Array = npt.NDArray[Any]
@@ -109,14 +111,31 @@ def float_dtype(fmt: Format, asked: object = None) -> tuple[np.dtype[Any], Forma
     """Return the type to give values of a format in: the one requested, or float32, or float64."""
     if asked is None:
         return FLOATS[2] if catalog.BINARY32.contains(fmt) else FLOATS[3]
-    wanted = np.dtype(asked)  # type: ignore[call-overload]
+    known, carrier = values_type(asked)
+    if not carrier.contains(fmt):
+        exact = ", ".join(str(name) for name, other in FLOATS if other.contains(fmt))
+        raise ValueError(f"{known} does not hold every value of {fmt.name!r}; use {exact}")
+    return known, carrier
+
+
+def values_type(asked: object) -> tuple[np.dtype[Any], Format]:
+    """Return the type that `dtype=` requests for values, and its format."""
+    wanted = asked_type(asked)
     for known, carrier in FLOATS:
         if wanted == known:
-            if not carrier.contains(fmt):
-                exact = ", ".join(str(name) for name, other in FLOATS if other.contains(fmt))
-                raise ValueError(f"{wanted} does not hold every value of {fmt.name!r}; use {exact}")
             return known, carrier
     raise TypeError(f"values are given as float16, bfloat16, float32 or float64, not {wanted}")
+
+
+def asked_type(asked: object) -> np.dtype[Any]:
+    """Return the type that `dtype=` requests; refuse what NumPy has none for."""
+    try:
+        return np.dtype(asked)  # type: ignore[call-overload,no-any-return]
+    except (TypeError, ValueError, SyntaxError):
+        raise TypeError(
+            f"dtype={asked!r:.60} is no type of NumPy; values are given as float16, bfloat16, float32 or "
+            f"float64"
+        ) from None
 
 
 def keeps_dtype(array: Array, fmt: Format) -> bool:
@@ -342,7 +361,9 @@ def as_array(values: object) -> Array:
             return np.from_dlpack(values)  # type: ignore[arg-type]
         return np.asarray(_from_torch(values) if is_tensor(values) else values)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:  # ragged lists, tensors of a GPU
-        raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
+        tensors = is_list(type(values)) and any(map(is_tensor, values))  # type: ignore[call-overload]
+        way = "; give torch.stack(...) of its tensors" if tensors else ""
+        raise TypeError(f"cannot make an array of {type(values).__name__}: {error}{way}") from None
 
 
 def _has_dlpack_alone(values: object) -> bool:

@@ -247,6 +247,7 @@ def keeps_kind(
             given = [*values[:count], *(options[name] for name in names if name in options)]
             if not any(map(is_outside, given)):
                 return verb(*values, **options)
+            lazy.check(*given)
             if elementwise:
                 bound = signature.bind(*values, **options).arguments
                 operands, flags = [bound.pop(name) for name in names], bound.pop("flags", None)

@@ -15,6 +15,7 @@ from lowprec.arrays import calls
 from lowprec.arrays.checks import (
     Array,
     Operand,
+    asked_type,
     code_dtype,
     float_dtype,
     projection as projection_of,
@@ -109,7 +110,7 @@ def _operate_on(operation: str, *values: Any, **keywords: Any) -> Any:
 def wanted_type(dtype: npt.DTypeLike | None, out: object) -> np.dtype[Any] | None:
     """Return the type requested by `dtype`, else that of `out`, else None."""
     if dtype is not None:
-        return np.dtype(dtype)
+        return asked_type(dtype)
     refuse_other_order(out)
     return out.dtype if isinstance(out, np.ndarray) else None
 

@@ -6,6 +6,7 @@ Floor 3.
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 import numpy.typing as npt
@@ -113,7 +114,10 @@ def unpack(packed: npt.ArrayLike, fmt: Format, axis: int = -1, size: int | None 
             f"{moved.shape[-1]} bytes along axis {axis} are no multiple of {taken}, as those of {fmt.name!r}"
         )
     most = moved.shape[-1] // taken * group
-    length = most if size is None else size
+    try:
+        length = most if size is None else operator.index(size)
+    except TypeError:
+        raise TypeError(f"size={size!r} must be an integer, the codes along axis {axis}") from None
     if not most - group < length <= most:
         raise ValueError(
             f"{moved.shape[-1]} bytes along axis {axis} hold {most} codes of {fmt.name!r}, not size={size}"
@@ -184,8 +188,14 @@ def unswizzle(swizzled: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
     Raises
     ------
     ValueError
-        A length that is not that of the tiles of this shape.
+        A length that is not that of the tiles of this shape, or a shape without axes.
     """
+    try:
+        shape = tuple(map(operator.index, shape))
+    except TypeError:
+        raise TypeError(f"shape must be a tuple of integers, that of the scales, not {shape!r}") from None
+    if not shape:
+        raise ValueError("scales in tiles have an axis at least, and shape=() has none")
     flat = np.asarray(swizzled).reshape(-1)
     rows = math.prod(shape[:-1])
     down, across = _tiles((rows, shape[-1]))

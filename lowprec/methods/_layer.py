@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
 from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.frames import is_frame
+from lowprec.arrays.kinds import check_products
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Format
@@ -59,10 +61,23 @@ def linear_layer(
     return y.reshape(out), gradients
 
 
-def check_layer(x: tuple[int, ...], w: tuple[int, ...]) -> None:
-    """Refuse shapes of an input and a weight that make no linear layer."""
-    if len(w) != 2 or x[-1:] != w[1:]:
-        raise ValueError(f"linear takes x of shape (..., in) and w of shape (out, in), not {x} and {w}")
+def check_names(x: Any, y: Any, **joined: Any) -> None:
+    """Refuse frames in a product x @ y whose names differ, as nothing is aligned here."""
+    if any(map(is_frame, (x, y, *joined.values()))):
+        check_products(x, y, 0, None, joined)
+
+
+def check_features(x: Any, w: Any, **joined: Any) -> None:
+    """Refuse frames in a layer x @ w.T whose names differ, as nothing is aligned here."""
+    check_names(x, w.T if is_frame(w) else w, **joined)
+
+
+def check_layer(x: Any, w: Any, bias: Any = None) -> None:
+    """Refuse operands that make no linear layer: by the names of frames, and by shapes."""
+    check_features(x, w, bias=bias)
+    of_x, of_w = shape_of(x), shape_of(w)
+    if len(of_w) != 2 or of_x[-1:] != of_w[1:]:
+        raise ValueError(f"linear takes x of shape (..., in) and w of shape (out, in), not {of_x} and {of_w}")
 
 
 def in_rows(array: Any) -> Any:

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.checks import is_tensor
+from lowprec.arrays.checks import as_array, dtype, is_tensor
+from lowprec.arrays.convert import encode
 from lowprec.arrays.kinds import tensor_of
 from lowprec.spec import catalog
 
@@ -132,8 +133,11 @@ def _gradient(made: Any, operand: Any) -> Any:
     """Return a gradient as a tensor of the operand's kind."""
     if type(_given(operand)) in KINDS:
         return KINDS[type(_given(operand))](made)
-    plain = made.to_array() if type(made) in KINDS else made
-    return _tensor(plain, operand.device).to(operand.device, operand.dtype)
+    plain = as_array(made.to_array() if type(made) in KINDS else made)
+    fmt = operand.dtype  # to which torch would round float64 by float32
+    kind = np.dtype(np.float64) if fmt.itemsize == 8 else dtype(fmt)
+    rounded = plain if plain.dtype.itemsize <= kind.itemsize else np.asarray(encode(plain, fmt)).view(kind)
+    return _tensor(rounded, operand.device).to(operand.device, fmt)
 
 
 @functools.cache

@@ -45,14 +45,14 @@ def scaled_dot(x: BlockArray, y: BlockArray, how: Accumulation, addend: npt.Arra
     Parameters
     ----------
     x, y : BlockArray
-        Shape (rows, K), in blocks along K.
+        Shape (rows, K), in blocks of one size along K, without a tensor scale.
     how : Accumulation
         Such as `riscv_ime` makes. Groups end where blocks do.
     addend : array of numbers
         C, shape (rows,).
 
-    Raises ValueError: an accumulation that is no sum of the extension, other shapes, or a disclosed reduction
-    (psm 1) of groups that blocks cut.
+    Raises ValueError: an accumulation that is no sum of the extension, other shapes or elements, blocks of
+    two sizes or with a tensor scale, or a disclosed reduction (psm 1) of groups that blocks cut.
     """
     terms, (fmt, rule) = disclosed(how), how.output
     if terms is None:
@@ -60,6 +60,23 @@ def scaled_dot(x: BlockArray, y: BlockArray, how: Accumulation, addend: npt.Arra
     if x.shape != y.shape or len(x.shape) != 2 or x.axes != (1,) or y.axes != (1,):
         raise ValueError(
             f"x and y must be of one shape (rows, K), in blocks along K, not {x.shape}, {y.shape}"
+        )
+    assert how.operands is not None, "groups have operands"
+    for name, side, wanted in zip("xy", (x, y), how.operands, strict=True):
+        if side.format.element != wanted:
+            raise ValueError(
+                f"{how} takes {name} of {wanted.name!r}, not of {side.format.element.name!r} in blocks of "
+                f"{side.format.name!r}; `encode` it in blocks of {wanted.name!r}"
+            )
+        if side.tensor_scale is not None:
+            raise ValueError(
+                f"{name} has the tensor scale {side.tensor_scale}, and an instruction multiplies by none; "
+                f"give blocks of a format without one"
+            )
+    if x.format.sizes != y.format.sizes:
+        raise ValueError(
+            f"x and y must be in blocks of one size, not of {x.format.sizes[0]} and {y.format.sizes[0]}: an "
+            f"instruction has one; encode them so"
         )
     (size,), length = x.format.sizes, x.shape[1]
     if terms.psm and (size % terms.products or length % terms.products):

@@ -692,6 +692,9 @@ REFUSED = [
      "blocks of 'nvfp4_2d' need two axes, and the array has 2: axis=(0, 2) is not there"),
     (TypeError, (SAMPLE, "mxfp4"), {"axis": 1.0}, "axis must be an integer or a tuple of them, not 1.0"),
     (TypeError, (SAMPLE, "mxfp4"), {"axis": True}, "axis must be an integer or a tuple of them, not True"),
+    *((TypeError, (SAMPLE, "mxfp4"), {"axis": axis},
+       f"axis must be an integer or a tuple of them, not {axis!r}")
+      for axis in (np.array(1.0), np.array([1.0]), {1: 2}, b"a", [[1]])),
     (ValueError, (SAMPLE, "mxfp4"), {"tensor_scale": 1.0},
      "tensor_scale=1.0 is for formats that have one, and 'mxfp4' has none"),
     (ValueError, (SAMPLE, "nvfp4"), {"tensor_scale": 0.0},

@@ -13,6 +13,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.arrays.checks import narrowed, values_operand
+from lowprec.methods import fp8
 from lowprec.spec.format import Format
 
 NANS = np.ones((2, 17), np.float32)
@@ -670,3 +671,23 @@ def test_float64_values_are_narrowed_only_if_all_are_binary32_numbers(shape):
             assert narrowed(values_operand(wide)).array.dtype == np.float64
         values.flat[place] = payload
         assert narrowed(values_operand(values)).array.dtype == np.float32
+
+
+@pytest.mark.parametrize("asked", ["foo", {"a": 1}, "f4,(", 3], ids=str)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda asked: lp.add(1.0, 1.0, "e4m3fn", dtype=asked),
+        lambda asked: lp.dot([1.0], [1.0], "exact", dtype=asked),
+        lambda asked: lp.matmul([[1.0]], [[1.0]], "exact", dtype=asked),
+        lambda asked: lp.decode([1], "e4m3fn", dtype=asked),
+        lambda asked: lp.encode([1.0], "mxfp4").values(asked),
+        lambda asked: fp8.decode(fp8.encode([1.0]), asked),
+    ],
+    ids=["add", "dot", "matmul", "decode", "values", "fp8.decode"],
+)
+def test_a_dtype_that_is_no_type_is_refused(call, asked):
+    message = (
+        f"dtype={asked!r} is no type of NumPy; values are given as float16, bfloat16, float32 or float64"
+    )
+    refused(TypeError, message, lambda: call(asked))

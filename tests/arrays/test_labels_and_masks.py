@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.methods import expansion, fp8, hif4, mx, nvfp4, scale_propagation as sp, unit_scaling as us
+from lowprec.methods import (
+    expansion,
+    fp8,
+    hif4,
+    layers,
+    mx,
+    nvfp4,
+    scale_propagation as sp,
+    unit_scaling as us,
+)
 
 INTEGER = 2**62 + 2**38 + 1  # in binary32 0x5E800001; by way of binary64 it is a tie, 0x5E800000
 
@@ -466,6 +475,49 @@ def test_delayed_values_are_refused_by_name():
     dask = pytest.importorskip("dask")
     with pytest.raises(TypeError, match="Delayed of dask is no array"):
         lp.encode(dask.delayed(np.ones)(3), "e4m3fn")
+
+
+FRAME_CALLS = {
+    "mx.matmul": lambda x, right, w, row: mx.matmul(x, right),
+    "fp8.matmul": lambda x, right, w, row: fp8.matmul(x, right),
+    "us.matmul": lambda x, right, w, row: us.matmul(x, right)[0],
+    "us.linear": lambda x, right, w, row: us.linear(x, right)[0],
+    "mx.linear": lambda x, right, w, row: mx.linear(x, w)[0],
+    "fp8.linear": lambda x, right, w, row: fp8.linear(x, w)[0],
+    "nvfp4.linear": lambda x, right, w, row: nvfp4.linear(x, w, rng=0)[0],
+    "layers.linear": lambda x, right, w, row: layers.linear(x, w)[0],
+    "mx.diffuse": lambda x, right, w, row: mx.diffuse(w, x, "mxfp4"),
+    "mx.diffuse x_after": lambda x, right, w, row: mx.diffuse(np.eye(4), x, "mxfp4", x_after=w),
+    "layer_norm": lambda x, right, w, row: mx.Vector().layer_norm(x, row),
+    "sigmoid_gradient": lambda x, right, w, row: mx.Vector().sigmoid_gradient(x, w),
+    "tanh_gradient": lambda x, right, w, row: mx.Vector().tanh_gradient(x, w),
+    "fp8.sqnr": lambda x, right, w, row: fp8.sqnr(x, w),
+    "us.snr": lambda x, right, w, row: us.snr(x, w),
+    "us.add": lambda x, right, w, row: us.add(x, w)[0],
+    "us.multiply": lambda x, right, w, row: us.multiply(x, w)[0],
+    "us.weighted_sum": lambda x, right, w, row: us.weighted_sum([x, w], [1.0, 1.0])[0],
+    "us.mse": lambda x, right, w, row: us.mse(x, w)[0],
+    "us.glu": lambda x, right, w, row: us.glu(x, w)[0],
+    "us.layer_norm": lambda x, right, w, row: us.layer_norm(x, row)[0],
+    "effective_update": lambda x, right, w, row: expansion.effective_update(x, w),
+    "lost_fraction": lambda x, right, w, row: expansion.lost_fraction(x, w, x),
+}
+
+
+@pytest.mark.parametrize("name", FRAME_CALLS)
+def test_methods_refuse_frames_that_are_not_aligned(name):
+    """By the names along K of a product, else of rows and columns; frames that are aligned are taken."""
+    pd = pytest.importorskip("pandas")
+    values, names = np.arange(16.0).reshape(4, 4), list("abcd")
+    x = pd.DataFrame(values, columns=names)
+
+    def call(order):
+        right, row = pd.DataFrame(np.eye(4), index=order), pd.Series(np.ones(4), index=order)
+        return FRAME_CALLS[name](x, right, pd.DataFrame(np.eye(4), columns=order), row)
+
+    call(names)
+    with pytest.raises(ValueError, match="not aligned here"):
+        call(names[::-1])
 
 
 # -- memory -------------------------------------------------------------------------------------------

@@ -174,7 +174,12 @@ def test_stored_parts_are_decoded_lazily():
     want = lp.encode(VALUES, "mxfp4")
     for chunks in CHUNKS:
         codes, scales = da.from_array(want.codes, chunks=chunks), da.from_array(want.scales, chunks=(3, 2))
-        for parts in ((codes, scales), (codes, want.scales), (want.codes, scales)):
+        for parts in (
+            (codes, scales),
+            (codes, want.scales),
+            (codes, want.scales.tolist()),
+            (want.codes, scales),
+        ):
             blocks = lp.BlockArray(*parts, "mxfp4")
             same_blocks(blocks, want)
             same(lp.decode(blocks), lp.decode(want))
@@ -309,6 +314,8 @@ REFUSED = [
      "out= is for NumPy arrays; a dask array is converted lazily: leave it out"),
     (ValueError, lambda: lp.decode(lp.encode(LAZY, "mxfp4"), out=VALUES.copy()),
      "out= is for NumPy arrays; a dask array is converted lazily: leave it out"),
+    (TypeError, lambda: lp.encode(VALUES, "mxfp4", axis=da.ones(1)),
+     f"axis must be an integer or a tuple of them, not {da.ones(1)!r}"),
     (ValueError, lambda: lp.encode(LAZY, "mxfp4", axis=2),
      "blocks of 'mxfp4' need one axis, and the array has 2: axis=2 is not there"),
     (TypeError, lambda: lp.encode(LAZY.astype(complex), "mxfp4"),

@@ -6,6 +6,7 @@ import dataclasses
 import re
 import warnings
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -311,6 +312,12 @@ REFUSED = [
     (ValueError, lambda: lp.matmul(LAZY, Y, "fp32_fma", bias=np.ones(8)),
      "bias of shape (8,) does not broadcast to the result's shape (7, 9); give one number, or one for each "
      "result"),
+    (TypeError, lambda: lp.dot(LEFT.to_dataset(name="a"), [1.0, 2.0], "fp32_fma"),
+     "Dataset of xarray is no array; use .map for the arrays of a Dataset, and dask.array for delayed "
+     "values"),
+    (TypeError, lambda: lp.matmul([[1.0, 2.0]], dask.delayed(np.ones)(2), "fp32_fma"),
+     "Delayed of dask is no array; use .map for the arrays of a Dataset, and dask.array for delayed "
+     "values"),
     (ValueError, lambda: lp.dot(LEFT, LEFT.rename(head="b"), "fp32_fma"),
      "the dimensions in front, ('head', 'token') of x and ('b', 'token') of y, are of other names: transpose "
      "or rename them"),

@@ -107,6 +107,8 @@ REFUSED = [
      "4 bytes along axis -1 are no multiple of 3, as those of 'e3m2fn'"),
     (ValueError, lambda: unpack(np.zeros((4, 2), np.uint8), catalog.E3M2FN, axis=0),
      "4 bytes along axis 0 are no multiple of 3, as those of 'e3m2fn'"),
+    *((TypeError, lambda size=size: unpack(_bytes("00 00"), catalog.E2M1FN, size=size),
+       f"size={size!r} must be an integer, the codes along axis -1") for size in ("a", 3.5)),
     (ValueError, lambda: unpack(_bytes("00 00"), catalog.E5M2, size=1),
      "there are 2 codes of 'e5m2' along axis -1, not size=1"),
     (TypeError, lambda: unpack(np.zeros(2, np.uint16), catalog.E2M1FN),
@@ -199,6 +201,12 @@ def test_swizzled_scales_of_another_length_are_refused():
     message = "scales of shape (200, 10) take 3072 places in tiles of 128x4, not 2000"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         unswizzle(np.zeros(2000, np.uint8), (200, 10))
+    for shape in ("a", 3, (1.5, 2)):
+        message = f"shape must be a tuple of integers, that of the scales, not {shape!r}"
+        with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+            unswizzle(np.zeros(512, np.uint8), shape)
+    with pytest.raises(ValueError, match=r"scales in tiles have an axis at least, and shape=\(\) has none"):
+        unswizzle(np.zeros(512, np.uint8), ())
     message = "scales to swizzle need an axis; those of an array without axes have none"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         swizzle(np.array(1, np.uint8))

@@ -407,3 +407,8 @@ def test_views_of_tensors_are_advised_only_where_they_can_be_taken(dtype, hint):
     message = f"out must be a NumPy array of float32, not Tensor{hint}"
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         lp.decode([1], "e4m3fn", out=torch.zeros(1, dtype=getattr(torch, dtype)))
+
+
+def test_a_list_of_tensors_that_numpy_does_not_take_is_refused_with_the_way_out():
+    with pytest.raises(TypeError, match=r"cannot make an array of list: .*; give torch\.stack"):
+        lp.encode([_torch().tensor(1.0, dtype=_torch().bfloat16)], "e4m3fn")

@@ -426,6 +426,18 @@ REFUSED = refusals(
     """
 fp8.encode([1.0], policy="clip")
     ValueError: unknown policy 'clip' of overflow; use one of sat, ovf, paper
+fp8.encode([1.0], policy=["sat"])
+    ValueError: unknown policy ['sat'] of overflow; use one of sat, ovf, paper
+fp8.encode(np.uint8([1, 2]))
+    TypeError: values is of uint8, the type of codes of 'e4m3fn', but fp8.encode takes values. Are these
+    codes? Pass lowprec.decode(values, 'e4m3fn'), or values.view(lowprec.dtype('e4m3fn')). Of whole
+    numbers pass values.astype('int16')
+fp8.encode([1.0, np.nan], "int8")
+    ValueError: cannot encode NaN values as 'int8', which has no code for them: 1 of 2, the first at index
+    (1,). Replace them, or use another format such as 'e4m3fn'
+fp8.encode([1, -2], "e8m0fnu")
+    ValueError: cannot encode negative values as 'e8m0fnu', which has no code for them: 1 of 2, the first
+    at index (1,). Replace them, or use another format such as 'e4m3fn'
 fp8.encode([1.0], scale=1.0, axis=0)
     ValueError: axis=0 says which scales to look for, and scale= gives them; leave one of them out
 fp8.encode([1.0], scale=0.0)

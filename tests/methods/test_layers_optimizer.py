@@ -131,10 +131,23 @@ def test_what_is_refused_changes_nothing():
         ),
         "int64 does not hold": lambda: layers.Optimizer([np.arange(3)]),
         "strategy 'lite' is unknown": lambda: layers.Optimizer([w], strategy="lite"),
+        r"parameters of shapes \(16, 32\) and \(16, 32\) share memory": lambda: layers.Optimizer(
+            [w, b, w[:]]
+        ),
+        r"parameters of shapes \(.*\) and \(.*\) share memory": lambda: layers.Optimizer([w, w[1:].T]),
+        r"is out of range for 2 parameters, .*; use 0 to 2\*\*64 - 2": (
+            lambda: layers.Optimizer([w, b], strategy="stochastic", rng=2**64 - 1)
+        ),
     }
     for message, call in cases.items():
         with pytest.raises(ValueError, match=message):
             call()
+    pair = W.copy(), B.copy()
+    layers.Optimizer(pair, strategy="stochastic", rng=2**64 - 2).step(pair)
+    halves = np.zeros((4, 4), np.float32)
+    assert layers.Optimizer([halves[::2], halves[1::2]]).states  # of interleaved rows
+    with pytest.raises(TypeError, match=r"rng=0\.5 of an optimizer must be an integer"):
+        layers.Optimizer([w], rng=0.5)
     optimizer = layers.Optimizer([w, b])
     for message, gradients in {
         "1 gradients are not those of 2 parameters": [W],
@@ -185,6 +198,10 @@ def test_parameters_that_cannot_be_written_are_refused_before_any_is(kind):
 
 
 def _damaged(kept, damage):
+    if damage == "all":
+        return {}
+    if damage == "key":
+        return kept | {"rng": 2**64 - 1}
     kept["state"] = {place: dict(state) for place, state in kept["state"].items()}
     if damage == "no state":
         del kept["state"][1]
@@ -204,6 +221,8 @@ def _damaged(kept, damage):
         ("no weights", "states of parameter 1 lack weights"),
         ("no strategy", "states of group 0 are of strategy None"),
         ("text", "a state must be real numbers"),
+        ("all", "states lack param_groups, state, rng; give what state_dict"),
+        ("key", r"rng=18446744073709551615 is out of range for 2 parameters"),
     ],
 )
 def test_damaged_states_are_refused_and_nothing_changes(damage, words):
@@ -214,3 +233,22 @@ def test_damaged_states_are_refused_and_nothing_changes(damage, words):
         other.load_state_dict(_damaged(kept, damage))
     assert not w.any()
     assert not b.any()
+
+
+@pytest.mark.parametrize("strategy", ["light", "stochastic", "fp32"])
+def test_loaded_states_bring_all_their_options(strategy):
+    """Also those that neither optimizer was given, or only the one that loads."""
+    own = {"learning_rate": 0.5, "betas": (0.5, 0.5), "eps": 0.1, "weight_decay": 0.1}
+    own |= {"eps_place": "textbook", "scalars": "format", "stochastic_bits": 3}
+    w, v = W.copy(), np.zeros_like(W)
+    saved = layers.Optimizer([w], strategy=strategy)
+    saved.step([np.full_like(W, 1e-8)])
+    loaded = layers.Optimizer([v], strategy=strategy, rng=5, **own)
+    loaded.load_state_dict(saved.state_dict())
+    for optimizer in (saved, loaded):
+        optimizer.step([W])
+    assert np.array_equal(w, v)
+    loaded = layers.Optimizer([{"params": [v], **own}], strategy=strategy)
+    other = layers.Optimizer([{"params": [w]}], strategy=strategy)
+    other.load_state_dict(loaded.state_dict())
+    assert {name: other.groups[0][name] for name in own} == own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pathlib
+import pickle
 import re
 import warnings
 
@@ -354,6 +355,26 @@ def test_a_saved_run_goes_on_bit_for_bit(strategy, tmp_path):
         assert torch.equal(one, two)
 
 
+@pytest.mark.parametrize("kinds", ["tensors", "arrays and a tensor", "a tensor and arrays"])
+def test_loaded_states_bring_all_their_options(kinds):
+    """Also between arrays and tensors, which name the learning rate differently."""
+
+    def begun(tensor, **options):
+        w = np.float32([1, 200])
+        given = torch.nn.Parameter(torch.tensor(w)) if tensor else w
+        return given, layers.Optimizer([given], **options)
+
+    (w, saved), (v, loaded) = (
+        begun(not kinds.startswith("arrays")),
+        begun(not kinds.endswith("arrays"), learning_rate=0.5, weight_decay=0.1, eps_place="textbook"),
+    )
+    saved.step([np.float32([1e-8, 1e-8])])
+    loaded.load_state_dict(saved.state_dict())
+    for optimizer in (saved, loaded):
+        optimizer.step([np.float32([1e-8, 1e-8])])
+    assert lp.decode(lp.encode(w, "binary32"), "binary32").tolist() == np.asarray(v.tolist()).tolist()
+
+
 def test_torch_uses_it_as_one_of_its_own():
     """A closure, momentum by a scheduler, a group that is added, a copy that is stepped alone."""
     net = model()
@@ -380,6 +401,33 @@ def test_torch_uses_it_as_one_of_its_own():
     optimizer.step()
     assert (added != 1).all()
     assert optimizer.states[-1].steps == 1
+
+
+def test_optimizers_are_pickled_with_their_states():
+    """A copy goes on alone, alike."""
+    given = torch.nn.Parameter(torch.tensor([1.0, 200.0]))
+    optimizer = layers.Optimizer([given], strategy="stochastic", lr=0.1)
+    torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 8)
+    optimizer.step([torch.ones(2)])
+    other = pickle.loads(pickle.dumps(optimizer))
+    for each in (optimizer, other):
+        each.step([torch.ones(2)])
+    (copied,) = other.param_groups[0]["params"]
+    assert torch.equal(copied, given)
+    assert copied.data_ptr() != given.data_ptr()
+    assert other.groups is other.param_groups
+    assert isinstance(other, torch.optim.Optimizer)
+
+
+def test_parameters_in_one_memory_are_refused():
+    whole = torch.ones(4, dtype=torch.bfloat16)
+    parameters = [torch.nn.Parameter(each) for each in (whole[:3], whole[2:])]
+    with pytest.raises(ValueError, match="share memory"):
+        layers.Optimizer(parameters, strategy="light")
+    optimizer = layers.Optimizer(parameters[:1], strategy="light")
+    with pytest.raises(ValueError, match="share memory"):
+        optimizer.add_param_group({"params": parameters[1:], "strategy": "light"})
+    assert len(optimizer.param_groups) == 1
 
 
 def test_states_of_others_are_refused_and_change_nothing():

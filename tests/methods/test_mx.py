@@ -490,9 +490,26 @@ def test_theory_is_near_what_is_measured_on_normal_data(fmt, element):
             lambda: mx.expected_sqnr("int8", 0.5),
             "crest=0.5 must be 1 or more, and overshoot=1.5 between 1 and 2",
         ),
+        *(
+            (
+                lambda name=name: mx.expected_sqnr(name, 4.0),
+                f"the SQNR is predicted for integers, fixed point and floats with subnormals, and {name!r} "
+                f"is none of them; measure it with lowprec.error_report",
+            )
+            for name in ("nf4", "e8m0fnu")
+        ),
+        (
+            lambda: mx.Vector().softmax(np.zeros((2, 0))),
+            "softmax needs values along axis=1, and x has shape (2, 0)",
+        ),
     ],
 )
 def test_messages_say_the_way_out(call, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
         call()
     assert str(caught.value) == message
+
+
+def test_an_overshoot_that_is_no_number_is_refused():
+    with pytest.raises(TypeError, match="overshoot must be one real number, not 'a'"):
+        mx.expected_sqnr("int8", 4.0, "a")

@@ -168,6 +168,8 @@ def test_the_transform_keeps_inner_products_of_integers_exactly():
 
 
 def test_transforms_that_there_are_not():
+    with pytest.raises(TypeError, match="values must be real numbers"):
+        nvfp4.hadamard(np.array([object()] * 16))
     with pytest.raises(ValueError, match=r"size=8 of a Hadamard transform must be one of \(4, 16, 64\)"):
         nvfp4.hadamard(np.ones(8), 8)
     with pytest.raises(ValueError, match=r"must be 4 numbers \+1 and -1"):

@@ -65,6 +65,18 @@ def test_values_are_exact_in_float64_and_rounded_once_elsewhere():
     assert sp.stop_scaling(x, np.float64).tolist() == x.to_array().tolist()
 
 
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [(np.array([1 + 2**-8 + 2**-40]), 1.0078125), (np.array([16973823]), 16908288), (np.array([True]), 1)],
+)
+def test_plain_values_are_rounded_once_too(values, want):
+    """Not by way of float32, nor in the way of NumPy's casts."""
+    assert sp.stop_scaling(values, "bfloat16").tolist() == [want]
+    assert sp.stop_scaling(values, "bfloat16").dtype == ml_dtypes.bfloat16
+    assert sp.stop_scaling(values, float).tolist() == values.tolist()
+    assert sp.stop_scaling(values).dtype == values.dtype
+
+
 def test_astype_changes_data_alone():
     """The format, by the configuration or by options."""
     x = ScaledArray(np.float32([1.1, 500.0]), 4.0)
@@ -322,6 +334,16 @@ sample().astype("tf32") + ScaledArray(np.ones(2), 1.0, lp.Format(name="big", exp
         trailing_bits=3, bias=255))
     ValueError: no format up to 'binary32' has all values of 'tf32' and 'big'; convert one first, with
     x.astype(...)
+sample().to_array("int8")
+    TypeError: values are given as float16, bfloat16, float32 or float64, not int8
+sample().to_array("float8_e4m3fn")
+    TypeError: values are given as float16, bfloat16, float32 or float64, not float8_e4m3fn
+sp.stop_scaling(sample(), "int8")
+    TypeError: values are given as float16, bfloat16, float32 or float64, not int8
+sp.stop_scaling([1.5], np.complex64)
+    TypeError: values are given as float16, bfloat16, float32 or float64, not complex64
+sp.stop_scaling([1.5], "foo")
+    TypeError: dtype='foo' is no type of NumPy; values are given as float16, bfloat16, float32 or float64
 sp.dynamic_rescale(sample(), "l3")
     ValueError: norm='l3' is unknown; use one of max, l1, l2
 sp.pow2_round(1.5, "away")

@@ -15,6 +15,14 @@ ONE, TWO, THREE = np.ones(2), np.ones((2, 3)), np.ones((4, 2, 3))
 REFUSED = refusals(
     {**globals(), "us": us},
     """
+us.matmul(np.ones((2, 3)), np.ones((2, 3)))
+    ValueError: matmul takes left (..., b, m) and right (..., m, n), not (2, 3) and (2, 3)
+us.matmul(np.ones((2, 2, 3)), np.ones((5, 3, 3)))
+    ValueError: matmul takes left (..., b, m) and right (..., m, n), not (2, 2, 3) and (5, 3, 3)
+us.simulated("a", 1)
+    TypeError: exponent_bits='a' of a simulated format must be an integer
+us.simulated(4, 1.5)
+    TypeError: trailing_bits=1.5 of a simulated format must be an integer
 us.relu(["a"])
     TypeError: x of relu must be real numbers of at most 64 bits, not <U1
 us.relu([1j])

@@ -99,6 +99,14 @@ def test_narrow_tensors_are_widened_and_get_gradients_of_their_type():
     assert torch.equal(x.grad, torch.tensor(want).bfloat16())
 
 
+def test_gradients_are_rounded_once_to_the_type_of_their_operand():
+    """A gradient in float64 beyond the middle of two numbers of bfloat16 by less than float32 has."""
+    for value, want in ((1 + 2**-8 + 2**-40, 1 + 2**-7), (1 + 2**-8, 1.0), (1e300, np.inf)):
+        (x,) = tensors(np.ones(1), dtype=torch.bfloat16)
+        us.differentiable(lambda x, g=value: (x, lambda _: np.array([g])))(x).sum().backward()
+        assert (x.grad.tolist(), x.grad.dtype) == ([want], torch.bfloat16)
+
+
 def test_a_list_as_operand_is_refused():
     (w,) = tensors(W)
     y = us.differentiable(us.linear)([[1.0, 2.0, 3.0, 4.0]], w)

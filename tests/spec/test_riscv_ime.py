@@ -179,6 +179,26 @@ def test_addends_are_a_real_number_a_row(addend, error, match):
         scaled_dot(x, x, riscv_ime((E4M3, E4M3), SINGLE, 8, "frm"), addend)
 
 
+@pytest.mark.parametrize("rnd", ["frm", "xct"])
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(
+    ("fmt", "other", "match"),
+    [
+        ("nvfp4", "nvfp4", r"x has the tensor scale 0\.0022\d*, .* blocks of a format without one"),
+        ("mxfp4", {"size": 16}, r"x and y must be in blocks of one size, not of (32 and 16|16 and 32)"),
+        ("mxfp4", {"element": E4M3}, r"takes [xy] of 'e2m1fn', not of 'e4m3fn' in blocks of 'other'"),
+    ],
+)
+def test_blocks_that_the_extension_cannot_multiply_are_refused(fmt, other, match, swapped, rnd):
+    if isinstance(other, dict):
+        fields = {"element": "e2m1fn", "scale": "e8m0fnu", "size": 32}
+        other = lp.BlockFormat(name="other", **(fields | other))
+    sides = [lp.encode(np.full((1, 32), 6.0), each) for each in (fmt, other)]
+    how = riscv_ime((lp.format("e2m1fn"),) * 2, SINGLE, 8, rnd)
+    with pytest.raises(ValueError, match=match):
+        scaled_dot(*(sides[::-1] if swapped else sides), how, np.zeros(1))
+
+
 # -- what vendors write -----------------------------------------------------------------------------
 
 

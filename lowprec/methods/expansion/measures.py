@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import Array
 from lowprec.arrays.doubles import reals
+from lowprec.arrays.kinds import check_labels
 from lowprec.methods.expansion.sums import Expansion
 
 Numbers = Expansion | npt.ArrayLike
@@ -37,6 +38,7 @@ def effective_update(old: Numbers, new: Numbers, *, residuals: bool = True) -> A
     -------
     update : array of float64, shape (...)
     """
+    _check_names(old, new)
     return _values(new, residuals) - _values(old, residuals)
 
 
@@ -108,6 +110,7 @@ def lost_fraction(intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residu
 
 def _updates(intended: npt.ArrayLike, old: Numbers, new: Numbers, residuals: bool) -> tuple[Array, Array]:
     """Return the update, and the change that it made."""
+    _check_names(intended, old, new)
     meant, before, after = (
         reals(intended, "intended").astype(np.float64),
         _values(old, residuals),
@@ -119,6 +122,10 @@ def _updates(intended: npt.ArrayLike, old: Numbers, new: Numbers, residuals: boo
             f"{meant.shape}, {before.shape} and {after.shape}"
         )
     return meant, after - before
+
+
+def _check_names(*numbers: Numbers) -> None:
+    check_labels(*(each for each in numbers if not isinstance(each, Expansion)))
 
 
 def _values(numbers: Numbers, residuals: bool) -> Array:

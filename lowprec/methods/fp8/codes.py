@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, statistics
-from lowprec.arrays.checks import Array, as_array, code_dtype, codes_operand
+from lowprec.arrays.checks import Array, as_array, asked_type, code_dtype, codes_operand, refuse_codes
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import check_labels
 from lowprec.spec import catalog
-from lowprec.spec.format import Format
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
@@ -156,6 +156,8 @@ def encode(
     check_labels(values, scale=scale)
     values, target = as_array(values), catalog.format(fmt)
     how = projection_of(policy, rounding)
+    refuse_codes("values", values, target, "fp8.encode")
+    _refuse_values(values, target)
     if scale is None:
         scale = statistics.scale_for(
             values, target, method, axis, percentile=percentile, power_of_two=power_of_two, projection=how
@@ -187,7 +189,7 @@ def decode(codes: ScaledCodes, dtype: npt.DTypeLike = np.float32) -> Array:
 
     Raises TypeError: another dtype.
     """
-    wanted = np.dtype(dtype)
+    wanted = asked_type(dtype)
     if wanted not in (np.float32, np.float64):
         raise TypeError(f"scaled codes are decoded to float32 or float64, not {wanted}")
     exact = convert.decode(codes.codes, codes.format, dtype=np.float64)
@@ -219,9 +221,27 @@ def projection_of(policy: str = "sat", rounding: Rounding | str = "nearest_even"
 
 
 def _policy(name: str) -> Saturation:
-    if name not in POLICIES:
+    if not isinstance(name, str) or name not in POLICIES:
         raise ValueError(f"unknown policy {name!r} of overflow; use one of {', '.join(POLICIES)}")
     return POLICIES[name]
+
+
+def _refuse_values(values: Array, fmt: Format) -> None:
+    """Refuse values that a format has no code for, whatever they are divided by."""
+    wrong, what = np.zeros(values.shape, np.bool_), []
+    if values.dtype.kind not in "fViu" or not values.size:
+        return
+    if fmt.nan_code is None and values.dtype.kind in "fV":
+        wrong, what = np.isnan(values), ["NaN"]
+    if fmt.sign is Sign.UNSIGNED:
+        wrong, what = wrong | (values < 0), [*what, "negative"]
+    if wrong.any():
+        place = tuple(map(int, np.argwhere(wrong)[0]))
+        raise ValueError(
+            f"cannot encode {' or '.join(what)} values as {fmt.name!r}, which has no code for them: "
+            f"{int(wrong.sum()):,} of {values.size:,}, the first at index {place}. Replace them, or use "
+            f"another format such as 'e4m3fn'"
+        )
 
 
 def _scales(scale: npt.ArrayLike) -> Array:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
 from lowprec.arrays.checks import Array, as_array
-from lowprec.methods._layer import check_layer, in_rows, linear_layer
+from lowprec.methods._layer import check_layer, check_names, in_rows, linear_layer
 from lowprec.methods.fp8.codes import ScaledCodes, decode, encode
 from lowprec.methods.fp8.scaling import Recipe, Role, Scaling
 from lowprec.spec import catalog
@@ -58,6 +58,7 @@ def matmul(
 
     Source: [FP8] 2: wider sums, unscaled once for each dot product.
     """
+    check_names(x, y)
     left, right = (each if isinstance(each, ScaledCodes) else encode(each) for each in (x, y))
     for name, side, along in (("x", left, -1), ("y", right, -2)):
         if side.codes.ndim < 2:
@@ -127,8 +128,8 @@ def linear(
     Source: [FP8] 2 and 3.
     """
     how = Recipe().start() if scaling is None else scaling
+    check_layer(x, w, bias)
     left, weights = coded(x, "x", how), coded(w, "w", how)
-    check_layer(left.shape, weights.shape)
     rows = _matrix(left)
     backward = accumulation if backward_accumulation is None else backward_accumulation
     y = matmul(rows, weights.T, accumulation=accumulation, output=output)

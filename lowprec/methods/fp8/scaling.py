@@ -39,7 +39,8 @@ class Recipe:
         Of the input, the weight and the output's gradient.
     scaling : {"current", "delayed", "none"}
         Whether a scale is that of its tensor's largest magnitude; that of the largest one of the tensors
-        before it, 1 as long as all of these are zeros; or 1 always. Larger values overflow.
+        before it, which begins as 1 and stays as it was while all of these are zeros; or 1 always. Larger
+        values overflow.
     history : int, 1 or more
         How many tensors delayed scaling looks back; 1024 in Transformer Engine.
     margin : int

@@ -17,6 +17,7 @@ from lowprec.arrays import convert, statistics
 from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.doubles import real, reals
 from lowprec.arrays.errors import decibels
+from lowprec.arrays.kinds import check_labels
 from lowprec.methods.fp8.codes import encode, projection_of
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
@@ -184,6 +185,7 @@ def sqnr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
 
     Raises ValueError: unequal shapes.
     """
+    check_labels(values, results)
     signal, found = reals(values, "values").astype(np.float64), reals(results, "results").astype(np.float64)
     if signal.shape != found.shape:
         raise ValueError(f"values and results must have one shape, not {signal.shape} and {found.shape}")

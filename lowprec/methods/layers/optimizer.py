@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from lowprec.arrays.checks import as_array, is_tensor
 from lowprec.arrays.doubles import reals
@@ -22,8 +23,9 @@ from lowprec.spec import catalog
 _OPTIONS = frozenset(field.name for field in dataclasses.fields(AdamW)) - {"rng"}
 #: Options that states depend on, so that states of others are not loaded.
 _FIXED = ("strategy", "format")
-#: What torch's optimizers call an option of AdamW.
+#: Names of torch's optimizers for options of AdamW, and back.
 _TORCH = {"learning_rate": "lr"}
+_FROM_TORCH = {"lr": "learning_rate"}
 
 
 class Optimizer:
@@ -47,7 +49,8 @@ class Optimizer:
         What `torch.optim.AdamW` takes: parameters, or groups of them, each a mapping with "params" and
         options of its own. They are rounded to the format of the strategy at once.
     rng : int
-        The key of the first parameter's random integers, where a strategy draws any; each has its own.
+        The key of the first parameter's random integers, where a strategy draws any; each other one has the
+        key after that of the one before it.
     options
         For all groups that have none of their own, as of `lowprec.methods.expansion.AdamW`: strategy ("fp32"
         by default), format, learning_rate, betas, eps, eps_place, weight_decay, scalars, stochastic_bits; of
@@ -64,9 +67,9 @@ class Optimizer:
     Raises
     ------
     ValueError
-        No parameters, one that is there twice, an unknown option, and what AdamW refuses. Parameters whose
-        type does not hold what the strategy computes with, such as bfloat16 tensors with "fp32". Then nothing
-        has changed.
+        No parameters, one that is there twice or in another's memory, an unknown option, and what AdamW
+        refuses. Parameters whose type does not hold what the strategy computes with, such as bfloat16 tensors
+        with "fp32". Then nothing has changed.
     TypeError
         Parameters that cannot be written: lists, read-only arrays, arrays of JAX. Nothing has changed then
         either.
@@ -84,6 +87,7 @@ class Optimizer:
         return made
 
     known = _OPTIONS  #: names of options
+    _names: Mapping[str, str] = {}  #: names of options in groups, where they are not AdamW's
     _given: list[dict[str, Any]]
 
     def __init__(self, parameters: Iterable[Any], *, rng: int = 0, **options: Any) -> None:
@@ -102,6 +106,7 @@ class Optimizer:
 
     def _begin(self) -> None:
         """Begin the states of parameters that have none yet, and round these."""
+        _check_rng(self._rng, len(self._parameters))
         begun, states = len(self.states), list[State]()
         optimizers, parameters = self._optimizers()[begun:], self._parameters[begun:]
         for optimizer, parameter in zip(optimizers, parameters, strict=True):
@@ -121,6 +126,7 @@ class Optimizer:
                     f"another strategy or type"
                 )
             states.append(optimizer.start(values.astype(np.float64)))
+        _refuse_shared(self._parameters)
         for parameter, state in zip(parameters, states, strict=True):
             _write(parameter, state.weights)
         self.states += states
@@ -160,7 +166,7 @@ class Optimizer:
                 each.grad = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states and options as torch's optimizers do, of arrays (or tensors), numbers and names.
+        """Return the states and all options as torch's optimizers do: arrays (or tensors), numbers, names.
 
         >>> import numpy as np
         >>> w = np.float32([200.0])
@@ -175,9 +181,13 @@ class Optimizer:
         for place, (state, parameter) in enumerate(zip(self.states, self._parameters, strict=True)):
             states[place] = {name: _kept(value, parameter) for name, value in _fields(state)}
         for group in self.groups:
-            places = list(range(first, first := first + len(group["params"])))
+            places, whole = (
+                list(range(first, first := first + len(group["params"]))),
+                AdamW(**self._options(group)),
+            )
             named = {name: str(group.get(name, getattr(AdamW(), name))) for name in _FIXED}
-            groups.append(group | named | {"params": places})
+            options = _renamed({name: getattr(whole, name) for name in sorted(_OPTIONS)}, self._names)
+            groups.append(options | group | named | {"params": places})
         return {"state": states, "param_groups": groups, "rng": self._rng}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -186,8 +196,11 @@ class Optimizer:
         Raises
         ------
         ValueError
-            States of other groups, shapes, strategies or formats. Then nothing has changed.
+            States of other groups, shapes, strategies or formats, and what is no `state_dict`. Then nothing
+            has changed.
         """
+        if lacking := [name for name in ("param_groups", "state", "rng") if name not in state_dict]:
+            raise ValueError(f"states lack {', '.join(lacking)}; give what state_dict() returned")
         groups, states = list(state_dict["param_groups"]), state_dict["state"]
         own = self.state_dict()["param_groups"]
         sizes = [[len(group["params"]) for group in each] for each in (groups, own)]
@@ -200,6 +213,7 @@ class Optimizer:
                         f"states of group {place} are of {name} {group.get(name)!r}, and the group is of "
                         f"{here[name]!r}"
                     )
+        _check_rng(state_dict["rng"], len(self._parameters))
         loaded = []
         for place, (state, parameter) in enumerate(zip(self.states, self._parameters, strict=True)):
             given = states.get(place, {})
@@ -213,7 +227,8 @@ class Optimizer:
                 )
             loaded.append(State(**made))
         for group, kept in zip(self.groups, groups, strict=True):
-            group.update({name: value for name, value in kept.items() if name not in ("params", *_FIXED)})
+            own = _renamed(_renamed(kept, _FROM_TORCH), self._names)
+            group.update({name: value for name, value in own.items() if name not in ("params", *_FIXED)})
         self.states, self._rng = loaded, state_dict["rng"]
         for parameter, state in zip(self._parameters, self.states, strict=True):
             _write(parameter, state.weights)
@@ -260,6 +275,32 @@ def _check(options: Mapping[str, Any]) -> None:
         raise ValueError(f"{unknown[0]!r} is no option of AdamW; it has {', '.join(sorted(_OPTIONS))}")
 
 
+def _check_rng(rng: Any, count: int) -> None:
+    """Refuse a first key that leaves none for some of the parameters."""
+    if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)):
+        raise TypeError(f"rng={rng!r} of an optimizer must be an integer, the first parameter's key")
+    if not 0 <= rng <= 2**64 - count:
+        raise ValueError(
+            f"rng={rng} is out of range for {count} parameters, each of which has the key after that of the "
+            f"one before it; use 0 to 2**64 - {count}"
+        )
+
+
+def _refuse_shared(parameters: list[Any]) -> None:
+    """Refuse parameters that lie in the same memory, where each would overwrite the other."""
+    near = [as_array(each) for each in parameters if not is_tensor(each) or each.device.type == "cpu"]
+    bounds = sorted(((*byte_bounds(each), place) for place, each in enumerate(near)))
+    for rank, (_, end, place) in enumerate(bounds):
+        for begin, _, other in bounds[rank + 1 :]:
+            if begin >= end:
+                break
+            if np.shares_memory(near[place], near[other]):
+                raise ValueError(
+                    f"parameters of shapes {near[place].shape} and {near[other].shape} share memory, and "
+                    f"each has a state of its own; give a copy of one, or one of them alone"
+                )
+
+
 def _wide(gradient: Any) -> Any:
     """Return a gradient as an array; of few bits in float32, exactly."""
     array = as_array(gradient)
@@ -274,6 +315,11 @@ def _write(parameter: Any, values: Any) -> None:
         parameter[...] = values
 
 
+def _new() -> Any:
+    """Return an optimizer of torch parameters without any attribute, for pickles."""
+    return object.__new__(_torch_class())
+
+
 @functools.cache
 def _torch_class() -> Any:
     """Return the class of optimizers of torch parameters."""
@@ -282,9 +328,11 @@ def _torch_class() -> Any:
     class TorchOptimizer(Optimizer, torch.optim.Optimizer):
         """AdamW by any strategy of Collage, as a `torch.optim.Optimizer`."""
 
+        _names = _TORCH
+
         def __init__(self, parameters: Iterable[Any], *, rng: int = 0, **options: Any) -> None:
-            self._given = [_renamed(group, {"lr": "learning_rate"}) for group in self._given]
-            Optimizer.__init__(self, (), rng=rng, **_renamed(options, {"lr": "learning_rate"}))
+            self._given = [_renamed(group, _FROM_TORCH) for group in self._given]
+            Optimizer.__init__(self, (), rng=rng, **_renamed(options, _FROM_TORCH))
             plain = AdamW()
             defaults = {
                 name: getattr(plain, name) for name in ("learning_rate", "betas", "eps", "weight_decay")
@@ -326,6 +374,9 @@ def _torch_class() -> Any:
                     self.groups.pop()
                     raise
 
+        def __reduce__(self) -> Any:
+            return _new, (), self.__getstate__()
+
         def __getstate__(self) -> dict[str, Any]:
             return {name: value for name, value in self.__dict__.items() if name != "step"}  # a scheduler's
 
@@ -334,7 +385,7 @@ def _torch_class() -> Any:
 
         def _options(self, group: Mapping[str, Any]) -> dict[str, Any]:
             """Return the options of a group without those that schedulers keep there."""
-            named = _renamed(group, {"lr": "learning_rate"})
+            named = _renamed(group, _FROM_TORCH)
             return {name: value for name, value in named.items() if name in self.known}
 
     return TorchOptimizer

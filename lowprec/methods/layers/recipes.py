@@ -17,6 +17,7 @@ from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import tensor_of
 from lowprec.arrays.random import key_of
 from lowprec.methods import fp8, mx, nvfp4
+from lowprec.methods._layer import check_layer
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
@@ -100,6 +101,7 @@ def linear(
         )
     wanted = started(recipe)
     to = output or _format_of(x)
+    check_layer(x, w, bias)
     given = {"x": x, "w": w, "bias": bias}
     arrays = [None if each is None else _array(each, name) for name, each in given.items()]
     layer = _layer(wanted, rng, accumulation, to)

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from lowprec.arrays import convert
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.doubles import reals
-from lowprec.methods._layer import in_rows
+from lowprec.arrays.kinds import check_labels
+from lowprec.methods._layer import check_features, in_rows
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
@@ -64,6 +65,8 @@ def diffuse(
     Source: [GPFQ] (2).
     """
     how = catalog.block_format(fmt)
+    check_features(x, w)
+    check_labels(x, *([] if x_after is None else [x_after]))
     weights = reals(w, "w").astype(np.float64)
     before = reals(x, "x").astype(np.float64)
     after = before if x_after is None else reals(x_after, "x_after").astype(np.float64)

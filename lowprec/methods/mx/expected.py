@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.doubles import real
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 
 
@@ -43,13 +44,18 @@ def expected_sqnr(element: Format | str | npt.DTypeLike, crest: float, overshoot
     -------
     decibels : float
 
-    Raises ValueError: a crest factor or an overshoot out of range.
+    Raises ValueError: a crest factor or an overshoot out of range, another format.
 
     Source: [INTFP]: 4.78 + 6.02 * bits - 20 * log10(overshoot * crest) for integers, and
     13.80 + 6.02 * trailing bits for floats of ample range.
     """
     fmt = catalog.format(element)
-    if not (real(crest, "crest") >= 1 and 1 <= overshoot <= 2):
+    if isinstance(fmt, Codebook) or not fmt.subnormals:
+        raise ValueError(
+            f"the SQNR is predicted for integers, fixed point and floats with subnormals, and {fmt.name!r} "
+            f"is none of them; measure it with lowprec.error_report"
+        )
+    if not (real(crest, "crest") >= 1 and 1 <= real(overshoot, "overshoot") <= 2):
         raise ValueError(f"crest={crest!r} must be 1 or more, and overshoot={overshoot!r} between 1 and 2")
     largest = overshoot * crest  # in units of the root mean square
     if not fmt.exponent_bits:

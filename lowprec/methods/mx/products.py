@@ -19,7 +19,7 @@ import numpy.typing as npt
 from lowprec.arrays import convert
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import Array, as_array
-from lowprec.methods._layer import check_layer, in_rows, linear_layer, multiplied, shape_of
+from lowprec.methods._layer import check_layer, check_names, in_rows, linear_layer, multiplied, shape_of
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.block import BlockFormat
@@ -77,6 +77,7 @@ def matmul(
 
     Source: [OCPMX] 6.1, 6.2; [MX] compute flow.
     """
+    check_names(x, y)
     for name, operand in (("x", x), ("y", y)):
         shape = shape_of(operand)
         if len(shape) < 2:
@@ -190,8 +191,8 @@ def linear(
     Source: [MX] compute flow, figure 2.
     """
     known: Any = roles if isinstance(roles, Roles) else Roles(x=roles)
+    check_layer(x, w, bias)
     values, weights = as_array(x), as_array(w)
-    check_layer(values.shape, weights.shape)
     rows = in_rows(values)
     options: Any = {"output": output, "profile": profile}
     y = matmul(rows, weights.T, known.x, known.w, accumulation=accumulation, **options)

@@ -21,6 +21,7 @@ from lowprec.arrays import arith, convert, dot
 from lowprec.arrays.axes import axes_within
 from lowprec.arrays.checks import Array
 from lowprec.arrays.doubles import reals
+from lowprec.arrays.kinds import check_labels
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -160,10 +161,14 @@ class Vector:
     def softmax(self, x: npt.ArrayLike, axis: int = -1) -> Array:
         """Return e**(x - max(x)) over the sum of these: four roundings.
 
+        Raises ValueError: no values along the axis.
+
         Source: [MICROXCALING] mx/softmax.py.
         """
         values = reals(x, "x")
         (axis,) = axes_within(axis, values.ndim)
+        if not values.shape[axis]:
+            raise ValueError(f"softmax needs values along {axis=}, and x has shape {values.shape}")
         powers = self.exp(self.subtract(values, values.max(axis=axis, keepdims=True)))
         return self.divide(powers, self.sum(powers, axis, keepdims=True))
 
@@ -184,6 +189,7 @@ class Vector:
 
         Source: [MICROXCALING] mx/norm_utils.py.
         """
+        check_labels(x, weight=weight, bias=bias)
         centred = self.subtract(x, self.mean(x, keepdims=True))
         variance = self.mean(self.multiply(centred, centred), keepdims=True)
         normal = self.multiply(centred, self.inverse(self.sqrt(self.add(variance, eps))))
@@ -205,11 +211,13 @@ class Vector:
 
     def sigmoid_gradient(self, x: npt.ArrayLike, grad: npt.ArrayLike) -> Array:
         """Return y * (1 - y) * grad, of y = `sigmoid` of x: three more roundings."""
+        check_labels(x, grad)
         y = self.sigmoid(x)
         return self.multiply(self.multiply(y, self.subtract(1.0, y)), grad)
 
     def tanh_gradient(self, x: npt.ArrayLike, grad: npt.ArrayLike) -> Array:
         """Return (1 - y * y) * grad, of y = `tanh` of x: three more roundings."""
+        check_labels(x, grad)
         y = self.tanh(x)
         return self.multiply(self.subtract(1.0, self.multiply(y, y)), grad)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import dot
 from lowprec.arrays.axes import axes_within
-from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.checks import Array
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.random import random_bits
 from lowprec.spec import catalog
@@ -94,7 +94,7 @@ def hadamard(
     flips = np.ones(size) if signs is None else reals(signs, "signs")
     if flips.shape != (size,) or not np.isin(flips, (-1, 1)).all():
         raise ValueError(f"signs of a Hadamard transform of {size} must be {size} numbers +1 and -1")
-    array = as_array(values)
+    array = reals(values, "values")
     (axis,) = axes_within(axis, array.ndim)
     if lacking := -array.shape[axis] % size:
         array = np.pad(array, [(0, lacking * (place == axis)) for place in range(array.ndim)])

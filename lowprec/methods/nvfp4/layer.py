@@ -163,8 +163,8 @@ def linear(
             "one layer, or a Generator; recipe.without('stochastic') needs none"
         )
     key = key_of(rng) if how.stochastic else 0
+    check_layer(x, w, bias)
     values, weights = as_array(x), as_array(w)
-    check_layer(values.shape, weights.shape)
     rows = in_rows(values)
     how_summed, to = accumulation_of(accumulation), catalog.format(output)
     tiles = encode(weights, how.choice, tiles=True) if how.tiles else None

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith
-from lowprec.arrays.checks import Array, as_array, float_dtype
+from lowprec.arrays.checks import Array, as_array, float_dtype, values_type
 from lowprec.arrays.convert import quantize
 from lowprec.arrays.dot import matmul
 from lowprec.methods.scale_propagation.config import current
@@ -51,6 +51,12 @@ def project(values: npt.ArrayLike, fmt: Format, **options: Any) -> Array:
     made: Array = np.empty(array.shape, carrier(fmt))
     quantize(array, fmt, out=made, **(options or _options()))
     return made
+
+
+def in_type(values: Array, asked: object) -> Array:
+    """Round values once to a type that values are given in."""
+    _, fmt = values_type(asked)
+    return values.astype(np.float64) if fmt == catalog.BINARY64 else project(values, fmt)
 
 
 def operate(operation: str, *operands: npt.ArrayLike, fmt: Format) -> Array:

@@ -125,10 +125,10 @@ class ScaledArray(NDArrayOperatorsMixin):
         ----------
         dtype : dtype
             float64 is exact where the scale is a power of two; or float32, float16, bfloat16.
+
+        Raises TypeError: another type.
         """
-        values = over(self, 1.0).astype(np.float64)
-        wanted = np.dtype(dtype)
-        return values if wanted == np.float64 else rounding.project(values, catalog.format(wanted))
+        return rounding.in_type(over(self, 1.0).astype(np.float64), dtype)
 
     def astype(self, fmt: Like, **options: Any) -> ScaledArray:
         """Round the data to another format, at the same scale.

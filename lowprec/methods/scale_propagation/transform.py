@@ -24,7 +24,15 @@ from lowprec.methods.scale_propagation.checks import finite_scale, number
 from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
 from lowprec.methods.scale_propagation.pow2 import pow2_below, pow2_round, pow2_sqrt
 from lowprec.methods.scale_propagation.registry import answer, mark
-from lowprec.methods.scale_propagation.rounding import SCALES, carrier, fitting, product, project, total
+from lowprec.methods.scale_propagation.rounding import (
+    SCALES,
+    carrier,
+    fitting,
+    in_type,
+    product,
+    project,
+    total,
+)
 from lowprec.methods.scale_propagation.scaled_array import (
     ScaledArray,
     as_scaled,
@@ -158,17 +166,21 @@ def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
     ----------
     x : ScaledArray or array
     dtype : dtype, optional
-        Of the result, to which values are rounded once: of ScaledArrays the type and format of the data by
-        default; float32, float16, bfloat16, or float64, which is exact where the scale is a power of two.
+        Of the result, to which values are rounded once: by default the type of a plain array, of ScaledArrays
+        the type and format of the data; float32, float16, bfloat16, or float64, which is exact where the
+        scale is a power of two.
 
     Returns
     -------
     values : array, shape of x
 
+    Raises TypeError: another type.
+
     Source: [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
-        return np.asarray(reals(x, "x"), dtype)
+        values = reals(x, "x")
+        return values if dtype is None else in_type(values, dtype)
     return x.to_array(dtype) if dtype is not None else project(over(x, 1.0), x.format)
 
 

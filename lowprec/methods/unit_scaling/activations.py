@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.kinds import check_labels
 from lowprec.arrays.special import erfc
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.factors import Function, Scales, derive_scale, mean_square
@@ -187,6 +188,7 @@ def glu(
     """
     if activation not in _FUNCTIONS:
         raise ValueError(f"unknown activation {activation!r} of glu; use one of {', '.join(_FUNCTIONS)}")
+    check_labels(x, gate)
     left, right = array(x, "x of glu"), array(gate, "gate of glu")
     if left.shape != right.shape:
         raise ValueError(f"x and gate of glu must have the same shape, not {left.shape} and {right.shape}")

@@ -47,6 +47,9 @@ def simulated(exponent_bits: int, trailing_bits: int) -> Format:
 
     Source: [UNIT_SCALING] its library, `FPFormat`; the bias is that of [FNUZ].
     """
+    for name, bits in (("exponent_bits", exponent_bits), ("trailing_bits", trailing_bits)):
+        if isinstance(bits, bool) or not isinstance(bits, (int, np.integer)):
+            raise TypeError(f"{name}={bits!r} of a simulated format must be an integer")
     if exponent_bits < 1:
         raise ValueError(f"exponent_bits={exponent_bits!r} of a simulated format must be 1 or more")
     return Format(

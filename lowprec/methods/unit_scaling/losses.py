@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array
+from lowprec.arrays.kinds import check_labels
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, need_positive, scaled
 
 
@@ -103,6 +104,7 @@ def mse(x: npt.ArrayLike, target: npt.ArrayLike, reduction: str = "mean") -> tup
 
     Source: [UNIT_SCALING] appendix on factors, and its library.
     """
+    check_labels(x, target)
     values, wanted = array(x, "x of mse"), array(target, "target of mse")
     if values.shape != wanted.shape or not values.size:
         raise ValueError(

@@ -17,6 +17,7 @@ from lowprec.arrays.checks import as_array
 from lowprec.arrays.convert import decode, quantize
 from lowprec.arrays.doubles import real, reals
 from lowprec.arrays.errors import decibels
+from lowprec.arrays.kinds import check_labels
 from lowprec.arrays.statistics import error_report
 from lowprec.methods.unit_scaling.vjp import Array, array
 from lowprec.spec import catalog
@@ -50,6 +51,7 @@ def snr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
 
     Raises ValueError: unequal shapes, or values that are all zero.
     """
+    check_labels(values, results)
     given, found = (
         reals(each, name).astype(np.float64) for each, name in ((values, "values"), (results, "results"))
     )

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.axes import axes_within
 from lowprec.arrays.doubles import real
+from lowprec.arrays.kinds import check_labels
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
 
@@ -114,6 +115,7 @@ def _norm(
     centered: bool,
 ) -> tuple[Array, Vjp]:
     """Apply either normalization."""
+    check_labels(x, weight=weight, bias=bias)
     values = array(x, f"x of {name}")
     axes = tuple(sorted(axes_within(axis, values.ndim)))
     if not axes or axes != tuple(range(values.ndim - len(axes), values.ndim)):

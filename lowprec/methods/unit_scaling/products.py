@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array
+from lowprec.methods._layer import check_names
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
@@ -56,11 +57,19 @@ def matmul(
 
     Source: [UNIT_SCALING] appendix on factors.
     """
+    check_names(left, right)
     x, w = array(left, "left of matmul"), array(right, "right of matmul")
     if min(x.ndim, w.ndim) < 2:
         raise ValueError(
             f"matmul takes matrices, not shapes {x.shape} and {w.shape}; give vectors an axis of length 1"
         )
+    try:
+        np.broadcast_shapes(x.shape[:-2], w.shape[:-2])
+        fits = x.shape[-1] == w.shape[-2]
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"matmul takes left (..., b, m) and right (..., m, n), not {x.shape} and {w.shape}")
     plain = result_of(product(x, w), x, w)
     rows, inner, columns = x.shape[-2], x.shape[-1], w.shape[-1]
     batch = math.prod(plain.shape[:-2])
@@ -232,6 +241,7 @@ def _linear(
     product: Product,
 ) -> tuple[Array, Vjp]:
     """Apply a linear layer whose alpha is fan_in**-power."""
+    check_names(x, weight, bias=bias)
     values, matrix = array(x, f"x of {name}"), array(weight, f"weight of {name}")
     if matrix.ndim != 2 or values.ndim < 1 or values.shape[-1] != matrix.shape[0]:
         raise ValueError(f"{name} takes x (..., m) and weight (m, n), not {values.shape} and {matrix.shape}")

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.axes import axes_within
 from lowprec.arrays.doubles import real
+from lowprec.arrays.kinds import check_labels
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
@@ -80,6 +81,7 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
 
     Source: [UNIT_SCALING] appendix on factors.
     """
+    check_labels(*arrays)
     operands = [array(each, "arrays of weighted_sum") for each in arrays]
     shapes = {each.shape for each in operands}
     if len(shapes) != 1:
@@ -127,6 +129,7 @@ def add(left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gme
 
     Source: [UNIT_SCALING] appendix on factors, and its library.
     """
+    check_labels(left, right)
     x, other = array(left, "left of add"), array(right, "right of add")
     total = x + other
     alpha, betas = _of_two(constraint, 2**-0.5, total.size, x.size, other.size)
@@ -169,6 +172,7 @@ def multiply(
 
     Source: the definition of [UNIT_SCALING] section 4; the paper's table has no product of elements.
     """
+    check_labels(left, right)
     x, other = array(left, "left of multiply"), array(right, "right of multiply")
     plain = x * other
     alpha, betas = _of_two(constraint, 1.0, plain.size, x.size, other.size)
