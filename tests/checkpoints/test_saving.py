@@ -257,8 +257,9 @@ def test_what_cannot_be_written_leaves_the_file_that_is_there(tmp_path):
     for arrays, words in (
         ({"a": np.array(["text"])}, "array 'a' cannot be saved: safetensors has no name for <U4"),
         ({"a": np.zeros(3, np.complex128)}, "no name for complex128"),
-        ({"a": blocks, "a.scales": VALUES}, "'a.scales' is a part of BlockArray 'a' already; rename one"),
-        ({"a.scales": VALUES, "a": blocks}, "'a.scales' is a part of BlockArray 'a' already; rename one"),
+        ({"a": blocks, "a.scales": VALUES}, "'a.scales' is the name of a part of BlockArray 'a'; rename one"),
+        ({"a.scales": VALUES, "a": blocks}, "'a.scales' is the name of a part of BlockArray 'a'; rename one"),
+        ({"a": blocks, "a.tensor_scale": np.float32(4)}, "'a.tensor_scale' is the name of a part of"),
         ({"__metadata__": VALUES}, "'__metadata__' is no name for a tensor"),
         ({"a": np.zeros(3, ml_dtypes.float4_e2m1fn)}, "no whole bytes; add elements, or store codes as U8"),
         (

@@ -365,6 +365,19 @@ def test_a_planted_lock_is_not_followed(tmp_path, kind):
     assert kind == "pipe" or lock.read_text() == "precious"
 
 
+@posix
+def test_a_file_of_other_content_is_no_lock(tmp_path):
+    """It was emptied and removed."""
+    made, lock = source(tmp_path / "s.safetensors"), tmp_path / ".out.safetensors.lock"
+    for text in ("notes of mine", "4711\n", "1" * 20 + "x"):
+        lock.write_text(text)
+        with pytest.raises(
+            CheckpointError, match=r"\.lock' is in the way, and no lock file of an earlier run"
+        ):
+            quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
+        assert lock.read_text() == text
+
+
 def _planted(room, made):
     """Put a folder there whose journal says that all is done."""
     quantize_checkpoint(made, room.parent / "whole.safetensors", target("quark", "mxfp4"))
