@@ -58,6 +58,43 @@ def test_gguf_dequantises_what_is_written_to_the_same_values(tmp_path, to):
         assert np.array_equal(as_blocks(weight).values(), values_of(weight))
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("to", ["mxfp4", "nvfp4"])
+def test_scales_of_any_byte_are_those_of_the_package(tmp_path, to):
+    """Of NVFP4 times the tensor's scale, once rounded; MXFP4's 0xFF is NaN, as in OCP's E8M0."""
+    _, found = _quantized(tmp_path, to, (256, 64))
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    data, width = bytearray(found.path.read_bytes()), weight.codes.nbytes // 256
+    for row in range(256):
+        data[weight.codes.start + row * width] = row
+    found.path.write_bytes(data)
+    (weight,) = [item for item in weights_of(open_checkpoint(found.path)) if item.is_quantized]
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(found.path).tensors}
+    theirs = gguf.quants.dequantize(tensors["m.q.weight"].data, tensors["m.q.weight"].tensor_type)
+    ours = values_of(weight)
+    if to == "nvfp4":
+        theirs = theirs * tensors["m.q.scale"].data[0]
+    else:
+        assert np.isnan(ours[255, :32]).all()
+        ours, theirs = ours[:255], theirs[:255]
+    assert np.array_equal(ours, theirs)
+    assert np.array_equal(np.signbit(ours), np.signbit(theirs))
+
+
+def test_values_beyond_the_type_asked_for_are_told(tmp_path, caplog):
+    made = source(tmp_path / "s.safetensors", **{"m.k.weight": np.full((4, 32), 1e6, np.float32)})
+    quantize_checkpoint(made, tmp_path / "q.safetensors", target("quark", "mxfp4"))
+    found = open_checkpoint(tmp_path / "q.safetensors")
+    for dtype, told in (("F32", []), ("BF16", []), ("F16", ["m.k.weight"])):
+        caplog.clear()
+        dequantize_checkpoint(found, tmp_path / "v.safetensors", dtype)
+        why = (
+            "128 values of weight 'm.k.weight' lie beyond F16's largest number and became infinite; name F32"
+        )
+        assert [why in caplog.text] == [bool(told)]
+        assert len(caplog.records) == len(told)
+
+
 @pytest.mark.parametrize("to", KINDS)
 def test_blocks_are_joined_as_they_are_split(to):
     each, size = {"mxfp4": (17, 32), "nvfp4": (36, 64), "q8_0": (34, 32), "iq4_nl": (18, 32)}[to]
