@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import math
 import os
@@ -112,6 +113,8 @@ LONGEST_HEADER, _DIMENSIONS = 100_000_000, 64
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 #: Elements from which on NumPy makes no arrays of wide types; axes of 0 count as 1.
 _ELEMENTS = 1 << 56
+#: Tensors of a header, and keys of GGUF's, at most: of models there are below 100,000. Commas of a JSON text.
+MOST_TENSORS, _MOST_COMMAS = 250_000, 4_000_000
 #: Bytes of a tensor that are read at a time where all of them are.
 _PART = 1 << 24
 
@@ -369,10 +372,19 @@ def parse_json(text: bytes, what: str) -> dict[str, Any]:
         ...
     lowprec.checkpoints.container.CheckpointError: the file has the name 'a' twice
     """
+    if (many := text.count(b",")) > _MOST_COMMAS:
+        raise CheckpointError(f"{what} has {many:,} commas, and at most {_MOST_COMMAS:,} are read")
+    objects = itertools.count(1)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if next(objects) > MOST_TENSORS:
+            raise CheckpointError(f"{what} has more than {MOST_TENSORS:,} objects, which are not read")
+        return _once(pairs, what)
+
     try:
         found = json.loads(
             text.decode("utf-8-sig"),
-            object_pairs_hook=lambda pairs: _once(pairs, what),
+            object_pairs_hook=once,
             parse_int=read_integer,
         )
     except RecursionError:

@@ -277,9 +277,9 @@ def values_of(
 
     In float32 as the schemes' own software computes them: the scales of block and tensor make one float32
     number, and its product with the element is rounded once; of GGUF the element is multiplied by the block's
-    scale first, exactly. Of ONNX the product is rounded to the result's type too, of integers in safetensors to
-    that of their scales. What `lowprec.save` wrote has the values of its `BlockArray`. In float64 exactly, but
-    for one rounding where a tensor's scale divides, or is stored as the largest magnitude.
+    scale first, exactly. Of ONNX the product is rounded to the result's type too, of integers in safetensors
+    to that of their scales. What `lowprec.save` wrote has the values of its `BlockArray`. In float64 exactly,
+    but for one rounding where a tensor's scale divides, or is stored as the largest magnitude.
 
     Parameters
     ----------
