@@ -235,7 +235,7 @@ def _beside(place: Path, mode: int) -> Iterator[BinaryIO]:
     """Open a new file beside a place, and rename it when the body ends well; else it is removed."""
     beside = place.absolute().with_name(f".lowprec-{os.urandom(16).hex()}")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _ITSELF
-    with open(beside, "r+b", opener=lambda name, _: os.open(name, flags, mode)) as file:
+    with open(place, "r+b", opener=lambda *_: os.open(beside, flags, mode)) as file:  # errors name `place`
         try:
             with filling(file, place):
                 yield file

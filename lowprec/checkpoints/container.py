@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import math
 import os
@@ -107,8 +108,9 @@ TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
     "U2": (np.dtype(ml_dtypes.uint2), 2),
 }
 
-#: What the safetensors library takes at most, in bytes; and the dimensions that NumPy's arrays have at most.
-LONGEST_HEADER, _DIMENSIONS = 100_000_000, 64
+#: Bytes that the safetensors library takes at most, and dimensions of NumPy's arrays. Tensors of a header and
+#: keys of GGUF, of which models have fewer than 100,000; commas of a JSON text.
+LONGEST_HEADER, _DIMENSIONS, MOST_TENSORS, _MOST_COMMAS = 100_000_000, 64, 250_000, 4_000_000
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 #: Elements from which on NumPy makes no arrays of wide types; axes of 0 count as 1.
 _ELEMENTS = 1 << 56
@@ -369,10 +371,13 @@ def parse_json(text: bytes, what: str) -> dict[str, Any]:
         ...
     lowprec.checkpoints.container.CheckpointError: the file has the name 'a' twice
     """
+    if (many := text.count(b",")) > _MOST_COMMAS:
+        raise CheckpointError(f"{what} has {many:,} commas, and at most {_MOST_COMMAS:,} are read")
+    objects = itertools.count(1)
     try:
         found = json.loads(
             text.decode("utf-8-sig"),
-            object_pairs_hook=lambda pairs: _once(pairs, what),
+            object_pairs_hook=lambda pairs: _once(pairs, what, next(objects)),
             parse_int=read_integer,
         )
     except RecursionError:
@@ -407,8 +412,10 @@ def held_shape(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
     return shape
 
 
-def _once(pairs: list[tuple[str, Any]], what: str) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]], what: str, number: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    if number > MOST_TENSORS:
+        raise CheckpointError(f"{what} has more than {MOST_TENSORS:,} objects, which are not read")
     for name, value in pairs:
         if name in found:
             raise CheckpointError(f"{what} has the name {quoted(name)} twice")

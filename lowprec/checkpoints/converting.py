@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.convert import encode
+from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.mxfp4 import from_mxfp4, tensor_scale_for
 from lowprec.checkpoints import configs, transformer_engine
 from lowprec.checkpoints.container import TAGS, CheckpointError
@@ -176,19 +177,26 @@ def dequantize_checkpoint(
     made = with_staying(made, {}, out, checkpoint, pairs, tasks)
     others = configs.beside(checkpoint) if out.suffix not in SINGLE else None
     source = source_of(checkpoint, out)
-    write_checkpoint(out, tasks, made, "dequantize", others=others, watch=watch, source=source)
+    reports = write_checkpoint(out, tasks, made, "dequantize", others=others, watch=watch, source=source)
+    for name, report in reports.items():
+        what = "%s values of weight %r lie beyond %s's largest number and became infinite; name F32 or BF16"
+        logging.getLogger("lowprec").warning(what, f"{report['lost']:,}", name, dtype)
     return tuple(names)
 
 
 def _values_task(weight: Weight, dtype: str) -> Task:
     check(weight)
 
-    def work(write: Write) -> None:
+    def work(write: Write) -> dict[str, Any] | None:
+        lost = 0
         for start, stop in ranges(weight, PART):
             values = values_of(weight, start, stop)
             if dtype != "F32":
-                values = encode(values, FLOATS[dtype])
+                made = encode(values, FLOATS[dtype])
+                lost += int(np.count_nonzero(np.isfinite(values) & ~np.isfinite(decode(made, FLOATS[dtype]))))
+                values = made
             write(weight.name, values, start)
+        return {"lost": lost} if lost else None
 
     size = int(np.prod(weight.shape, dtype=np.int64))
     plan = ((weight.name, dtype, weight.value_shape),)

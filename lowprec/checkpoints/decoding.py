@@ -198,6 +198,7 @@ def scale_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt
     if weight.scheme.packing == "gguf_nvfp4":
         codes = stored & np.uint8(0x7F)
         found: npt.NDArray[Any] = decode(np.where(codes == 0x7F, np.uint8(0), codes), "ue4m3")
+        found = np.where(stored == 0xFF, np.float32(480), found)  # ggml looks at bit 7 to tell its zero only
     elif weight.scheme.family == "gguf":
         found = stored if stored.dtype == np.float32 else decode(stored, weight.scale)
     elif bitsandbytes.is_nested(weight.scheme):
@@ -275,10 +276,10 @@ def values_of(
     """Return the values of rows start to stop along the first axis.
 
     In float32 as the schemes' own software computes them: the scales of block and tensor make one float32
-    number, and its product with the element is rounded once; of ONNX to the result's type too, of integers in
-    safetensors to that of their scales. What
-    `lowprec.save` wrote has the values of its `BlockArray`. In float64 exactly, but for one rounding where a
-    tensor's scale divides, or is stored as the largest magnitude.
+    number, and its product with the element is rounded once; of GGUF the element is multiplied by the block's
+    scale first, exactly. Of ONNX the product is rounded to the result's type too, of integers in safetensors
+    to that of their scales. What `lowprec.save` wrote has the values of its `BlockArray`. In float64 exactly,
+    but for one rounding where a tensor's scale divides, or is stored as the largest magnitude.
 
     Parameters
     ----------
@@ -302,6 +303,8 @@ def values_of(
         return elements
     if not elements.size:
         return _turned(weight, elements)
+    if weight.scheme.family in ("gguf", "bitsandbytes"):
+        elements += 0  # in whose tables 0 has no sign
     if weight.zeros is not None:
         elements -= spread(
             zero_values(weight, start, stop, kind), elements.shape, *_axes(weight, elements.shape)
@@ -313,10 +316,10 @@ def values_of(
             if tensor.ndim == 0
             else tensor.astype(kind)[slice(*_scale_rows(weight, start, stop))]
         )
-        if weight.scheme.divides and kind == np.float64:
-            # The product is exact, and rounded once when it is divided.
+        if weight.scheme.family == "gguf" or weight.scheme.divides and kind == np.float64:
+            # The product is exact, and rounded once by the tensor's scale.
             elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
-            elements /= over
+            elements = elements / over if weight.scheme.divides else elements * over
             return _turned(weight, elements)
         units = units / over if weight.scheme.divides else units * over
         if weight.over != 1 and kind == np.float64:  # exact till here, and rounded once

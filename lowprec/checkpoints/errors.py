@@ -20,6 +20,8 @@ Array = npt.NDArray[Any]
 
 #: Values that are added up before others join them.
 _PIECE = 1 << 18
+#: The least magnitude that float32 rounds to infinity.
+_INFINITE = 2.0**128 - 2.0**103
 
 
 class Errors:
@@ -33,7 +35,7 @@ class Errors:
 
     def __init__(self, low: float = -math.inf, high: float = math.inf) -> None:
         self._limits, self._parts = (low, high), list[npt.NDArray[np.float64]]()
-        self._blocks = self._exact = 0
+        self._blocks = self._exact = self._lost = 0
         self._worst = math.inf
 
     @usual_arithmetic()
@@ -48,7 +50,8 @@ class Errors:
         sizes : tuple of int
             Elements that share a unit along each axis; empty where these are no blocks.
         units : array_like
-            In the grid's shape; without blocks one number, or one for each row.
+            In the grid's shape; without blocks one number, or one for each row. Infinite where those of
+            readers in float32 are.
         """
         kind = np.float64 if np.float64 in (values.dtype, elements.dtype) else np.float32
         some, theirs = (np.ascontiguousarray(part, kind).reshape(-1) for part in (values, elements))
@@ -60,6 +63,12 @@ class Errors:
             spread_out = spread(whole, values.shape, tuple(range(values.ndim)), sizes)
             whole = np.ascontiguousarray(spread_out)
         self._parts += _totals(some, theirs, whole.reshape(-1), self._limits)
+        most = np.abs(over).max(initial=0) * max(theirs.max(initial=0), -theirs.min(initial=0))
+        lost: Any = None
+        if not most < _INFINITE:
+            units = spread(whole, values.shape, tuple(range(values.ndim)), sizes) if is_run else whole
+            lost = np.isfinite(values) & ~(np.abs(elements * units) < _INFINITE)
+            self._lost += int(np.count_nonzero(lost))
         if not sizes or not values.size:
             return
         if is_run and sizes[-1] <= LONGEST:
@@ -80,13 +89,24 @@ class Errors:
             parts = (wide * wide, (elements * each - wide) ** 2)
             signal, noise = (_by_block(part, sizes).reshape(-1) for part in parts)
         self._blocks += noise.size
-        self._exact += int(np.count_nonzero(noise == 0))
+        exact = noise == 0
+        if lost is not None:
+            exact &= _by_block(lost.astype(np.int64), sizes).reshape(-1) == 0
+        self._exact += int(np.count_nonzero(exact))
         with np.errstate(all="ignore"):
             ratios = decibels(signal, noise, signal > 0)
         self._worst = min(self._worst, float(np.nanmin(ratios, initial=math.inf)))
 
-    def report(self) -> dict[str, Any]:
-        """Return the numbers, as those of `ErrorReport`; None for those that are infinite or of nothing."""
+    def report(self, note: str = "") -> dict[str, Any]:
+        """Return the numbers, as those of `ErrorReport`, and a note; None for what is infinite or of nothing.
+
+        `lost` counts finite values that are NaN or infinite when they are decoded in float32.
+        """
+        lost = (
+            f"{self._lost:,} values become NaN or infinite when they are decoded in float32, as they are so "
+            f"near to its largest number; leave the weight out with --exclude, or name another scheme or rule"
+        )
+        notes = [each for each in (note, self._lost and lost) if each]
         with np.errstate(all="ignore"):
             of = report_of("", self._parts).as_dict()
         return {
@@ -95,6 +115,8 @@ class Errors:
             **{key: of[key] for key in ("clipped", "flushed")},
             "blocks": self._blocks,
             "exact_blocks": self._exact,
+            "lost": self._lost,
+            **({"note": "; ".join(notes)} if notes else {}),
         }
 
 

@@ -17,7 +17,16 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, counts, open_regular, quoted, stamp
+from lowprec.checkpoints.container import (
+    MOST_TENSORS,
+    TAGS,
+    CheckpointError,
+    Entry,
+    counts,
+    open_regular,
+    quoted,
+    stamp,
+)
 
 __all__ = ["GgufBlocks", "GgufHeader", "gguf_package", "open_gguf"]
 
@@ -32,6 +41,8 @@ _ALIGNMENT = "general.alignment"
 _PART = re.compile(r"-\d+-of-(?!0*1$)\d+$")
 #: Bytes of a header and arrays in arrays, at most.
 _LONGEST_HEADER, _DEEPEST = 100_000_000, 4
+#: Strings of arrays, at most: tokenizers have some 300,000. Bytes that are read at a time.
+_MOST_STRINGS, _WINDOW = 2_000_000, 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +116,7 @@ class _Cursor:
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.size, self.at = file, os.fstat(file.fileno()).st_size, 0
+        self._window, self._first, self._left = b"", 0, _MOST_STRINGS
 
     def take(self, count: int) -> bytes:
         """Return so many bytes."""
@@ -114,8 +126,10 @@ class _Cursor:
 
     def since(self, start: int) -> bytes:
         """Return the bytes from a place to this one."""
-        self.file.seek(start)
-        found = self.file.read(self.at - start)
+        if not self._first <= start <= self.at <= self._first + len(self._window):
+            self.file.seek(start)
+            self._window, self._first = self.file.read(max(self.at - start, _WINDOW)), start
+        found = self._window[start - self._first : self.at - self._first]
         if len(found) < self.at - start:
             raise ValueError("it was cut while it was read")
         return found
@@ -147,6 +161,11 @@ class _Cursor:
             if inner in _SIZES:
                 self.skip(count * _SIZES[inner])
             else:
+                self._left -= count
+                if self._left < 0:
+                    raise ValueError(
+                        f"its arrays have more than {_MOST_STRINGS:,} strings, which are not read"
+                    )
                 for _ in range(count):
                     self.value(inner, depth + 1)
         else:
@@ -160,6 +179,9 @@ def _header(path: Path, cursor: _Cursor, mark: tuple[int, ...]) -> GgufHeader:
     if version not in (2, 3):
         raise ValueError(f"its version is {version}, and little-endian files of versions 2 and 3 are read")
     count, pairs_count = cursor.number(), cursor.number()
+    if max(count, pairs_count) > MOST_TENSORS:
+        what = f"it has {count:,} tensors and {pairs_count:,} keys"
+        raise ValueError(f"{what}, and at most {MOST_TENSORS:,} of each are read")
     pairs: dict[str, bytes] = {}
     for _ in range(pairs_count):
         key, start = cursor.text(), cursor.at

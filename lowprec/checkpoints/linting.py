@@ -7,6 +7,7 @@ judged by `structure`, data here.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,11 @@ _ENOUGH = 64
 #: Scales that are E8M0 bytes lie around 127, the code of 1.
 _BYTES_FROM, _BYTES_TO = 64, 160
 _UNCOMPUTED = "it was never computed; export again, or compute it from the source's largest weight"
+_SIGN = "a scale has no sign; a byte with the sign bit set is no UE4M3 scale"
+_NESTED_SIGN = (
+    "the block is small beside others whose scales share one, and its values change their sign; "
+    "quantise the weight without --nested"
+)
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 
 
@@ -139,7 +145,7 @@ def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
         evidence = "the largest magnitude is 0, and there are codes of other numbers"
         return [*found, Finding("tensor-scale-invalid", weight.tensor.name, evidence, _UNCOMPUTED)]
     where = weight.scales.name if weight.scales is not None else weight.codes.name
-    of = f"of {totals['scales']:,} scales"
+    of, nested = f"of {totals['scales']:,} scales", bitsandbytes.is_nested(weight.scheme)
     if whole and weight.scale not in ("e8m0fnu", "ue4m3") and top > 1:
         evidence = f"all {totals['scales']:,} scales are whole numbers from {_BYTES_FROM} to {_BYTES_TO}"
         found.append(
@@ -151,11 +157,12 @@ def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
     for key, rule, remedy in (
         ("nan", "scale-nan", "every value of the block is NaN; export again from weights without NaN"),
         ("infinite", "scale-infinite", "scales overflowed; export again with float32 scales"),
-        ("negative", "scale-negative", "a scale has no sign; a byte with the sign bit set is no UE4M3 scale"),
+        ("negative", "scale-negative", _NESTED_SIGN if nested else _SIGN),
         ("zero", "scale-zero", "elements of these blocks are lost; a scale underflowed or was never written"),
     ):
         if totals[key]:
-            found.append(Finding(rule, where, f"{totals[key]:,} {of} {_verb(key)}", remedy))
+            severity: Literal["error", "warning"] = "warning" if remedy == _NESTED_SIGN else "error"
+            found.append(Finding(rule, where, f"{totals[key]:,} {of} {_verb(key)}", remedy, severity))
     if totals["offsets"]:
         evidence = f"{totals['offsets']:,} of {totals['scales']:,} offsets of blocks are NaN or infinite"
         remedy = "every value of the block is NaN or infinite; export again"
@@ -208,7 +215,11 @@ def _of_size(weight: Weight, lost: float) -> list[Finding]:
     evidence = f"read as a {what}, the {of} makes the largest weight {amax:.3g}"
     return [
         Finding(
-            "scale-inverted", entry.name, evidence, "store its reciprocal: the other convention was written"
+            "scale-inverted",
+            entry.name,
+            evidence,
+            "store its reciprocal: the other convention was written; --against tells if weights are so large",
+            "warning",
         )
     ]
 

@@ -30,7 +30,7 @@ def alone(lock: Path, *, wait: bool = False) -> Iterator[None]:
     The lock is the system's (`flock`), so that one whose holder was killed is free. Where the system has
     none, as Windows, nothing is locked.
 
-    Raises CheckpointError: another process holds it, or the file cannot be made.
+    Raises CheckpointError: another process holds it, the file cannot be made, or it holds more than a number.
     """
     try:
         import fcntl
@@ -55,6 +55,12 @@ def alone(lock: Path, *, wait: bool = False) -> Iterator[None]:
             if os.path.samestat(os.fstat(held.fileno()), os.stat(lock)):
                 break
         held.close()  # the one that had it before has just removed it
+    if held.read(21).strip(b"0123456789"):  # of a process that was killed
+        held.close()
+        raise CheckpointError(
+            f"{str(lock)!r} is in the way, and no lock file of an earlier run; move it elsewhere, or name "
+            f"another output"
+        )
     try:
         with filling(held):
             held.truncate(0)

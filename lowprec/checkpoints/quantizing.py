@@ -389,8 +389,7 @@ def _written(
         units = decode(scales, how.blocks.scale, dtype=np.float64)
         units = units if tensor is None else units * np.float64(tensor)
         errors.add(values, decode(codes, how.element), sizes, units)
-    note = {"note": _RAISED} if raised else {}
-    return errors.report() | note | ({} if outputs is None else outputs.report())
+    return errors.report(_RAISED if raised else "") | ({} if outputs is None else outputs.report())
 
 
 def _tensor_scale(amax: Any, blocks: BlockFormat) -> Any:

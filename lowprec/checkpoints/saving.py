@@ -84,14 +84,13 @@ def save(path: str | os.PathLike[str], arrays: Given | Mapping[str, Given]) -> N
     for name, value in items.items():
         if not isinstance(name, str) or not name or name == METADATA:
             raise CheckpointError(f"{name!r} is no name for a tensor; use a string, but not {METADATA!r}")
-        for part, found in _parts(name, value).items():
-            if part in parts or (part != name and part in items):
-                raise CheckpointError(
-                    f"{part!r} is a part of BlockArray {name!r} already; rename one of both"
-                )
-            parts[part] = found
         if isinstance(value, BlockArray):
+            if taken := [name + end for end in (SCALES, TENSOR) if name + end in items]:
+                raise CheckpointError(
+                    f"{taken[0]!r} is the name of a part of BlockArray {name!r}; rename one of both"
+                )
             said.blocks[name] = value.format, value.axes
+        parts |= _parts(name, value)
     plan = [(name, tensor.tag, tensor.shape) for name, tensor in parts.items()]
     with writable(place), files.replacing(place) as file:
         writer = SafetensorsWriter(file, plan, metadata_of(said))

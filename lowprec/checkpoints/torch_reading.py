@@ -201,6 +201,10 @@ def _named(file: _File, name: str, value: Any, depth: int) -> Iterator[tuple[str
         items = enumerate(value)
     elif isinstance(value, Call) and value.function in _DICTS:
         items = value.items
+        if _holds(file, value.arguments, value.state):
+            file.unread[f"{name}." * bool(name) + "?"] = (
+                f"{name or 'the file'} has tensors among the arguments or attributes of its dict; save a dict"
+            )
     else:
         yield name, value
         return
@@ -243,7 +247,7 @@ def _add(file: _File, name: str, call: Any) -> None:
     by = ".".join(function) if isinstance(function, Global) else "no function of a module"
     known = (kind for kind in MADE if by.startswith(f"{_ENGINE}.{kind}_tensor."))
     kind = next(known, "") if by.endswith("_in_reduce_ex") else ""
-    if _holds(file, attributes):
+    if _holds(file, attributes, made.state if function in _PLAIN else None):
         raise _UnreadError(f"{where} has attributes that are tensors too; save these by names of their own")
     if function in _PLAIN:
         _put(file, _tensor(file, name, made))

@@ -106,16 +106,19 @@ def write_copies(
             tiles.append(made.scales)
             write(names["codes"], held[-1], start)
             along = np.repeat(made.scales, _SIDE, axis=0)
-            tensor = float(amax) / OVER
         else:
             made = encode(values, how.blocks, scales=None if scales is None else scales(start, stop))
             write(names["codes"], made.codes, start)
-            along, tensor = made.scales, 1.0
+            along = made.scales
             down = encode(values, how.blocks, axis=0)
             write(names["turned"], down.codes, start)
             write(names["others"], _filled(down.scales, 128), start // unit)
         write(names["scales"], _filled(along, 4), start)
-        units = decode(made.scales, how.blocks.scale, dtype=np.float64) * tensor
+        units = decode(made.scales, how.blocks.scale, dtype=np.float64)
+        if how.scheme.tensor:  # readers multiply by the largest magnitude in float32, and divide then
+            with np.errstate(over="ignore"):
+                product = np.float32(units) * np.float32(amax)
+            units = np.where(np.isfinite(product), units * float(amax) / OVER, np.inf)
         sizes = how.blocks.sizes if len(how.blocks.sizes) > 1 else (1, *how.blocks.sizes)
         errors.add(values, decode(made.codes, how.element), sizes, units)
     if how.scheme.tensor:
@@ -123,7 +126,7 @@ def write_copies(
             write(names[role], np.array([amax], np.float32), 0)
         _turned(np.concatenate(held), np.concatenate(tiles), names, write)
     lost = how.scheme.tensor and 0 < float(amax) < OVER / np.finfo(np.float32).max
-    return errors.report() | ({"note": _LOST} if lost else {})
+    return errors.report(_LOST if lost else "")
 
 
 def _turned(

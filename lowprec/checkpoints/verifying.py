@@ -79,8 +79,8 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """True if a known rule gives these very scales and codes, or every code is nearest for its scale."""
-        return bool(self.rule) or self.codes_differ == 0
+        """True if a known rule gives scales and codes, or each code is nearest, and no value is lost."""
+        return (bool(self.rule) or self.codes_differ == 0) and not self.report["lost"]
 
 
 def verify_checkpoint(checkpoint: Checkpoint, source: Checkpoint, watch: Watch = None) -> tuple[Verdict, ...]:

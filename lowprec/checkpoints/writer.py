@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec import files
-from lowprec.checkpoints.container import CheckpointError, Entry
+from lowprec.checkpoints.container import MOST_TENSORS, CheckpointError, Entry
 
 __all__ = ["Writer", "filling", "writable"]
 
@@ -61,6 +61,11 @@ class Writer:
         again: bool,
     ) -> None:
         self.entries = {entry.name: entry for entry in entries}
+        if len(self.entries) > MOST_TENSORS:
+            raise CheckpointError(
+                f"the file would have {len(self.entries):,} tensors, and at most {MOST_TENSORS:,} are read; "
+                f"write several files"
+            )
         self.kept = again and _begins(file, pieces[0][1], size)
         self._file = file
         if not self.kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -205,11 +206,10 @@ def write_checkpoint(
         raise CheckpointError(f"{out.suffix} files are not written; name a .pt file instead of {out.name!r}")
     if single and out.is_dir():
         raise CheckpointError(f"{str(out)!r} is a folder; name a .safetensors file")
-    _check_new(out)
     if not out.parent.is_dir():
         raise CheckpointError(f"there is no folder {str(out.parent)!r} to write {out.name!r} to")
     with writable(out):
-        place, _ = files.target(out)
+        place = out if not single and out.is_dir() else files.target(out)[0]
     plans: dict[str, list[tuple[str, str, tuple[int, ...]]]] = {}
     names: set[str] = set()
     for task in tasks:
@@ -226,15 +226,27 @@ def write_checkpoint(
     if not plans:
         raise CheckpointError("there is no tensor to write")
     with alone(place.with_name(f".{place.name}.lock")):
-        _check_new(out)  # again, now that the lock is held
         done = _write(place, single, tasks, plans, metadata, how, others, watch, source, spread)
     return {task.name: report for task in tasks if (report := done[task.key]) is not None}
 
 
-def _check_new(out: Path) -> None:
-    """Refuse to replace a folder, or to make one where a file is."""
-    if out.suffix not in SINGLE and out.exists():
-        raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
+def _finished(place: Path, room: Path, digest: str, tasks: Sequence[Task]) -> dict[str, Any]:
+    """Return the reports of a run of the same work that was killed after it had renamed its folder.
+
+    Raises CheckpointError: the folder that is there is another one.
+    """
+    done, made, named = {}, False, [task.key for task in tasks if task.reads]
+    with contextlib.suppress(OSError):
+        if room.is_dir() and files.private(room):
+            room.rmdir() if not any(room.iterdir()) else None
+            with files.own(room / _JOURNAL) as journal:
+                first, *lines = journal.read().splitlines() or [b""]
+            made = json.dumps({"folder": place.stat().st_ino}).encode() in lines
+            done = _still(tasks, _noted(lines), room) if made and first == _first(digest) else {}
+    if not made or done.keys() != {*named}:
+        raise CheckpointError(f"{str(place)!r} is there already; name a new folder, or a .safetensors file")
+    shutil.rmtree(room)
+    return {task.key: done[task.key]["report"] if task.key in done else None for task in tasks}
 
 
 def _write(
@@ -254,6 +266,8 @@ def _write(
     home = room if single else room / _SINGLE
     said = [lowprec.__version__, how, dict(metadata), [(task.name, task.file, task.plan) for task in tasks]]
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    if not single and place.exists():
+        return _finished(place, room, digest, tasks)
     split = {task.name: [name for name, _, _ in task.plan] for task in tasks if task.is_split}
     with ExitStack() as stack:
         with writable(room):
@@ -263,25 +277,30 @@ def _write(
             for left in () if single else home.iterdir():
                 if left.name not in plans:  # written beside the tensors by a run that was killed
                     left.unlink()
+            if not single:
+                _note(journal, {"folder": home.stat().st_ino})
         done = _still(tasks, done, room)
         writers: dict[str, Writer] = {}
         try:
-            for name, plan in plans.items():
-                with writable(home / name):
-                    file = stack.enter_context(files.own(home / name))
-                writers[name] = _writer(file, plan, metadata, bool(done), source, split)
-                stack.push(writers[name])
-        finally:
-            if done and not all(writer.kept for writer in writers.values()):
-                _tell(room, "left files that were changed since, so this one starts anew")
-                done = {}
-            for entry in done.values():
-                _note(journal, entry)
-            if len(writers) < len(plans) and not done:  # refused, and nothing lost
-                stack.close()
+            try:
+                for name, plan in plans.items():
+                    with writable(home / name):
+                        file = stack.enter_context(files.own(home / name))
+                    writers[name] = _writer(file, plan, metadata, bool(done), source, split)
+                    stack.push(writers[name])
+            finally:
+                if done and not all(writer.kept for writer in writers.values()):
+                    _tell(room, "left files that were changed since, so this one starts anew")
+                    done = {}
+                for entry in done.values():
+                    _note(journal, entry)
+            reports = {name: entry["report"] for name, entry in done.items()}
+            _carry_out(tasks, writers, journal, reports, watch, spread)
+        except Exception:
+            stack.close()
+            if not _noted((room / _JOURNAL).read_bytes().splitlines()):  # refused, and nothing lost
                 shutil.rmtree(room)
-        reports = {name: entry["report"] for name, entry in done.items()}
-        _carry_out(tasks, writers, journal, reports, watch, spread)
+            raise
     # One file whose name says that there are others needs an index too: it says that it is all.
     indexed = len(plans) > 1 or not single and SHARD.fullmatch(next(iter(plans)))
     beside = dict(others or {}) | ({INDEX: _index(plans)} if indexed else {})
@@ -364,7 +383,7 @@ def _begun(room: Path, digest: str) -> tuple[BinaryIO, dict[str, dict[str, Any]]
     journal = files.own(path)
     first, *lines = journal.read().splitlines() or [b""]
     done = {}
-    if first == json.dumps({"digest": digest}).encode():
+    if first == _first(digest):
         done = _noted(lines)
     elif first:
         _tell(
@@ -380,6 +399,11 @@ def _begun(room: Path, digest: str) -> tuple[BinaryIO, dict[str, dict[str, Any]]
         elif left != path:
             left.unlink()
     return journal, done
+
+
+def _first(digest: str) -> bytes:
+    """Return the first line of a journal."""
+    return json.dumps({"digest": digest}).encode()
 
 
 def _noted(lines: Iterable[bytes]) -> dict[str, dict[str, Any]]:

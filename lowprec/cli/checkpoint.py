@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,9 +244,7 @@ def _write(
         numbers = (_db(report["sqnr"]), _db(report["worst_block"]), f"{report['clipped']:.2%}", exact)
         rows.append((name, *numbers, *of))
     _table(rows)
-    for name, report in reports.items():
-        if "note" in report:
-            _line(f"note: {name}: {report['note']}")
+    _notes(reports)
     say(
         f"\n{len(reports)} weights are now {wanted.scheme.name} in {output}; {len(kept)} tensors "
         f"stay as they were"
@@ -257,6 +255,12 @@ def _write(
         say(f"    others for {others:,} other reasons; --json has all")
 
 
+def _notes(reports: Mapping[str, Mapping[str, Any]]) -> None:
+    for name, report in reports.items():
+        if "note" in report:
+            _line(f"note: {name}: {report['note']}")
+
+
 @checkpoint.command(short_help="Hold a quantised checkpoint against its source.")
 @_source
 @click.argument("source", type=PLACE)
@@ -264,8 +268,8 @@ def _write(
 def verify(path: Path, source: Path, as_json: bool) -> None:
     """Say which rule made the weights of CHECKPOINT of those of SOURCE, and what it cost.
 
-    Exit codes: 0 a known rule makes each weight, or each code is the nearest for its scale; 1 some differ; 2
-    bad input; 3 no weight is in both.
+    Exit codes: 0 a known rule makes each weight, or each code is the nearest for its scale; 1 some differ, or
+    have values that become NaN or infinite in float32; 2 bad input; 3 no weight is in both.
     """
     from lowprec.checkpoints.verifying import verify_checkpoint
     from lowprec.cli.terminal import progress
@@ -283,6 +287,7 @@ def verify(path: Path, source: Path, as_json: bool) -> None:
             row = (verdict.name, verdict.scheme, of, f"{verdict.codes_differ:,}")
             rows.append((*row, _db(report["sqnr"]), _db(report["worst_block"])))
         _table(rows)
+        _notes({verdict.name: verdict.report for verdict in verdicts})
     if not verdicts:
         say("nothing was compared: no quantised weight has a source of its name", err=True)
         sys.exit(NOTHING)

@@ -55,6 +55,8 @@ _QUOTED = re.compile(
     r"""#[^\n]*|'{3}.*?(?:'{3}|\Z)|'[^'\n]*'?|"{3}(?:\\.|[^\\])*?(?:"{3}|\Z)|"(?:\\.|[^"\\\n])*"?""",
     re.DOTALL,
 )
+#: Marks of a text outside of strings, at most, and what they are of; a codebook has up to 65,536 values.
+_MARKS = (("=[{", "keys, tables and arrays", 50_000), (",", "commas", 1 << 18))
 #: Dots of a key, at most: the parser's time and memory grow with their square.
 _DOTS = 16
 _LONG_KEY = re.compile(rf"(?:\.[^.,=\n]*){{{_DOTS + 1}}}")
@@ -158,8 +160,12 @@ def _tables(data: bytes, most: int = _MOST) -> dict[str, Any]:
     if len(data) > most:
         raise ValueError(f"hardware is described in a few lines, and this has more than {most:,} bytes")
     text = data.decode()
-    if _LONG_KEY.search(_QUOTED.sub("_", text)):
+    bare = _QUOTED.sub("_", text)
+    if _LONG_KEY.search(bare):
         raise ValueError(f"it is nested too deeply: a key has more than {_DOTS} dots")
+    for marks, what, highest in _MARKS:
+        if (many := sum(map(bare.count, marks))) > highest:
+            raise ValueError(f"it has {many:,} {what}, and at most {highest:,} are read")
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -22,13 +22,13 @@ pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore")]
 
 @pytest.mark.parametrize("kind", writers.BLOCKS)
 def test_gguf_reads_the_same_values(tmp_path, kind):
-    """Of blocks of any bytes that hold no NaN, with the same signs of zeros except in MXFP4 and NVFP4."""
+    """Of blocks of any bytes that hold no NaN, with the same signs of zeros."""
     checkpoint, theirs = writers.of_gguf(tmp_path / "x.gguf", kind)
     found = {weight.name: weight for weight in weights_of(checkpoint)}
     ours = values_of(found["x.weight"])
     assert ours.shape == theirs.shape
     assert np.array_equal(ours, theirs)
-    assert np.array_equal(np.signbit(ours), np.signbit(theirs)) or kind.endswith("FP4")
+    assert np.array_equal(np.signbit(ours), np.signbit(theirs))
     assert np.array_equal(values_of(found["f.weight"]), np.arange(12).reshape(3, 4))
     assert np.array_equal(values_of(found["x.weight"], 2, 5), ours[2:5])
 
@@ -202,6 +202,7 @@ def test_bitsandbytes_reads_the_same_values(tmp_path, to, nested):
     theirs = functional.dequantize_4bit(codes, state).numpy()
     (weight,) = [item for item in weights_of(found) if item.is_quantized]
     assert np.array_equal(values_of(weight), theirs)
+    assert np.array_equal(np.signbit(values_of(weight)), np.signbit(theirs))
 
 
 @pytest.mark.parametrize("size", [64, 128])

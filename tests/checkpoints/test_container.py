@@ -375,3 +375,28 @@ def test_a_scale_of_a_tensor_is_one_number(tmp_path, count):
             writer.write(name, array)
     with pytest.raises(CheckpointError, match=r"has the tensor scale \[.*\], which is no number"):
         lowprec.load(tmp_path / "y.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b'{"__metadata__":[' + b"[]," * 4_000_001 + b"[]]}", "has 4,000,001 commas, and at most 4,000,000"),
+        (
+            b"{" + b",".join(b'"%d":{}' % place for place in range(300_000)) + b"}",
+            "more than 250,000 objects",
+        ),
+    ],
+)
+def test_headers_of_too_many_parts_are_refused(tmp_path, text, message):
+    """99 MB of empty lists took 39 seconds and 2.5 GB."""
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text)
+    with pytest.raises(CheckpointError, match=message):
+        open_file(path)
+
+
+def test_a_file_of_more_tensors_than_are_read_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("lowprec.checkpoints.writer.MOST_TENSORS", 2)
+    with pytest.raises(CheckpointError, match="would have 3 tensors, and at most 2 are read; write several"):
+        lowprec.save(tmp_path / "x.safetensors", {name: np.ones(1) for name in "abc"})
+    assert not list(tmp_path.iterdir())

@@ -58,6 +58,93 @@ def test_gguf_dequantises_what_is_written_to_the_same_values(tmp_path, to):
         assert np.array_equal(as_blocks(weight).values(), values_of(weight))
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("to", ["mxfp4", "nvfp4"])
+def test_scales_of_any_byte_are_those_of_the_package(tmp_path, to):
+    """Of NVFP4 times the tensor's scale, once rounded; MXFP4's 0xFF is NaN, as in OCP's E8M0."""
+    _, found = _quantized(tmp_path, to, (256, 64))
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    data, width = bytearray(found.path.read_bytes()), weight.codes.nbytes // 256
+    for row in range(256):
+        data[weight.codes.start + row * width] = row
+    found.path.write_bytes(data)
+    (weight,) = [item for item in weights_of(open_checkpoint(found.path)) if item.is_quantized]
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(found.path).tensors}
+    theirs = gguf.quants.dequantize(tensors["m.q.weight"].data, tensors["m.q.weight"].tensor_type)
+    ours = values_of(weight)
+    if to == "nvfp4":
+        theirs = theirs * tensors["m.q.scale"].data[0]
+    else:
+        assert np.isnan(ours[255, :32]).all()
+        ours, theirs = ours[:255], theirs[:255]
+    assert np.array_equal(ours, theirs)
+    assert np.array_equal(np.signbit(ours), np.signbit(theirs))
+
+
+def test_values_beyond_the_type_asked_for_are_told(tmp_path, caplog):
+    made = source(tmp_path / "s.safetensors", **{"m.k.weight": np.full((4, 32), 1e6, np.float32)})
+    quantize_checkpoint(made, tmp_path / "q.safetensors", target("quark", "mxfp4"))
+    found = open_checkpoint(tmp_path / "q.safetensors")
+    for dtype, told in (("F32", []), ("BF16", []), ("F16", ["m.k.weight"])):
+        caplog.clear()
+        dequantize_checkpoint(found, tmp_path / "v.safetensors", dtype)
+        why = (
+            "128 values of weight 'm.k.weight' lie beyond F16's largest number and became infinite; name F32"
+        )
+        assert [why in caplog.text] == [bool(told)]
+        assert len(caplog.records) == len(told)
+
+
+def _strings(count, said=None):
+    """Return a header of one key, an array of empty strings."""
+    head = struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k"
+    return b"GGUF" + head + struct.pack("<IIQ", 9, 8, said or count) + bytes(8 * count)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (_strings(10, 2_000_001), "its arrays have more than 2,000,000 strings"),
+        (
+            b"GGUF" + struct.pack("<IQQ", 3, 250_001, 0),
+            "it has 250,001 tensors and 0 keys, and at most 250,000",
+        ),
+        (
+            b"GGUF" + struct.pack("<IQQ", 3, 0, 250_001),
+            "it has 0 tensors and 250,001 keys, and at most 250,000",
+        ),
+    ],
+)
+def test_headers_of_too_many_parts_are_refused_at_once(tmp_path, data, why):
+    (tmp_path / "x.gguf").write_bytes(data)
+    with pytest.raises(CheckpointError, match=why):
+        open_checkpoint(tmp_path / "x.gguf")
+
+
+def test_strings_of_a_tokenizer_are_read_through_a_buffer(tmp_path, monkeypatch):
+    """Each string was two reads of the file."""
+    (tmp_path / "x.gguf").write_bytes(_strings(300_000))
+    calls, opened = [], reading.open_regular
+
+    class Counted:
+        def __init__(self, file):
+            self._file = file
+
+        def __getattr__(self, name):
+            calls.append(name)
+            return getattr(self._file, name)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self._file.close()
+
+    monkeypatch.setattr(reading, "open_regular", lambda path: Counted(opened(path)))
+    assert len(reading.open_gguf(tmp_path / "x.gguf").pairs["k"]) == 4 + 12 + 8 * 300_000
+    assert calls.count("read") < 100
+
+
 @pytest.mark.parametrize("to", KINDS)
 def test_blocks_are_joined_as_they_are_split(to):
     each, size = {"mxfp4": (17, 32), "nvfp4": (36, 64), "q8_0": (34, 32), "iq4_nl": (18, 32)}[to]
@@ -239,8 +326,9 @@ HOSTILE = {
         "1,099,511,627,776 bytes are said to follow at byte 51, and 64 do",
     ),
     "an array of 2**64 bytes": ([_array(12, (1 << 64) - 1)], (), "bytes are said to follow"),
-    "an array of many strings": ([_array(8, 1 << 40)], (), "8 bytes are said to follow"),
-    "an array of many arrays": ([_array(9, 1 << 40)], (), "bytes are said to follow"),
+    "an array of many strings": ([_array(8, 1 << 20)], (), "8 bytes are said to follow"),
+    "an array of too many strings": ([_array(8, 1 << 40)], (), "more than 2,000,000 strings"),
+    "an array of many arrays": ([_array(9, 1 << 20)], (), "bytes are said to follow"),
     "arrays nested deeply": ([_array(9, 1, struct.pack("<IQ", 9, 1) * 2000)], (), "arrays nested too deeply"),
     "an array of no type": ([_array(13, 1)], (), "a value of type 13"),
     "a long string": ([_text(b"key") + struct.pack("<IQ", 8, 1 << 62)], (), "bytes are said to follow"),
@@ -292,8 +380,8 @@ def test_a_header_that_is_cut_while_it_is_read_is_refused(tmp_path, monkeypatch)
         (b"", "4 bytes are said to follow at byte 0, and 0 do"),
         (b"GGML" + bytes(60), "it does not begin with GGUF"),
         (struct.pack(">4sIQQ", b"GGUF", 3, 0, 0), "its version is 50331648, and little-endian files"),
-        (struct.pack("<4sIQQ", b"GGUF", 3, 1 << 60, 0) + bytes(99), "bytes are said to follow"),
-        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 60) + bytes(99), "has the key '' twice"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 1 << 17, 0) + bytes(99), "bytes are said to follow"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 17) + bytes(99), "has the key '' twice"),
         (struct.pack("<4sIQ", b"GGUF", 3, 0), "8 bytes are said to follow at byte 16, and 0 do"),
     ],
 )

@@ -277,8 +277,23 @@ def test_large_weights_are_right_where_the_source_has_them(tmp_path, family, to)
     quantize_checkpoint(made, tmp_path / "x.safetensors", target(family, to))
     found = open_checkpoint(tmp_path / "x.safetensors")
     assert (_rules(found), _rules(found, made)) == (["scale-inverted"], [])
+    (finding,) = lint(found)
+    assert finding.severity == "warning"
+    assert "--against tells if weights are so large" in finding.remedy
     large[0, 0] = np.nan
     assert _rules(found, source(tmp_path / "s.safetensors", **{"m.q.weight": large})) == ["source-nan"]
+
+
+def test_nested_scales_below_zero_are_the_schemes_own(tmp_path):
+    """Of a small block beside large ones: a warning, with a remedy of the scheme."""
+    uneven = np.full((64, 256), 1e-6, np.float32)
+    uneven[0, :64] = 1
+    made = source(tmp_path / "s.safetensors", **{"m.q.weight": uneven})
+    how = target("bitsandbytes", "nf4", nested=True)
+    quantize_checkpoint(made, tmp_path / "x.safetensors", how)
+    (finding,) = lint(open_checkpoint(tmp_path / "x.safetensors"))
+    assert (finding.rule, finding.severity) == ("scale-negative", "warning")
+    assert "quantise the weight without --nested" in finding.remedy
 
 
 def test_evidence_says_what_shapes_look_like(tmp_path):

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
@@ -257,8 +258,9 @@ def test_what_cannot_be_written_leaves_the_file_that_is_there(tmp_path):
     for arrays, words in (
         ({"a": np.array(["text"])}, "array 'a' cannot be saved: safetensors has no name for <U4"),
         ({"a": np.zeros(3, np.complex128)}, "no name for complex128"),
-        ({"a": blocks, "a.scales": VALUES}, "'a.scales' is a part of BlockArray 'a' already; rename one"),
-        ({"a.scales": VALUES, "a": blocks}, "'a.scales' is a part of BlockArray 'a' already; rename one"),
+        ({"a": blocks, "a.scales": VALUES}, "'a.scales' is the name of a part of BlockArray 'a'; rename one"),
+        ({"a.scales": VALUES, "a": blocks}, "'a.scales' is the name of a part of BlockArray 'a'; rename one"),
+        ({"a": blocks, "a.tensor_scale": np.float32(4)}, "'a.tensor_scale' is the name of a part of"),
         ({"__metadata__": VALUES}, "'__metadata__' is no name for a tensor"),
         ({"a": np.zeros(3, ml_dtypes.float4_e2m1fn)}, "no whole bytes; add elements, or store codes as U8"),
         (
@@ -283,6 +285,20 @@ def test_what_cannot_be_written_leaves_the_file_that_is_there(tmp_path):
     for lazy in (da.ones(4), lp.encode(da.ones((4, 64)), "mxfp4")):
         with pytest.raises(CheckpointError, match=r"is of Dask.*compute\(\) returns"):
             lp.save(place, lazy)
+
+
+def test_a_full_disk_is_an_error_with_the_path_that_was_named(tmp_path, monkeypatch):
+    """It named a hidden file that nobody had asked for."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it would be cut, and stay
+    resource = pytest.importorskip("resource", reason="limits of files are POSIX's")
+    before, place = resource.getrlimit(resource.RLIMIT_FSIZE), tmp_path / "x.safetensors"
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+        with pytest.raises(CheckpointError, match=f"cannot write '{place}': File too large"):
+            lp.save(place, np.zeros(10_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -540,13 +540,51 @@ def test_weights_at_the_ends_of_the_range_go_through_every_scheme(tmp_path, fami
         assert np.isfinite(values).all()
         assert report["clipped"] == 1
     noted = to in RAISED and family not in ("plain", "deepseek", "deepseek-v4")
-    assert ("note" in report) == (noted and extreme in ("tiny", "small"))
+    assert ("note" in report) == (noted and extreme in ("tiny", "small") or report["lost"] > 0)
+    assert_lost_values_are_told(held, weight, report)
     single = noted and family != "transformer-engine"
     stored = [
         part for part in (held.tensor, held.scales) if single and part is not None and part.tag == "F32"
     ]
     assert all((part.read() >= np.float32(2.0**-126)).all() for part in stored)
     assert stored or not single
+
+
+def assert_lost_values_are_told(held, weight, report):
+    with np.errstate(all="ignore"):
+        decoded = values_of(held)
+    assert report["lost"] == np.count_nonzero(~np.isfinite(decoded))
+    told = f"{report['lost']:,} values become NaN or infinite when they are decoded in float32"
+    assert (told in report.get("note", "")) == (report["lost"] > 0)
+
+
+@pytest.mark.parametrize(
+    ("family", "to", "options", "lost"),
+    [
+        ("deepseek-v4", "e4m3fn", {}, True),
+        ("deepseek", "e4m3fn", {"powers": True}, True),
+        ("deepseek", "e4m3fn", {}, False),
+        ("quark", "mxfp4", {"rule": "rceil"}, True),
+        ("gguf", "mxfp4", {"rule": "even"}, True),
+        ("transformer-engine", "mxfp8_e4m3", {}, True),
+        ("transformer-engine", "nvfp4", {}, True),
+        ("onnx", "int8", {}, True),
+        ("modelopt", "nvfp4", {}, False),
+        ("bitsandbytes", "nf4", {}, False),
+    ],
+)
+def test_values_that_become_infinite_in_float32_are_told(tmp_path, family, to, options, lost):
+    """Near float32's largest number a scale that is rounded up makes infinities, and NaNs of zeros."""
+    weight = np.random.default_rng(5).uniform(-1e38, 1e38, (128, 128)).astype(np.float32)
+    weight[0, :32], weight[1, :8] = 0, [3.4e38, -3.4e38, 3.3e38, -3.3e38, 3.4028235e38, 1, 0, 0]
+    found, report, _ = _at_the_ends(tmp_path, family, to, options, weight)
+    (held,) = [item for item in weights_of(found) if item.name == "m.q.weight"]
+    assert_lost_values_are_told(held, weight, report)
+    assert (report["lost"] > 0) == lost
+    *_, verdict = verify_checkpoint(found, open_checkpoint(tmp_path / "s.safetensors"))
+    assert verdict.report["lost"] == report["lost"]
+    assert not lost or verdict.report["exact_blocks"] < verdict.report["blocks"] or not report["blocks"]
+    assert verdict.holds == (not lost)
 
 
 @pytest.mark.parametrize(("family", "to", "options"), ALL)

@@ -249,6 +249,31 @@ def test_keys_that_are_no_names_are_left_out(tmp_path):
     assert found.entries == found.unread == {}
 
 
+def test_tensors_in_arguments_and_attributes_of_dicts_are_told(tmp_path):
+    """They were left out in silence: `torch.load` makes them items of the dict."""
+    ordered, cause = Global("collections", "OrderedDict"), "among the arguments or attributes of its dict"
+    for inner in (
+        _state(Call(ordered, ((("w", _FLOAT),),)), "m"),
+        b"\x80\x02}X\x01\0\0\0m" + _built(Call(ordered, ()), ("w", _FLOAT)) + b"s.",
+    ):
+        found = open_checkpoint(_archive(tmp_path / "x.pt", inner))
+        assert cause in found.unread.pop("m.?")
+        assert found.entries == found.unread == {}
+    bare = open_checkpoint(_archive(tmp_path / "x.pt", write_pickle(Call(ordered, ((("w", _FLOAT),),)))))
+    assert f"the file has tensors {cause}" in bare.unread["?"]
+
+
+def test_a_state_of_a_tensor_that_holds_another_is_told(tmp_path):
+    """`torch.load` calls `set_` with such a state, and the tensor has its values."""
+    data = b"\x80\x02}X\x01\0\0\0w" + _built(_FLOAT, _FLOAT.arguments[:4]) + b"s."
+    assert "has attributes that are tensors" in open_checkpoint(_archive(tmp_path / "x.pt", data)).unread["w"]
+
+
+def _built(call, state):
+    """Return the opcodes of a call whose result gets a state."""
+    return write_pickle(call)[2:-1] + write_pickle(state)[2:-1] + b"b"
+
+
 def test_nothing_of_a_pickle_is_run(tmp_path):
     class Harmful:
         def __reduce__(self):

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -133,7 +134,8 @@ def test_lines_after_a_cut_one_count(tmp_path):
     assert _begun(room, "x") == ["a", "c"]
 
 
-def test_a_folder_that_was_renamed_is_whole_and_holds_nothing_else(tmp_path, monkeypatch):
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_folder_that_was_renamed_is_whole_and_the_same_command_ends_well(tmp_path, monkeypatch, renamed):
     """Killed just after the last step; what is left beside it hinders no other run."""
     made = source(tmp_path / "s.safetensors", (64, 32), **OTHERS)
 
@@ -149,12 +151,32 @@ def test_a_folder_that_was_renamed_is_whole_and_holds_nothing_else(tmp_path, mon
     monkeypatch.setattr(files.os, "replace", replace)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "s.safetensors"]
     with pytest.raises(CheckpointError, match="is there already"):
-        quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
+        quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp6_e2m3"))
     (tmp_path / "out").rename(tmp_path / "first")
-    quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
-    first, again = (tmp_path / name / "s.safetensors" for name in ("first", "out"))
+    shutil.copytree(tmp_path / "first", tmp_path / "out")
+    with pytest.raises(CheckpointError, match="is there already"):  # it may be of somebody else
+        quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
+    shutil.rmtree(tmp_path / "out")
+    if renamed:
+        (tmp_path / "first").rename(tmp_path / "out")
+    reports, _ = quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
+    expected, _ = quantize_checkpoint(made, tmp_path / "again", target("quark", "mxfp4"))
+    assert reports == expected
+    first, again = (tmp_path / name / "s.safetensors" for name in ("again", "out"))
     assert first.read_bytes() == again.read_bytes()
-    assert not (tmp_path / ".out.partial").exists()
+    names = {"s.safetensors", "out", "again"} | (set() if renamed else {"first"})
+    assert {path.name for path in tmp_path.iterdir()} == names
+
+
+def test_a_weight_that_is_refused_leaves_no_hidden_folder_unless_others_are_done(tmp_path):
+    wrong = np.full((4, 32), np.nan, np.float32)
+    for name, left in (("m.a", False), ("m.z", True)):
+        made = source(tmp_path / f"{name}.safetensors", (64, 32), **{f"{name}.weight": wrong})
+        for out in (tmp_path / f"{name}-q.safetensors", tmp_path / f"{name}-q"):
+            with pytest.raises(CheckpointError, match="NaN or infinite"):
+                quantize_checkpoint(made, out, target("quark", "mxfp4"))
+            assert out.with_name(f".{out.name}.partial").exists() == left
+            assert not out.with_name(f".{out.name}.lock").exists()
 
 
 # -- an earlier run of something else -----------------------------------------------------------------
@@ -363,6 +385,19 @@ def test_a_planted_lock_is_not_followed(tmp_path, kind):
         quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
     assert target_.read_text() == "precious"
     assert kind == "pipe" or lock.read_text() == "precious"
+
+
+@posix
+def test_a_file_of_other_content_is_no_lock(tmp_path):
+    """It was emptied and removed."""
+    made, lock = source(tmp_path / "s.safetensors"), tmp_path / ".out.safetensors.lock"
+    for text in ("notes of mine", "4711\n", "1" * 20 + "x"):
+        lock.write_text(text)
+        with pytest.raises(
+            CheckpointError, match=r"\.lock' is in the way, and no lock file of an earlier run"
+        ):
+            quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
+        assert lock.read_text() == text
 
 
 def _planted(room, made):

@@ -10,11 +10,13 @@ from fractions import Fraction
 import pytest
 
 import lowprec as lp
+from lowprec.spec import catalog
 from lowprec.spec.block import ScaleRule
 from lowprec.spec.families import ieee
 from lowprec.spec.profiles.profile import OnDemand
 from lowprec.spec.rounding import Rounding, Threshold
 from lowprec.spec.toml_reading import from_toml
+from lowprec.spec.toml_writing import to_toml
 
 CATALOGS = [*lp.formats.values(), *lp.block_formats.values(), *lp.accumulations.values()]
 PROFILES = [profile for profile in lp.profiles.values() if not isinstance(profile.formats, OnDemand)]
@@ -270,6 +272,28 @@ def test_hostile_texts_are_refused_before_they_take_time(tmp_path, text, message
     assert len(str(found.value)) < 1000
     with pytest.raises(ValueError, match=re.escape(message)):
         from_toml(text)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            "".join(f"\n[t{place}]" for place in range(50_000)),
+            r"50,00\d keys, tables and arrays, and at most",
+        ),
+        (
+            "".join(f"\nk{place}=0" for place in range(50_000)),
+            r"50,00\d keys, tables and arrays, and at most",
+        ),
+        ("\nz = [" + "0," * 300_000 + "]", "300,000 commas, and at most 262,144 are read"),
+    ],
+)
+def test_long_texts_of_many_parts_are_refused_before_they_are_parsed(monkeypatch, more, message):
+    """Codebooks of many values are let in by their length, and 8 MB of tables took 20 seconds."""
+    monkeypatch.setattr("tomllib.loads", None)
+    text = to_toml(catalog.MXFP4).replace("size = 32\n", "")
+    with pytest.raises(ValueError, match=message):
+        from_toml(text.split("source")[0] + 'scale = "e8m0fnu"' + more, most=1 << 23)
 
 
 def test_dots_in_strings_comments_and_lists_are_no_nesting():
