@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 #: Values that are added up before others join them.
 _PIECE = 1 << 18
 #: The least magnitude that float32 rounds to infinity.
-_INFINITE = 2.0**128 - 2.0**103
+_INFINITE = float.fromhex("0x1.ffffffp127")
 
 
 class Errors:
