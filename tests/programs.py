@@ -52,7 +52,7 @@ def need_browser_library() -> ModuleType:
 
 
 #: Too large for every run: never required.
-_LARGE = ("tensorflow", "tvm", "iree", "triton")
+_LARGE = ("openvino", "paddle", "tensorflow", "tvm", "iree", "triton")
 
 
 def need_framework(name: str) -> str:

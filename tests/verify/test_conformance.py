@@ -553,6 +553,8 @@ def test_every_known_divergence_is_still_seen_with_its_smallest_input(entry, row
         [finding] = [finding for row, finding in seen if (row.operation, row.source, row.target) == place]
         if place == ("sqrt", "binary32", "binary32") and framework == "torch":
             continue  # which roots its vector library has wrong depends on the processor
+        if (framework, finding.kind) == ("paddle", "subnormal result"):
+            continue  # random inputs alone lie there
         assert (finding.smallest["operand"], *got_and_want(finding)) == tuple(
             entry.smallest[key] for key in ("operand", "got", "want")
         )
