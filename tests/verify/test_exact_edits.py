@@ -103,11 +103,12 @@ def test_exact_sums_beyond_float64_are_rounded_to_odd():
 
 
 @pytest.mark.parametrize(
-    ("regions", "right", "patched"), [(1, 3, False), (2, 0, False), (2, 3, True), (3, 1, True)]
+    ("regions", "right", "contradicted", "patched"),
+    [(1, 3, 0, False), (1, 3, 3, True), (2, 0, 0, False), (2, 3, 0, True), (3, 1, 1, True)],
 )
-def test_regions_with_exceptions_are_no_explanation(regions, right, patched):
+def test_what_has_exceptions_is_no_explanation(regions, right, contradicted, patched):
     rule = Rule(tuple((Condition(f"feature {place}", "=", 1),) for place in range(regions)))
-    cause = Cause("wrong there", 40, right, rule=rule, inside=(40, right), examples=Examples((), ()))
+    cause = Cause("wrong there", 40, contradicted, rule=rule, inside=(40, right), examples=Examples((), ()))
     assert cause.patched == patched
     report = lp.compare(np.float32([1.0]), np.uint8([0x39]), "e4m3fn")
     report.diagnosis = Diagnosis([cause], 0)

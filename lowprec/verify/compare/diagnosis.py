@@ -75,9 +75,10 @@ class Cause:
 
     @property
     def patched(self) -> bool:
-        """The cause is made of several regions, and has exceptions all the same."""
+        """The cause contradicts results that agree, or is made of several regions and has exceptions yet."""
         several = self.rule is not None and len(self.rule.alternatives) > 1
-        return several and (self.contradicted > 0 or self.explained < self.inside[0] or self.inside[1] > 0)
+        exceptions = several and (self.explained < self.inside[0] or self.inside[1] > 0)
+        return self.contradicted > 0 or exceptions
 
     @property
     def cost(self) -> int:
