@@ -51,6 +51,15 @@ def compiled(how, folder, compiler="gcc", scale=None):
     return ctypes.CDLL(str(library)).run
 
 
+def in_blocks(codes, scales, elements, fmt, size):
+    """Return rows of codes and of their scales, of x and of columns of y, as blocks along K."""
+    return [
+        lp.BlockArray(each if axis else each.T, words if axis else words.T,
+                      BlockFormat(name="m", element=element, scale=fmt, size=size), (axis,))
+        for axis, each, words, element in zip((1, 0), codes, scales, elements, strict=True)
+    ]  # fmt: skip
+
+
 def differing(how, run, count, length, rng, scale=None):
     """Count results of products of matrices that are not the kernels', with and without addends."""
     x, y = pairs_of_rows(how.operands, count, length, rng)
@@ -69,11 +78,7 @@ def differing(how, run, count, length, rng, scale=None):
         ends = (0, fmt.max_magnitude + 2) if fmt.name == "ue4m3" else (117, 137)
         scales = [rng.integers(*ends, (count, -(-length // size))).astype(np.uint8) for _ in codes]
         scales[0][:1, :1] = fmt.max_magnitude + 1  # NaN
-        sides = [
-            lp.BlockArray(each if axis else each.T, words if axis else words.T,
-                          BlockFormat(name="m", element=element, scale=fmt, size=size), (axis,))
-            for axis, each, words, element in zip((1, 0), codes, scales, how.operands, strict=True)
-        ]  # fmt: skip
+        sides = in_blocks(codes, scales, how.operands, fmt, size)
     else:
         sides[1] = sides[1].T
     added = rng.integers(0, (1 << begin.width) - 1, (count, count), np.uint64, endpoint=True)

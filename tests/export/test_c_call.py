@@ -18,12 +18,11 @@ from lowprec.cli.main import main
 from lowprec.export.c_call import call_header
 from lowprec.export.c_header import identifier
 from lowprec.spec.accumulations import accumulation
-from lowprec.spec.block import BlockFormat
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.library_calls import library_call
 from lowprec.spec.projection import Projection
 from tests.agreement.test_dots import pairs_of_rows
-from tests.export.test_c_accumulation import FLAGS, drawn
+from tests.export.test_c_accumulation import FLAGS, drawn, in_blocks
 from tests.fuzz.drawing import Draw
 from tests.fuzz.specifications import any_format, any_projection
 from tests.programs import need
@@ -110,11 +109,7 @@ def differing(call, run, length, rng):
     if how.scale is not None:
         fmt, size = how.scale
         words = [rng.integers(117, 137, (len(each), -(-length // size))).astype(np.uint8) for each in codes]
-        sides = [
-            lp.BlockArray(each if axis else each.T, its if axis else its.T,
-                          BlockFormat(name="m", element=element, scale=fmt, size=size), (axis,))
-            for axis, each, its, element in zip((1, 0), codes, words, how.operands, strict=True)
-        ]  # fmt: skip
+        sides = in_blocks(codes, words, how.operands, fmt, size)
     else:
         sides[1] = sides[1].T
     kinds = ["none", "tensor", "rows"] + ["blocks"] * (

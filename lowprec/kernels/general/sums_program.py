@@ -18,7 +18,7 @@ from lowprec.kernels.general.program import is_usual, readable, reader
 from lowprec.kernels.general.sums import kernel, serves
 from lowprec.kernels.general.tiles import NO_BLOCKS, NO_SOURCES, factors
 from lowprec.kernels.lower.dot import IN_PAIRS, additions, integer, lower_how, lower_stages
-from lowprec.kernels.lower.records import Source
+from lowprec.kernels.lower.records import Params
 from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.request import Dot
 from lowprec.spec.accumulation import Accumulation, Window
@@ -30,8 +30,6 @@ Codes = npt.NDArray[Any]
 
 #: In a word of `factors` the significand, and what says that it is no number.
 _NOT_A_ZERO = np.uint64((1 << 32) - 1 | 6 << 32)
-
-_COMPLEMENT = Source._fields.index("complement")
 
 
 def lower(request: Dot) -> Sums | Windows | Machine | None:
@@ -46,11 +44,12 @@ def lower(request: Dot) -> Sums | Windows | Machine | None:
     return Sums(request, wide) if served else None
 
 
-def is_usual_sum(how: Accumulation) -> bool:
-    """Return whether all places of an accumulation are `usual` to kernels."""
+def is_usual_sum(how: Accumulation, sources: Iterable[Params] = ()) -> bool:
+    """Return whether all places of an accumulation, and what reads its factors, are `usual` to kernels."""
     sums = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
     places = (how.product, sums, how.total, how.output)
-    return all(is_usual([], place[0], lower_target(*place)) for place in places if place is not None)
+    reads = [*sources]
+    return all(is_usual(reads, place[0], lower_target(*place)) for place in places if place is not None)
 
 
 def words_of(
@@ -88,8 +87,7 @@ class Sums(DotProgram):
         self._stages = lower_stages(how, request.addend)
         self._step = IN_PAIRS.get(how.machine, 0)
         self._sources = np.array([reader(fmt) for fmt in self._formats]) if wide else NO_SOURCES
-        usual = not self._step and is_usual_sum(how)
-        self._usual = usual and not (wide and any(words[_COMPLEMENT] for words in self._sources))
+        self._usual = not self._step and is_usual_sum(how, self._sources)
         self._stochastic = how.rounds_randomly
 
     def part(
