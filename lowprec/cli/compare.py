@@ -95,7 +95,10 @@ _SHOWN, _REPORTED = 5, 20
 )
 @named("--size", metavar="M,N,K", help="Rows of x, columns of y and products of lines of matmul.")
 @click.option(
-    "--length", type=int, metavar="K", help="Products of each line of dot. Default: as the first has."
+    "--length",
+    type=click.IntRange(1),
+    metavar="K",
+    help="Products of each line of dot. Default: as the first has.",
 )
 @named("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
 @named(
@@ -322,8 +325,9 @@ def _unit_lines(
     plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
     if (asked["size"] is not None) != (operation == "matmul"):
         raise click.UsageError("--size M,N,K is of lines of matmul, which need it")
-    if asked["length"] is not None and (operation != "dot" or asked["length"] < 1):
-        raise click.UsageError("--length K is of lines of dot: a number of products, of 1 or more")
+    if asked["length"] is not None and operation != "dot":
+        length = f"--length {asked['length']}"
+        raise click.UsageError(f"{length} is of lines of dot, not of {operation}; leave it out")
     if operation in ("dot", "matmul"):
         if len(names) not in (1, 3) or not plain or asked["profile"] is not None or asked["rule"] is not None:
             raise click.UsageError(

@@ -247,6 +247,11 @@ def test_the_command_reads_lines_of_matrices(tmp_path):
         "--size M,N,K is of lines of matmul"
         in run("compare", file, "dot", UNIT.name, "--size", "2,3,8").output
     )
+    assert (
+        "--length 8 is of lines of dot, not of matmul; leave it out"
+        in run("compare", file, "matmul", UNIT.name, "--size", "2,3,8", "--length", "8").output
+    )
+    assert "0 is not in the range x>=1" in run("compare", file, "dot", UNIT.name, "--length", "0").output
 
 
 @pytest.mark.parametrize("packed", [False, True])
