@@ -109,8 +109,9 @@ def test_exact_sums_beyond_float64_are_rounded_to_odd():
 def test_what_has_exceptions_is_no_explanation(regions, right, contradicted, patched):
     rule = Rule(tuple((Condition(f"feature {place}", "=", 1),) for place in range(regions)))
     cause = Cause("wrong there", 40, contradicted, rule=rule, inside=(40, right), examples=Examples((), ()))
-    assert cause.patched == patched
-    report = lp.compare(np.float32([1.0]), np.uint8([0x39]), "e4m3fn")
+    assert cause.patched(40) == patched
+    assert cause.patched(41)
+    report = lp.compare(np.zeros(40, "f4"), np.full(40, 0x39, "u1"), "e4m3fn")
     report.diagnosis = Diagnosis([cause], 0)
     assert ("not explained; nearest: wrong there" in str(report)) == patched
     assert ("explained by wrong there" in str(report)) == (not patched)

@@ -10,8 +10,9 @@ import pytest
 import lowprec as lp
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.order import chunked
-from lowprec.verify.questions import edits, step_model
-from lowprec.verify.questions.step_faults import fault, stages_of, step_faults
+from lowprec.verify.questions import step_model, sum_edits
+from lowprec.verify.questions.stages import fault, stages_of
+from lowprec.verify.questions.step_faults import step_faults
 
 FMA = dataclasses.replace(accumulation("fp32_fma"), operands=("e4m3fn", "e4m3fn"))
 UNITS = {
@@ -42,7 +43,7 @@ def test_kept_sums_change_no_answer(unit):
     x, y, addend = operands(how, 64, rng)
     plain: step_model.PlainSums = {}
     tried = list(step_faults(how, formats, 64, addend=True))[::2]
-    tried += [narrow for change in tried[::5] for narrow in edits.narrowed(change, 4)]
+    tried += [narrow for change in tried[::5] for narrow in sum_edits.narrowed(change, 4)]
     right = step_model.stepped(x, y, addend, how, formats, {})
     for change in tried:
         stages = stages_of((change,))
@@ -58,5 +59,5 @@ def test_a_fault_of_operands_is_told_of_no_step_alone():
     """Its stage makes the products of all steps; that of sums is of each."""
     of_scales = fault("scales", scales=lambda x, y: (y, x))
     of_sums = fault("sums", before=lambda sums: sums)
-    assert [change.words for change in edits.narrowed(of_scales, 3)] == []
-    assert "sums, in step 1 of 3 alone" in [change.words for change in edits.narrowed(of_sums, 3)]
+    assert [change.words for change in sum_edits.narrowed(of_scales, 3)] == []
+    assert "sums, in step 1 of 3 alone" in [change.words for change in sum_edits.narrowed(of_sums, 3)]

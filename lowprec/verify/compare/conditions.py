@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.verify.compare.rules import Rule, learn
-from lowprec.verify.questions.features import Feature
+from lowprec.verify.questions.features import Feature, has_fields
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question
 from lowprec.verify.questions.result_edits import of_results
 
@@ -26,6 +26,8 @@ Agrees = Callable[[Batch, Changes], Mask]
 
 #: Wrong results that edits are tried on, and edits that rules are looked for.
 _TRIED, _EDITS = 256, 10
+#: Edits of results that are tried besides these; of fewer wrong results rules are guesses.
+_OF_RESULTS, _FEW = 4, 8
 #: Share of wrong results from which on an edit is tried for a part alone, and is taken for the whole cause.
 _NARROWED, _WHOLLY = 0.1, 0.9
 #: Wrong results for each condition of a rule that right results meet too.
@@ -36,8 +38,9 @@ _FIRST = 8
 _LINES = 3
 #: Fields of changes that are functions of codes of results.
 ON_RESULTS = ("result_code", "scale_code", "before")
-#: The edit that a result is the one before it.
+#: The edits that a result, or its sign, is that of the one before it.
 BEFORE = Change("before", None, "results equal to the results before", 2)
+SIGN_BEFORE = Change("before", "sign", "results with the signs of the results before", 2)
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,14 @@ def edited(question: Question, batch: Batch, changes: Changes) -> Array:
     """Return answers under changes, of which some may be edits of results."""
     answers = question.answer(batch, tuple(c for c in changes if c.field not in ON_RESULTS))
     for change in changes:
-        before = question.before(batch) if change is BEFORE else None
-        if before is not None:
-            answers = before
-        elif change.field in ON_RESULTS and change is not BEFORE:
+        if change.field == "before":
+            before = question.before(batch)
+            if before is not None:
+                if change is SIGN_BEFORE:
+                    sign = question.target.sign_code
+                    before = answers.astype(np.int64) & ~sign | before.astype(np.int64) & sign
+                answers = before
+        elif change.field in ON_RESULTS:
             answers = question.edited(answers, change)
     return answers
 
@@ -87,6 +94,7 @@ def conditional(
     on_results: list[Change] = []
     if question.coded and not question.values:
         on_results = [*of_results(question.target, question.codes(batch.got[wrong])), BEFORE]
+        on_results += [SIGN_BEFORE] * has_fields(question.target)
     places = np.random.default_rng(4).permutation(batch.places[wrong])[:_TRIED]
     few = question.sample(np.sort(places), places[:0])
     asked = np.isin(few.places, places)
@@ -106,8 +114,11 @@ def conditional(
             lost = int(np.count_nonzero(~agrees(others, (change,))[near]))
             spoilt[id(change)] = min(lost, 1) if change.field in ON_RESULTS else lost
     best = sorted(shares, key=lambda pair: (-pair[0], spoilt[id(pair[1])], pair[1].cost))
+    of_codes = [pair for pair in best if pair[1].field in ON_RESULTS][:_OF_RESULTS]
+    best = best[:_EDITS] + [pair for pair in of_codes if pair not in best[:_EDITS]]
+    scarce = np.count_nonzero(wrong) < _FEW
     found = []
-    for _, change in best[:_EDITS]:
+    for _, change in best:
         agree = agrees(batch, (change,))
         inside, outside = wrong & agree, right & ~agree
         if not outside.any():  # it may hold everywhere
@@ -116,7 +127,9 @@ def conditional(
             continue
         # What an edit of results leaves as it is may be outside its rule too: such a rule says more.
         for beyond in (right, outside) if change.field in ON_RESULTS else (outside,):
-            rule = None if change.field in _WHOLE else learn(features, inside, beyond, spent)
+            rule = None
+            if change.field not in _WHOLE:
+                rule = learn(features, inside, beyond, spent, of=right if scarce else beyond)
             if rule is None:
                 continue
             where = rule.where(features)
@@ -125,14 +138,14 @@ def conditional(
                 continue
             errors = int(np.count_nonzero(wrong & ~(agree & where)) + np.count_nonzero(outside & where))
             # Sorted lines have like results before them: what is held has a plain reason, and no exception.
-            if change is BEFORE and (errors or rule.size > 1):
+            if change.field == "before" and (errors or rule.size > 1):
                 continue
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
             if not errors and rule.size == 1:
                 break
     if not alone and all(one.errors for one in found):
         found += _of_two(masks, batch, wrong, right, agrees)
-    rule = None if alone else learn(features, wrong, right)
+    rule = None if alone else learn(features, wrong, right, of=right)
     if rule is not None:
         where = rule.where(features)
         errors = int(np.count_nonzero(wrong & ~where) + np.count_nonzero(right & where))

@@ -73,12 +73,10 @@ class Cause:
         """Results that the cause explains less those that it contradicts."""
         return self.explained - self.contradicted
 
-    @property
-    def patched(self) -> bool:
-        """The cause contradicts results that agree, or is made of several regions and has exceptions yet."""
-        several = self.rule is not None and len(self.rule.alternatives) > 1
-        exceptions = several and (self.explained < self.inside[0] or self.inside[1] > 0)
-        return self.contradicted > 0 or exceptions
+    def patched(self, mismatches: int) -> bool:
+        """Return whether it is no explanation: contradicts right results, or is a rule with exceptions."""
+        several = self.rule is not None and len(self.rule.alternatives) > 1 and self.inside[1] > 0
+        return self.contradicted > 0 or several or (self.rule is not None and self.explained < mismatches)
 
     @property
     def cost(self) -> int:
@@ -154,14 +152,17 @@ def _with_rules(
         return causes
     _on_everything(tried, each, failures)
     best = max(tried, key=lambda cause: cause.net)  # of those with as much the first
-    if best.rule is None:
-        told = {one.words: one for one in tried if one.rule is None and one.net == best.net}
-        best.same = [words for words in told if words != best.words]
+    like = {one.words for one in tried if one.net == best.net and _size(one) == _size(best)}
+    best.same = sorted(like - {best.words})
     if best.net > max(0, causes[0].net if causes else 0):
         return [best, *causes]
     named = {word for cause in causes for word in (cause.words, *cause.same)}
     also = mismatches < _MANY and best.net == mismatches and best.words not in named
     return [*causes[:1], best, *causes[1:]] if also else causes
+
+
+def _size(cause: Cause) -> int:
+    return 0 if cause.rule is None else cause.rule.size
 
 
 def _completed(question: Question, causes: list[Cause], each: Each, failures: Failures) -> list[Cause]:

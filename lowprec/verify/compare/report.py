@@ -247,8 +247,9 @@ class Comparison:
             ]
         parts = []
         for number, cause in enumerate(causes):
-            lead = "or by" if number else "may be" if self.diagnosis.few else "explained by"
-            lead = "not explained; nearest:" if cause.patched and not number else lead
+            partly = "" if cause.explained == total else "partly "
+            lead = "or by" if number else "may be" if self.diagnosis.few else f"{partly}explained by"
+            lead = "not explained; nearest:" if cause.patched(total) and not number else lead
             share = f"{cause.explained:,} of {total:,} mismatches, {_percent(cause.explained / total)}"
             against = f"; contradicts {cause.contradicted:,} results that agree" if cause.contradicted else ""
             parts.append(f"{lead} {cause.words}: {share}{against}")

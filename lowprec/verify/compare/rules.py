@@ -27,8 +27,12 @@ _INSIDE, _OUTSIDE, _PAIRS, _THREES = 1024, 4096, 600, 80
 _LIMITS = 24
 #: How features of the result and of operands begin.
 _WHOLES = ("the result", "the operand", "the addend", "operand")
+#: Of fewer results a rule of one or two such features is told, as a guess.
+_FEW = 8
 #: Distance from a limit to the next result beyond it, if there is none.
 _OPEN = 1 << 40
+#: Times that a rule is sought again, with results that the last one wrongly holds of.
+_ROUNDS = 4
 #: Alternatives that are joined by "or".
 _ALTERNATIVES = 3
 
@@ -107,19 +111,35 @@ class Rule:
         return ", or where ".join(" and ".join(map(str, together)) for together in self.alternatives)
 
 
-def learn(features: Sequence[Feature], inside: Mask, outside: Mask, spent: float = 0) -> Rule | None:
+def learn(
+    features: Sequence[Feature], inside: Mask, outside: Mask, spent: float = 0, *, of: Mask
+) -> Rule | None:
     """Return the shortest rule that holds inside and not outside, or the one with the fewest exceptions.
 
-    None where no rule is proven by so few results; `spent` are bits of choice before that of the rule.
+    None where no rule is proven by so few results; `spent` are bits of choice before that of the rule, and
+    `of` are those that might have been inside.
     """
     drawn = np.random.default_rng(5)
     some = _some(inside, _INSIDE, drawn), _some(outside, _OUTSIDE, drawn)
     if not some[0].size:
         return None
-    proof = _bits_of_choice(int(np.count_nonzero(inside)), int(np.count_nonzero(outside))) - spent
-    held = np.concatenate(some)
+    proof = _bits_of_choice(int(np.count_nonzero(inside)), int(np.count_nonzero(of))) - spent
+    found: Rule | None = None
+    for _ in range(_ROUNDS):
+        found = _learnt(features, inside, outside, np.concatenate(some), some[0].size, proof)
+        missed = np.zeros(inside.size, bool) if found is None else found.where(features) & outside
+        if found is None or not missed.any() or np.isin(np.flatnonzero(missed), some[1]).any():
+            break
+        some = some[0], np.union1d(some[1], _some(missed, _OUTSIDE // 8, drawn))
+    return found
+
+
+def _learnt(
+    features: Sequence[Feature], inside: Mask, outside: Mask, held: Array, count: int, proof: float
+) -> Rule | None:
+    """Return the rule of the results that are held, of which the first so many are inside."""
     given = [Feature(f.name, f.values[held].astype(np.int64), f.labels) for f in features]
-    wanted = np.arange(held.size) < some[0].size
+    wanted = np.arange(held.size) < count
     statements = {f.name for f in features if f.values.dtype == bool}
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=True)]
     values = {f.name: f.values for f in given}
@@ -127,7 +147,8 @@ def learn(features: Sequence[Feature], inside: Mask, outside: Mask, spent: float
     counts = {f.name: np.unique(f.values).size for f in given}
     costs = np.array([_bits(condition, counts) for condition in tried])
     found = _covering(tried, costs, ~holds[:, ~wanted])
-    if found is not None and sum(_bits(condition, counts) for condition in found) <= proof:
+    plain = found is not None and count < _FEW and len(found) < 3 and all(map(_is_whole, found))
+    if found is not None and (plain or sum(_bits(condition, counts) for condition in found) <= proof):
         bits = {condition: cost for condition, cost in zip(tried, costs.tolist(), strict=True)}
         rows = {condition: row for condition, row in zip(tried, holds, strict=True)}
         if all(_proven(one, found, rows, bits[one], ~wanted, int(wanted.sum())) for one in found):
@@ -162,8 +183,12 @@ def _proven(
     """
     others = [rows[condition] for condition in together if condition is not one]
     admitted = np.logical_and.reduce(others) & outside if others else outside
-    whole = (one.statement or one.label) and one.feature.startswith(_WHOLES)
-    return (1.0 if whole else bits) <= _bits_of_choice(inside, int(np.count_nonzero(admitted)))
+    return (1.0 if _is_whole(one) else bits) <= _bits_of_choice(inside, int(np.count_nonzero(admitted)))
+
+
+def _is_whole(one: Condition) -> bool:
+    """Return whether a condition is the class or the sign of a result or of an operand."""
+    return bool(one.statement or one.label) and one.feature.startswith(_WHOLES)
 
 
 def _with_limits(

@@ -216,7 +216,9 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
         yield Change("scaling", off, f"scales {words} as large{emax.format(other)}")
     if fmt.element.has_nan and has_sign_bit(fmt.element):
         yield Change("made", functools.partial(_positive_nans, fmt=fmt.element), "NaN elements have no sign")
-    yield Change("scaling", _of_all_bits, "the largest magnitude is the OR of all magnitudes")
+    for words, mask in {"magnitudes": 0x7FFFFFFF, "exponents": 0x7F800000}.items():
+        of_bits = functools.partial(_of_all_bits, mask=np.uint32(mask))
+        yield Change("scaling", of_bits, f"the largest magnitude is the OR of all {words}")
     if fmt.rule.divisor != "binade":
         for words, inverse in _reciprocals(fmt.element.max_finite):
             by = inverse * fmt.element.max_finite
@@ -228,6 +230,8 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
         yield Change("scaling", low, "scales that are subnormal become zero")
     positive = of_values(lambda values: np.where(values < 0, 0.0, values))
     yield Change("scaling", positive, "negative values left out of the largest magnitude")
+    words = "negative values left out of the largest magnitude, where a value is positive"
+    yield Change("scaling", _of_positive, words)
     last = (1 << fmt.scale.width) - 1
     for by, words in ((1, "high"), (-1, "low")):
         written = with_scales(lambda codes, nan, by=by: np.where(nan, codes, codes + by & last))
@@ -302,11 +306,16 @@ def _of_blocks(blocks: BlockArray, values: Array, reduced: Callable[..., Array])
     return np.moveaxis(np.repeat(each, size, -1), -1, axis)
 
 
-def _of_all_bits(blocks: BlockArray, values: Array) -> BlockArray:
+def _of_positive(blocks: BlockArray, values: Array) -> BlockArray:
+    some = _of_blocks(blocks, values > 0, np.any)
+    return of_values(lambda wide: np.where(some & (wide < 0), 0.0, wide))(blocks, values)
+
+
+def _of_all_bits(blocks: BlockArray, values: Array, mask: np.uint32) -> BlockArray:
     """Return the blocks whose scales are of the OR of magnitudes' codes. Raises ValueError: not binary32."""
     if values.dtype != np.float32:
         raise ValueError("not known of these")
-    each = _of_blocks(blocks, values.view(np.uint32) & np.uint32(0x7FFFFFFF), np.bitwise_or.reduce)
+    each = _of_blocks(blocks, values.view(np.uint32) & mask, np.bitwise_or.reduce)
     return under(blocks, values, encoded(blocks, _numbers(each.view(np.float32))).scales)
 
 
@@ -404,11 +413,9 @@ def _over_wide(blocks: BlockArray, values: Array) -> BlockArray:
 
 
 def _wider(blocks: BlockArray, values: Array) -> Array:
-    """Return the magnitudes of elements as codes of a format with one exponent bit more."""
+    """Return the magnitudes of elements as codes of a format with exponents of 8 bits."""
     fmt = blocks.format
-    wider = dataclasses.replace(
-        fmt.element, name="", exponent_bits=fmt.element.exponent_bits + 1, nans=0, infinity=False
-    )
+    wider = dataclasses.replace(fmt.element, name="", exponent_bits=8, nans=0, infinity=False)
     made = again(blocks, values, dataclasses.replace(fmt, element=wider, nan="block"))
     return made & wider.sign_code - 1
 
@@ -434,4 +441,6 @@ def under(blocks: BlockArray, values: Array, codes: Array) -> BlockArray:
     units = spread(units_of(codes, fmt), values.shape, blocks.axes, fmt.sizes)
     made = encoded(blocks, values, scales=codes)
     valid = np.isfinite(units) & (units > 0)
-    return dataclasses.replace(blocks, codes=np.where(valid, made.codes, blocks.codes), scales=codes)
+    zeros = np.where(np.signbit(values), fmt.element.sign_code if has_sign_bit(fmt.element) else 0, 0)
+    kept = np.where(units == 0, zeros, blocks.codes).astype(blocks.codes.dtype)
+    return dataclasses.replace(blocks, codes=np.where(valid, made.codes, kept), scales=codes)

@@ -10,13 +10,13 @@ import numpy as np
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_products import spread
-from lowprec.arrays.convert import encode
+from lowprec.arrays.convert import encode, quantize
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.verify.codes.values import doubles
 from lowprec.verify.questions.block_causes import again, given_scales, under, units_of, with_scales
 from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words
-from lowprec.verify.questions.edits import of_conversions
+from lowprec.verify.questions.edits import of_conversions, of_exponents, shifts
 from lowprec.verify.questions.exact_edits import of_exact
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
@@ -24,7 +24,7 @@ from lowprec.verify.questions.question import Array, Change
 __all__ = ["block_edits"]
 
 #: Last bits of the scale of a tensor that may be lost.
-_LOST = (1, 2, 4, 8, 16)
+_LOST = (1, 2, 4, 8, 16, 23)
 
 
 def block_edits(fmt: BlockFormat, source: Format | None) -> Iterator[Change]:
@@ -43,6 +43,10 @@ def block_edits(fmt: BlockFormat, source: Format | None) -> Iterator[Change]:
             last = "last bit" if bits == 1 else f"last {bits} bits"
             cut = functools.partial(_by_tensor, bits=bits)
             yield Change("shaping", cut, f"elements divided by the tensor's scale without its {last}", 2)
+    for mode in ("toward_zero", "toward_positive"):
+        inverse = functools.partial(_by_reciprocal, mode=mode)
+        words = f"elements times the reciprocal of their scales, rounded to binary32 {mode.replace('_', ' ')}"
+        yield Change("shaping", inverse, words, 2)
     power = not fmt.scale.trailing_bits and not fmt.scale.subnormals
     if power and source is not None and has_fields(source) and has_fields(fmt.element):
         for words, change in _of_quotients(source, fmt.element):
@@ -69,10 +73,25 @@ def _by_tensor(blocks: BlockArray, values: Array, bits: int) -> BlockArray:
     return dataclasses.replace(blocks, codes=made.codes)
 
 
+def _by_reciprocal(blocks: BlockArray, values: Array, mode: str) -> BlockArray:
+    """Return the blocks with products of values and rounded reciprocals, under the same scales."""
+    fmt, wide = blocks.format, doubles(values)
+    units = spread(units_of(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
+    units = units * (1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale))
+    plain = np.isfinite(units) & (units > 0) & np.isfinite(wide)
+    # Units have 28 bits: but for powers of two no reciprocal in binary64 is a number of binary32.
+    made = np.asarray(quantize(1 / np.where(plain, units, 1), "binary32", rounding=mode))
+    codes = np.asarray(encode(np.where(plain, wide * made, 0), fmt.element, projection=fmt.elements))
+    return dataclasses.replace(blocks, codes=np.where(plain, codes, blocks.codes).astype(blocks.codes.dtype))
+
+
 def _of_quotients(source: Format, element: Format) -> Iterator[tuple[str, Callable[[Array, Array], Array]]]:
     """Yield edits of quotients and the exponents of their last bits, in words."""
     for words, of_values in of_conversions(source, element):
         yield f"elements: {words}", functools.partial(_valued, change=of_values)
+    for words, of_shift in shifts("shifts against the largest exponent"):
+        moved = functools.partial(of_exponents, change=of_shift, least=element.emax)
+        yield f"elements: {words}", functools.partial(_valued, change=moved)
     for bits in range(GUARDED):
         cut = functools.partial(cut_behind_guard, fmt=element, bits=bits)
         yield f"elements: {guard_words(bits)}", functools.partial(_valued, change=cut)

@@ -46,7 +46,7 @@ from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.questions.dot_operands import holding
 from lowprec.verify.questions.features import Feature, has_fields
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
-from lowprec.verify.questions.result_edits import moves, of_scale_codes
+from lowprec.verify.questions.result_edits import of_scale_codes, parts_moved
 
 __all__ = ["BlockQuestion"]
 
@@ -339,7 +339,7 @@ class BlockQuestion(Question):
             axis, size, masks = self.axes[0], self.format.sizes[0], {"elements": (1 << SCALE_SHIFT) - 1}
             if has_fields(self.target):
                 masks["signs of elements"] = self.target.sign_code
-            for words, to in moves(size).items():
+            for words, to in parts_moved(size):
                 for what, mask in masks.items():
                     moved = functools.partial(block_causes.moved, axis=axis, to=to, mask=mask)
                     yield Change("made", moved, f"the {what} of each block {words}", 2)

@@ -6,6 +6,7 @@ How libraries split K is not documented: it is recovered from operands and resul
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, get_args
 
@@ -13,7 +14,7 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Cut, Rounded, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Deal, Split, chunked, order
+from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Deal, Order, Split, Tree, chunked, order
 from lowprec.spec.projection import Projection, SignPolicy
 from lowprec.spec.rounding import MODES, rounding
 from lowprec.verify.questions.causes import SATURATIONS, in_words
@@ -37,6 +38,8 @@ _T = TypeVar("_T")
 How = Callable[[Accumulation], Accumulation]
 
 _STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
+#: Longest K whose runs are tried.
+_RUN = 64
 _TERMS = (1, 2, 4, 8, 16, 32)
 _LANES = (2, 4, 8, 16, 32, 64)
 _CHUNKS = (4, 8, 16, 32, 64, 128, 256, 512)
@@ -245,6 +248,31 @@ def sums(how: Accumulation) -> Iterator[Change]:
             yield Change(
                 "product", with_fields(product=(other, Projection())), f"products rounded to {other.name}"
             )
+
+
+def runs(how: Accumulation, length: int) -> Iterator[Change]:
+    """Yield sums of K = `length` in equal runs, of which the first begins at the addend."""
+    if not isinstance(how.accumulator, tuple) or how.order != SEQUENTIAL or length > _RUN:
+        return
+    for count in (2, 4, 8):
+        size = length // count
+        if size < 2 or length % count:
+            continue
+        each: list[Tree] = []
+        for first in range(0, length, size):
+            run: Tree = ()
+            for term in range(first, first + size):
+                run = run, term
+            each.append(run)
+        trees: dict[Tree, str] = {
+            functools.reduce(lambda one, other: (one, other), each): "one after the other"
+        }
+        while len(each) > 1:
+            each = [tuple(each[place : place + 2]) for place in range(0, len(each), 2)]
+        trees.setdefault(each[0], "in pairs")
+        for whole, words in trees.items():
+            said = f"{count} sums of {size} consecutive products, the first from the addend, added {words}"
+            yield Change("order", with_fields(order=Order.of_tree(whole), total=None), said, 2)
 
 
 def splits(how: Accumulation, length: int) -> Iterator[Change]:

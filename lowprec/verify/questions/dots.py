@@ -32,9 +32,11 @@ from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.lane_edits import shown_edits
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
-from lowprec.verify.questions.step_faults import nans_as_numbers, stages_of, step_faults
+from lowprec.verify.questions.stages import Stages, stages_of
+from lowprec.verify.questions.step_faults import nans_as_numbers, step_faults
 from lowprec.verify.questions.step_features import of_sums
-from lowprec.verify.questions.step_model import Formats, PlainSums, Stages, has_steps, stepped
+from lowprec.verify.questions.step_model import Formats, PlainSums, has_steps, stepped
+from lowprec.verify.questions.sum_edits import narrowed, of_behind, of_groups, of_rounding, of_shifts
 from lowprec.verify.reference.dots import check_random, drawn_codes
 from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
 
@@ -321,6 +323,7 @@ class DotQuestion(Question):
                 yield Change("output", rounded, f"output: {in_words(name)}", 2)
         if not how.rounds_randomly:
             yield from dot_changes.splits(how, self.x.shape[-1])
+            yield from dot_changes.runs(how, self.x.shape[-1])
         steps = self.bias is not None or self.output_scale is not None
         if self.scales is not None:
             yield from dot_operands.pairings() if steps else dot_operands.scalings(self.scales)
@@ -368,9 +371,8 @@ class DotQuestion(Question):
         yield from edits.orders(length, min(period, length))
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
-            yield from (*edits.of_shifts(), *edits.of_behind(), *edits.of_groups())
+            yield from (*of_shifts(), *of_behind(), *of_groups(), *of_rounding(how.summed[0]))
             yield from scale_edits.of_scales(how.scale[0]) if how.scale else ()
-            yield from edits.of_rounding(how.summed[0])
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
             counts = length, min(period, length)
@@ -378,7 +380,7 @@ class DotQuestion(Question):
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of one step alone, or of sums of one sign."""
-        return edits.narrowed(change, -(-self.x.shape[-1] // self._step))
+        return narrowed(change, -(-self.x.shape[-1] // self._step))
 
     @property
     def _step(self) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,38 +15,29 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import encode, quantize
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from lowprec.spec.rounding import MODES
 from lowprec.verify.codes.values import as_doubles, doubles
-from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words, in_words
+from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words
 from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_sides
 from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
-from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, chosen, in_terms, lanes_of
-from lowprec.verify.questions.step_faults import fault
-from lowprec.verify.questions.step_model import OF_A_STEP
-from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
+from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, in_terms, lanes_of
 
 __all__ = [
+    "OnLanes",
     "code_edits",
     "lane_edits",
     "lane_moves",
-    "narrowed",
-    "on_codes",
     "of_addends",
-    "of_behind",
     "of_conversions",
+    "of_exponents",
 ]
-__all__ += ["of_groups", "of_rounding", "of_shifts", "orders"]
-__all__ += ["product_edits", "shifts", "term_edits", "value_edits"]
+__all__ += ["on_codes", "orders", "product_edits", "shifts", "subnormals_read", "term_edits", "value_edits"]
+__all__ += ["wrapped_at"]
 
-#: Last steps of which each may have a fault of its own; bits of formats of which each bit may be stuck.
-_STEPS, _SHORT, _NARROW = 16, 4, 16
-#: Places behind the last bit of another term in which a term may be cut.
-_BEHIND = 4
-#: Places of shifts from which on terms may be lost.
-_DROPPED = (*range(7, 14), 15, 16, *range(23, 29), 31, 32)
+#: Bits of formats of which each bit may be stuck.
+_SHORT, _NARROW = 4, 16
 
 
 # -- conversions ---------------------------------------------------------------------------------------
@@ -56,14 +46,47 @@ _DROPPED = (*range(7, 14), 15, 16, *range(23, 29), 31, 32)
 def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     """Yield edits of values that are to be rounded, in words: of shifts of subnormal results, and of bits."""
     for words, change in shifts("shifts of subnormal results"):
-        yield words, functools.partial(_of_subnormals, change=change, least=target.emin)
+        yield words, functools.partial(of_exponents, change=change, least=target.emin)
+    bits = target.precision
+    twice = functools.partial(_rounded_first, bits=bits, least=target.emin)
+    yield "rounded twice where the result is subnormal: first as if exponents had no least", twice
+    for bit in range(1, target.trailing_bits):
+        by_bit = functools.partial(_ties_by, fmt=target, bit=bit)
+        yield f"ties to the neighbour that is even by bit {bit}, not by the last bit", by_bit
     unit = 2.0 ** (target.emin - source.trailing_bits)
     yield "bits that shifts of subnormal results drop lost", lambda values: np.trunc(values / unit) * unit
     for bits in range(GUARDED, source.trailing_bits - target.trailing_bits - 1):
         yield guard_words(bits), functools.partial(cut_behind_guard, fmt=target, bits=bits)
 
 
-def _of_subnormals(values: Array, change: Callable[[Array], Array], least: int) -> Array:
+def _ties_by(values: Array, fmt: Format, bit: int) -> Array:
+    """Return values of which ties lie a little farther from zero where the code below has a bit set."""
+    unit = np.ldexp(1.0, np.maximum(exponents(values), fmt.emin) - fmt.trailing_bits)
+    with np.errstate(all="ignore"):
+        size = np.abs(values) / unit
+    below = np.floor(size)
+    tie = size - below == 0.5
+    up = (np.where(tie, below, 0).astype(np.int64) >> bit & 1) == 1
+    return np.where(tie, np.copysign((below + np.where(up, 0.75, 0.25)) * unit, values), values)
+
+
+def _rounded_first(values: Array, bits: int, least: int) -> Array:
+    """Return values below a power of two rounded to so many bits, ties to even."""
+    unit = np.ldexp(1.0, exponents(values) + 1 - bits)
+    return np.where(exponents(values) < least, np.rint(values / unit) * unit, values)
+
+
+def shifts(what: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    """Yield edits of shifts, as words that say of what they are, and functions of integers."""
+    for bits in (3, 4, 5, 6):
+        yield f"{what} modulo {1 << bits}", functools.partial(np.bitwise_and, (1 << bits) - 1)
+        yield f"bit {bits - 1} of {what} is 0", functools.partial(np.bitwise_and, ~(1 << bits - 1))
+    for most in (7, 8, 15, 16, 23, 24, 25, 26, 31, 32, 48, 63):
+        yield f"{what} at most {most}", functools.partial(np.minimum, most)
+
+
+def of_exponents(values: Array, change: Callable[[Array], Array], least: int) -> Array:
+    """Return values whose shifts, by which their exponents are below one, are changed."""
     shift = np.maximum(least - exponents(values), 0)
     return np.asarray(np.ldexp(values, shift - change(shift)))
 
@@ -87,8 +110,8 @@ def of_addends(dtype: np.dtype[Any]) -> Iterator[Change]:
     """Yield addends of a type whose values, or last bits, are edited."""
     changes, fmt = value_edits(), catalog.carrier(dtype)
     if fmt is not None and fmt.width <= 32:
-        for bit, value, stuck in _stuck_bits(fmt):
-            changes[f"with {bit} read as {value}"] = functools.partial(on_codes, fmt=fmt, change=stuck)
+        for words, on_code in _of_bits(fmt):
+            changes[words] = functools.partial(on_codes, fmt=fmt, change=on_code)
     for words, change in changes.items():
         yield Change("addend", of_addend(change), f"the addend {words}")
 
@@ -164,8 +187,7 @@ def code_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
     found = {
         "negated": lambda codes: codes ^ fmt.sign_code,
         "without its sign": lambda codes: codes & fmt.sign_code - 1,
-        **{f"with {bit} read as {value}": of_numbers(stuck) for bit, value, stuck in _stuck_bits(fmt)},
-        "without its last two bits": of_numbers(lambda codes: codes & ~3),
+        **{words: of_numbers(on_code) for words, on_code in _of_bits(fmt)},
     }
     for what, code in {"infinity": fmt.infinity_code, "NaN": fmt.nan_code}.items():
         if code is not None and fmt.nan_code is not None:
@@ -177,6 +199,22 @@ def code_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
             codes & fmt.sign_code - 1 <= low, codes & fmt.sign_code, codes
         )
     return found
+
+
+def subnormals_read(least: float, *, zero: bool) -> dict[str, Callable[[Array], Array]]:
+    """Return how values below the smallest normal one, zeros too or not, may be misread, in words."""
+
+    def misread(change: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        return lambda values: np.where(
+            (zero | (values != 0)) & (np.abs(values) < least), change(values), values
+        )
+
+    return {
+        "one exponent too low": misread(lambda values: values / 2),
+        "one exponent too high": misread(lambda values: values * 2),
+        "read with a leading one": misread(lambda values: values + np.copysign(least, values)),
+        "read as normal numbers are": misread(lambda values: (values + np.copysign(least, values)) / 2),
+    }
 
 
 def _special_as(codes: Array, fmt: Format, code: int) -> Array:
@@ -201,7 +239,7 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, Calla
     for bits in range(4, 10):
         top = 1 << bits - 1
         for words, limited in (
-            ("wrap around", functools.partial(_wrapped_at, top=top)),
+            ("wrap around", functools.partial(wrapped_at, top=top)),
             (f"at most {top - 1}", functools.partial(np.minimum, top - 1)),
             (f"at least {-top}", functools.partial(np.maximum, -top)),
         ):
@@ -229,7 +267,8 @@ def _significands(terms: Numbers, change: Callable[[Array], Array]) -> Numbers:
     return terms._replace(significand=change(terms.significand))
 
 
-def _wrapped_at(exponents: Array, top: int) -> Array:
+def wrapped_at(exponents: Array, top: int) -> Array:
+    """Return integers modulo 2 * top, from -top on."""
     return np.asarray(np.mod(exponents + top, 2 * top) - top)
 
 
@@ -295,6 +334,14 @@ def on_codes(values: Array, fmt: Format, change: Callable[[Array], Array]) -> Ar
     return np.where(finite, made, values).astype(values.dtype)
 
 
+def _of_bits(fmt: Format) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    """Yield edits of codes, in words: a bit that is stuck, and last bits that are lost."""
+    for bit, value, stuck in _stuck_bits(fmt):
+        yield f"with {bit} read as {value}", stuck
+    for bits in range(2, fmt.trailing_bits + 1):
+        yield f"without its last {bits} bits", functools.partial(np.bitwise_and, -1 << bits)
+
+
 def _stuck_bits(fmt: Format) -> Iterator[tuple[str, int, Callable[[Array], Array]]]:
     """Yield each bit below the sign as read as 0 and as 1: its name, the value, and the change of codes.
 
@@ -306,156 +353,3 @@ def _stuck_bits(fmt: Format) -> Iterator[tuple[str, int, Callable[[Array], Array
         name = f"bit {bit}" if bit else "the last bit"
         yield name, 0, functools.partial(np.bitwise_and, ~(1 << bit))
         yield name, 1, functools.partial(np.bitwise_or, 1 << bit)
-
-
-# -- alignment -----------------------------------------------------------------------------------------
-
-
-def shifts(what: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    """Yield edits of shifts, as words that say of what they are, and functions of integers."""
-    for bits in (3, 4, 5, 6):
-        yield f"{what} modulo {1 << bits}", functools.partial(np.bitwise_and, (1 << bits) - 1)
-        yield f"bit {bits - 1} of {what} is 0", functools.partial(np.bitwise_and, ~(1 << bits - 1))
-    for most in (7, 8, 15, 16, 23, 24, 25, 26, 31, 32, 48, 63):
-        yield f"{what} at most {most}", functools.partial(np.minimum, most)
-
-
-def of_shifts() -> Iterator[Change]:
-    """Yield terms that are shifted by other amounts when they are aligned."""
-    for what, some in {
-        "": slice(None),
-        " of products": slice(-1),
-        " of running sums": slice(-1, None),
-    }.items():
-        for words, change in shifts(f"shifts of alignment{what}"):
-            yield fault(words, 2, above=functools.partial(_shifted, change=change, some=some))
-
-
-def of_behind() -> Iterator[Change]:
-    """Yield terms whose bits are cut some places behind the last bit of another, as without a sticky bit."""
-    for bits in range(_BEHIND + 1):
-        for words, of_larger in {"the larger term": True, "the running sum": False}.items():
-            cut = functools.partial(_cut_behind, bits=bits, of_larger=of_larger)
-            places = f"{bits} place{'s' * (bits != 1)}"
-            yield fault(f"terms cut {places} behind the last bit of {words}", 2, above=cut)
-
-    for least in _DROPPED:
-        lost = functools.partial(_dropped, least=least)
-        yield fault(f"terms that are shifted by {least} places or more lost", 2, above=lost)
-
-
-def _dropped(terms: Numbers, largest: Array, least: int) -> Numbers:
-    far = largest[:, None] - terms.exponent >= least
-    return terms._replace(significand=np.where(far, 0, terms.significand))
-
-
-def _cut_behind(terms: Numbers, largest: Array, bits: int, of_larger: bool) -> Numbers:
-    """Return terms without what lies behind the last bit of the larger one, or of the last one."""
-    first = (terms.exponent == largest[:, None]) & (terms.significand != 0)
-    last = np.where(first, terms.last, -4096).max(1) if of_larger else terms.last[:, -1]
-    counts = np.asarray(first.any(1) if of_larger else terms.significand[:, -1] != 0)
-    down = np.where(counts[:, None], np.clip(last[:, None] - bits - terms.last, 0, 62), 0)
-    return terms._replace(significand=terms.significand >> down << down)
-
-
-def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array], some: slice) -> Numbers:
-    shift = np.maximum(largest[:, None] - terms.exponent, 0)
-    moved = np.zeros_like(shift)
-    moved[:, some] = (shift - change(shift))[:, some]
-    return terms._replace(last=terms.last + moved)
-
-
-def of_groups() -> Iterator[Change]:
-    """Yield sums of groups of products that have too few bits, in units of the smallest product."""
-    for bits in range(6, 14):
-        top = 1 << bits - 1
-        wrapped = functools.partial(_wrapped_at, top=top)
-        yield fault(f"sums of groups of {bits} bits wrap around", 2, group=wrapped)
-        for least in (1 - top, -top):
-            most = functools.partial(np.clip, a_min=least, a_max=top - 1)
-            words = f"sums of groups saturate at {least} and {top - 1} times the smallest product"
-            yield fault(words, 2, group=most)
-
-
-# -- rounding of sums ----------------------------------------------------------------------------------
-
-
-def of_rounding(fmt: Format) -> Iterator[Change]:
-    """Yield sums that are rounded otherwise at ties, where they are subnormal, or where they carry."""
-    for words, how in _ROUNDED.items():
-        changed = functools.partial(_rounded_sums, fmt=fmt, how=how)
-        yield fault(f"subnormal sums of steps {words}", 2, before=changed)
-    for mode in MODES:
-        yield fault(f"sums of steps: {in_words(mode)}", 2, mode=mode)
-    for words, sign in {"ties up": False, "ties down": True}.items():
-        away = functools.partial(_has_sign, sign=sign)
-        yield fault(f"sums of steps: {words}", 2, before=functools.partial(ties, away=away))
-    for words, by in {"half": -1, "twice": 1}.items():
-        yield fault(f"sums {words} as large", 2, before=functools.partial(_moved, by=by))
-    for value in (0, 1):
-        last = functools.partial(_last_bit, value=value)
-        yield fault(f"the last bit of rounded sums read as {value}", 2, after=last)
-    for infinite in (True, False) if fmt.infinity else (True,):
-        lost = functools.partial(carry_lost, increment=True, infinite=infinite)
-        beyond = "" if infinite else ", not to infinity"
-        words = f"the increment of rounding lost where it carries into the exponent{beyond}"
-        yield fault(words, 2, after=lost)
-
-
-def _moved(sums: Sum, by: int) -> Sum:
-    return sums._replace(last=sums.last + by)
-
-
-def _last_bit(codes: Array, sums: Sum, fmt: Format, value: int) -> Array:
-    wide = codes.astype(np.int64)
-    return np.where(wide & fmt.sign_code - 1 <= fmt.max_magnitude, wide & ~1 | value, wide)
-
-
-def _has_sign(sums: Sum, last: Array, sign: bool) -> Array:
-    return np.asarray(sums.negative == sign)
-
-
-def narrowed(change: Change, steps: int) -> Iterator[Change]:
-    """Yield a fault of steps that holds for some of them alone, or for sums of one sign."""
-    if not change.field.startswith("stage."):
-        return
-    stages = dict(change.value)
-    for step in {0, *range(-min(steps, _STEPS), 0)} if steps > 1 and stages.keys() <= OF_A_STEP else ():
-        number = step if step >= 0 else steps + step
-        words = f"{change.words}, in step {number} of {steps} alone"
-        yield replace(change, value=(*stages.items(), ("step", step)), words=words, cost=change.cost + 1)
-    if change.field == "stage.before":
-        for negative, sign in ((True, "negative"), (False, "positive")):
-            signed = functools.partial(_of_sign, change=stages["before"], negative=negative)
-            said = f"{change.words}, if they are {sign}"
-            yield replace(change, value=(("before", signed),), words=said, cost=change.cost + 1)
-
-
-def _of_sign(sums: Any, change: Callable[[Any], Any], negative: bool) -> Any:
-    return chosen(sums.negative == negative, change(sums), sums)
-
-
-#: How sums are rounded: cut, raised, cut to 0, or rounded first as if their exponent had no least.
-_ROUNDED = {"cut toward zero": 0, "rounded away from zero": 1, "taken as zero": 2, "rounded twice": 3}
-
-
-def _rounded_sums(sums: Sum, fmt: Format, how: int) -> Sum:
-    """Return sums of which the subnormal ones are rounded otherwise before they are rounded."""
-    top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
-    places = sums.discarded if how < 3 else top - fmt.trailing_bits - sums.last
-    low = (top < fmt.emin) & (sums.significand > 0) & (places > 0)
-    down = np.clip(places, 0, 62)
-    kept, rest = sums.significand >> down, sums.significand & (np.int64(1) << down) - 1
-    half = (np.int64(1) << down) >> 1
-    # Two bits more, for what is below: a sum that is cut to zero keeps its sign.
-    whole = (kept << 2) + (rest > 0)
-    if how == 1:
-        whole = kept + (rest > 0) << 2
-    elif how == 2:
-        low, whole = (top < fmt.emin) & (sums.significand > 0), np.ones_like(kept)
-    elif how == 3:
-        whole = kept + ((rest > half) | ((rest == half) & (kept & 1 == 1))) << 2
-    return sums._replace(
-        significand=np.where(low, whole, sums.significand),
-        last=sums.last + np.where(low, places - 2, 0),
-    )

@@ -23,15 +23,12 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import causes, former
 from lowprec.verify.questions.dot_changes import unless_refused
-from lowprec.verify.questions.edits import (
-    code_edits,
-    narrowed,
-    of_conversions,
-)
+from lowprec.verify.questions.edits import code_edits, of_conversions
 from lowprec.verify.questions.exact_edits import EXACT, edited_codes, of_exact, operand_features
 from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_overflow, of_rounding
 from lowprec.verify.questions.fused import Fused
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
+from lowprec.verify.questions.result_edits import exponents_wrapped, of_wrapped
 from lowprec.verify.questions.scales import factor_between, is_listed, shown_factor, spread_places, times
 from lowprec.verify.questions.situations import (
     continued,
@@ -42,7 +39,8 @@ from lowprec.verify.questions.situations import (
     situation,
     situations,
 )
-from lowprec.verify.questions.step_faults import stages_of
+from lowprec.verify.questions.stages import stages_of
+from lowprec.verify.questions.sum_edits import narrowed
 from lowprec.verify.reference.operations import OPERATIONS, operand_names
 
 __all__ = ["Computation", "ElementQuestion"]
@@ -51,6 +49,9 @@ _PIECE = 1 << 19
 #: Bits more than the result has, in which a first of two roundings may be; bits of operands whose exact
 #: results fit float64.
 _TWICE, _EXACT = 4, 50
+#: Bits of the widest results whose codes are told.
+_NARROW = 8
+_BEYOND = Projection(saturation="none").saturation
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,11 @@ class ElementQuestion(Question):
         codes = carried(codes, target, self.received.dtype) if self.values else codes
         if "exact" in fields:
             codes = edited_codes(asked, codes, fields["exact"])
+        if "wrapped" in fields:
+            wide = fields["wrapped"][0]
+            into, rule = (*asked.formats[:-1], wide), dataclasses.replace(asked.rule, saturation=_BEYOND)
+            beyond = OPERATIONS[asked.operation].compute(asked.operands, into, rule, random=random)
+            codes = exponents_wrapped(codes, beyond, target, *fields["wrapped"])
         if "by_code" in fields:
             codes = fields["by_code"](asked.operands[0].astype(np.int64), codes)
         if "received" in fields:
@@ -246,6 +252,7 @@ class ElementQuestion(Question):
                 wide = unless_refused(functools.partial(causes.finer, self.target, bits))
                 if wide is not None:
                     yield Change("via", (wide,), f"rounded twice: first to {more}", 2)
+        yield from of_wrapped(self.target) if not self.projection.via else ()
         first = self.formats[0]
         if self.operation == "convert" and has_fields(first) and has_fields(self.target):
             for words, of_number in of_conversions(first, self.target):
@@ -285,8 +292,15 @@ class ElementQuestion(Question):
         if self._fused is not None:
             yield from self._fused.features(batch.given)
         elif has_fields(self.target) and not self.projection.via:
-            cut = self.codes(self.answer(batch, (Change("rounding", rounding("toward_zero"), ""),)))
+            zero = Change("rounding", rounding("toward_zero"), "")
+            cut = self.codes(self.answer(batch, (zero,)))
             yield from of_rounding(cut, self.codes(want), self.target)
+            finer = unless_refused(functools.partial(causes.finer, self.target, _TWICE))
+            if finer is not None and self.target.width <= _NARROW:
+                exact = self.answer(batch, (zero, Change("format", finer, ""))) & finer.sign_code - 1
+                yield Feature("the code of the result cut toward zero, without its sign,", exact >> _TWICE)
+                said = "the sixteenths of a step from that code to the exact result"
+                yield Feature(said, exact & (1 << _TWICE) - 1)
 
     def before(self, batch: Batch) -> Array | None:
         """Return the results at the places before."""

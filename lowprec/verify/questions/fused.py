@@ -14,18 +14,22 @@ from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions import causes
-from lowprec.verify.questions.edits import of_behind, of_rounding, of_shifts, product_edits, value_edits
+from lowprec.verify.questions.edits import product_edits, value_edits
 from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.question import Array, Change
-from lowprec.verify.questions.step_faults import fault, step_faults
+from lowprec.verify.questions.stages import Stages, fault
+from lowprec.verify.questions.step_cuts import Numbers
+from lowprec.verify.questions.step_faults import step_faults
 from lowprec.verify.questions.step_features import of_products, of_steps
-from lowprec.verify.questions.step_model import Stages, has_steps, stepped
+from lowprec.verify.questions.step_model import has_steps, stepped
+from lowprec.verify.questions.sum_edits import of_behind, of_rounding, of_shifts
 
 __all__ = ["Fused"]
 
 #: Words of terms, and those of the operands of a sum.
 _SUMMANDS = {
     "the addend or (the )?running sum": "operand2", "the addend": "operand2", "the first product": "operand1",
+    "NaNs read": "NaNs of operand1 read", "infinite factors": "infinite numbers of operand1",
     "infinite products": "an infinite operand1", "alignment of products": "operand1",
     "alignment of running sums": "operand2", "lane 0": "operand1", r"\bx\b": "operand1",
 }  # fmt: skip
@@ -59,6 +63,8 @@ class Fused:
     def answer(self, operands: Sequence[Array], target: Format, rule: Projection, stages: Stages) -> Array:
         """Return codes of results with faults in their stages."""
         how = replace(self.how, accumulator=(target, rule), output=(target, rule))
+        if self.operation == "add":
+            stages = {"y": _one, **stages}
         return stepped(*self.terms(operands), how, self.formats, stages)
 
     def edits(self) -> Iterator[Change]:
@@ -91,3 +97,8 @@ class Fused:
         for found, said in _SUMMANDS.items() if self.operation == "add" else ():
             words = re.sub(found, said, words)
         return words
+
+
+def _one(y: Numbers, fmt: Format) -> Numbers:
+    """Return factors of 1 without trailing bits, so that terms end where operands do."""
+    return y._replace(significand=y.significand >> fmt.trailing_bits, last=y.last + fmt.trailing_bits)

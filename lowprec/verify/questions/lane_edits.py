@@ -15,10 +15,12 @@ from lowprec.verify.questions import edits, former, scale_edits
 from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Batch, Change, Question
+from lowprec.verify.questions.stages import fault
 from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, in_terms, window_sum
 from lowprec.verify.questions.step_faults import (
     beyond,
-    fault,
+    cut_when_seen,
+    readings_in_lanes,
     smaller_counted,
     uncounted,
     zeros_beside_infinities,
@@ -71,6 +73,8 @@ def shown_edits(
         window = terms.accumulator if isinstance(terms.accumulator, Window) else None
         count = counts[1] if window is None else min(counts[1], window.step)
         stages.append(("values", "lane", counts[0], zeros_beside_infinities(formats)))
+        for side, fmt in zip("xy", formats, strict=True):
+            stages.append((side, "lane", counts[0], readings_in_lanes(side, fmt)))
         stages.append(("running", "lane", count, edits.product_edits((*formats, question.target))))
         if how.scale is not None:
             blocks = -(-counts[0] // how.scale[1])
@@ -81,7 +85,8 @@ def shown_edits(
             total = edits.term_edits(functools.partial(window_sum, window))
             smaller = "the smaller exponent of two neighbours counts for the largest", smaller_counted
             zeros = "zeros count for the largest exponent", zeros_counted
-            counted = (*uncounted("terms"), smaller, zeros)
+            cut = ("the largest exponent searched without the last bit", functools.partial(cut_when_seen, 1))
+            counted = (*uncounted("terms"), smaller, zeros, cut)
             stages += [("total", "lane", count, total), ("", "lane", count, counted)]
     for stage, unit, count, found in stages:
         least = _IN_STEPS if stage == "running" and how.term > 1 else _NEARLY

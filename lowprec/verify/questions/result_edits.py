@@ -12,11 +12,14 @@ from lowprec.spec.format import Format
 from lowprec.verify.codes.display import hex_of
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.situations import continued
 
-__all__ = ["moves", "of_results", "of_scale_codes"]
+__all__ = ["exponents_wrapped", "moves", "of_results", "of_scale_codes", "of_wrapped", "parts_moved"]
 
 #: Last bits of results that may be stuck, and bits below which a carry may be lost.
 _STUCK, _CARRIES = 2, 12
+#: Bits more of exponents, modulo powers of two of which results may be.
+_WRAPPED = 3
 
 OnCodes = Callable[[Array, Format], Array]
 
@@ -40,6 +43,27 @@ def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
         for value in (0, 1):
             stuck = functools.partial(_stuck, bit=bit, value=value)
             yield Change("result_code", stuck, f"bit {bit} of results is {value}", 2)
+
+
+def of_wrapped(fmt: Format) -> Iterator[Change]:
+    """Yield exponents of results that have too few bits before overflow is judged."""
+    wide = continued(fmt, _WRAPPED) if has_fields(fmt) and fmt.subnormals else None
+    for bits in range(fmt.exponent_bits, fmt.exponent_bits + _WRAPPED) if wide is not None else ():
+        words = f"exponents of results modulo {1 << bits}, before overflow is judged"
+        yield Change("wrapped", (wide, bits), words, 2)
+
+
+def exponents_wrapped(codes: Array, beyond: Array, fmt: Format, wide: Format, bits: int) -> Array:
+    """Return codes of results of which exponents are modulo 2**bits; `beyond`: their codes in `wide`."""
+    size = beyond.astype(np.int64) & wide.sign_code - 1
+    trailing = (1 << fmt.trailing_bits) - 1
+    made = size & (1 << bits + fmt.trailing_bits) - 1
+    fits = (made <= fmt.max_magnitude) | (fmt.infinity and fmt.nan_code is not None) & (
+        made & ~trailing == fmt.infinity_code
+    )
+    past = (size > fmt.max_magnitude) & (size <= wide.max_magnitude) & fits
+    signs = np.where(beyond & wide.sign_code != 0, fmt.sign_code, 0)
+    return np.where(past, signs | np.minimum(made, fmt.infinity_code or made), codes).astype(codes.dtype)
 
 
 def _magnitude(change: Callable[[Array, Format], Array]) -> OnCodes:
@@ -122,3 +146,15 @@ def moves(size: int) -> dict[str, Array]:
         "in halves exchanged": (lane + size // 2) % size,
     }
     return found | ({"exchanged in pairs": lane ^ 1} if size % 2 == 0 else {})
+
+
+def parts_moved(size: int) -> Iterator[tuple[str, Array]]:
+    """Yield orders of all lanes, of each of their halves and of each of their quarters, in words."""
+    yield from moves(size).items()
+    every = np.arange(size)
+    for count in (size // 2, size // 4):
+        for first in range(0, size, count) if count > 1 else ():
+            for words, to in moves(count).items():
+                part = every.copy()
+                part[first : first + count] = first + to
+                yield f"{words} in lanes {first} to {first + count - 1}", part

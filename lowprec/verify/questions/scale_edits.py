@@ -10,10 +10,11 @@ import numpy as np
 
 from lowprec.spec.format import Format
 from lowprec.verify.questions.dot_faults import flushed
-from lowprec.verify.questions.edits import OnLanes, on_codes
+from lowprec.verify.questions.edits import OnLanes, on_codes, subnormals_read
 from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.stages import fault
 from lowprec.verify.questions.step_cuts import lanes_of
-from lowprec.verify.questions.step_faults import beyond, fault
+from lowprec.verify.questions.step_faults import beyond
 
 __all__ = ["lane_scale_edits", "of_scales", "scale_edits"]
 
@@ -34,6 +35,9 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
     }
     smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
+    for zero, what in ((False, "subnormal"), (True, "subnormal or zero")) if fmt.subnormals else ():
+        found = subnormals_read(2.0**fmt.emin, zero=zero)
+        changes |= {f"{said} if they are {what}": read for said, read in found.items()}
     if count > 1:
         changes |= {
             "in reverse order of blocks": lambda scales: scales[..., ::-1],
@@ -57,6 +61,12 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
     for least in (-128, -127, -255):
         words = f"sums of scales' exponents wrap around, to {least} to {least + 255}"
         both[words] = functools.partial(_wrapped, least=least)
+    for least, most in ((-128, 127), (-127, 127), (-126, 127), (-127, 128), (-128, 255), (-255, 127)):
+        words = f"sums of scales' exponents clamped to {least} to {most}"
+        both[words] = functools.partial(_clamped, least=least, most=most)
+    for least in (-126, -127, -128):
+        words = f"scales whose exponents add up to less than {least} taken as zero"
+        both[words] = functools.partial(_too_small, least=least)
     for words, change in changes.items():
         for sides, name in (((0,), "x"), ((1,), "y"), ((0, 1), "x and y")):
             both[f"the scales of {name} {words}"] = functools.partial(_sides, sides=sides, change=change)
@@ -119,6 +129,16 @@ def _sides(x: Array, y: Array, sides: tuple[int, ...], change: Callable[[Array],
 def _wrapped(x: Array, y: Array, least: int) -> tuple[Array, Array]:
     low, high = (np.frexp(scale)[1] - 1 for scale in (x, y))
     return np.ldexp(x, np.mod(low + high - least, 256) + least - low - high), y
+
+
+def _clamped(x: Array, y: Array, least: int, most: int) -> tuple[Array, Array]:
+    low = sum(np.frexp(scale)[1].astype(np.int64) - 1 for scale in (x, y))
+    return np.ldexp(x, np.clip(low, least, most) - low), y
+
+
+def _too_small(x: Array, y: Array, least: int) -> tuple[Array, Array]:
+    low = sum(np.frexp(scale)[1].astype(np.int64) - 1 for scale in (x, y))
+    return np.where((low < least) & np.isfinite(x) & np.isfinite(y), 0.0, x), y
 
 
 def _with_scales(lanes: Array, change: Callable[[Array, Array], Sequence[Array]]) -> Any:

@@ -254,15 +254,15 @@ def _in_codebook(
 
 
 @functools.cache
-def continued(target: Format) -> Format | None:
-    """Return the format with a sign, and as many values again past the largest; None if it does not fit."""
-    if target.width > 30 or (target.exponent_bits and not target.subnormals):
+def continued(target: Format, bits: int = 1) -> Format | None:
+    """Return the format with a sign and more bits of exponents, or values; None if it does not fit."""
+    if target.width > 31 - bits or (target.exponent_bits and not target.subnormals):
         return None
     more = 0 if target.exponent_bits else 2  # bits of a format without exponents
     try:
         return Format(
             name="continued",
-            exponent_bits=target.exponent_bits + bool(target.exponent_bits),
+            exponent_bits=target.exponent_bits + bits * bool(target.exponent_bits),
             trailing_bits=target.trailing_bits + more,
             bias=target.bias - more,
             nans=1,

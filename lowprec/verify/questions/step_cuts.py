@@ -160,9 +160,12 @@ def numbers_of(values: Array, fmt: Format, least: int | None = None) -> Numbers:
     least = fmt.emin if least is None else least
     finite = np.isfinite(values)
     size = np.where(finite, np.abs(values), 0)
-    exponent = np.maximum(np.frexp(size)[1].astype(np.int64) - 1, least)
+    of_size = np.frexp(size)[1].astype(np.int64) - 1
+    exponent = np.maximum(of_size, least)
     exponent = np.where(size == 0, fmt.emin, exponent)
     last = exponent - fmt.trailing_bits
+    finer = np.ldexp(size, -last) % 1 != 0  # what the format lacks is normalized
+    exponent, last = exponent - finer * (exponent - of_size), last - finer * (exponent - of_size)
     significand = np.ldexp(size, -last).astype(np.int64)
     none = np.zeros(size.shape, np.int64)
     return Numbers(np.signbit(values), significand, last, exponent, none > 0, none)

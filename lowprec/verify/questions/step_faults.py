@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -11,12 +10,14 @@ import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
-from lowprec.verify.questions.question import Array, Change, Changes
+from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.stages import fault
 from lowprec.verify.questions.step_cuts import (
     LOW,
     Numbers,
     Parts,
     Where,
+    chosen,
     exactly,
     in_terms,
     lanes_of,
@@ -24,37 +25,15 @@ from lowprec.verify.questions.step_cuts import (
     which_terms,
     window_sum,
 )
-from lowprec.verify.questions.step_model import Ends, Formats, Settled, Stages, folded, ieee, nonzero
+from lowprec.verify.questions.step_ends import Ends, of_ends, of_zeros
+from lowprec.verify.questions.step_model import Formats, folded, nonzero
 from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
 
-__all__ = ["beyond", "fault", "nans_as_numbers", "stages_of"]
-__all__ += ["smaller_counted", "step_faults", "uncounted", "zeros_beside_infinities", "zeros_counted"]
+__all__ = ["beyond", "cut_when_seen", "nans_as_numbers", "readings_in_lanes", "smaller_counted"]
+__all__ += ["step_faults", "uncounted", "zeros_beside_infinities", "zeros_counted"]
 
 #: Bits that the rounder may not see, and that it may keep.
 _UNSEEN, _TWICE = 4, 8
-
-
-def stages_of(changes: Changes) -> Stages | None:
-    """Return the stages with the faults among some changes; None where none is one."""
-    faults = [change.value for change in changes if change.field.startswith("stage.")]
-    found: dict[str, Any] = {}
-    for name, stage in itertools.chain.from_iterable(faults):
-        found[name] = partial(_one_by_one, found[name], stage) if name in _CHAINED & found.keys() else stage
-    return found if faults else None
-
-
-#: Stages of which several follow each other.
-_CHAINED = {"scales", "running", "group", "before"}
-
-
-def _one_by_one(first: Callable[..., Any], then: Callable[..., Any], *given: Any) -> Any:
-    made = first(*given)
-    return then(*made) if len(given) > 1 else then(made)
-
-
-def fault(words: str, cost: int = 1, /, **stages: Any) -> Change:
-    """Return the change that replaces some stages of a step."""
-    return Change(f"stage.{next(iter(stages))}", tuple(stages.items()), words, cost)
 
 
 def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: bool) -> Iterator[Change]:
@@ -93,8 +72,8 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
     if isinstance(terms, Window) and terms.fraction_bits is not None:
         yield from _of_alignment(terms, what)
     yield from _of_rounding(window, form)
-    yield from _of_zeros(window)
-    yield from _of_ends(addend)
+    yield from of_zeros(window)
+    yield from of_ends(addend)
 
 
 # -- operands ------------------------------------------------------------------------------------------
@@ -109,6 +88,17 @@ def _readings(fmt: Format | None) -> Iterator[tuple[bool, str, Callable[..., Num
         yield zero, "read as normal numbers are", partial(_as_normal, zero=zero)
     for by, where in ((-1, "low"), (1, "high")):
         yield False, f"one exponent too {where}", partial(_lowered, by=by)
+
+
+def readings_in_lanes(side: str, fmt: Format | None) -> Iterator[tuple[str, Callable[[Array], Any]]]:
+    """Yield how subnormal numbers of some lanes may be misread, as words and what makes the stage."""
+    for zero, words, read in _readings(fmt):
+        yield f"subnormal{' and zero' * zero} {side} {words}", partial(partial, _read_in, read)
+
+
+def _read_in(read: Callable[..., Numbers], lanes: Array, x: Numbers, fmt: Format) -> Numbers:
+    made: Numbers = chosen(lanes_of(lanes, *x.negative.shape), read(x, fmt), x)
+    return made
 
 
 def _leading_one(x: Numbers, fmt: Format, zero: bool) -> Numbers:
@@ -252,6 +242,9 @@ def _of_alignment(window: Window, what: str) -> Iterator[Change]:
     for words, stages in uncounted(what):
         yield fault(words, **stages(np.array([-1])))
     yield fault("zeros count for the largest exponent", **zeros_counted(None))
+    for by, words in ((-1, "low"), (1, "high")):
+        said = f"{what} counted for the largest exponent with an exponent one too {words}"
+        yield fault(said, seen=partial(_seen_off, by=by))
     yield fault("products normalized before they are aligned", running=_normalized)
     for name, words, total in (
         ("nearest_even", "terms rounded, not cut: ties to even", _rounded(_half_even)),
@@ -291,6 +284,15 @@ def zeros_counted(where: Where | None) -> dict[str, Any]:
     return {"counts": lambda terms: nonzero(terms) | which_terms(terms, where)}
 
 
+def cut_when_seen(bits: int, where: Where) -> dict[str, Any]:
+    """Return the stage in which the largest exponent is searched without their last bits."""
+    return {
+        "seen": lambda terms: np.where(
+            which_terms(terms, where), terms.exponent >> bits << bits, terms.exponent
+        )
+    }
+
+
 def smaller_counted(where: Where) -> dict[str, Any]:
     """Return the stage in which of two neighbours the one with the smaller exponent counts."""
 
@@ -305,6 +307,12 @@ def smaller_counted(where: Where) -> dict[str, Any]:
         return which
 
     return {"counts": counts}
+
+
+def _seen_off(terms: Numbers, by: int) -> Array:
+    exponents = terms.exponent.copy()
+    exponents[:, -1] += by
+    return exponents
 
 
 def _uncounted(where: Where, stages: dict[str, Any]) -> dict[str, Any]:
@@ -431,70 +439,3 @@ def _twice(sums: Sum, bits: int) -> Sum:
     kept, rest, half = sums.significand >> down, sums.significand & (1 << down) - 1, (1 << down) >> 1
     up = (down > 0) & ((rest > half) | ((rest == half) & (kept & 1 == 1)))
     return sums._replace(significand=kept + up << down)
-
-
-# -- zeros, infinities and NaNs ------------------------------------------------------------------------
-
-
-def _of_zeros(window: Window | None) -> Iterator[Change]:
-    for words, zero in {
-        "the sign of the first product": lambda terms: terms.negative[:, 0],
-        "the sign of the last product": lambda terms: terms.negative[:, -2],
-        "the sign of the addend or the running sum": lambda terms: terms.negative[:, -1],
-        "a sign, where all of their terms have it": lambda terms: terms.negative.all(1),
-        "a sign, where any of their terms has it": lambda terms: terms.negative.any(1),
-        "no sign": lambda terms: terms.negative[:, 0] & False,
-    }.items():
-        if window is None or words != "no sign":
-            yield fault(f"sums that are zero have {words}", zero=zero)
-
-
-def _of_ends(addend: bool) -> Iterator[Change]:
-    yield fault("NaNs left out of sums", ends=lambda ends: ends._replace(nan=ends.nan & False))
-    yield fault(
-        "infinities left out of sums", ends=lambda ends: ends._replace(infinite=ends.infinite & False)
-    )
-    yield fault("infinite products left out of sums", ends=_finite_products)
-    which = {
-        "the first of them": lambda ends: _sign_at(ends, 0),
-        "the last of them": lambda ends: _sign_at(ends, -1),
-        "positive": lambda ends: ends.negative[:, 0] & False,
-        "negative": lambda ends: ends.negative[:, 0] | True,
-    }
-    for words, sign in which.items():
-        for over in (False, True):
-            said = f"infinities of unlike signs give an infinity: {words}{', beside a NaN too' * over}"
-            yield fault(said, settled=partial(_unlike, sign=sign, over=over))
-    yield fault("an infinity wins against NaNs", settled=_infinity_wins)
-    if addend:
-        yield fault("a NaN of the addend gives its sign to the result", nan=_signed_nan)
-
-
-def _finite_products(ends: Ends) -> Ends:
-    infinite = ends.infinite.copy()
-    infinite[:, :-1] = False
-    return ends._replace(infinite=infinite, invalid=ends.invalid & False)
-
-
-def _sign_at(ends: Ends, end: int) -> Array:
-    """Return the sign of the first infinity, the running sum before the products, or of the last one."""
-    order = np.roll(np.arange(ends.infinite.shape[1]), 1)[:: 1 if end == 0 else -1]
-    place = order[np.argmax(ends.infinite[:, order], 1)]
-    return np.asarray(np.take_along_axis(ends.negative, place[:, None], 1)[:, 0])
-
-
-def _unlike(ends: Ends, sign: Callable[[Ends], Array], over: bool) -> Settled:
-    nan, infinite, minus = ieee(ends)
-    both = (ends.infinite & ends.negative).any(1) & (ends.infinite & ~ends.negative).any(1)
-    both &= True if over else ~(ends.nan | ends.invalid).any(1)
-    return nan & ~both, infinite | both, np.where(both, sign(ends), minus)
-
-
-def _infinity_wins(ends: Ends) -> Settled:
-    plus, minus = ((ends.infinite & (ends.negative == of)).any(1) for of in (False, True))
-    nan = ((ends.nan | ends.invalid).any(1) & ~plus & ~minus) | (plus & minus)
-    return nan, (plus | minus) & ~nan, minus
-
-
-def _signed_nan(ends: Ends) -> Array:
-    return np.asarray(ends.nan[:, -1] & ends.negative[:, -1])

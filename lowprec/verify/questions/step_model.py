@@ -8,9 +8,9 @@ hundred bits together; what lies below is kept as one sticky bit.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,11 @@ from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import SEQUENTIAL
+from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
+from lowprec.verify.questions.result_edits import exponents_wrapped
+from lowprec.verify.questions.stages import Stages
 from lowprec.verify.questions.step_cuts import (
     Numbers,
     joined,
@@ -35,10 +38,10 @@ from lowprec.verify.questions.step_cuts import (
     step_places,
     window_sum,
 )
+from lowprec.verify.questions.step_ends import Ends, ieee
 from lowprec.verify.questions.step_sums import aligned, as_float64, magnitude, wide_sums, with_places
 
-__all__ = ["OF_A_STEP", "Ends", "Formats", "PlainSums", "Settled", "Stages"]
-__all__ += ["folded", "has_steps", "ieee", "nonzero", "stepped"]
+__all__ = ["Formats", "PlainSums", "folded", "has_steps", "nonzero", "stepped"]
 
 Array = npt.NDArray[Any]
 
@@ -48,54 +51,13 @@ _AT_ONCE = 1 << 20
 _WIDE, _LONGEST = 50, 256
 #: Exponents of edited scales are at least this, negated.
 _FAR = 1000
+_BEYOND = Projection(saturation="none").saturation
 
-
-class Ends(NamedTuple):
-    """Terms that are not finite: products, and in the last column the running sum."""
-
-    nan: Array  #: a factor is NaN
-    invalid: Array  #: zero times infinity
-    infinite: Array
-    negative: Array  #: of NaNs the sign that they bring
-
-
-#: NaN, infinite, and the sign of what is infinite.
-Settled = tuple[Array, Array, Array]
 
 Formats = tuple[Format | None, Format | None]
 
 #: Sums without a fault: of the rows from the key on, by the first product of each run of steps.
 PlainSums = dict[int, dict[int, Array]]
-
-
-#: Functions that a fault puts in the place of what the accumulation says, by the stage that each replaces:
-#:
-#: step : the only step of which the others hold, counted from 0, or from the end as -1.
-#: together : if there, a function has a word for each row: each step is taken by all rows at once.
-#: values : the values of x and y.
-#: x, y : factors as they are read, and their format.
-#: scales : the scales of the blocks of x and of y. scale_lanes : the lanes that these reach, if not all.
-#: group : sums of groups of products, before their scales, in units of the smallest product.
-#: scale_products : products of the significands of the scales of x and y, from these.
-#: unscaled : if there, the exponents that are searched for the largest one are without scales.
-#: addend_scaled : sides whose first scale the addend takes. mode : the rounding mode of sums.
-#: running : terms of a step, in whose last column the addend or the running sum is.
-#: addend : those of the first step alone.
-#: counts : which terms the largest exponent is of.
-#: empty : the exponent where no term of these counts.
-#: above : terms of which some have an exponent above the largest: by default they are shifted to the left.
-#: total : the two words of the sum.
-#: before : the sum before it is rounded.
-#: after : codes of the rounded sum.
-#: zero : which sums that are zero are negative.
-#: ends : what is not finite.
-#: settled : what becomes of it.
-#: nan : which NaNs are negative.
-Stages = Mapping[str, Any]
-
-#: Stages of steps: those of operands and scales are the same for all of them.
-OF_A_STEP = {"mode", "running", "addend", "counts", "empty", "above", "total", "before", "after", "zero"}
-OF_A_STEP |= {"ends", "settled", "nan"}
 
 
 def has_steps(how: Accumulation, formats: Formats) -> bool:
@@ -430,7 +392,8 @@ def _step(
     bits = _WIDE if window is None or window.fraction_bits is None else window.fraction_bits
     counted = stages.get("counts", nonzero)(terms)
     least = -4096 if window is None else window.lowest_exponent
-    largest = np.where(counted, terms.exponent, least).max(1).clip(least)
+    seen = stages["seen"](terms) if "seen" in stages else terms.exponent
+    largest = np.where(counted, seen, least).max(1).clip(least)
     if "empty" in stages:
         largest = np.where(counted.any(1), largest, stages["empty"]())
     terms = stages.get("above", _as_read)(terms, largest)
@@ -442,7 +405,7 @@ def _step(
     for row in np.flatnonzero(beyond | below if exact else beyond).tolist():
         kept = None if exact else parts.kept[row]
         sums = wide_sums(sums, row, Numbers(*(part[row] for part in terms)), kept, int(unit[row]))
-    sums = stages.get("before", _same)(with_places(sums, fmt))
+    sums = stages.get("before", _same)(with_places(sums, fmt, largest))
     zero = sums.significand == 0
     sizes = np.where(zero, 0, as_float64(sums))
     if window is not None or "mode" not in stages:
@@ -467,6 +430,11 @@ def _step(
         numbers = np.where(nan & minus, np.copysign(numbers, -1), numbers)
     codes = np.asarray(encode(numbers, fmt, projection=rule))
     plain = ~(nan | infinite | zero)
+    if "wrapped" in stages:
+        wide = stages["wrapped"][0]
+        whole = np.where(sums.negative, -as_float64(sums), as_float64(sums))
+        beyond = np.asarray(encode(whole, wide, projection=dataclasses.replace(rule, saturation=_BEYOND)))
+        codes = np.where(plain, exponents_wrapped(codes, beyond, fmt, *stages["wrapped"]), codes)
     if "after" in stages:
         codes = np.where(plain, stages["after"](codes, sums, fmt), codes).astype(codes.dtype)
     if window is not None and not window.negative_zero:
@@ -487,10 +455,3 @@ def _as_read(numbers: Numbers, _: Any) -> Numbers:
 def nonzero(terms: Numbers) -> Array:
     """Return which terms the largest exponent is of."""
     return np.asarray((terms.significand != 0) | terms.cancelled)
-
-
-def ieee(ends: Ends) -> Settled:
-    """Return what becomes of terms that are not finite, as in IEEE 754."""
-    plus, minus = (np.asarray((ends.infinite & (ends.negative == of)).any(1)) for of in (False, True))
-    nan = np.asarray((ends.nan | ends.invalid).any(1) | (plus & minus))
-    return nan, (plus | minus) & ~nan, minus

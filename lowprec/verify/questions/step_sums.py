@@ -24,6 +24,7 @@ class Sum(NamedTuple):
     last: Array
     unit: Array  #: place of the last bit that alignment keeps
     discarded: Array  #: bits of the significand that the result has no place for
+    largest: Array  #: exponent of the terms
 
 
 def wide_sums(sums: Sum, row: int, terms: Numbers, kept: Array | None, unit: int) -> Sum:
@@ -75,13 +76,14 @@ def magnitude(hi: Array, lo: Array, unit: Array) -> Sum:
     up = np.clip(60 - _bit_length(high), 0, LOW)
     down = LOW - up
     significand = (high << up) | (low >> down) | ((low & ((1 << down) - 1)) != 0)
-    return Sum(negative, significand, unit - up, unit, up)
+    return Sum(negative, significand, unit - up, unit, up, unit)
 
 
-def with_places(sums: Sum, fmt: Format) -> Sum:
-    """Return a sum with the number of its bits that a format has no place for."""
+def with_places(sums: Sum, fmt: Format, largest: Array) -> Sum:
+    """Return a sum with the number of its bits that a format has no place for, and its largest exponent."""
     top = _bit_length(sums.significand) - 1 + sums.last
-    return sums._replace(discarded=np.maximum(top, fmt.emin) - fmt.trailing_bits - sums.last)
+    discarded = np.maximum(top, fmt.emin) - fmt.trailing_bits - sums.last
+    return sums._replace(discarded=discarded, largest=largest)
 
 
 def as_float64(sums: Sum) -> Array:

@@ -1,0 +1,78 @@
+"""Stages of a step, and faults as changes that put functions in their places."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from lowprec.verify.questions.question import Change, Changes
+
+__all__ = ["OF_A_STEP", "Stages", "fault", "stages_of"]
+
+#: Functions that a fault puts in the place of what the accumulation says, by the stage that each replaces:
+#:
+#: step : the only step of which the others hold, counted from 0, or from the end as -1.
+#: together : if there, a function has a word for each row: each step is taken by all rows at once.
+#: values : the values of x and y.
+#: x, y : factors as they are read, and their format.
+#: scales : the scales of the blocks of x and of y. scale_lanes : the lanes that these reach, if not all.
+#: group : sums of groups of products, before their scales, in units of the smallest product.
+#: scale_products : products of the significands of the scales of x and y, from these.
+#: unscaled : if there, the exponents that are searched for the largest one are without scales.
+#: addend_scaled : sides whose first scale the addend takes. mode : the rounding mode of sums.
+#: running : terms of a step, in whose last column the addend or the running sum is.
+#: addend : those of the first step alone.
+#: counts : which terms the largest exponent is of.
+#: seen : their exponents, as they are seen there.
+#: empty : the exponent where no term of these counts.
+#: above : terms of which some have an exponent above the largest: by default they are shifted to the left.
+#: total : the two words of the sum.
+#: before : the sum before it is rounded.
+#: wrapped : a format with more exponents, and the bits of exponents that are kept.
+#: after : codes of the rounded sum.
+#: zero : which sums that are zero are negative.
+#: ends : what is not finite.
+#: settled : what becomes of it.
+#: nan : which NaNs are negative.
+Stages = Mapping[str, Any]
+
+#: Stages of steps: those of operands and scales are the same for all of them.
+OF_A_STEP = {
+    "mode",
+    "running",
+    "addend",
+    "counts",
+    "seen",
+    "empty",
+    "above",
+    "total",
+    "before",
+    "after",
+    "zero",
+}
+OF_A_STEP |= {"ends", "settled", "nan", "wrapped"}
+
+
+def stages_of(changes: Changes) -> Stages | None:
+    """Return the stages with the faults among some changes; None where none is one."""
+    faults = [change.value for change in changes if change.field.startswith("stage.")]
+    found: dict[str, Any] = {}
+    for name, stage in itertools.chain.from_iterable(faults):
+        found[name] = partial(_one_by_one, found[name], stage) if name in _CHAINED & found.keys() else stage
+    return found if faults else None
+
+
+#: Stages of which several follow each other.
+_CHAINED = {"scales", "running", "group", "before"}
+
+
+def _one_by_one(first: Callable[..., Any], then: Callable[..., Any], *given: Any) -> Any:
+    made = first(*given)
+    return then(*made) if len(given) > 1 else then(made)
+
+
+def fault(words: str, cost: int = 1, /, **stages: Any) -> Change:
+    """Return the change that replaces some stages of a step."""
+    return Change(f"stage.{next(iter(stages))}", tuple(stages.items()), words, cost)

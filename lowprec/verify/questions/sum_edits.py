@@ -1,0 +1,221 @@
+"""Edits of the sums of a step: how terms are shifted and cut, and how their sum is rounded."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lowprec.spec.format import Format
+from lowprec.spec.rounding import MODES
+from lowprec.verify.questions.causes import in_words
+from lowprec.verify.questions.edits import shifts, wrapped_at
+from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.result_edits import of_wrapped
+from lowprec.verify.questions.stages import OF_A_STEP, fault
+from lowprec.verify.questions.step_cuts import Numbers, chosen
+from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
+
+__all__ = ["narrowed", "of_behind", "of_groups", "of_rounding", "of_shifts"]
+
+#: Last steps of which each may have a fault of its own.
+_STEPS = 16
+#: Places behind the last bit of another term in which a term may be cut.
+_BEHIND = 4
+#: Places below the largest exponent at which terms may be cut.
+_BELOW = 8, 33
+#: Leading bits that cancel, from which on sums may be misplaced.
+_CANCELLED = (1, 2, 3, 4, 6, 8, 12)
+#: All terms of a step, its products, and its running sum.
+_SOME_TERMS = {"terms": slice(None), "products": slice(-1), "running sums": slice(-1, None)}
+#: Places of shifts from which on terms may be lost.
+_DROPPED = (*range(7, 14), 15, 16, *range(23, 29), 31, 32)
+
+
+def of_shifts() -> Iterator[Change]:
+    """Yield terms that are shifted by other amounts when they are aligned."""
+    for what, some in _SOME_TERMS.items():
+        of = "" if what == "terms" else f" of {what}"
+        for words, change in shifts(f"shifts of alignment{of}"):
+            yield fault(words, 2, above=functools.partial(_shifted, change=change, some=some))
+
+
+def of_behind() -> Iterator[Change]:
+    """Yield terms whose bits are cut some places behind the last bit of another, as without a sticky bit."""
+    for bits in range(_BEHIND + 1):
+        for words, of_larger in {"the larger term": True, "the running sum": False}.items():
+            cut = functools.partial(_cut_behind, bits=bits, of_larger=of_larger)
+            places = f"{bits} place{'s' * (bits != 1)}"
+            yield fault(f"terms cut {places} behind the last bit of {words}", 2, above=cut)
+
+        added = functools.partial(_sticky_added, bits=bits)
+        words = "bits of other terms behind it added to the larger term as a sticky bit, also in subtractions"
+        yield fault(f"{words}: after {places}", 2, above=added)
+    for bits in range(*_BELOW):
+        cut = functools.partial(_cut_below, bits=bits)
+        yield fault(f"terms cut {bits} places below the largest exponent", 2, above=cut)
+    for least, (what, some) in itertools.product(_DROPPED, _SOME_TERMS.items()):
+        lost = functools.partial(_dropped, least=least, some=some)
+        yield fault(f"{what} that are shifted by {least} places or more lost", 2, above=lost)
+
+
+def _dropped(terms: Numbers, largest: Array, least: int, some: slice) -> Numbers:
+    far = np.zeros(terms.negative.shape, bool)
+    far[:, some] = (largest[:, None] - terms.exponent >= least)[:, some]
+    return terms._replace(significand=np.where(far, 0, terms.significand))
+
+
+def _cut_below(terms: Numbers, largest: Array, bits: int) -> Numbers:
+    down = np.clip(largest[:, None] - bits - terms.last, 0, 62)
+    return terms._replace(significand=terms.significand >> down << down)
+
+
+def _sticky_added(terms: Numbers, largest: Array, bits: int) -> Numbers:
+    """Return terms cut behind the larger one, which has a bit more at its end where that loses something."""
+    cut = _cut_behind(terms, largest, bits, True)
+    first = (terms.exponent == largest[:, None]) & (terms.significand != 0)
+    here = np.arange(first.shape[1]) == np.argmax(first, 1)[:, None]
+    lost = (cut.significand != terms.significand).any(1)[:, None]
+    longer = (cut.significand << bits + 1) + lost
+    return cut._replace(
+        significand=np.where(here, longer, cut.significand), last=cut.last - np.where(here, bits + 1, 0)
+    )
+
+
+def _cut_behind(terms: Numbers, largest: Array, bits: int, of_larger: bool) -> Numbers:
+    """Return terms without what lies behind the last bit of the larger one, or of the last one."""
+    first = (terms.exponent == largest[:, None]) & (terms.significand != 0)
+    last = np.where(first, terms.last, -4096).max(1) if of_larger else terms.last[:, -1]
+    counts = np.asarray(first.any(1) if of_larger else terms.significand[:, -1] != 0)
+    down = np.where(counts[:, None], np.clip(last[:, None] - bits - terms.last, 0, 62), 0)
+    return terms._replace(significand=terms.significand >> down << down)
+
+
+def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array], some: slice) -> Numbers:
+    shift = np.maximum(largest[:, None] - terms.exponent, 0)
+    moved = np.zeros_like(shift)
+    moved[:, some] = (shift - change(shift))[:, some]
+    return terms._replace(last=terms.last + moved)
+
+
+def of_groups() -> Iterator[Change]:
+    """Yield sums of groups of products that have too few bits, in units of the smallest product."""
+    for bits in range(6, 14):
+        top = 1 << bits - 1
+        wrapped = functools.partial(wrapped_at, top=top)
+        yield fault(f"sums of groups of {bits} bits wrap around", 2, group=wrapped)
+        for least in (1 - top, -top):
+            most = functools.partial(np.clip, a_min=least, a_max=top - 1)
+            words = f"sums of groups saturate at {least} and {top - 1} times the smallest product"
+            yield fault(words, 2, group=most)
+    for bits, sign in itertools.product(range(1, _BEHIND + 1), ("", "negative ", "positive ")):
+        lost = "last bit" if bits == 1 else f"last {bits} bits"
+        cut = functools.partial(_group_cut, bits=bits, signs=_SIGNS[sign])
+        yield fault(f"the {lost} of {sign}sums of groups lost", 2, group=cut)
+
+
+_SIGNS = {"": (-1, 1), "negative ": (-1,), "positive ": (1,)}
+
+
+def _group_cut(sums: Array, bits: int, signs: Sequence[int]) -> Array:
+    cut = np.sign(sums) * (np.abs(sums) >> bits << bits)
+    return np.where(np.isin(np.sign(sums), signs), cut, sums)
+
+
+# -- rounding of sums ----------------------------------------------------------------------------------
+
+
+def of_rounding(fmt: Format) -> Iterator[Change]:
+    """Yield sums that are rounded otherwise at ties, where they are subnormal, or where they carry."""
+    for words, how in _ROUNDED.items():
+        changed = functools.partial(_rounded_sums, fmt=fmt, how=how)
+        yield fault(f"subnormal sums of steps {words}", 2, before=changed)
+    for mode in MODES:
+        yield fault(f"sums of steps: {in_words(mode)}", 2, mode=mode)
+    for words, sign in {"ties up": False, "ties down": True}.items():
+        away = functools.partial(_has_sign, sign=sign)
+        yield fault(f"sums of steps: {words}", 2, before=functools.partial(ties, away=away))
+    for change in of_wrapped(fmt):
+        yield fault(change.words, 2, wrapped=change.value)
+    for words, by in {"half": -1, "twice": 1}.items():
+        yield fault(f"sums {words} as large", 2, before=functools.partial(_moved, by=by))
+        for bits in _CANCELLED:
+            far = functools.partial(_moved_far, by=by, bits=bits)
+            yield fault(f"sums {words} as large where {bits} leading bits or more cancel", 2, before=far)
+    for value in (0, 1):
+        last = functools.partial(_last_bit, value=value)
+        yield fault(f"the last bit of rounded sums read as {value}", 2, after=last)
+    for infinite in (True, False) if fmt.infinity else (True,):
+        lost = functools.partial(carry_lost, increment=True, infinite=infinite)
+        beyond = "" if infinite else ", not to infinity"
+        words = f"the increment of rounding lost where it carries into the exponent{beyond}"
+        yield fault(words, 2, after=lost)
+
+
+def _moved(sums: Sum, by: int) -> Sum:
+    return sums._replace(last=sums.last + by)
+
+
+def _moved_far(sums: Sum, by: int, bits: int) -> Sum:
+    """Return sums moved where their exponents are below the largest of their terms."""
+    top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
+    return sums._replace(last=sums.last + np.where(sums.largest - top >= bits, by, 0))
+
+
+def _last_bit(codes: Array, sums: Sum, fmt: Format, value: int) -> Array:
+    wide = codes.astype(np.int64)
+    return np.where(wide & fmt.sign_code - 1 <= fmt.max_magnitude, wide & ~1 | value, wide)
+
+
+def _has_sign(sums: Sum, last: Array, sign: bool) -> Array:
+    return np.asarray(sums.negative == sign)
+
+
+def narrowed(change: Change, steps: int) -> Iterator[Change]:
+    """Yield a fault of steps that holds for some of them alone, or for sums of one sign."""
+    if not change.field.startswith("stage."):
+        return
+    stages = dict(change.value)
+    for step in {0, *range(-min(steps, _STEPS), 0)} if steps > 1 and stages.keys() <= OF_A_STEP else ():
+        number = step if step >= 0 else steps + step
+        words = f"{change.words}, in step {number} of {steps} alone"
+        yield replace(change, value=(*stages.items(), ("step", step)), words=words, cost=change.cost + 1)
+    if change.field == "stage.before":
+        for negative, sign in ((True, "negative"), (False, "positive")):
+            signed = functools.partial(_of_sign, change=stages["before"], negative=negative)
+            said = f"{change.words}, if they are {sign}"
+            yield replace(change, value=(("before", signed),), words=said, cost=change.cost + 1)
+
+
+def _of_sign(sums: Any, change: Callable[[Any], Any], negative: bool) -> Any:
+    return chosen(sums.negative == negative, change(sums), sums)
+
+
+#: How sums are rounded: cut, raised, cut to 0, or rounded first as if their exponent had no least.
+_ROUNDED = {"cut toward zero": 0, "rounded away from zero": 1, "taken as zero": 2, "rounded twice": 3}
+
+
+def _rounded_sums(sums: Sum, fmt: Format, how: int) -> Sum:
+    """Return sums of which the subnormal ones are rounded otherwise before they are rounded."""
+    top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
+    places = sums.discarded if how < 3 else top - fmt.trailing_bits - sums.last
+    low = (top < fmt.emin) & (sums.significand > 0) & (places > 0)
+    down = np.clip(places, 0, 62)
+    kept, rest = sums.significand >> down, sums.significand & (np.int64(1) << down) - 1
+    half = (np.int64(1) << down) >> 1
+    # Two bits more, for what is below: a sum that is cut to zero keeps its sign.
+    whole = (kept << 2) + (rest > 0)
+    if how == 1:
+        whole = kept + (rest > 0) << 2
+    elif how == 2:
+        low, whole = (top < fmt.emin) & (sums.significand > 0), np.ones_like(kept)
+    elif how == 3:
+        whole = kept + ((rest > half) | ((rest == half) & (kept & 1 == 1))) << 2
+    return sums._replace(
+        significand=np.where(low, whole, sums.significand),
+        last=sums.last + np.where(low, places - 2, 0),
+    )
