@@ -175,7 +175,7 @@ def _check_bits(array: Array, tag: str) -> None:
         first = tuple(int(place) for place in np.argwhere(wrong)[0])
         raise CheckpointError(
             f"its elements have bits beyond the {bits} of {tag}, the first at index {first}; save bytes of "
-            f"packed codes as {array.dtype}.view('uint8'), or take them apart by BlockArray.unpack"
+            f"packed codes as .view('uint8'), or take them apart by lowprec.BlockArray.unpack"
         )
 
 
