@@ -35,6 +35,10 @@ def output(
         )
     if not out.flags.writeable:
         raise ValueError(f"{name} is read-only; give an array that can be written")
+    if out.size and any(n > 1 and not step for n, step in zip(out.shape, out.strides, strict=True)):
+        raise ValueError(
+            f"{name} repeats elements in memory, as a view that was broadcast; give {name}.copy()"
+        )
     return out if type(out) is np.ndarray else out.view(np.ndarray)
 
 

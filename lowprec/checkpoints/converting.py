@@ -154,7 +154,7 @@ def dequantize_checkpoint(
             and not weight.is_quantized
             and TAGS.get(weight.codes.tag, (None, 8))[1] <= 8
             and weight.codes.tag in FLOATS
-            and not is_mark(weight.name)
+            and not is_mark(weight.codes)
         )
         chosen = not include or any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include)
         chosen = chosen and not any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in exclude)

@@ -120,7 +120,7 @@ def _is_narrow(entry: Entry) -> bool:
 
 def _is_marked(checkpoint: Checkpoint) -> bool:
     """Return whether a mark, a configuration or lowprec's metadata say that weights are scaled."""
-    if checkpoint.config or any(map(is_mark, checkpoint.entries)):
+    if checkpoint.config or any(map(is_mark, checkpoint.entries.values())):
         return True
     for metadata in checkpoint.headers.values() or (checkpoint.metadata,):
         with contextlib.suppress(CheckpointError):

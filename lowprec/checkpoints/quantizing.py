@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 import lowprec
 from lowprec.arrays.arith import divide
+from lowprec.arrays.block_products import spread
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import pack, swizzle
@@ -87,7 +88,7 @@ def largest(weight: Weight, how: Target) -> Array:
                 f"weight {weight.name!r} holds {wrong:,} values that are NaN or infinite in {values.dtype}, "
                 f"in rows {start} to {stop}; leave it out with --exclude"
             )
-        parts.append(high)
+        parts.append(np.atleast_1d(high))
     return np.concatenate(parts)
 
 
@@ -158,7 +159,9 @@ def quantize_checkpoint(
     if how.scheme.swizzled:  # what a source's JSON said of weights that are another thing now
         marks = {name.removesuffix(".weight") + COMFY_QUANT for name in done}
         tasks = [task for task in tasks if task.name not in marks]
-    if how.scheme.name == "comfyui scaled fp8" and SCALED_FP8 not in [task.name for task in tasks]:
+    if how.scheme.name == "comfyui scaled fp8" and not any(
+        task.name == SCALED_FP8 and task.size <= 2 for task in tasks
+    ):
         mark = (SCALED_FP8, "F8_E4M3", (2,))
         tasks.append(Task(SCALED_FP8, checkpoint.files[0].name, (mark,), 2, lambda write: None))
     spelled: dict[str, Any] = {
@@ -323,6 +326,7 @@ def _written(
         return transformer_engine.write_copies(weight, how, names, write, rows, known)
     amax = rows.max(initial=np.float32(0))
     tensor: Any = None
+    stored: Any = None
     raised: Any = False
     if how.blocks is not None and how.blocks.tensor_scale != "none":
         exact = _tensor_scale(amax, how.blocks) if given is None else given.tensor
@@ -388,7 +392,16 @@ def _written(
                 write(names["scales"], scales, start // unit)
         units = decode(scales, how.blocks.scale, dtype=np.float64)
         units = units if tensor is None else units * np.float64(tensor)
-        errors.add(values, decode(codes, how.element), sizes, units)
+        elements = decode(codes, how.element)
+        if given is not None:
+            exact = elements * spread(units, codes.shape, tuple(range(codes.ndim)), sizes)
+            read: Array = exact.astype(np.float32)
+            if how.scheme.family != "gguf" and tensor is not None:  # of GGUF products are rounded once
+                number = decode(scales, how.blocks.scale)
+                number = number / stored if how.scheme.divides else number * stored
+                read = elements * spread(number, codes.shape, tuple(range(codes.ndim)), sizes)
+            values = np.where(read == values, exact, values)  # what readers find again is no error
+        errors.add(values, elements, sizes, units)
     return errors.report(_RAISED if raised else "") | ({} if outputs is None else outputs.report())
 
 
@@ -406,7 +419,7 @@ def _random(name: str, how: Target, shape: tuple[int, ...], start: int, rows: in
     if not how.rounding.bits:
         return None
     key = key_of(name, how.seed)
-    origin, within = (start, *[0] * (len(shape) - 1)), (rows, *shape[1:])
+    origin, within = (start, *[0] * len(shape))[: len(shape)], (rows, *shape[1:])[: len(shape)]
     return random_bits(shape, key, how.rounding.bits, origin=origin, within=within)
 
 

@@ -161,9 +161,22 @@ def _parts(name: str, value: Given) -> dict[str, _Part]:
         raise CheckpointError(f"array {name!r} is of Dask; save what its compute() returns")
     array = as_array(lazy.plain(value))
     try:
-        return {name: _Part(tag_of(array.dtype), array.shape, array)}
+        tag = tag_of(array.dtype)
+        _check_bits(array, tag)
     except CheckpointError as error:
         raise CheckpointError(f"array {name!r} cannot be saved: {error}") from None
+    return {name: _Part(tag, array.shape, array)}
+
+
+def _check_bits(array: Array, tag: str) -> None:
+    """Refuse elements of few bits with others set, which would be written into their neighbours."""
+    bits = TAGS[tag][1]
+    if bits < 8 and (wrong := array.view(np.uint8) >> np.uint8(bits) != 0).any():
+        first = tuple(int(place) for place in np.argwhere(wrong)[0])
+        raise CheckpointError(
+            f"its elements have bits beyond the {bits} of {tag}, the first at index {first}; save bytes of "
+            f"packed codes as .view('uint8'), or take them apart by lowprec.BlockArray.unpack"
+        )
 
 
 def _codes(codes: Array, fmt: Format) -> _Part:

@@ -13,9 +13,11 @@ Sources: the repositories and checkpoints that `Scheme.source` names; docs/check
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from lowprec.checkpoints.container import Entry
 from lowprec.checkpoints.integer_schemes import (
     GGUF_SCHEMES,
     INTEGER_SCHEMES,
@@ -430,13 +432,9 @@ SCHEMES: tuple[Scheme, ...] = (
 )
 
 
-def is_mark(name: str) -> bool:
-    """Return whether a tensor is ComfyUI's mark.
-
-    >>> is_mark("model.diffusion_model.scaled_fp8")
-    True
-    """
-    return name.rpartition(".")[2] == SCALED_FP8
+def is_mark(entry: Entry) -> bool:
+    """Return whether a tensor is ComfyUI's mark, which has at most two numbers; others may have its name."""
+    return entry.name.rpartition(".")[2] == SCALED_FP8 and math.prod(entry.shape) <= 2
 
 
 def find(name: str) -> Scheme:

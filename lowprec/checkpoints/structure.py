@@ -249,7 +249,7 @@ def _is_linear(weight: Weight) -> bool:
 
 
 def _comfyui(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
-    is_marked = any(map(is_mark, checkpoint.entries))
+    is_marked = any(map(is_mark, checkpoint.entries.values()))
     scaled = [weight for weight in weights if weight.scheme.name == "comfyui scaled fp8"]
     if scaled and not is_marked and not any(name.endswith(".comfy_quant") for name in checkpoint.entries):
         evidence = (

@@ -344,7 +344,7 @@ def checked(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def _put(file: _File, entry: Entry) -> None:
     if entry.name in file.entries:
-        raise CheckpointError(f"{str(file.path)!r} has two tensors {entry.name!r}")
+        raise CheckpointError(f"{str(file.path)!r} has two tensors {entry.name!r}; save it with one renamed")
     file.entries[entry.name] = entry
 
 

@@ -131,6 +131,11 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
         found = values_of(weight, start, stop)
         if weight.scheme.transposed:
             wanted, found = (np.ascontiguousarray(part.swapaxes(-1, -2)) for part in (wanted, found))
+        if weight.format.nan_code is None and (nans := int(np.count_nonzero(np.isnan(wanted)))):
+            raise CheckpointError(
+                f"weight {weight.name!r} has {nans:,} NaNs in the source, and {weight.format.name!r} has no "
+                f"code for them; name a source without"
+            )
         errors.add(wanted, found, weight.sizes if weight.scheme.block else ())
         codes = codes_of(weight, start, stop)
         if not weight.is_quantized:

@@ -141,7 +141,7 @@ def with_copies(weights: Sequence[tuple[Weight, Task | None]], out: Path) -> lis
     copied: set[str] = set()
     tasks: list[Task] = []
     for weight, task in weights:
-        if is_mark(weight.name) and not is_scaled:
+        if is_mark(weight.codes) and not is_scaled:
             continue
         parts = weight.parts if task is None else ()
         tasks += [] if task is None else [task]

@@ -627,7 +627,7 @@ def test_what_was_right_once_is_looked_at_again():
 
 
 def test_an_out_that_is_wrong_is_refused_after_one_that_was_right():
-    """Of another type, another shape, read-only, or no array."""
+    """Of another type, another shape, read-only, repeating elements, or no array."""
     values, codes = np.linspace(-3, 3, 40, dtype=np.float32), np.arange(40, dtype=np.uint8)
     calls = {
         "encode": (lambda out: lp.encode(values, "e4m3fn", out=out), np.uint8),
@@ -649,6 +649,8 @@ def test_an_out_that_is_wrong_is_refused_after_one_that_was_right():
                 call(np.zeros((40, 1), dtype))
             with pytest.raises(ValueError, match="is read-only"):
                 call(frozen)
+            with pytest.raises(ValueError, match="repeats elements"):
+                call(np.lib.stride_tricks.as_strided(np.zeros(1, dtype), (40,), (0,)))
             with pytest.raises((TypeError, ValueError), match=r"must be an array of|values are given as"):
                 call(np.zeros(40, np.int16))
         assert right.any(), name

@@ -264,6 +264,14 @@ def test_what_cannot_be_written_leaves_the_file_that_is_there(tmp_path):
         ({"__metadata__": VALUES}, "'__metadata__' is no name for a tensor"),
         ({"a": np.zeros(3, ml_dtypes.float4_e2m1fn)}, "no whole bytes; add elements, or store codes as U8"),
         (
+            {"a": np.uint8([2, 0x35]).view(ml_dtypes.float4_e2m1fn)},
+            "'a' cannot be saved: its elements have bits beyond the 4 of F4, the first at index \\(1,\\)",
+        ),
+        (
+            {"a": np.full((2, 2), 0x40, np.uint8).view(ml_dtypes.float6_e2m3fn)},
+            "the 6 of F6_E2M3, .*\\(0, 0\\)",
+        ),
+        (
             {"a": np.zeros(3, np.longdouble)},
             "Convert numbers to one of these, and save codes as unsigned integers",
         ),

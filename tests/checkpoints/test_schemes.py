@@ -382,6 +382,22 @@ def test_one_layout_becomes_another_byte_for_byte(tmp_path, first, second, to):
         assert np.array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("family", ["torchao", "compressed-tensors", "comfyui", "gguf"])
+def test_blocks_that_stay_the_same_numbers_are_counted_as_exact(tmp_path, family):
+    """Products with scales of tensors are rounded by readers, and were held against exact ones."""
+    if family == "gguf":
+        need_package(family)
+    found, _ = quantized(tmp_path, "modelopt", "nvfp4")
+    out = tmp_path / ("out.gguf" if family == "gguf" else "out.safetensors")
+    report = convert_checkpoint(found, out, target(family, "nvfp4"))[0]["m.q.weight"]
+    before, after = (values_of(_of(item)).reshape(-1, 16) for item in (found, open_checkpoint(out)))
+    same = (before == after).all(axis=1)
+    assert report["blocks"] == same.size
+    assert report["exact_blocks"] == same.sum()
+    assert same.all() == (report["sqnr"] is None)
+    assert report["clipped"] == 0 or not same.all()
+
+
 # -- what is refused --------------------------------------------------------------------------------
 
 
@@ -656,6 +672,45 @@ def test_comfyuis_mark_goes_when_no_weight_is_scaled(tmp_path, to):
     with expected if to == "e4m3fn" else contextlib.nullcontext():
         convert_checkpoint(open_checkpoint(out), one, target("plain", to), include=["*.q.*"])
         assert "scaled_fp8" in open_checkpoint(one).entries
+
+
+@pytest.mark.parametrize("to", ["mxfp4", "e4m3fn"])
+def test_tensors_with_the_name_of_comfyuis_mark_are_kept(tmp_path, to):
+    """Whatever ended so was left out without a word."""
+    others = {"m.scaled_fp8": np.float32([1, 2, 3]), "n.scaled_fp8": np.ones((4, 64), np.float32)}
+    found = source(tmp_path / "two.safetensors", (64, 64), **others)
+    family = "quark" if to == "mxfp4" else "modelopt"
+    quantize_checkpoint(found, tmp_path / "a.safetensors", target(family, to), include=["m.q.weight"])
+    dequantize_checkpoint(open_checkpoint(tmp_path / "a.safetensors"), tmp_path / "b.safetensors")
+    entries = open_checkpoint(tmp_path / "b.safetensors").entries
+    assert all(np.array_equal(entries[name].read(), array) for name, array in others.items())
+    quantize_checkpoint(found, tmp_path / "c.safetensors", target("plain", "e5m2"), include=["*"])
+    assert open_checkpoint(tmp_path / "c.safetensors").entries.keys() == found.entries.keys()
+
+
+def test_verify_refuses_a_source_with_nans_that_codes_lack(tmp_path):
+    found, made = quantized(tmp_path, "modelopt", "nvfp4", (32, 64))
+
+    def damage(tensors):
+        tag, values = tensors["m.q.weight"]
+        tensors["m.q.weight"] = tag, np.where(np.arange(64) == 3, np.nan, values).astype(values.dtype)
+
+    other = changed(made, tmp_path / "nan.safetensors", damage)
+    with pytest.raises(
+        CheckpointError, match=r"'m\.q\.weight' has 32 NaNs in the source, and 'e2m1fn' has no"
+    ):
+        verify_checkpoint(found, other)
+
+
+@pytest.mark.parametrize("rounding", ["nearest_even", "stochastic(8)"])
+def test_a_single_number_is_quantised_alone(tmp_path, rounding):
+    """Such as the scale of logits; NumPy refused to concatenate it."""
+    found = source(tmp_path / "a.safetensors", (4, 32), **{"logit_scale": np.array(4.6, np.float32)})
+    how = target("plain", "bfloat16", rounding=rounding)
+    quantize_checkpoint(found, tmp_path / "b.safetensors", how, include=["logit_scale"])
+    made = open_checkpoint(tmp_path / "b.safetensors").entries["logit_scale"]
+    assert made.shape == ()
+    assert float(made.read()) in (4.59375, 4.625)
 
 
 def _of(checkpoint):

@@ -113,3 +113,26 @@ def test_simulated_formats_of_too_many_bits_are_refused(bits: int) -> None:
 @pytest.mark.parametrize("weight", [1e-200, 1e200])
 def test_weighted_sums_have_unit_variance_at_extreme_weights(weight: float) -> None:
     assert us.weighted_sum([WIDE, WIDE], [weight, weight])[0] == pytest.approx(WIDE * 2**0.5)
+
+
+@pytest.mark.parametrize("axis", [(0, 1), (1,), "a", 1.0, True], ids=repr)
+@pytest.mark.parametrize(
+    "name", ["us.softmax", "scaled cumsum", "Vector.mean", "Vector.softmax", "nvfp4.hadamard"]
+)
+def test_what_lies_along_one_axis_takes_one_integer(name: str, axis: Any) -> None:
+    """NumPy's words came back, or sums along the first axis alone."""
+    with pytest.raises(TypeError, match="axis must be an integer"):
+        AXES[name](axis)
+
+
+@pytest.mark.parametrize("axis", ["a", 1.0, True, (0, 0.5)], ids=repr)
+def test_axes_are_integers(axis: Any) -> None:
+    for take in (us.layer_norm, us.rms_norm):
+        with pytest.raises(TypeError, match="axis must be an integer or a tuple of them, not "):
+            take(WIDE, axis=axis)
+
+
+@pytest.mark.parametrize("projection", ["toward_zero", "microxcaling"])
+def test_vectors_refuse_names_as_projections(projection: Any) -> None:
+    with pytest.raises(TypeError, match="projection must be a Projection, not '"):
+        mx.Vector(projection=projection)

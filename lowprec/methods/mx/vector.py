@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
-from lowprec.arrays.axes import axes_within
+from lowprec.arrays.axes import axis_within
 from lowprec.arrays.checks import Array
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import check_labels
@@ -78,6 +78,8 @@ class Vector:
         fmt = catalog.format(self.format)
         if not catalog.BINARY32.contains(fmt):
             raise ValueError(f"vectors are of formats whose values binary32 has, and {fmt.name!r} has others")
+        if not isinstance(self.projection, Projection):
+            raise TypeError(f"projection must be a Projection, not {self.projection!r}")
         if self.projection.rounding.bits:
             raise ValueError(f"vectors are rounded deterministically, not {self.projection.rounding}")
         how = dataclasses.replace(accumulation_of(self.sums), output=(fmt, self.projection))
@@ -145,7 +147,7 @@ class Vector:
     def sum(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
         """Sum along an axis, as `sums` says."""
         values = reals(x, "x")
-        (axis,) = axes_within(axis, values.ndim)
+        axis = axis_within(axis, values.ndim)
         moved = np.moveaxis(values, axis, -1)
         total = np.asarray(dot.dot(moved, np.ones(moved.shape[-1], np.float32), self.sums))
         return np.expand_dims(total, axis) if keepdims else total
@@ -156,7 +158,7 @@ class Vector:
         """Divide the sum by the number of values: two roundings."""
         values = reals(x, "x")
         total = self.sum(values, axis, keepdims)
-        return self.divide(total, values.shape[axis])
+        return self.divide(total, values.shape[axis_within(axis, values.ndim)])
 
     def softmax(self, x: npt.ArrayLike, axis: int = -1) -> Array:
         """Return e**(x - max(x)) over the sum of these: four roundings.
@@ -166,7 +168,7 @@ class Vector:
         Source: [MICROXCALING] mx/softmax.py.
         """
         values = reals(x, "x")
-        (axis,) = axes_within(axis, values.ndim)
+        axis = axis_within(axis, values.ndim)
         if not values.shape[axis]:
             raise ValueError(f"softmax needs values along {axis=}, and x has shape {values.shape}")
         powers = self.exp(self.subtract(values, values.max(axis=axis, keepdims=True)))

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import dot
-from lowprec.arrays.axes import axes_within
+from lowprec.arrays.axes import axis_within
 from lowprec.arrays.checks import Array
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.random import random_bits
@@ -95,7 +95,7 @@ def hadamard(
     if flips.shape != (size,) or not np.isin(flips, (-1, 1)).all():
         raise ValueError(f"signs of a Hadamard transform of {size} must be {size} numbers +1 and -1")
     array = reals(values, "values")
-    (axis,) = axes_within(axis, array.ndim)
+    axis = axis_within(axis, array.ndim)
     if lacking := -array.shape[axis] % size:
         array = np.pad(array, [(0, lacking * (place == axis)) for place in range(array.ndim)])
     # The places in a group become the first axis; the others stay in their order, as copies are faster so.

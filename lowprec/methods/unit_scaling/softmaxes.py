@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.axes import axes_within
+from lowprec.arrays.axes import axis_within
 from lowprec.arrays.checks import as_array
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.factors import attention_scale, softmax_scales
@@ -48,7 +48,7 @@ def softmax(
     """
     values = array(x, "x of softmax")
     need_positive("softmax", mult=1.0 if mult is None else mult)
-    if values.ndim < 1 or not values.shape[axes_within(axis, values.ndim)[0]]:
+    if values.ndim < 1 or not values.shape[axis_within(axis, values.ndim)]:
         raise ValueError(f"softmax needs values along axis={axis}, and x has shape {values.shape}")
     alpha, beta = constrain(constraint, *softmax_scales(values.shape[axis], mult))
     factor = 1.0 if mult is None else float(mult)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.axes import axes_within
+from lowprec.arrays.axes import axes_within, axis_within
 from lowprec.arrays.checks import Array
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_decompose, pow2_round, pow2_sqrt
@@ -133,7 +133,7 @@ def scaled_cumsum(x: ScaledArray, axis: int | None = None) -> ScaledArray:
     their number.
     """
     x = x.ravel() if axis is None else x
-    along = axes_within(0 if axis is None else axis, x.ndim)[0]
+    along = axis_within(0 if axis is None else axis, x.ndim)
     count = x.shape[along]
     x = addends(x)
     rows = np.moveaxis(x.data, along, -1)
