@@ -129,7 +129,7 @@ def conditional(
         for beyond in (right, outside) if change.field in ON_RESULTS else (outside,):
             rule = None
             if change.field not in _WHOLE:
-                rule = learn(features, inside, beyond, spent, of=right if scarce else beyond)
+                rule = learn(features, inside, beyond, spent, of=right if scarce else None)
             if rule is None:
                 continue
             where = rule.where(features)
@@ -145,7 +145,7 @@ def conditional(
                 break
     if not alone and all(one.errors for one in found):
         found += _of_two(masks, batch, wrong, right, agrees)
-    rule = None if alone else learn(features, wrong, right, of=right)
+    rule = None if alone else learn(features, wrong, right)
     if rule is not None:
         where = rule.where(features)
         errors = int(np.count_nonzero(wrong & ~where) + np.count_nonzero(right & where))

@@ -112,18 +112,21 @@ class Rule:
 
 
 def learn(
-    features: Sequence[Feature], inside: Mask, outside: Mask, spent: float = 0, *, of: Mask
+    features: Sequence[Feature], inside: Mask, outside: Mask, spent: float = 0, *, of: Mask | None = None
 ) -> Rule | None:
     """Return the shortest rule that holds inside and not outside, or the one with the fewest exceptions.
 
     None where no rule is proven by so few results; `spent` are bits of choice before that of the rule, and
-    `of` are those that might have been inside.
+    `of` are those that might have been inside, if more than those outside.
     """
     drawn = np.random.default_rng(5)
     some = _some(inside, _INSIDE, drawn), _some(outside, _OUTSIDE, drawn)
     if not some[0].size:
         return None
-    proof = _bits_of_choice(int(np.count_nonzero(inside)), int(np.count_nonzero(of))) - spent
+    proof = (
+        _bits_of_choice(int(np.count_nonzero(inside)), int(np.count_nonzero(outside if of is None else of)))
+        - spent
+    )
     found: Rule | None = None
     for _ in range(_ROUNDS):
         found = _learnt(features, inside, outside, np.concatenate(some), some[0].size, proof)

@@ -1,0 +1,315 @@
+"""Faults of converters, adders, dot units and block converters, planted in values or integers, are named."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.verify.compare.rules import learn
+from lowprec.verify.questions.features import Feature
+
+
+def named(report, words):
+    assert any(said.startswith(words) for said in (report.cause.words, *report.cause.same)), report.cause
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+    assert report.mismatches > 9
+    assert "\nexplained by " in str(report)
+
+
+def numbers(seed, low, high, count=20_000):
+    """Draw float32 numbers of these exponents, and infinities, zeros and NaNs of both signs."""
+    drawn = np.random.default_rng(seed)
+    exponent = drawn.integers(low + 127, high + 127, count)
+    words = drawn.integers(0, 2, count) << 31 | exponent << 23 | drawn.integers(0, 1 << 23, count)
+    special = [0x0, 0x80000000, 0x7F800000, 0xFF800000, *range(0x7FC00000, 0x7FC00020)]
+    special += list(range(0xFFC00000, 0xFFC00020))
+    return np.concatenate([words, special]).astype(np.uint32).view(np.float32)
+
+
+# -- conversions and sums ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [6, 7])
+def test_exponents_of_results_with_few_bits_are_named(bits):
+    x = numbers(1, -30, 120)
+    wide = lp.Format(exponent_bits=8, trailing_bits=10, bias=15, nans=1, infinity=True)
+    code = np.asarray(lp.encode(x, wide)).astype(np.int64)
+    right = np.asarray(lp.encode(x, "binary16")).astype(np.int64)
+    low = code & (1 << bits + 10) - 1
+    wraps = np.isfinite(x) & (np.abs(x) > 65536) & (low < 0x7C00)
+    got = np.where(wraps, np.signbit(x) * 0x8000 | low, right).astype(np.uint16)
+    report = lp.compare(x, got, "binary16", limit=0)
+    named(report, f"exponents of results modulo {1 << bits}, before overflow is judged")
+
+
+def test_signs_of_zeros_that_are_those_of_the_line_before_are_named():
+    x = numbers(2, -8, 3)[:20_000]
+    got = np.asarray(lp.encode(x, "e3m2fn", saturation="finite")).astype(np.uint8)
+    for line in range(len(got)):
+        if not got[line] & 0x1F:
+            got[line] = got[line - 1] & 0x20 if line else 0
+    report = lp.compare(x, got, "e3m2fn", saturation="finite", limit=0)
+    named(report, "results with the signs of the results before, where the result is zero")
+
+
+def test_a_threshold_that_lies_too_low_is_told_by_the_code_below_it():
+    x = numbers(3, -2, 3)[:20_000]
+    got = np.asarray(lp.encode(np.abs(x), "e2m1fn", saturation="finite")).astype(np.uint8)
+    size = np.abs(x)
+    got[(size > 2.3125) & (size <= 2.5)] = 5
+    got |= np.where(np.signbit(x), 8, 0).astype(np.uint8)
+    report = lp.compare(x, got, "e2m1fn", saturation="finite", limit=0)
+    assert "the code of the result cut toward zero, without its sign, is 4" in report.cause.words
+    assert "the sixteenths of a step from that code to the exact result is 5 to 7" in report.cause.words
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+
+
+def test_a_first_rounding_without_a_least_exponent_is_named():
+    x = numbers(4, -12, 8)[:20_000]
+    unit = np.ldexp(np.float64(1), np.frexp(x)[1] - 4)
+    first = np.rint(x / unit) * unit
+    got = lp.encode(np.where(np.abs(x) < 2.0**-6, first, x), "e4m3fn")
+    words = "rounded twice where the result is subnormal: first as if exponents had no least"
+    named(lp.compare(x, got, "e4m3fn", limit=0), words)
+
+
+def test_ties_by_the_bit_above_the_last_are_named():
+    x = np.arange(0x3C80, 0x4380).astype(np.uint16).view(ml_dtypes.bfloat16)
+    code = x.view(np.uint16).astype(np.int64)
+    cut = (code >> 4) - (120 << 3)
+    tail = code & 15
+    got = (cut + ((tail > 8) | ((tail == 8) & (cut >> 1 & 1 == 1)))).astype(np.uint8)
+    report = lp.compare(x, got, "e4m3fn", limit=0)
+    named(report, "ties to the neighbour that is even by bit 1, not by the last bit")
+
+
+def test_a_rule_is_sought_again_with_what_it_wrongly_holds_of():
+    """The one result that tells a sign from a class is not among those that are drawn first."""
+    x = numbers(5, -20, 18, 40_000)
+    got = np.asarray(lp.encode(x, "e5m2")).astype(np.uint8)
+    got[np.isnan(x) & np.signbit(x)] = 0xFC
+    named(lp.compare(x, got, "e5m2", limit=0), "the operand read as infinity if it is NaN, where")
+    size, wanted = 20_000, np.arange(20_000) < 9
+    rare = np.arange(size) == 15_001
+    features = [Feature("a", wanted | rare), Feature("b", wanted | (np.arange(size) % 7 == 3) & ~rare)]
+    rule = learn(features, wanted, ~wanted)
+    assert str(rule) == "a and b"
+
+
+def sums(change):
+    """Codes of sums of bfloat16 numbers of like exponents, with what `change` makes of aligned integers."""
+    drawn = np.random.default_rng(6)
+    codes = drawn.integers(0x3D00, 0x4300, (2, 8000)) | drawn.integers(0, 2, (2, 8000)) << 15
+    got = np.empty(8000, np.uint16)
+    for place, (a, b) in enumerate(codes.T.tolist()):
+        large, small = (a, b) if a & 0x7FFF >= b & 0x7FFF else (b, a)
+        wholes = [(code & 0x7F | 0x80) << 40 for code in (large, small)]
+        shift = (large >> 7 & 0xFF) - (small >> 7 & 0xFF)
+        total = change(wholes[0], wholes[1] >> shift, (a ^ b) >> 15)
+        value = np.ldexp(float(total), (large >> 7 & 0xFF) - 127 - 47) * (-1 if large >> 15 else 1)
+        got[place] = lp.encode(value if total else 0.0, "bfloat16")
+    return codes[0].astype(np.uint16), codes[1].astype(np.uint16), got
+
+
+def _joined(large, small, unlike):
+    return large - small if unlike else large + small
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda a, b, unlike: _joined(a, b >> 38 << 38, unlike),
+            "terms cut 2 places behind the last bit of the larger term",
+        ),
+        (
+            lambda a, b, unlike: _joined(a, b >> 37 << 37, unlike) + (b & (1 << 37) - 1 > 0),
+            "bits of other terms behind it added to the larger term as a sticky bit, also in subtractions: "
+            "after 3 places",
+        ),
+        (
+            lambda a, b, unlike: _joined(a, b >> 35 << 35, unlike),
+            "terms cut 12 places below the largest exponent",
+        ),
+    ],
+)
+def test_bits_that_an_adder_loses_are_named(change, words):
+    x, y, right = sums(_joined)
+    asked = {"operation": "add", "source": "bfloat16", "limit": 0}
+    assert lp.compare((x, y), right, "bfloat16", **asked).agrees
+    named(lp.compare((x, y), sums(change)[2], "bfloat16", **asked), words)
+
+
+def test_a_nan_of_one_operand_that_is_read_as_a_number_is_named():
+    x, y = (side.reshape(-1).astype(np.uint8) for side in np.mgrid[:256, :256])
+    right = lp.add(*(lp.decode(side, "e4m3fn") for side in (x, y)), "e4m3fn", dtype=np.uint8)
+    number = -480 + lp.decode(y, "e4m3fn").astype(np.float64)
+    got = np.where(x == 0xFF, np.asarray(lp.encode(number, "e4m3fn")), right).astype(np.uint8)
+    report = lp.compare((x, y), got, "e4m3fn", operation="add", source="e4m3fn", any_nan=True, limit=0)
+    named(report, "negative NaNs of operand1 read as numbers")
+
+
+# -- dot units -----------------------------------------------------------------------------------------
+
+
+def factors(seed, lanes=8, count=800, low=0x10, high=0x60):
+    drawn = np.random.default_rng(seed)
+    codes = drawn.integers(low, high, (2, count, lanes)) | drawn.integers(0, 2, (2, count, lanes)) << 7
+    return codes.astype(np.uint8)
+
+
+def test_last_bits_of_the_addend_that_are_not_wired_are_named():
+    x, y = factors(7)
+    c = np.random.default_rng(8).standard_normal(len(x)).astype(np.float32) * 100
+    cut = (c.view(np.uint32) & np.uint32(0xFFFFFF00)).view(np.float32)
+    got = lp.dot(lp.decode(x, "e4m3fn"), lp.decode(y, "e4m3fn"), "fp32_fma", addend=cut)
+    given = tuple(side.view(ml_dtypes.float8_e4m3fn) for side in (x, y))
+    report = lp.compare(given, got, operation="dot", accumulation="fp32_fma", addend=c, limit=0)
+    named(report, "the addend without its last 8 bits")
+
+
+def test_two_running_sums_of_which_one_begins_at_the_addend_are_named():
+    x, y = (lp.decode(side, "e4m3fn") for side in factors(9))
+    c = np.random.default_rng(10).standard_normal(len(x)).astype(np.float32) * 10
+    first = lp.dot(x[:, :4], y[:, :4], "fp32_fma", addend=c)
+    got = np.asarray(first) + np.asarray(lp.dot(x[:, 4:], y[:, 4:], "fp32_fma"))
+    report = lp.compare((x, y), got, operation="dot", accumulation="fp32_fma", addend=c, limit=0)
+    named(report, "2 sums of 4 consecutive products, the first from the addend, added one after the other")
+
+
+def test_subnormal_numbers_of_some_lanes_that_are_misread_are_named():
+    x, y = factors(11, low=0, high=0x40)
+    wide = [lp.decode(side, "e4m3fn").astype(np.float32) for side in (x, y)]
+    low = (y & 0x78 == 0) & (np.arange(8) >= 4)
+    got = lp.dot(wide[0], np.where(low, wide[1] / 2, wide[1]), "fp32_fma")
+    given = tuple(side.view(ml_dtypes.float8_e4m3fn) for side in (x, y))
+    report = lp.compare(given, got, operation="dot", accumulation="fp32_fma", limit=0)
+    named(report, "subnormal y one exponent too low in lanes 4 to 7")
+
+
+def test_sums_that_cancel_and_come_out_twice_as_large_are_named():
+    x, y = (lp.decode(side, "e4m3fn").astype(np.float64) for side in factors(12, count=3000))
+    held, right = np.zeros((2, len(x)))
+    for lane in range(8):
+        product = x[:, lane] * y[:, lane]
+        for kept, doubled in ((right, False), (held, True)):
+            total = kept + product  # exact: few bits and few exponents
+            top = np.frexp(np.maximum(np.abs(kept), _field(product, x[:, lane], y[:, lane])))[1]
+            far = doubled & (total != 0) & (top - np.frexp(total)[1] >= 3)
+            kept[:] = (total * np.where(far, 2, 1)).astype(np.float32)
+    asked = {"operation": "dot", "accumulation": "fp32_fma", "limit": 0}
+    assert lp.compare((x.astype("f4"), y.astype("f4")), right.astype("f4"), **asked).agrees
+    given = tuple(side.astype(ml_dtypes.float8_e4m3fn) for side in (x, y))
+    named(
+        lp.compare(given, held.astype("f4"), **asked),
+        "sums twice as large where 3 leading bits or more cancel",
+    )
+
+
+def _field(product, x, y):
+    """Return a number of the exponent that a product has before it is normalised."""
+    return np.where(product == 0, 0, np.ldexp(1.0, np.frexp(x)[1] + np.frexp(y)[1] - 2))
+
+
+# -- block converters ----------------------------------------------------------------------------------
+
+
+def blocks(name, seed=13, count=400):
+    drawn = np.random.default_rng(seed)
+    exponents = drawn.choice([2, 3, 5], (count, 32), p=[0.9, 0.08, 0.02])
+    return np.ldexp(drawn.uniform(1, 2, (count, 32)) * drawn.choice([-1, 1], (count, 32)), exponents).astype(
+        "f4"
+    )
+
+
+def of_blocks(x, name, codes, scales, **given):
+    return lp.compare(x, codes.astype(np.uint8), name, scales=scales.astype(np.uint8), limit=0, **given)
+
+
+def test_lanes_that_are_rotated_within_a_half_are_named():
+    x = blocks("mxfp4")
+    made = lp.encode(x, "mxfp4")
+    codes = np.asarray(made.codes).view(np.uint8).copy()
+    codes[:, 16:] = np.roll(codes[:, 16:], -1, 1)
+    report = of_blocks(x, "mxfp4", codes, np.asarray(made.scales))
+    named(report, "the elements of each block rotated by one lane down in lanes 16 to 31")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda x: np.bitwise_or.reduce(x.view(np.uint32) & np.uint32(0x7F800000), 1).view(np.float32),
+            "the largest magnitude is the OR of all exponents",
+        ),
+        (
+            lambda x: np.where((x > 0).any(1), np.where(x > 0, x, 0).max(1), np.abs(x).max(1)),
+            "negative values left out of the largest magnitude, where a value is positive",
+        ),
+    ],
+)
+def test_largest_magnitudes_that_are_searched_otherwise_are_named(change, words):
+    x = blocks("mxfp8_e4m3")
+    x[::9] = -np.abs(x[::9])
+    scale = np.floor(np.log2(change(x))) - 8
+    codes = lp.encode(x / np.exp2(scale)[:, None], "e4m3fn", saturation="finite")
+    report = of_blocks(x, "mxfp8_e4m3", np.asarray(codes).view(np.uint8), scale[:, None] + 127)
+    named(report, words)
+
+
+def test_shifts_of_elements_that_have_few_bits_are_named():
+    drawn = np.random.default_rng(14)
+    x = np.ldexp(drawn.uniform(1, 2, (600, 32)), drawn.integers(-40, 0, (600, 32))).astype("f4")
+    made = lp.encode(x, "mxfp4")
+    scale = np.ldexp(1.0, np.asarray(made.scales).astype(int) - 127)
+    quotients = x / scale
+    shift = 2 - (np.frexp(quotients)[1] - 1)
+    codes = lp.encode(np.ldexp(quotients, shift - (shift & 31)), "e2m1fn", saturation="finite")
+    report = of_blocks(x, "mxfp4", np.asarray(codes).view(np.uint8), np.asarray(made.scales))
+    named(report, "elements: shifts against the largest exponent modulo 32")
+
+
+@pytest.mark.parametrize(
+    ("quotient", "words"),
+    [
+        (
+            lambda x, s, t: x / (s * 2.0 ** np.floor(np.log2(t))),
+            "elements divided by the tensor's scale without its last 23 bits",
+        ),
+        (
+            lambda x, s, t: x * np.asarray(lp.quantize(1 / (s * t), "binary32", rounding="toward_zero")),
+            "elements times the reciprocal of their scales, rounded to binary32 toward zero",
+        ),
+    ],
+)
+def test_quotients_by_other_scales_are_named(quotient, words):
+    t = 3 / 2688
+    drawn = np.random.default_rng(15)
+    grid = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 6.0])
+    scale = drawn.integers(30, 120, (800, 1))
+    s = lp.decode(scale.astype(np.uint8), "e4m3fn").astype(np.float64)
+    x = (
+        np.where(
+            drawn.random((800, 16)) < 0.5,
+            grid[drawn.integers(0, 8, (800, 16))],
+            drawn.uniform(0, 6, (800, 16)),
+        )
+        * s
+        * np.float64(np.float32(t))
+    ).astype("f4")
+    x[:, 0] = (6 * s[:, 0] * np.float64(np.float32(t))).astype("f4")
+    made = lp.encode(x, "nvfp4", tensor_scale=np.float32(t))
+    own = lp.decode(np.asarray(made.scales), "e4m3fn").astype(np.float64).reshape(800, -1)[:, :1]
+    codes = lp.encode(
+        quotient(x.astype(np.float64), own, np.float64(np.float32(t))), "e2m1fn", saturation="finite"
+    )
+    report = of_blocks(
+        x,
+        "nvfp4",
+        np.asarray(codes).view(np.uint8),
+        np.asarray(made.scales).view(np.uint8),
+        tensor_scale=np.float32(t),
+    )
+    named(report, words)
