@@ -27,6 +27,7 @@ from benchmarks.report import Report, Row, load, machine
 from benchmarks.timing import Contender, interleave
 from benchmarks.topics import LARGEST, TOPICS, Job
 from lowprec.arrays.threads import get_threads, set_threads
+from lowprec.kernels.compiling import at_once
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
@@ -93,6 +94,7 @@ def _has_row(topic: str, variant: str, fmt: Format | BlockFormat, kind: str) -> 
     return has_data(fmt, kind) and (topic not in ("arith", "compare") or has_operation(fmt, codes))
 
 
+@at_once()
 def run(jobs: Sequence[Job], *, budget: float = 1.0) -> Report:
     """Measure rows, one after the other, with a progress bar on a terminal.
 

@@ -575,7 +575,7 @@ def own_kernels():
     from lowprec.arrays import calls
     from lowprec.kernels import engine
 
-    engine.MANY = 0
+    engine.MANY = engine.PAYS = 0
     calls._known.clear()
 
 

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from lowprec.arrays import arith, convert, dot
+from lowprec.kernels.compiling import at_once
 from lowprec.kernels.engine import MANY
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.arith import OPERANDS
@@ -128,6 +129,7 @@ def _call(
 ) -> Call:
     """Return a call on few elements and on many, which may have kernels of their own."""
 
+    @at_once()
     def both() -> None:
         few = [each for each in arguments if isinstance(each, np.ndarray)]
         for times in (1, -(-MANY // few[0].size)):

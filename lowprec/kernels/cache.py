@@ -37,6 +37,9 @@ from lowprec import files
 
 __all__ = ["DiskCache", "directory", "private"]
 
+#: Digits of a file's name that say the kernel; the others say its types and the processor, too.
+_DIGITS = 32
+
 _WAY_OUT = "set LOWPREC_CACHE_DIR to a folder that only you can change, or to nothing for no cache"
 
 #: Settings of numba that change the code it makes.
@@ -209,10 +212,28 @@ class DiskCache(_Cache):  # type: ignore[misc]
             data = dumps(compiled._reduce())
             files.keep(path, _seal(path, data) + data)
 
+    def is_kept(self) -> bool:
+        """Return whether the folder had a file of this kernel, for any types, at the first look at it."""
+        chosen = directory()
+        return chosen is not None and self._digest() in _kept(chosen)
+
     def _path(self, signature: Any, codegen: Any, *, make: bool = False) -> pathlib.Path | None:
         chosen = directory()
         folder = None if chosen is None or not _SOURCES else private(chosen, make=make)
         if folder is None:
             return None
         key = repr((self._kernel, str(signature), codegen.magic_tuple(), _settings())).encode()
-        return folder / hashlib.sha256(_SOURCES + key).hexdigest()
+        return folder / (self._digest() + hashlib.sha256(_SOURCES + key).hexdigest()[_DIGITS:])
+
+    def _digest(self) -> str:
+        """Return what the names of all files of this kernel begin with."""
+        return hashlib.sha256(_SOURCES + self._kernel.encode()).hexdigest()[:_DIGITS]
+
+
+@functools.lru_cache(maxsize=1)
+def _kept(folder: pathlib.Path) -> frozenset[str]:
+    """Return what the names of the files in a folder begin with."""
+    try:
+        return frozenset(name[:_DIGITS] for name in os.listdir(folder))
+    except OSError:
+        return frozenset()

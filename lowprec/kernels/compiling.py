@@ -5,15 +5,20 @@ Floor 2b.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import time
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
 
 from numba.core import event
+from numba.core.dispatcher import Dispatcher
 
+from lowprec.kernels import engine
 from lowprec.kernels.cache import DiskCache, directory
 
-__all__ = ["COMPILED", "Compiled"]
+__all__ = ["COMPILED", "Compiled", "at_once", "is_worth"]
 
 #: Seconds of compiling from which on a call says why it takes so long.
 _PATIENCE = 1.0
@@ -32,15 +37,43 @@ class Compiled(NamedTuple):
 #: Kernels that were compiled, not loaded from disk, in order of completion.
 COMPILED: list[Compiled] = []
 
+#: Results that were left to other kernels, by the name of the kernel that would be a request's own.
+_left: dict[str, int] = {}
+
+
+def is_worth(kernel: Any, results: int) -> bool:
+    """Return whether a kernel of a request's own is to write results, or one that serves many requests.
+
+    Its own is, from `MANY` on, if it is at hand, or if compiling it pays after all that was left to others.
+    """
+    if results < engine.MANY:
+        return False
+    if not isinstance(kernel, Dispatcher) or kernel.overloads:
+        return True
+    name, kept = kernel.py_func.__qualname__, cast(Any, kernel)._cache.is_kept
+    _left[name] = _left.get(name, 0) + results
+    return _left[name] > engine.PAYS or bool(kept())
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """Compile kernels of a request's own for the first `MANY` results, until the block ends."""
+    before, engine.PAYS = engine.PAYS, 0
+    try:
+        yield
+    finally:
+        engine.PAYS = before
+
 
 class _Watch(event.Listener):  # type: ignore[misc]
     """Time kernels while numba compiles; only one thread does at any time.
 
     The helpers of a kernel are compiled within it. Each of them is an occasion to say that it takes a while.
+    Nobody looks for garbage meanwhile: what is made stays, and looking takes an eighth of the time.
     """
 
     _began: tuple[Any, float] | None = None
-    _told = False
+    _collects = _told = False
 
     def on_start(self, event: Any) -> None:
         """Note the time, if this is a kernel of ours."""
@@ -49,6 +82,8 @@ class _Watch(event.Listener):  # type: ignore[misc]
             self._tell()
         elif isinstance(dispatcher._cache, DiskCache):
             self._began = dispatcher, time.perf_counter()
+            self._collects = gc.isenabled()
+            gc.disable()
 
     def on_end(self, event: Any) -> None:
         """Keep a record of a kernel."""
@@ -58,6 +93,8 @@ class _Watch(event.Listener):  # type: ignore[misc]
         dispatcher, began = self._began
         if event.data["dispatcher"] is dispatcher:
             self._began = None
+            if self._collects:
+                gc.enable()
             types = ", ".join(map(str, event.data["args"]))
             COMPILED.append(Compiled(dispatcher.py_func.__qualname__, types, time.perf_counter() - began))
 

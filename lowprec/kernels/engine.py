@@ -34,6 +34,7 @@ __all__ = [
     "DONE",
     "ENGINES",
     "MANY",
+    "PAYS",
     "REFUSED",
     "Backend",
     "ElementwiseProgram",
@@ -60,10 +61,14 @@ ENGINES = {
 #: written is of no use. 2 is for kernels that a processor's mode stops.
 DONE, REFUSED = 0, 1
 
-#: Results from which on a kernel for a request's own formats and rules is worth its compilation, which takes
-#: longer than millions of results do. Fewer are left to kernels that serve many requests. Large arrays are
-#: gone through in parts of more, but for what is left at their ends.
+#: Results from which on a kernel for a request's own formats and rules is taken, if it is at hand. Fewer are
+#: left to kernels that serve many requests. Large arrays are gone through in parts of more, but for what is
+#: left at their ends.
 MANY = 1 << 13
+
+#: Results of such sizes that a kernel which serves many requests writes before one of a request's own is
+#: compiled: that takes longer than what is lost on ten times as many.
+PAYS = 1 << 24
 
 
 class Refusal(NamedTuple):

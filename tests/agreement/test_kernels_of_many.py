@@ -39,6 +39,7 @@ def compared(monkeypatch):
         found = []
         for many in (1 << 62, 0):
             monkeypatch.setattr(engine, "MANY", many)
+            monkeypatch.setattr(engine, "PAYS", 0)
             flags = np.zeros(arguments[0].shape, np.uint8)
             raised = {"flags": flags} if options.get("flags") else {}
             made = call(*arguments, **{**options, **raised})

@@ -6,12 +6,15 @@ import dataclasses
 import pathlib
 import re
 
+import numba
 import numpy as np
 import pytest
 
 import lowprec as lp
 from lowprec.arrays import calls
 from lowprec.kernels import engine
+from lowprec.kernels.compiling import is_worth
+from lowprec.kernels.jit import jit
 from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.request import BlockDecoding, BlockEncoding, Dot, Elementwise
 from lowprec.kernels.vector.program import Conversion, Operation
@@ -121,3 +124,28 @@ def test_large_arrays_are_done_by_kernels_of_many(monkeypatch):
         call()
         assert len(sizes) > 1
         assert sum(size for size in sizes if size >= engine.MANY) > 0.9 * sum(sizes), sizes
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_kernel_of_its_own_is_compiled_once_that_pays(monkeypatch):
+    """Few results never ask for it; when it is at hand all others get it."""
+    kernel = jit(lambda x: x, "paying")
+    kernel._cache.is_kept = lambda: False
+    monkeypatch.setattr(engine, "PAYS", 3 * engine.MANY)
+    assert [is_worth(kernel, engine.MANY) for _ in range(4)] == [False, False, False, True]
+    assert not is_worth(kernel, engine.MANY - 1)
+    other = jit(lambda x: x, "paying_other")
+    other._cache.is_kept = lambda: False
+    assert not is_worth(other, engine.MANY)
+    other(1)
+    assert is_worth(other, engine.MANY)
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_kernel_on_disk_is_at_hand(monkeypatch, tmp_path):
+    """A folder is looked at once."""
+    monkeypatch.setenv("LOWPREC_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(engine, "PAYS", 3 * engine.MANY)
+    jit(lambda x: x, "kept_on_disk")(1)
+    assert is_worth(jit(lambda x: x, "kept_on_disk"), engine.MANY)
+    assert not is_worth(jit(lambda x: x, "not_on_disk"), engine.MANY)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels import engine
 from lowprec.kernels.codes import unlocked, values_of
+from lowprec.kernels.compiling import is_worth
 from lowprec.kernels.engine import BlockRefusal, Tensor
 from lowprec.kernels.general.blocks import POWERS, decoder, encoder, magnitudes
 from lowprec.kernels.general.codebooks import answer_words
@@ -98,7 +98,7 @@ class BlockEncoder:
         out, blocks = (codes.view(np.uint8), codes.itemsize), (most, places, kinds, random, words)
         in_lanes = self._how[1] and self._answers is not None
         element = self._answers if in_lanes else self._element
-        usual = self._usual and codes.size >= engine.MANY
+        usual = self._usual and is_worth(encoder(*self._how, True), codes.size)
         refused, first = encoder(*self._how, usual)(*read, *out, element, *blocks)
         if refused and in_lanes:  # lanes may have left some
             refused, first = encoder(*self._one_by_one)(*read, *out, self._element, *blocks)
@@ -121,7 +121,7 @@ class BlockDecoder:
     def run(self, codes: Codes, scales: Codes, out: Codes) -> None:
         """Write the values of whole blocks."""
         elements = readable(codes, self._from[0])
-        decoder(self._usual and out.size >= engine.MANY)(
+        decoder(self._usual and is_worth(decoder(True), out.size))(
             elements.view(np.uint8), elements.itemsize, self._element, codes.size // scales.size,
             readable(scales, self._from[1]).astype(np.uint64), self._scale, self._tensor, out.view(np.uint8),
             out.itemsize, self._target, np.empty(4 * CHUNK, np.uint64),

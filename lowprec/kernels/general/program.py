@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from lowprec.kernels import engine
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans, unlocked, values_of
+from lowprec.kernels.compiling import is_worth
 from lowprec.kernels.engine import DONE, REFUSED, Refusal
 from lowprec.kernels.general.codebooks import answer_words
 from lowprec.kernels.general.kernel import kernel, run
@@ -138,10 +139,11 @@ class Step:
     def _in_lanes(
         self, words: Params, operands: list[Codes], out: Codes, flags: Codes, random: Codes
     ) -> tuple[int, int]:
-        few = out.size < engine.MANY  # one kernel does with and without flags, whatever the format
-        if (self._signals or few) and not flags.size:
+        every = kernel(*self._kind, False, True)  # with flags and without, whatever the format
+        own = kernel(*self._kind, self._usual, self._signals or flags.size > 0)
+        by = own if is_worth(own, out.size) else every
+        if (self._signals or by is every) and not flags.size:
             flags = np.empty(out.size, np.uint8)
-        by = kernel(*self._kind, self._usual and not few, flags.size > 0)
         pairs = list(zip(operands, self._reads, strict=True))
         return run(by, pairs, out, words, random, flags, *self._modes)
 

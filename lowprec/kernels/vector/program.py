@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lowprec.kernels import engine
 from lowprec.kernels.codes import as_floats, as_words
+from lowprec.kernels.compiling import is_worth
 from lowprec.kernels.engine import Tensor
 from lowprec.kernels.jit import bound
 from lowprec.kernels.lower.block import lower_block
@@ -169,7 +170,7 @@ class Conversion:
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results; see `engine.ElementwiseProgram`. Codes and results may be the same memory."""
         codes, out = as_floats(operands[0]), as_floats(out)
-        plan, many = self._past if past else self.plan, out.size >= engine.MANY
+        plan, many = self._past if past else self.plan, is_worth(self.kernels[1], out.size)
         status = self.kernels[many](plan, random, codes, out)
         if status != UNSUITED:
             return status
@@ -182,7 +183,7 @@ class Conversion:
 
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
         """Write results rounded by random integers from number `first` on."""
-        by, plan = self._drawing[out.size >= engine.MANY], self._past if past else self.plan
+        by, plan = self._drawing[is_worth(self._drawing[1], out.size)], self._past if past else self.plan
         return by(plan, np.uint64(key), np.uint64(first), as_floats(operands[0]), as_floats(out))
 
 
@@ -257,7 +258,8 @@ class Operation:
             x, y, z = (codes if codes.size == size else np.repeat(codes, LANES) for codes in (x, y, z))
         x, y, z, made = map(as_floats, (x, y, z, out))
         plan = self._past if past else self.plan
-        status: int = self.kernels[size >= engine.MANY](plan, random, steps, x, y, z, made)
+        by = self.kernels[is_worth(self.kernels[1], size)]
+        status: int = by(plan, random, steps, x, y, z, made)
         if status != DONE:  # unsuited to the thread's modes, or a NaN, maybe past the end
             operands, out = [as_words(codes) for codes in operands], as_words(out)
             status = self._scalar(out).run(operands, out, flags, random)
@@ -304,7 +306,7 @@ class BlockEncoder:
         random: Codes, past: bool,
     ) -> int:  # fmt: skip
         """Write codes and scales; return how many blocks are left, which are marked."""
-        lowered, many = self._lowered, values.size >= engine.MANY
+        lowered, many = self._lowered, is_worth(self.kernels[1], values.size)
         plan = past_caches(lowered.plan) if past else lowered.plan
         rule, target, source = self._general
         others = lowered.setup, lowered.tables, (rule, tensor.words, target, source), random
@@ -341,7 +343,7 @@ class BlockDecoder:
         """Write values; return how many blocks are left, which are marked."""
         plan, factors = self._products
         plan = past_caches(plan) if past else plan
-        by = self.kernels[out.size >= engine.MANY]
+        by = self.kernels[is_worth(self.kernels[1], out.size)]
         undone = by(codes, out, scales, marks, layout, plan, factors)
         if undone >= block.UNSUITED:
             marks[:] = 1

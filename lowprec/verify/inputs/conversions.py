@@ -7,6 +7,7 @@ them in the type that an implementation reads.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import ml_dtypes
@@ -124,6 +125,7 @@ def magnitudes(fmt: Format, *, sparse: bool = False) -> Array:
     return np.unique(few[(few >= 0) & (few <= last)])
 
 
+@functools.lru_cache(maxsize=16)
 def _marks(fmt: Format, sparse: bool) -> tuple[Array, Array]:
     """Return values, ties and bounds of overflow, and the few around which each bit of a tail is tried."""
     if isinstance(fmt, Codebook):
@@ -175,10 +177,16 @@ def _specials(dtype: np.dtype[Any]) -> Array:
 def _integers(fmt: Format, dtype: np.dtype[Any]) -> Array:
     limits = np.iinfo(dtype)
     near = {0, limits.min, limits.max}
-    for point in _marks(fmt, False)[0]:
-        if point <= limits.max:
-            near.update(range(int(point) - 1, int(point) + 3))
+    points = _marks(fmt, False)[0]
+    points = points[points <= limits.max]
+    fits = abs(points) < 2.0**62
+    for point in points[~fits]:
+        near.update(range(int(point) - 1, int(point) + 3))
     for bit in range(limits.bits):
         near.update(((1 << bit) - 1, 1 << bit, (1 << bit) + 1))
     near |= {-number for number in near}
-    return np.array(sorted(n for n in near if limits.min <= n <= limits.max), dtype=dtype)
+    others = (points[fits].astype(np.int64)[:, None] + np.arange(-1, 3)).reshape(-1)
+    others = np.concatenate([others, -others])
+    others = others[(others >= limits.min) & (others <= limits.max)]
+    few = np.array([number for number in near if limits.min <= number <= limits.max], dtype)
+    return np.unique(np.concatenate([others.astype(dtype), few]))
