@@ -35,7 +35,7 @@ from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.capture import script
 from lowprec.verify.dumps.files import DumpError, open_dump
-from tests.checkpoints.files import ENDINGS
+from tests.checkpoints.files import ENDINGS, SMALL
 from tests.checkpoints.test_integers import columns, rows
 
 #: Kinds of files, and how many cases of each the sweep has.
@@ -108,7 +108,8 @@ def seeds() -> dict[str, list[bytes]]:
             out = folder / f"out{ENDINGS.get(family, '.safetensors')}"
             for to in formats:
                 for nested in (False, True) if family == "bitsandbytes" else (False,):
-                    quantize_checkpoint(made, out, target(family, to, nested=nested))
+                    options = SMALL.get((family, to), {})
+                    quantize_checkpoint(made, out, target(family, to, nested=nested, **options))
                     (others[kind] if kind else headers).append(out.read_bytes())
         blocks = lp.encode(rng.standard_normal((4, 64)).astype(np.float32), "mxfp4")
         lp.save(folder / "saved.safetensors", {"w": blocks, "b": np.float32([0.5])})

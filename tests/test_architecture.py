@@ -91,7 +91,7 @@ def test_methods_stand_alone():
     But for `methods.layers`, which has no method of its own, only a common way to call those that are there;
     `methods._layer` and `methods._torch` are none, only what linear layers and operations of torch share.
     """
-    faces = {"layers": {"layers", "expansion", "fp8", "mx", "nvfp4"}}
+    faces = {"layers": {"layers", "expansion", "fp8", "mx", "nvfp4", "scale_propagation"}}
     for path in MODULES:
         home = path.relative_to(PACKAGE).parts[:2]
         imported = {name.split(".")[2] for name in _imports(path) if name.startswith("lowprec.methods.")}

@@ -149,10 +149,13 @@ def sweep_formats(
                 step(len(trials) * len(tensors))
         else:
             sums = {}
-            for (place, trial), (name, values) in itertools.product(enumerate(trials), tensors.items()):
-                sums[place, name] = _sums(values, trial, axis)
-                if step:
-                    step(1)
+            for name, values in tensors.items():
+                exact = values.astype(np.float64)
+                signal = float(np.sum(exact * exact))
+                for place, trial in enumerate(trials):
+                    sums[place, name] = signal, _noise_of(values, exact, trial, axis)
+                    if step:
+                        step(1)
     rows = [
         _row(trial, {name: sums[place, name] for name in tensors}, counts)
         for place, trial in enumerate(trials)
@@ -260,23 +263,21 @@ def _ratio(signal: float, noise: float, counted: int) -> float:
         return float(decibels(signal, noise, counted))
 
 
-def _sums(values: Array, trial: _Trial, axis: int) -> tuple[float, float]:
-    """Return the sums of squares of values and of errors."""
+def _noise_of(values: Array, exact: Doubles, trial: _Trial, axis: int) -> float:
+    """Return the sum of squared errors of a candidate."""
     backend: Any = "scalar" if values.size < _MANY else None
-    exact = values.astype(np.float64)
-    if isinstance(trial.format, BlockFormat):
-        blocks = encode(values, trial.format, axis=axis, backend=backend)
-        noise = _noise(exact, decode(blocks, dtype=np.float64))
-    else:
-        fmt = trial.format
-        tried = (_scaled(values, fmt, scale, backend) for scale in _scales(exact, fmt, trial.scaling))
-        noise = min(_noise(exact, made) for made in tried)
-    return float(np.sum(exact * exact)), noise
+    fmt = trial.format
+    if isinstance(fmt, BlockFormat):
+        blocks = encode(values, fmt, axis=axis, backend=backend)
+        return _noise(exact, decode(blocks, dtype=np.float64))
+    tried = (_scaled(values, exact, fmt, scale, backend) for scale in _scales(exact, fmt, trial.scaling))
+    return min(_noise(exact, made) for made in tried)
 
 
 def _noise(exact: Doubles, made: Doubles) -> float:
-    """Return the sum of squared errors; infinity where a result is not finite."""
-    noise = float(np.sum((made - exact) ** 2))
+    """Return the sum of squared errors; infinity where a result is not finite. `made` is overwritten."""
+    made -= exact
+    noise = float(np.sum(np.square(made, out=made)))
     return noise if math.isfinite(noise) else math.inf
 
 
@@ -291,9 +292,9 @@ def _scales(exact: Doubles, fmt: Format, scaling: Scaling) -> list[float]:
     return scales
 
 
-def _scaled(values: Array, fmt: Format, scale: float, backend: Any) -> Doubles:
+def _scaled(values: Array, exact: Doubles, fmt: Format, scale: float, backend: Any) -> Doubles:
     """Return values divided by a scale, encoded, decoded and multiplied by it."""
-    given = values if scale == 1 else values.astype(np.float64) / scale
+    given = values if scale == 1 else exact / scale
     codes = encode(given, fmt, saturation="finite", backend=backend)
     return np.asarray(decode(codes, fmt, dtype=np.float64)) * scale
 

@@ -25,9 +25,12 @@ def quantization_config(how: Target, kept: Mapping[str, str]) -> dict[str, Any] 
     scheme, family = how.scheme, how.scheme.family
     modules = sorted(name.removesuffix(".weight") for name in kept if name.endswith(".weight"))
     if family == "compressed-tensors":
+        integers = how.element.name in ("int8", "int4")
+        # The package has int-quantized for W8A8 alone: activations in INT8, computed for each token.
+        of_tokens = {"num_bits": 8, "type": "int", "symmetric": True, "dynamic": True, "strategy": "token"}
         weights: dict[str, Any] = {
             "num_bits": how.element.width,
-            "type": "float",
+            "type": "int" if integers else "float",
             "symmetric": True,
             "dynamic": False,
             "strategy": "channel" if how.channel else "tensor",
@@ -40,7 +43,7 @@ def quantization_config(how: Target, kept: Mapping[str, str]) -> dict[str, Any] 
         group = {
             "targets": ["Linear"],
             "weights": weights,
-            "input_activations": None,
+            "input_activations": of_tokens if scheme.name == "int-quantized" else None,
             "output_activations": None,
         }
         return {

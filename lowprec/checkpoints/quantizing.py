@@ -28,11 +28,13 @@ from lowprec.checkpoints.decoding import given_values, ranges
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
+from lowprec.checkpoints.integer_schemes import WEIGHT_SHAPE
 from lowprec.checkpoints.onnx_reading import PRODUCTS, UNKNOWN
 from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SCALED_FP8, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
 from lowprec.checkpoints.weights import Weight, weights_of
+from lowprec.checkpoints.words import RowWords
 from lowprec.checkpoints.writing import (
     SINGLE,
     Spread,
@@ -246,6 +248,8 @@ def _held(
     """Return what tensors have that say how others are read, but for numbers."""
     if how.scheme.state:
         return {plan["state"][0]: bitsandbytes_writing.state(weight, how.scheme)}
+    if "lengths" in plan:
+        return {plan["lengths"][0]: _lengths(weight).tobytes()}
     return {plan["mark"][0]: _mark(how.scheme).tobytes()} if how.scheme.swizzled else {}
 
 
@@ -267,6 +271,8 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
         codes = (*rows[:-1], rows[-1] * how.element.width // 8)
     elif scheme.packing == "groups":
         codes = (*rows[:-1], rows[-1] // 32, 16)
+    elif isinstance(scheme.packing, RowWords):
+        codes = (*rows[:-1], -(-rows[-1] * how.element.width // 32))
     if scheme.family == "gguf":
         gguf_plan = {"codes": (weight.name, scheme.code_tags[0], shape)}
         return gguf_plan | ({"tensor": (stem + scheme.tensor, "F32", (1,))} if scheme.tensor else {})
@@ -280,6 +286,8 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
         plan["mark"] = (stem + COMFY_QUANT, "U8", (len(_mark(scheme)),))
     if scheme.tensor:
         plan["tensor"] = (stem + scheme.tensor, "F32", _one(scheme, len(rows)))
+    if isinstance(scheme.packing, RowWords):
+        plan["lengths"] = (stem + WEIGHT_SHAPE, "I64", (len(shape),))
     return plan
 
 
@@ -294,6 +302,11 @@ def _mark(scheme: Scheme) -> Array:
     """Return the bytes of ComfyUI's JSON beside a weight."""
     text = json.dumps({"format": scheme.marks[COMFY_QUANT]})
     return np.frombuffer(text.encode(), np.uint8)
+
+
+def _lengths(weight: Weight) -> Array:
+    """Return what is beside packed integers: the shape of the weight."""
+    return np.array(weight.value_shape, np.int64)
 
 
 def _one(scheme: Scheme, axes: int) -> tuple[int, ...]:
@@ -342,19 +355,17 @@ def _written(
             )
     if how.scheme.swizzled:
         write(names["mark"], _mark(how.scheme), 0)
+    if "lengths" in names:
+        write(names["lengths"], _lengths(weight), 0)
+    words = how.scheme.packing if isinstance(how.scheme.packing, RowWords) else None
     sizes = _sizes(how, weight.shape, weight.summed) if how.scheme.block else ()
     unit = 128 if how.scheme.swizzled else sizes[0] if sizes else 1
     single = None
     if how.blocks is None and how.scheme != PLAIN:
         # Of zeros any scale will do; 1 is none that a reader stumbles over.
-        single = scale_for(
-            np.maximum(rows, np.where(rows, 0, np.float32(448))).reshape(-1)
-            if how.channel
-            else np.array([amax or np.float32(448)]),
-            how.element,
-            "max",
-            axis=0,
-        )
+        full = np.float32(how.element.max_finite)
+        high = np.where(rows, rows, full).reshape(-1) if how.channel else np.array([amax or full])
+        single = scale_for(high, how.element, "max", axis=0)
         raised, single = np.any(single < SMALLEST_SCALE), usable(single).reshape(-1)
         write(names["scales"], single.reshape(*rows.shape, 1) if how.channel else single, 0)
         single = single.reshape(*rows.shape, 1) if how.channel else single.reshape([1] * rows.ndim)
@@ -373,13 +384,14 @@ def _written(
         if outputs is not None:
             outputs.add(values, results, rounded(values, None)[0] if factor is not None else results)
         if how.blocks is None:
-            write(names["codes"], codes, start)
+            write(names["codes"], codes if words is None else words.packed(codes, how.element.width), start)
             errors.add(values, decode(codes, how.element), (), 1.0 if part is None else part)
             continue
         if how.scheme.family == "gguf":
             write(names["codes"], join_blocks(codes, scales, str(how.scheme.packing)), start)
         else:
-            packed = codes if how.scheme.family == "onnx" else pack(codes, how.element)
+            packed = codes if how.scheme.family == "onnx" or words else pack(codes, how.element)
+            packed = words.packed(codes, how.element.width) if words else packed
             if how.scheme.packing == "high_low":
                 packed = packed << np.uint8(4) | packed >> np.uint8(4)
             if how.scheme.packing == "groups":

@@ -30,6 +30,8 @@ FAMILIES: dict[str, dict[str, str]] = {
         "mxfp6_e2m3": "mxfp6-pack-quantized",
         "mxfp8_e4m3": "mxfp8-quantized",
         "e4m3fn": "float-quantized",
+        "int8": "int-quantized",
+        "int4": "pack-quantized",
     },
     "modelopt": {"nvfp4": "modelopt nvfp4", "e4m3fn": "modelopt fp8"},
     "quark": {
@@ -61,6 +63,11 @@ FAMILIES: dict[str, dict[str, str]] = {
     "transformer-engine": {"mxfp8_e4m3": "transformer-engine mxfp8", "nvfp4": "transformer-engine nvfp4"},
     "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
 }
+
+#: Schemes whose rows may have a scale each.
+_OF_CHANNELS = ("float-quantized", "torchao float8", "int-quantized", "pack-quantized")
+#: Columns of a group of packed integers that servers have kernels for; the last by default.
+_GROUPS = (32, 64, 128)
 
 #: Weights that stay as they are unless `include` names them.
 EXCLUDED = (
@@ -146,6 +153,7 @@ def target(
     channel: bool = False,
     powers: bool = False,
     nested: bool = False,
+    group: int | None = None,
     rounding: Rounding | str = NEAREST_EVEN,
     seed: int = 0,
 ) -> Target:
@@ -161,11 +169,13 @@ def target(
     rule : str, optional
         Scale rule of blocks, in place of the block format's own.
     channel : bool
-        A scale for each row; of e4m3fn in compressed-tensors and torchao.
+        A scale for each row; of e4m3fn in compressed-tensors and torchao, and of integers in the former.
     powers : bool
         Scales of 128x128 that are powers of two (`scale_fmt` "ue8m0"); DeepSeek V4 has no others.
     nested : bool
         Scales that are quantised too, of bitsandbytes ("double quantisation").
+    group : int, optional
+        Columns that share a scale, of int4 in compressed-tensors: 32, 64 or 128, by default 128.
     rounding : Rounding or str
         Of elements; those of bitsandbytes go to the nearest only. Stochastic ones have independent integers.
     seed : int
@@ -185,9 +195,15 @@ def target(
         raise CheckpointError(f"{scheme.name} is rounded to the nearest value, not by {mode}")
     if mode.bits and not is_plain(mode):
         raise CheckpointError(f"rounding {mode} shares words between elements; use stochastic(bits)")
-    if channel and scheme.name not in ("float-quantized", "torchao float8"):
+    if channel and scheme.name not in _OF_CHANNELS:
         raise CheckpointError(
-            f"scales of channels are for e4m3fn of compressed-tensors and torchao, not for {scheme.name}"
+            f"scales of channels are for e4m3fn of compressed-tensors and torchao, and for int8 and int4 of "
+            f"compressed-tensors, not for {scheme.name}"
+        )
+    if group is not None and (channel or scheme.name != "pack-quantized" or group not in _GROUPS):
+        raise CheckpointError(
+            f"group={group} of {scheme.name}{' with channel' * channel}: int4 of compressed-tensors without "
+            f"channel has groups of {', '.join(map(str, _GROUPS))} columns; leave group out elsewhere"
         )
     if powers and scheme.family != "deepseek":
         raise CheckpointError(
@@ -199,12 +215,18 @@ def target(
         scheme = find(f"{scheme.name} nested")
     if rule is not None and scheme.state:
         raise CheckpointError(f"rule={rule!r}: {scheme.name} has no scales but the largest magnitudes")
+    if scheme.name == "pack-quantized":
+        block = None if channel else (1, group or _GROUPS[-1])
+        scheme = dataclasses.replace(scheme, element=to, block=block)
     if scheme == PLAIN or scheme.block is None:
         if rule is not None:
             raise CheckpointError(f"rule={rule!r} is for scales of blocks, which {scheme.name} has not")
         return Target(scheme, catalog.format(to), channel=channel, rounding=mode, seed=seed)
     name = f"bnb_{to}" if scheme.state else "fp8_block_128x128" if scheme.block == (128, 128) else to
     blocks = OTHER_BLOCKS[to] if to in OTHER_BLOCKS else catalog.block_format(name)
+    if scheme.name == "pack-quantized":
+        size = scheme.block[1]
+        blocks = dataclasses.replace(blocks, name=f"{to} in groups of {size}", size=size)
     if scheme.block == (128, 128) and (powers or scheme.scale == "e8m0fnu"):
         tiles = catalog.format("e8m0fnu") if scheme.scale == "e8m0fnu" else blocks.scale
         blocks = dataclasses.replace(blocks, scale=tiles, rule=rule_of("rceil"))

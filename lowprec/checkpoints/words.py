@@ -155,6 +155,17 @@ class RowWords(Words):
         found = unpacked(weight.codes.read(start, stop), bits, weight.shape[-1])
         return found ^ np.uint8(1 << (bits - 1))
 
+    def packed(self, codes: Array, bits: int) -> Array:
+        """Return the words of codes in two's complement, as `codes` reads them.
+
+        >>> RowWords().packed(np.array([[0, 1, 15]], np.uint8), 4)
+        array([[1944]], dtype=int32)
+        """
+        plus = (codes ^ np.uint8(1 << (bits - 1)))[..., None]
+        table = np.unpackbits(plus, axis=-1, count=bits, bitorder="little").reshape(*codes.shape[:-1], -1)
+        padding = [*[(0, 0)] * (codes.ndim - 1), (0, -table.shape[-1] % 32)]
+        return np.packbits(np.pad(table, padding), axis=-1, bitorder="little").view("<i4")
+
     def zeros(self, weight: Weight) -> Array:
         """Return the zero points as whole numbers, in the shape of the scales."""
         assert weight.zeros is not None

@@ -139,7 +139,13 @@ def _written(command: Callable[..., Any]) -> Callable[..., Any]:
         _include,
         flag("--powers", help="deepseek: scales are powers of two (scale_fmt ue8m0)."),
         flag("--nested", help="bitsandbytes: quantise the scales too."),
-        flag("--channel", help="compressed-tensors e4m3fn: a scale for each row."),
+        named(
+            "--group",
+            metavar="COLUMNS",
+            type=int,
+            help="compressed-tensors int4: 32, 64 or 128 columns of a scale.  [default: 128]",
+        ),
+        flag("--channel", help="compressed-tensors e4m3fn, int8, int4: a scale for each row."),
         named("--rule", help="Scale rule of blocks, such as rceil; default: the format's own."),
         click.option(
             "--scheme", default="compressed-tensors", show_default=True, help="Whose files these shall be."

@@ -42,6 +42,9 @@ def _torch(entry):
         "F8_E8M0": torch.float8_e8m0fnu,
         "F32": torch.float32,
         "U8": torch.uint8,
+        "I8": torch.int8,
+        "I32": torch.int32,
+        "I64": torch.int64,
     }
     return (
         torch.from_numpy(np.atleast_1d(array).view(np.uint8).copy())
@@ -58,6 +61,13 @@ _COMPRESSORS = {
     "mxfp8_e4m3": ("MXFP8QuantizationCompressor", {"num_bits": 8, "strategy": "group", "group_size": 32}),
     "e4m3fn": ("FloatQuantizationCompressor", {"num_bits": 8, "strategy": "tensor"}),
     "e4m3fn channel": ("FloatQuantizationCompressor", {"num_bits": 8, "strategy": "channel"}),
+    "int8": ("IntQuantizationCompressor", {"num_bits": 8, "strategy": "tensor", "type": "int"}),
+    "int8 channel": ("IntQuantizationCompressor", {"num_bits": 8, "strategy": "channel", "type": "int"}),
+    "int4": (
+        "PackedQuantizationCompressor",
+        {"num_bits": 4, "strategy": "group", "group_size": 128, "type": "int"},
+    ),
+    "int4 channel": ("PackedQuantizationCompressor", {"num_bits": 4, "strategy": "channel", "type": "int"}),
 }
 
 
@@ -81,9 +91,11 @@ def test_compressed_tensors_reads_the_same_values(tmp_path, to):
     from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 
     name, arguments = _COMPRESSORS[to]
-    found, _ = quantized(tmp_path, "compressed-tensors", to.split()[0], channel=to.endswith("channel"))
+    channel, shape = to.endswith("channel"), (256, 256 if to == "int4" else 192)
+    options = {"group": None} if to == "int4" else {"channel": channel}
+    found, _ = quantized(tmp_path, "compressed-tensors", to.split()[0], shape, **options)
     scheme = QuantizationScheme(
-        targets=["Linear"], weights=QuantizationArgs(type="float", symmetric=True, **arguments)
+        targets=["Linear"], weights=QuantizationArgs(**{"type": "float", "symmetric": True} | arguments)
     )
     state = {
         key.removeprefix("m.q."): _torch(entry)
@@ -108,12 +120,12 @@ def test_what_compressed_tensors_wrote_is_read_to_its_values(tmp_path, to):
     from safetensors.torch import save_file
 
     name, arguments = _COMPRESSORS[to]
-    if "group_size" in arguments:
+    if "group_size" in arguments and to != "int4":
         arguments = arguments | {"scale_dtype": torch.float8_e4m3fn if to == "nvfp4" else torch.uint8}
     scheme = QuantizationScheme(
-        targets=["Linear"], weights=QuantizationArgs(type="float", symmetric=True, **arguments)
+        targets=["Linear"], weights=QuantizationArgs(**{"type": "float", "symmetric": True} | arguments)
     )
-    made = source(tmp_path / "s.safetensors")
+    made = source(tmp_path / "s.safetensors", (256, 256 if to == "int4" else 192))
     x = torch.from_numpy(made.entries["m.q.weight"].read().copy())
     whole, one = (x.amin().reshape(1), x.amax().reshape(1)), arguments["strategy"] == "tensor"
     runs = x.reshape(len(x), -1, arguments.get("group_size", x.shape[1]))

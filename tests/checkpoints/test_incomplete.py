@@ -14,7 +14,7 @@ from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.saving import save
 from lowprec.checkpoints.schemes import SCHEMES
 from lowprec.checkpoints.weights import weights_of
-from tests.checkpoints.files import ENDINGS, changed, source
+from tests.checkpoints.files import ENDINGS, SMALL, changed, source
 from tests.programs import need_package
 
 #: Schemes of files in which names do not say what belongs together.
@@ -25,7 +25,7 @@ WRITTEN = [
     for family, formats in FAMILIES.items()
     if family not in (*OTHERS, "plain")
     for to in formats
-    for options in ([{}, {"nested": True}] if family == "bitsandbytes" else [{}])
+    for options in ([{}, {"nested": True}] if family == "bitsandbytes" else [SMALL.get((family, to), {})])
 ]
 
 

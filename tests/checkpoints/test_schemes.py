@@ -107,6 +107,8 @@ def _defined(name, tensors):
         return _nibbles(codes) * np.repeat(_power(scales), 32, axis=-1)
     if name.startswith("bitsandbytes"):
         return _row_blocks(get)
+    if name == "pack-quantized":
+        return _words(get)
     if "mxfp6" in name:
         kind = "e2m3" if name.startswith("mxfp6") else name
         return _sixes(get.get(".weight_packed", get.get(".weight")), kind) * np.repeat(
@@ -126,6 +128,14 @@ def _defined(name, tensors):
     if name == "plain":
         return codes
     return codes * get.get(".weight_scale", get.get(".scale_weight", get.get("._weight_scale")))
+
+
+def _words(get):
+    """Values of integers of 4 bits in words along rows, plus 8, the first in the lowest bits."""
+    shape, words, scales = (get[f".weight_{part}"] for part in ("shape", "packed", "scale"))
+    table = [[int(word) >> shift & 15 for word in row for shift in range(0, 32, 4)] for row in words]
+    codes = np.array(table)[:, : shape[1]] - 8.0
+    return codes * np.repeat(scales.astype(np.float64), shape[1] // scales.shape[1], axis=1)
 
 
 @pytest.mark.parametrize("to", ["nf4", "fp4"])
@@ -165,7 +175,49 @@ def test_what_is_written_is_what_the_layout_defines(tmp_path, family, to):
     assert verdict.holds
     assert verdict.codes_differ == 0
     assert verdict.rule or weight.scheme.name == "plain"
-    assert weight.scheme.block or verdict.rule in ("", "max")
+    single = not (weight.scheme.block or to == "int4")
+    assert verdict.rule in ("", "max") if single else verdict.rule
+
+
+@pytest.mark.parametrize(("columns", "options"), [(200, {}), (256, {"group": None}), (192, {"group": 64})])
+def test_integers_of_rows_or_groups_are_what_the_layout_defines(tmp_path, columns, options):
+    """Rows of words with a rest too; codes and scales are those of `lowprec.encode` and `scale_for`."""
+    options = options or {"channel": True}
+    found, made = quantized(tmp_path, "compressed-tensors", "int4", (64, columns), **options)
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    tensors = {name: (entry.tag, entry.read()) for name, entry in found.entries.items()}
+    assert np.array_equal(values_of(weight), _defined("pack-quantized", tensors).astype(np.float32))
+    x = made.entries["m.q.weight"].read()
+    size = columns if "channel" in options else options["group"] or 128
+    assert weight.sizes == (1, size)
+    amax = np.abs(x.reshape(64, -1, size)).max(axis=-1)
+    scales = tensors["m.q.weight_scale"][1]
+    if "channel" not in options:
+        assert np.array_equal(scales, amax / np.float32(7))
+    assert (verify_checkpoint(found, made)[0].codes_differ, lint(found, made)) == (0, ())
+
+
+@pytest.mark.parametrize(
+    "options", [{"to": "int8", "group": 32}, {"channel": True, "group": 32}, {"group": 16}]
+)
+def test_groups_are_those_of_packed_integers(options):
+    with pytest.raises(CheckpointError, match=r"channel has groups of 32, 64, 128 columns; leave group out"):
+        target("compressed-tensors", **({"to": "int4"} | options))
+
+
+@pytest.mark.parametrize("options", [{}, {"channel": True}])
+@pytest.mark.parametrize("to", ["e4m3fn", "int8", "int4"])
+def test_zeros_have_scale_one(tmp_path, to, options):
+    """Rows of scales 64 were taken for bytes of E8M0."""
+    save_file({"m.q.weight": np.zeros((4, 128), np.float32)}, tmp_path / "s.safetensors")
+    out = tmp_path / "o.safetensors"
+    quantize_checkpoint(
+        open_checkpoint(tmp_path / "s.safetensors"), out, target("compressed-tensors", to, **options)
+    )
+    found = open_checkpoint(out)
+    if options or to != "int4":
+        assert (found.entries["m.q.weight_scale"].read() == 1).all()
+    assert lint(found) == ()
 
 
 @pytest.mark.parametrize("channel", [False, True])
@@ -197,7 +249,7 @@ def test_every_scheme_is_written_or_named_here():
     only_read = {"gpt-oss mxfp4 (original)", "transformer-engine float8"}
     only_read |= {f"transformer-engine {name} columnwise" for name in ("mxfp8", "nvfp4")}  # beside the others
     only_read |= {f"gguf Q{kind}" for kind in "4_0 4_1 5_0 5_1 2_K 3_K 4_K 5_K 6_K".split()}
-    only_read |= {"int-quantized", "pack-quantized", "awq", "gptq", "gptq v2"}
+    only_read |= {"awq", "gptq", "gptq v2"}
     assert {scheme.name for scheme in SCHEMES} - written == only_read
 
 
@@ -513,7 +565,8 @@ ALL = [
         [{}, {"nested": True}]
         if family == "bitsandbytes"
         else [{}, {"channel": True}]
-        if (family, to) in {("compressed-tensors", "e4m3fn"), ("torchao", "e4m3fn")}
+        if (family, to)
+        in {("torchao", "e4m3fn"), *(("compressed-tensors", to) for to in ("e4m3fn", "int8", "int4"))}
         else [{}]
     )
 ]
@@ -556,7 +609,8 @@ def test_weights_at_the_ends_of_the_range_go_through_every_scheme(tmp_path, fami
         assert np.isfinite(values).all()
         assert report["clipped"] == 1
     noted = to in RAISED and family not in ("plain", "deepseek", "deepseek-v4")
-    assert ("note" in report) == (noted and extreme in ("tiny", "small") or report["lost"] > 0)
+    rows = "channel" in options and to == "int4" and extreme == "tiny"  # of 7 steps: small scales are normal
+    assert ("note" in report) == (noted and extreme in ("tiny", "small") or report["lost"] > 0 or rows)
     assert_lost_values_are_told(held, weight, report)
     single = noted and family != "transformer-engine"
     stored = [

@@ -21,7 +21,7 @@ from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.cli.main import main
-from tests.checkpoints.files import ENDINGS, source
+from tests.checkpoints.files import ENDINGS, SMALL, source
 from tests.programs import need_package
 
 QUICK = (("deepseek", "e4m3fn", 128), ("comfyui", "nvfp4", 112), ("transformer-engine", "mxfp8_e4m3", 32))
@@ -129,7 +129,7 @@ def test_weights_of_few_rows_are_cut_through_no_block(tmp_path, monkeypatch, fam
     if family in ("gguf", "onnx"):
         need_package(family)
     shape = (rows, 64, 96) if family == "gpt-oss" else (rows, 192)
-    made, how = source(tmp_path / "s.safetensors", shape), target(family, to)
+    made, how = source(tmp_path / "s.safetensors", shape), target(family, to, **SMALL.get((family, to), {}))
     ending = ENDINGS.get(family, ".safetensors")
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import ml_dtypes
 import numpy as np
 import pytest
 
-from lowprec.methods import fp8, layers, nvfp4
+from lowprec.methods import fp8, layers, nvfp4, scale_propagation as sp
 from lowprec.methods.expansion import STRATEGIES, AdamW
 
 RNG = np.random.default_rng(9)
@@ -252,3 +254,92 @@ def test_loaded_states_bring_all_their_options(strategy):
     other = layers.Optimizer([{"params": [w]}], strategy=strategy)
     other.load_state_dict(loaded.state_dict())
     assert {name: other.groups[0][name] for name in own} == own
+
+
+# -- optimizers with scales ---------------------------------------------------------------------------
+
+SCALED = {
+    "adam": sp.Adam(weight_decay=0.1),
+    "sgd": sp.SGD(learning_rate=0.5, momentum=0.5),
+    "of 8 bits": sp.Adam(weights="e4m3fn", first="e5m2", second="e5m2", rounding="stochastic(16)"),
+    "by the rules alone": sp.Adam(rescale=None, first="bfloat16"),
+}
+
+
+def same_state(found, want):
+    for name in ("weights", "first", "second"):
+        one, two = getattr(found, name), getattr(want, name)
+        assert (one is None) == (two is None)
+        if one is not None:
+            assert (float(one.scale), one.format) == (float(two.scale), two.format)
+            assert np.array_equal(one.codes, two.codes)
+    assert found.steps == want.steps
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_steps_with_scales_are_those_of_scale_propagation(name):
+    """Of gradients whose squares are subnormal in binary32; parameters are float32 and have the values."""
+    given, w = SCALED[name], W.copy()
+    optimizer = layers.Optimizer([w], strategy=given, learning_rate=0.01, rng=5)
+
+    def seeded(step):
+        return dataclasses.replace(given, learning_rate=0.01, rng=np.random.default_rng((5, step)))
+
+    state = seeded(0).start(sp.as_scaled(W, 2.0 ** np.floor(np.log2(np.abs(W).max()))))
+    for step in range(1, 4):
+        gradient = RNG.standard_normal(W.shape).astype(np.float32) * np.float32(1e-20)
+        scale = 2.0 ** np.floor(np.log2(np.abs(gradient).max()))
+        optimizer.step([gradient])
+        state = seeded(step).step(state, sp.as_scaled(gradient, scale))
+        same_state(optimizer.states[0], state)
+        assert np.array_equal(w, state.weights.to_array(np.float32))
+    if state.second is not None:
+        assert state.second.data.any()
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_states_with_scales_go_on_bit_for_bit(name):
+    """Random rounding included; beside a group in binary32, whose rate is another."""
+
+    def begun(rate):
+        w, b = W.copy(), B.copy()
+        groups = [{"params": [w]}, {"params": [b], "strategy": "fp32", "learning_rate": 0.5}]
+        return [w, b], layers.Optimizer(groups, strategy=SCALED[name], learning_rate=rate)
+
+    found = [(RNG.standard_normal(W.shape), RNG.standard_normal(B.shape)) for _ in range(4)]
+    (held, one), (other, two) = begun(0.25), begun(0.5)
+    for gradients in found[:2]:
+        one.step(gradients)
+    two.load_state_dict(one.state_dict())
+    for gradients in found[2:]:
+        one.step(gradients)
+        two.step(gradients)
+    assert all(np.array_equal(*pair) for pair in zip(held, other, strict=True))
+    assert two.groups[0]["learning_rate"] == 0.25
+    same_state(one.states[0], two.states[0])
+
+
+def test_options_of_an_optimizer_with_scales_are_its_own_by_default():
+    w, b = W.copy(), np.zeros_like(B)
+    optimizer = layers.Optimizer(
+        [{"params": [w], "eps": 1.0}, {"params": [b]}], strategy=sp.Adam(learning_rate=0.5)
+    )
+    assert [group["learning_rate"] for group in optimizer.groups] == [0.5, 0.5]
+    assert [group["eps"] for group in optimizer.groups] == [1.0, 1e-8]
+    optimizer.step([np.zeros_like(W), np.ones_like(B)])
+    assert b.tolist() == [-0.5] * b.size
+
+
+def test_what_has_no_scale_to_keep_is_refused():
+    for message, call in {
+        r"type float16 does not hold weights of 'binary32', with which strategy='Adam of binary16, binary16, "
+        r"binary16' computes": lambda: layers.Optimizer([W.astype(np.float16)], strategy=sp.Adam()),
+        "strategy has an rng of its own": lambda: layers.Optimizer([W.copy()], strategy=sp.SGD(rng=0)),
+        "of strategy 'SGD of binary16, binary16', and the group is of 'SGD of binary16, bfloat16'": lambda: (
+            layers.Optimizer([W.copy()], strategy=sp.SGD(first="bfloat16")).load_state_dict(
+                layers.Optimizer([W.copy()], strategy=sp.SGD()).state_dict()
+            )
+        ),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import lowprec as lp
-from lowprec.methods import expansion, fp8, layers, nvfp4
+from lowprec.methods import expansion, fp8, layers, nvfp4, scale_propagation as sp
 from tests.programs import need_framework
 from tests.support import example_script
 
@@ -520,3 +520,83 @@ def test_parameters_of_jax_are_refused_before_any_is_written():
     ):
         layers.Optimizer([first, jax.numpy.ones(2)], strategy="light")
     assert first.tolist() == np.float32([1.03, 2.0]).tolist()
+
+
+class Scaled(torch.nn.Module):
+    """A perceptron whose parameters are tensors with scales, or plain ones that get theirs on the way."""
+
+    def __init__(self, kept):
+        super().__init__()
+        rng = np.random.default_rng(0)
+        first, last = (rng.standard_normal(shape).astype(np.float32) / 4 for shape in ((16, 32), (32, 4)))
+        made = [sp.to_tensor(sp.as_scaled(w, 0.25)) if kept else torch.tensor(w) for w in (first, last)]
+        self.first, self.last = map(torch.nn.Parameter, made)
+
+    def forward(self, x):
+        """Return the logits."""
+        scaled = sp.differentiable(sp.on_forward(sp.as_scaled))
+        first, last = (scaled(w, 0.25) for w in (self.first, self.last))
+        return (scaled(x, 1.0) @ first).relu() @ last
+
+
+def trained(net, optimizer, scheduler, steps, loss_scale=1.0):
+    """Learn the sign of the first number; return the losses."""
+    x = torch.tensor(np.random.default_rng(1).standard_normal((64, 16)), dtype=torch.float32)
+    wanted = torch.nn.functional.one_hot((x[:, 0] > 0).long(), 4).float()
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = -(torch.log_softmax(net(x), 1) * wanted).sum(1).mean()
+        (loss * loss_scale).backward()
+        optimizer.step()
+        scheduler.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["tensors with scales", "plain tensors"])
+def test_states_with_scales_train_torch_parameters(kept, tmp_path):
+    """By a scheduler of torch's, at any loss scale alike, and from a file bit for bit."""
+
+    def begun(rate=0.02, eps=0.0):
+        net = Scaled(kept)
+        optimizer = layers.Optimizer(net.parameters(), strategy=sp.Adam(second="e5m2"), lr=rate, eps=eps)
+        return net, optimizer, torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40)
+
+    net, optimizer, scheduler = begun()
+    assert isinstance(optimizer, torch.optim.Optimizer)
+    losses = trained(net, optimizer, scheduler, 15)
+    torch.save([optimizer.state_dict(), scheduler.state_dict()], tmp_path / "run.pt")
+    losses += trained(net, optimizer, scheduler, 15)
+    assert losses[-1] < 0.3 * losses[0]
+    assert optimizer.states[0].weights.format.name == optimizer.states[0].first.format.name == "binary16"
+    assert trained(*begun(), 30, 2.0**-30) == losses
+
+    other, resumed, its = begun(0.5, 1e-8)
+    for each, kept_state in zip((resumed, its), torch.load(tmp_path / "run.pt"), strict=True):
+        each.load_state_dict(kept_state)
+    assert trained(other, resumed, its, 15) == losses[15:]
+    assert resumed.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]
+
+
+def test_a_parameter_with_a_scale_needs_an_optimizer_with_scales():
+    with pytest.raises(
+        TypeError, match=r"needs an optimizer with scales, not strategy='light'; use strategy="
+    ):
+        layers.Optimizer(Scaled(True).parameters(), strategy="light")
+
+
+def test_a_group_with_scales_is_added():
+    net, plain = Scaled(True), torch.nn.Parameter(torch.ones(3))
+    optimizer = layers.Optimizer([plain])
+    optimizer.add_param_group(
+        {"params": net.parameters(), "strategy": sp.SGD(learning_rate=0.5), "betas": (0, 0)}
+    )
+    assert [group["lr"] for group in optimizer.param_groups] == [1e-3, 0.5]
+    plain.grad = torch.ones(3)
+    net(torch.ones(2, 16)).sum().backward()
+    before = net.last.array
+    optimizer.step()
+    assert [state.steps for state in optimizer.states] == [1, 1, 1]
+    assert net.last.array is not before
+    assert net.last.array.format.name == "binary16"

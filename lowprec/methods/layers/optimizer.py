@@ -1,12 +1,14 @@
-"""AdamW by any strategy of Collage, on arrays and torch tensors that change in place, in groups.
+"""AdamW by any strategy of Collage, or Adam and SGD with scales, on arrays and torch tensors, in place.
 
-Floor 4. Source: [COLLAGE].
+Floor 4. Source: [COLLAGE], [SCALIFY].
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
@@ -18,11 +20,16 @@ from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import tensor_of
 from lowprec.methods.expansion import AdamW, Expansion
 from lowprec.methods.expansion.adamw import State
+from lowprec.methods.scale_propagation import SGD, Adam, ScaledArray, as_scaled, to_tensor
+from lowprec.methods.scale_propagation.optimizers import OptimizerState
+from lowprec.methods.scale_propagation.pow2 import pow2_below
 from lowprec.spec import catalog
 
 _OPTIONS = frozenset(field.name for field in dataclasses.fields(AdamW)) - {"rng"}
 #: Options that states depend on, so that states of others are not loaded.
 _FIXED = ("strategy", "format")
+#: Options that optimizers with scales have too.
+_OF_SCALED = ("learning_rate", "betas", "eps", "weight_decay")
 #: Names of torch's optimizers for options of AdamW, and back.
 _TORCH = {"learning_rate": "lr"}
 _FROM_TORCH = {"lr": "learning_rate"}
@@ -40,6 +47,16 @@ class Optimizer:
     >>> w, b, optimizer.states[0].parameter.values()
     (array([198.], dtype=float32), array([-0.99609375], dtype=float32), array([197.88867188]))
 
+    With an optimizer of `lowprec.methods.scale_propagation` as the strategy, weights and states are arrays
+    with scales in its formats; parameters are float32 or wider, or tensors of its `to_tensor`.
+
+    >>> from lowprec.methods import scale_propagation as sp
+    >>> w = np.float32([1.0, -2.0])
+    >>> optimizer = Optimizer([w], strategy=sp.Adam(), learning_rate=0.25)
+    >>> optimizer.step([np.float32([1e-6, -3e-6])])
+    >>> w, optimizer.states[0].second.data
+    (array([ 0.7524414, -1.7509766], dtype=float32), array([0.2815, 2.533 ], dtype=float16))
+
     Of torch parameters it is a `torch.optim.Optimizer` too, whose groups have the learning rate as "lr": it
     works with `torch.optim.lr_scheduler` and is saved by `torch.save(optimizer.state_dict(), ...)`.
 
@@ -54,14 +71,15 @@ class Optimizer:
     options
         For all groups that have none of their own, as of `lowprec.methods.expansion.AdamW`: strategy ("fp32"
         by default), format, learning_rate, betas, eps, eps_place, weight_decay, scalars, stochastic_bits; of
-        torch parameters "lr" is the learning rate too.
+        torch parameters "lr" is the learning rate too. With an `Adam` or `SGD` of `scale_propagation` as the
+        strategy learning_rate, betas, eps and weight_decay take the place of its own.
 
     Attributes
     ----------
     groups : list of dict
         "params" and the options of each group, which may be changed between steps, as learning rates are; but
         for the strategy and the format. Of torch parameters they are `param_groups` too.
-    states : list of State
+    states : list of State or OptimizerState
         Of each parameter, in their order.
 
     Raises
@@ -95,21 +113,30 @@ class Optimizer:
         self._rng = rng
         for group in self._given:
             _check({name: value for name, value in group.items() if name != "params"})
-        self.groups: list[dict[str, Any]] = [{"strategy": "fp32"} | options | group for group in self._given]
+        self.groups: list[dict[str, Any]] = [_begun(options | group) for group in self._given]
         self._parameters = [each for group in self.groups for each in group["params"]]
         if not self._parameters:
             raise ValueError("an optimizer needs parameters, and was given none")
         if len({id(each) for each in self._parameters}) < len(self._parameters):
             raise ValueError("a parameter is in the optimizer twice; each belongs into one group, once")
-        self.states: list[State] = []
+        self.states: list[State | OptimizerState] = []
         self._begin()
 
     def _begin(self) -> None:
         """Begin the states of parameters that have none yet, and round these."""
         _check_rng(self._rng, len(self._parameters))
-        begun, states = len(self.states), list[State]()
+        begun, states = len(self.states), list[State | OptimizerState]()
         optimizers, parameters = self._optimizers()[begun:], self._parameters[begun:]
         for optimizer, parameter in zip(optimizers, parameters, strict=True):
+            scaled = isinstance(optimizer, Adam | SGD)
+            if hasattr(parameter, "array"):
+                if not scaled:
+                    raise TypeError(
+                        f"a parameter with a scale needs an optimizer with scales, not strategy="
+                        f"{optimizer.keeps.name!r}; use strategy=scale_propagation.Adam() or SGD()"
+                    )
+                states.append(optimizer.start(parameter.array))
+                continue
             values = as_array(parameter)
             if not is_tensor(parameter) and not (
                 isinstance(parameter, np.ndarray) and parameter.flags.writeable
@@ -119,13 +146,14 @@ class Optimizer:
                     f"{'read-only array' if isinstance(parameter, np.ndarray) else type(parameter).__name__}"
                 )
             held = catalog.format(values.dtype) if values.dtype.kind in "fV" else None
-            if held is None or not held.contains(catalog.format(optimizer.weights)):
+            needed = catalog.BINARY32 if scaled else catalog.format(optimizer.weights)
+            if held is None or not held.contains(needed):
                 raise ValueError(
-                    f"a parameter of type {values.dtype} does not hold weights of "
-                    f"{optimizer.weights.name!r}, with which strategy={optimizer.keeps.name!r} computes; use "
+                    f"a parameter of type {values.dtype} does not hold weights of {needed.name!r}, with "
+                    f"which strategy={_name(optimizer if scaled else optimizer.keeps.name)!r} computes; use "
                     f"another strategy or type"
                 )
-            states.append(optimizer.start(values.astype(np.float64)))
+            states.append(optimizer.start(_scaled(values) if scaled else values.astype(np.float64)))
         _refuse_shared(self._parameters)
         for parameter, state in zip(parameters, states, strict=True):
             _write(parameter, state.weights)
@@ -153,7 +181,7 @@ class Optimizer:
         if len(found) != len(self._parameters):
             raise ValueError(f"{len(found)} gradients are not those of {len(self._parameters)} parameters")
         self.states = [
-            state if gradient is None else optimizer.step(state, _wide(gradient))
+            state if gradient is None else optimizer.step(state, _operand(optimizer, gradient))
             for optimizer, state, gradient in zip(self._optimizers(), self.states, found, strict=True)
         ]
         for parameter, state in zip(self._parameters, self.states, strict=True):
@@ -181,12 +209,11 @@ class Optimizer:
         for place, (state, parameter) in enumerate(zip(self.states, self._parameters, strict=True)):
             states[place] = {name: _kept(value, parameter) for name, value in _fields(state)}
         for group in self.groups:
-            places, whole = (
-                list(range(first, first := first + len(group["params"]))),
-                AdamW(**self._options(group)),
-            )
-            named = {name: str(group.get(name, getattr(AdamW(), name))) for name in _FIXED}
-            options = _renamed({name: getattr(whole, name) for name in sorted(_OPTIONS)}, self._names)
+            places = list(range(first, first := first + len(group["params"])))
+            whole = _optimizer(self._options(group))
+            named = {"strategy": _name(group["strategy"]), "format": str(group.get("format", AdamW().format))}
+            found = {name: getattr(whole, name) for name in sorted(_OPTIONS) if hasattr(whole, name)}
+            options = _renamed(found, self._names)
             groups.append(options | group | named | {"params": places})
         return {"state": states, "param_groups": groups, "rng": self._rng}
 
@@ -225,7 +252,7 @@ class Optimizer:
                     f"states of parameter {place} have shape {made['weights'].shape}, and it has "
                     f"{tuple(parameter.shape)}"
                 )
-            loaded.append(State(**made))
+            loaded.append(type(state)(**made))
         for group, kept in zip(self.groups, groups, strict=True):
             own = _renamed(_renamed(kept, _FROM_TORCH), self._names)
             group.update({name: value for name, value in own.items() if name not in ("params", *_FIXED)})
@@ -237,18 +264,64 @@ class Optimizer:
         """Return the options of a group by their names in AdamW."""
         return {name: value for name, value in group.items() if name != "params"}
 
-    def _optimizers(self) -> list[AdamW]:
+    def _optimizers(self) -> list[Any]:
         """Return the optimizer of each parameter, by the options of its group."""
-        found: list[AdamW] = []
-        for group in self.groups:
-            options = self._options(group)
-            found += [
-                AdamW(**options, rng=self._rng + len(found) + place) for place in range(len(group["params"]))
-            ]
-        return found
+        options = [self._options(group) for group in self.groups for _ in group["params"]]
+        steps = itertools.chain((state.steps + 1 for state in self.states), itertools.repeat(0))
+        return [
+            _optimizer(each, self._rng + place, step)
+            for place, (each, step) in enumerate(zip(options, steps, strict=False))
+        ]
 
 
-def _fields(state: State) -> list[tuple[str, Any]]:
+def _begun(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group's options, those of an optimizer with scales among them."""
+    strategy = options.get("strategy", "fp32")
+    if not isinstance(strategy, Adam | SGD):
+        return {"strategy": strategy, **options}
+    if strategy.rng is not None:
+        raise ValueError(
+            "strategy has an rng of its own, which several parameters would share; give Optimizer rng="
+        )
+    return {name: getattr(strategy, name) for name in _OF_SCALED if hasattr(strategy, name)} | dict(options)
+
+
+def _optimizer(options: Mapping[str, Any], rng: int = 0, step: int = 0) -> Any:
+    """Return the optimizer of a parameter with this key, for a step; step 0 begins its state."""
+    strategy = options["strategy"]
+    if not isinstance(strategy, Adam | SGD):
+        return AdamW(**options, rng=rng)
+    own = {name: options[name] for name in _OF_SCALED if name in options and hasattr(strategy, name)}
+    return dataclasses.replace(strategy, **own, rng=np.random.default_rng((rng, step)))
+
+
+def _name(strategy: Any) -> str:
+    """Return the name of a strategy; of an optimizer with scales its class and its formats."""
+    if not isinstance(strategy, Adam | SGD):
+        return str(strategy)
+    formats = [getattr(strategy, each, None) for each in ("weights", "first", "second")]
+    return f"{type(strategy).__name__} of {', '.join(str(each.name) for each in formats if each)}"
+
+
+def _scaled(values: Any) -> Any:
+    """Return values at the power of two of their largest magnitude; those with a scale as they are."""
+    given = getattr(values, "array", values)
+    if isinstance(given, ScaledArray):
+        return given
+    array = reals(_wide(given), "a gradient")
+    largest = float(np.max(np.abs(array), initial=0))
+    scale = float(largest != 0)
+    if 0 < largest < np.inf:
+        scale = min(max(pow2_below(largest), 2.0**-126), 2.0**127)
+    return as_scaled(array, scale, catalog.BINARY32)
+
+
+def _operand(optimizer: Any, gradient: Any) -> Any:
+    """Return a gradient as the optimizer takes it."""
+    return _wide(gradient) if isinstance(optimizer, AdamW) else _scaled(gradient)
+
+
+def _fields(state: Any) -> list[tuple[str, Any]]:
     return [(field.name, getattr(state, field.name)) for field in dataclasses.fields(state)]
 
 
@@ -256,6 +329,8 @@ def _kept(value: Any, parameter: Any) -> Any:
     """Return part of a state as arrays, or tensors if its parameter is one, or a number."""
     if isinstance(value, Expansion):
         return [_kept(part, parameter) for part in value.parts]
+    if isinstance(value, ScaledArray):
+        return [_kept(value.data, parameter), float(value.scale)]
     if not isinstance(value, np.ndarray):
         return value
     if not is_tensor(parameter):
@@ -267,6 +342,9 @@ def _restored(value: Any, kept: Any) -> Any:
     """Return what `_kept` kept, in the kind that the state has now."""
     if isinstance(value, Expansion):
         return Expansion(tuple(np.array(as_array(part)) for part in kept), value.format)
+    if isinstance(value, ScaledArray):
+        data, scale = kept
+        return ScaledArray(np.array(reals(data, "a state")), scale, value.format, value.scale_format)
     return np.array(reals(kept, "a state")).astype(value.dtype) if isinstance(value, np.ndarray) else kept
 
 
@@ -288,7 +366,11 @@ def _check_rng(rng: Any, count: int) -> None:
 
 def _refuse_shared(parameters: list[Any]) -> None:
     """Refuse parameters that lie in the same memory, where each would overwrite the other."""
-    near = [as_array(each) for each in parameters if not is_tensor(each) or each.device.type == "cpu"]
+    near = [
+        as_array(each)
+        for each in parameters
+        if not is_tensor(each) or (each.device.type == "cpu" and not hasattr(each, "array"))
+    ]
     bounds = sorted(((*byte_bounds(each), place) for place, each in enumerate(near)))
     for rank, (_, end, place) in enumerate(bounds):
         for begin, _, other in bounds[rank + 1 :]:
@@ -309,6 +391,11 @@ def _wide(gradient: Any) -> Any:
 
 def _write(parameter: Any, values: Any) -> None:
     """Put values into an array or a tensor, whose type holds them."""
+    if hasattr(parameter, "array"):
+        with sys.modules["torch"].no_grad():
+            parameter.copy_(to_tensor(values))
+        return
+    values = values.to_array(np.float32) if isinstance(values, ScaledArray) else values
     if is_tensor(parameter):
         parameter.detach().copy_(tensor_of(np.ascontiguousarray(values)))
     else:
@@ -363,7 +450,8 @@ def _torch_class() -> Any:
 
         def add_param_group(self, param_group: Mapping[str, Any]) -> None:
             """Add a group of parameters, by default of strategy "fp32"."""
-            torch.optim.Optimizer.add_param_group(self, {"strategy": "fp32"} | _renamed(param_group, _TORCH))
+            begun = _renamed(_begun(_renamed(param_group, _FROM_TORCH)), _TORCH)
+            torch.optim.Optimizer.add_param_group(self, begun)
             if self.groups is self.param_groups:  # not while the optimizer is made
                 known = self._parameters
                 try:
