@@ -317,10 +317,9 @@ class DotQuestion(Question):
         if self.addend is not None:
             yield dot_faults.LEFT_OUT["addend"]
         mode = how.output[1].rounding
-        for name in ("nearest_even", "toward_zero", "nearest_away"):
-            if name != str(mode):
-                rounded = dot_changes.with_rule("output", rounding=rounding(name))
-                yield Change("output", rounded, f"output: {in_words(name)}", 2)
+        for name in (n for n in ("nearest_even", "toward_zero", "nearest_away") if n != str(mode)):
+            rounded = dot_changes.with_rule("output", rounding=rounding(name))
+            yield Change("output", rounded, f"output: {in_words(name)}", 2)
         if not how.rounds_randomly:
             yield from dot_changes.splits(how, self.x.shape[-1])
             yield from dot_changes.runs(how, self.x.shape[-1])
