@@ -79,6 +79,8 @@ _LISTED = 5
 RECORD = "lowprec.json"
 #: What no pickle, no name, and no number of values has reason to exceed.
 _LONGEST, _LONGEST_NAME, _MOST = 32_000_000, 4_096, 4_000_000
+#: How files that torch wrote before 1.6 begin.
+_OLD = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
 #: Values for each byte of a pickle, at most: one may be in several places, and takes a byte in each.
 _REPEATED = 4
 
@@ -168,9 +170,10 @@ def _records(path: Path) -> dict[str, tuple[int, int]]:
     except CheckpointError:
         raise
     except Exception as error:  # of files that are cut or hostile zipfile raises anything
-        raise CheckpointError(
-            f"{str(path)!r} is no archive of torch.save: {error}; save files of torch before 1.6 again"
-        ) from None
+        with path.open("rb") as file:
+            old = file.read(len(_OLD)) == _OLD
+        why = "torch before 1.6 wrote it; load it with torch and save it again" if old else str(error)
+        raise CheckpointError(f"{str(path)!r} is no archive of torch.save: {why}") from None
     if "data.pkl" not in found:
         raise CheckpointError(f"{str(path)!r} is no archive of torch.save: it has no data.pkl")
     return found

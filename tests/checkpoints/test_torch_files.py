@@ -368,6 +368,18 @@ def test_a_tensor_under_a_million_names_is_refused(tmp_path):
     assert len(open_checkpoint(_archive(tmp_path / "y.pt", twice)).entries) == 2000
 
 
+def test_files_of_old_torch_are_told_from_others(tmp_path):
+    need_framework("torch")
+    import torch
+
+    torch.save({"w": torch.ones(2)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(CheckpointError, match="before 1.6 wrote it; load it with torch and save it again$"):
+        open_checkpoint(tmp_path / "old.pt")
+    (tmp_path / "ggml.bin").write_bytes(b"lmgg" + bytes(60))
+    with pytest.raises(CheckpointError, match="is no archive of torch.save: File is not a zip file$"):
+        open_checkpoint(tmp_path / "ggml.bin")
+
+
 def test_what_is_no_archive_of_torch_is_refused(tmp_path):
     (tmp_path / "x.pt").write_bytes(b"\x80\x02no archive")
     with pytest.raises(CheckpointError, match=r"is no archive of torch\.save"):
