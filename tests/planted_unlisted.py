@@ -124,15 +124,17 @@ def window(pairs, c, hooks, places, scale=0):
     if infinite:
         return infinite[0] << 31 | BINARY32.infinity
     terms.append([c.sign, c.whole, c.last, c.first])
-    largest = max((term[3] for term in terms if term[1]), default=0)
+    seen = hooks.get("seen", lambda first, lane: first)
+    largest = max((seen(term[3], lane) for lane, term in enumerate(terms) if term[1]), default=0)
     total = 0
     for lane, (sign, whole, last, first) in enumerate(terms):
         if not whole:
             continue
-        shift = largest - first
-        shift = hooks.get("shift", lambda shift, lane: shift)(shift, lane if lane < len(pairs) else -1)
+        shift, lane = largest - first, lane if lane < len(pairs) else -1
+        shift = hooks.get("shift", lambda shift, lane: shift)(shift, lane)
         up = last - first - shift + places  # places of the last bit above the end of the window
         cut = whole << up if up >= 0 else whole >> -up
+        cut = hooks.get("cut", lambda cut, whole, up, lane: cut)(cut, whole, up, lane)
         total += -cut if sign else cut
     total = hooks.get("total", lambda total: total)(total)
     if not total:
@@ -334,6 +336,16 @@ ROUNDING_BUGS = {
 }
 
 DOT_BUGS = {
+    "the addend rounded half up when it is aligned": {
+        "cut": lambda cut, whole, up, lane: cut + (lane < 0 and up < 0 and whole >> -up - 1 & 1)
+    },
+    "products shifted by 24 places or more lost": {
+        "shift": lambda shift, lane: 99 if lane >= 0 and shift >= 24 else shift
+    },
+    "the largest exponent searched without the last bit in lanes 6 and 7": {
+        "seen": lambda first, lane: first & ~1 if lane in (6, 7) else first
+    },
+    "the addend's exponent counted one too high": {"seen": lambda first, lane: first + (lane == 8)},
     "increment lost when rounding carries": {"carried": lambda code, fmt: code - 1},
     "carry sets the exponent twice": {"carried": lambda code, fmt: code + (1 << fmt.t)},
     "low bit of product 5 cut": {"product": lambda term, lane: cleared(1)(term, lane) if lane == 5 else term},

@@ -31,6 +31,7 @@ def product(x, y, unseen):
     [
         (lambda places: 3, "the last 2 bits of the exact result not seen by the sticky bit"),
         (lambda places: 1 << places - 3, "bit 2 behind the guard bit not seen by the sticky bit"),
+        (lambda places: 3 << places - 4, "bits 2 to 3 behind the guard bit not seen by the sticky bit"),
         (
             lambda places: (1 << places - 4) - 1,
             "sticky bit lost: rounded by the guard bit and 3 bits behind it alone",

@@ -10,6 +10,8 @@ import lowprec as lp
 from lowprec.verify.compare.rules import learn
 from lowprec.verify.questions.features import Feature
 
+pytestmark = pytest.mark.apart
+
 
 def named(report, words):
     assert any(said.startswith(words) for said in (report.cause.words, *report.cause.same)), report.cause

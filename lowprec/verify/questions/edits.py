@@ -22,7 +22,7 @@ from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
-from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, in_terms, lanes_of
+from lowprec.verify.questions.step_cuts import LOW, MARKS, Numbers, Where, in_terms, lanes_of
 
 __all__ = [
     "OnLanes",
@@ -287,6 +287,7 @@ def term_edits(total: Callable[[Any], Any]) -> Iterator[tuple[str, OnLanes]]:
         "terms cut downwards": lambda p: p.negative & (p.lost > 0),
         "terms cut upwards": lambda p: ~p.negative & (p.lost > 0),
         "terms cut away from zero": lambda p: p.lost > 0,
+        "terms rounded, not cut: ties away from zero": lambda p: p.lost >> LOW - 1 & 1,
         "negative terms that are cut to zero are -1 in the window's last place": lambda p: (
             p.negative & (p.kept == 0) & (p.lost > 0)
         ),

@@ -22,8 +22,9 @@ __all__ = ["EXACT", "OnExact", "edited_codes", "exact_results", "of_exact", "ope
 
 #: Operations whose exact results are those of a product and a sum, or a value.
 EXACT = ("add", "subtract", "multiply", "fma", "convert")
-#: Bits behind the guard bit that the sticky bit may stop at, and single bits and last bits that it may miss.
-_GUARDED, _MISSED = 16, 8
+#: Bits behind the guard bit that the sticky bit may stop at; single and last bits, and bits in a row, that
+#: it may miss.
+_GUARDED, _MISSED, _RUN = 16, 8, 4
 
 _TO_ODD = Projection(rounding="to_odd")
 
@@ -91,7 +92,10 @@ def _on_all(operation: str, target: Format, precision: int) -> Iterator[tuple[st
             functools.partial(_missed, fmt=target, bits=bits),
         )
         behind = f"bit {bits} behind the guard bit not seen by the sticky bit"
-        yield behind, functools.partial(_unwired, fmt=target, bit=bits)
+        yield behind, functools.partial(_unwired, fmt=target, bit=bits, last=bits)
+        for last in range(bits + 1, bits + _RUN):
+            some = f"bits {bits} to {last} behind the guard bit not seen by the sticky bit"
+            yield some, functools.partial(_unwired, fmt=target, bit=bits, last=last)
 
 
 def _cut(values: Array, lasts: Array, fmt: Format, bits: int) -> Array:
@@ -109,9 +113,9 @@ def _missed(values: Array, lasts: Array, fmt: Format, bits: int) -> Array:
     return np.where(lasts + bits <= guard, np.trunc(values / sizes) * sizes, values)
 
 
-def _unwired(values: Array, lasts: Array, fmt: Format, bit: int) -> Array:
-    """Return values without one bit behind the guard bit."""
-    above, below = (cut_behind_guard(values, fmt, bits) for bits in (bit - 1, bit))
+def _unwired(values: Array, lasts: Array, fmt: Format, bit: int, last: int) -> Array:
+    """Return values without some bits behind the guard bit."""
+    above, below = (cut_behind_guard(values, fmt, bits) for bits in (bit - 1, last))
     return values - (below - above)
 
 
