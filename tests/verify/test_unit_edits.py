@@ -315,3 +315,16 @@ def test_quotients_by_other_scales_are_named(quotient, words):
         tensor_scale=np.float32(t),
     )
     named(report, words)
+
+
+def test_scales_of_blocks_of_zeros_that_are_those_of_the_block_before_are_named():
+    x = blocks("mxfp4")
+    x[7::20] = 0
+    made = lp.encode(x, "mxfp4")
+    scales = np.asarray(made.scales).view(np.uint8).copy()
+    scales[7::20] = scales[6::20]
+    report = of_blocks(x, "mxfp4", np.asarray(made.codes).view(np.uint8), scales)
+    named(
+        report,
+        "scales that are as they came of the block before, above elements that are right, where the block",
+    )

@@ -243,7 +243,18 @@ class BlockQuestion(Question):
         made = self._encoded(values, fmt, axes, tensor, fields)
         if "made" in fields:
             made = fields["made"](made)
+        if "former" in fields:
+            made = self._under_former(made, batch)
         return made.reshape(-1)
+
+    def _under_former(self, made: Array, batch: Batch) -> Array:
+        """Return answers with the scales that came of the blocks before."""
+        size = self.format.sizes[0]
+        if self.axes != (len(self.shape) - 1,) or self.shape[-1] % size:
+            raise ValueError("blocks do not follow each other")
+        scales = np.roll(batch.got.reshape(-1, size)[:, 0] >> SCALE_SHIFT, 1)
+        low = made.reshape(-1) & (1 << SCALE_SHIFT) - 1
+        return np.asarray(low | np.repeat(scales, size) << SCALE_SHIFT)
 
     def _encoded(
         self, values: Array, fmt: BlockFormat, axes: tuple[int, ...], tensor: float | None, fields: Any
@@ -333,6 +344,9 @@ class BlockQuestion(Question):
     def edits(self) -> Iterator[Change]:
         """Yield edits of the codes of scales alone."""
         if self.scales is not None and not self.values:
+            if type(self) is BlockQuestion:  # not of lines that each have a scale of the tensor
+                words = "scales that are as they came of the block before, above elements that are right"
+                yield Change("former", True, words, 2)
             yield from of_scale_codes(self.format.scale)
             yield from block_edits(self.format, self._source)
         if not self.values and len(self.axes) == 1:

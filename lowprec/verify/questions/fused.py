@@ -33,6 +33,8 @@ _SUMMANDS = {
     "infinite products": "an infinite operand1", "alignment of products": "operand1",
     "alignment of running sums": "operand2", "lane 0": "operand1", r"\bx\b": "operand1",
 }  # fmt: skip
+#: Places of shifts from which on terms may be lost.
+_DROPPED = range(5, 41)
 #: Words of terms that a sum of two operands does not have.
 _OTHERS = re.compile(r"product|\by\b|times infinity")
 
@@ -78,7 +80,7 @@ class Fused:
         target = self.how.output[0]
         yield from step_faults(self.how, self.formats, 1, addend=True)
         yield from of_shifts()
-        yield from of_behind()
+        yield from of_behind(_DROPPED)
         yield from of_rounding(target)
         for words, on_terms in product_edits((*self.formats, target)):
             yield fault(words, 2, running=on_terms(np.array([0])))

@@ -396,7 +396,7 @@ def _of_rounding(window: Window | None, form: Format) -> Iterator[Change]:
             before=partial(_seen, bits=seen),
         )
     if window is not None and window.fraction_bits is not None:
-        for bits in range(1, _UNSEEN + 1):
+        for bits in range(1, _TWICE + 1):
             last = "last bit" if bits == 1 else f"last {bits} bits"
             yield fault(f"sticky bit without the {last} of the sum", before=partial(_unseen, bits=bits))
     for bits in range(1, _TWICE + 1):

@@ -44,7 +44,7 @@ def of_shifts() -> Iterator[Change]:
             yield fault(words, 2, above=functools.partial(_shifted, change=change, some=some))
 
 
-def of_behind() -> Iterator[Change]:
+def of_behind(dropped: Sequence[int] = _DROPPED) -> Iterator[Change]:
     """Yield terms whose bits are cut some places behind the last bit of another, as without a sticky bit."""
     for bits in range(_BEHIND + 1):
         for words, of_larger in {"the larger term": True, "the running sum": False}.items():
@@ -58,7 +58,7 @@ def of_behind() -> Iterator[Change]:
     for bits in range(*_BELOW):
         cut = functools.partial(_cut_below, bits=bits)
         yield fault(f"terms cut {bits} places below the largest exponent", 2, above=cut)
-    for least, (what, some) in itertools.product(_DROPPED, _SOME_TERMS.items()):
+    for least, (what, some) in itertools.product(dropped, _SOME_TERMS.items()):
         lost = functools.partial(_dropped, least=least, some=some)
         yield fault(f"{what} that are shifted by {least} places or more lost", 2, above=lost)
 
