@@ -328,3 +328,15 @@ def test_scales_of_blocks_of_zeros_that_are_those_of_the_block_before_are_named(
         report,
         "scales that are as they came of the block before, above elements that are right, where the block",
     )
+
+
+def test_edits_that_explain_few_differences_too_are_told_beside_the_cause():
+    x, y, right = sums(_joined)
+    got = sums(lambda a, b, unlike: _joined(a, b >> 38 << 38, unlike))[2]
+    some = np.sort(np.concatenate([np.flatnonzero(right != got)[:20], np.flatnonzero(right == got)[:600]]))
+    asked = {"operation": "add", "source": "bfloat16", "limit": 0}
+    cause = lp.compare((x[some], y[some]), got[some], "bfloat16", **asked).cause
+    told = {cause.words, *cause.same}
+    assert cause.explained == 20
+    assert "terms cut 2 places behind the last bit of the larger term" in told
+    assert "terms cut 9 places below the largest exponent" in told

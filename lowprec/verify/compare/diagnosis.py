@@ -48,6 +48,8 @@ _DOUBTS = 4
 _FINALISTS, _MOST = 8, 32
 #: Of fewer mismatches than these a cause must explain all.
 _MANY = 8
+#: Of fewer than these, edits that explain as much as a cause are told beside it.
+_SCARCE = 64
 #: Causes that are told, where none explains everything.
 _TOLD = 3
 _STOCHASTIC = "stochastic rounding"
@@ -129,6 +131,8 @@ def diagnose(
         causes = _with_rules(ruled, causes, mismatches, each, failures)
     # Besides one that explains everything the others are worth nothing, unless it explains few.
     causes = causes[:1] if not few and causes and causes[0].net == mismatches else causes[:_TOLD]
+    if causes and causes[0].net == mismatches < _SCARCE and causes[0].rule is None and not question.dear:
+        causes[0].same = trial.alike(causes[0], mismatches, each) + causes[0].same
     left = mismatches - (causes[0].explained if causes else 0)
     here = trial.batch.places[trial.wrong]
     few = few or (here.size == mismatches and question.independent(here) < _MANY)
@@ -250,6 +254,17 @@ class _Trial:
                 alone=bool(changes),
             )
         return found
+
+    def alike(self, cause: Cause, mismatches: int, each: Each) -> list[str]:
+        """Return edits that explain every mismatch too, and contradict nothing: a few of them, in words."""
+        wrong, found = int(np.count_nonzero(self.wrong)), list[Cause]()
+        known = {cause.words, *cause.same}
+        for change in self.question.edits():
+            if len(found) < _TOLD and change.words not in known and self.net((change,)) == wrong:
+                found.append(Cause(change.words, changes=(change,)))
+        if found:
+            _on_everything(found, each, self.failures)
+        return [one.words for one in found if one.net == mismatches]
 
     def finalists(self, scores: dict[Changes, int], *, deep: bool) -> list[Changes]:
         """Return the best hypotheses, and all that are as good as the first."""
