@@ -48,7 +48,7 @@ _DOUBTS = 4
 _FINALISTS, _MOST = 8, 32
 #: Of fewer mismatches than these a cause must explain all.
 _MANY = 8
-#: Of fewer than these, edits that explain as much as a cause are told beside it.
+#: Of fewer than these, but of many, edits that explain as much as a cause are told beside it.
 _SCARCE = 64
 #: Causes that are told, where none explains everything.
 _TOLD = 3
@@ -131,7 +131,8 @@ def diagnose(
         causes = _with_rules(ruled, causes, mismatches, each, failures)
     # Besides one that explains everything the others are worth nothing, unless it explains few.
     causes = causes[:1] if not few and causes and causes[0].net == mismatches else causes[:_TOLD]
-    if causes and causes[0].net == mismatches < _SCARCE and causes[0].rule is None and not question.dear:
+    scarce = _MANY <= mismatches < _SCARCE and not question.dear
+    if scarce and causes and causes[0].net == mismatches and causes[0].rule is None:
         causes[0].same = trial.alike(causes[0], mismatches, each) + causes[0].same
     left = mismatches - (causes[0].explained if causes else 0)
     here = trial.batch.places[trial.wrong]
