@@ -131,7 +131,7 @@ def _defined(name, tensors):
 
 
 def _words(get):
-    """Values of integers of 4 bits in words along rows, plus 8, the first in the lowest bits."""
+    """Return values of 4-bit integers in words along rows, plus 8, the first in the lowest bits."""
     shape, words, scales = (get[f".weight_{part}"] for part in ("shape", "packed", "scale"))
     table = [[int(word) >> shift & 15 for word in row for shift in range(0, 32, 4)] for row in words]
     codes = np.array(table)[:, : shape[1]] - 8.0
@@ -181,7 +181,7 @@ def test_what_is_written_is_what_the_layout_defines(tmp_path, family, to):
 
 @pytest.mark.parametrize(("columns", "options"), [(200, {}), (256, {"group": None}), (192, {"group": 64})])
 def test_integers_of_rows_or_groups_are_what_the_layout_defines(tmp_path, columns, options):
-    """Rows of words with a rest too; codes and scales are those of `lowprec.encode` and `scale_for`."""
+    """Hold codes and scales to `lowprec.encode` and `scale_for`, of rows of words with a rest too."""
     options = options or {"channel": True}
     found, made = quantized(tmp_path, "compressed-tensors", "int4", (64, columns), **options)
     (weight,) = [item for item in weights_of(found) if item.is_quantized]
@@ -208,7 +208,7 @@ def test_groups_are_those_of_packed_integers(options):
 @pytest.mark.parametrize("options", [{}, {"channel": True}])
 @pytest.mark.parametrize("to", ["e4m3fn", "int8", "int4"])
 def test_zeros_have_scale_one(tmp_path, to, options):
-    """Rows of scales 64 were taken for bytes of E8M0."""
+    """Write no rows of scales 64, which were taken for bytes of E8M0."""
     save_file({"m.q.weight": np.zeros((4, 128), np.float32)}, tmp_path / "s.safetensors")
     out = tmp_path / "o.safetensors"
     quantize_checkpoint(
@@ -436,7 +436,7 @@ def test_one_layout_becomes_another_byte_for_byte(tmp_path, first, second, to):
 
 @pytest.mark.parametrize("family", ["torchao", "compressed-tensors", "comfyui", "gguf"])
 def test_blocks_that_stay_the_same_numbers_are_counted_as_exact(tmp_path, family):
-    """Products with scales of tensors are rounded by readers, and were held against exact ones."""
+    """Hold what readers round to what they round, not to exact products with scales of tensors."""
     if family == "gguf":
         need_package(family)
     found, _ = quantized(tmp_path, "modelopt", "nvfp4")
@@ -730,7 +730,7 @@ def test_comfyuis_mark_goes_when_no_weight_is_scaled(tmp_path, to):
 
 @pytest.mark.parametrize("to", ["mxfp4", "e4m3fn"])
 def test_tensors_with_the_name_of_comfyuis_mark_are_kept(tmp_path, to):
-    """Whatever ended so was left out without a word."""
+    """Keep tensors that only end as the mark does: they were left out without a word."""
     others = {"m.scaled_fp8": np.float32([1, 2, 3]), "n.scaled_fp8": np.ones((4, 64), np.float32)}
     found = source(tmp_path / "two.safetensors", (64, 64), **others)
     family = "quark" if to == "mxfp4" else "modelopt"
@@ -758,7 +758,7 @@ def test_verify_refuses_a_source_with_nans_that_codes_lack(tmp_path):
 
 @pytest.mark.parametrize("rounding", ["nearest_even", "stochastic(8)"])
 def test_a_single_number_is_quantised_alone(tmp_path, rounding):
-    """Such as the scale of logits; NumPy refused to concatenate it."""
+    """Quantise the scale of logits, say, which NumPy refused to concatenate."""
     found = source(tmp_path / "a.safetensors", (4, 32), **{"logit_scale": np.array(4.6, np.float32)})
     how = target("plain", "bfloat16", rounding=rounding)
     quantize_checkpoint(found, tmp_path / "b.safetensors", how, include=["logit_scale"])

@@ -128,7 +128,7 @@ def test_large_arrays_are_done_by_kernels_of_many(monkeypatch):
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_a_kernel_of_its_own_is_compiled_once_that_pays(monkeypatch):
-    """Few results never ask for it; when it is at hand all others get it."""
+    """Take it for many results once it is at hand, and never for few."""
     kernel = jit(lambda x: x, "paying")
     kernel._cache.is_kept = lambda: False
     monkeypatch.setattr(engine, "PAYS", 3 * engine.MANY)
@@ -143,7 +143,7 @@ def test_a_kernel_of_its_own_is_compiled_once_that_pays(monkeypatch):
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_a_kernel_on_disk_is_at_hand(monkeypatch, tmp_path):
-    """A folder is looked at once."""
+    """Look at a folder once."""
     monkeypatch.setenv("LOWPREC_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(engine, "PAYS", 3 * engine.MANY)
     jit(lambda x: x, "kept_on_disk")(1)

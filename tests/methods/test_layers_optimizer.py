@@ -278,7 +278,7 @@ def same_state(found, want):
 
 @pytest.mark.parametrize("name", SCALED)
 def test_steps_with_scales_are_those_of_scale_propagation(name):
-    """Of gradients whose squares are subnormal in binary32; parameters are float32 and have the values."""
+    """Step by gradients whose squares are subnormal in binary32; float32 parameters hold the values."""
     given, w = SCALED[name], W.copy()
     optimizer = layers.Optimizer([w], strategy=given, learning_rate=0.01, rng=5)
 
@@ -299,7 +299,7 @@ def test_steps_with_scales_are_those_of_scale_propagation(name):
 
 @pytest.mark.parametrize("name", SCALED)
 def test_states_with_scales_go_on_bit_for_bit(name):
-    """Random rounding included; beside a group in binary32, whose rate is another."""
+    """Resume random rounding too, beside a group in binary32 whose rate is another."""
 
     def begun(rate):
         w, b = W.copy(), B.copy()

@@ -523,7 +523,7 @@ def test_parameters_of_jax_are_refused_before_any_is_written():
 
 
 class Scaled(torch.nn.Module):
-    """A perceptron whose parameters are tensors with scales, or plain ones that get theirs on the way."""
+    """Compute a perceptron of tensors with scales, or of plain ones that get theirs on the way."""
 
     def __init__(self, kept):
         super().__init__()
@@ -556,7 +556,7 @@ def trained(net, optimizer, scheduler, steps, loss_scale=1.0):
 
 @pytest.mark.parametrize("kept", [True, False], ids=["tensors with scales", "plain tensors"])
 def test_states_with_scales_train_torch_parameters(kept, tmp_path):
-    """By a scheduler of torch's, at any loss scale alike, and from a file bit for bit."""
+    """Train by a scheduler of torch's, at any loss scale alike, and go on from a file bit for bit."""
 
     def begun(rate=0.02, eps=0.0):
         net = Scaled(kept)

@@ -120,7 +120,7 @@ def test_weighted_sums_have_unit_variance_at_extreme_weights(weight: float) -> N
     "name", ["us.softmax", "scaled cumsum", "Vector.mean", "Vector.softmax", "nvfp4.hadamard"]
 )
 def test_what_lies_along_one_axis_takes_one_integer(name: str, axis: Any) -> None:
-    """NumPy's words came back, or sums along the first axis alone."""
+    """Refuse what ended in NumPy's words, or in sums along the first axis alone."""
     with pytest.raises(TypeError, match="axis must be an integer"):
         AXES[name](axis)
 

@@ -228,7 +228,7 @@ def test_a_fault_of_the_addend_is_named():
 
 @pytest.mark.apart
 def test_hypotheses_are_tried_on_a_few_results_first(monkeypatch):
-    """Two faults at once, of which each explains little: named as without, in two fifths of the work."""
+    """Name two faults at once, of which each explains little, as without and in two fifths of the work."""
     rng, unit = np.random.default_rng(2), "ada_mma_e4m3fn_binary32"
     x, y = (np.asarray(lp.quantize(rng.standard_normal((1200, 6)), "e4m3fn")) for _ in range(2))
     wired, lost = y.copy(), x.copy()

@@ -1,4 +1,4 @@
-"""Faults of converters, adders, dot units and block converters, planted in values or integers, are named."""
+"""Plant faults of converters, adders, dot units and block converters, and see them named."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.verify.compare.rules import learn
+from lowprec.verify.questions import blocks as blocks_question
 from lowprec.verify.questions.features import Feature
 
 pytestmark = pytest.mark.apart
@@ -88,7 +89,7 @@ def test_ties_by_the_bit_above_the_last_are_named():
 
 
 def test_a_rule_is_sought_again_with_what_it_wrongly_holds_of():
-    """The one result that tells a sign from a class is not among those that are drawn first."""
+    """Learn from a result that is not among those drawn first: it tells a sign from a class."""
     x = numbers(5, -20, 18, 40_000)
     got = np.asarray(lp.encode(x, "e5m2")).astype(np.uint8)
     got[np.isnan(x) & np.signbit(x)] = 0xFC
@@ -101,7 +102,7 @@ def test_a_rule_is_sought_again_with_what_it_wrongly_holds_of():
 
 
 def sums(change):
-    """Codes of sums of bfloat16 numbers of like exponents, with what `change` makes of aligned integers."""
+    """Return operands and sums of bfloat16 numbers, as `change` adds their aligned integers."""
     drawn = np.random.default_rng(6)
     codes = drawn.integers(0x3D00, 0x4300, (2, 8000)) | drawn.integers(0, 2, (2, 8000)) << 15
     got = np.empty(8000, np.uint16)
@@ -317,7 +318,9 @@ def test_quotients_by_other_scales_are_named(quotient, words):
     named(report, words)
 
 
-def test_scales_of_blocks_of_zeros_that_are_those_of_the_block_before_are_named():
+def test_scales_of_blocks_of_zeros_that_are_those_of_the_block_before_are_named(monkeypatch):
+    """Begin a piece with some of these blocks."""
+    monkeypatch.setattr(blocks_question, "_PIECE", 7 * 32)
     x = blocks("mxfp4")
     x[7::20] = 0
     made = lp.encode(x, "mxfp4")

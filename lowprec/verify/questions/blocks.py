@@ -252,7 +252,10 @@ class BlockQuestion(Question):
         size = self.format.sizes[0]
         if self.axes != (len(self.shape) - 1,) or self.shape[-1] % size:
             raise ValueError("blocks do not follow each other")
-        scales = np.roll(batch.got.reshape(-1, size)[:, 0] >> SCALE_SHIFT, 1)
+        first = np.array([max(int(batch.places[0]) // size - 1, 0)])
+        assert self.scales is not None, "asked of blocks with scales"
+        before = words_of(self.scales.take(first)).astype(np.int64)
+        scales = np.concatenate([before, batch.got.reshape(-1, size)[:-1, 0] >> SCALE_SHIFT])
         low = made.reshape(-1) & (1 << SCALE_SHIFT) - 1
         return np.asarray(low | np.repeat(scales, size) << SCALE_SHIFT)
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec.format import Format
 from lowprec.spec.functions import FUNCTIONS
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import rounding
 from lowprec.verify.codes.display import hex_of, shown_code, shown_value
 from lowprec.verify.codes.values import as_doubles, carried, is_nan, is_values, words_of
@@ -51,7 +51,6 @@ _PIECE = 1 << 19
 _TWICE, _EXACT = 4, 50
 #: Bits of the widest results whose codes are told.
 _NARROW = 8
-_BEYOND = Projection(saturation="none").saturation
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,10 @@ class ElementQuestion(Question):
             codes = edited_codes(asked, codes, fields["exact"])
         if "wrapped" in fields:
             wide = fields["wrapped"][0]
-            into, rule = (*asked.formats[:-1], wide), dataclasses.replace(asked.rule, saturation=_BEYOND)
+            into, rule = (
+                (*asked.formats[:-1], wide),
+                dataclasses.replace(asked.rule, saturation=Saturation.NONE),
+            )
             beyond = OPERATIONS[asked.operation].compute(asked.operands, into, rule, random=random)
             codes = exponents_wrapped(codes, beyond, target, *fields["wrapped"])
         if "by_code" in fields:

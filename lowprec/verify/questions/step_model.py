@@ -23,7 +23,7 @@ from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import SEQUENTIAL
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.result_edits import exponents_wrapped
@@ -51,7 +51,6 @@ _AT_ONCE = 1 << 20
 _WIDE, _LONGEST = 50, 256
 #: Exponents of edited scales are at least this, negated.
 _FAR = 1000
-_BEYOND = Projection(saturation="none").saturation
 
 
 Formats = tuple[Format | None, Format | None]
@@ -433,7 +432,9 @@ def _step(
     if "wrapped" in stages:
         wide = stages["wrapped"][0]
         whole = np.where(sums.negative, -as_float64(sums), as_float64(sums))
-        beyond = np.asarray(encode(whole, wide, projection=dataclasses.replace(rule, saturation=_BEYOND)))
+        beyond = np.asarray(
+            encode(whole, wide, projection=dataclasses.replace(rule, saturation=Saturation.NONE))
+        )
         codes = np.where(plain, exponents_wrapped(codes, beyond, fmt, *stages["wrapped"]), codes)
     if "after" in stages:
         codes = np.where(plain, stages["after"](codes, sums, fmt), codes).astype(codes.dtype)
