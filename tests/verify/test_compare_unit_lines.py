@@ -296,7 +296,7 @@ def test_a_file_that_was_cut_between_lines_is_refused():
     lines = lines_of(dot_suite(UNIT, samples=64))
     cases = sum(not line.startswith("#") for line in lines)
     message = (
-        f"the file ends after line 20 with 17 cases, and its header says {cases}: it was cut short; "
+        f"the file ends after line 20 with 17 cases, and its header says {cases:,}: it was cut short; "
         f"leave out the header to compare a part"
     )
     with pytest.raises(DumpError) as refused:

@@ -32,6 +32,8 @@ Array = npt.NDArray[Any]
 
 #: Scales whose borders are taken of formats with many: so many at each end, and as many drawn.
 _ENDS, _DRAWN = 6, 24
+#: Blocks that a block of zeros follows.
+_BEFORE_ZEROS = 12
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def block_cases(fmt: BlockFormat, source: Format, samples: int = 1024, seed: int
         )
     made = _Maker(fmt, source, np.random.default_rng(seed))
     parts = [made.borders(samples), made.lanes(), made.zeros(), made.patterns(max(samples // 8, 8))]
+    parts += [made.thresholds(), made.seconds(), made.between_zeros()]
     values = np.concatenate([codes for codes, _ in parts])
     tensors = None if fmt.tensor_scale == "none" else np.concatenate([scales for _, scales in parts])
     random = None
@@ -231,6 +234,46 @@ class _Maker:
         ]
         codes = np.array([np.resize(row, self.size) for row in rows], np.uint64).astype(kind)
         return codes, np.full(len(codes), 1.0, np.float32)
+
+    def thresholds(self) -> tuple[Array, Array]:
+        """Return blocks whose largest significand is where a scale rule takes the next power of two."""
+        low, high = self._exponents()
+        element = self.fmt.element
+        borders = [1.0, math.frexp(float(element.max_finite))[0] * 2, 1.5, 1.75, math.sqrt(2)]
+        borders += [2 - 2.0**-places for places in (element.precision, element.precision + 1)]
+        exponents = self.random.integers(low, high, (4, 1), endpoint=True)
+        amaxes = self._codes(np.ldexp(np.unique(borders), exponents)[..., None], np.array([-1, 0, 1]))
+        amaxes = np.unique(amaxes[amaxes > 0])
+        return self._filled(amaxes, 1.0, self.size), np.ones(len(amaxes), np.float32)
+
+    def seconds(self) -> tuple[Array, Array]:
+        """Return blocks whose second magnitude has the exponent of the largest, which it meets in a tree."""
+        steps = [1 << bit for bit in range(max(self.size - 1, 0).bit_length())]
+        pairs = [
+            (lane, lane ^ step) for lane in range(self.size) for step in steps if lane ^ step < self.size
+        ]
+        if not pairs:
+            return self.patterns(1)
+        first, second = np.array(pairs).T
+        rows, (low, high) = np.arange(len(pairs)), self._exponents()
+        exponents = self.random.integers(low, high, (len(pairs), 1), endpoint=True)
+        codes = self._codes(np.ldexp(self.random.random((len(pairs), self.size)) / 4, exponents))
+        codes[rows, first] = self._codes(np.ldexp(1.75, exponents[:, 0]), 1)
+        codes[rows, second] = self._codes(np.ldexp(1.0, exponents[:, 0]))
+        return self._signed(codes), np.ones(len(pairs), np.float32)
+
+    def _exponents(self) -> tuple[int, int]:
+        """Return the ends of the exponents of largest magnitudes that the source has and scales reach."""
+        middle = math.frexp(float(self.fmt.element.max_finite))[1] - 1
+        high = min(middle + 4, self.source.emax - 1)
+        return min(max(middle - 4, self.source.emin), high), high
+
+    def between_zeros(self) -> tuple[Array, Array]:
+        """Return blocks of numbers with blocks of zeros between them."""
+        numbers, scales = self.patterns(_BEFORE_ZEROS)
+        both = np.zeros((2 * len(numbers), self.size), numbers.dtype)
+        both[::2] = numbers
+        return both, np.repeat(scales, 2)
 
     def patterns(self, n: int) -> tuple[Array, Array]:
         """Return random finite codes."""

@@ -23,6 +23,7 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import encode
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
+from lowprec.verify.inputs.dot_borders import borders
 from lowprec.verify.inputs.dot_ends import CLOSEST, at_the_ends
 from lowprec.verify.inputs.dot_shape import DotCases, Shape, values_of
 from lowprec.verify.inputs.operands import special_codes
@@ -65,7 +66,7 @@ def dots(shape: Shape, samples: int = 1024, seed: int = 0) -> DotCases:
     count = max(_A_LANE * shape.lanes, -(-samples // len(_RECIPES)))
     with np.errstate(all="ignore"):
         made = [aim.codes(recipe(aim, count)) for recipe in _RECIPES]
-    made += [_specials(aim), _zeros(aim), _patterns(aim, count)]
+    made += [_specials(aim), _zeros(aim), _patterns(aim, count), *borders(aim)]
     x, y, addend = (np.concatenate(parts) for parts in zip(*made, strict=True))
     if shape.how.scale is None:
         return DotCases(x, y, addend)

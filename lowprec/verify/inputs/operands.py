@@ -25,12 +25,12 @@ from lowprec.spec.rounding import Rounding
 from lowprec.verify.inputs import codebooks
 from lowprec.verify.inputs.recipes import Aim, narrowed, nearest, recipes_of
 
-__all__ = ["combinations", "operands", "special_codes", "random_width", "random_words"]
+__all__ = ["FEW", "combinations", "operands", "random_width", "random_words", "special_codes"]
 
 Array = npt.NDArray[Any]
 
 #: Bits of all operands together, up to which all combinations are tried.
-_FEW = 16
+FEW = 16
 
 
 def operands(operation: str, formats: tuple[Format, ...], samples: int, seed: int) -> list[Array]:
@@ -53,7 +53,7 @@ def operands(operation: str, formats: tuple[Format, ...], samples: int, seed: in
     seed : int
     """
     *sources, target = formats
-    if sum(source.width for source in sources) <= _FEW:
+    if sum(source.width for source in sources) <= FEW:
         return combinations([np.arange(1 << source.width, dtype=code_dtype(source)) for source in sources])
     random = np.random.default_rng(seed)
     parts = [combinations([special_codes(source, few=len(sources) > 2) for source in sources])]

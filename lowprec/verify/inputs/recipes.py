@@ -79,23 +79,30 @@ class Aim:
     and a quarter as large as can be. `half` is half the gap there, a power of two.
     """
 
+    #: Where points lie between two values, in halves of their gap.
+    places: tuple[float, ...] = (0.0, 1.0, 1.0, 1.0)
+
     def __init__(self, random: np.random.Generator, size: int, sources: list[Format], target: Format) -> None:
         self.random, self.size, self.sources, self.target = random, size, sources, target
-        last = target.max_magnitude
-        magnitudes = np.choose(
+        magnitudes = self.magnitudes()
+        low = _sizes(magnitudes, target)
+        self.half = np.maximum((_sizes(magnitudes + 1, target) - low) / 2, 2.0**-1074)
+        self.point = low + self.half * random.choice(np.array(self.places), size)
+        if target.sign is not Sign.UNSIGNED:
+            self.point *= self.sign()
+
+    def magnitudes(self) -> Array:
+        """Return the magnitudes of the result's format at or above which the points lie."""
+        last, random, size = self.target.max_magnitude, self.random, self.size
+        return np.choose(
             random.integers(0, 4, size),
             [
                 random.integers(0, last, size, endpoint=True),
                 random.integers(0, last, size, endpoint=True),
-                random.integers(0, min(last, 2 << target.trailing_bits), size, endpoint=True),
+                random.integers(0, min(last, 2 << self.target.trailing_bits), size, endpoint=True),
                 last - random.integers(0, min(last, 2), size, endpoint=True),
             ],
         )
-        low = _sizes(magnitudes, target)
-        self.half = np.maximum((_sizes(magnitudes + 1, target) - low) / 2, 2.0**-1074)
-        self.point = low + self.half * random.choice(np.array([0.0, 1.0, 1.0, 1.0]), size)
-        if target.sign is not Sign.UNSIGNED:
-            self.point *= self.sign()
 
     def sign(self) -> Array:
         """Return 1 or -1 for each case."""

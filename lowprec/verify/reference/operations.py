@@ -25,6 +25,7 @@ from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import carrier_dtype, is_nan, words_of
 from lowprec.verify.inputs import conversions
+from lowprec.verify.inputs.borders import beside_borders
 from lowprec.verify.inputs.operands import operands as operands_that_matter
 
 __all__ = ["OPERATIONS", "Operation", "check_operands", "flags_of", "operand_format", "operand_names"]
@@ -132,10 +133,18 @@ def _nan_results(
     return is_nan(codes, catalog.BINARY32)
 
 
+def _operands(name: str, formats: tuple[Format, ...], samples: int, seed: int) -> list[Array]:
+    chosen = (choose(name, formats, samples, seed) for choose in (operands_that_matter, beside_borders))
+    return [np.concatenate(columns).astype(columns[0].dtype) for columns in zip(*chosen, strict=True)]
+
+
 def _operation(name: str, count: int) -> Operation:
-    choose = functools.partial(operands_that_matter, name)
     return Operation(
-        name, count, choose, functools.partial(_operate, name), functools.partial(_nan_results, name)
+        name,
+        count,
+        functools.partial(_operands, name),
+        functools.partial(_operate, name),
+        functools.partial(_nan_results, name),
     )
 
 

@@ -1,0 +1,71 @@
+"""Cases of dot units that random operands seldom make.
+
+They are zeros of large factors, addends far below ties, and sums that cancel.
+
+Notation as in `lowprec.verify.inputs.dots`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["borders"]
+
+Array = npt.NDArray[Any]
+Terms = tuple[Array, Array, Array]
+
+#: Cases of a recipe, at least: as many as bits that cancel, and as places of an addend, twice.
+_LEAST = 48
+
+
+def _zero_of_large_factors(aim: Any, n: int) -> Terms:
+    """Return zero times the largest factor, in each lane by turns, beside products that are smaller."""
+    rows, lane, formats = np.arange(n), aim.turns(n), aim.shape.formats
+    of_x = rows // aim.lanes % 2 == 0
+    largest = np.where(of_x, formats[0].emin + formats[1].emax, formats[0].emax + formats[1].emin)
+    top = np.clip(largest - aim.random.integers(1, aim.places + 4, n), aim.low, aim.top_high)
+    x, y = aim.factors(top[:, None] - aim.less(n, 4, 0))
+    large = [np.ldexp(aim.signs(n), fmt.emax) for fmt in formats]
+    x[rows, lane], y[rows, lane] = np.where(of_x, 0.0, large[0]), np.where(of_x, large[1], 0.0)
+    return x, y, aim.sometimes(aim.addends(top - aim.random.integers(0, 4, n)))
+
+
+def _far_below_tie(aim: Any, n: int) -> Terms:
+    """Return two products that make a tie, and an addend below both that decides it."""
+    rows, lane = np.arange(n), aim.turns(n)
+    top = aim.random.integers(min(aim.low + aim.precision, aim.top_high), aim.top_high, n, endpoint=True)
+    exponents = np.repeat(top[:, None], aim.lanes, 1)
+    other = (lane + aim.random.integers(1, max(aim.lanes, 2), n)) % aim.lanes
+    exponents[rows, other] = top - aim.precision
+    exponents[rows, lane] = top
+    kept = np.zeros((n, aim.lanes), bool)
+    kept[rows, lane] = kept[rows, other] = True
+    x, y = (np.abs(factors) for factors in aim.factors(exponents, 0))
+    x *= aim.signs(n, 1)
+    below = aim.precision + 1 + rows // 2 % max(aim.places + 4, 24)
+    addends = np.ldexp(aim.signs(n), np.maximum(top - below, aim.shape.addend.scaled(1)[1]))
+    return np.where(kept, x, 0.0), y, addends
+
+
+def _cancelled_bits(aim: Any, n: int) -> Terms:
+    """Return a product and an addend whose sum has 1, 2, 3 and more bits fewer than they have, by turns."""
+    rows, lane = np.arange(n), aim.turns(n)
+    top = aim.tops(n)
+    x, y = aim.factors(np.repeat(top[:, None], aim.lanes, 1))
+    kept = np.zeros(x.shape)
+    kept[rows, lane] = x[rows, lane]
+    product = kept[rows, lane] * y[rows, lane]
+    bits = 1 + rows % max(aim.shape.addend.precision - 1, 1)
+    return kept, y, -product * (1 + aim.signs(n) * np.ldexp(0.75, -bits))
+
+
+def borders(aim: Any) -> list[Terms]:
+    """Return the cases of each recipe as codes: three for each lane, and at least 48."""
+    n = max(3 * aim.lanes, _LEAST)
+    with np.errstate(all="ignore"):
+        return [
+            aim.codes(recipe(aim, n)) for recipe in (_zero_of_large_factors, _far_below_tie, _cancelled_bits)
+        ]

@@ -1,0 +1,108 @@
+"""Vectors reach borders that random operands seldom reach: judged by fractions, not by the recipes."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.oracle.convert import decode
+from lowprec.spec import catalog
+from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.verify.inputs.block_cases import block_cases, source_values
+from lowprec.verify.inputs.borders import beside_borders
+from lowprec.verify.inputs.dot_shape import shape_of
+from lowprec.verify.inputs.dots import dots
+
+B16 = catalog.BINARY16
+
+
+def exact_sums(operation, cases=1024):
+    """Operands as fractions, each case with the sum's terms: products of all but the last operand, and it."""
+    codes = beside_borders(operation, (B16,) * (4 if operation == "fma" else 3), cases, 0)
+    for row in zip(*(column.tolist() for column in codes), strict=True):
+        values = [decode(code, B16) for code in row]
+        if all(isinstance(value, Fraction) for value in values):
+            *first, last = values
+            yield first[0] * first[1] if len(first) == 2 else first[0], last
+
+
+def exponent(value):
+    """The exponent of the first bit."""
+    return int(np.frexp(float(abs(value)))[1]) - 1
+
+
+@pytest.mark.parametrize("operation", ["fma", "multiply"])
+def test_results_round_up_into_the_smallest_normal_number(operation):
+    """From above the middle below it, of either sign."""
+    smallest = Fraction(2) ** B16.emin
+    gap = Fraction(2) ** (B16.emin - B16.trailing_bits)
+    if operation == "fma":
+        sums = [first + second for first, second in exact_sums("fma")]
+    else:
+        sums = [first * second for first, second in exact_sums("multiply")]
+    near = [value for value in sums if smallest - gap / 2 < abs(value) < smallest]
+    assert {value > 0 for value in near} == {True, False}
+
+
+@pytest.mark.parametrize("operation", ["add", "fma"])
+def test_every_number_of_leading_bits_cancels(operation):
+    """From one bit to all but the last one."""
+    lost = {
+        max(exponent(first), exponent(second)) - exponent(first + second)
+        for first, second in exact_sums(operation)
+        if first and second and first + second
+    }
+    assert lost >= set(range(1, B16.trailing_bits))
+
+
+def test_no_codes_are_added_where_all_were_tried():
+    """And none of codebooks, which have no borders of this kind."""
+    assert [codes.size for codes in beside_borders("add", (catalog.E4M3FN,) * 3, 1024, 0)] == [0, 0]
+    assert [codes.size for codes in beside_borders("add", (B16, B16, lp.format("nf4")), 1024, 0)] == [0, 0]
+
+
+def test_zeros_of_large_factors_are_in_every_lane():
+    """Of x and of y, beside products that a unit would cut if it took the exponent of such a product."""
+    shape = shape_of(ACCUMULATIONS["ampere_mma_bfloat16_binary32"])
+    cases = dots(shape)
+    largest = catalog.BFLOAT16.emax + catalog.BFLOAT16.bias << 7
+    for zero, other in ((cases.x, cases.y), (cases.y, cases.x)):
+        assert ((zero & 0x7FFF == 0) & (other & 0x7FFF == largest)).any(0).all()
+
+
+def test_addends_decide_ties_from_far_below():
+    """Products alone are a tie of the result, and the addend has a first bit at each place below it."""
+    shape = shape_of(ACCUMULATIONS["fp32_fma"], (catalog.E5M2, catalog.E5M2))
+    places = set()
+    cases = dots(shape)
+    for x, y, addend in zip(cases.x.tolist(), cases.y.tolist(), cases.addend.tolist(), strict=True):
+        terms = [[decode(code, catalog.E5M2) for code in codes] for codes in (x, y)]
+        last = decode(addend, catalog.BINARY32)
+        if not all(isinstance(value, Fraction) for value in (*terms[0], *terms[1], last)) or not last:
+            continue
+        total = sum(a * b for a, b in zip(*terms, strict=True))
+        if total and total.numerator.bit_length() - exponent_of_two(total.numerator) == 25:
+            places.add(exponent(total) - exponent(last))
+    assert places >= set(range(25, 46))
+
+
+def exponent_of_two(number):
+    """How often two divides a number."""
+    return (number & -number).bit_length() - 1
+
+
+def test_blocks_have_thresholds_of_rules_seconds_and_zeros_behind_numbers():
+    """Largest magnitudes of 1.75, a second in each lane's partner, zeros after numbers."""
+    cases = block_cases(catalog.MXFP4, catalog.BINARY32)
+    values = np.abs(np.nan_to_num(source_values(cases.values, catalog.BINARY32)))
+    largest = values.max(1)
+    significands = np.frexp(largest)[0] * 2
+    assert {1.0, 1.5, 1.75} <= set(significands.tolist())
+    lane, same = np.argmax(values, 1), np.frexp(values)[1] == np.frexp(largest)[1][:, None]
+    partners = {
+        (first, second) for first, row in zip(lane, same, strict=True) for second in np.flatnonzero(row)
+    }
+    assert {(first, first ^ 1) for first in range(32)} <= partners
+    none = largest == 0
+    assert (none[1:] & ~none[:-1]).sum() >= 10
