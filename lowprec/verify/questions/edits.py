@@ -22,7 +22,7 @@ from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
-from lowprec.verify.questions.step_cuts import LOW, MARKS, Numbers, Where, in_terms, lanes_of
+from lowprec.verify.questions.step_cuts import LOW, MARKS, Numbers, Where, in_terms, terms_in
 
 __all__ = [
     "OnLanes",
@@ -300,9 +300,7 @@ def term_edits(total: Callable[[Any], Any]) -> Iterator[tuple[str, OnLanes]]:
 
 def _of_parts(lanes: Array, change: Callable[[Any], Array], total: Callable[[Any], Any]) -> Any:
     def changed(parts: Any) -> Any:
-        rows, count = parts.kept.shape
-        here = np.pad(lanes_of(lanes, rows, count - 1), ((0, 0), (0, 1)))
-        here[:, -1] = lanes.dtype != bool and (lanes == -1).any()
+        here = terms_in(lanes, *parts.kept.shape)
         return total(parts._replace(kept=parts.kept + np.where(here, change(parts), 0)))
 
     return changed

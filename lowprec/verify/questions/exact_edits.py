@@ -22,8 +22,8 @@ __all__ = ["EXACT", "OnExact", "edited_codes", "exact_results", "of_exact", "ope
 
 #: Operations whose exact results are those of a product and a sum, or a value.
 EXACT = ("add", "subtract", "multiply", "fma", "convert")
-#: Bits behind the guard bit that the sticky bit may stop at; single and last bits, and bits in a row, that
-#: it may miss.
+#: Bits behind the guard bit that the sticky bit may stop at; single and last bits, and bits in a row, that it
+#: may miss.
 _GUARDED, _MISSED, _RUN = 16, 8, 4
 
 _TO_ODD = Projection(rounding="to_odd")
@@ -96,6 +96,12 @@ def _on_all(operation: str, target: Format, precision: int) -> Iterator[tuple[st
         for last in range(bits + 1, bits + _RUN):
             some = f"bits {bits} to {last} behind the guard bit not seen by the sticky bit"
             yield some, functools.partial(_unwired, fmt=target, bit=bits, last=last)
+    if operation == "convert":
+        for first in range(precision):
+            for last in range(first, min(first + _RUN, precision)):
+                which = f"bit{'s' * (last > first)} {first}{f' to {last}' * (last > first)}"
+                words = f"{which} of the operand not seen by the sticky bit"
+                yield words, functools.partial(_unwired_at, fmt=target, first=first, last=last)
 
 
 def _cut(values: Array, lasts: Array, fmt: Format, bits: int) -> Array:
@@ -117,6 +123,15 @@ def _unwired(values: Array, lasts: Array, fmt: Format, bit: int, last: int) -> A
     """Return values without some bits behind the guard bit."""
     above, below = (cut_behind_guard(values, fmt, bits) for bits in (bit - 1, last))
     return values - (below - above)
+
+
+def _unwired_at(values: Array, lasts: Array, fmt: Format, first: int, last: int) -> Array:
+    """Return values without some bits, counted from the last one, where these lie behind the guard bit."""
+    low = np.ldexp(1.0, lasts + first)
+    guard = np.maximum(exponents(values), fmt.emin) - fmt.trailing_bits - 1
+    high = np.ldexp(1.0, np.minimum(lasts + last + 1, guard))
+    without = np.trunc(values / high) * high + (values - np.trunc(values / low) * low)
+    return np.where(low < high, without, values)
 
 
 def operand_features(

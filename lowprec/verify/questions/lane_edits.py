@@ -27,11 +27,14 @@ from lowprec.verify.questions.step_faults import (
     zeros_counted,
 )
 from lowprec.verify.questions.step_model import Formats, folded
+from lowprec.verify.questions.sum_edits import node_edits
 
 __all__ = ["shown_edits"]
 
 #: Wrong results that show lanes, and those that show codes and products.
 _SHOWING, _CODES = 64, 32
+#: Wrong results that an edit of a sum of some products must explain before all are asked.
+_NODES = 8
 #: Stages whose edits may hold of terms by their factors, not by their lanes.
 _MARKED = ("fault", "running", "")
 #: Bits of formats of which each code is tried, and of which a few are.
@@ -83,6 +86,7 @@ def shown_edits(
             stages.append(("scale_lanes", "lane", counts[0], scale_edits.lane_scale_edits(how.scale[0])))
         if window is not None and window.fraction_bits is not None:
             total = edits.term_edits(functools.partial(window_sum, window))
+            yield from _of_nodes(question, rows, few.places[:_NODES], window, count)
             smaller = "the smaller exponent of two neighbours counts for the largest", smaller_counted
             zeros = "zeros count for the largest exponent", zeros_counted
             cut = ("the largest exponent searched without the last bit", functools.partial(cut_when_seen, 1))
@@ -91,8 +95,7 @@ def shown_edits(
     for stage, unit, count, found in stages:
         least = _IN_STEPS if stage == "running" and how.term > 1 else _NEARLY
         every = np.arange(count)
-        sizes = [1 << bits for bits in range(count.bit_length()) if 1 << bits < count]
-        runs = [every[first : first + size] for size in sizes for first in range(0, count, size)]
+        runs = _runs(count)
         # All runs at once: each has its own copy of the few results.
         copies = rows(np.tile(few.places, len(runs)))
         masks = np.repeat([np.isin(every, run) for run in runs] or [every < 0], few.places.size, 0)
@@ -130,13 +133,36 @@ def shown_edits(
         yield from _misread(question, few, formats)
 
 
-def _edit(stage: str, edit: Callable[[Where], Any], lanes: Where, words: str) -> Change:
+def _edit(stage: str, edit: Callable[[Any], Any], lanes: Where, words: str) -> Change:
     if stage in ("fault", "former"):
         return Change(stage, edit(lanes), words, 2)
     if stage == "scale_lanes":
         return fault(words, 2, scales=edit, scale_lanes=lanes, together=True)
     together = {} if isinstance(lanes, str) or lanes.dtype != bool else {"together": True}
     return fault(words, 2, **({stage: edit(lanes)} if stage else edit(lanes)), **together)
+
+
+def _of_nodes(
+    question: Question, rows: Callable[[Array], Batch], places: Array, window: Window, count: int
+) -> Iterator[Change]:
+    """Yield edits of sums of some products, adders of a tree, each of which explains a few wrong results."""
+    runs = [*_runs(count, least=2), np.arange(count)]
+    copies = rows(np.tile(places, len(runs)))
+    masks = np.repeat([np.isin(np.arange(count), run) for run in runs], places.size, 0)
+    for words, of_lanes in node_edits(functools.partial(window_sum, window), count):
+        edit = functools.partial(_edit, "total", of_lanes)
+        same = question.answer(copies, (edit(masks, ""),)) == copies.got
+        for place in np.flatnonzero(same.reshape(len(runs), -1).all(1)).tolist():
+            lanes = runs[place]
+            which = f" in lanes {runs_of(lanes.tolist())}" if lanes.size < count else ""
+            yield edit(lanes, f"{words}{',' * (',' in words)}{which}")
+
+
+def _runs(count: int, least: int = 1) -> list[Array]:
+    """Return the halves, quarters, eighths of lanes, and so on down to runs of `least`."""
+    every = np.arange(count)
+    sizes = [1 << bits for bits in range(count.bit_length()) if least <= 1 << bits < count]
+    return [every[first : first + size] for size in sizes for first in range(0, count, size)]
 
 
 # -- codes and products that are read as others --------------------------------------------------------

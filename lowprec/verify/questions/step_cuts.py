@@ -23,7 +23,8 @@ __all__ = [
     "lanes_of",
     "last_raised",
 ]
-__all__ += ["joined", "step_places", "marks_of", "numbers_of", "signed", "which_terms", "window_sum"]
+__all__ += ["joined", "step_places", "marks_of", "numbers_of", "signed", "terms_in", "which_terms"]
+__all__ += ["window_sum"]
 
 Array = npt.NDArray[Any]
 
@@ -135,7 +136,11 @@ def which_terms(terms: Numbers, where: Where) -> Array:
     """Return which terms of a step are meant; the lane -1 is the last term, the running sum."""
     if isinstance(where, str):
         return np.asarray(terms.marks >> list(MARKS).index(where) & 1 == 1)
-    rows, count = terms.negative.shape
+    return terms_in(where, *terms.negative.shape)
+
+
+def terms_in(where: Array, rows: int, count: int) -> Array:
+    """Return a mask of the terms of lanes; the lane -1 is the last term."""
     last = np.full((rows, 1), where.dtype != bool and bool((where == -1).any()))
     return np.hstack([lanes_of(where[where >= 0] if where.dtype != bool else where, rows, count - 1), last])
 

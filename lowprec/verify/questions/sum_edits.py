@@ -17,10 +17,10 @@ from lowprec.verify.questions.edits import shifts, wrapped_at
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import of_wrapped
 from lowprec.verify.questions.stages import OF_A_STEP, fault
-from lowprec.verify.questions.step_cuts import Numbers, chosen
+from lowprec.verify.questions.step_cuts import Numbers, Parts, chosen, terms_in
 from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
 
-__all__ = ["narrowed", "of_behind", "of_groups", "of_rounding", "of_shifts"]
+__all__ = ["narrowed", "node_edits", "of_behind", "of_groups", "of_rounding", "of_shifts"]
 
 #: Last steps of which each may have a fault of its own.
 _STEPS = 16
@@ -124,6 +124,61 @@ _SIGNS = {"": (-1, 1), "negative ": (-1,), "positive ": (1,)}
 def _group_cut(sums: Array, bits: int, signs: Sequence[int]) -> Array:
     cut = np.sign(sums) * (np.abs(sums) >> bits << bits)
     return np.where(np.isin(np.sign(sums), signs), cut, sums)
+
+
+def node_edits(total: Callable[[Any], Any], step: int) -> Iterator[tuple[str, Callable[[Array], Any]]]:
+    """Yield how the sum of some lanes, one adder of a tree, may lose bits or its sign; `total` sums terms."""
+    changes: dict[str, Callable[[Array, int], Array]] = {
+        "negative sums of products in one's complement": lambda sums, bits: sums - (sums < 0),
+        "negative sums of products lost": lambda sums, bits: np.maximum(sums, 0),
+        "the signs of sums of products lost": lambda sums, bits: np.abs(sums),
+        "sums of products subtracted": lambda sums, bits: -sums,
+    }
+    for bits in range(1, _BEHIND + 1):
+        lost = "the last bit" if bits == 1 else f"the last {bits} bits"
+        floor = functools.partial(_node_floor, lost=bits)
+        changes[f"{lost} of sums of products lost, downwards"] = floor
+        changes[f"{lost} of sums of products lost"] = functools.partial(_node_cut, lost=bits)
+    for bits in range(step.bit_length() + 2):
+        point = f"{bits} bit{'s' * (bits != 1)} before the point"
+        changes[f"sums of products wrap around at {point}, in two's complement"] = functools.partial(
+            _node_wrapped, before=bits
+        )
+        changes[f"the carry out of {point} lost from sums of products"] = functools.partial(
+            _node_carry, before=bits
+        )
+    for words, change in changes.items():
+        yield words, functools.partial(_of_node, change=change, total=total)
+
+
+def _node_floor(sums: Array, bits: int, lost: int) -> Array:
+    return sums >> lost << lost
+
+
+def _node_cut(sums: Array, bits: int, lost: int) -> Array:
+    return np.asarray(np.sign(sums) * (np.abs(sums) >> lost << lost))
+
+
+def _node_wrapped(sums: Array, bits: int, before: int) -> Array:
+    return wrapped_at(sums, 1 << bits + before)
+
+
+def _node_carry(sums: Array, bits: int, before: int) -> Array:
+    return np.asarray(np.sign(sums) * (np.abs(sums) & (1 << bits + before) - 1))
+
+
+def _of_node(
+    lanes: Array, change: Callable[[Array, int], Array], total: Callable[[Any], Any]
+) -> Callable[[Parts], tuple[Array, Array]]:
+    """Return sums of which the part of some lanes, added before the others, is another."""
+
+    def changed(parts: Parts) -> tuple[Array, Array]:
+        hi, lo = total(parts)
+        here = terms_in(lanes, *parts.kept.shape)
+        own, _ = total(parts._replace(kept=np.where(here, parts.kept, 0), lost=np.where(here, parts.lost, 0)))
+        return hi + change(own, parts.bits) - own, lo
+
+    return changed
 
 
 # -- rounding of sums ----------------------------------------------------------------------------------
