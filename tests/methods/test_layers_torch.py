@@ -600,3 +600,23 @@ def test_a_group_with_scales_is_added():
     assert [state.steps for state in optimizer.states] == [1, 1, 1]
     assert net.last.array is not before
     assert net.last.array.format.name == "binary16"
+
+
+def test_weights_that_a_model_loads_are_those_of_the_next_step():
+    net = torch.nn.Linear(3, 2)
+    optimizer = layers.Optimizer(net.named_parameters(), strategy="light", lr=0.01)
+    for value in (8.0, 16.0):
+        net.load_state_dict({"weight": torch.full((2, 3), value), "bias": torch.zeros(2)})
+        net(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+        assert (net.weight - value).abs().max() < 0.1
+
+
+def test_sparse_gradients_and_states_of_torch_are_refused_with_a_way_out():
+    table = torch.nn.Embedding(4, 2, sparse=True)
+    optimizer = layers.Optimizer(table.parameters(), strategy="light")
+    table(torch.tensor([1])).sum().backward()
+    with pytest.raises(TypeError, match=r"use torch.nn.Embedding\(sparse=False\)"):
+        optimizer.step()
+    with pytest.raises(ValueError, match=r"states lack rng; .* which torch's own have not"):
+        optimizer.load_state_dict(torch.optim.AdamW(table.parameters()).state_dict())
