@@ -620,3 +620,42 @@ def test_sparse_gradients_and_states_of_torch_are_refused_with_a_way_out():
         optimizer.step()
     with pytest.raises(ValueError, match=r"states lack rng; .* which torch's own have not"):
         optimizer.load_state_dict(torch.optim.AdamW(table.parameters()).state_dict())
+
+
+@pytest.mark.parametrize("recipe", ["nvfp4", fp8.Recipe(scaling="delayed", history=3), "mxfp4"])
+def test_a_model_goes_on_bit_for_bit_from_a_saved_recipe_state(recipe, tmp_path):
+    def begun():
+        net = model()
+        layers.use_recipe(net, recipe, keep="2", rng=5)
+        return net, torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def train(net, optimizer, factor):
+        for _ in range(3):
+            optimizer.zero_grad()
+            (factor * net(torch.tensor(factor * X.reshape(-1, 20)))).square().mean().backward()
+            optimizer.step()
+
+    net, optimizer = begun()
+    train(net, optimizer, 2.0)
+    torch.save({"net": net.state_dict(), "recipe": layers.recipe_state(net)}, tmp_path / "run.pt")
+    train(net, optimizer, 0.5)
+    loaded = torch.load(tmp_path / "run.pt", weights_only=True)
+    other, its = begun()
+    other.load_state_dict(loaded["net"])
+    layers.load_recipe_state(other, loaded["recipe"])
+    train(other, its, 0.5)
+    assert list(loaded["recipe"]) == ["0"]
+    for one, two in zip(net.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_states_of_other_recipes_and_layers_are_refused():
+    one, two, three = model(), model(), model()
+    layers.use_recipe(one, "nvfp4")
+    layers.use_recipe(two, "fp8")
+    with pytest.raises(ValueError, match=r"state of layer '0' is of a recipe without scales of tensors"):
+        layers.load_recipe_state(two, layers.recipe_state(one))
+    with pytest.raises(ValueError, match=r"is of a recipe with scales of tensors"):
+        layers.load_recipe_state(one, layers.recipe_state(two))
+    with pytest.raises(ValueError, match=r"the state is of layers 0, 2, .* here none; call use_recipe"):
+        layers.load_recipe_state(three, layers.recipe_state(one))
