@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from lowprec.methods import unit_scaling as us
+from lowprec.methods import scale_propagation as sp, unit_scaling as us
 from tests.methods.test_unit_scaling_gradients import CASES, INDICES, LABELS, normal
 from tests.support import example_script
 
@@ -209,6 +209,28 @@ def test_a_report_has_every_activation_gradient_and_weight():
     loss = model(torch.tensor(X).float())
     (gradient,) = torch.autograd.grad(loss, model.hidden)
     assert found["gelu"].backward == us.TensorStatistics.of(gradient)
+
+
+@pytest.mark.parametrize("kept", ["plain parameters", "parameters with scales"])
+def test_a_report_has_the_values_of_tensors_with_scales(kept):
+    linear = sp.differentiable(sp.linear)
+    scaled = sp.differentiable(sp.on_forward(sp.as_scaled))
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            w = torch.randn(32, 8)
+            self.w = torch.nn.Parameter(w if kept == "plain parameters" else sp.to_tensor(w.numpy()))
+
+        def forward(self, x):
+            w = scaled(self.w, 1.0) if kept == "plain parameters" else self.w
+            return (linear(scaled(x, 2.0**-8), w) * 2.0**10).mean()
+
+    torch.manual_seed(0)
+    found = us.report(Model(), torch.randn(64, 32) * 2.0**-8)
+    assert found["linear"].forward.std == pytest.approx(32**0.5 / 256, rel=0.2)
+    assert found["w"].forward.std == pytest.approx(1, rel=0.2)
+    assert found["w"].backward.std > 0
 
 
 def test_a_report_leaves_the_model_as_it_was():

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array, is_tensor
 from lowprec.arrays.doubles import reals
-from lowprec.methods._torch import WATCH, torch_module
+from lowprec.methods._torch import WATCH, torch_module, values_of
 from lowprec.methods.unit_scaling.vjp import Array, Vjp
 
 Backward = TypeVar("Backward", bound=Callable[..., Any])
@@ -281,12 +281,12 @@ def report(model: Any, batch: Any) -> ScaleTracker:
                 continue
             seen.append(each)
             label = tracker._free(".".join(part for part in (path[-1], name) if part) or "output")
-            tracker.forward(label, each)
+            tracker.forward(label, values_of(each))
             if each.requires_grad:
                 each.register_hook(functools.partial(back, label))
 
     def back(label: str, grad: Any) -> None:
-        tracker.backward(label, grad)
+        tracker.backward(label, values_of(grad))
 
     def leave(module: Any, given: Any, made: Any) -> None:
         record("", made)
@@ -306,10 +306,10 @@ def report(model: Any, batch: Any) -> ScaleTracker:
     found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
     for (name, values), grad in zip(parameters.items(), found, strict=True):
         label = tracker._free(name)
-        if (values != values.flatten()[0]).any():
-            tracker.forward(label, values)
+        if ((array := values_of(values)) != array.flat[0]).any():
+            tracker.forward(label, array)
         if grad is not None:
-            tracker.backward(label, grad)
+            tracker.backward(label, values_of(grad))
     return tracker
 
 
