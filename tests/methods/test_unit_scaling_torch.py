@@ -302,3 +302,10 @@ def test_the_model_of_the_page_learns(capsys):
     *report, last = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in report] == ["linear", "tanh", "linear", "first", "second"]
     assert float(last) < 0.3
+
+
+def test_a_branch_without_a_backward_pass_is_refused_with_the_way_of_torch():
+    with pytest.raises(
+        TypeError, match=r"gives ndarray, and must give \(y, vjp\).*differentiable\(residual_sp"
+    ):
+        us.differentiable(us.residual_apply)(lambda branch: branch, torch.ones(2, 4))
