@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.methods import expansion, fp8, layers, nvfp4, scale_propagation as sp
 from tests.programs import need_framework
-from tests.support import example_script
+from tests.support import example_script, torch_code
 
 pytestmark = pytest.mark.apart
 with warnings.catch_warnings():
@@ -240,10 +240,11 @@ def test_a_training_loop_learns():
     assert losses[-1] < 0.3 * losses[0]
 
 
-def test_the_loop_of_the_page_runs(capsys):
+def test_the_loop_of_the_page_runs(capsys, tmp_path, monkeypatch):
     """Word for word; it learns."""
     page = (pathlib.Path(__file__).parents[2] / "docs" / "nvfp4-recipe.md").read_text()
-    exec(re.search(r"```python\n(import torch\n.*?)```", page, re.S)[1], {})
+    monkeypatch.chdir(tmp_path)
+    exec(torch_code(page), {})
     assert float(capsys.readouterr().out) < 0.3
 
 

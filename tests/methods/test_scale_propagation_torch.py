@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
-import re
 import warnings
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from lowprec.methods import scale_propagation as sp
+from tests.support import torch_code
 
 pytestmark = pytest.mark.apart
 with warnings.catch_warnings():
@@ -253,13 +253,13 @@ def test_what_has_no_rule_is_refused_by_name():
 def page():
     """What the page's code defines and prints."""
     known = {"__name__": "page", "printed": []}
-    code = re.search(r"```python\n(import torch\n.*?)```", PAGE, re.S)[1]
-    exec(code.replace("print(", "printed.append("), known)
+    exec(torch_code(PAGE).replace("print(", "printed.append("), known)
     return known
 
 
 def test_the_model_of_the_page_learns(page):
     assert page["printed"][-1] < 0.3
+    assert page["y"].array.to_array().tolist() == [1.0, 9.0]
 
 
 def test_gradients_at_another_loss_scale_are_the_same_bits(page):

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from lowprec.methods import scale_propagation as sp, unit_scaling as us
 from tests.methods.test_unit_scaling_gradients import CASES, INDICES, LABELS, normal
-from tests.support import example_script
+from tests.support import example_script, torch_code
 
 pytestmark = pytest.mark.apart
 with warnings.catch_warnings():
@@ -298,10 +298,12 @@ def test_the_transformer_learns(example, narrow):
 
 
 def test_the_model_of_the_page_learns(capsys):
-    exec(re.search(r"```python\n(import torch\n.*?)```", PAGE, re.S)[1], {"__name__": "page"})
+    known = {"__name__": "page"}
+    exec(torch_code(PAGE), known)
     *report, last = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in report] == ["linear", "tanh", "linear", "first", "second"]
     assert float(last) < 0.3
+    assert known["y"].std().item() == pytest.approx(1, rel=0.2)
 
 
 def test_a_branch_without_a_backward_pass_is_refused_with_the_way_of_torch():

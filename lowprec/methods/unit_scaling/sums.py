@@ -319,8 +319,8 @@ def residual_apply(
     made = function(branch)
     if not isinstance(made, tuple) or len(made) != 2:
         raise TypeError(
-            f"the branch of residual_apply gives {type(made).__name__}, and must give (y, vjp), as operations "
-            f"do; of torch tensors use differentiable(residual_split) before a branch and "
+            f"the branch of residual_apply gives {type(made).__name__}, and must give (y, vjp), as "
+            f"operations do; of torch tensors use differentiable(residual_split) before a branch and "
             f"differentiable(residual_add) behind it"
         )
     end, inner = made
