@@ -113,7 +113,7 @@ def differing(parameter: Any, weights: Any) -> Any:
     if isinstance(weights, ScaledArray):  # as `write` rounds them
         weights = weights.to_array(np.float32)
     held = held.to_array(np.float32) if isinstance(held, ScaledArray) else as_array(held)
-    if held.shape != weights.shape:
+    if held.shape != weights.shape or np.array_equal(held, weights):
         return None
     moved = (held != weights) & ~((held != held) & (weights != weights))  # NaNs are equal here
     return moved if moved.any() else None
