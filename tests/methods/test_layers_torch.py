@@ -248,6 +248,18 @@ def test_the_loop_of_the_page_runs(capsys, tmp_path, monkeypatch):
     assert float(capsys.readouterr().out) < 0.3
 
 
+def test_the_convolution_of_the_page_has_gradients_of_the_numpy_path(capsys):
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "fp8-recipe.md").read_text()
+    known = {}
+    exec(torch_code(page), known)
+    assert capsys.readouterr().out == "(2, 4, 4, 4) (4, 3, 3, 3)\n"
+    images, kernels = (known[name].detach().numpy() for name in ("images", "kernels"))
+    y, gradients = fp8.conv2d(images, kernels, np.zeros(4), stride=2, padding=1)
+    assert np.array_equal(known["y"].detach().numpy(), y)
+    want = gradients((2 * known["y"].detach() / y.size).numpy())[1]
+    assert np.array_equal(known["kernels"].grad.numpy(), want)
+
+
 # -- optimizers ---------------------------------------------------------------------------------------
 
 
