@@ -233,6 +233,21 @@ def test_a_report_has_the_values_of_tensors_with_scales(kept):
     assert found["w"].backward.std > 0
 
 
+@pytest.mark.parametrize("kind", [tuple, list, dict])
+def test_a_report_takes_batches_as_loaders_give_them(kind):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.randn(8, 4))
+
+        def forward(self, x, target):
+            return us.differentiable(us.mse)(us.differentiable(us.linear)(x, self.w), target)
+
+    batch = {"x": torch.randn(16, 8), "target": torch.randn(16, 4)}
+    given = batch if kind is dict else kind(batch.values())
+    assert list(us.report(Model(), given)) == ["linear", "w"]
+
+
 def test_a_report_leaves_the_model_as_it_was():
     model = Plain()
     us.report(model, (torch.tensor(X).float(),))

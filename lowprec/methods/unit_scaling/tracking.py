@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -259,7 +259,8 @@ def report(model: Any, batch: Any) -> ScaleTracker:
     ----------
     model : torch.nn.Module
         Gives the loss of a batch, a single number.
-    batch : tensor, or tuple of what the model takes
+    batch : tensor, or tuple, list or mapping of what the model takes
+        As a `DataLoader` gives it; values of a mapping are keywords.
 
     Returns
     -------
@@ -298,7 +299,10 @@ def report(model: Any, batch: Any) -> ScaleTracker:
     context, hooks = contextvars.copy_context(), torch.nn.modules.module
     context.run(WATCH.set, record)
     with hooks.register_module_forward_pre_hook(enter), hooks.register_module_forward_hook(leave):
-        loss = context.run(model, *(batch if isinstance(batch, tuple) else (batch,)))
+        if isinstance(batch, Mapping):
+            loss = context.run(model, **batch)
+        else:
+            loss = context.run(model, *(batch if isinstance(batch, tuple | list) else (batch,)))
     if not is_tensor(loss) or loss.numel() != 1:
         given = f"shape {tuple(loss.shape)}" if is_tensor(loss) else repr(loss)
         raise ValueError(f"the model gives {given}; let it return its loss, a single number")
