@@ -298,3 +298,10 @@ def assert_gradients_are_differences(layer: Callable[..., Any], upstream: Any, b
             moved[index] += 1
             further = layer(*operands[:place], moved, *operands[place + 1 :])[0]
             assert got[index] == float((upstream * further).sum()) - loss
+
+
+def torch_code(page: str) -> str:
+    """Return the code for torch on a page: all blocks without prompts, from the one that imports torch on."""
+    blocks = re.findall(r"```python\n(?!>>>)(.*?)```", page, re.S)
+    first = next(place for place, block in enumerate(blocks) if block.startswith("import torch\n"))
+    return "\n".join(blocks[first:])

@@ -73,6 +73,7 @@ _GROUPS = (32, 64, 128)
 EXCLUDED = (
     *("*embed*", "*lm_head*", "*norm*", "*bias*", "*router*", "*.gate.weight"),
     *("token_embd.*", "output.weight"),
+    *("*.exp_avg", "*.exp_avg_sq", "*.max_exp_avg_sq", "*.momentum_buffer"),  # states of torch's optimizers
 )
 
 

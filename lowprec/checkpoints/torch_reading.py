@@ -172,7 +172,11 @@ def _records(path: Path) -> dict[str, tuple[int, int]]:
     except Exception as error:  # of files that are cut or hostile zipfile raises anything
         with path.open("rb") as file:
             old = file.read(len(_OLD)) == _OLD
-        why = "torch before 1.6 wrote it; load it with torch and save it again" if old else str(error)
+        why = (
+            "it is in the format before torch 1.6; load it with torch and save it again"
+            if old
+            else str(error)
+        )
         raise CheckpointError(f"{str(path)!r} is no archive of torch.save: {why}") from None
     if "data.pkl" not in found:
         raise CheckpointError(f"{str(path)!r} is no archive of torch.save: it has no data.pkl")

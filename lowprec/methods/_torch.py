@@ -122,6 +122,12 @@ def _given(value: Any) -> Any:
     return getattr(value, "array", value)
 
 
+def values_of(tensor: Any) -> Any:
+    """Return the values of a tensor as an array, those of one with a scale in float64."""
+    given = _given(tensor)
+    return given.to_array() if type(given) in KINDS else as_array(given)
+
+
 def _tensor(made: Any, device: Any) -> Any:
     """Convert a result to a tensor."""
     if type(made) in KINDS:
@@ -133,7 +139,7 @@ def _gradient(made: Any, operand: Any) -> Any:
     """Return a gradient as a tensor of the operand's kind."""
     if type(_given(operand)) in KINDS:
         return KINDS[type(_given(operand))](made)
-    plain = as_array(made.to_array() if type(made) in KINDS else made)
+    plain = values_of(made)
     fmt = operand.dtype  # to which torch would round float64 by float32
     kind = np.dtype(np.float64) if fmt.itemsize == 8 else dtype(fmt)
     rounded = plain if plain.dtype.itemsize <= kind.itemsize else np.asarray(encode(plain, fmt)).view(kind)

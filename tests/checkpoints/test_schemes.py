@@ -487,6 +487,7 @@ def test_rows_that_are_no_whole_blocks_stay_as_they_are(tmp_path):
 def test_reasons_why_tensors_stay_are_true(tmp_path):
     """Shapes decide, and names of embeddings and norms; a kernel of two axes is quantised."""
     shapes = {"m.k.weight": (4, 32), "m.kernel": (4, 32), "m.k.bias": (32,), "m.token": (1, 1, 32)}
+    shapes |= {"optimizer.state.0.exp_avg": (4, 32), "optimizer.state.0.momentum_buffer": (4, 32)}
     shapes |= {"m.embed.weight": (4, 32), "m.conv.weight": (4, 8, 3), "m.head.weight": (1, 32)}
     tensors = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
     made = source(tmp_path / "s.safetensors", **tensors)
@@ -497,6 +498,10 @@ def test_reasons_why_tensors_stay_are_true(tmp_path):
         "m.norm.weight": "fewer than two axes",
         "m.token": "a vector, whose other axes have length 1",
         "m.embed.weight": "kept by default, by its name (*embed*); --include takes it",
+        "optimizer.state.0.exp_avg": "kept by default, by its name (*.exp_avg); --include takes it",
+        "optimizer.state.0.momentum_buffer": (
+            "kept by default, by its name (*.momentum_buffer); --include takes it"
+        ),
         "m.conv.weight": "3 elements are no multiple of 32",
     }
     _, kept = quantize_checkpoint(

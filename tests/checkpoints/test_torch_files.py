@@ -373,7 +373,7 @@ def test_files_of_old_torch_are_told_from_others(tmp_path):
     import torch
 
     torch.save({"w": torch.ones(2)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    with pytest.raises(CheckpointError, match=r"before 1\.6 wrote it; load it with torch and save it again$"):
+    with pytest.raises(CheckpointError, match=r"before torch 1\.6; load it with torch and save it again$"):
         open_checkpoint(tmp_path / "old.pt")
     (tmp_path / "ggml.bin").write_bytes(b"lmgg" + bytes(60))
     with pytest.raises(CheckpointError, match=r"is no archive of torch\.save: File is not a zip file$"):

@@ -163,6 +163,53 @@ def test_what_is_refused_changes_nothing():
     assert [state.steps for state in optimizer.states] == [0, 0]
 
 
+@pytest.mark.parametrize("strategy", ["fp32", "light", "fp32_master", "kahan"])
+def test_a_step_begins_from_values_that_a_program_wrote(strategy):
+    """Where nothing was written the rounding errors that parts keep go on."""
+    w, kept = np.full(4, 200, np.float32), np.full(4, 200, np.float32)
+    optimizer, undisturbed = (
+        layers.Optimizer([each], strategy=strategy, learning_rate=0.01) for each in (w, kept)
+    )
+    for each in (optimizer, undisturbed):
+        each.step([np.ones(4)])
+    w[:2] = 1, np.nan
+    optimizer.step([np.ones(4)])
+    undisturbed.step([np.ones(4)])
+    state = optimizer.states[0]
+    assert abs(state.parameter.values()[0] - 0.99) < 0.005
+    assert np.isnan(w[1])
+    assert np.array_equal(state.parameter.values()[2:], undisturbed.states[0].parameter.values()[2:])
+    assert np.array_equal(state.second.values(), undisturbed.states[0].second.values())
+    assert np.array_equal(w, state.weights, equal_nan=True)
+
+
+@pytest.mark.parametrize("strategy", ["light", sp.Adam()])
+def test_a_parameter_without_a_gradient_keeps_what_a_program_wrote(strategy):
+    w = np.float32([1, 2])
+    optimizer = layers.Optimizer([w], strategy=strategy)
+    w[:] = 5, 6
+    optimizer.step([None])
+    assert w.tolist() == [5, 6]
+    optimizer.step([np.float32([1, -1])])
+    assert np.abs(w - [5, 6]).max() < 0.01
+
+
+def test_parameters_of_binary64_hold_narrower_weights():
+    wide, narrow = W.astype(np.float64), W.copy()
+    for each in (wide, narrow):
+        layers.Optimizer([each], strategy="light").step([np.ones(W.shape)])
+    assert np.array_equal(wide, narrow)
+
+
+def test_refused_optimizers_name_the_way_out():
+    half = W.astype(np.float16)
+    with pytest.raises(ValueError, match=r"float16 does not hold .* give format='binary16', or use another"):
+        layers.Optimizer([half], strategy="light")
+    assert layers.Optimizer([half], strategy="light", format="binary16", eps=1e-6).states
+    with pytest.raises(TypeError, match="give strategy='light' and its other options to Optimizer"):
+        layers.Optimizer([W.copy()], strategy=AdamW(strategy="light"))
+
+
 # -- both ---------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.methods import expansion, fp8, layers, nvfp4, scale_propagation as sp
 from tests.programs import need_framework
-from tests.support import example_script
+from tests.support import example_script, torch_code
 
 pytestmark = pytest.mark.apart
 with warnings.catch_warnings():
@@ -240,11 +240,24 @@ def test_a_training_loop_learns():
     assert losses[-1] < 0.3 * losses[0]
 
 
-def test_the_loop_of_the_page_runs(capsys):
+def test_the_loop_of_the_page_runs(capsys, tmp_path, monkeypatch):
     """Word for word; it learns."""
     page = (pathlib.Path(__file__).parents[2] / "docs" / "nvfp4-recipe.md").read_text()
-    exec(re.search(r"```python\n(import torch\n.*?)```", page, re.S)[1], {})
+    monkeypatch.chdir(tmp_path)
+    exec(torch_code(page), {})
     assert float(capsys.readouterr().out) < 0.3
+
+
+def test_the_convolution_of_the_page_has_gradients_of_the_numpy_path(capsys):
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "fp8-recipe.md").read_text()
+    known = {}
+    exec(torch_code(page), known)
+    assert capsys.readouterr().out == "(2, 4, 4, 4) (4, 3, 3, 3)\n"
+    images, kernels = (known[name].detach().numpy() for name in ("images", "kernels"))
+    y, gradients = fp8.conv2d(images, kernels, np.zeros(4), stride=2, padding=1)
+    assert np.array_equal(known["y"].detach().numpy(), y)
+    want = gradients((2 * known["y"].detach() / y.size).numpy())[1]
+    assert np.array_equal(known["kernels"].grad.numpy(), want)
 
 
 # -- optimizers ---------------------------------------------------------------------------------------
@@ -600,3 +613,62 @@ def test_a_group_with_scales_is_added():
     assert [state.steps for state in optimizer.states] == [1, 1, 1]
     assert net.last.array is not before
     assert net.last.array.format.name == "binary16"
+
+
+def test_weights_that_a_model_loads_are_those_of_the_next_step():
+    net = torch.nn.Linear(3, 2)
+    optimizer = layers.Optimizer(net.named_parameters(), strategy="light", lr=0.01)
+    for value in (8.0, 16.0):
+        net.load_state_dict({"weight": torch.full((2, 3), value), "bias": torch.zeros(2)})
+        net(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+        assert (net.weight - value).abs().max() < 0.1
+
+
+def test_sparse_gradients_and_states_of_torch_are_refused_with_a_way_out():
+    table = torch.nn.Embedding(4, 2, sparse=True)
+    optimizer = layers.Optimizer(table.parameters(), strategy="light")
+    table(torch.tensor([1])).sum().backward()
+    with pytest.raises(TypeError, match=r"use torch.nn.Embedding\(sparse=False\)"):
+        optimizer.step()
+    with pytest.raises(ValueError, match=r"states lack rng; .* which torch's own have not"):
+        optimizer.load_state_dict(torch.optim.AdamW(table.parameters()).state_dict())
+
+
+@pytest.mark.parametrize("recipe", ["nvfp4", fp8.Recipe(scaling="delayed", history=3), "mxfp4"])
+def test_a_model_goes_on_bit_for_bit_from_a_saved_recipe_state(recipe, tmp_path):
+    def begun():
+        net = model()
+        layers.use_recipe(net, recipe, keep="2", rng=5)
+        return net, torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def train(net, optimizer, factor):
+        for _ in range(3):
+            optimizer.zero_grad()
+            (factor * net(torch.tensor(factor * X.reshape(-1, 20)))).square().mean().backward()
+            optimizer.step()
+
+    net, optimizer = begun()
+    train(net, optimizer, 2.0)
+    torch.save({"net": net.state_dict(), "recipe": layers.recipe_state(net)}, tmp_path / "run.pt")
+    train(net, optimizer, 0.5)
+    loaded = torch.load(tmp_path / "run.pt", weights_only=True)
+    other, its = begun()
+    other.load_state_dict(loaded["net"])
+    layers.load_recipe_state(other, loaded["recipe"])
+    train(other, its, 0.5)
+    assert list(loaded["recipe"]) == ["0"]
+    for one, two in zip(net.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_states_of_other_recipes_and_layers_are_refused():
+    one, two, three = model(), model(), model()
+    layers.use_recipe(one, "nvfp4")
+    layers.use_recipe(two, "fp8")
+    with pytest.raises(ValueError, match=r"state of layer '0' is of a recipe without scales of tensors"):
+        layers.load_recipe_state(two, layers.recipe_state(one))
+    with pytest.raises(ValueError, match=r"is of a recipe with scales of tensors"):
+        layers.load_recipe_state(one, layers.recipe_state(two))
+    with pytest.raises(ValueError, match=r"the state is of layers 0, 2, .* here none; call use_recipe"):
+        layers.load_recipe_state(three, layers.recipe_state(one))

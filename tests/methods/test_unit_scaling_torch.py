@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from lowprec.methods import unit_scaling as us
+from lowprec.methods import scale_propagation as sp, unit_scaling as us
 from tests.methods.test_unit_scaling_gradients import CASES, INDICES, LABELS, normal
-from tests.support import example_script
+from tests.support import example_script, torch_code
 
 pytestmark = pytest.mark.apart
 with warnings.catch_warnings():
@@ -211,6 +211,43 @@ def test_a_report_has_every_activation_gradient_and_weight():
     assert found["gelu"].backward == us.TensorStatistics.of(gradient)
 
 
+@pytest.mark.parametrize("kept", ["plain parameters", "parameters with scales"])
+def test_a_report_has_the_values_of_tensors_with_scales(kept):
+    linear = sp.differentiable(sp.linear)
+    scaled = sp.differentiable(sp.on_forward(sp.as_scaled))
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            w = torch.randn(32, 8)
+            self.w = torch.nn.Parameter(w if kept == "plain parameters" else sp.to_tensor(w.numpy()))
+
+        def forward(self, x):
+            w = scaled(self.w, 1.0) if kept == "plain parameters" else self.w
+            return (linear(scaled(x, 2.0**-8), w) * 2.0**10).mean()
+
+    torch.manual_seed(0)
+    found = us.report(Model(), torch.randn(64, 32) * 2.0**-8)
+    assert found["linear"].forward.std == pytest.approx(32**0.5 / 256, rel=0.2)
+    assert found["w"].forward.std == pytest.approx(1, rel=0.2)
+    assert found["w"].backward.std > 0
+
+
+@pytest.mark.parametrize("kind", [tuple, list, dict])
+def test_a_report_takes_batches_as_loaders_give_them(kind):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.randn(8, 4))
+
+        def forward(self, x, target):
+            return us.differentiable(us.mse)(us.differentiable(us.linear)(x, self.w), target)
+
+    batch = {"x": torch.randn(16, 8), "target": torch.randn(16, 4)}
+    given = batch if kind is dict else kind(batch.values())
+    assert list(us.report(Model(), given)) == ["linear", "w"]
+
+
 def test_a_report_leaves_the_model_as_it_was():
     model = Plain()
     us.report(model, (torch.tensor(X).float(),))
@@ -276,7 +313,16 @@ def test_the_transformer_learns(example, narrow):
 
 
 def test_the_model_of_the_page_learns(capsys):
-    exec(re.search(r"```python\n(import torch\n.*?)```", PAGE, re.S)[1], {"__name__": "page"})
+    known = {"__name__": "page"}
+    exec(torch_code(PAGE), known)
     *report, last = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in report] == ["linear", "tanh", "linear", "first", "second"]
     assert float(last) < 0.3
+    assert known["y"].std().item() == pytest.approx(1, rel=0.2)
+
+
+def test_a_branch_without_a_backward_pass_is_refused_with_the_way_of_torch():
+    with pytest.raises(
+        TypeError, match=r"gives ndarray, and must give \(y, vjp\).*differentiable\(residual_sp"
+    ):
+        us.differentiable(us.residual_apply)(lambda branch: branch, torch.ones(2, 4))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -137,6 +138,25 @@ class Scaling:
         if largest := max(self._seen[role]):
             self.scales[role] = self._scale_for([largest], fmt)
         return codes
+
+    def state_dict(self) -> dict[str, dict[str, Any]]:
+        """Return the scales, and the largest magnitudes that they follow from, as plain floats.
+
+        >>> scaling, other = (Recipe(scaling="delayed").start() for _ in range(2))
+        >>> codes = scaling.encode("x", [4.0])
+        >>> other.load_state_dict(scaling.state_dict())
+        >>> other.scales["x"]
+        np.float32(0.008928572)
+        """
+        return {
+            "scales": {name: float(scale) for name, scale in self.scales.items()},
+            "seen": {name: list(seen) for name, seen in self._seen.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
+        """Go on from what `state_dict` returned."""
+        self.scales = {name: np.float32(state["scales"][name]) for name in self.scales}
+        self._seen = {name: deque(state["seen"][name], self.recipe.history) for name in self._seen}
 
     def _scale_for(self, values: npt.ArrayLike, fmt: Format) -> Any:
         scale = np.asarray(statistics.scale_for(values, fmt, "max"))

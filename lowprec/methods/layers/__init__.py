@@ -5,6 +5,16 @@
 
 from lowprec.methods.layers.optimizer import Optimizer
 from lowprec.methods.layers.recipes import RECIPES, Gradients, Linear, linear
-from lowprec.methods.layers.torch_layers import apply, use_recipe
+from lowprec.methods.layers.torch_layers import apply, load_recipe_state, recipe_state, use_recipe
 
-__all__ = ["RECIPES", "Gradients", "Linear", "Optimizer", "apply", "linear", "use_recipe"]
+__all__ = [
+    "RECIPES",
+    "Gradients",
+    "Linear",
+    "Optimizer",
+    "apply",
+    "linear",
+    "load_recipe_state",
+    "recipe_state",
+    "use_recipe",
+]

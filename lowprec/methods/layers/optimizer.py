@@ -8,21 +8,26 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from lowprec.arrays.checks import as_array, is_tensor
-from lowprec.arrays.doubles import reals
-from lowprec.arrays.kinds import tensor_of
 from lowprec.methods.expansion import AdamW, Expansion
 from lowprec.methods.expansion.adamw import State
-from lowprec.methods.scale_propagation import SGD, Adam, ScaledArray, as_scaled, to_tensor
+from lowprec.methods.layers.parameters import (
+    differing,
+    fields,
+    kept_part,
+    refuse_shared,
+    restored_part,
+    wide,
+    with_scale,
+    write,
+)
+from lowprec.methods.scale_propagation import SGD, Adam
 from lowprec.methods.scale_propagation.optimizers import OptimizerState
-from lowprec.methods.scale_propagation.pow2 import pow2_below
 from lowprec.spec import catalog
 
 _OPTIONS = frozenset(field.name for field in dataclasses.fields(AdamW)) - {"rng"}
@@ -64,7 +69,9 @@ class Optimizer:
     ----------
     parameters : iterable of array or torch.Tensor, or of mapping
         What `torch.optim.AdamW` takes: parameters, or groups of them, each a mapping with "params" and
-        options of its own. They are rounded to the format of the strategy at once.
+        options of its own; names of `named_parameters` are dropped. They are rounded to the format of the
+        strategy at once. Where a program changes one itself, as by a model's ``load_state_dict`` or a mask,
+        the next step begins from its value there, with the moments as they were.
     rng : int
         The key of the first parameter's random integers, where a strategy draws any; each other one has the
         key after that of the one before it.
@@ -97,7 +104,7 @@ class Optimizer:
         """Return an optimizer, of torch parameters one that torch takes for its own."""
         given = list(parameters)
         groups = given if given and all(isinstance(each, Mapping) for each in given) else [{"params": given}]
-        groups = [dict(group) | {"params": list(group["params"])} for group in groups]
+        groups = [dict(group) | {"params": [*map(_unnamed, group["params"])]} for group in groups]
         if cls is Optimizer and any(is_tensor(each) for group in groups for each in group["params"]):
             cls = _torch_class()
         made = object.__new__(cls)
@@ -128,35 +135,10 @@ class Optimizer:
         begun, states = len(self.states), list[State | OptimizerState]()
         optimizers, parameters = self._optimizers()[begun:], self._parameters[begun:]
         for optimizer, parameter in zip(optimizers, parameters, strict=True):
-            scaled = isinstance(optimizer, Adam | SGD)
-            if hasattr(parameter, "array"):
-                if not scaled:
-                    raise TypeError(
-                        f"a parameter with a scale needs an optimizer with scales, not strategy="
-                        f"{optimizer.keeps.name!r}; use strategy=scale_propagation.Adam() or SGD()"
-                    )
-                states.append(optimizer.start(parameter.array))
-                continue
-            values = as_array(parameter)
-            if not is_tensor(parameter) and not (
-                isinstance(parameter, np.ndarray) and parameter.flags.writeable
-            ):
-                raise TypeError(
-                    f"a parameter must be a NumPy array or a torch tensor that can be written, not a "
-                    f"{'read-only array' if isinstance(parameter, np.ndarray) else type(parameter).__name__}"
-                )
-            held = catalog.format(values.dtype) if values.dtype.kind in "fV" else None
-            needed = catalog.BINARY32 if scaled else catalog.format(optimizer.weights)
-            if held is None or not held.contains(needed):
-                raise ValueError(
-                    f"a parameter of type {values.dtype} does not hold weights of {needed.name!r}, with "
-                    f"which strategy={_name(optimizer if scaled else optimizer.keeps.name)!r} computes; use "
-                    f"another strategy or type"
-                )
-            states.append(optimizer.start(_scaled(values) if scaled else values.astype(np.float64)))
-        _refuse_shared(self._parameters)
+            states.append(_start(optimizer, parameter))
+        refuse_shared(self._parameters)
         for parameter, state in zip(parameters, states, strict=True):
-            _write(parameter, state.weights)
+            write(parameter, state.weights)
         self.states += states
 
     def step(self, gradients: Iterable[Any] | None = None) -> None:
@@ -181,11 +163,15 @@ class Optimizer:
         if len(found) != len(self._parameters):
             raise ValueError(f"{len(found)} gradients are not those of {len(self._parameters)} parameters")
         self.states = [
-            state if gradient is None else optimizer.step(state, _operand(optimizer, gradient))
-            for optimizer, state, gradient in zip(self._optimizers(), self.states, found, strict=True)
+            _followed(optimizer, parameter, state)
+            if gradient is None
+            else optimizer.step(_followed(optimizer, parameter, state), _operand(optimizer, gradient))
+            for optimizer, parameter, state, gradient in zip(
+                self._optimizers(), self._parameters, self.states, found, strict=True
+            )
         ]
         for parameter, state in zip(self._parameters, self.states, strict=True):
-            _write(parameter, state.weights)
+            write(parameter, state.weights)
 
     def zero_grad(self) -> None:
         """Drop the gradients of torch parameters."""
@@ -207,7 +193,7 @@ class Optimizer:
         """
         states, groups, first = {}, [], 0
         for place, (state, parameter) in enumerate(zip(self.states, self._parameters, strict=True)):
-            states[place] = {name: _kept(value, parameter) for name, value in _fields(state)}
+            states[place] = {name: kept_part(value, parameter) for name, value in fields(state)}
         for group in self.groups:
             places = list(range(first, first := first + len(group["params"])))
             whole = _optimizer(self._options(group))
@@ -227,7 +213,10 @@ class Optimizer:
             has changed.
         """
         if lacking := [name for name in ("param_groups", "state", "rng") if name not in state_dict]:
-            raise ValueError(f"states lack {', '.join(lacking)}; give what state_dict() returned")
+            raise ValueError(
+                f"states lack {', '.join(lacking)}; give what state_dict() of such an optimizer returned, "
+                "which torch's own have not"
+            )
         groups, states = list(state_dict["param_groups"]), state_dict["state"]
         own = self.state_dict()["param_groups"]
         sizes = [[len(group["params"]) for group in each] for each in (groups, own)]
@@ -244,9 +233,9 @@ class Optimizer:
         loaded = []
         for place, (state, parameter) in enumerate(zip(self.states, self._parameters, strict=True)):
             given = states.get(place, {})
-            if lacking := [name for name, _ in _fields(state) if name not in given]:
+            if lacking := [name for name, _ in fields(state) if name not in given]:
                 raise ValueError(f"states of parameter {place} lack {', '.join(lacking)}")
-            made = {name: _restored(value, given[name]) for name, value in _fields(state)}
+            made = {name: restored_part(value, given[name]) for name, value in fields(state)}
             if made["weights"].shape != state.weights.shape:
                 raise ValueError(
                     f"states of parameter {place} have shape {made['weights'].shape}, and it has "
@@ -258,7 +247,7 @@ class Optimizer:
             group.update({name: value for name, value in own.items() if name not in ("params", *_FIXED)})
         self.states, self._rng = loaded, state_dict["rng"]
         for parameter, state in zip(self._parameters, self.states, strict=True):
-            _write(parameter, state.weights)
+            write(parameter, state.weights)
 
     def _options(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of a group by their names in AdamW."""
@@ -274,9 +263,61 @@ class Optimizer:
         ]
 
 
+def _start(optimizer: Any, parameter: Any) -> State | OptimizerState:
+    """Return the state of a parameter before the first step; refuse one that cannot be stepped."""
+    scaled = isinstance(optimizer, Adam | SGD)
+    if hasattr(parameter, "array"):
+        if not scaled:
+            raise TypeError(
+                f"a parameter with a scale needs an optimizer with scales, not strategy="
+                f"{optimizer.keeps.name!r}; use strategy=scale_propagation.Adam() or SGD()"
+            )
+        return optimizer.start(parameter.array)  # type: ignore[no-any-return]
+    values = as_array(parameter)
+    if not is_tensor(parameter) and not (isinstance(parameter, np.ndarray) and parameter.flags.writeable):
+        raise TypeError(
+            f"a parameter must be a NumPy array or a torch tensor that can be written, not a "
+            f"{'read-only array' if isinstance(parameter, np.ndarray) else type(parameter).__name__}"
+        )
+    held = None
+    if values.dtype.kind in "fV":
+        held = catalog.BINARY64 if values.dtype == np.float64 else catalog.format(values.dtype)
+    needed = catalog.BINARY32 if scaled else catalog.format(optimizer.weights)
+    if held is None or not held.contains(needed):
+        low = not scaled and held is not None and needed == catalog.format(optimizer.format)
+        way = f"give format={held.name!r}, or use" if low and held is not None else "use"
+        raise ValueError(
+            f"a parameter of type {values.dtype} does not hold weights of {needed.name!r}, with which "
+            f"strategy={_name(optimizer if scaled else optimizer.keeps.name)!r} computes; {way} another "
+            f"strategy or type"
+        )
+    return optimizer.start(  # type: ignore[no-any-return]
+        with_scale(values) if scaled else values.astype(np.float64)
+    )
+
+
+def _followed(optimizer: Any, parameter: Any, state: Any) -> Any:
+    """Return a state that begins again, moments aside, where a program has changed the parameter itself."""
+    moved = differing(parameter, state.weights)
+    if moved is None:
+        return state
+    begun = _start(optimizer, parameter)
+    if isinstance(begun, OptimizerState):
+        return dataclasses.replace(state, weights=begun.weights)
+    pairs = zip(begun.parameter.parts, state.parameter.parts, strict=True)
+    parts = tuple(np.where(moved, new, old) for new, old in pairs)
+    weights = np.where(moved, begun.weights, state.weights)
+    return dataclasses.replace(state, parameter=Expansion(parts, state.parameter.format), weights=weights)
+
+
 def _begun(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a group's options, those of an optimizer with scales among them."""
     strategy = options.get("strategy", "fp32")
+    if isinstance(strategy, AdamW):
+        raise TypeError(
+            f"strategy=AdamW(strategy={strategy.keeps.name!r}, ...) is an optimizer of one array: give "
+            f"strategy={strategy.keeps.name!r} and its other options to Optimizer"
+        )
     if not isinstance(strategy, Adam | SGD):
         return {"strategy": strategy, **options}
     if strategy.rng is not None:
@@ -295,6 +336,11 @@ def _optimizer(options: Mapping[str, Any], rng: int = 0, step: int = 0) -> Any:
     return dataclasses.replace(strategy, **own, rng=np.random.default_rng((rng, step)))
 
 
+def _unnamed(given: Any) -> Any:
+    """Return a parameter, without the name that `named_parameters` gives with it."""
+    return given[1] if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str) else given
+
+
 def _name(strategy: Any) -> str:
     """Return the name of a strategy; of an optimizer with scales its class and its formats."""
     if not isinstance(strategy, Adam | SGD):
@@ -303,49 +349,9 @@ def _name(strategy: Any) -> str:
     return f"{type(strategy).__name__} of {', '.join(str(each.name) for each in formats if each)}"
 
 
-def _scaled(values: Any) -> Any:
-    """Return values at the power of two of their largest magnitude; those with a scale as they are."""
-    given = getattr(values, "array", values)
-    if isinstance(given, ScaledArray):
-        return given
-    array = reals(_wide(given), "a gradient")
-    largest = float(np.max(np.abs(array), initial=0))
-    scale = float(largest != 0)
-    if 0 < largest < np.inf:
-        scale = min(max(pow2_below(largest), 2.0**-126), 2.0**127)
-    return as_scaled(array, scale, catalog.BINARY32)
-
-
 def _operand(optimizer: Any, gradient: Any) -> Any:
     """Return a gradient as the optimizer takes it."""
-    return _wide(gradient) if isinstance(optimizer, AdamW) else _scaled(gradient)
-
-
-def _fields(state: Any) -> list[tuple[str, Any]]:
-    return [(field.name, getattr(state, field.name)) for field in dataclasses.fields(state)]
-
-
-def _kept(value: Any, parameter: Any) -> Any:
-    """Return part of a state as arrays, or tensors if its parameter is one, or a number."""
-    if isinstance(value, Expansion):
-        return [_kept(part, parameter) for part in value.parts]
-    if isinstance(value, ScaledArray):
-        return [_kept(value.data, parameter), float(value.scale)]
-    if not isinstance(value, np.ndarray):
-        return value
-    if not is_tensor(parameter):
-        return value.copy()
-    return tensor_of(np.array(value))
-
-
-def _restored(value: Any, kept: Any) -> Any:
-    """Return what `_kept` kept, in the kind that the state has now."""
-    if isinstance(value, Expansion):
-        return Expansion(tuple(np.array(as_array(part)) for part in kept), value.format)
-    if isinstance(value, ScaledArray):
-        data, scale = kept
-        return ScaledArray(np.array(reals(data, "a state")), scale, value.format, value.scale_format)
-    return np.array(reals(kept, "a state")).astype(value.dtype) if isinstance(value, np.ndarray) else kept
+    return wide(gradient) if isinstance(optimizer, AdamW) else with_scale(gradient)
 
 
 def _check(options: Mapping[str, Any]) -> None:
@@ -362,44 +368,6 @@ def _check_rng(rng: Any, count: int) -> None:
             f"rng={rng} is out of range for {count} parameters, each of which has the key after that of the "
             f"one before it; use 0 to 2**64 - {count}"
         )
-
-
-def _refuse_shared(parameters: list[Any]) -> None:
-    """Refuse parameters that lie in the same memory, where each would overwrite the other."""
-    near = [
-        as_array(each)
-        for each in parameters
-        if not is_tensor(each) or (each.device.type == "cpu" and not hasattr(each, "array"))
-    ]
-    bounds = sorted(((*byte_bounds(each), place) for place, each in enumerate(near)))
-    for rank, (_, end, place) in enumerate(bounds):
-        for begin, _, other in bounds[rank + 1 :]:
-            if begin >= end:
-                break
-            if np.shares_memory(near[place], near[other]):
-                raise ValueError(
-                    f"parameters of shapes {near[place].shape} and {near[other].shape} share memory, and "
-                    f"each has a state of its own; give a copy of one, or one of them alone"
-                )
-
-
-def _wide(gradient: Any) -> Any:
-    """Return a gradient as an array; of few bits in float32, exactly."""
-    array = as_array(gradient)
-    return array.astype(np.float32) if array.dtype.itemsize < 4 else array
-
-
-def _write(parameter: Any, values: Any) -> None:
-    """Put values into an array or a tensor, whose type holds them."""
-    if hasattr(parameter, "array"):
-        with sys.modules["torch"].no_grad():
-            parameter.copy_(to_tensor(values))
-        return
-    values = values.to_array(np.float32) if isinstance(values, ScaledArray) else values
-    if is_tensor(parameter):
-        parameter.detach().copy_(tensor_of(np.ascontiguousarray(values)))
-    else:
-        parameter[...] = values
 
 
 def _new() -> Any:

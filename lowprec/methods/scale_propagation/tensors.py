@@ -8,15 +8,19 @@ Floor 4.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from lowprec.arrays.checks import as_array, is_tensor
+from lowprec.arrays.doubles import reals
+from lowprec.arrays.kinds import tensor_of
 from lowprec.methods._torch import KINDS, torch_module
 from lowprec.methods.scale_propagation.gathers import embedding, scatter_add
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, with_data
+from lowprec.spec import catalog
 
 
 def to_tensor(x: Any, *, requires_grad: bool = False) -> Any:
@@ -38,7 +42,8 @@ def to_tensor(x: Any, *, requires_grad: bool = False) -> Any:
     tensor : torch.Tensor
         Its `array` is x, a ScaledArray. Torch takes it for a float32 tensor on the CPU; formats and scales
         are those of the arrays. Operations that have no rule raise a TypeError. Tensors change in place by
-        `copy_` alone.
+        `copy_` alone, and only as a whole. `torch.save` keeps them; ``torch.load`` reads them once
+        lowprec.methods is imported and a tensor was made, as parameters of the model are.
 
     Raises ImportError: without torch.
     """
@@ -71,6 +76,25 @@ def _log_softmax(x: Any, dim: int, half: bool) -> Any:
     return below - np.log(np.sum(np.exp(below), axis=dim, keepdims=True))
 
 
+def _taken(x: Any, dim: int, where: Any) -> Any:
+    """Return x at an index or a slice along one axis."""
+    return x[(*[slice(None)] * (dim % x.ndim), where)]
+
+
+def _put(g: Any, sizes: Any, dim: int, where: Any) -> Any:
+    """Return the gradient of `_taken`: zeros of these sizes with g where it was taken."""
+    given = as_scaled(g, 1.0)
+    data = np.zeros(tuple(sizes), given.data.dtype)
+    _taken(data, dim, where)[...] = given.data
+    return with_data(given, data)
+
+
+def _split(x: Any, sizes: Any, dim: int = 0) -> list[Any]:
+    """Return pieces of x along an axis, of one size (the last may be smaller) or of several."""
+    ends = [*range(sizes, x.shape[dim], sizes), x.shape[dim]] if isinstance(sizes, int) else np.cumsum(sizes)
+    return [_taken(x, dim, slice(*each)) for each in itertools.pairwise([0, *map(int, ends)])]
+
+
 _RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("detach", "alias", "clone", "new_empty_strided"), lambda x, *_: x),
     **dict.fromkeys(("view", "_unsafe_view"), np.reshape),
@@ -87,6 +111,16 @@ _RULES: dict[str, Callable[..., Any]] = {
     "expand": _sizes,
     "unsqueeze": np.expand_dims,
     "squeeze.dim": np.squeeze,
+    "select.int": _taken,
+    "select_backward": _put,
+    "slice.Tensor": lambda x, dim=0, *ends: _taken(x, dim, slice(*ends)),
+    "slice_backward": lambda g, sizes, dim, *ends: _put(g, sizes, dim, slice(*ends)),
+    "split.Tensor": _split,
+    "split_with_sizes": _split,
+    "unbind.int": lambda x, dim=0: [_taken(x, dim, place) for place in range(x.shape[dim])],
+    "cat": lambda parts, dim=0: np.concatenate(parts, axis=dim),
+    "stack": lambda parts, dim=0: np.stack(parts, axis=dim),
+    "masked_fill.Scalar": lambda x, mask, value: np.where(mask, value, x),
     "neg": np.negative,
     "sgn": np.sign,
     "add.Tensor": np.add,
@@ -101,6 +135,8 @@ _RULES: dict[str, Callable[..., Any]] = {
     "log": np.log,
     "tanh": np.tanh,
     "tanh_backward": lambda g, y: g * (1 - y * y),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "sigmoid_backward": lambda g, y: g * (y * (1 - y)),
     "sum": np.sum,
     "mean": np.mean,
     "sum.dim_IntList": _along(np.sum),
@@ -117,6 +153,12 @@ _RULES: dict[str, Callable[..., Any]] = {
     "embedding": lambda w, places, *_: embedding(places, w)[0],
     "embedding_dense_backward": lambda g, places, rows, *_: scatter_add(g, places, rows),
 }
+
+#: Operations whose results torch takes for parts of their operand, which `copy_` would have to change.
+_PARTS = (
+    *("view", "t", "permute", "transpose.int", "expand", "unsqueeze", "squeeze.dim"),
+    *("select.int", "slice.Tensor", "split.Tensor", "split_with_sizes", "unbind.int"),
+)
 
 #: What torch says of the memory of results.
 _MEMORY = ("dtype", "layout", "device", "pin_memory", "memory_format")
@@ -143,23 +185,62 @@ def _tensors() -> Any:
         @classmethod
         def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), keywords: Any = None) -> Any:
             name = str(function).removeprefix("aten.").removesuffix(".default")
-            if name == "copy_" and args[0].shape == args[1].shape and hasattr(args[1], "array"):
+            own = name == "copy_" and args[0].shape == args[1].shape and hasattr(args[1], "array")
+            if own and not hasattr(args[0], "part"):
                 args[0].array = args[1].array
                 return args[0]
             if name not in _RULES:
                 raise TypeError(
-                    f"torch's {name} has no rule for ScaledArrays: use operations that do, or differentiable"
+                    f"torch's {name} has no rule for ScaledArrays: use operations that do, or give a "
+                    f"function of ScaledArrays that returns (y, its gradient's function) to "
+                    f"scale_propagation.differentiable"
                 )
             given = {key: each for key, each in (keywords or {}).items() if key not in _MEMORY}
             made = _RULES[name](*map(_array, args), **given)
-            if isinstance(made, ScaledArray):
-                return to_tensor(made)
-            return torch.as_tensor(made) if isinstance(made, np.ndarray | np.generic) else made
+            several = isinstance(made, list)
+            tensors = [_result(each, name in _PARTS) for each in (made if several else [made])]
+            return tensors if several else tensors[0]
 
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            x = self.array
+            formats = [_named(each) for each in (x.format, x.scale_format)]
+            data = tensor_of(np.array(x.data))
+            kind = isinstance(self, torch.nn.Parameter)
+            return rebuilt, (data, float(x.scale), *formats, self.requires_grad, kind)
+
+    torch.serialization.add_safe_globals([rebuilt])
     return ScaledTensor
 
 
+def rebuilt(data: Any, scale: float, fmt: Any, scale_format: Any, grad: bool, parameter: bool) -> Any:
+    """Return a tensor of a ScaledArray from what a pickle has of it."""
+    array = ScaledArray(np.array(reals(data, "data")), scale, fmt, scale_format)
+    if parameter:
+        return torch_module().nn.Parameter(to_tensor(array), requires_grad=grad)
+    return to_tensor(array, requires_grad=grad)
+
+
+def _named(fmt: Any) -> Any:
+    """Return a format's name where that says which it is, as a file of plain data has it."""
+    try:
+        return fmt.name if catalog.format(fmt.name) == fmt else fmt
+    except ValueError:
+        return fmt
+
+
+def _result(made: Any, part: bool) -> Any:
+    """Return what a rule gave as a tensor; mark one that is part of another tensor for torch."""
+    if not isinstance(made, ScaledArray):
+        return torch_module().as_tensor(made) if isinstance(made, np.ndarray | np.generic) else made
+    tensor = to_tensor(made)
+    if part:
+        tensor.part = True
+    return tensor
+
+
 def _array(given: Any) -> Any:
-    """Return the array of a tensor, plain ones too."""
+    """Return the array of a tensor, plain ones too; of a list those of its tensors."""
+    if isinstance(given, list) and any(map(is_tensor, given)):
+        return [*map(_array, given)]
     plain = is_tensor(given) and not hasattr(given, "array")
     return as_array(given) if plain else getattr(given, "array", given)

@@ -311,10 +311,19 @@ def residual_apply(
         From the gradient of y to those of x and of the branch's other operands. The gradient of x is true
         where the branch's is; those of the branch's weights lack the factor of the branch.
 
+    Raises TypeError: a branch that gives no pair.
+
     Source: [UNIT_SCALING] section 4.
     """
     (branch, skip), split = residual_split(x, tau)
-    end, inner = function(branch)
+    made = function(branch)
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise TypeError(
+            f"the branch of residual_apply gives {type(made).__name__}, and must give (y, vjp), as "
+            f"operations do; of torch tensors use differentiable(residual_split) before a branch and "
+            f"differentiable(residual_add) behind it"
+        )
+    end, inner = made
     y, outer = residual_add(end, skip, tau)
 
     def vjp(grad: npt.ArrayLike) -> tuple[Array, ...]:

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array, is_tensor
 from lowprec.arrays.doubles import reals
-from lowprec.methods._torch import WATCH, torch_module
+from lowprec.methods._torch import WATCH, torch_module, values_of
 from lowprec.methods.unit_scaling.vjp import Array, Vjp
 
 Backward = TypeVar("Backward", bound=Callable[..., Any])
@@ -259,7 +259,8 @@ def report(model: Any, batch: Any) -> ScaleTracker:
     ----------
     model : torch.nn.Module
         Gives the loss of a batch, a single number.
-    batch : tensor, or tuple of what the model takes
+    batch : tensor, or tuple, list or mapping of what the model takes
+        As a `DataLoader` gives it; values of a mapping are keywords.
 
     Returns
     -------
@@ -281,12 +282,12 @@ def report(model: Any, batch: Any) -> ScaleTracker:
                 continue
             seen.append(each)
             label = tracker._free(".".join(part for part in (path[-1], name) if part) or "output")
-            tracker.forward(label, each)
+            tracker.forward(label, values_of(each))
             if each.requires_grad:
                 each.register_hook(functools.partial(back, label))
 
     def back(label: str, grad: Any) -> None:
-        tracker.backward(label, grad)
+        tracker.backward(label, values_of(grad))
 
     def leave(module: Any, given: Any, made: Any) -> None:
         record("", made)
@@ -298,7 +299,10 @@ def report(model: Any, batch: Any) -> ScaleTracker:
     context, hooks = contextvars.copy_context(), torch.nn.modules.module
     context.run(WATCH.set, record)
     with hooks.register_module_forward_pre_hook(enter), hooks.register_module_forward_hook(leave):
-        loss = context.run(model, *(batch if isinstance(batch, tuple) else (batch,)))
+        if isinstance(batch, Mapping):
+            loss = context.run(model, **batch)
+        else:
+            loss = context.run(model, *(batch if isinstance(batch, tuple | list) else (batch,)))
     if not is_tensor(loss) or loss.numel() != 1:
         given = f"shape {tuple(loss.shape)}" if is_tensor(loss) else repr(loss)
         raise ValueError(f"the model gives {given}; let it return its loss, a single number")
@@ -306,10 +310,10 @@ def report(model: Any, batch: Any) -> ScaleTracker:
     found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
     for (name, values), grad in zip(parameters.items(), found, strict=True):
         label = tracker._free(name)
-        if (values != values.flatten()[0]).any():
-            tracker.forward(label, values)
+        if ((array := values_of(values)) != array.flat[0]).any():
+            tracker.forward(label, array)
         if grad is not None:
-            tracker.backward(label, grad)
+            tracker.backward(label, values_of(grad))
     return tracker
 
 
