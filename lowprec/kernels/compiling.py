@@ -9,11 +9,12 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 from numba.core import event
 from numba.core.dispatcher import Dispatcher
+from numba.core.types.functions import Function
 
 from lowprec.kernels import engine
 from lowprec.kernels.cache import DiskCache, directory
@@ -65,6 +66,23 @@ def at_once() -> Iterator[None]:
         engine.PAYS = before
 
 
+#: What numba asks for the type of each call, of the same function and arguments again and again.
+_CALL_TYPE = Function.get_call_type
+
+
+def _once(call_type: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that answers from its memory what it was asked before."""
+    known: dict[Any, Any] = {}
+
+    def get_call_type(function: Function, context: Any, args: Any, kws: Any) -> Any:
+        key = function, context, tuple(args), tuple(kws.items()) if kws else ()
+        if key not in known:
+            known[key] = call_type(function, context, args, kws)
+        return known[key]
+
+    return get_call_type
+
+
 class _Watch(event.Listener):  # type: ignore[misc]
     """Time kernels while numba compiles; only one thread does at any time.
 
@@ -84,6 +102,7 @@ class _Watch(event.Listener):  # type: ignore[misc]
             self._began = dispatcher, time.perf_counter()
             self._collects = gc.isenabled()
             gc.disable()
+            cast(Any, Function).get_call_type = _once(_CALL_TYPE)
 
     def on_end(self, event: Any) -> None:
         """Keep a record of a kernel."""
@@ -93,6 +112,7 @@ class _Watch(event.Listener):  # type: ignore[misc]
         dispatcher, began = self._began
         if event.data["dispatcher"] is dispatcher:
             self._began = None
+            cast(Any, Function).get_call_type = _CALL_TYPE
             if self._collects:
                 gc.enable()
             types = ", ".join(map(str, event.data["args"]))

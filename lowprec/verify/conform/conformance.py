@@ -10,6 +10,7 @@ beyond it fails the run.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -470,12 +471,19 @@ def flushing() -> Iterator[bool]:
     import torch
 
     before = _flushes()
-    # Threads keep the mode in which they began: torch's, all of them, begin with an operation this long.
-    torch.zeros(torch.get_num_threads() * _SHARE).add_(1)
+    _begin_threads(torch.get_num_threads())
     try:
         yield bool(torch.set_flush_denormal(True))
     finally:
         torch.set_flush_denormal(before)
+
+
+@functools.cache
+def _begin_threads(count: int) -> None:
+    """Let threads of torch begin, by a long operation: they keep the mode in which they began."""
+    import torch
+
+    torch.zeros(count * _SHARE).add_(1)
 
 
 def _flushes() -> bool:
