@@ -58,6 +58,13 @@ def test_gguf_dequantises_what_is_written_to_the_same_values(tmp_path, to):
         assert np.array_equal(as_blocks(weight).values(), values_of(weight))
 
 
+def test_a_file_does_not_say_how_its_source_was_made(tmp_path):
+    _, found = _quantized(tmp_path, "q8_0")
+    dequantize_checkpoint(found, tmp_path / "v.gguf")
+    assert "lowprec" in gguf.GGUFReader(found.path).fields
+    assert "lowprec" not in gguf.GGUFReader(tmp_path / "v.gguf").fields
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("to", ["mxfp4", "nvfp4"])
 def test_scales_of_any_byte_are_those_of_the_package(tmp_path, to):
