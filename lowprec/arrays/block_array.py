@@ -202,7 +202,7 @@ class BlockArray:
         return as_array(self.values(np.float64))
 
     def __array_function__(self, function: Any, types: Any, values: Any, options: Any) -> Any:
-        """NumPy's functions take the values, but those that would save them in place of the blocks do not."""
+        """Call NumPy's function with the values, which it cannot write to; refuse functions that save."""
         if function in (np.save, np.savez, np.savez_compressed, np.savetxt):
             raise TypeError(
                 f"numpy.{function.__name__} would save the decoded values, without codes and scales: "

@@ -381,6 +381,19 @@ def test_a_header_that_is_cut_while_it_is_read_is_refused(tmp_path, monkeypatch)
         open_checkpoint(path)
 
 
+@pytest.mark.parametrize("key", ["split.no", "split.count"])
+@pytest.mark.parametrize(
+    "value",
+    [struct.pack("<I", 8) + _text(b"1" * 9999), struct.pack("<If", 6, 2.0), struct.pack("<Ii", 5, -1)],
+)
+def test_numbers_of_files_that_are_no_numbers_are_refused(tmp_path, key, value):
+    """They were counted as bytes: one of 1,073,741,824 files, or a number of too many digits."""
+    head = struct.pack("<4sIQQ", b"GGUF", 3, 0, 1)
+    (tmp_path / "x.gguf").write_bytes(head + _text(key.encode()) + value)
+    with pytest.raises(CheckpointError, match=f"as a GGUF file: its {key} is no whole number from 0 on$"):
+        open_checkpoint(tmp_path / "x.gguf")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
