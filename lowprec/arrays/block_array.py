@@ -202,13 +202,21 @@ class BlockArray:
         return as_array(self.values(np.float64))
 
     def __array_function__(self, function: Any, types: Any, values: Any, options: Any) -> Any:
-        """NumPy's functions take the values, but those that would save them in place of the blocks do not."""
+        """Call NumPy's function with the values, which it cannot write to; refuse functions that save."""
         if function in (np.save, np.savez, np.savez_compressed, np.savetxt):
             raise TypeError(
                 f"numpy.{function.__name__} would save the decoded values, without codes and scales: "
                 "lowprec.save(path, {name: blocks}) saves the blocks; give .values() to save values"
             )
-        return function(*_decoded(values), **_decoded(options))
+        try:
+            return function(*_decoded(values), **_decoded(options))
+        except ValueError as error:
+            if "read-only" in str(error):
+                error.add_note(
+                    "the values of a BlockArray are computed, so nothing can be written to them; give "
+                    ".values(), and encode what becomes of these"
+                )
+            raise
 
     def __getitem__(self, key: Any) -> BlockArray:
         """A part that begins and ends where blocks do: slices and integers, and none through a block.
@@ -385,9 +393,14 @@ def _fits_doubles(fmt: BlockFormat) -> bool:
 
 
 def _decoded(given: Any) -> Any:
-    """Arguments with values in place of blocks, in lists, tuples and dictionaries too."""
+    """Arguments with values in place of blocks, in lists, tuples and dictionaries too.
+
+    Nothing can be written to these, as it would be lost.
+    """
     if isinstance(given, BlockArray):
-        return np.asarray(given)
+        values = np.asarray(given)
+        values.flags.writeable = False
+        return values
     if type(given) in (list, tuple):
         return type(given)(map(_decoded, given))
     return {key: _decoded(each) for key, each in given.items()} if type(given) is dict else given

@@ -35,11 +35,28 @@ def output(
         )
     if not out.flags.writeable:
         raise ValueError(f"{name} is read-only; give an array that can be written")
-    if out.size and any(n > 1 and not step for n, step in zip(out.shape, out.strides, strict=True)):
+    if out.size and not out.flags.forc and _repeats(out):
         raise ValueError(
-            f"{name} repeats elements in memory, as a view that was broadcast; give {name}.copy()"
+            f"{name} repeats elements in memory, as a view that was broadcast or windows that slide; give "
+            f"{name}.copy()"
         )
     return out if type(out) is np.ndarray else out.view(np.ndarray)
+
+
+def _repeats(out: Array) -> bool:
+    """Return whether two elements share a byte."""
+    axes = sorted((abs(step), n) for n, step in zip(out.shape, out.strides, strict=True) if n > 1)
+    room, nested = out.itemsize, True
+    for step, n in axes:
+        if not step:
+            return True
+        nested, room = nested and step >= room, room + step * (n - 1)
+    if nested:
+        return False
+    places = np.zeros(1, np.int64)
+    for step, n in axes:
+        places = np.add.outer(places, step * np.arange(n)).reshape(-1)
+    return bool((np.diff(np.sort(places)) < out.itemsize).any())
 
 
 def refuse_other_order(out: object, name: str = "out", wanted: str = "") -> None:

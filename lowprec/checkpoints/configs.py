@@ -123,6 +123,6 @@ def beside(checkpoint: Checkpoint, said: Mapping[str, Any] | None = None) -> dic
     }
     if said is not None:
         config["quantization_config"] = said
-    if config:
+    if config or "config.json" in found:  # which may have said nothing else
         found["config.json"] = (json.dumps(config, indent=2) + "\n").encode()
     return found

@@ -35,6 +35,8 @@ Array = npt.NDArray[Any]
 #: Bytes of values by the numbers of their types, and the types that are as long as they say.
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
+#: Types of whole numbers.
+_UNSIGNED, _SIGNED = (0, 2, 4, 10), (1, 3, 5, 11)
 _UINT32 = struct.pack("<I", 4)
 _ALIGNMENT = "general.alignment"
 #: Ending of the name of one of several files of a model.
@@ -202,10 +204,20 @@ def _header(path: Path, cursor: _Cursor, mark: tuple[int, ...]) -> GgufHeader:
         if name in entries:
             raise ValueError(f"it has two tensors {quoted(name)}")
         entries[name] = entry
-    number, files = (int.from_bytes(pairs.get(f"split.{key}", b"")[4:], "little") for key in ("no", "count"))
+    number, files = _number(pairs, "split.no"), _number(pairs, "split.count")
     named = _PART.search(path.stem)
     part = f"-{number + 1:05}-of-{files:05}" if files > 1 else named[0] if named else ""
     return GgufHeader(pairs, align, entries, part)
+
+
+def _number(pairs: dict[str, bytes], key: str) -> int:
+    """Return the whole number of a key, 0 where the key is missing."""
+    pair = pairs.get(key, _UINT32 + bytes(4))
+    kind = int.from_bytes(pair[:4], "little")
+    number = int.from_bytes(pair[4:], "little", signed=kind in _SIGNED)
+    if kind not in (*_UNSIGNED, *_SIGNED) or number < 0:
+        raise ValueError(f"its {key} is no whole number from 0 on")
+    return number
 
 
 def _info(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:

@@ -123,7 +123,7 @@ def _header(
     gguf = gguf_package()
     old = GgufHeader({}, gguf.GGUF_DEFAULT_ALIGNMENT, {}) if source is None else open_gguf(source)
     pairs = {"general.architecture": _string("unknown"), **old.pairs}
-    for key in ("general.file_type", "general.quantization_version"):
+    for key in ("general.file_type", "general.quantization_version", "lowprec"):  # of the source's weights
         pairs.pop(key, None)
     blocks = [tag for _, tag, _ in plan if tag in _FILE_TYPES]
     if blocks:

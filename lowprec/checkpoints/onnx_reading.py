@@ -302,7 +302,8 @@ def _external(path: Path, where: str, tensor: Any, entry: Entry) -> Entry:
     if not within:
         raise CheckpointError(f"{where} names the file {place!r}, a link that leaves the model's folder")
     if not is_there:
-        raise CheckpointError(f"{where} lies in the file {place!r}, which is missing: download it too")
+        why = "no regular file" if file.exists() else "missing: download it too"
+        raise CheckpointError(f"{where} lies in the file {place!r}, which is {why}")
     try:
         start, length = int(said.get("offset", 0)), int(said.get("length", entry.nbytes))
     except ValueError:

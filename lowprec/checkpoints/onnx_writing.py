@@ -30,6 +30,8 @@ _SCALES = "_scale_dequantized"
 #: Version of the operators from which on DequantizeLinear takes a type, and that of models without a source.
 _SINCE = {"I8": 13, "F8_E4M3": 19, "F8_E5M2": 19, "I4": 21, "F4": 23, "F8_E8M0": 24}
 _BLOCKS, _RESULT, _NEWEST = 21, 23, 25
+#: Types of what DequantizeLinear makes.
+_RESULTS = ("F32", "F16", "BF16")
 #: Bytes that protobuf takes at most.
 _LARGEST = (1 << 31) - 1
 
@@ -197,11 +199,11 @@ def _changed(parts: Plan, quantized: Mapping[str, Collection[str]], source: Path
     nodes: list[Any] = []
     since = 0
     for name in quantized:
-        made = types[name] if types[name] in ("F16", "BF16") else "F32"
-        if types[name] == "F64":
+        made = types[name]
+        if made not in _RESULTS:
             raise CheckpointError(
-                f"weight {name!r} of {str(source)!r} is F64, and DequantizeLinear makes F32 at most, which "
-                f"other nodes do not expect; leave it out with --exclude"
+                f"weight {name!r} of {str(source)!r} is {made}, and DequantizeLinear makes F32, F16 or BF16, "
+                f"which other nodes do not expect; leave it out with --exclude"
             )
         nodes += _nodes(name, parts, made, gone[name].name if name in gone else name)
         since = max(since, _needed(name, parts, made))
@@ -213,12 +215,14 @@ def _changed(parts: Plan, quantized: Mapping[str, Collection[str]], source: Path
             f"{since} on: convert it with onnx.version_converter first"
         )
     _replace(graph.node, [*nodes, *graph.node])
-    for name, item in gone.items():
-        if name in parts and parts[name][0] != item.tag:
+    for name, (tag, _) in parts.items():
+        if name not in made_anew and (wanted := types.get(name, tag)) != tag:
+            exclude = "leave it out with --exclude, or write a .safetensors file"
             raise CheckpointError(
-                f"weight {name!r} would be {parts[name][0]}, and other nodes of {str(source)!r} expect "
-                f"{item.tag}; use --dtype {item.tag}"
+                f"weight {name!r} would be {tag}, and other nodes of {str(source)!r} expect {wanted}; "
+                f"{f'use --dtype {wanted}' if wanted in _RESULTS else exclude}"
             )
+    for name, item in gone.items():
         if name in parts:
             _renamed(graph, item.name, name)
     _replace(graph.input, [item for item in graph.input if item.name in parts or item.name not in entries])
@@ -239,7 +243,8 @@ def _described(model: Any, metadata: Mapping[str, str]) -> None:
     """Add metadata, and raise the version of the format to that of the operators."""
     helper = _onnx().helper
     made = {key: text for key, text in metadata.items() if key != "format"}  # which is of safetensors
-    helper.set_model_props(model, {item.key: item.value for item in model.metadata_props} | made)
+    kept = {item.key: item.value for item in model.metadata_props if item.key != "lowprec"}
+    helper.set_model_props(model, kept | made)
     # Domains of others have no versions that the onnx package knows.
     model.ir_version = max(model.ir_version, helper.find_min_ir_version_for([*model.opset_import], True))
 

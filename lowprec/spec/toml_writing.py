@@ -72,14 +72,14 @@ def to_toml(spec: Specification) -> str:
             f"{_MOST:,}"
         )
     private: dict[str, Specification] = {spec.name: spec}  # by the keys of their tables
-    fields = {"kind": json.dumps(kind_of(spec)), **_written(spec, None, private)}
+    fields = {"kind": _string(kind_of(spec)), **_written(spec, None, private)}
     del private[spec.name]
     if not private:
         return "".join(_section(fields, ""))
     parts = []
     for key, fmt in private.items():
-        named = {} if key == fmt.name else {"name": json.dumps(fmt.name)}
-        table = {"kind": json.dumps(kind_of(fmt)), **named, **_written(fmt, None, {})}
+        named = {} if key == fmt.name else {"name": _string(fmt.name)}
+        table = {"kind": _string(kind_of(fmt)), **named, **_written(fmt, None, {})}
         parts.append(_section(table, _key(key)))
     return "\n".join("".join(part) for part in [*parts, _section(fields, _key(spec.name))])
 
@@ -126,7 +126,7 @@ def _codebook(book: Codebook) -> dict[str, str]:
             rows = [", ".join(map(_number, value[i : i + 8])) for i in range(0, len(value), 8)]
             made[name] = "[\n" + "".join(f"    {row},\n" for row in rows) + "]"
         elif value:
-            made[name] = json.dumps(value) if isinstance(value, str) else _number(value)
+            made[name] = _string(value) if isinstance(value, str) else _number(value)
     return made
 
 
@@ -141,13 +141,13 @@ def _number(number: Number) -> str:
 def _text(name: str, value: Any, begun: Any, private: dict[str, Specification]) -> Any:
     """Return a value as TOML: text, or a table of such."""
     if value is None:
-        return json.dumps(NOTHING.get(name, "none"))
+        return _string(NOTHING.get(name, "none"))
     if isinstance(value, bool):
         return str(value).lower()
     if name == "nan_code":
         return hex(value)
     if isinstance(value, Format):
-        return json.dumps(_name_of(value, private))
+        return _string(_name_of(value, private))
     if isinstance(value, Window | Split):
         return _written(value, None, private)
     if isinstance(value, Projection):
@@ -155,19 +155,21 @@ def _text(name: str, value: Any, begun: Any, private: dict[str, Specification]) 
     if isinstance(value, Mapping):
         return _table(name, value, private)
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Projection):
-        place, how = json.dumps(_name_of(value[0], private)), _written(value[1], None, private)
+        place, how = _string(_name_of(value[0], private)), _written(value[1], None, private)
         return _inline({"format": place, **how}) if how else place
     if isinstance(value, tuple):
         return f"[{', '.join(_text(name, item, None, private) for item in value)}]"
     if isinstance(value, Sign | Threshold):
-        return json.dumps(value.name.lower())
+        return _string(value.name.lower())
     if isinstance(value, Order | Saturation) or value in (*MODES, *RULES):
-        return json.dumps(str(value))
+        return _string(str(value))
     if isinstance(value, Rounding) and value.bits:
-        return json.dumps(str(value))
+        return _string(str(value))
     if isinstance(value, ScaleRule | Rounding):
         return _inline(_written(value, None, private))
-    return json.dumps(str(value) if isinstance(value, Fraction) else value)
+    if isinstance(value, str | Fraction):
+        return _string(str(value))
+    return json.dumps(value)
 
 
 def _table(name: str, items: Mapping[Any, Any], private: dict[str, Specification]) -> dict[str, Any]:
@@ -201,6 +203,12 @@ def _name_of(fmt: Format, private: dict[str, Specification]) -> str:
     return next(name for name in names if private.setdefault(name, fmt) == fmt)
 
 
+def _string(text: str) -> str:
+    """Return printable text as TOML in ASCII; letters beyond 16 bits are one escape there, unlike in JSON."""
+    letters = (f"\\U{ord(each):08x}" if each > "\uffff" else json.dumps(each)[1:-1] for each in text)
+    return f'"{"".join(letters)}"'
+
+
 def _key(name: str) -> str:
     bare = name and all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in name)
-    return name if bare else json.dumps(name)
+    return name if bare else _string(name)

@@ -171,6 +171,23 @@ def test_numpy_does_not_save_values_in_place_of_blocks(save, tmp_path):
     save(tmp_path / "values", BLOCKS.values())
 
 
+@pytest.mark.parametrize("write", [
+    lambda: np.copyto(BLOCKS, 1),
+    lambda: np.put(BLOCKS, [0], 1),
+    lambda: np.place(BLOCKS, VALUES > 0, 1),
+    lambda: np.fill_diagonal(BLOCKS, 1),
+    lambda: np.nan_to_num(BLOCKS, copy=False),
+    lambda: np.clip(VALUES, 0, 1, out=BLOCKS),
+    lambda: np.sum([VALUES, VALUES], 0, None, BLOCKS),
+])  # fmt: skip
+def test_numpy_functions_do_not_write_to_values_that_are_lost(write):
+    """They wrote to an array that nobody has, and the blocks stayed as they were without a word."""
+    with pytest.raises(ValueError, match="read-only") as caught:
+        write()
+    (note,) = caught.value.__notes__
+    assert "the values of a BlockArray are computed, so nothing can be written to them" in note
+
+
 def test_numpy_functions_take_the_values():
     """As they did: alone, in lists, by keyword; nothing is rounded twice, and no integer is made of them."""
     values = BLOCKS.values()

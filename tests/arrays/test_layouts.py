@@ -680,3 +680,27 @@ def test_nan_codes_of_every_kind_are_refused_before_anything_is_written(source):
         with pytest.raises(ValueError, match=r"1 of 100 is NaN, the first at index \(70,\)"):
             lp.cast(broken, fmt, "e2m1fn", saturation="finite", out=out)
         assert (out == 77).all()
+
+
+def test_results_that_would_share_bytes_are_refused():
+    """Windows that slide, and steps shorter than an element: later results wrote over earlier ones."""
+    values, strided = np.linspace(1, 3, 12, dtype=np.float32).reshape(4, 3), np.lib.stride_tricks.as_strided
+    windows = np.lib.stride_tricks.sliding_window_view(np.zeros(6, np.uint16), 3, writeable=True)
+    halves = strided(np.zeros(40, np.uint8).view(np.uint16), (4, 3), (6, 1))
+    for out in (windows, windows[::-1, ::-1], halves):
+        with pytest.raises(ValueError, match="out repeats elements in memory, as a view"):
+            lp.encode(values, "binary16", out=out)
+    flags = np.lib.stride_tricks.sliding_window_view(np.zeros(6, np.uint8), 3, writeable=True)
+    with pytest.raises(ValueError, match="flags repeats elements"):
+        lp.encode(values, "binary16", flags=flags)
+
+
+def test_results_between_each_other_are_written():
+    """Steps that are no multiples of each other, and share no byte."""
+    values = np.linspace(1, 3, 4, dtype=np.float32).reshape(2, 2)
+    memory = np.zeros(6, np.uint16)
+    out = np.lib.stride_tricks.as_strided(memory, (2, 2), (6, 4))  # at 0, 2, 3 and 5
+    wanted = lp.encode(values, "binary16")
+    assert lp.encode(values, "binary16", out=out) is out
+    assert (out == wanted).all()
+    assert memory.tolist() == [wanted[0, 0], 0, wanted[0, 1], wanted[1, 0], 0, wanted[1, 1]]

@@ -58,6 +58,13 @@ def test_gguf_dequantises_what_is_written_to_the_same_values(tmp_path, to):
         assert np.array_equal(as_blocks(weight).values(), values_of(weight))
 
 
+def test_a_file_does_not_say_how_its_source_was_made(tmp_path):
+    _, found = _quantized(tmp_path, "q8_0")
+    dequantize_checkpoint(found, tmp_path / "v.gguf")
+    assert "lowprec" in gguf.GGUFReader(found.path).fields
+    assert "lowprec" not in gguf.GGUFReader(tmp_path / "v.gguf").fields
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("to", ["mxfp4", "nvfp4"])
 def test_scales_of_any_byte_are_those_of_the_package(tmp_path, to):
@@ -372,6 +379,19 @@ def test_a_header_that_is_cut_while_it_is_read_is_refused(tmp_path, monkeypatch)
     monkeypatch.setattr(reading, "stamp", cut)
     with pytest.raises(CheckpointError, match="as a GGUF file: it was cut while it was read"):
         open_checkpoint(path)
+
+
+@pytest.mark.parametrize("key", ["split.no", "split.count"])
+@pytest.mark.parametrize(
+    "value",
+    [struct.pack("<I", 8) + _text(b"1" * 9999), struct.pack("<If", 6, 2.0), struct.pack("<Ii", 5, -1)],
+)
+def test_numbers_of_files_that_are_no_numbers_are_refused(tmp_path, key, value):
+    """They were counted as bytes: one of 1,073,741,824 files, or a number of too many digits."""
+    head = struct.pack("<4sIQQ", b"GGUF", 3, 0, 1)
+    (tmp_path / "x.gguf").write_bytes(head + _text(key.encode()) + value)
+    with pytest.raises(CheckpointError, match=f"as a GGUF file: its {key} is no whole number from 0 on$"):
+        open_checkpoint(tmp_path / "x.gguf")
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,7 @@ def test_external_data_are_read_in_place(tmp_path):
         ({"location": "/etc/passwd"}, "only files below the model's folder are read"),
         ({"location": "link/x.data"}, "a link that leaves the model's folder"),
         ({"location": "none.data"}, "which is missing: download it too"),
+        ({"location": "folder"}, "'folder', which is no regular file"),
         (
             {"location": "x.data", "offset": "8"},
             "is said to lie at 8, 16 bytes long, in 'x.data' of 16 bytes",
@@ -214,6 +215,7 @@ def test_external_data_elsewhere_are_refused(tmp_path, said, message):
     room = tmp_path / "model"
     room.mkdir()
     (room / "x.data").write_bytes(bytes(16))
+    (room / "folder").mkdir()
     (room / "link").symlink_to(tmp_path)
     (room / "self").symlink_to(room / "self")
     made = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4])

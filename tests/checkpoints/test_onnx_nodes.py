@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import lowprec
 from lowprec.checkpoints import onnx_reading
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
@@ -382,6 +383,40 @@ def test_operators_of_other_domains_are_kept(tmp_path):
     assert np.array_equal(out, values_of(found["a.weight"]) * 3)
 
 
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "bfp2"])
+def test_codes_that_nodes_take_as_they_are_do_not_become_floats(tmp_path, fmt):
+    """Blocks of lowprec.save that stayed in a model: its outputs are their codes, and would be floats."""
+    kept, beside = lowprec.encode(WEIGHT, fmt), WEIGHT.astype(ml_dtypes.float8_e5m2)
+    lowprec.save(tmp_path / "s.safetensors", {"a": WEIGHT, "kept": kept, "beside": beside})
+    made = quantize_checkpoint(
+        open_checkpoint(tmp_path / "s.safetensors"), tmp_path / "q.onnx", MXFP4, include=["a"]
+    )
+    assert [*made[0]] == ["a"]
+    found = open_checkpoint(tmp_path / "q.onnx")
+    for name in ("kept", "beside"):
+        tag = found.entries[name].tag
+        message = f"weight '{name}' of .* is {tag}, and DequantizeLinear makes F32, F16 or BF16"
+        with pytest.raises(CheckpointError, match=message):
+            quantize_checkpoint(found, tmp_path / "x.onnx", MXFP4, include=[name])
+    message = f"weight 'kept' would be F32, and other nodes of .* expect {found.entries['kept'].tag}"
+    with pytest.raises(CheckpointError, match=f"{message}; leave it out with --exclude, or write"):
+        dequantize_checkpoint(found, tmp_path / "x.onnx")
+    assert not (tmp_path / "x.onnx").exists()
+    assert dequantize_checkpoint(found, tmp_path / "v.onnx", exclude=["kept"]) == ("a",)
+    assert np.array_equal(values_of(_known(tmp_path / "v.onnx")["kept"]), kept.values())
+    checker.check_model(onnx.load(tmp_path / "v.onnx"), full_check=True)
+    dequantize_checkpoint(found, tmp_path / "v.safetensors")
+    assert np.array_equal(open_checkpoint(tmp_path / "v.safetensors").entries["kept"].read(), kept.values())
+
+
+def test_a_model_does_not_say_how_its_source_was_made(tmp_path):
+    save_file({"a.weight": WEIGHT}, tmp_path / "s.safetensors")
+    quantize_checkpoint(open_checkpoint(tmp_path / "s.safetensors"), tmp_path / "q.onnx", MXFP4)
+    dequantize_checkpoint(open_checkpoint(tmp_path / "q.onnx"), tmp_path / "v.onnx")
+    assert "lowprec" in open_checkpoint(tmp_path / "q.onnx").metadata
+    assert "lowprec" not in open_checkpoint(tmp_path / "v.onnx").metadata
+
+
 def test_without_a_source_all_weights_are_outputs(tmp_path):
     arrays = {"a.weight": WEIGHT, "norm": np.ones(4, np.float32)}
     save_file(arrays, tmp_path / "s.safetensors")
@@ -510,7 +545,7 @@ def test_what_no_node_can_make_is_refused_and_leaves_nothing(tmp_path, case):
            _ends(kind, **{y: (2, 32)}), _ends(kind, **{x: (2, 32)}))  # fmt: skip
     message = "two tensors of the model would be called 'a_scale'"
     if case == "type":
-        message = "weight 'a' of .* is F64, and DequantizeLinear makes F32 at most"
+        message = "weight 'a' of .* is F64, and DequantizeLinear makes F32, F16 or BF16"
     with pytest.raises(CheckpointError, match=message):
         quantize_checkpoint(open_checkpoint(tmp_path / "x.onnx"), tmp_path / "q.onnx", MXFP4)
     assert [item.name for item in tmp_path.iterdir()] == ["x.onnx"]

@@ -710,6 +710,21 @@ def test_a_file_that_is_quantised_into_a_folder_brings_its_configuration(tmp_pat
         assert "old" not in config.get("quantization_config", {})
 
 
+@pytest.mark.parametrize("made", ["values", "plain"])
+def test_a_configuration_of_quantisation_alone_does_not_stay(tmp_path, made):
+    """It was copied beside values, and plain FP8 could not be read as it lacked scales."""
+    found = source(tmp_path / "s.safetensors", (64, 32))
+    quantize_checkpoint(found, tmp_path / "q", target("compressed-tensors", "mxfp8_e4m3"))
+    config = tmp_path / "q" / "config.json"
+    assert [*json.loads(config.read_text())] == ["quantization_config"]
+    if made == "values":
+        dequantize_checkpoint(open_checkpoint(tmp_path / "q"), tmp_path / "out")
+    else:
+        quantize_checkpoint(open_checkpoint(tmp_path / "q"), tmp_path / "out", target("plain", "e4m3fn"))
+    assert json.loads((tmp_path / "out" / "config.json").read_text()) == {}
+    assert lint(open_checkpoint(tmp_path / "out")) == ()
+
+
 def test_an_output_takes_the_place_of_no_file_of_several(tmp_path):
     """The shard was lost, and its folder of no use."""
     folder = shards(tmp_path / "source")

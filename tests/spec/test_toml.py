@@ -209,6 +209,18 @@ def test_folders_and_pipes_are_refused_at_once(tmp_path, make):
         lp.load_toml(path)
 
 
+@pytest.mark.parametrize("letters", ["\U0001f600", "\u00e9\u4e16", '"quoted"', "it's"])
+@pytest.mark.parametrize("spec", [lp.formats["e4m3fn"], lp.codebooks["nf4"], lp.block_formats["nvfp4"]])
+def test_names_and_sources_of_any_letters_come_back(spec, letters):
+    """Letters beyond 16 bits were written as two halves of a pair, which no TOML has."""
+    how = dataclasses.replace(lp.accumulations["fp32_fma"], name=f"sum {letters}")
+    for each in (dataclasses.replace(spec, name=letters, source=rf"\u{letters}\ud83d"), how):
+        text = lp.to_toml(each)
+        (found,) = from_toml(text).values()
+        assert (found, found.name, found.source) == (each, each.name, each.source)
+        assert text.isascii()
+
+
 def test_private_formats_of_one_name_are_told_apart():
     """Of a block format named as its element and scale, and as a format of the catalog."""
     names = ("own", "own", "own"), ("own", "e4m3fn", "e4m3fn"), ("private", "private", "private")
