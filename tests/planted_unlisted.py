@@ -509,14 +509,6 @@ EQUIVALENT = {
     ("dot unit", "subnormal sums truncated"): "products are above the subnormals, or zero",
 }
 
-#: Bugs of which the cause that is told explains most results, and not all.
-PARTLY = {
-    ("MX dot", "subnormal sums truncated"),
-    ("MX dot", "barrel shifter stops at 24"),
-    ("MX dot", "y swapped in pairs"),
-    ("block converter", "scale of the block before"),
-}
-
 
 # -- what compare says ---------------------------------------------------------------------------------
 

@@ -153,6 +153,9 @@ _FLUSHED = [
 #: Other causes that give the same results. Sums of this unit are subnormal only where the addend is: products
 #: are multiples of 2**-32. No vector has infinities of unlike signs beside a NaN.
 ALSO = {
+    "sticky lost: the guard bit alone": [
+        f"sticky bit without the last {bits} bits of the sum" for bits in (7, 8)
+    ],
     "lane 7 left out of the largest exponent": [f"terms {_LEAST}, in lane 7"],
     "subnormal addend taken as zero": _FLUSHED,
     "subnormal result flushed": _FLUSHED,

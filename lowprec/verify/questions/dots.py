@@ -374,7 +374,7 @@ class DotQuestion(Question):
             yield from scale_edits.of_scales(how.scale[0]) if how.scale else ()
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
-            counts = length, min(period, length)
+            counts = length, min(self._step, length)
             yield from shown_edits(self, self._rows, whole, how, operands, counts, has_steps(how, operands))
 
     def narrowed(self, change: Change) -> Iterator[Change]:

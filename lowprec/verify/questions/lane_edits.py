@@ -43,6 +43,9 @@ _ADDEND = np.array([-1])
 #: Share of wrong results from which on an edit of lanes may hold under a condition, also in a step alone,
 #: and the most such edits of a kind.
 _NEARLY, _IN_STEPS, _NEAR = 0.9, 0.3, 2
+#: So many wrong results a lane's edit mends for each right one that it breaks, of lanes whose edits are tried
+#: together: where two lanes make up for each other, each alone breaks what is right.
+_RARELY = 4
 
 
 def shown_edits(
@@ -114,12 +117,14 @@ def shown_edits(
                 same = (question.answer(copies, (edit(masks, ""),)) == copies.got).reshape(len(runs), -1)
             for place in np.flatnonzero(same.any(1)).tolist():
                 lanes, one = runs[place], (edit(runs[place], ""),)
-                if spoilt := int((question.answer(others, one) != others.got).sum()):
+                spoilt = int((question.answer(others, one) != others.got).sum())
+                if spoilt > (lanes.size == 1):
                     near += [(-same[place].mean(), spoilt, lanes)] * int(same[place].mean() >= least)
                     continue
-                if not (question.answer(whole, one) != whole.got)[right].any():
-                    shown += lanes.tolist() if lanes.size == 1 else []
-                    best.append(lanes)
+                differs = question.answer(whole, one) != whole.got
+                broken, mended = int(differs[right].sum()), int((~differs & ~right).sum())
+                shown += lanes.tolist() if lanes.size == 1 and broken * _RARELY <= mended else []
+                best += [] if broken else [lanes]
             near.sort(key=lambda one: (*one[:2], one[2].size))
             best += [lanes for _, _, lanes in near[:_NEAR]]
             for lanes in best + [np.array(shown)] * (1 < len(shown) < count):
