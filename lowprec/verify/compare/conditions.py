@@ -85,8 +85,6 @@ def conditional(
     judged: Judged,
     changes: Iterable[Change],
     agrees: Agrees,
-    *,
-    alone: bool,
 ) -> list[Conditional]:
     """Return explanations by a rule, the best first: those without exception, and of these the shortest."""
     wrong, right = judged.wrong, judged.right
@@ -101,9 +99,9 @@ def conditional(
     plain = np.random.default_rng(7).permutation(batch.places[right])[:_TRIED]
     others = question.sample(plain[:0], np.sort(plain))
     near = np.isin(others.places, plain)
-    tried = list(changes) if alone else [*on_results, *changes, *question.edits()]
+    tried = [*on_results, *changes, *question.edits()]
     masks = [(change, agrees(few, (change,))[asked]) for change in tried]
-    for change, mask in () if alone else tuple(masks):
+    for change, mask in tuple(masks):
         if mask.mean() >= _NARROWED:
             masks += [(less, agrees(few, (less,))[asked]) for less in question.narrowed(change)]
     spent = math.log2(len(masks) + 1)
@@ -111,7 +109,8 @@ def conditional(
     spoilt = {id(change): near.size for _, change in shares}
     for share, change in shares:
         if share > _WHOLLY:
-            lost = int(np.count_nonzero(~agrees(others, (change,))[near]))
+            asked_of, which = (others, near) if question.dear else (batch, right)
+            lost = int(np.count_nonzero(~agrees(asked_of, (change,))[which]))
             spoilt[id(change)] = min(lost, 1) if change.field in ON_RESULTS else lost
     best = sorted(shares, key=lambda pair: (-pair[0], spoilt[id(pair[1])], pair[1].cost))
     of_codes = [pair for pair in best if pair[1].field in ON_RESULTS][:_OF_RESULTS]
@@ -143,9 +142,9 @@ def conditional(
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
             if not errors and rule.size == 1:
                 break
-    if not alone and all(one.errors for one in found):
+    if all(one.errors for one in found):
         found += _of_two(masks, batch, wrong, right, agrees)
-    rule = None if alone else learn(features, wrong, right)
+    rule = learn(features, wrong, right)
     if rule is not None:
         where = rule.where(features)
         errors = int(np.count_nonzero(wrong & ~where) + np.count_nonzero(right & where))

@@ -126,8 +126,7 @@ def diagnose(
         causes = _completed(question, causes, each, failures)
     if few or not causes or causes[0].net < mismatches:
         if ruled is None:  # what the first contradicts may not have been in the sample
-            first_alone = causes[0].changes if causes and causes[0].contradicted else ()
-            ruled = trial.conditional(first_alone) if len(first_alone) == 1 else []
+            ruled = trial.conditional() if causes and causes[0].contradicted else []
         causes = _with_rules(ruled, causes, mismatches, each, failures)
     # Besides one that explains everything the others are worth nothing, unless it explains few.
     causes = causes[:1] if not few and causes and causes[0].net == mismatches else causes[:_TOLD]
@@ -239,7 +238,7 @@ class _Trial:
             self._screens[changes] = _Screen(batch, np.isin(batch.places, sides[1]), sizes)
         return self._screens[changes]
 
-    def conditional(self, changes: Changes = ()) -> list[Conditional]:
+    def conditional(self) -> list[Conditional]:
         """Return edits where a rule holds, the best first."""
         bounds = list(itertools.islice(self.question.bounds(), 2))
         whole = len(bounds) == 1 and self.question.size <= _WHOLE
@@ -247,13 +246,7 @@ class _Trial:
         found: list[Conditional] = []
         self.examined = batch, judged(self.question, batch)
         with trying("conditions", self.failures):
-            found = conditional(
-                self.question,
-                *self.examined,
-                changes or self.changes,
-                self.agrees_in,
-                alone=bool(changes),
-            )
+            found = conditional(self.question, *self.examined, self.changes, self.agrees_in)
         return found
 
     def alike(self, cause: Cause, mismatches: int, each: Each) -> list[str]:

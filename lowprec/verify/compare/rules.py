@@ -33,6 +33,8 @@ _FEW = 8
 _OPEN = 1 << 40
 #: Times that a rule is sought again, with results that the last one wrongly holds of.
 _ROUNDS = 4
+#: Words of what stood before a result, and the conditions on operands that are as likely as one on that.
+_BEFORE, _STATE = ("result before", "block before"), 256
 #: Alternatives that are joined by "or".
 _ALTERNATIVES = 3
 
@@ -226,7 +228,7 @@ def _bits_of_choice(inside: int, outside: int) -> float:
 
 def _bits(condition: Condition, counts: dict[str, int]) -> float:
     """Return the logarithm, to base 2, of how many conditions of its kind there are on all features."""
-    values = counts[condition.feature]
+    values = counts[condition.feature] * (_STATE if any(map(condition.feature.__contains__, _BEFORE)) else 1)
     kinds = 2 if condition.statement else 2 * values if condition.label else 3 * values
     return math.log2(len(counts)) + math.log2(values * values if condition.relation == "between" else kinds)
 

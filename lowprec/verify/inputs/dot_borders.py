@@ -28,7 +28,8 @@ def _zero_of_large_factors(aim: Any, n: int) -> Terms:
     largest = np.where(of_x, formats[0].emin + formats[1].emax, formats[0].emax + formats[1].emin)
     top = np.clip(largest - aim.random.integers(1, aim.places + 4, n), aim.low, aim.top_high)
     x, y = aim.factors(top[:, None] - aim.less(n, 4, 0))
-    large = [np.ldexp(aim.signs(n), fmt.emax) for fmt in formats]
+    powers = rows // (2 * aim.lanes) % 2 == 1
+    large = [aim.signs(n) * np.where(powers, 2.0**fmt.emax, fmt.max_finite) for fmt in formats]
     x[rows, lane], y[rows, lane] = np.where(of_x, 0.0, large[0]), np.where(of_x, large[1], 0.0)
     return x, y, aim.sometimes(aim.addends(top - aim.random.integers(0, 4, n)))
 

@@ -390,6 +390,8 @@ def _specials(aim: _Aim) -> Terms:
     pairs += [pair for code in special[0] for pair in ((code, one[1]), (_negative_nan(code, x_fmt), 0))]
     pairs += [pair for code in special[1] for pair in ((one[0], code), (0, _negative_nan(code, y_fmt)))]
     pairs += [(left, right) for left in special[0][:1] for right in special[1][:1]]
+    infinite = [[int(fmt.infinity_code or 0)] * fmt.infinity for fmt in (x_fmt, y_fmt)]  # against subnormals
+    pairs += [(code, 1) for code in infinite[0]] + [(1, code) for code in infinite[1]]
     ends = _addend_specials(aim)
     alone = aim.codes(_near(aim, 2 * ends.size))
     if not pairs:
@@ -399,8 +401,7 @@ def _specials(aim: _Aim) -> Terms:
     rows, lane = np.arange(n), np.arange(n) % aim.lanes
     chosen = np.array(pairs)[rows // aim.lanes]
     x[rows, lane], y[rows, lane] = chosen[:, 0].astype(x.dtype), chosen[:, 1].astype(y.dtype)
-    # In a third of them something special in another lane too, or as the addend.
-    again = np.array(pairs)[aim.random.integers(0, len(pairs), n)]
+    again = np.array(pairs)[aim.random.integers(0, len(pairs), n)]  # in another lane too, or as the addend
     other = (lane + aim.random.integers(1, max(aim.lanes, 2), n)) % aim.lanes
     twice = (aim.random.random(n) < 0.3) & (other != lane)
     x[rows[twice], other[twice]] = again[twice, 0].astype(x.dtype)

@@ -52,8 +52,11 @@ def of_a_block(values: Array, fmt: BlockFormat, axis: int) -> Iterator[Feature]:
     finite = np.isfinite(blocks)
     sizes = np.where(finite, np.abs(blocks), 0)
     largest = sizes.max(-1)
-    yield Feature("the block has a NaN", spread_out(np.asarray(np.isnan(blocks).any(-1))))
-    yield Feature("the block has an infinity", spread_out(np.asarray(np.isinf(blocks).any(-1))))
+    for words, special in {"a NaN": np.isnan(blocks), "an infinity": np.isinf(blocks)}.items():
+        has = np.asarray(special.any(-1))
+        yield Feature(f"the block has {words}", spread_out(has))
+        before = np.concatenate([[False], has.reshape(-1)[:-1]]).reshape(has.shape)
+        yield Feature(f"the block before has {words}", spread_out(before))
     yield Feature("the block has zeros alone", spread_out(np.asarray((blocks == 0).all(-1))))
     yield Feature("the lane of the block's largest magnitude", spread_out(np.argmax(sizes, -1)))
     at = np.argmax(sizes, -1)[..., None]

@@ -27,6 +27,9 @@ __all__ += ["flushed", "of_addend", "of_lanes", "of_sides", "runs_of"]
 
 Fault = Callable[[Given], Given]
 
+#: Numbers from which on equal steps are told as such.
+_ALIKE = 3
+
 
 def faults(formats: tuple[Format | None, Format | None], *, paired: bool, addend: bool) -> Iterator[Change]:
     """Yield what a unit may lose of its operands: subnormal numbers, NaNs, signs.
@@ -87,7 +90,10 @@ def lanes_in_words(lanes: Array, period: int) -> str:
 
 
 def runs_of(numbers: Sequence[int]) -> str:
-    """Return ascending numbers in words: "0, 2 to 4 and 9"."""
+    """Return ascending numbers in words: "0, 2 to 4 and 9", or "1 to 31 in steps of 2"."""
+    steps = np.unique(np.diff(numbers))
+    if len(numbers) > _ALIKE and steps.size == 1 and steps[0] > 1:
+        return f"{numbers[0]} to {numbers[-1]} in steps of {steps[0]}"
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -112,6 +118,11 @@ def of_lanes(length: int, period: int, step: int) -> Iterator[Change]:
     even = [*range(0, length, 2), *range(1, length, 2)]
     evens_first = of_sides((0, 1), functools.partial(np.take, indices=even, axis=-1))
     yield Change("fault", evens_first, "first the products of even numbers, then the others", 2)
+    if length > _ALIKE and not length & length - 1:
+        bits = length.bit_length() - 1
+        reversed_ = [int(f"{lane:0{bits}b}"[::-1], 2) for lane in range(length)]
+        by_bits = of_sides((0, 1), functools.partial(np.take, indices=reversed_, axis=-1))
+        yield Change("fault", by_bits, "products in the order of their numbers' reversed bits", 2)
     for lane in range(length - 1):
         if (lane + 1) % step == 0:
             order = [*range(lane), lane + 1, lane, *range(lane + 2, length)]

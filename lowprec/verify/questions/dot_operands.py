@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -33,7 +34,17 @@ from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.scales import scale_values
 from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = ["DotScales", "Given", "OutputScales", "check_block", "could_be", "exact_sum", "factors", "holding"]
+__all__ = [
+    "DotScales",
+    "Given",
+    "KeptBlocks",
+    "OutputScales",
+    "check_block",
+    "could_be",
+    "exact_sum",
+    "factors",
+    "holding",
+]
 __all__ += ["in_blocks", "joining"]
 __all__ += ["pairings", "parts_of", "scale_pair", "scaled", "scalings", "shape_of", "spread_blocks", "times"]
 
@@ -192,6 +203,21 @@ def in_blocks(given: Given, how: Accumulation, formats: tuple[Format | None, For
     blocks = (None, None) if given.scales is None else (given.scales.x_blocks, given.scales.y_blocks)
     sides = zip((given.x, given.y), blocks, formats, (-1, -1 if given.paired else -2), strict=True)
     return [_in_blocks(*side, how, number) for number, side in enumerate(sides)]
+
+
+class KeptBlocks:
+    """Sides of dot products in blocks, which are made once for the last few operands."""
+
+    def __init__(self, most: int) -> None:
+        self._held = deque[tuple[Given, Any, list[Any]]](maxlen=most)
+
+    def of(self, given: Given, how: Accumulation, formats: tuple[Format | None, Format | None]) -> list[Any]:
+        """Return x and y as `in_blocks` does."""
+        for held, of_how, sides in self._held:
+            if held is given and of_how == (how.scale, how.operands):
+                return sides
+        self._held.append((given, (how.scale, how.operands), in_blocks(given, how, formats)))
+        return self._held[-1][-1]
 
 
 def _in_blocks(

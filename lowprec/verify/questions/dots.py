@@ -92,6 +92,7 @@ class DotQuestion(Question):
                 )
             scale = scale, None
         self.budget, self.dear = budget, verb == "dot"
+        self._blocks = dot_operands.KeptBlocks(_KNOWN)
         self._known = deque[tuple[Given, Accumulation, PlainSums]](maxlen=_KNOWN)
         self.verb, self.how, self.received, self.target = verb, how, got, asked.output[0]
         operands = how.operands or formats
@@ -201,10 +202,10 @@ class DotQuestion(Question):
         if self.verb == "dot":
             addend, bias, after = (None if each is None else each[rows] for each in joins)
             return Batch(index, got, Given(self.x[rows], self.y[rows], addend, scales, bias, after))
-        number, chosen = rows
-        addend, bias, after = (None if each is None else each[number][chosen][:, columns] for each in joins)
-        x, y = self.x[number][chosen], self.y[number][:, columns]
-        return Batch(index, got, Given(x, y, addend, scales, bias, after, paired=False))
+        of, chosen = rows
+        addend, bias, after = (None if each is None else each[of][chosen][:, columns] for each in joins)
+        given = self.x[of][chosen], self.y[of][:, columns], addend, scales, bias, after
+        return Batch(index, got, Given(*given, paired=False))
 
     def _rows(self, index: Array) -> Batch:
         return self._batch(index, index, np.s_[:])
@@ -245,14 +246,14 @@ class DotQuestion(Question):
                 given = fields[field](given)
         if "former" in fields:
             given = fields["former"](given, self._rows(np.maximum(batch.places - 1, 0)).given)
-        stages = stages_of(changes)
         x, y, addend, scales, bias, output_scale, _ = given
         factor = None if scales is None else scales.factor
         epilogue = None if "scaling" in fields else fields.get("epilogue", self.epilogue)
         if "scaling" in fields:
             factor = fields["scaling"](scales)
         if epilogue is None:
-            x, y = dot_operands.in_blocks(given, how, self.formats)
+            in_blocks = self._blocks.of if given is batch.given else dot_operands.in_blocks
+            x, y = in_blocks(given, how, self.formats)
         verb: Callable[..., Any] = dot if self.verb == "dot" else matmul
         target = how.output[0] if epilogue is None else (epilogue.output or how.output)[0]
         if self.integers is not None:
@@ -268,7 +269,7 @@ class DotQuestion(Question):
                 epilogue=replace(epilogue, block=block), dtype=code_dtype(target),
             )  # fmt: skip
             codes = np.asarray(made).reshape(-1)
-        elif stages is not None:
+        elif (stages := stages_of(changes)) is not None:
             codes = self._stepped(x, y, addend, how, stages, self._plain_sums(batch, given, how))
         elif factor is None:
             codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
@@ -412,11 +413,8 @@ class DotQuestion(Question):
         scales, into = batch.given.scales, self.how.summed
         inner = Change("output", dot_changes.with_fields(output=into), "")
         codes, _ = self._codes(batch, (inner, Change("scaling", lambda scales: None, "")))
-        numbers = as_doubles(codes, into[0])
-        given = 1.0 if scales is None else scales.factor
-        found = factor_between(
-            numbers * given, self.codes(batch.got), self.target, self.how.output[1].rounding
-        )
+        numbers = as_doubles(codes, into[0]) * (1.0 if scales is None else scales.factor)
+        found = factor_between(numbers, self.codes(batch.got), self.target, self.how.output[1].rounding)
         if found is not None:
             words = f"every sum times {shown_factor(found)}, as if by a scale"
             if scales is not None:

@@ -50,24 +50,34 @@ def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callab
     bits = target.precision
     twice = functools.partial(_rounded_first, bits=bits, least=target.emin)
     yield "rounded twice where the result is subnormal: first as if exponents had no least", twice
-    for bit in range(1, target.trailing_bits):
+    for bit in range(1, target.trailing_bits + 1):
         by_bit = functools.partial(_ties_by, fmt=target, bit=bit)
         yield f"ties to the neighbour that is even by bit {bit}, not by the last bit", by_bit
     unit = 2.0 ** (target.emin - source.trailing_bits)
     yield "bits that shifts of subnormal results drop lost", lambda values: np.trunc(values / unit) * unit
+    for bits in range(3, source.exponent_bits):
+        wrapped = functools.partial(_exponents_wrapped, top=1 << bits - 1)
+        yield f"exponents of the operand of {bits} bits, which wrap around", wrapped
     for bits in range(GUARDED, source.trailing_bits - target.trailing_bits - 1):
         yield guard_words(bits), functools.partial(cut_behind_guard, fmt=target, bits=bits)
 
 
 def _ties_by(values: Array, fmt: Format, bit: int) -> Array:
     """Return values of which ties lie a little farther from zero where the code below has a bit set."""
-    unit = np.ldexp(1.0, np.maximum(exponents(values), fmt.emin) - fmt.trailing_bits)
+    exponent = np.maximum(exponents(values), fmt.emin)
+    unit = np.ldexp(1.0, exponent - fmt.trailing_bits)
     with np.errstate(all="ignore"):
         size = np.abs(values) / unit
     below = np.floor(size)
     tie = size - below == 0.5
-    up = (np.where(tie, below, 0).astype(np.int64) >> bit & 1) == 1
+    code = np.where(tie, below, 0).astype(np.int64) + (exponent - fmt.emin << fmt.trailing_bits)
+    up = (code >> bit & 1) == 1
     return np.where(tie, np.copysign((below + np.where(up, 0.75, 0.25)) * unit, values), values)
+
+
+def _exponents_wrapped(values: Array, top: int) -> Array:
+    """Return values whose exponents are taken modulo 2 * top, from -top on."""
+    return np.asarray(np.ldexp(values, wrapped_at(exponents(values), top) - exponents(values)))
 
 
 def _rounded_first(values: Array, bits: int, least: int) -> Array:
@@ -78,7 +88,7 @@ def _rounded_first(values: Array, bits: int, least: int) -> Array:
 
 def shifts(what: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     """Yield edits of shifts, as words that say of what they are, and functions of integers."""
-    for bits in (3, 4, 5, 6):
+    for bits in range(3, 9):
         yield f"{what} modulo {1 << bits}", functools.partial(np.bitwise_and, (1 << bits) - 1)
         yield f"bit {bits - 1} of {what} is 0", functools.partial(np.bitwise_and, ~(1 << bits - 1))
     for most in (7, 8, 15, 16, 23, 24, 25, 26, 31, 32, 48, 63):
@@ -245,12 +255,23 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, Calla
         ):
             said = f"exponents of products {words}{f', of {bits} bits' if 'wrap' in words else ''}"
             yield said, functools.partial(in_terms, change=functools.partial(_exponents, change=limited))
+    for words, mark in {
+        "a subnormal factor": "a factor is subnormal",
+        "two subnormal factors": "both factors are subnormal",
+    }.items():
+        zeroed = functools.partial(_marked_lost, bit=list(MARKS).index(mark))
+        yield f"products of {words} taken as zero", functools.partial(in_terms, change=zeroed)
     for fmt in dict.fromkeys(formats):
         if fmt is not None and has_fields(fmt):
             for by, said in ((True, ""), (False, ", by the exponents of their factors")):
                 small = functools.partial(_small_lost, least=fmt.emin, exact=by)
                 words = f"products below the normal numbers of {fmt.name} taken as zero{said}"
                 yield words, functools.partial(in_terms, change=small)
+
+
+def _marked_lost(terms: Numbers, bit: int) -> Numbers:
+    """Return terms that are zero if a word of `MARKS` holds of their factors."""
+    return terms._replace(significand=np.where(terms.marks >> bit & 1 == 1, 0, terms.significand))
 
 
 def _small_lost(terms: Numbers, least: int, exact: bool) -> Numbers:

@@ -98,7 +98,9 @@ def _on_all(operation: str, target: Format, precision: int) -> Iterator[tuple[st
             yield some, functools.partial(_unwired, fmt=target, bit=bits, last=last)
     if operation == "convert":
         for first in range(precision):
-            for last in range(first, min(first + _RUN, precision)):
+            for last in range(first, precision):
+                if last - first >= _RUN and 0 < first and last < precision - 1:
+                    continue
                 which = f"bit{'s' * (last > first)} {first}{f' to {last}' * (last > first)}"
                 words = f"{which} of the operand not seen by the sticky bit"
                 yield words, functools.partial(_unwired_at, fmt=target, first=first, last=last)

@@ -62,6 +62,9 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
     yield Feature(f"the exponent of {name}", np.maximum(magnitude >> fmt.trailing_bits, 1) + fmt.emin - 1)
     if fmt.exponent_bits > 4:
         yield Feature(f"the exponent's field of {name} modulo 16", magnitude >> fmt.trailing_bits & 15)
+    if fmt.exponent_bits > 2:
+        odd = magnitude >> fmt.trailing_bits & 1 == 1
+        yield Feature(f"the last bit of the exponent's field of {name} is 1", odd)
     power = (magnitude & trailing == 0) & (classes == _CLASSES.index("normal"))
     yield Feature(f"{name} is a power of two", power)
     yield Feature(f"the trailing bits of {name} are all ones", magnitude & trailing == trailing)

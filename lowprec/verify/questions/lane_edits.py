@@ -20,6 +20,7 @@ from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, in_terms, 
 from lowprec.verify.questions.step_faults import (
     beyond,
     cut_when_seen,
+    halves_compared,
     readings_in_lanes,
     smaller_counted,
     uncounted,
@@ -46,6 +47,8 @@ _NEARLY, _IN_STEPS, _NEAR = 0.9, 0.3, 2
 #: So many wrong results a lane's edit mends for each right one that it breaks, of lanes whose edits are tried
 #: together: where two lanes make up for each other, each alone breaks what is right.
 _RARELY = 4
+#: Steps from a lane to the next, of lanes that are edited together.
+_STRIDES = (2, 4)
 
 
 def shown_edits(
@@ -93,7 +96,8 @@ def shown_edits(
             smaller = "the smaller exponent of two neighbours counts for the largest", smaller_counted
             zeros = "zeros count for the largest exponent", zeros_counted
             cut = ("the largest exponent searched without the last bit", functools.partial(cut_when_seen, 1))
-            counted = (*uncounted("terms"), smaller, zeros, cut)
+            halves = "halves compared without the last bits of exponents for the largest", _halves
+            counted = (*uncounted("terms"), smaller, zeros, cut, halves)
             stages += [("total", "lane", count, total), ("", "lane", count, counted)]
     for stage, unit, count, found in stages:
         least = _IN_STEPS if stage == "running" and how.term > 1 else _NEARLY
@@ -138,6 +142,9 @@ def shown_edits(
         yield from _misread(question, few, formats)
 
 
+_halves = functools.partial(halves_compared, 1)
+
+
 def _edit(stage: str, edit: Callable[[Any], Any], lanes: Where, words: str) -> Change:
     if stage in ("fault", "former"):
         return Change(stage, edit(lanes), words, 2)
@@ -164,10 +171,11 @@ def _of_nodes(
 
 
 def _runs(count: int, least: int = 1) -> list[Array]:
-    """Return the halves, quarters, eighths of lanes, and so on down to runs of `least`."""
+    """Return the halves, quarters, eighths of lanes, down to runs of `least`, and every 2nd and 4th lane."""
     every = np.arange(count)
     sizes = [1 << bits for bits in range(count.bit_length()) if least <= 1 << bits < count]
-    return [every[first : first + size] for size in sizes for first in range(0, count, size)]
+    runs = [every[first : first + size] for size in sizes for first in range(0, count, size)]
+    return runs + [every[first::step] for step in _STRIDES if count >= 2 * step for first in range(step)]
 
 
 # -- codes and products that are read as others --------------------------------------------------------

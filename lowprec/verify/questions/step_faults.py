@@ -29,9 +29,18 @@ from lowprec.verify.questions.step_ends import Ends, of_ends, of_zeros
 from lowprec.verify.questions.step_model import Formats, folded, nonzero
 from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
 
-__all__ = ["beyond", "cut_when_seen", "nans_as_numbers", "readings_in_lanes", "smaller_counted"]
+__all__ = [
+    "beyond",
+    "cut_when_seen",
+    "halves_compared",
+    "nans_as_numbers",
+    "readings_in_lanes",
+    "smaller_counted",
+]
 __all__ += ["step_faults", "uncounted", "zeros_beside_infinities", "zeros_counted"]
 
+#: An exponent below all others.
+_NONE = -(1 << 12)
 #: Bits that the rounder may not see, and that it may keep.
 _UNSEEN, _TWICE = 4, 8
 
@@ -123,6 +132,20 @@ def zeros_beside_infinities(formats: Formats) -> Iterator[tuple[str, Callable[[A
     for words, zeros in {"x": (0,), "y": (1,), "x or y": (0, 1)}.items():
         if all(fmt is not None and fmt.infinity for fmt in formats):
             yield f"zero {words} times infinity is infinite", partial(partial, _zeros, zeros)
+            if all(fmt is not None and fmt.subnormals for fmt in formats):
+                least = [2.0**fmt.emin for fmt in formats if fmt is not None]
+                low = partial(partial, _low_beside_infinity, zeros, least)
+                yield f"subnormal {words} taken as zero beside infinities", low
+
+
+def _low_beside_infinity(
+    sides: Sequence[int], least: Sequence[float], lanes: Array, x: Array, y: Array
+) -> tuple[Array, Array]:
+    here, made = lanes_of(lanes, *x.shape), [x, y]
+    for number in sides:
+        low = here & (np.abs(made[number]) < least[number]) & np.isinf(made[1 - number])
+        made[number] = np.where(low, np.copysign(0.0, made[number]), made[number])
+    return made[0], made[1]
 
 
 def _zeros(zeros: Sequence[int], lanes: Array, x: Array, y: Array) -> tuple[Array, Array]:
@@ -241,7 +264,7 @@ def _of_alignment(window: Window, what: str) -> Iterator[Change]:
     """Yield faults of the largest exponent, and of what is cut."""
     for words, stages in uncounted(what):
         yield fault(words, **stages(np.array([-1])))
-    yield fault("zeros count for the largest exponent", **zeros_counted(None))
+    yield fault(f"zeros count for the largest exponent, of {what} too", **zeros_counted(None))
     for by, words in ((-1, "low"), (1, "high")):
         said = f"{what} counted for the largest exponent with an exponent one too {words}"
         yield fault(said, seen=partial(_seen_off, by=by))
@@ -258,6 +281,9 @@ def _of_alignment(window: Window, what: str) -> Iterator[Change]:
     for words, change in (("terms", _complement_of_terms), ("sums", _complement_of_sum)):
         complement = partial(change, window=window)
         yield fault(f"negative {words} in one's complement: a last bit off", total=complement)
+    for bit in range(1, (window.fraction_bits or 0) + window.step.bit_length()):
+        broken = partial(_carry_into, window=window, bit=bit)
+        yield fault(f"the carry into bit {bit} lost from sums of the products and {what}", total=broken)
     for bits in range(1, window.step.bit_length() + 3):
         places = f"bit{'s' * (bits > 1)} before the point"
         carry = partial(_carry, window=window, bits=bits)
@@ -305,6 +331,19 @@ def smaller_counted(where: Where) -> dict[str, Any]:
         which[:, left] &= ~(both & larger)
         which[:, right] &= ~(both & ~larger)
         return which
+
+    return {"counts": counts}
+
+
+def halves_compared(bits: int, where: Where) -> dict[str, Any]:
+    """Return the stage in which one half of some lanes counts: where exponents lack so many last bits."""
+
+    def counts(terms: Numbers) -> Array:
+        which, here = nonzero(terms), which_terms(terms, where)
+        first = here & (2 * np.cumsum(here, 1) <= here.sum(1)[:, None])
+        last = here & ~first
+        seen = [np.where(which & half, terms.exponent, _NONE).max(1) >> bits for half in (first, last)]
+        return np.asarray(which & ~np.where((seen[1] > seen[0])[:, None], first, last))
 
     return {"counts": counts}
 
@@ -376,6 +415,16 @@ def _carry(parts: Parts, window: Window, bits: int) -> tuple[Array, Array]:
     hi, lo = window_sum(window, parts)
     kept = np.abs(hi) & (1 << parts.bits + bits) - 1
     return np.where(hi < 0, -kept, kept), lo
+
+
+def _carry_into(parts: Parts, window: Window, bit: int) -> tuple[Array, Array]:
+    """Return sums of products and a running sum, in two's complement, that are added in two segments."""
+    hi, lo = window_sum(window, parts)
+    none = np.zeros_like(parts.kept[:, :1])
+    alone = [np.concatenate([none] * (parts.kept.shape[1] - 1) + [part[:, -1:]], 1) for part in parts[1:3]]
+    last, _ = window_sum(window, parts._replace(kept=alone[0], lost=alone[1]))
+    carries = ((hi - last) & (1 << bit) - 1) + (last & (1 << bit) - 1) >> bit
+    return hi - (carries << bit), lo
 
 
 def _wrapped(parts: Parts, window: Window, bits: int) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -55,8 +56,30 @@ _FAR = 1000
 
 Formats = tuple[Format | None, Format | None]
 
-#: Sums without a fault: of the rows from the key on, by the first product of each run of steps.
-PlainSums = dict[int, dict[int, Array]]
+
+@dataclass
+class Plain:
+    """Terms without a fault, and sums by the first product of each run of steps."""
+
+    sums: dict[int, Array] = field(default_factory=dict)
+    terms: tuple[Numbers, Ends] | None = None
+
+
+#: Of the rows from the key on.
+PlainSums = dict[int, Plain]
+
+#: Stages that change terms before any step.
+_OF_TERMS = {
+    "values",
+    "x",
+    "y",
+    "scales",
+    "scale_lanes",
+    "group",
+    "scale_products",
+    "unscaled",
+    "addend_scaled",
+}
 
 
 def has_steps(how: Accumulation, formats: Formats) -> bool:
@@ -91,8 +114,8 @@ def stepped(
 ) -> Array:
     """Return codes of the output, of dot products of rows; of operands in these formats.
 
-    Sums without a fault are kept in `plain`, if it is given, for the next faults of the same operands: only
-    rows and steps that a fault changes are computed again.
+    Terms and sums without a fault are kept in `plain`, if it is given, for the next faults of the same
+    operands: only rows and steps that a fault changes are computed again.
 
     Raises ValueError: an accumulation whose stages are not known.
     """
@@ -105,11 +128,9 @@ def stepped(
         some = slice(start, start + step)
         rows = [(values[some], None if scale is None else scale[some]) for values, scale in sides]
         terms = rows, None if addend is None else addend.reshape(-1)[some], how, formats
-        known: dict[int, Array] | None = None
-        if plain is not None and "together" not in stages:
-            known = plain.setdefault(start, {})
-            if not known:
-                _rows(*terms, {}, known)
+        known = None if plain is None else plain.setdefault(start, Plain())
+        if known is not None and not known.sums and "together" not in stages:
+            _rows(*terms, {}, known)
         found[some] = _rows(*terms, stages, known)
     return found
 
@@ -136,9 +157,22 @@ def _rows(
     how: Accumulation,
     formats: Formats,
     stages: Stages,
-    plain: dict[int, Array] | None,
+    plain: Plain | None,
 ) -> Array:
-    """Return codes of the output, of rows; `plain`: as `_run` takes it, by the first product of each run."""
+    """Return codes of the output, of rows."""
+    sums = None if plain is None or "together" in stages else plain.sums
+    if plain is None or _OF_TERMS & stages.keys():
+        products, ends, stages = _terms(sides, how, formats, stages)
+    else:
+        plain.terms = plain.terms or _terms(sides, how, formats, stages)[:2]
+        products, ends = plain.terms
+    return _in_order(products, ends, addend, folded(how), stages, sums)
+
+
+def _terms(
+    sides: list[tuple[Array, Array | None]], how: Accumulation, formats: Formats, stages: Stages
+) -> tuple[Numbers, Ends, Stages]:
+    """Return the terms of all steps, and the stages of these."""
     read, wild = [], [values for values, _ in sides]
     if "values" in stages:
         wild = list(stages["values"](*wild))
@@ -173,7 +207,7 @@ def _rows(
     if "addend_scaled" in stages and scales:
         by = sum(np.frexp(scales[side][:, 0])[1].astype(np.int64) - 1 for side in stages["addend_scaled"])
         stages = {**stages, "addend": partial(last_raised, by=by)}
-    return _in_order(products, ends, addend, folded(how), stages, plain)
+    return products, ends, stages
 
 
 def _of_lanes(scales: list[Array], count: int, size: int, stages: Stages) -> list[Array]:
