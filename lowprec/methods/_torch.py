@@ -25,6 +25,9 @@ Operation = Callable[..., tuple[Any, Callable[..., Any]]]
 #: Receives the name and the result of each operation that a model applies; set while a model is reported.
 WATCH: ContextVar[Callable[[str, Any], None] | None] = ContextVar("watch", default=None)
 
+#: Functions that return what a model's layers remember besides its state_dict, each with one to put it back.
+MEMORIES: list[tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = []
+
 #: Functions to tensors from arrays that are not NumPy's, by the arrays' type; they take plain arrays too.
 KINDS: dict[type, Callable[[Any], Any]] = {}
 
