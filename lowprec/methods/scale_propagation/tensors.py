@@ -142,6 +142,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "sum.dim_IntList": _along(np.sum),
     "mean.dim": _along(np.mean),
     "amax": _along(np.max),
+    "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, axis=dim, keepdims=keepdim),
     "where.self": np.where,
     "relu": lambda x: np.maximum(x, 0),
     "threshold_backward": lambda g, y, end: np.where(y > end, g, 0),
@@ -191,9 +192,9 @@ def _tensors() -> Any:
                 return args[0]
             if name not in _RULES:
                 raise TypeError(
-                    f"torch's {name} has no rule for ScaledArrays: use operations that do, or give a "
-                    f"function of ScaledArrays that returns (y, its gradient's function) to "
-                    f"scale_propagation.differentiable"
+                    f"torch's {name} has no rule for ScaledArrays: use operations that do, a function of "
+                    f"ScaledArrays that returns (y, its gradient's function) by sp.differentiable, or plain "
+                    f"tensors, which sp.differentiable(sp.on_forward(sp.stop_scaling)) makes"
                 )
             given = {key: each for key, each in (keywords or {}).items() if key not in _MEMORY}
             made = _RULES[name](*map(_array, args), **given)
