@@ -197,7 +197,8 @@ def _function() -> Any:
             if len(made) != len(operands):
                 raise ValueError(
                     f"{ctx.name} gives {len(made)} gradients, and {len(operands)} of its operands are "
-                    f"tensors or arrays of floats; give every operand that has a gradient as one"
+                    f"tensors or arrays of floats; give every operand that has a gradient as one, zeros "
+                    "for a bias that is not there"
                 )
             found = zip(made, operands, ctx.needs_input_grad[2:], strict=True)
             return [_gradient(each, x) if needed else None for each, x, needed in found]

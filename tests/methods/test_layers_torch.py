@@ -494,6 +494,13 @@ def test_blocks_are_no_operands_of_a_layer_with_a_history():
     assert made.tolist() == [[32.0] * 3] * 2
 
 
+@pytest.mark.parametrize("strategy", [sp.Adam, sp.SGD, expansion.AdamW])
+def test_a_class_as_strategy_is_refused_with_the_way_out(strategy):
+    name = strategy.__name__
+    with pytest.raises(TypeError, match=rf"strategy={name} is a class; give an object of it, .*{name}\(\)"):
+        layers.Optimizer([torch.nn.Parameter(torch.ones(2))], strategy=strategy)
+
+
 def test_groups_that_are_refused_leave_the_optimizer_as_it_was():
     held, narrow = (torch.nn.Parameter(torch.ones(2, dtype=kind)) for kind in (torch.float32, torch.bfloat16))
     optimizer = layers.Optimizer([held], strategy="fp32")
