@@ -31,6 +31,9 @@ MEMORIES: list[tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = []
 #: Functions to tensors from arrays that are not NumPy's, by the arrays' type; they take plain arrays too.
 KINDS: dict[type, Callable[[Any], Any]] = {}
 
+#: Functions that torch.load may call, to make tensors of a method's own.
+LOADERS: list[Any] = []
+
 #: Functions that torch.compile leaves as they are; filled once torch is imported.
 _OUTSIDE: dict[Callable[..., Any], Callable[..., Any]] = {}
 
@@ -65,11 +68,12 @@ def differentiable(operation: Operation) -> Callable[..., Any]:
 
 
 def torch_module() -> Any:
-    """Import torch, or say how to install it."""
+    """Import torch and let it load what methods save, or say how to install it."""
     try:
         import torch
     except ImportError as error:
         raise ImportError('gradients of torch need torch: pip install "lowprec[torch]"') from error
+    torch.serialization.add_safe_globals(LOADERS)
     return torch
 
 

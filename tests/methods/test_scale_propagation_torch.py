@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -257,6 +259,19 @@ def test_models_of_tensors_with_scales_are_saved_and_copied(fmt, tmp_path):
         assert_same(each.w.array, net.w.array)
         assert isinstance(each.w, torch.nn.Parameter)
         assert each.w.requires_grad
+
+
+def test_a_program_that_goes_on_reads_tensors_before_it_makes_any(tmp_path):
+    path = tmp_path / "run.pt"
+    torch.save({"w": torch.nn.Parameter(sp.to_tensor(A))}, path)
+    program = f"""
+import torch
+from lowprec.methods import scale_propagation as sp
+linear = sp.differentiable(sp.linear)
+print(float(torch.load({str(path)!r})["w"].array.scale))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == f"{float(A.scale)}\n", done.stderr
 
 
 def test_what_has_no_rule_is_refused_by_name():

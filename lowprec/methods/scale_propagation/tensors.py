@@ -17,7 +17,7 @@ import numpy as np
 from lowprec.arrays.checks import as_array, is_tensor
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import tensor_of
-from lowprec.methods._torch import KINDS, torch_module
+from lowprec.methods._torch import KINDS, LOADERS, torch_module
 from lowprec.methods.scale_propagation.gathers import embedding, scatter_add
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, with_data
 from lowprec.spec import catalog
@@ -43,7 +43,7 @@ def to_tensor(x: Any, *, requires_grad: bool = False) -> Any:
         Its `array` is x, a ScaledArray. Torch takes it for a float32 tensor on the CPU; formats and scales
         are those of the arrays. Operations that have no rule raise a TypeError. Tensors change in place by
         `copy_` alone, and only as a whole. `torch.save` keeps them; ``torch.load`` reads them once
-        lowprec.methods is imported and a tensor was made, as parameters of the model are.
+        a program has called `differentiable` or `to_tensor`.
 
     Raises ImportError: without torch.
     """
@@ -209,7 +209,6 @@ def _tensors() -> Any:
             kind = isinstance(self, torch.nn.Parameter)
             return rebuilt, (data, float(x.scale), *formats, self.requires_grad, kind)
 
-    torch.serialization.add_safe_globals([rebuilt])
     return ScaledTensor
 
 
@@ -219,6 +218,9 @@ def rebuilt(data: Any, scale: float, fmt: Any, scale_format: Any, grad: bool, pa
     if parameter:
         return torch_module().nn.Parameter(to_tensor(array), requires_grad=grad)
     return to_tensor(array, requires_grad=grad)
+
+
+LOADERS.append(rebuilt)
 
 
 def _named(fmt: Any) -> Any:
