@@ -25,8 +25,14 @@ Operation = Callable[..., tuple[Any, Callable[..., Any]]]
 #: Receives the name and the result of each operation that a model applies; set while a model is reported.
 WATCH: ContextVar[Callable[[str, Any], None] | None] = ContextVar("watch", default=None)
 
+#: Functions that return what a model's layers remember besides its state_dict, each with one to put it back.
+MEMORIES: list[tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = []
+
 #: Functions to tensors from arrays that are not NumPy's, by the arrays' type; they take plain arrays too.
 KINDS: dict[type, Callable[[Any], Any]] = {}
+
+#: Functions that torch.load may call, to make tensors of a method's own.
+LOADERS: list[Any] = []
 
 #: Functions that torch.compile leaves as they are; filled once torch is imported.
 _OUTSIDE: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -62,11 +68,12 @@ def differentiable(operation: Operation) -> Callable[..., Any]:
 
 
 def torch_module() -> Any:
-    """Import torch, or say how to install it."""
+    """Import torch and let it load what methods save, or say how to install it."""
     try:
         import torch
     except ImportError as error:
         raise ImportError('gradients of torch need torch: pip install "lowprec[torch]"') from error
+    torch.serialization.add_safe_globals(LOADERS)
     return torch
 
 
@@ -194,7 +201,8 @@ def _function() -> Any:
             if len(made) != len(operands):
                 raise ValueError(
                     f"{ctx.name} gives {len(made)} gradients, and {len(operands)} of its operands are "
-                    f"tensors or arrays of floats; give every operand that has a gradient as one"
+                    f"tensors or arrays of floats; give every operand that has a gradient as one, zeros "
+                    "for a bias that is not there"
                 )
             found = zip(made, operands, ctx.needs_input_grad[2:], strict=True)
             return [_gradient(each, x) if needed else None for each, x, needed in found]

@@ -128,18 +128,22 @@ SHAPES = [
     (1, 2, 4, 5, 3, 1, 1, 1, 0),
     (1, 2, 5, 5, 2, 5, 5, 1, 0),
     (2, 2, 6, 5, 2, 3, 4, 2, 3),
+    (2, 2, 6, 5, 2, 3, 2, (2, 1), (1, 0)),
+    (1, 2, 5, 7, 3, 2, 3, (1, 3), (0, 2)),
 ]
 
 
 def by_hand(x, w, grad, stride, padding):
     """The sums of the definition, product by product: y, and how each product's gradient is shared out."""
     (batch, channels, height, width), (out, _, rows, columns) = x.shape, w.shape
-    high, wide = ((n + 2 * padding - k) // stride + 1 for n, k in ((height, rows), (width, columns)))
+    down, right = stride if isinstance(stride, tuple) else (stride, stride)
+    above, left = padding if isinstance(padding, tuple) else (padding, padding)
+    high, wide = (height + 2 * above - rows) // down + 1, (width + 2 * left - columns) // right + 1
     y = np.full((batch, out, high, wide), Fraction(0), object)
     grad_x, grad_w = np.full(x.shape, Fraction(0), object), np.full(w.shape, Fraction(0), object)
     ranges = map(range, (batch, out, high, wide, channels, rows, columns))
     for b, o, i, j, c, r, s in itertools.product(*ranges):
-        at, across = i * stride + r - padding, j * stride + s - padding
+        at, across = i * down + r - above, j * right + s - left
         if 0 <= at < height and 0 <= across < width:
             y[b, o, i, j] += x[b, c, at, across] * w[o, c, r, s]
             grad_x[b, c, at, across] += grad[b, o, i, j] * w[o, c, r, s]
@@ -234,6 +238,9 @@ def test_convolutions_say_what_is_wrong():
         r"not \(2, 4, 4\) and": lambda: fp8.conv2d(x[0], w),
         "stride=0 of conv2d must be 1 or more": lambda: fp8.conv2d(x, w, stride=0),
         "and padding=-1 0 or more": lambda: fp8.conv2d(x, w, padding=-1),
+        r"stride=\(1, 0\) of conv2d must be 1 or more": lambda: fp8.conv2d(x, w, stride=(1, 0)),
+        r"padding='same' 0 or more": lambda: fp8.conv2d(x, w, padding="same"),
+        r"padding=\(1, 1, 1\) 0 or more": lambda: fp8.conv2d(x, w, padding=(1, 1, 1)),
         "a window of 3 x 3 does not fit into 4 x 2 pixels with padding=0": lambda: fp8.conv2d(x[..., :2], w),
         "x has 2 scales": lambda: fp8.conv2d(fp8.encode(x * [[[[1]], [[2]]]], axis=1), w),
         r"w has scales of shape \(1, 2, 1, 1\)": lambda: fp8.conv2d(x, fp8.encode(w, axis=1)),

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import lowprec as lp
-from lowprec.methods import expansion, fp8, layers, nvfp4, scale_propagation as sp
+from lowprec.methods import expansion, fp8, layers, nvfp4, scale_propagation as sp, unit_scaling as us
 from tests.programs import need_framework
 from tests.support import example_script, torch_code
 
@@ -494,6 +494,13 @@ def test_blocks_are_no_operands_of_a_layer_with_a_history():
     assert made.tolist() == [[32.0] * 3] * 2
 
 
+@pytest.mark.parametrize("strategy", [sp.Adam, sp.SGD, expansion.AdamW])
+def test_a_class_as_strategy_is_refused_with_the_way_out(strategy):
+    name = strategy.__name__
+    with pytest.raises(TypeError, match=rf"strategy={name} is a class; give an object of it, .*{name}\(\)"):
+        layers.Optimizer([torch.nn.Parameter(torch.ones(2))], strategy=strategy)
+
+
 def test_groups_that_are_refused_leave_the_optimizer_as_it_was():
     held, narrow = (torch.nn.Parameter(torch.ones(2, dtype=kind)) for kind in (torch.float32, torch.bfloat16))
     optimizer = layers.Optimizer([held], strategy="fp32")
@@ -660,6 +667,58 @@ def test_a_model_goes_on_bit_for_bit_from_a_saved_recipe_state(recipe, tmp_path)
     assert list(loaded["recipe"]) == ["0"]
     for one, two in zip(net.parameters(), other.parameters(), strict=True):
         assert torch.equal(one, two)
+
+
+class Remembering(torch.nn.Module):
+    """A model that each forward pass changes: scales or keys of a recipe, statistics, dropped values."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(model(), torch.nn.BatchNorm1d(4), torch.nn.Dropout())
+
+        self.scaling = fp8.Recipe(scaling="delayed", history=3).start()
+
+    def forward(self, x):
+        """Return a loss."""
+        linear = us.differentiable(fp8.linear)
+        return linear(self.layers(x), torch.ones(2, 4), torch.ones(2), scaling=self.scaling).square().mean()
+
+    def get_extra_state(self):
+        """Return the scales of the last layer."""
+        return self.scaling.state_dict()
+
+    def set_extra_state(self, state):
+        """Go on from scales."""
+        self.scaling.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "recipe", ["nvfp4", fp8.Recipe(scaling="delayed", history=3)], ids=["keys", "scales"]
+)
+def test_a_report_leaves_a_run_as_it_was(recipe):
+    found = []
+    for reported in (False, True):
+        torch.manual_seed(1)
+        net = Remembering()
+        layers.use_recipe(net, recipe, rng=5)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for factor in (2.0, 0.5, 1.0):
+            if reported:
+                us.report(net, torch.tensor(100 * X.reshape(-1, 20)))
+            optimizer.zero_grad()
+            net(torch.tensor(factor * X.reshape(-1, 20))).backward()
+            optimizer.step()
+        found.append([*net.parameters(), *net.buffers(), torch.get_rng_state()])
+    assert all(map(torch.equal, *found))
+
+
+def test_a_model_that_a_report_refuses_is_left_as_it_was():
+    net = model()
+    layers.use_recipe(net, "nvfp4", rng=5)
+    before = layers.recipe_state(net)
+    with pytest.raises(ValueError, match="let it return its loss"):
+        us.report(net, torch.tensor(X))
+    assert layers.recipe_state(net) == before
 
 
 def test_states_of_other_recipes_and_layers_are_refused():

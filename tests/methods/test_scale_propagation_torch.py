@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -206,6 +208,25 @@ def test_gradients_pass_between_plain_tensors_and_those_with_scales():
     assert np.array_equal(y.detach().numpy(), sp.stop_scaling(x.array * 2.0))
 
 
+def test_the_largest_are_found_as_in_numpy_code():
+    (a,) = leaves(A)
+    assert a.argmax().item() == np.argmax(A)
+    assert a.argmax(1, keepdim=True).tolist() == np.argmax(A, axis=1, keepdims=True).tolist()
+
+
+def test_plain_code_goes_on_behind_a_model_and_gives_its_gradients_back():
+    """A loss of torch's that has no rule has the gradients of the same loss by the rules."""
+    plain = sp.differentiable(sp.on_forward(sp.stop_scaling))
+    (a,), labels = leaves(P), torch.tensor([1, 0, 3])
+    values = plain(a)
+    assert type(values) is torch.Tensor
+    torch.nn.functional.cross_entropy(values, labels).backward()
+    x = torch.tensor(P.to_array(), dtype=torch.float32, requires_grad=True)
+    torch.nn.functional.cross_entropy(x, labels).backward()
+    assert np.array_equal(values.detach(), x.detach())
+    assert np.array_equal(a.grad.array.to_array(), x.grad)
+
+
 def test_a_tensor_takes_new_weights_in_place():
     """As an optimizer with states of its own gives them."""
     optimizer, (w,) = sp.Adam(learning_rate=2.0**-6), leaves(A)
@@ -240,9 +261,22 @@ def test_models_of_tensors_with_scales_are_saved_and_copied(fmt, tmp_path):
         assert each.w.requires_grad
 
 
+def test_a_program_that_goes_on_reads_tensors_before_it_makes_any(tmp_path):
+    path = tmp_path / "run.pt"
+    torch.save({"w": torch.nn.Parameter(sp.to_tensor(A))}, path)
+    program = f"""
+import torch
+from lowprec.methods import scale_propagation as sp
+linear = sp.differentiable(sp.linear)
+print(float(torch.load({str(path)!r})["w"].array.scale))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == f"{float(A.scale)}\n", done.stderr
+
+
 def test_what_has_no_rule_is_refused_by_name():
     (a,) = leaves(A)
-    with pytest.raises(TypeError, match=r"torch's sort has no rule for ScaledArrays: use operations that do"):
+    with pytest.raises(TypeError, match=r"torch's sort has no rule .*sp.on_forward\(sp.stop_scaling\)"):
         a.sort()
     with pytest.raises(TypeError, match=r"torch's add_.Tensor has no rule"):
         a.detach().add_(1.0)

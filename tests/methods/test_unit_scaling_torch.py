@@ -112,7 +112,7 @@ def test_a_list_as_operand_is_refused():
     y = us.differentiable(us.linear)([[1.0, 2.0, 3.0, 4.0]], w)
     message = (
         "linear gives 2 gradients, and 1 of its operands are tensors or arrays of floats; give every operand "
-        "that has a gradient as one"
+        "that has a gradient as one, zeros for a bias that is not there"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         y.sum().backward()

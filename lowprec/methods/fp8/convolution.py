@@ -6,6 +6,7 @@ Floor 4. Source: [FP8] 3.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +27,8 @@ def conv2d(
     w: npt.ArrayLike | ScaledCodes,
     bias: npt.ArrayLike | None = None,
     *,
-    stride: int = 1,
-    padding: int = 0,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, int] = 0,
     scaling: Scaling | None = None,
     accumulation: Accumulation | str = "fp32_fma",
     backward_accumulation: Accumulation | str | None = None,
@@ -57,8 +58,8 @@ def conv2d(
     w : array_like or ScaledCodes, shape (out, in, rows, columns)
         As for `linear`.
     bias : array_like, shape (out,), optional
-    stride, padding : int
-        Along both axes; zeros are added on all sides.
+    stride, padding : int or pair of int
+        Of both axes, or of each, as `torch.nn.Conv2d` has them; zeros are added on both sides.
     scaling, accumulation, backward_accumulation, output
         As for `linear`. Terms are in the order of w's last three axes; in the gradient of x in that of out,
         rows and columns; in that of w in the order of batch, and of y's rows and columns.
@@ -76,10 +77,11 @@ def conv2d(
     """
     how = Recipe().start() if scaling is None else scaling
     left, weights = coded(x, "x", how), coded(w, "w", how)
-    _check(left, weights, stride, padding)
+    strides, paddings = _check(left, weights, stride, padding)
     (batch, channels, *sizes), (out, _, *window) = left.shape, weights.shape
     backward = accumulation if backward_accumulation is None else backward_accumulation
-    windows = _windows(left.codes, window, stride, [(padding, padding)] * 2, _zero(left) if padding else 0)
+    zeros = _zero(left) if any(paddings) else 0
+    windows = _windows(left.codes, window, strides, [(each, each) for each in paddings], zeros)
     rows = ScaledCodes(in_rows(windows), left.scale.reshape(()), left.format)
     scale = weights.scale.reshape(-1, 1) if weights.scale.size > 1 else weights.scale.reshape(())
     flat = ScaledCodes(weights.codes.reshape(out, math.prod(weights.shape[1:])), scale, weights.format)
@@ -106,14 +108,16 @@ def conv2d(
         # A pixel of x lies in windows that begin at most a window before it: its gradient is a convolution of
         # y's gradient, spread by the stride, with w turned around.
         zero = _zero(across)
-        spread = np.full((batch, out, *(stride * (n - 1) + 1 for n in shape[1:3])), zero, across.codes.dtype)
-        spread[:, :, ::stride, ::stride] = across.codes
+        lengths = [step * (n - 1) + 1 for step, n in zip(strides, shape[1:3], strict=True)]
+        spread = np.full((batch, out, *lengths), zero, across.codes.dtype)
+        spread[:, :, :: strides[0], :: strides[1]] = across.codes
         edges = [
-            (length - 1, size + 2 * padding - spread.shape[axis])
-            for axis, size, length in zip((2, 3), sizes, window, strict=True)
+            (taps - 1, size + 2 * padding - length)
+            for taps, size, padding, length in zip(window, sizes, paddings, lengths, strict=True)
         ]
-        before = _windows(spread, window, 1, edges, zero)
-        before = before[:, padding : padding + sizes[0], padding : padding + sizes[1]]
+        before = _windows(spread, window, (1, 1), edges, zero)
+        top, side = paddings
+        before = before[:, top : top + sizes[0], side : side + sizes[1]]
         turned = weights.codes[:, :, ::-1, ::-1].swapaxes(0, 1).reshape(channels, out * math.prod(window))
         grad_x = matmul(
             ScaledCodes(in_rows(before), last.scale, last.format),
@@ -142,28 +146,38 @@ def _zero(codes: ScaledCodes) -> int:
     return int(code)
 
 
-def _windows(codes: Array, window: list[int], stride: int, edges: list[tuple[int, int]], zero: int) -> Array:
+def _windows(
+    codes: Array, window: list[int], strides: tuple[int, int], edges: list[tuple[int, int]], zero: int
+) -> Array:
     """Return all windows of images (batch, channels, ...), shape (batch, ..., channels * rows * columns).
 
     The code of zero is added at the edges.
     """
     padded = np.pad(codes, [(0, 0), (0, 0), *edges], constant_values=zero)
     found = np.lib.stride_tricks.sliding_window_view(padded, tuple(window), axis=(2, 3))
-    found = np.moveaxis(found[:, :, ::stride, ::stride], 1, 3)
+    found = np.moveaxis(found[:, :, :: strides[0], :: strides[1]], 1, 3)
     return np.asarray(found.reshape(*found.shape[:3], math.prod(found.shape[3:])))
 
 
-def _check(x: ScaledCodes, w: ScaledCodes, stride: int, padding: int) -> None:
+def _check(x: ScaledCodes, w: ScaledCodes, stride: Any, padding: Any) -> tuple[tuple[int, int], ...]:
+    """Return strides and paddings of both axes; refuse shapes and settings that do not fit."""
     if len(x.shape) != 4 or len(w.shape) != 4 or x.shape[1] != w.shape[1]:
         raise ValueError(
             f"conv2d takes x of shape (batch, in, height, width) and w of shape (out, in, rows, columns), "
             f"not {x.shape} and {w.shape}"
         )
-    if not (1 <= stride < 1 << 31 and 0 <= padding < 1 << 31):
-        raise ValueError(
-            f"stride={stride} of conv2d must be 1 or more, and padding={padding} 0 or more; both below 2**31"
-        )
-    if any(length > size + 2 * padding for size, length in zip(x.shape[2:], w.shape[2:], strict=True)):
+    strides, paddings = (
+        tuple(each) if isinstance(each, tuple | list) else (each, each) for each in (stride, padding)
+    )
+    for given, least in ((strides, 1), (paddings, 0)):
+        whole = all(isinstance(each, int | np.integer) and least <= each < 1 << 31 for each in given)
+        if len(given) != 2 or not whole:
+            raise ValueError(
+                f"stride={stride!r} of conv2d must be 1 or more, and padding={padding!r} 0 or more; both are "
+                f"an integer below 2**31 or a pair of these"
+            )
+    reach = [size + 2 * each for size, each in zip(x.shape[2:], paddings, strict=True)]
+    if any(length > size for size, length in zip(reach, w.shape[2:], strict=True)):
         raise ValueError(
             f"a window of {w.shape[2]} x {w.shape[3]} does not fit into {x.shape[2]} x {x.shape[3]} pixels "
             f"with padding={padding}"
@@ -171,6 +185,7 @@ def _check(x: ScaledCodes, w: ScaledCodes, stride: int, padding: int) -> None:
     _check_one_scale("x", x)
     if w.scale.size > 1 and w.scale.shape != (w.shape[0], 1, 1, 1):
         raise ValueError(f"w has scales of shape {w.scale.shape}: encode it with axis=0 or None")
+    return strides, paddings
 
 
 def _check_one_scale(name: str, codes: ScaledCodes) -> None:

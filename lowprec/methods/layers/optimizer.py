@@ -313,6 +313,9 @@ def _followed(optimizer: Any, parameter: Any, state: Any) -> Any:
 def _begun(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a group's options, those of an optimizer with scales among them."""
     strategy = options.get("strategy", "fp32")
+    if isinstance(strategy, type):
+        name = strategy.__name__
+        raise TypeError(f"strategy={name} is a class; give an object of it, strategy={name}()")
     if isinstance(strategy, AdamW):
         raise TypeError(
             f"strategy=AdamW(strategy={strategy.keeps.name!r}, ...) is an optimizer of one array: give "

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays.random import key_of
-from lowprec.methods._torch import differentiable, outside_graphs, torch_module
+from lowprec.methods._torch import MEMORIES, differentiable, outside_graphs, torch_module
 from lowprec.methods.fp8 import Scaling
 from lowprec.methods.layers.recipes import LinearRecipe, linear, started
 
@@ -169,6 +169,9 @@ def load_recipe_state(model: Any, state: Mapping[str, Any]) -> None:
         keys.bit_generator.state = state[name]["keys"]
         if isinstance(recipe, Scaling):
             recipe.load_state_dict(state[name]["scaling"])
+
+
+MEMORIES.append((recipe_state, load_recipe_state))
 
 
 def _changed(model: Any) -> dict[str, tuple[Any, np.random.Generator]]:

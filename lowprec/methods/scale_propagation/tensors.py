@@ -17,7 +17,7 @@ import numpy as np
 from lowprec.arrays.checks import as_array, is_tensor
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import tensor_of
-from lowprec.methods._torch import KINDS, torch_module
+from lowprec.methods._torch import KINDS, LOADERS, torch_module
 from lowprec.methods.scale_propagation.gathers import embedding, scatter_add
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, with_data
 from lowprec.spec import catalog
@@ -43,7 +43,7 @@ def to_tensor(x: Any, *, requires_grad: bool = False) -> Any:
         Its `array` is x, a ScaledArray. Torch takes it for a float32 tensor on the CPU; formats and scales
         are those of the arrays. Operations that have no rule raise a TypeError. Tensors change in place by
         `copy_` alone, and only as a whole. `torch.save` keeps them; ``torch.load`` reads them once
-        lowprec.methods is imported and a tensor was made, as parameters of the model are.
+        a program has called `differentiable` or `to_tensor`.
 
     Raises ImportError: without torch.
     """
@@ -142,6 +142,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "sum.dim_IntList": _along(np.sum),
     "mean.dim": _along(np.mean),
     "amax": _along(np.max),
+    "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, axis=dim, keepdims=keepdim),
     "where.self": np.where,
     "relu": lambda x: np.maximum(x, 0),
     "threshold_backward": lambda g, y, end: np.where(y > end, g, 0),
@@ -191,9 +192,9 @@ def _tensors() -> Any:
                 return args[0]
             if name not in _RULES:
                 raise TypeError(
-                    f"torch's {name} has no rule for ScaledArrays: use operations that do, or give a "
-                    f"function of ScaledArrays that returns (y, its gradient's function) to "
-                    f"scale_propagation.differentiable"
+                    f"torch's {name} has no rule for ScaledArrays: use operations that do, a function of "
+                    f"ScaledArrays that returns (y, its gradient's function) by sp.differentiable, or plain "
+                    f"tensors, which sp.differentiable(sp.on_forward(sp.stop_scaling)) makes"
                 )
             given = {key: each for key, each in (keywords or {}).items() if key not in _MEMORY}
             made = _RULES[name](*map(_array, args), **given)
@@ -208,7 +209,6 @@ def _tensors() -> Any:
             kind = isinstance(self, torch.nn.Parameter)
             return rebuilt, (data, float(x.scale), *formats, self.requires_grad, kind)
 
-    torch.serialization.add_safe_globals([rebuilt])
     return ScaledTensor
 
 
@@ -218,6 +218,9 @@ def rebuilt(data: Any, scale: float, fmt: Any, scale_format: Any, grad: bool, pa
     if parameter:
         return torch_module().nn.Parameter(to_tensor(array), requires_grad=grad)
     return to_tensor(array, requires_grad=grad)
+
+
+LOADERS.append(rebuilt)
 
 
 def _named(fmt: Any) -> Any:

@@ -5,7 +5,9 @@ Floor 4.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import copy
 import dataclasses
 import functools
 import itertools
@@ -19,7 +21,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array, is_tensor
 from lowprec.arrays.doubles import reals
-from lowprec.methods._torch import WATCH, torch_module, values_of
+from lowprec.methods._torch import MEMORIES, WATCH, torch_module, values_of
 from lowprec.methods.unit_scaling.vjp import Array, Vjp
 
 Backward = TypeVar("Backward", bound=Callable[..., Any])
@@ -267,8 +269,8 @@ def report(model: Any, batch: Any) -> ScaleTracker:
     tracker : ScaleTracker
         What each operation of `differentiable` and each module gives, by the module's name and the
         operation's, in the order of the forward pass; then parameters, with their gradients. Single numbers
-        are left out, and so are values of parameters that begin as one constant. The model's gradients
-        stay as they were.
+        are left out, and so are values of parameters that begin as one constant. The model's gradients and
+        buffers, its modules' extra state, what recipes remember, and torch's generators stay as they were.
 
     Raises ImportError: without torch. ValueError: a model that gives no single number.
     """
@@ -298,16 +300,17 @@ def report(model: Any, batch: Any) -> ScaleTracker:
 
     context, hooks = contextvars.copy_context(), torch.nn.modules.module
     context.run(WATCH.set, record)
-    with hooks.register_module_forward_pre_hook(enter), hooks.register_module_forward_hook(leave):
-        if isinstance(batch, Mapping):
-            loss = context.run(model, **batch)
-        else:
-            loss = context.run(model, *(batch if isinstance(batch, tuple | list) else (batch,)))
-    if not is_tensor(loss) or loss.numel() != 1:
-        given = f"shape {tuple(loss.shape)}" if is_tensor(loss) else repr(loss)
-        raise ValueError(f"the model gives {given}; let it return its loss, a single number")
-    parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+    with _unchanged(model):
+        with hooks.register_module_forward_pre_hook(enter), hooks.register_module_forward_hook(leave):
+            if isinstance(batch, Mapping):
+                loss = context.run(model, **batch)
+            else:
+                loss = context.run(model, *(batch if isinstance(batch, tuple | list) else (batch,)))
+        if not is_tensor(loss) or loss.numel() != 1:
+            given = f"shape {tuple(loss.shape)}" if is_tensor(loss) else repr(loss)
+            raise ValueError(f"the model gives {given}; let it return its loss, a single number")
+        parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
+        found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
     for (name, values), grad in zip(parameters.items(), found, strict=True):
         label = tracker._free(name)
         if ((array := values_of(values)) != array.flat[0]).any():
@@ -315,6 +318,30 @@ def report(model: Any, batch: Any) -> ScaleTracker:
         if grad is not None:
             tracker.backward(label, values_of(grad))
     return tracker
+
+
+@contextlib.contextmanager
+def _unchanged(model: Any) -> Iterator[None]:
+    """Leave buffers, what layers remember and the state of torch's generators as they were before."""
+    torch = torch_module()
+    buffers = [(each, each.clone()) for each in model.buffers()]
+    own = [
+        each for each in model.modules() if type(each).get_extra_state is not torch.nn.Module.get_extra_state
+    ]
+    extra = [(each, copy.deepcopy(each.get_extra_state())) for each in own]
+    remembered = [(load, state(model)) for state, load in MEMORIES]
+    used = {each.device for each in model.parameters() if each.device.type == "cuda"}
+    with torch.random.fork_rng(devices=list(used)):
+        try:
+            yield
+        finally:
+            for load, state in remembered:
+                load(model, state)
+            for each, before in extra:
+                each.set_extra_state(before)
+            with torch.no_grad():
+                for each, before in buffers:
+                    each.copy_(before)
 
 
 def _alike(left: TensorScales, right: TensorScales, rtol: float) -> bool:
