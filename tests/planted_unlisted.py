@@ -101,6 +101,10 @@ def finished(code, hooks, state, fmt, **facts):
     return hooks["result"](code, before=before, fmt=fmt, **facts) if "result" in hooks else code
 
 
+def highest(firsts):
+    return max((first for first in firsts if first is not None), default=0)
+
+
 def window(pairs, c, hooks, places, scale=0):
     """Return the sum of products and c in binary32, cut toward zero behind the point of the largest exponent.
 
@@ -125,17 +129,19 @@ def window(pairs, c, hooks, places, scale=0):
         return infinite[0] << 31 | BINARY32.infinity
     terms.append([c.sign, c.whole, c.last, c.first])
     seen = hooks.get("seen", lambda first, lane: first)
-    largest = max((seen(term[3], lane) for lane, term in enumerate(terms) if term[1]), default=0)
-    total = 0
+    firsts = [seen(term[3], lane) if term[1] else None for lane, term in enumerate(terms)]
+    largest = hooks.get("largest", highest)(firsts)
+    parts = [0] * len(terms)
     for lane, (sign, whole, last, first) in enumerate(terms):
         if not whole:
             continue
-        shift, lane = largest - first, lane if lane < len(pairs) else -1
+        shift, place, lane = largest - first, lane, lane if lane < len(pairs) else -1
         shift = hooks.get("shift", lambda shift, lane: shift)(shift, lane)
         up = last - first - shift + places  # places of the last bit above the end of the window
         cut = whole << up if up >= 0 else whole >> -up
         cut = hooks.get("cut", lambda cut, whole, up, lane: cut)(cut, whole, up, lane)
-        total += -cut if sign else cut
+        parts[place] = -cut if sign else cut
+    total = sum(hooks.get("parts", lambda parts: parts)(parts))
     total = hooks.get("total", lambda total: total)(total)
     if not total:
         return hooks.get("zero", lambda terms: 0)(terms)
@@ -314,6 +320,12 @@ def cleared(bits):
     return changed
 
 
+def segmented(first, second, bit):
+    """Return two numbers to add, less what their lowest bits carry."""
+    carry = (first & (1 << bit) - 1) + (second & (1 << bit) - 1) >> bit
+    return [first, second, -(carry << bit)]
+
+
 def with_c(change):
     return {"operands": lambda x, y, c: (x, y, change(c))}
 
@@ -349,6 +361,18 @@ DOT_BUGS = {
     "increment lost when rounding carries": {"carried": lambda code, fmt: code - 1},
     "carry sets the exponent twice": {"carried": lambda code, fmt: code + (1 << fmt.t)},
     "low bit of product 5 cut": {"product": lambda term, lane: cleared(1)(term, lane) if lane == 5 else term},
+    "low bit of products cut in odd lanes": {
+        "product": lambda term, lane: cleared(1)(term, lane) if lane & 1 else term
+    },
+    "the sum of lanes 4 to 7 without its last bit": {
+        "parts": lambda parts: [*parts[:4], sum(parts[4:8]) >> 1 << 1, parts[8]]
+    },
+    "the sum of lanes 0 to 3 in one's complement": {
+        "parts": lambda parts: [sum(parts[:4]) - (sum(parts[:4]) < 0), *parts[4:]]
+    },
+    "carry into bit 30 lost when c is added": {
+        "parts": lambda parts: segmented(sum(parts[:8]), parts[8], 30)
+    },
     "low bit of product 2 stuck at one": {
         "product": lambda t, lane: [t[0], t[1] | 1, *t[2:]] if lane == 2 and t[1] else t
     },
@@ -408,6 +432,21 @@ FMA_BUGS = {
 }
 
 CONVERT_BUGS = {
+    "sticky without bits 16 to 18 of the operand": {
+        "number": lambda x: Number(x.kind, x.sign, x.whole & ~(7 << 16), x.last, x.first)
+    },
+    "ties by the last bit of the exponent": {
+        "up": lambda up, tail, half, subnormal, top, **facts: (
+            tail > half or (tail == half and not subnormal and top + 7 & 1)
+        )
+    },
+    "exponents of 7 bits wrap": {
+        "number": lambda x: (
+            Number("n", x.sign, x.whole, x.last + (x.first + 64) % 128 - 64 - x.first)
+            if x.kind == "n" and x.whole >> 23
+            else x
+        )
+    },
     "increment lost when rounding carries": {"carried": lambda code, fmt: code - 1},
     "subnormal results rounded away from zero": {
         "up": lambda up, tail, subnormal, **facts: tail > 0 if subnormal else up

@@ -10,6 +10,7 @@ import lowprec as lp
 from lowprec.verify.compare.rules import learn
 from lowprec.verify.questions import blocks as blocks_question
 from lowprec.verify.questions.features import Feature
+from tests.planted_unlisted import BINARY32, E5M2, highest, window
 
 pytestmark = pytest.mark.apart
 
@@ -343,3 +344,36 @@ def test_edits_that_explain_few_differences_too_are_told_beside_the_cause():
     assert cause.explained == 20
     assert "terms cut 2 places behind the last bit of the larger term" in told
     assert "terms cut 9 places below the largest exponent" in told
+
+
+def test_a_tree_of_maxima_that_compares_without_the_last_bit_is_named():
+    """Its last node takes the lower half's exponent where the other's is greater by the last bit."""
+
+    def largest(firsts):
+        halves = [[first for first in half if first is not None] for half in (firsts[:4], firsts[4:8])]
+        low, high = (max(half, default=-4096) for half in halves)
+        return highest([high if high >> 1 > low >> 1 else low, firsts[8]])
+
+    drawn = np.random.default_rng(5)
+    x, y = (drawn.integers(0, 0x70, (2000, 8)) | drawn.integers(0, 2, (2000, 8)) << 7 for _ in range(2))
+    c = np.zeros(2000, np.float32)
+    pairs = [
+        [(E5M2.read(a), E5M2.read(b)) for a, b in zip(*row, strict=True)]
+        for row in zip(x.tolist(), y.tolist(), strict=True)
+    ]
+    got = [window(row, BINARY32.read(0), {"largest": largest}, 6) for row in pairs]
+    inside = lp.Window(step=8, fraction_bits=6, result=("binary32", lp.Projection(nan_code=0x7FFFFFFF)))
+    unit = lp.Accumulation(name="narrow", operands=("e5m2", "e5m2"), accumulator=inside, output="binary32")
+    sides = tuple(lp.decode(side.astype(np.uint8), "e5m2") for side in (x, y))
+    report = lp.compare(sides, np.uint32(got), operation="dot", accumulation=unit, addend=c, limit=0)
+    named(report, "halves compared without the last bits of exponents for the largest")
+
+
+def test_what_stood_before_is_blamed_last():
+    """Of rules as short, one on operands is told: lines in an order have like results before them."""
+    x = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16)
+    got = np.asarray(lp.encode(x, "e4m3fn", saturation="finite")).astype(np.uint8)
+    wide = x.astype(np.float32)
+    got[(wide != 0) & (np.abs(wide) < 2.0**-11)] = 0
+    report = lp.compare(x, got, "e4m3fn", saturation="finite", limit=0)
+    named(report, "results +0, where the operand is not zero and the exponent of the operand is at most -12")
