@@ -18,7 +18,7 @@ B16 = catalog.BINARY16
 
 
 def exact_sums(operation, cases=1024):
-    """Operands as fractions, each case with the sum's terms: products of all but the last operand, and it."""
+    """Yield the terms of exact sums: the product of all operands but the last one, and that one."""
     codes = beside_borders(operation, (B16,) * (4 if operation == "fma" else 3), cases, 0)
     for row in zip(*(column.tolist() for column in codes), strict=True):
         values = [decode(code, B16) for code in row]
@@ -28,13 +28,13 @@ def exact_sums(operation, cases=1024):
 
 
 def exponent(value):
-    """The exponent of the first bit."""
+    """Return the exponent of the first bit."""
     return int(np.frexp(float(abs(value)))[1]) - 1
 
 
 @pytest.mark.parametrize("operation", ["fma", "multiply"])
 def test_results_round_up_into_the_smallest_normal_number(operation):
-    """From above the middle below it, of either sign."""
+    """Results of either sign lie above the middle below it."""
     smallest = Fraction(2) ** B16.emin
     gap = Fraction(2) ** (B16.emin - B16.trailing_bits)
     if operation == "fma":
@@ -47,7 +47,7 @@ def test_results_round_up_into_the_smallest_normal_number(operation):
 
 @pytest.mark.parametrize("operation", ["add", "fma"])
 def test_every_number_of_leading_bits_cancels(operation):
-    """From one bit to all but the last one."""
+    """One bit cancels, two, and all but the last one."""
     lost = {
         max(exponent(first), exponent(second)) - exponent(first + second)
         for first, second in exact_sums(operation)
@@ -57,13 +57,13 @@ def test_every_number_of_leading_bits_cancels(operation):
 
 
 def test_no_codes_are_added_where_all_were_tried():
-    """And none of codebooks, which have no borders of this kind."""
+    """Codebooks have no borders of this kind."""
     assert [codes.size for codes in beside_borders("add", (catalog.E4M3FN,) * 3, 1024, 0)] == [0, 0]
     assert [codes.size for codes in beside_borders("add", (B16, B16, lp.format("nf4")), 1024, 0)] == [0, 0]
 
 
 def test_zeros_of_large_factors_are_in_every_lane():
-    """Of x and of y, beside products that a unit would cut if it took the exponent of such a product."""
+    """Zeros of x and of y stand beside products that the exponent of such a product would cut."""
     shape = shape_of(ACCUMULATIONS["ampere_mma_bfloat16_binary32"])
     cases = dots(shape)
     largest = catalog.BFLOAT16.emax + catalog.BFLOAT16.bias << 7
@@ -88,12 +88,12 @@ def test_addends_decide_ties_from_far_below():
 
 
 def exponent_of_two(number):
-    """How often two divides a number."""
+    """Return how often two divides a number."""
     return (number & -number).bit_length() - 1
 
 
 def test_blocks_have_thresholds_of_rules_seconds_and_zeros_behind_numbers():
-    """Largest magnitudes of 1.75, a second in each lane's partner, zeros after numbers."""
+    """Blocks have largest magnitudes of 1.75, a second in each lane's partner, and zeros after numbers."""
     cases = block_cases(catalog.MXFP4, catalog.BINARY32)
     values = np.abs(np.nan_to_num(source_values(cases.values, catalog.BINARY32)))
     largest = values.max(1)

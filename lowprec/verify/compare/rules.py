@@ -33,8 +33,8 @@ _FEW = 8
 _OPEN = 1 << 40
 #: Times that a rule is sought again, with results that the last one wrongly holds of.
 _ROUNDS = 4
-#: Words of what stood before a result, and the conditions on operands that are as likely as one on that.
-_BEFORE, _STATE = ("result before", "block before"), 256
+#: Conditions on operands that are as likely as one on what stood before.
+_STATE = 256
 #: Alternatives that are joined by "or".
 _ALTERNATIVES = 3
 
@@ -143,13 +143,13 @@ def _learnt(
     features: Sequence[Feature], inside: Mask, outside: Mask, held: Array, count: int, proof: float
 ) -> Rule | None:
     """Return the rule of the results that are held, of which the first so many are inside."""
-    given = [Feature(f.name, f.values[held].astype(np.int64), f.labels) for f in features]
+    given = [replace(f, values=f.values[held].astype(np.int64)) for f in features]
     wanted = np.arange(held.size) < count
     statements = {f.name for f in features if f.values.dtype == bool}
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=True)]
     values = {f.name: f.values for f in given}
     holds = np.array([c.where(values[c.feature]) for c in tried], bool).reshape(-1, held.size)
-    counts = {f.name: np.unique(f.values).size for f in given}
+    counts = {f.name: np.unique(f.values).size * (_STATE if f.before else 1) for f in given}
     costs = np.array([_bits(condition, counts) for condition in tried])
     found = _covering(tried, costs, ~holds[:, ~wanted])
     plain = found is not None and count < _FEW and len(found) < 3 and all(map(_is_whole, found))
@@ -228,7 +228,7 @@ def _bits_of_choice(inside: int, outside: int) -> float:
 
 def _bits(condition: Condition, counts: dict[str, int]) -> float:
     """Return the logarithm, to base 2, of how many conditions of its kind there are on all features."""
-    values = counts[condition.feature] * (_STATE if any(map(condition.feature.__contains__, _BEFORE)) else 1)
+    values = counts[condition.feature]
     kinds = 2 if condition.statement else 2 * values if condition.label else 3 * values
     return math.log2(len(counts)) + math.log2(values * values if condition.relation == "between" else kinds)
 

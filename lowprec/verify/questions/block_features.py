@@ -56,7 +56,7 @@ def of_a_block(values: Array, fmt: BlockFormat, axis: int) -> Iterator[Feature]:
         has = np.asarray(special.any(-1))
         yield Feature(f"the block has {words}", spread_out(has))
         before = np.concatenate([[False], has.reshape(-1)[:-1]]).reshape(has.shape)
-        yield Feature(f"the block before has {words}", spread_out(before))
+        yield Feature(f"the block before has {words}", spread_out(before), before=True)
     yield Feature("the block has zeros alone", spread_out(np.asarray((blocks == 0).all(-1))))
     yield Feature("the lane of the block's largest magnitude", spread_out(np.argmax(sizes, -1)))
     at = np.argmax(sizes, -1)[..., None]

@@ -167,10 +167,8 @@ class ElementQuestion(Question):
             codes = edited_codes(asked, codes, fields["exact"])
         if "wrapped" in fields:
             wide = fields["wrapped"][0]
-            into, rule = (
-                (*asked.formats[:-1], wide),
-                dataclasses.replace(asked.rule, saturation=Saturation.NONE),
-            )
+            rule = dataclasses.replace(asked.rule, saturation=Saturation.NONE)
+            into = (*asked.formats[:-1], wide)
             beyond = OPERATIONS[asked.operation].compute(asked.operands, into, rule, random=random)
             codes = exponents_wrapped(codes, beyond, target, *fields["wrapped"])
         if "by_code" in fields:

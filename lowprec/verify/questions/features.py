@@ -37,6 +37,7 @@ class Feature:
     name: str  #: a statement, if values are True or False; else a noun
     values: Array
     labels: tuple[str, ...] = ()
+    before: bool = False  #: whether it is of what stood before the result
 
 
 def has_fields(fmt: Format) -> bool:
@@ -105,11 +106,11 @@ def of_place(places: Array, unit: str = "line") -> Iterator[Feature]:
 
 
 def of_neighbours(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
-    """Yield the class of another result, from its code."""
+    """Yield the class of a result before, from its code."""
     if has_fields(fmt) and fmt.width <= 32:
         held = np.maximum(codes, 0).astype(code_dtype(fmt))
         classes = _BY_SIGN[classify(held.astype(np.uint32), fmt).astype(np.int64)]
-        yield Feature(name, np.where(is_nan(held, fmt), 4, classes), _CLASSES)
+        yield Feature(name, np.where(is_nan(held, fmt), 4, classes), _CLASSES, before=True)
 
 
 def of_rounding(cut: Array, codes: Array, fmt: Format) -> Iterator[Feature]:

@@ -75,7 +75,6 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
     yield from nans_as_numbers(formats, np.ones(1, bool))
     for words, values in zeros_beside_infinities(formats):
         yield fault(words, values=values(np.arange(length)))
-    yield from _of_small_products(formats)
     yield from _of_running(form, what)
     terms = folded(how).accumulator
     if isinstance(terms, Window) and terms.fraction_bits is not None:
@@ -192,18 +191,6 @@ def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator
 
 def _nans(values: Array, signs: Sequence[bool]) -> Array:
     return np.asarray(np.isnan(values) & np.isin(np.signbit(values), signs))
-
-
-def _of_small_products(formats: Formats) -> Iterator[Change]:
-    """Yield that products of two subnormal factors are taken as zero."""
-    if all(fmt is not None and fmt.subnormals for fmt in formats):
-        least = [2.0**fmt.emin for fmt in formats if fmt is not None]
-        yield fault("products of two subnormals taken as zero", values=partial(_small, least=least))
-
-
-def _small(x: Array, y: Array, least: Sequence[float]) -> tuple[Array, Array]:
-    both = (np.abs(x) < least[0]) & (np.abs(y) < least[1])
-    return np.where(both, np.copysign(0, x), x), y
 
 
 # -- the running sum -----------------------------------------------------------------------------------
