@@ -58,16 +58,18 @@ class Errors:
         grid = tuple(-(-length // size) for length, size in zip(values.shape, sizes, strict=False))
         over = np.asarray(units, np.float64)
         whole = np.ascontiguousarray(np.broadcast_to(over, grid)) if sizes else over
-        is_run = sizes and max(sizes[:-1], default=1) == 1 and values.shape[-1] % sizes[-1] == 0
-        if sizes and not is_run:
-            spread_out = spread(whole, values.shape, tuple(range(values.ndim)), sizes)
-            whole = np.ascontiguousarray(spread_out)
+        # A run is what a row has of a block; where rows are no whole runs, each element is one.
+        is_run = bool(sizes) and values.shape[-1] % sizes[-1] == 0
+        runs = (*values.shape[:-1], grid[-1]) if is_run else values.shape
+        of_runs = (*sizes[:-1], 1) if is_run else sizes
+        if sizes:
+            whole = np.ascontiguousarray(spread(whole, runs, tuple(range(values.ndim)), of_runs))
         self._parts += _totals(some, theirs, whole.reshape(-1), self._limits)
         most = np.abs(over).max(initial=0) * max(theirs.max(initial=0), -theirs.min(initial=0))
         lost: Any = None
         if not most < _INFINITE:
-            units = spread(whole, values.shape, tuple(range(values.ndim)), sizes) if is_run else whole
-            lost = np.isfinite(values) & ~(np.abs(elements * units) < _INFINITE)
+            each = np.repeat(whole, sizes[-1], -1) if is_run else whole
+            lost = np.isfinite(values) & ~(np.abs(elements * each) < _INFINITE)
             self._lost += int(np.count_nonzero(lost))
         if not sizes or not values.size:
             return
@@ -76,18 +78,19 @@ class Errors:
             flags, over = np.empty((2, whole.size), np.bool_), whole.reshape(-1)
             low, high = self._limits
 
-            def runs(start: int, stop: int) -> int:
+            def measured(start: int, stop: int) -> int:
                 of, each = slice(start, stop), slice(start * sizes[-1], stop * sizes[-1])
                 sums, shares = (signal[of], noise[of]), (flags[0, of], flags[1, of])
                 measure_runs(some[each], theirs[each], over[of], low, high, *sums, *shares)
                 return 0
 
-            share_rows(runs, whole.size, sizes[-1])
+            share_rows(measured, whole.size, sizes[-1])
+            parts = signal.reshape(runs), noise.reshape(runs)
         else:
-            wide = values.astype(np.float64)
-            each = whole if not is_run else spread(whole, values.shape, tuple(range(values.ndim)), sizes)
-            parts = (wide * wide, (elements * each - wide) ** 2)
-            signal, noise = (_by_block(part, sizes).reshape(-1) for part in parts)
+            of_runs, wide = sizes, values.astype(np.float64)
+            each = np.repeat(whole, sizes[-1], -1) if is_run else whole
+            parts = wide * wide, (elements * each - wide) ** 2
+        signal, noise = (_by_block(part, of_runs).reshape(-1) for part in parts)
         self._blocks += noise.size
         exact = noise == 0
         if lost is not None:

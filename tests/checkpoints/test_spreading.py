@@ -189,11 +189,16 @@ def test_random_integers_are_those_of_places_and_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("family", "to"), [("quark", "mxfp4"), ("modelopt", "nvfp4"), ("deepseek", "e4m3fn")]
+    ("family", "to", "shape"),
+    [
+        ("quark", "mxfp4", (1024, 512)),
+        ("modelopt", "nvfp4", (1024, 512)),
+        *(("deepseek", "e4m3fn", shape) for shape in ((1024, 512), (1000, 512), (1000, 500))),
+    ],
 )
-def test_reports_are_those_of_error_report(tmp_path, family, to):
+def test_reports_are_those_of_error_report(tmp_path, family, to, shape):
     """To the last bit where blocks are runs; those of tiles are added up in another order."""
-    made = source(tmp_path / "s.safetensors", (1024, 512))
+    made = source(tmp_path / "s.safetensors", shape)
     how = target(family, to)
     reports, _ = quantize_checkpoint(made, tmp_path / "o.safetensors", how)
     expected = lp.error_report(made.entries["m.q.weight"].read(), how.blocks).as_dict()
