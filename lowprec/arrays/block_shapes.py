@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 def indexed(
     key: Any, shape: Shape, axes: Shape, sizes: Shape
 ) -> tuple[tuple[Any, ...], tuple[Any, ...], Shape]:
-    """Return the indices of elements and of scales that an index means, and the axes of blocks after it.
+    """Return the index of elements, that of scales, and the axes of blocks of the result.
 
     Raises
     ------
@@ -69,10 +69,10 @@ def _blocks(axis: int, item: Any, length: int, size: int) -> slice:
 
 
 def reshaped(wanted: tuple[Any, ...], shape: Shape, axes: Shape, sizes: Shape) -> tuple[Shape, Shape]:
-    """Return the shape that is meant, and the axes along which the same blocks then lie.
+    """Return the shape with -1 replaced by a length, and the axes along which its blocks lie.
 
-    Elements keep their order, that of C. What follows the first axis of blocks must stay as it is, in one
-    axis or several for blocks along one axis. The axis itself may be of another length only if both lengths
+    Elements keep their order, that of C. Axes after the first axis of blocks must stay; for blocks along
+    one axis only their product must. The axis itself may be of another length only if both lengths
     are whole blocks.
 
     Raises

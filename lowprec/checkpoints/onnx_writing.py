@@ -27,7 +27,8 @@ Plan = dict[str, tuple[str, tuple[int, ...]]]
 _CODES, _SCALE, _OVER = "_quantized", "_scale", "_scale_2"
 #: Added to a weight's name for the result of a node that multiplies scales by the tensor's scale.
 _SCALES = "_scale_dequantized"
-#: Version of the operators from which on DequantizeLinear takes a type, and that of models without a source.
+#: Versions of the operators: the first whose DequantizeLinear takes a type, blocks, or an output's type, and
+#: that of models without a source.
 _SINCE = {"I8": 13, "F8_E4M3": 19, "F8_E5M2": 19, "I4": 21, "F4": 23, "F8_E8M0": 24}
 _BLOCKS, _RESULT, _NEWEST = 21, 23, 25
 #: Types of what DequantizeLinear makes.
@@ -54,7 +55,7 @@ class OnnxWriter(Writer):
     Raises
     ------
     CheckpointError
-        More than 2 GB; a tensor without a name, or with the name of a weight's part or result; names that
+        More than 2 GiB; a tensor without a name, or with the name of a weight's part or result; names that
         other nodes of the source have, operators too old for the types, or values of another type than its
         nodes expect.
     """
@@ -112,7 +113,7 @@ def _field(number: int, size: int) -> bytes:
 
 
 def _head(name: str, tag: str, shape: tuple[int, ...]) -> bytes:
-    """Return all bytes of an initializer but its data, which follow."""
+    """Return all bytes of an initializer except its data, which follow."""
     tensor = _onnx().TensorProto(name=name, data_type=_kind(name, tag), dims=list(shape)).SerializeToString()
     raw = _field(9, _nbytes(tag, shape))
     return _field(5, len(tensor) + len(raw) + _nbytes(tag, shape)) + bytes(tensor) + raw
@@ -139,7 +140,7 @@ def _onnx() -> Any:
 
 
 def _check_names(parts: Plan, quantized: Mapping[str, Collection[str]]) -> None:
-    """Refuse tensors without a name, and those with a name of a weight's part that they are not."""
+    """Refuse tensors without a name, and those with a name that a weight's initializers or nodes take."""
     if "" in parts:
         raise CheckpointError("an ONNX model holds no tensor of the empty name; rename it")
     for name, made in quantized.items():
@@ -154,7 +155,7 @@ def _check_names(parts: Plan, quantized: Mapping[str, Collection[str]]) -> None:
 def _check_unique(names: Iterable[str]) -> None:
     """Refuse a name that two initializers, results or inputs of a model would have."""
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise CheckpointError(f"two tensors of the model would be called {twice[0]!r}; rename the one it has")
+        raise CheckpointError(f"two tensors of the model would be called {twice[0]!r}: rename one")
 
 
 def _results(graph: Any) -> list[str]:
@@ -163,7 +164,7 @@ def _results(graph: Any) -> list[str]:
 
 
 def _new(parts: Plan, quantized: Mapping[str, Collection[str]]) -> Any:
-    """Return a model without initializers whose outputs are all weights."""
+    """Return a model with all weights as outputs, and no initializers."""
     helper = _onnx().helper
     model = helper.make_model(
         helper.make_graph([], "weights", [], []), opset_imports=[helper.make_opsetid("", _NEWEST)]
@@ -180,12 +181,12 @@ def _new(parts: Plan, quantized: Mapping[str, Collection[str]]) -> Any:
 
 
 def _changed(parts: Plan, quantized: Mapping[str, Collection[str]], source: Path) -> Any:
-    """Return the source without the initializers of a plan, with nodes for weights that are quantised."""
+    """Return the source's model with nodes for quantised weights, and the initializers still in use."""
     entries, said, _, _, model = open_onnx(source)
     graph = model.graph
     before = {*entries, *_results(graph)}
     types = {name: entry.tag for name, entry in entries.items()}
-    types |= {name: item.tag for name, item in said.decoded.items()}  # which other nodes expect
+    types |= {name: item.tag for name, item in said.decoded.items()}  # the types that other nodes expect
     tensors = dict(initializers(graph))
     gone = {name: item for name, item in said.decoded.items() if name in quantized or name in parts}
     _replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name not in entries])
@@ -211,8 +212,8 @@ def _changed(parts: Plan, quantized: Mapping[str, Collection[str]], source: Path
     if not versions or versions[0] < since:
         has = versions[0] if versions else "no"
         raise CheckpointError(
-            f"{str(source)!r} has operators of version {has}, and DequantizeLinear takes these types from "
-            f"{since} on: convert it with onnx.version_converter first"
+            f"{str(source)!r} has operators of version {has}, and DequantizeLinear takes these types "
+            f"and blocks from {since} on: convert it with onnx.version_converter first"
         )
     _replace(graph.node, [*nodes, *graph.node])
     for name, (tag, _) in parts.items():
@@ -242,7 +243,7 @@ def _changed(parts: Plan, quantized: Mapping[str, Collection[str]], source: Path
 def _described(model: Any, metadata: Mapping[str, str]) -> None:
     """Add metadata, and raise the version of the format to that of the operators."""
     helper = _onnx().helper
-    made = {key: text for key, text in metadata.items() if key != "format"}  # which is of safetensors
+    made = {key: text for key, text in metadata.items() if key != "format"}  # an entry of safetensors
     kept = {item.key: item.value for item in model.metadata_props if item.key != "lowprec"}
     helper.set_model_props(model, kept | made)
     # Domains of others have no versions that the onnx package knows.
@@ -268,7 +269,7 @@ def _read(graph: Any) -> set[str]:
 
 
 def _inner_names(graph: Any) -> Iterator[str]:
-    """Yield the names that graphs inside of nodes give to what they hold, which hide those outside."""
+    """Yield names of inner graphs' initializers, inputs and results, which shadow outer ones."""
     for node in graph.node:
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):
@@ -279,7 +280,7 @@ def _inner_names(graph: Any) -> Iterator[str]:
 
 
 def _without(graph: Any, gone: Iterable[Decoded], constants: Collection[str]) -> None:
-    """Take out nodes, and those that made their scales and that nobody else reads; and Constant nodes."""
+    """Remove the nodes of decoded weights, those that computed only their scales, and Constant nodes."""
     names = {item.name for item in gone} | {*constants}
     scales = {node.input[1] for node in graph.node if names & {*node.output} and len(node.input) > 1}
     _replace(graph.node, [node for node in graph.node if not names & {*node.output}])
@@ -288,7 +289,7 @@ def _without(graph: Any, gone: Iterable[Decoded], constants: Collection[str]) ->
 
 
 def _renamed(graph: Any, name: str, other: str) -> None:
-    """Let all nodes, those of inner graphs too, read another name, and make an output of it that was one."""
+    """Let all nodes, inner ones too, read `other` for `name`; an output keeps its name by an Identity."""
     for node in graph.node if name != other else ():
         for place, given in enumerate(node.input):
             if given == name:
@@ -301,7 +302,7 @@ def _renamed(graph: Any, name: str, other: str) -> None:
 
 
 def _nodes(name: str, parts: Plan, made: str, result: str) -> Iterator[Any]:
-    """Yield the nodes that make a weight: its own, and before it that of scales that have one."""
+    """Yield a weight's DequantizeLinear, after that of its scales if these have a tensor scale."""
     helper, (_, shape), (_, grid) = _onnx().helper, parts[name + _CODES], parts[name + _SCALE]
     scales, of = name + _SCALE, {}
     if name + _OVER in parts:

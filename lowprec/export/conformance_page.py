@@ -18,33 +18,25 @@ _INTRODUCTION = """\
 # What frameworks do, held against the reference
 
 This page is written by `lowprec conform --markdown -o docs/conformance.md`. `lowprec conform --against
-docs/conformance.md` runs the same again and compares the sections of the frameworks that are installed, \
-in the
-versions of this page.
+docs/conformance.md` runs the same again and compares the sections of the frameworks that are installed, in
+the versions of this page.
 
 A row is one task of one framework: a cast from a source type to a format, an operation on codes of a format,
-or blocks with their scales. It is tried on every tie, threshold, border and special, on all 16-bit inputs and
-all pairs of 8-bit codes, and on random bit patterns; \
-a library that takes one number at a time, on the first of
-these alone. *differ* counts the inputs whose code is not the reference's, \
-under the rounding and saturation that
-the framework was asked for. Each kind of difference comes with how often it was seen \
-and the smallest input that
-shows it: its bits, its value, what the framework gives and what the reference gives. \
-Where the framework gives
-several codes for one input, *got* has all of them: `a or b` in different places of an array, \
-`a, strided b` where it
-gives b in a strided view, and `a, flushed b` where it gives b while the process flushes subnormals to zero. \
-The
-numbers of reasons are those below the table.
+or blocks with their scales. Its inputs are every tie, threshold, border and special (above 16 bits: at the
+ends of binades), all 16-bit inputs, all pairs of 8-bit codes, and random bit patterns; where a library takes
+one number at a time, some of these. *differ* is the sum of the counts beside the kinds: codes that are not
+the reference's under the rounding and saturation that the framework was asked for, and codes that change with
+the place, a strided view or flushing; an input may count twice. Each kind has an input that shows it, the
+smallest unless place or view matters: its bits, its value, what the framework gives and what the reference
+gives. Where the framework gives several codes for one input, *got* has all of them: `a or b` in different
+places of an array, `a, strided b` where it gives b in a strided view, and `a, flushed b` where it gives b
+while the process flushes subnormals to zero. The numbers of reasons are those below the table.
 
-*profile* is the one of `lowprec.profiles` that reproduces most of these inputs: \
-*all*, or the share that it does.
-`lp.encode(x, fmt, profile=...)` then gives what the framework gives.
-A profile may hold less than a framework takes: ONNX's evaluator cuts to 2-, 4- and 8-bit integers \
-and wraps beyond their
-range, which no projection says, so that its profiles are true within the range alone, \
-and these casts are no tasks here.
+*profile* is the one of `lowprec.profiles` that reproduces most of these inputs. With *all*, `lp.encode(x,
+fmt, profile=...)` gives what the framework's cast gives; a share says of how many inputs that is true; with
+*none* no profile does better than the reference. A profile may cover fewer inputs than a framework takes:
+ONNX's evaluator cuts to 2-, 4- and 8-bit integers and wraps beyond their range, which no projection says. Its
+profiles are true within the range, and these casts are not tested here.
 """
 
 
@@ -57,7 +49,7 @@ def page(rows: Iterable[Row]) -> str:
     kinds = [
         "## Kinds of difference",
         "",
-        "In the order in which they are tried; the first that holds counts.",
+        "The first three are asked again on some cases; of the others the first that holds counts.",
         "",
     ]
     kinds += [f"- **{kind}**: {meaning}." for kind, meaning in KINDS.items()]

@@ -35,8 +35,8 @@ def sqnr_by_scale(
     values : array_like of float
     fmt : Format, str or dtype
     scales : array_like of float32, shape (n,), optional
-        By default 33 from 2**-6 to 2**2 times the one of `lowprec.scale_for` by "mse", fewer where
-        float32 ends.
+        By default 33, from 2**-6 to 2**2 times that of `lowprec.scale_for` by "mse", as far as float32
+        holds them.
     ax : matplotlib.axes.Axes, optional
         By default one of a new figure.
 
@@ -58,7 +58,7 @@ def sqnr_by_scale(
 def error_by_binade(
     values: npt.ArrayLike, results: npt.ArrayLike, *, ax: Any = None
 ) -> Plot[data.ErrorByBinade]:
-    """Draw the largest and the mean relative error of results by the binade of the values.
+    """Draw the largest and the root mean square relative error of results by the binade of the values.
 
     >>> import lowprec as lp
     >>> error_by_binade([1.0, 3.25], lp.quantize([1.0, 3.25], "e2m1fn")).data.binades
@@ -112,7 +112,7 @@ def block_errors(
     Raises
     ------
     ValueError
-        Another number of axes.
+        `values` has neither one axis nor two.
     ImportError
         matplotlib is not installed.
     """
@@ -183,7 +183,7 @@ def accumulation_error(
 
 
 def error_by_bits(found: FormatSweep, *, ax: Any = None) -> Plot[FormatSweep]:
-    """Draw error against bits of every candidate of `lowprec.sweep_formats`, and the Pareto front.
+    """Draw finite SQNRs against bits of candidates of `lowprec.sweep_formats`, and the Pareto front.
 
     >>> import lowprec as lp
     >>> drawn = error_by_bits(lp.sweep_formats([0.5, 1.0, 6.0], elements=["e2m1fn", "e4m3fn"], sizes=[]))

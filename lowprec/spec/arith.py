@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from lowprec.spec.functions import FUNCTIONS
 
-#: Operations by name: the operands that they take. Source: [IEEE754] 5.3, 5.4, 5.5.1, 9.6.
+#: Number of operands, by operation. Source: [IEEE754] 5.3, 5.4, 5.5.1, 9.6.
 OPERANDS: Mapping[str, int] = MappingProxyType(
     {
         "add": 2,

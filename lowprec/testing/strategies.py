@@ -58,7 +58,7 @@ _lift_deadline()
 def formats(
     *, min_width: int = 2, max_width: int = 12, signs: tuple[Sign, ...] = tuple(Sign)
 ) -> Strategy[Format]:
-    """Formats: of the catalog, and any parameters that make one.
+    """Return formats: of the catalog, and of any parameters that make one.
 
     >>> from hypothesis import given
     >>> @given(formats(max_width=8))
@@ -99,7 +99,7 @@ def _formats(draw: Any, min_width: int, max_width: int, signs: tuple[Sign, ...])
     subnormals = exponent_bits == 0 or draw(st.integers(0, 7)) > 0
     negative_zero = sign is not Sign.MAGNITUDE or not subnormals or draw(st.booleans())
     infinity = not whole and bits > 1 and draw(st.booleans())
-    spare = 0 if whole else 2**bits - infinity - 1 - subnormals  # but for one number other than 0
+    spare = 0 if whole else 2**bits - infinity - 1 - subnormals  # one number other than 0 is left
     nans = min(
         draw(st.one_of(st.integers(0, 1), st.just(2**trailing_bits - 1), st.integers(0, 2**bits))), spare
     )
@@ -133,7 +133,7 @@ def codes(fmt: Format | str, *, finite: bool = False) -> Strategy[int]:
     ----------
     fmt : Format or str
     finite : bool
-        Whether only those of finite numbers.
+        Only codes of finite numbers.
     """
     known = catalog.format(fmt)
     top = (1 << known.width) - 1
@@ -171,16 +171,16 @@ def values(fmt: Format | str, *, finite: bool = True) -> Strategy[float]:
     ----------
     fmt : Format or str
     finite : bool
-        Whether only numbers; else also its infinities and NaNs.
+        Only finite numbers; else also its infinities and NaNs.
     """
     known = catalog.format(fmt)
     return codes(known, finite=finite).map(lambda code: _value(code, known))
 
 
 def near_ties(fmt: Format | str) -> Strategy[float]:
-    """Numbers where rounding can go wrong: values and ties of a format, and the float64 just below and above.
+    """Return numbers where rounding can go wrong: a format's values and ties, and the float64 beside them.
 
-    Past the largest value the grid goes on by one: the overflow threshold is one of them.
+    The tie past the largest value, the overflow threshold, is one of them.
 
     >>> from hypothesis import given
     >>> @given(near_ties("e4m3fn"))
@@ -209,7 +209,7 @@ def _near_ties(draw: Any, known: Format) -> float:
     grid = grid_of(known)
 
     def point(magnitude: int, half: bool) -> float:
-        """Return a value, or the middle of it and the next where float64 has that."""
+        """Return a value, or the middle of it and the next if that is a float64 below 2**1023."""
         low, middle = grid.value(magnitude), (grid.value(magnitude) + grid.value(magnitude + 1)) / 2
         return float(middle if half and middle < 2**1023 and Fraction(float(middle)) == middle else low)
 
@@ -228,7 +228,7 @@ def _beside(value: float, step: int) -> float:
 def arrays(
     fmt: Format | str, shape: Any = None, *, dtype: Any = None, elements: Strategy[float] | None = None
 ) -> Strategy[Any]:
-    """Arrays of numbers for a format: its values, ties and what lies next to them.
+    """Return arrays of numbers for a format: its values, ties and what lies next to them.
 
     >>> from hypothesis import given
     >>> @given(arrays("e4m3fn", (2, 3)))
@@ -263,7 +263,7 @@ def _narrowed(draw: Any, wide: Strategy[Any], kind: np.dtype[Any]) -> Any:
 
 
 def projections(*, random: bool = False, others: bool = True) -> Strategy[Projection]:
-    """Projections that every format takes: modes, policies, and what else a conversion may differ in.
+    """Return projections that every format takes: modes, policies, and what else a conversion may differ in.
 
     >>> from hypothesis import given
     >>> @given(projections(others=False))
@@ -274,7 +274,7 @@ def projections(*, random: bool = False, others: bool = True) -> Strategy[Projec
     Parameters
     ----------
     random : bool
-        Whether stochastic modes too, of 1 to 32 bits.
+        Stochastic modes too, of 1 to 32 bits.
     others : bool
         Whether other fields than rounding and saturation may differ from their defaults.
     """
@@ -297,7 +297,7 @@ def projections(*, random: bool = False, others: bool = True) -> Strategy[Projec
 
 
 def block_formats(*, max_size: int = 32) -> Strategy[BlockFormat]:
-    """Block formats along one axis: of the catalog, and any element with any of some scales and any rule.
+    """Return block formats along one axis: the catalog's, and any element, rule and one of six scales.
 
     >>> from hypothesis import given
     >>> @given(block_formats(max_size=8))
@@ -330,7 +330,7 @@ def block_formats(*, max_size: int = 32) -> Strategy[BlockFormat]:
 
 
 def blocks(fmt: BlockFormat | str, *, count: int = 2) -> Strategy[BlockArray]:
-    """Arrays in a block format, of any codes: up to `count` blocks along one axis, the last perhaps short.
+    """Return arrays in a block format: codes, finite scales, up to `count` blocks, the last perhaps short.
 
     >>> from hypothesis import given
     >>> @given(blocks("mxfp4", count=3))
@@ -368,7 +368,7 @@ def _blocks(draw: Any, known: BlockFormat, count: int) -> BlockArray:
 
 
 def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[Accumulation]:
-    """Accumulations: exact, every order with accumulators of 16 and 32 bits, and windows as in hardware.
+    """Return accumulations: exact; in sequence, pairs or chunks of 16 or 32 bits; windows as in hardware.
 
     >>> from hypothesis import given
     >>> @given(accumulations())
@@ -379,7 +379,7 @@ def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[
     Parameters
     ----------
     operands : pair of Format, optional
-        What the factors are values of. Windows must know, and take them as e4m3fn where nothing is said.
+        Formats of the operands, which windows need: e4m3fn by default.
     """
     single = (catalog.BINARY32, Projection())
     places = [

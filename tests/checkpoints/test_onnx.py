@@ -400,7 +400,7 @@ def test_operators_that_are_too_old_are_refused(tmp_path):
     _layers(tmp_path / "s.onnx", opset=helper.make_opsetid("", 17))
     made = open_checkpoint(tmp_path / "s.onnx")
     with pytest.raises(
-        CheckpointError, match="of version 17, and DequantizeLinear takes these types from 23 on"
+        CheckpointError, match="of version 17, and DequantizeLinear takes these types and blocks from 23 on"
     ):
         quantize_checkpoint(made, tmp_path / "q.onnx", target("onnx", "nvfp4"))
     assert not (tmp_path / "q.onnx").exists()

@@ -231,7 +231,7 @@ REFUSED = refusals(
     """
 np.median(sample())
     TypeError: numpy.median has no rule for ScaledArrays: register_scaled_op gives it one;
-    stop_scaling(x) gives a plain array, and x.data and x.scale are its two parts
+    stop_scaling(x) gives a plain array; x.data and x.scale are the parts of x
 np.linalg.det(sample())
     TypeError: numpy.linalg.det has no rule for ScaledArr
 np.einsum("ii->i", sample())
@@ -256,7 +256,7 @@ operator.iadd(np.ones((2, 2)), sample())
     TypeError: write x = x + y
 sample() // 2
     TypeError: numpy.floor_divide has no rule for ScaledArrays: register_scaled_op gives it one;
-    stop_scaling(x) gives a plain array, and x.data and x.scale are its two parts
+    stop_scaling(x) gives a plain array; x.data and x.scale are the parts of x
 2 // sample()
     TypeError: numpy.floor_divide has no rule for ScaledArrays
 sample() % 2

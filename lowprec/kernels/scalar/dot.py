@@ -1,7 +1,7 @@
 """Dot products in integers: any operands, any order, any accumulator, one output after the other.
 
 What is summed, and how, is in `sums` and `windows`. These kernels serve everything;
-`vector.dot` serves what is usual, fast, and is checked against them.
+`vector.dot` is faster where it serves, and is checked against them.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """
@@ -55,7 +55,7 @@ class Rows(NamedTuple):
 def work_of(how: Params, length: int, terms: int, key: int, steps: Words) -> Work:
     """Allocate what the outputs of one call need, one after the other."""
     places = np.arange(length, dtype=np.int64)
-    if how[How.ALTERNATE]:  # first the even pairs of two steps, then the odd ones
+    if how[How.ALTERNATE]:  # of two steps the even pairs of products, then the odd ones
         both = 2 * int(how[How.WINDOW])
         places = places[np.lexsort((places % both >> 1 & 1, places // both))]
     words, spare = np.zeros((2, int(how[How.WORDS])), np.uint64)
@@ -75,11 +75,11 @@ def stretched(x: Number, how: Params) -> Number:
 
 @helper
 def by_sums(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
-    """In an accumulator, or in windows."""
+    """Return the code of a dot product summed in an accumulator or in windows."""
     how, stages, output = dot.how, dot.stages, dot.stages[Stages.OUTPUT]
     last, late = how[How.ADDEND_LAST] != 0, how[How.WINDOW] != 0 and how[How.CHUNK] == 0
     made = in_order(given and not last, addend, dot, terms)
-    if last and late and how[How.TENSOR] != 1:  # the addend is +0
+    if last and late and how[How.TENSOR] != 1:  # +0 is added, as scales of tensors take no addend
         if made.kind == FINITE and made.high == _0:
             made = Number(FINITE, made.negative and output[DOWNWARD] != _0, _0, _0, _I(0))
     elif last:
@@ -109,8 +109,7 @@ def by_exact_sum(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uin
     return placed(made, drawn(output, dot.element, dot.work), output)
 
 
-#: What makes an output, by the kind of accumulation. Each is a kernel of its own, as it takes seconds to
-#: compile.
+#: Functions of one output, by the kind of accumulation: a kernel each, as each takes seconds to compile.
 KINDS: dict[str, Any] = {
     "sums": by_sums,
     "exact": by_exact_sum,
@@ -122,10 +121,10 @@ def kernel(kind: str) -> Callable[..., None]:
     """Return the kernel of a kind of accumulation.
 
     Called as kernel(x, y, addends, out, how, stages, work, first, paired) with `Rows`, it writes to `out`
-    the codes of all dot products of the rows of x and those of y; if `paired`, of each and its own.
+    the codes of all dot products of the rows of x and those of y; if `paired`, of row i of x and row i of y.
     `out` has shape (rows of x, rows of y), or (rows, 1). `addends` is empty or has the shape of `out`:
-    codes of `stages[Stages.BEGIN]`, where the running sum begins. `work` is of `work_of`, `first` the number
-    of the first output, on which random integers depend.
+    codes of `stages[Stages.BEGIN]`, added first, or last with ADDEND_LAST. `work` is of `work_of`, `first`
+    the number of the first output, on which random integers depend.
     """
     one = KINDS[kind]
 

@@ -2,12 +2,11 @@
 
 A vector of operands goes through the stages that a verb asks for: read codes as binary32, round and
 encode, read the result back, encode it for the type that carries it. Formats and projections
-arrive as integers. A plan's first words, its *shape*, decide every branch. For many results usual shapes have
-kernels in which they are compile-time constants; few results, and all other shapes, share one.
+arrive as integers. A plan's first words, its *shape*, decide every branch. Usual shapes have kernels of their
+own for large arrays, with the shape as constants; small arrays and all other shapes share one kernel.
 
-What is exact here rests on integers, but for two routes that use the processor's own addition or
-conversion, and they are taken only where it rounds to nearest and no operand nor result is
-subnormal. Whatever cannot be served so is left to `scalar.convert`, which checks all this too.
+Results are computed in integers, except in `read`, whose subtraction is exact in every mode, and on the
+routes NEAREST and HALF: the processor's own addition and conversion, where the thread rounds to nearest.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
@@ -86,8 +85,8 @@ _MAGNITUDE, _SIGN_BIT, _INFINITY, _NAN = 0x7FFFFFFF, 0x80000000, 0x7F800000, 0x7
 #: A constant to the compiler, which leaves out the route HALF where no plan takes it.
 _HALVES = has_half()
 
-#: Results of the route HALF, which does the least: so many are written a tenth faster from addresses that are
-#: multiples of so many bytes.
+#: Results of the route HALF, which does the least: from `_MANY` on, stores are a tenth faster at
+#: addresses that are multiples of `_ALIGNED` bytes.
 _MANY, _ALIGNED = 1 << 17, 32
 
 #: Elements whose random words are drawn at a time: they stay in the nearest cache.
@@ -124,7 +123,7 @@ def read(code: Lanes, f: Decoder) -> Lanes:
     elif f.specials != 0:
         special = choose(equal(magnitude, f.infinity), _INFINITY, _NAN)
         word = choose(less(f.largest, magnitude), special, word)
-    if f.not_a_zero != 0:  # and no NaN has a sign
+    if f.not_a_zero != 0:  # the sign alone is the NaN, and NaNs get no sign
         word = choose(less(_INFINITY, word), _NAN, word | sign)
         return choose(equal(code, f.sign), _NAN, word)
     return word | sign
@@ -229,12 +228,12 @@ def load_encoder(plan: Words, place: int, shape: Shape) -> Encoder:
 
 @inlined
 def load_nothing(plan: Words, place: int, shape: Shape) -> None:
-    """Return the stage is left out."""
+    """Return None: the stage is left out."""
 
 
 @inlined
 def left_out(word: Lanes, f: None) -> Lanes:
-    """Return a stage that is left out."""
+    """Return the words as they are: the stage is left out."""
     return word
 
 
@@ -261,8 +260,8 @@ def put(out: Codes, place: int, word: Lanes, past: bool) -> None:
 
 # -- kernels -----------------------------------------------------------------------------------------
 
-#: What a kernel returns besides what programs do: nothing is written, as the processor does not round to
-#: nearest in this thread: take the plan of `lower.vector.anywhere`. REFUSED is of a NaN that has no code.
+#: What a kernel returns besides DONE and REFUSED (a NaN has no code): nothing is written, since this thread
+#: does not round to nearest; the plan of `lower.vector.anywhere` serves then.
 UNSUITED = 2
 
 
@@ -270,8 +269,8 @@ UNSUITED = 2
 def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
     """Return the kernel for plans of these shapes, or for all plans where the shapes are empty.
 
-    With `codes` and `out` one-dimensional and of one size, and maybe the same memory element for
-    element, it is called as below. Codes of 64 bits are binary64 numbers.
+    `codes` and `out` have one axis and one size, and may share memory element for element;
+    codes of 64 bits are binary64 numbers. Called as below.
 
         kernel(plan, random, codes, out)        random integers for each element, or none at all
         kernel(plan, key, first, codes, out)    those of `random_bits` from number `first` on,
@@ -285,7 +284,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
     load_carrier, carry = (load_encoder, carried) if _changes(carrier_shape) else nothing
 
     def decode_elements(plan: Words, random: Words, codes: Codes, out: Codes) -> int:
-        """Whole vectors, then the rest in one that is filled up."""
+        """Decode whole vectors, then the rest in one that is filled up."""
         source, past = load_source(plan, PROBE, source_shape), plan[PAST] != 0
         whole = codes.size - codes.size % LANES
         given, made, size = codes, out, whole
@@ -299,7 +298,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
         return DONE
 
     def project_elements(plan: Words, random: Words, codes: Codes, out: Codes) -> int:
-        """Return the same, of values that are rounded."""
+        """Round and encode whole vectors, then the rest in one that is filled up; return the status."""
         source = load_source(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
         result = load_result(plan, PROBE + DECODER + ENCODER, result_shape)
@@ -338,7 +337,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
     everything = helper(all_elements, f"everything{name}")
 
     def convert_aligned(plan: Words, random: Words, codes: Codes, out: Codes) -> int:
-        """First the elements before an address that vectors are stored fast at: NumPy's begin anywhere."""
+        """Convert the elements before the first aligned address, then the others."""
         head = -out.ctypes.data % _ALIGNED // out.itemsize
         if head == 0 or out.size < _MANY:
             return everything(plan, random, codes, out)

@@ -15,7 +15,7 @@ Rule = TypeVar("Rule", bound=Function)
 
 _rules: dict[Function, Function] = {}
 
-#: Signatures of rules that were applied, which take as long to find as small results.
+#: Signatures of rules that were applied: finding one takes as long as computing a small result.
 _signatures: dict[Function, inspect.Signature] = {}
 
 #: Python functions that look for rules: those that `custom_scale` returns.
@@ -41,8 +41,8 @@ def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
     *functions : ufunc or function
         Of NumPy, or made by `custom_scale`.
 
-    Raises ValueError: a function that has a rule. TypeError: no function, or one that looks for no rule:
-    of Python, and not made by `custom_scale`.
+    Raises ValueError: a function that has a rule. TypeError: no function is given, or
+    a Python function that `custom_scale` did not make.
     """
     strange = [function for function in functions if not _looks_for_rules(function)]
     if strange or not functions:
@@ -108,8 +108,8 @@ def answer(
         known = {"__call__": "register_scaled_op gives it one", "at": "scatter_add gives a new array"}
         hint = known.get(method, "use functions such as numpy.sum")
         raise TypeError(
-            f"{name} has no rule for ScaledArrays: {hint}; stop_scaling(x) gives a plain array, and x.data "
-            f"and x.scale are its two parts"
+            f"{name} has no rule for ScaledArrays: {hint}; stop_scaling(x) gives a plain array; x.data and "
+            f"x.scale are the parts of x"
         )
     if (signature := _signatures.get(function)) is None:
         signature = _signatures[function] = inspect.signature(rule)

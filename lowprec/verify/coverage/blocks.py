@@ -110,15 +110,15 @@ def _elements(
     past = quotients > grid[-1]
     inside = valid & (values != 0) & ~past
     exact = (quotients == low) | (quotients == high)
-    tie = inside & (quotients == middle)
+    tie, near = inside & (quotients == middle), (high - low) / 64
     for words, hits in (
         ("exact", inside & exact),
-        ("at a tie, to an even code", tie & (place % 2 == 0)),
-        ("at a tie, to an odd code", tie & (place % 2 == 1)),
+        ("at a tie, above an even code", tie & (place % 2 == 0)),
+        ("at a tie, above an odd code", tie & (place % 2 == 1)),
         ("below a tie", inside & ~exact & (quotients < middle)),
         ("above a tie", inside & ~exact & (quotients > middle)),
-        ("one step below a tie", inside & (quotients < middle) & (quotients > middle - (high - low) / 64)),
-        ("one step above a tie", inside & (quotients > middle) & (quotients < middle + (high - low) / 64)),
+        ("1/64 of a gap below a tie", inside & (quotients < middle) & (quotients > middle - near)),
+        ("1/64 of a gap above a tie", inside & (quotients > middle) & (quotients < middle + near)),
         ("beyond the largest", valid & past),
         ("below half of the smallest", inside & (quotients > 0) & (quotients < grid[1] / 2)),
         ("negative", inside & (values < 0)),
@@ -135,7 +135,7 @@ def _elements(
 def _told(
     plan: Plan, fmt: BlockFormat, source: Format, cases: BlockCases, codes: Array, scales: Array
 ) -> None:
-    """Add the blocks that tell the converter from one with a field changed."""
+    """Add the blocks to which a converter with one field changed answers otherwise."""
     for words, other in _others(fmt):
         given = dataclasses.replace(cases, random=None) if not other.elements.rounding.bits else cases
         made, held = block_answers(other, source, given)

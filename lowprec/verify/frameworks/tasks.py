@@ -45,14 +45,14 @@ KINDS = {
     "strided view": "the framework gives another code when the array is a strided view, such as x[::2]",
     "flush": "the framework gives another code when the process flushes subnormals to zero",
     "NaN": "an operand is NaN: another code, or another sign",
-    "invalid": "the operation has no result: another NaN",
+    "invalid": "the operation is invalid: the NaN differs",
     "special block": "the block holds a NaN or an infinity: another scale or other codes",
     "zero block": "all of the block is zero: another scale or other codes",
     "scale": "another scale",
     "element": "the block has the reference's scale, but an element another code",
     "zero": "the operand, or the exact result, is a zero: another sign, or what stands for zero in a "
     "format without it",
-    "sign of zero": "a number that is none becomes a zero of the other sign",
+    "sign of zero": "a nonzero number becomes a zero of the other sign",
     "negative": "the operand is negative and the format unsigned",
     "double rounding": "the framework gives what it gives for the operand, or the exact result, rounded to "
     "binary32 (64-bit integers: or to binary64) first, and that rounding reaches or crosses a tie",

@@ -14,17 +14,17 @@ __all__ = ["CLOSEST", "at_the_ends"]
 
 #: Cases that are added.
 _ENDS = 128
-#: How values become codes: those that a format lacks become the closest that it has.
+#: How values become codes where a format lacks them: the largest, the smallest, without the sign.
 CLOSEST = Projection(saturation="finite", nan="max", negative="drop_sign", zero="smallest")
 
 
 def at_the_ends(aim: Any, cases: DotCases) -> DotCases:
-    """Return the cases, and some more, of finite products, whose scales bring sums to the result's ends.
+    """Return the cases and `_ENDS` more, of finite products, whose scales bring sums to the result's ends.
 
-    One half are subnormal, most of them so small that they are rounded; the others are about the largest.
+    Half of the new sums lie about the smallest normal number and below, half about the largest.
     """
-    assert aim.shape.how.scale is not None, "asked of units with scales"
-    assert cases.scales is not None, "asked of cases with scales"
+    assert aim.shape.how.scale is not None, "the unit has no scales"
+    assert cases.scales is not None, "the cases have no scales"
     fmt, out, n = aim.shape.how.scale[0], aim.shape.how.output[0], _ENDS
     factors = aim.factors(aim.top_high - aim.less(n, 3, 0))
     low = np.arange(n) % 2 == 0

@@ -1,4 +1,4 @@
-"""Situations of exact results between the values of their format: of whole arrays, and of one case.
+"""Say where exact results lie between the values of their format: of whole arrays, and of one case.
 
 For arrays they follow from how the kernels round, for one case the oracle tells; tests compare the two.
 """
@@ -39,9 +39,9 @@ Array = npt.NDArray[Any]
 _NANS = (Special.NAN, Special.NEGATIVE_NAN)
 _INFINITIES = (Special.INFINITY, Special.NEGATIVE_INFINITY)
 _PAST, _BEYOND = ", past the largest value", "beyond the next value after the largest"
-#: Cases that the oracle looks at one by one, where the kernels do not say.
+#: Most cases of a call that the oracle is asked about, one by one, where the kernels do not say.
 _ONE_BY_ONE = 4096
-#: Operations of which the rounding mode is a part, or nearly.
+#: Operations that round by themselves: results in directed modes do not enclose the exact one.
 _ROUND_THEMSELVES = ("round_to_integral", "scaleb", "logb")
 
 
@@ -62,7 +62,7 @@ def _result(
 ) -> Result:
     """Return the result of an operation before it is projected; of a function 128 bits of it, rounded to odd.
 
-    Of these, all that is asked here is the same as of the function's value: 128 bits are no tie unless it is.
+    Rounded to odd, the 128 bits lie at a tie only where the function's exact value does.
     """
     pairs = list(zip(operands, formats, strict=False))
     values = [decode(code, fmt) for code, fmt in pairs]
@@ -135,7 +135,7 @@ def _has_poles(operation: str) -> bool:
 def neighbours(
     operation: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
 ) -> tuple[Array, Array]:
-    """Return the codes that results round to toward zero and away from it, by the rest of a projection."""
+    """Return the codes of results rounded toward zero and away from it, all else by the projection."""
     compute = OPERATIONS[operation].compute
     down, up = (
         compute(operands, formats, dataclasses.replace(projection, rounding=rounding(name)))
@@ -161,7 +161,7 @@ _PASSED, _OVER, _INFINITE, _ZERO, _NAN, _INVALID = 3, *range(7, 12)
 def situations(
     operation: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
 ) -> npt.NDArray[np.uint8]:
-    """`situation` of each case, from codes of operands, as indices into `names_of`.
+    """Return the `situation` of each case, from codes of operands, as indices into `names_of`.
 
     >>> from lowprec.spec.catalog import BINARY32, E4M3FN
     >>> found = situations("convert", [np.uint32([0x3F880000, 0x3F880001])], (BINARY32, E4M3FN), DEFAULT)
@@ -207,7 +207,7 @@ def situations(
 def _in_codebook(
     operation: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
 ) -> npt.NDArray[np.uint8]:
-    """`situation` of each case of a codebook: what modes and ties of other rules make of it."""
+    """Return the `situation` of each case of a codebook, found by other modes and rules of ties."""
     *sources, target = formats
     assert isinstance(target, Codebook)
     unsigned = target.sign is Sign.UNSIGNED
@@ -241,7 +241,7 @@ def _in_codebook(
     found[np.isinf(numbers)] = _INFINITE
     found[high & 0x7FFFFFFF == 0] = _ZERO
     found[np.isnan(numbers)] = _NAN
-    unsure = (signals & (Flag.UNDERFLOW | Flag.INVALID)) != 0  # below the smallest, or not of its sign
+    unsure = (signals & (Flag.UNDERFLOW | Flag.INVALID)) != 0  # below the smallest, or of a missing sign
     unsure |= unsigned & (numbers < 0)
     if operation != "convert":
         nans = [is_nan(codes, source) for codes, source in zip(operands, sources, strict=True)]
@@ -255,7 +255,7 @@ def _in_codebook(
 
 @functools.cache
 def continued(target: Format, bits: int = 1) -> Format | None:
-    """Return the format with a sign and more bits of exponents, or values; None if it does not fit."""
+    """Return a signed format with more exponent bits (without exponents: digits); None if there is none."""
     if target.width > 31 - bits or (target.exponent_bits and not target.subnormals):
         return None
     more = 0 if target.exponent_bits else 2  # bits of a format without exponents
@@ -281,7 +281,7 @@ def _one_by_one(
     found: npt.NDArray[np.uint8],
     where: Array,
 ) -> npt.NDArray[np.uint8]:
-    """Ask the oracle, for some thousands of cases."""
+    """Ask the oracle about the first `_ONE_BY_ONE` cases."""
     names, places = names_of(operation), np.flatnonzero(where)
     for place in places[:_ONE_BY_ONE]:
         codes = [int(column[place]) for column in operands]
@@ -326,7 +326,7 @@ def function_value(name: str, operands: Sequence[Exact]) -> Result:
 
 
 def shown_result(value: Exact) -> str:
-    """Return what a function gives, in words: a number of 128 bits stands for one of more, and is rounded.
+    """Return a function's value as text: exact below 128 bits, else rounded, as `about` so many digits.
 
     >>> shown_result(function_value("exp2", [Fraction(-3)]).value)
     '0.125 = 0x1p-3'

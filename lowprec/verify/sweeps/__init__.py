@@ -1,1 +1,1 @@
-"""`lowprec exhaustive`: every binary32 operand of a cast, on the processes of a machine or of a cluster."""
+"""Run casts of all binary32 operands (`lowprec conform --exhaustive`), and work spread over a cluster."""
