@@ -290,6 +290,13 @@ def lanes(change, at, side="x"):
     return changed
 
 
+def tree_of(numbers, node, halves=False):
+    """Return the scale of MXFP4 of the largest exponent field, by a node of pairs or of the two halves."""
+    fields = [n.last + 134 if n.whole > 127 else 0 for n in numbers]
+    found = [max(fields[:16]), max(fields[16:])] if halves else fields
+    return max(max(map(node, found[::2], found[1::2])) - 2, 0)
+
+
 def twice(kept, tail, half):
     """Return whether what is rounded to three bits more first, then rounds up: both times ties to even."""
     more, left = divmod(tail, half >> 2)
@@ -531,6 +538,16 @@ BLOCK_BUGS = {
         "scale": lambda scale, numbers: (
             scale + (bool(max(numbers, key=lambda n: n.whole << n.last + 133).sign) and scale > 0)
         )
+    },
+}
+
+BLOCK_BUGS |= {
+    "pairs of exponents by OR": {"scale": lambda scale, n: tree_of(n, lambda a, b: a | b)},
+    "halves compared without the first bit of exponents": {
+        "scale": lambda scale, n: tree_of(n, lambda a, b: b if b & 127 > a & 127 else a, halves=True)
+    },
+    "halves compared without the last bit of exponents": {
+        "scale": lambda scale, n: tree_of(n, lambda a, b: b if b >> 1 > a >> 1 else a, halves=True)
     },
 }
 

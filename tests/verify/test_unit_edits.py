@@ -232,6 +232,13 @@ def of_blocks(x, name, codes, scales, **given):
     return lp.compare(x, codes.astype(np.uint8), name, scales=scales.astype(np.uint8), limit=0, **given)
 
 
+def in_halves(sizes, mask):
+    """Return the largest magnitude of each half of rows, or of these that which is larger by some bits."""
+    halves = sizes.reshape(len(sizes), 2, -1).max(2)
+    seen = halves.view(np.uint32) & mask
+    return np.where(seen[:, 1] > seen[:, 0], halves[:, 1], halves[:, 0])
+
+
 def test_lanes_that_are_rotated_within_a_half_are_named():
     x = blocks("mxfp4")
     made = lp.encode(x, "mxfp4")
@@ -246,7 +253,19 @@ def test_lanes_that_are_rotated_within_a_half_are_named():
     [
         (
             lambda x: np.bitwise_or.reduce(x.view(np.uint32) & np.uint32(0x7F800000), 1).view(np.float32),
-            "the largest magnitude is the OR of all exponents",
+            "the largest magnitude is the OR of exponents of all",
+        ),
+        (
+            lambda x: (
+                np.bitwise_or.reduce(x.view(np.uint32).reshape(-1, 16, 2) & 0x7F800000, 2)
+                .view(np.float32)
+                .max(1)
+            ),
+            "the largest magnitude is the OR of exponents of every 2 neighbours",
+        ),
+        (
+            lambda x: in_halves(np.abs(x), 0x7F000000),
+            "the largest magnitude is searched in the largest of both halves by",
         ),
         (
             lambda x: np.where((x > 0).any(1), np.where(x > 0, x, 0).max(1), np.abs(x).max(1)),
@@ -255,7 +274,7 @@ def test_lanes_that_are_rotated_within_a_half_are_named():
     ],
 )
 def test_largest_magnitudes_that_are_searched_otherwise_are_named(change, words):
-    x = blocks("mxfp8_e4m3")
+    x = blocks("mxfp8_e4m3") * np.exp2(np.random.default_rng(3).integers(0, 40, (400, 1)), dtype="f4")
     x[::9] = -np.abs(x[::9])
     scale = np.floor(np.log2(change(x))) - 8
     codes = lp.encode(x / np.exp2(scale)[:, None], "e4m3fn", saturation="finite")
@@ -283,8 +302,12 @@ def test_shifts_of_elements_that_have_few_bits_are_named():
             "elements divided by the tensor's scale without its last 23 bits",
         ),
         (
+            lambda x, s, t: x / lp.quantize(s * t, "bfloat16", rounding="toward_zero"),
+            "elements divided by their scales, times the tensor's, cut to 8 bits",
+        ),
+        (
             lambda x, s, t: x * np.asarray(lp.quantize(1 / (s * t), "binary32", rounding="toward_zero")),
-            "elements times the reciprocal of their scales, rounded to binary32 toward zero",
+            "elements times the reciprocals of their scales, times the tensor's, cut to 24 bits",
         ),
     ],
 )
