@@ -290,6 +290,51 @@ def lanes(change, at, side="x"):
     return changed
 
 
+def led(code, leads, fmt=E5M2):
+    """Return the code of a number with a leading one or without."""
+    magnitude, one = code & fmt.sign - 1, 1 << fmt.t
+    field, fraction = magnitude >> fmt.t, magnitude & one - 1
+    if magnitude > fmt.largest or not magnitude or leads == (field > 0):
+        return code
+    if leads:
+        return code | one
+    while field > 1 and fraction < one:
+        field, fraction = field - 1, fraction << 1
+    return code & fmt.sign | (field - 1 << fmt.t) + fraction
+
+
+class Kept:
+    """Registers of an addend, and of a sticky bit, that are read a line too late."""
+
+    def __init__(self):
+        self.last = self.sticky = 0
+
+    def addend(self, x, y, c):
+        """Return operands with the last addend whose exponent field is not 0."""
+        self.last = c if c >> 23 & 255 else self.last
+        return x, y, self.last
+
+    def number(self, x):
+        """Return an operand; a zero clears the sticky bit."""
+        self.sticky = self.sticky and (x.kind != "n" or x.whole > 0)
+        return x
+
+    def up(self, up, kept, tail, half, **facts):
+        """Return whether a result is rounded up, by the sticky bit before."""
+        sticky, self.sticky = self.sticky, tail & half - 1 > 0
+        return tail >= half and (sticky or kept & 1)
+
+
+KEPT = Kept()
+
+
+def tree_of(numbers, node, halves=False):
+    """Return the scale of MXFP4 of the largest exponent field, by a node of pairs or of the two halves."""
+    fields = [n.last + 134 if n.whole > 127 else 0 for n in numbers]
+    found = [max(fields[:16]), max(fields[16:])] if halves else fields
+    return max(max(map(node, found[::2], found[1::2])) - 2, 0)
+
+
 def twice(kept, tail, half):
     """Return whether what is rounded to three bits more first, then rounds up: both times ties to even."""
     more, left = divmod(tail, half >> 2)
@@ -531,6 +576,32 @@ BLOCK_BUGS = {
         "scale": lambda scale, numbers: (
             scale + (bool(max(numbers, key=lambda n: n.whole << n.last + 133).sign) and scale > 0)
         )
+    },
+}
+
+DOT_BUGS |= {
+    "leading one of x by the exponent of y": {
+        "operands": lambda x, y, c: ([led(a, b & 0x7F > 3) for a, b in zip(x, y, strict=True)], y, c)
+    },
+    "leading one of y by the lane before": {
+        "operands": lambda x, y, c: (
+            x,
+            [led(a, b & 0x7F > 3) for a, b in zip(y, y[-1:] + y, strict=False)],
+            c,
+        )
+    },
+    "addends with exponent field 0 keep the last addend": {"operands": Kept().addend},
+}
+
+CONVERT_BUGS |= {"sticky bit of the line before": {"number": KEPT.number, "up": KEPT.up}}
+
+BLOCK_BUGS |= {
+    "pairs of exponents by OR": {"scale": lambda scale, n: tree_of(n, lambda a, b: a | b)},
+    "halves compared without the first bit of exponents": {
+        "scale": lambda scale, n: tree_of(n, lambda a, b: b if b & 127 > a & 127 else a, halves=True)
+    },
+    "halves compared without the last bit of exponents": {
+        "scale": lambda scale, n: tree_of(n, lambda a, b: b if b >> 1 > a >> 1 else a, halves=True)
     },
 }
 

@@ -212,6 +212,102 @@ def test_sums_that_cancel_and_come_out_twice_as_large_are_named():
     )
 
 
+@pytest.mark.parametrize(("least", "most", "places"), [(1, 1, "1 place"), (0, 1, "0 to 1 places")])
+def test_sums_of_near_terms_that_cancel_and_come_out_twice_as_large_are_named(least, most, places):
+    x, y = (lp.decode(side, "e4m3fn").astype(np.float64) for side in factors(12, count=3000))
+    held = np.zeros(len(x))
+    for lane in range(8):
+        product = x[:, lane] * y[:, lane]
+        tops = np.frexp(held)[1], np.frexp(product)[1]
+        apart, total = np.abs(tops[0] - tops[1]), held + product
+        near = (least <= apart) & (apart <= most) & (total != 0) & (held != 0) & (product != 0)
+        near &= np.maximum(*tops) - np.frexp(total)[1] >= 2
+        held = (total * np.where(near, 2, 1)).astype(np.float32).astype(np.float64)
+    given = tuple(side.astype(ml_dtypes.float8_e4m3fn) for side in (x, y))
+    report = lp.compare(given, held.astype("f4"), operation="dot", accumulation="fp32_fma", limit=0)
+    named(report, f"sums twice as large, if normal, where 2 leading bits or more of terms {places} apart")
+
+
+def test_products_below_the_normal_numbers_that_are_not_shifted_are_named():
+    drawn = np.random.default_rng(17)
+    x, y = np.ldexp(drawn.uniform(1, 2, (2, 5000)), drawn.integers(-8, -5, (2, 5000))).astype(np.float16)
+    exact = x.astype(np.float64) * y
+    low = (exact >= 2.0**-15) & (exact < 2.0**-14)
+    got = np.where(low, 2 * (exact - 2.0**-15), exact).astype(np.float16)
+    given = tuple(side.view(np.uint16) for side in (x, y))
+    asked = {"operation": "multiply", "source": "binary16", "limit": 0}
+    report = lp.compare(given, got.view(np.uint16), "binary16", **asked)
+    named(report, "the leading one of results below the normal numbers lost, not shifted")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda x, y, n: (x, np.where(n[0] == n[1], y, np.where(n[0], y + least(y), without_first(y)))),
+            "the leading one of operand2 by the exponent of operand1",
+        ),
+        (
+            lambda x, y, n: (x, np.where(n[1], y, y / 2)),
+            "the operand2 one exponent too low if it is subnormal",
+        ),
+        (
+            lambda x, y, n: (x, np.copysign(y, np.r_[y[:1], y[:-1]])),
+            "the sign of the operand2 of the line before",
+        ),
+        (lambda x, y, n: (kept(x), y), "operand1s that are zero or subnormal are the last operand1"),
+    ],
+)
+def test_operands_of_products_that_are_misread_are_named(change, words):
+    drawn = np.random.default_rng(18)
+    low = np.where(drawn.random((2, 20_000)) < 0.2, drawn.integers(0, 1024, (2, 20_000)), 1024)
+    codes = np.where(low < 1024, low, drawn.integers(1024, 31 << 10, low.shape))
+    x, y = (codes | drawn.integers(0, 2, low.shape) << 15).astype(np.uint16).view(np.float16)
+    wide = x.astype(np.float64), y.astype(np.float64)
+    one, other = change(*wide, [np.abs(side) >= 2.0**-14 for side in wide])
+    asked = {"operation": "multiply", "source": "binary16", "limit": 0}
+    with np.errstate(over="ignore"):
+        got = (one * np.where(wide[1] == 0, wide[1], other)).astype(np.float16)
+    report = lp.compare((x.view(np.uint16), y.view(np.uint16)), got.view(np.uint16), "binary16", **asked)
+    named(report, words)
+
+
+def least(values):
+    return np.copysign(2.0**-14, values)
+
+
+def without_first(values):
+    """Return values without their leading ones."""
+    return np.copysign(np.abs(values) - np.ldexp(0.5, np.frexp(values)[1]), values)
+
+
+def kept(values):
+    """Return values of which those below the normal ones are the last before that are not."""
+    here = np.maximum.accumulate(np.where(np.abs(values) >= 2.0**-14, np.arange(values.size), 0))
+    return values[here]
+
+
+@pytest.mark.parametrize(
+    ("bits", "words"),
+    [((0, 1), "the sticky bit"), ((1, 0), "the guard bit"), ((1, 1), "the guard and sticky")],
+)
+def test_bits_of_the_line_before_that_a_rounder_takes_are_named(bits, words):
+    code = numbers(19, -20, 20).view(np.uint32)
+    code[::2] &= 0xFFFF8000
+    x, code = code.view(np.float32), code.astype(np.int64)
+    own = code >> 15 & 1, (code & 0x7FFF) > 0
+    finite = np.isfinite(x)
+    here = np.maximum.accumulate(np.where(finite, np.arange(x.size), -1))
+    before = np.r_[-1, here[:-1]]
+    guard, sticky = (
+        np.where(before >= 0, part[before], 0) if old else part for part, old in zip(own, bits, strict=True)
+    )
+    up = guard & (sticky | code >> 16 & 1)
+    right = np.asarray(lp.encode(x, "bfloat16")).view(np.uint16)
+    got = np.where(finite, (code >> 16) + up, right).astype(np.uint16)
+    named(lp.compare(x, got, "bfloat16", limit=0), words)
+
+
 def _field(product, x, y):
     """Return a number of the exponent that a product has before it is normalised."""
     return np.where(product == 0, 0, np.ldexp(1.0, np.frexp(x)[1] + np.frexp(y)[1] - 2))
@@ -232,6 +328,13 @@ def of_blocks(x, name, codes, scales, **given):
     return lp.compare(x, codes.astype(np.uint8), name, scales=scales.astype(np.uint8), limit=0, **given)
 
 
+def in_halves(sizes, mask):
+    """Return the largest magnitude of each half of rows, or of these that which is larger by some bits."""
+    halves = sizes.reshape(len(sizes), 2, -1).max(2)
+    seen = halves.view(np.uint32) & mask
+    return np.where(seen[:, 1] > seen[:, 0], halves[:, 1], halves[:, 0])
+
+
 def test_lanes_that_are_rotated_within_a_half_are_named():
     x = blocks("mxfp4")
     made = lp.encode(x, "mxfp4")
@@ -246,7 +349,19 @@ def test_lanes_that_are_rotated_within_a_half_are_named():
     [
         (
             lambda x: np.bitwise_or.reduce(x.view(np.uint32) & np.uint32(0x7F800000), 1).view(np.float32),
-            "the largest magnitude is the OR of all exponents",
+            "the largest magnitude is the OR of exponents of all",
+        ),
+        (
+            lambda x: (
+                np.bitwise_or.reduce(x.view(np.uint32).reshape(-1, 16, 2) & 0x7F800000, 2)
+                .view(np.float32)
+                .max(1)
+            ),
+            "the largest magnitude is the OR of exponents of every 2 neighbours",
+        ),
+        (
+            lambda x: in_halves(np.abs(x), 0x7F000000),
+            "the largest magnitude is searched in the largest of both halves by",
         ),
         (
             lambda x: np.where((x > 0).any(1), np.where(x > 0, x, 0).max(1), np.abs(x).max(1)),
@@ -255,7 +370,7 @@ def test_lanes_that_are_rotated_within_a_half_are_named():
     ],
 )
 def test_largest_magnitudes_that_are_searched_otherwise_are_named(change, words):
-    x = blocks("mxfp8_e4m3")
+    x = blocks("mxfp8_e4m3") * np.exp2(np.random.default_rng(3).integers(0, 40, (400, 1)), dtype="f4")
     x[::9] = -np.abs(x[::9])
     scale = np.floor(np.log2(change(x))) - 8
     codes = lp.encode(x / np.exp2(scale)[:, None], "e4m3fn", saturation="finite")
@@ -283,8 +398,12 @@ def test_shifts_of_elements_that_have_few_bits_are_named():
             "elements divided by the tensor's scale without its last 23 bits",
         ),
         (
+            lambda x, s, t: x / lp.quantize(s * t, "bfloat16", rounding="toward_zero"),
+            "elements divided by their scales, times the tensor's, cut to 8 bits",
+        ),
+        (
             lambda x, s, t: x * np.asarray(lp.quantize(1 / (s * t), "binary32", rounding="toward_zero")),
-            "elements times the reciprocal of their scales, rounded to binary32 toward zero",
+            "elements times the reciprocals of their scales, times the tensor's, cut to 24 bits",
         ),
     ],
 )

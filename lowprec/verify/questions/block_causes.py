@@ -22,7 +22,7 @@ from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["SCALE_SHIFT", "elements", "lanes", "moved", "operands", "orders", "scales", "special_blocks"]
-__all__ += ["again", "given_scales", "has_sign_bit", "under", "units_of", "with_nan"]
+__all__ += ["again", "encoded", "given_scales", "has_sign_bit", "of_blocks", "under", "units_of", "with_nan"]
 __all__ += ["with_scales"]
 
 #: A scale's code stands so many bits above the code of the element.
@@ -216,9 +216,6 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
         yield Change("scaling", off, f"scales {words} as large{emax.format(other)}")
     if fmt.element.has_nan and has_sign_bit(fmt.element):
         yield Change("made", functools.partial(_positive_nans, fmt=fmt.element), "NaN elements have no sign")
-    for words, mask in {"magnitudes": 0x7FFFFFFF, "exponents": 0x7F800000}.items():
-        of_bits = functools.partial(_of_all_bits, mask=np.uint32(mask))
-        yield Change("scaling", of_bits, f"the largest magnitude is the OR of all {words}")
     if fmt.rule.divisor != "binade":
         for words, inverse in _reciprocals(fmt.element.max_finite):
             by = inverse * fmt.element.max_finite
@@ -296,7 +293,7 @@ def _positive_nans(made: Array, fmt: Format) -> Array:
     return np.where(nan, made & ~fmt.sign_code, made)
 
 
-def _of_blocks(blocks: BlockArray, values: Array, reduced: Callable[..., Array]) -> Array:
+def of_blocks(blocks: BlockArray, values: Array, reduced: Callable[..., Array]) -> Array:
     """Return what values of each block are reduced to, at each of its elements."""
     axis, size = blocks.axes[0], blocks.format.sizes[0]
     if len(blocks.axes) > 1 or values.shape[axis] % size:
@@ -307,21 +304,13 @@ def _of_blocks(blocks: BlockArray, values: Array, reduced: Callable[..., Array])
 
 
 def _of_positive(blocks: BlockArray, values: Array) -> BlockArray:
-    some = _of_blocks(blocks, values > 0, np.any)
+    some = of_blocks(blocks, values > 0, np.any)
     return of_values(lambda wide: np.where(some & (wide < 0), 0.0, wide))(blocks, values)
-
-
-def _of_all_bits(blocks: BlockArray, values: Array, mask: np.uint32) -> BlockArray:
-    """Return the blocks whose scales are of the OR of magnitudes' codes. Raises ValueError: not binary32."""
-    if values.dtype != np.float32:
-        raise ValueError("not known of these")
-    each = _of_blocks(blocks, values.view(np.uint32) & mask, np.bitwise_or.reduce)
-    return under(blocks, values, encoded(blocks, _numbers(each.view(np.float32))).scales)
 
 
 def _by_unrounded(blocks: BlockArray, values: Array) -> BlockArray:
     """Return elements that are quotients of values by their blocks' largest magnitude, times the largest."""
-    largest, element = _of_blocks(blocks, np.abs(doubles(values)), np.max), blocks.format.element
+    largest, element = of_blocks(blocks, np.abs(doubles(values)), np.max), blocks.format.element
     plain = np.isfinite(largest) & (largest > 0)
     quotients = np.where(plain, doubles(values) * element.max_finite / np.where(plain, largest, 1), 0)
     made = np.asarray(encode(quotients, element, projection=blocks.format.elements))

@@ -10,7 +10,7 @@ import numpy as np
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_products import spread
-from lowprec.arrays.convert import encode, quantize
+from lowprec.arrays.convert import encode
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.verify.codes.values import doubles
@@ -23,6 +23,8 @@ from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["block_edits"]
 
+#: Bits of divisors and reciprocals: of those that explain as much the first is told.
+_DIVISOR = range(24, 3, -1)
 #: Last bits of the scale of a tensor that may be lost.
 _LOST = (1, 2, 4, 8, 16, 23)
 
@@ -43,11 +45,9 @@ def block_edits(fmt: BlockFormat, source: Format | None) -> Iterator[Change]:
             last = "last bit" if bits == 1 else f"last {bits} bits"
             cut = functools.partial(_by_tensor, bits=bits)
             yield Change("shaping", cut, f"elements divided by the tensor's scale without its {last}", 2)
-    for mode in ("toward_zero", "toward_positive"):
-        inverse = functools.partial(_by_reciprocal, mode=mode)
-        words = f"elements times the reciprocal of their scales, rounded to binary32 {mode.replace('_', ' ')}"
-        yield Change("shaping", inverse, words, 2)
     power = not fmt.scale.trailing_bits and not fmt.scale.subnormals
+    if not power or fmt.tensor_scale != "none":
+        yield from _of_divisors("their scales" + ", times the tensor's," * (fmt.tensor_scale != "none"))
     if power and source is not None and has_fields(source) and has_fields(fmt.element):
         for words, change in _of_quotients(source, fmt.element):
             yield Change("shaping", functools.partial(_quotients, change=change, source=source), words, 2)
@@ -73,15 +73,28 @@ def _by_tensor(blocks: BlockArray, values: Array, bits: int) -> BlockArray:
     return dataclasses.replace(blocks, codes=made.codes)
 
 
-def _by_reciprocal(blocks: BlockArray, values: Array, mode: str) -> BlockArray:
-    """Return the blocks with products of values and rounded reciprocals, under the same scales."""
+def _of_divisors(what: str) -> Iterator[Change]:
+    """Yield quotients by divisors, and products with reciprocals, of a few bits; `what`: the divisors."""
+    for of, inverse in ((f"divided by {what}", False), (f"times the reciprocals of {what}", True)):
+        for how, whole in {"cut": np.floor, "rounded": np.rint, "rounded up": np.ceil}.items():
+            for bits in _DIVISOR:
+                by = functools.partial(_by_divisors, inverse=inverse, whole=whole, bits=bits)
+                yield Change("shaping", by, f"elements {of} {how} to {bits} bits", 2)
+
+
+def _by_divisors(
+    blocks: BlockArray, values: Array, inverse: bool, whole: Callable[[Array], Array], bits: int
+) -> BlockArray:
+    """Return the blocks with quotients by divisors of a few bits, under the same scales."""
     fmt, wide = blocks.format, doubles(values)
     units = spread(units_of(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes)
     units = units * (1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale))
     plain = np.isfinite(units) & (units > 0) & np.isfinite(wide)
-    # Units have 28 bits: but for powers of two no reciprocal in binary64 is a number of binary32.
-    made = np.asarray(quantize(1 / np.where(plain, units, 1), "binary32", rounding=mode))
-    codes = np.asarray(encode(np.where(plain, wide * made, 0), fmt.element, projection=fmt.elements))
+    # Units have 28 bits: but for powers of two no reciprocal in binary64 is a number of few bits.
+    fraction, exponent = np.frexp(1 / np.where(plain, units, 1) if inverse else np.where(plain, units, 1))
+    by = np.ldexp(whole(np.ldexp(fraction, bits)), exponent - bits)
+    quotients = np.where(plain, wide * by if inverse else wide / by, 0)
+    codes = np.asarray(encode(quotients, fmt.element, projection=fmt.elements))
     return dataclasses.replace(blocks, codes=np.where(plain, codes, blocks.codes).astype(blocks.codes.dtype))
 
 

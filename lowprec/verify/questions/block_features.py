@@ -83,6 +83,10 @@ def of_a_scale(
     units = units * tensor
     flat = doubles(values).reshape(-1)
     plain = np.isfinite(flat) & np.isfinite(units) & (units > 0)
+    source = catalog.carrier(values.dtype)
+    least = exponents(flat) if source is None else np.maximum(exponents(flat), source.emin)
+    fields = np.where(plain & (flat != 0), least - exponents(units), 0)
+    yield Feature("the exponent field of the value, less the exponent of the right scale,", fields)
     with np.errstate(all="ignore"):
         quotients = np.where(plain, flat / np.where(plain, units, 1), 0)
     yield from _of_quotients(quotients, elements, fmt)

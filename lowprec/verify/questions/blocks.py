@@ -42,6 +42,7 @@ from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.block_edits import block_edits
 from lowprec.verify.questions.block_features import of_a_block, of_a_scale, of_one_value
+from lowprec.verify.questions.block_trees import trees
 from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.questions.dot_operands import holding
 from lowprec.verify.questions.features import Feature, has_fields
@@ -352,6 +353,9 @@ class BlockQuestion(Question):
                 yield Change("former", True, words, 2)
             yield from of_scale_codes(self.format.scale)
             yield from block_edits(self.format, self._source)
+            source = catalog.carrier(self.dump.dtype)
+            if block_causes.given_scales(self.format) and len(self.axes) == 1 and source is not None:
+                yield from trees(self.format.sizes[0], source)
         if not self.values and len(self.axes) == 1:
             axis, size, masks = self.axes[0], self.format.sizes[0], {"elements": (1 << SCALE_SHIFT) - 1}
             if has_fields(self.target):

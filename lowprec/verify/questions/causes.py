@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,21 @@ from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, Rounding
 from lowprec.verify.codes.values import as_doubles
+from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Change
 from lowprec.verify.questions.scales import POWERS
 
 __all__ = ["GUARDED", "added_to_codes", "edited_code", "finer", "third"]
-__all__ += ["SATURATIONS", "codes", "cut_behind_guard", "formats", "guard_words", "in_words"]
+__all__ += [
+    "SATURATIONS",
+    "codes",
+    "cut_behind_guard",
+    "formats",
+    "guard_words",
+    "in_words",
+    "leading_ones",
+    "led_by",
+]
 __all__ += ["operands", "places", "profiles", "projections", "swapped", "valued"]
 
 Array = npt.NDArray[Any]
@@ -237,9 +248,44 @@ def _cut(given: list[Array], sources: tuple[Format, ...], name: str) -> Operands
 
 
 @np.errstate(all="ignore")
-def valued(given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array]) -> Operands:
-    """Return the first operand's values, changed, as binary64."""
-    return [change(as_doubles(given[0], sources[0])).view(np.uint64)], (catalog.BINARY64,)
+def valued(
+    given: list[Array], sources: tuple[Format, ...], change: Callable[[Array], Array], place: int = 0
+) -> Operands:
+    """Return an operand's values, changed, as binary64."""
+    made = np.asarray(change(as_doubles(given[place], sources[place]))).view(np.uint64)
+    formats = *sources[:place], catalog.BINARY64, *sources[place + 1 :]
+    return [*given[:place], made, *given[place + 1 :]], formats
+
+
+def leading_ones(names: Sequence[str], formats: Sequence[Format]) -> Iterator[Change]:
+    """Yield operands whose leading one, which subnormal numbers lack, is by the exponent of another."""
+    with_one = [
+        place for place in range(len(names)) if has_fields(formats[place]) and formats[place].subnormals
+    ]
+    for place, other in itertools.permutations(with_one, 2):
+        made = functools.partial(_led, place=place, other=other)
+        yield Change(
+            "operand", made, f"the leading one of {names[place]} by the exponent of {names[other]}", 2
+        )
+
+
+def _led(given: list[Array], sources: tuple[Format, ...], place: int, other: int) -> Operands:
+    normal = ~(np.abs(as_doubles(given[other], sources[other])) < 2.0 ** sources[other].emin)
+    least = 2.0 ** sources[place].emin
+    own = as_doubles(given[place], sources[place])
+    made = led_by(own, normal, least)
+    found = np.asarray(encode(np.where((made == own) | np.isnan(own), 0, made), sources[place]))
+    codes = np.where((made == own) | np.isnan(own), given[place], found)
+    return [*given[:place], codes, *given[place + 1 :]], sources
+
+
+@np.errstate(all="ignore")
+def led_by(values: Array, normal: Array, least: float) -> Array:
+    """Return values, of which zeros stay, with a leading one at some places alone."""
+    size, plain = np.abs(values), np.isfinite(values) & (values != 0)
+    added = np.where(plain & normal & (size < least), least, 0)
+    lost = np.where(plain & ~normal & (size >= least), np.ldexp(1.0, exponents(values)), 0)
+    return np.asarray(np.copysign(size + added - lost, values), values.dtype)
 
 
 def _coded(given: list[Array], sources: tuple[Format, ...], change: Any, code: int) -> Operands:

@@ -245,7 +245,7 @@ class DotQuestion(Question):
             if field in fields:
                 given = fields[field](given)
         if "former" in fields:
-            given = fields["former"](given, self._rows(np.maximum(batch.places - 1, 0)).given)
+            given = fields["former"](given, lambda by: self._rows(np.maximum(batch.places - by, 0)).given)
         x, y, addend, scales, bias, output_scale, _ = given
         factor = None if scales is None else scales.factor
         epilogue = None if "scaling" in fields else fields.get("epilogue", self.epilogue)
@@ -367,7 +367,7 @@ class DotQuestion(Question):
         period = how.accumulator.step if isinstance(how.accumulator, Window) else length
         if self.addend is not None:
             yield from edits.of_addends(self.addend.dtype)
-            yield from former.of_addend() if self.verb == "dot" else ()
+            yield from former.of_addend(self.addend.dtype) if self.verb == "dot" else ()
         yield from edits.orders(length, min(period, length))
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:

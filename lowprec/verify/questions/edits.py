@@ -16,7 +16,7 @@ from lowprec.arrays.convert import encode, quantize
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.verify.codes.values import as_doubles, doubles
-from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words
+from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words, led_by
 from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_sides
 from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.features import exponents, has_fields
@@ -53,6 +53,13 @@ def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callab
     for bit in range(1, target.trailing_bits + 1):
         by_bit = functools.partial(_ties_by, fmt=target, bit=bit)
         yield f"ties to the neighbour that is even by bit {bit}, not by the last bit", by_bit
+    least = 2.0**target.emin
+    yield (
+        "the leading one of results below the normal numbers lost, not shifted",
+        lambda values: np.where(
+            exponents(values) == target.emin - 1, 2 * values - np.copysign(least, values), values
+        ),
+    )
     unit = 2.0 ** (target.emin - source.trailing_bits)
     yield "bits that shifts of subnormal results drop lost", lambda values: np.trunc(values / unit) * unit
     for bits in range(3, source.exponent_bits):
@@ -91,6 +98,8 @@ def shifts(what: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     for bits in range(3, 9):
         yield f"{what} modulo {1 << bits}", functools.partial(np.bitwise_and, (1 << bits) - 1)
         yield f"bit {bits - 1} of {what} is 0", functools.partial(np.bitwise_and, ~(1 << bits - 1))
+    yield f"{what} one place too far", lambda by: by + (by > 0)
+    yield f"{what} one place too short", lambda by: np.maximum(by - 1, 0)
     for most in (7, 8, 15, 16, 23, 24, 25, 26, 31, 32, 48, 63):
         yield f"{what} at most {most}", functools.partial(np.minimum, most)
 
@@ -160,7 +169,12 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
         }
         if fmt.subnormals:
             changes[f"subnormal {name} taken as zero"] = functools.partial(flushed, least=2.0**fmt.emin)
+            by_other = functools.partial(_led_by_other, side=side, least=least)
+            yield f"the leading one of {name} by the exponent of {'yx'[side]}", by_other
         for by, words in ((1, "before"), (-1, "behind")):
+            if fmt.subnormals:
+                led = functools.partial(_led_by_lane, by=by, least=2.0**fmt.emin)
+                changes[f"the leading one of {name} by the exponent of the lane {words}"] = led
             changes[f"the sign of {name} of the lane {words}"] = functools.partial(_sign_of, by=by)
         for words, change in changes.items():
             yield words, functools.partial(_in_lanes, side=side, change=change, least=least)
@@ -180,6 +194,19 @@ def lane_moves() -> Iterator[tuple[str, OnLanes]]:
 def _flipped(values: Array, flip: int) -> Array:
     lane = np.arange(values.shape[-1])
     return np.take(values, np.where((lane ^ flip) < lane.size, lane ^ flip, lane), -1)
+
+
+def _led_by_lane(values: Array, by: int, least: float) -> Array:
+    return led_by(values, ~(np.abs(np.roll(values, by, -1)) < least), least)
+
+
+def _led_by_other(where: Where, side: int, least: Sequence[float]) -> Fault:
+    def changed(given: Given) -> Given:
+        normal = ~(np.abs((given.x, given.y)[1 - side]) < least[1 - side])
+        change = functools.partial(led_by, normal=normal, least=least[side])
+        return _in_lanes(where, side, change, least)(given)
+
+    return changed
 
 
 def _sign_of(values: Array, by: int) -> Array:

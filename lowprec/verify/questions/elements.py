@@ -23,8 +23,15 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import causes, former
 from lowprec.verify.questions.dot_changes import unless_refused
-from lowprec.verify.questions.edits import code_edits, of_conversions
-from lowprec.verify.questions.exact_edits import EXACT, edited_codes, of_exact, operand_features
+from lowprec.verify.questions.edits import code_edits, of_conversions, subnormals_read
+from lowprec.verify.questions.exact_edits import (
+    EXACT,
+    edited_codes,
+    exact_results,
+    of_exact,
+    of_held,
+    operand_features,
+)
 from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_overflow, of_rounding
 from lowprec.verify.questions.fused import Fused
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
@@ -165,6 +172,9 @@ class ElementQuestion(Question):
         codes = carried(codes, target, self.received.dtype) if self.values else codes
         if "exact" in fields:
             codes = edited_codes(asked, codes, fields["exact"])
+        if "held" in fields:
+            held = functools.partial(fields["held"], before=self._exact_before(batch))
+            codes = edited_codes(asked, codes, held, zeros=True)
         if "wrapped" in fields:
             wide = fields["wrapped"][0]
             rule = dataclasses.replace(asked.rule, saturation=Saturation.NONE)
@@ -177,6 +187,15 @@ class ElementQuestion(Question):
             codes = fields["received"](codes, target)
         return codes if asked.outside is None else np.where(asked.outside, -1, codes.astype(np.int64))
 
+    def _exact_before(self, batch: Batch) -> Array:
+        """Return the last finite exact result before each, or 0."""
+
+        def before(by: int) -> Array:
+            given = self._at(np.maximum(batch.places - by - 1, 0))
+            return np.where(batch.places > by, exact_results(self.operation, given, self.formats[:-1]), 0.0)
+
+        return former.kept(before(0), np.isfinite, before)
+
     def _asked(self, batch: Batch, fields: dict[str, Any]) -> Computation:
         """Return what is computed, with some fields changed."""
         operands, sources, target = batch.given, self.formats[:-1], fields.get("format", self.target)
@@ -186,7 +205,7 @@ class ElementQuestion(Question):
             outside = (index < 0) | (index >= self.size)
             operands = self._at(np.clip(index, 0, self.size - 1))
         if "former" in fields:
-            operands = fields["former"](operands, self._at(np.maximum(batch.places - 1, 0)))
+            operands = fields["former"](operands, lambda by: self._at(np.maximum(batch.places - by, 0)))
         if "operand" in fields:
             operands, sources = fields["operand"](operands, sources)
         rule = self._rule
@@ -245,7 +264,15 @@ class ElementQuestion(Question):
             for words, change in code_edits(fmt).items():
                 edit = functools.partial(causes.edited_code, place=place, change=change)
                 yield Change("operand", edit, f"the {name} {words}", 2)
-        yield from former.of_operands(names)
+        yield from causes.leading_ones(names, self.formats)
+        if self._fused is None:
+            for place, (name, fmt) in enumerate(zip(names, self.formats, strict=False)):
+                for zero in (False, True) if has_fields(fmt) and fmt.subnormals else ():
+                    for words, read in subnormals_read(2.0**fmt.emin, zero=zero).items():
+                        edit = functools.partial(causes.valued, change=read, place=place)
+                        said = f"the {name} {words} if it is subnormal{' or zero' * zero}"
+                        yield Change("operand", edit, said, 2)
+        yield from former.of_operands(names, self.formats)
         if has_fields(self.target) and not self.projection.via:
             for bits in range(1, _TWICE + 1):
                 more = f"{bits} bit{'s' * (bits > 1)} more than the result has"
@@ -267,6 +294,8 @@ class ElementQuestion(Question):
             if precision <= _EXACT:
                 for words, on_exact in of_exact(self.operation, self.target, precision):
                     yield Change("exact", on_exact, words, 2)
+                for words, held in of_held(self.target):
+                    yield Change("held", held, f"{words} of the line before", 2)
         if self._fused is not None:
             yield from self._fused.edits()
 

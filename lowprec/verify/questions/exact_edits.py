@@ -18,7 +18,7 @@ from lowprec.verify.questions.features import exponents
 from lowprec.verify.questions.question import Array
 from lowprec.verify.reference.operations import OPERATIONS
 
-__all__ = ["EXACT", "OnExact", "edited_codes", "exact_results", "of_exact", "operand_features"]
+__all__ = ["EXACT", "OnExact", "edited_codes", "exact_results", "of_exact", "of_held", "operand_features"]
 
 #: Operations whose exact results are those of a product and a sum, or a value.
 EXACT = ("add", "subtract", "multiply", "fma", "convert")
@@ -54,11 +54,11 @@ def _fields(values: Array, fmt: Format) -> Array:
     return np.where(values == 0, fmt.emin, np.maximum(exponents(values), fmt.emin))
 
 
-def edited_codes(asked: Any, codes: Array, change: OnExact) -> Array:
-    """Return codes of edited exact results of a computation, where these are finite and not zero."""
+def edited_codes(asked: Any, codes: Array, change: OnExact, *, zeros: bool = False) -> Array:
+    """Return codes of edited exact results of a computation, where these are finite, and zeros too or not."""
     given = asked.operation, asked.operands, asked.formats[:-1]
     exact, lasts = exact_results(*given), _last_places(*given)
-    plain = np.isfinite(exact) & (exact != 0)
+    plain = np.isfinite(exact) & (zeros | (exact != 0))
     with np.errstate(all="ignore"):
         made = np.copysign(change(np.where(plain, exact, 1.0), lasts), exact)
     formats = (catalog.BINARY64, asked.formats[-1])
@@ -73,6 +73,37 @@ def of_exact(operation: str, target: Format, precision: int) -> Iterator[tuple[s
         if operation == "multiply":
             high = functools.partial(_of_high, change=change, places=precision - 2)
             yield f"{words}, where the significands' product is 2 or more", high
+
+
+def of_held(target: Format) -> Iterator[tuple[str, Callable[..., Array]]]:
+    """Yield parts of exact results that those of former ones replace, in words."""
+    for words, bits in {"guard bit": (0,), "sticky bit": (1,), "guard and sticky bits": (0, 1)}.items():
+        yield f"the {words}", functools.partial(_held_rest, fmt=target, bits=bits)
+    for words, part in {"significand": 0, "exponent": 1}.items():
+        yield f"the {words} of the exact result", functools.partial(_held_part, part=part)
+
+
+def _held_rest(values: Array, lasts: Array, before: Array, fmt: Format, bits: Sequence[int]) -> Array:
+    """Return values with the guard or the sticky bit of others."""
+    (whole, unit, *own), (_, _, *other) = (_cut_at_guard(side, fmt) for side in (values, before))
+    guard, sticky = ((other if bit in bits else own)[bit] for bit in (0, 1))
+    return (whole + 0.5 * guard + 0.25 * sticky) * unit
+
+
+def _cut_at_guard(values: Array, fmt: Format) -> tuple[Array, ...]:
+    """Return magnitudes cut to whole units of a format, the units, the guard and the sticky bits."""
+    unit = np.ldexp(1.0, _fields(values, fmt) - fmt.trailing_bits)
+    size = np.abs(values) / unit
+    whole = np.floor(size)
+    rest = 2 * (size - whole)
+    return whole, unit, np.floor(rest), rest > np.floor(rest)
+
+
+def _held_part(values: Array, lasts: Array, before: Array, part: int) -> Array:
+    """Return values with the significand (0) or the exponent (1) of others."""
+    pairs = [np.frexp(side) for side in (values, before)]
+    made = np.ldexp(pairs[part == 0][0], pairs[part == 1][1])
+    return np.where((values == 0) | (before == 0), values, made)
 
 
 def _of_high(values: Array, lasts: Array, change: OnExact, places: int) -> Array:

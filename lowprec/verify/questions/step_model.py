@@ -40,7 +40,14 @@ from lowprec.verify.questions.step_cuts import (
     window_sum,
 )
 from lowprec.verify.questions.step_ends import Ends, ieee
-from lowprec.verify.questions.step_sums import aligned, as_float64, magnitude, wide_sums, with_places
+from lowprec.verify.questions.step_sums import (
+    aligned,
+    as_float64,
+    magnitude,
+    wide_sums,
+    with_places,
+    with_tops,
+)
 
 __all__ = ["Formats", "PlainSums", "folded", "has_steps", "nonzero", "stepped"]
 
@@ -438,7 +445,8 @@ def _step(
     for row in np.flatnonzero(beyond | below if exact else beyond).tolist():
         kept = None if exact else parts.kept[row]
         sums = wide_sums(sums, row, Numbers(*(part[row] for part in terms)), kept, int(unit[row]))
-    sums = stages.get("before", _same)(with_places(sums, fmt, largest))
+    sums = with_places(sums, fmt, largest)
+    sums = stages["before"](with_tops(sums, terms)) if "before" in stages else sums
     zero = sums.significand == 0
     sizes = np.where(zero, 0, as_float64(sums))
     if window is not None or "mode" not in stages:

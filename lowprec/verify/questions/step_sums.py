@@ -12,8 +12,12 @@ from lowprec.spec.format import Format
 from lowprec.verify.questions.step_cuts import LOW, Numbers, Parts
 
 __all__ = ["Sum", "aligned", "as_float64", "carry_lost", "magnitude", "ties", "wide_sums", "with_places"]
+__all__ += ["with_tops"]
 
 Array = npt.NDArray[Any]
+
+#: Exponents below all others, of terms that are zero.
+_NONE = -(1 << 20)
 
 
 class Sum(NamedTuple):
@@ -25,6 +29,8 @@ class Sum(NamedTuple):
     unit: Array  #: place of the last bit that alignment keeps
     discarded: Array  #: bits of the significand that the result has no place for
     largest: Array  #: exponent of the terms
+    first: Array  #: exponent of the first bit of the largest term
+    apart: Array  #: how far the first bit of the next term is below it
 
 
 def wide_sums(sums: Sum, row: int, terms: Numbers, kept: Array | None, unit: int) -> Sum:
@@ -76,7 +82,14 @@ def magnitude(hi: Array, lo: Array, unit: Array) -> Sum:
     up = np.clip(60 - _bit_length(high), 0, LOW)
     down = LOW - up
     significand = (high << up) | (low >> down) | ((low & ((1 << down) - 1)) != 0)
-    return Sum(negative, significand, unit - up, unit, up, unit)
+    return Sum(negative, significand, unit - up, unit, up, unit, unit, unit)
+
+
+def with_tops(sums: Sum, terms: Numbers) -> Sum:
+    """Return a sum with where its two largest terms begin."""
+    tops = np.where(terms.significand > 0, _bit_length(terms.significand) - 1 + terms.last, _NONE)
+    low, high = np.sort(tops, 1)[:, -2:].T
+    return sums._replace(first=high, apart=high - low)
 
 
 def with_places(sums: Sum, fmt: Format, largest: Array) -> Sum:
