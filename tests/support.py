@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import lowprec as lp
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import Special, to_float
 from lowprec.spec import catalog
@@ -173,6 +174,29 @@ def assert_same_bits(
             f"{what}: {wrong.size:,} of {got.size:,} values differ, first at {spelled(inputs[first])}: "
             f"got {float(got[first])!r}, want {float(want[first])!r}"
         )
+
+
+def engines_agree(
+    verb: Callable[..., Any], *given: Any, backends: Sequence[str | None] = (None, "scalar"), **options: Any
+) -> Any:
+    """Hold what engines give against each other: results, parts of blocks, and flags where `flags=True`.
+
+    Return what the first one gives.
+    """
+    arrays = [each.shape for each in given if isinstance(each, np.ndarray | np.generic)]
+    flagged, found = options.pop("flags", False), []
+    for backend in backends:
+        flags = np.full(np.broadcast_shapes(*arrays), 0x55, np.uint8)
+        made = verb(*given, backend=backend, **options, **({"flags": flags} if flagged else {}))
+        parts = (made.codes, made.scales, made.tensor_scale) if isinstance(made, lp.BlockArray) else (made,)
+        found.append((made, [np.asarray(part) for part in (*parts, flags)]))
+    for backend, (_, parts) in zip(backends, found, strict=True):
+        for got, want in zip(found[0][1], parts, strict=True):
+            what = f"{verb.__name__}, {backends[0]} and {backend}, {given[len(arrays) :]}, {options}"
+            assert (got.shape, got.dtype) == (want.shape, want.dtype), what
+            words = (part.view(f"u{part.itemsize}") if part.dtype != object else part for part in (got, want))
+            np.testing.assert_array_equal(*words, err_msg=what)
+    return found[0][0]
 
 
 def spelled(value: object) -> str:
