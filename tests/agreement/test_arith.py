@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import platform
-import random
 from fractions import Fraction
 
 import ml_dtypes
@@ -21,9 +20,8 @@ from lowprec.arrays.operations import codes_of
 from lowprec.oracle import arith as oracle
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
-from lowprec.spec.families import fixed
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import MODES, stochastic
+from lowprec.spec.rounding import MODES
 from tests.operations import Expected, agrees, all_tuples, chosen, operand, policy
 from tests.support import assert_same_codes, most_apart
 
@@ -258,131 +256,6 @@ def fraction(magnitude, fmt):
     """The value of a magnitude."""
     significand, exponent = fmt.scaled(magnitude)
     return significand * Fraction(2) ** exponent
-
-
-# -- anything ---------------------------------------------------------------------------------------
-
-SOME = [
-    *(
-        catalog.format(name)
-        for name in ("e4m3fn", "e5m2", "e4m3fnuz", "e2m1fn", "e3m2fn", "binary16", "bfloat16")
-    ),
-    *(
-        catalog.format(name)
-        for name in ("binary32", "e8m0fnu", "ue4m3", "int8", "uint4", "tf32", "binary5p1se", "int8f6")
-    ),
-    fixed("u32", 32, signed=False),
-    fixed("q16", 32, 16),
-]
-CARRIERS = [
-    catalog.BINARY64,
-    catalog.CARRIERS["int64"],
-    catalog.CARRIERS["uint64"],
-    catalog.CARRIERS["int16"],
-]
-ROUNDINGS = [
-    *MODES,
-    stochastic(32),
-    stochastic(32, "B"),
-    stochastic(32, "C"),
-    stochastic(7, "C"),
-    stochastic(3),
-    stochastic(5, "B"),
-]
-
-
-def drawn_code(rng, fmt):
-    """A code that matters, or any."""
-    if rng.random() < 0.3:
-        normal, last = 1 << fmt.trailing_bits, fmt.max_magnitude
-        magnitude = rng.choice([0, 1, 2, normal - 1, normal, last - 1, last, last + 1])
-        return (magnitude | rng.choice([0, fmt.sign_code])) & ((1 << fmt.width) - 1)
-    return rng.getrandbits(fmt.width)
-
-
-def drawn_projection(rng):
-    """Any field of a projection that every format has a code for."""
-    via = rng.choice([(), (), (), (), (catalog.BINARY32,), (catalog.BFLOAT16, catalog.E5M2)])
-    return Projection(
-        rounding=rng.choice(ROUNDINGS),
-        saturation=rng.choice(["none", "finite", "propagate"]),
-        nan="max",
-        negative=rng.choice(["nan", "zero", "drop_sign"]),
-        zero=rng.choice(["nan", "smallest"]),
-        subnormals=rng.choice(["keep", "keep", "flush_both", "flush_operands", "flush_results"]),
-        nan_payload=rng.choice(["drop", "first", "signaling_first"]),
-        nan_sign=rng.choice(["keep", "drop", "positive"]),
-        overflow_test=rng.choice(["after", "after", "before", "exponent"]),
-        tininess=rng.choice(["after", "before"]),
-        via=via,
-    )
-
-
-@pytest.mark.apart
-@pytest.mark.parametrize("operation", OPERANDS)
-def test_any_operands_formats_and_projections_agree(operation):
-    """Drawn: operands of mixed formats, float64 and 64-bit integers; every field; stochastic with 32 bits."""
-    rng, count = random.Random(operation), OPERANDS[operation]
-    for _ in range(40):
-        formats = [rng.choice(SOME + CARRIERS) for _ in range(count)]
-        if rng.random() < 0.5:
-            formats = formats[:1] * count
-        if operation == "scaleb":
-            formats[1] = catalog.CARRIERS["int64"]
-        target = rng.choice(SOME) if rng.random() < 0.6 or formats[0] not in SOME else formats[0]
-        projection = drawn_projection(rng)
-        rows = [[drawn_code(rng, fmt) for fmt in formats] for _ in range(24)]
-        for row in rows[::3]:
-            if operation == "scaleb":
-                row[1] = rng.randrange(-300, 300) % (1 << 64)
-            elif count > 1 and formats[0] == formats[1]:
-                row[1] = ((row[0] ^ formats[0].sign_code) + rng.randrange(-2, 3)) % (1 << formats[0].width)
-        bits = projection.rounding.bits
-        integers = np.array([rng.getrandbits(bits) if bits else 0 for _ in rows], np.uint32)
-        columns = [np.array(column, np.uint64) for column in zip(*rows, strict=True)]
-        operands = [operand(column, fmt) for column, fmt in zip(columns, formats, strict=True)]
-        drawn, flags = {"random": integers} if bits else {}, np.zeros(len(rows), np.uint8)
-        got = codes_of(operation, operands, target, projection, code_dtype(target), flags=flags, **drawn)
-        fast = codes_of(operation, operands, target, projection, code_dtype(target), **drawn)
-        for row, integer, code, other, flag in zip(rows, integers.tolist(), got, fast, flags, strict=True):
-            want = oracle.operate(
-                operation, row, formats, target, projection, random=integer if bits else None
-            )
-            assert (int(code), int(flag)) == (want[0], int(want[1])), (
-                operation,
-                row,
-                formats,
-                target,
-                projection,
-            )
-            assert int(other) == want[0], (operation, row, formats, target, projection)
-
-
-@pytest.mark.apart
-@pytest.mark.parametrize("operation", USUAL)
-@pytest.mark.parametrize("variant", most_apart(["A", "B"], ["A"]))
-def test_stochastic_results_agree(operation, variant):
-    """With integers that lie around the tail, into narrow formats, by the fast kernels."""
-    fmt = catalog.BINARY16
-    columns = chosen(operation, fmt, 600, 3)
-    operands = [operand(column, fmt) for column in columns]
-    for target, bits in (
-        (catalog.E4M3FN, 10),
-        (catalog.E5M2, 16),
-        (catalog.BFLOAT16, 8),
-        (catalog.BINARY32, 32),
-    ):
-        projection = Projection(rounding=stochastic(bits, variant))
-        integers = np.random.default_rng(5).integers(0, 1 << bits, columns[0].size, dtype=np.uint32)
-        integers[::5], integers[1::5] = 0, (1 << bits) - 1
-        got = codes_of(operation, operands, target, projection, code_dtype(target), random=integers)
-        want = [
-            oracle.operate(operation, row, [fmt] * len(row), target, projection, random=integer)[0]
-            for row, integer in zip(
-                zip(*(column.tolist() for column in columns), strict=True), integers.tolist(), strict=True
-            )
-        ]
-        assert_same_codes(got, want, target, list(zip(*columns, strict=True)), projection)
 
 
 # -- limits -----------------------------------------------------------------------------------------

@@ -5,8 +5,6 @@ Asking for flags takes the general kernel, so that each verb can be held against
 
 from __future__ import annotations
 
-import random
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -99,7 +97,7 @@ def test_all_small_formats_in_all_modes(source):
 
 
 @pytest.mark.parametrize(
-    "name", ["binary16", "bfloat16", "tf32", "binary12p5se", "binary16p9ue", "int8f6", "uint8"]
+    "name", ["binary16", "binary32", "bfloat16", "tf32", "binary12p5se", "binary16p9ue", "int8f6", "uint8"]
 )
 @pytest.mark.parametrize("source", ["float32", "float64"])
 def test_wider_formats(name, source):
@@ -176,74 +174,6 @@ def test_decoding_every_code(dtype):
         assert_same_bits(got, want, codes, str(fmt))
         compared += 1
     assert compared > 50
-
-
-def _drawn_format(draw):
-    """A format of any kind, the odd ones among them."""
-    while True:
-        exponent_bits, trailing_bits = draw.choice(
-            [(0, 7), (8, 7), (8, 10), (1, 2), (11, 3)] * 1 + [None] * 9
-        ) or (
-            draw.randint(0, 9),
-            draw.randint(0, 12),
-        )
-        codes = 1 << (exponent_bits + trailing_bits)
-        try:
-            return Format(
-                name="drawn",
-                exponent_bits=exponent_bits,
-                trailing_bits=trailing_bits,
-                bias=draw.choice([(1 << exponent_bits) // 2 - 1, 127, 128, 126, draw.randint(-40, 160), 1]),
-                sign=draw.choice(list(Sign)),
-                nans=draw.choice([0, 0, 1, 2, (1 << trailing_bits) - 1, max(0, codes - draw.randint(1, 9))]),
-                infinity=draw.random() < 0.5,
-                negative_zero=draw.random() < 0.7,
-                subnormals=draw.random() < 0.7,
-            )
-        except (ValueError, TypeError):
-            continue
-
-
-def _drawn_projection(draw, fmt):
-    while True:
-        rounding = (
-            draw.choice(MODES) if draw.random() < 0.7 else stochastic(draw.randint(1, 32), draw.choice("AB"))
-        )
-        projection = Projection(
-            rounding=rounding,
-            saturation=draw.choice(["none", "finite", "propagate"]),
-            nan=draw.choice(["error", "zero", "max", "negative_zero"]),
-            nan_code=draw.choice([None, None, None, draw.randrange(1 << fmt.width)]),
-            nan_sign=draw.choice(["keep", "drop", "positive"]),
-            negative=draw.choice(["nan", "zero", "drop_sign"]),
-            zero=draw.choice(["nan", "smallest"]),
-            symmetric=draw.random() < 0.3,
-        )
-        try:
-            lower_encoder(fmt, projection)
-        except ValueError:  # a code that the format does not have
-            continue
-        return projection
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_drawn_formats_and_projections(seed):
-    """Whatever somebody may describe: fields of a format and of a projection drawn independently."""
-    draw = random.Random(seed)
-    for _ in range(40):
-        fmt = _drawn_format(draw)
-        projection = _drawn_projection(draw, fmt)
-        name = draw.choice(["float32", "float32", "float64", "bfloat16"])
-        values = _as(_spread(fmt, SOURCES[name], 60, seed), name)
-        if projection.nan == "error" and projection.nan_code is None and not fmt.has_nan:
-            values = values[values == values]
-        options = {}
-        if projection.rounding.bits:
-            top = (1 << projection.rounding.bits) - 1
-            options["random"] = np.random.default_rng(seed).integers(
-                0, top, values.shape, np.uint32, endpoint=True
-            )
-        _both(values, fmt, projection, **options)
 
 
 def test_routes_that_use_the_processors_rounding_have_one_that_does_not():
