@@ -75,6 +75,7 @@ WHOLE = (
     "tests/agreement/test_block_profiles.py",
     "tests/agreement/test_cublaslt.py",
     "tests/agreement/test_engines.py",
+    "tests/agreement/test_environment.py",
     "tests/agreement/test_profiles.py",
     "tests/agreement/test_published",
     "tests/agreement/test_silicon.py",
