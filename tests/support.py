@@ -108,20 +108,45 @@ TESTFLOAT_MODES = {
 def refusals(names: dict[str, Any], table: str) -> list[tuple[Callable[[], Any], type[Exception], str]]:
     """Return calls, and the type and the message of the error that each must raise, of a table as text.
 
-    Below a call the error stands as an interpreter prints it, indented by four, in one line or more.
+    Below a call the error stands as an interpreter prints it, indented by four, in one line or more. Verbs
+    that refuse alike stand in braces: `lp.{encode|quantize}(1j, "e4m3fn")`.
     """
     found, call = [], ""
     for line in table.strip("\n").splitlines():
         if call and (told := re.fullmatch(r"    (\w+): (.*)", line)):
-            asked = functools.partial(eval, call, names)
-            found.append((asked, getattr(builtins, told[1]), told[2]))
-            call = ""
+            asked = [functools.partial(eval, each, names) for each in _alternatives(call)]
+            found += [(each, getattr(builtins, told[1]), told[2]) for each in asked]
+            alike, call = len(asked), ""
         elif line.startswith("    ") and not call:
-            found[-1] = (*found[-1][:2], f"{found[-1][2]} {line.strip()}")
+            found[-alike:] = [(*each[:2], f"{each[2]} {line.strip()}") for each in found[-alike:]]
         else:
             call += line
     assert not call, f"no error below {call}"
     return found
+
+
+def _alternatives(call: str) -> list[str]:
+    """Return a call with each of the names that stand in braces after `lp.`."""
+    if not (verbs := re.match(r"lp\.\{([\w|]+)\}", call)):
+        return [call]
+    return [f"lp.{verb}{call[verbs.end() :]}" for verb in verbs[1].split("|")]
+
+
+def refusal_test(names: dict[str, Any], table: str) -> Callable[..., None]:
+    """Return a test of a table of `refusals`: each raises this very type with this very message.
+
+    Where a message begins or ends with three dots, more stands there.
+    """
+
+    @pytest.mark.parametrize(("call", "error", "message"), refusals(names, table))
+    def test(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+        start, end = "" if message.startswith("...") else "^", "" if message.endswith("...") else "$"
+        words = message.removeprefix("...").removesuffix("...")
+        with pytest.raises(error, match=f"{start}{re.escape(words)}{end}") as caught:
+            call()
+        assert type(caught.value) is error
+
+    return test
 
 
 # -- chunks -----------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from tests import sweep
-from tests.support import UP_TO_8, assert_same_codes, most_apart, value_and_tie
+from tests.support import UP_TO_8, assert_same_codes, most_apart, refusal_test, value_and_tie
 
 CATALOG = tuple(dict.fromkeys(catalog.BLOCK_FORMATS.values()))
 MX = tuple(catalog.block_format(name) for name in sweep.BLOCKS)
@@ -1059,31 +1059,24 @@ def test_a_number_without_a_code_is_named_under_given_scales():
         lp.encode(values, "mxfp4", scales=scales)
 
 
-@pytest.mark.parametrize(
-    ("fmt", "options", "message"),
-    [
-        ("mxfp4", {"scales": np.ones((2, 2))}, "scales of shape (2, 2) do not fit: 'mxfp4' has (2, 3) for"),
-        ("mxfp4", {"scales": np.full((2, 3), 3.0)}, "scales has 3.0 at index (0, 0), which 'e8m0fnu' does"),
-        ("mxfp4", {"scales": np.full((2, 3), 300)}, "codes of 'e8m0fnu' are 0 to 255: 6 of 6 are not"),
-        (
-            "mxfp4",
-            {"scales": np.ones((2, 3)), "rule": "ceil"},
-            "rule= says how scales follow from values, sc",
-        ),
-        ("nvfp4", {"scales": np.ones((2, 6))}, "scales of 'nvfp4' are parts of the tensor's scale: give ten"),
-        (
-            "fp8_block_1x128",
-            {"scales": np.full((2, 1), -1.0)},
-            "scales of blocks are positive, and some of those given have a sign",
-        ),
-        (
-            "fp8_block_1x128",
-            {"scales": np.full((2, 1), 0xBF800000)},
-            "scales of blocks are positive, and some of those given have a sign",
-        ),
-        ("e4m3fn", {"scales": np.ones((2, 3))}, "scales= is for block formats, not for 'e4m3fn'; divide the"),
-    ],
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+lp.encode(np.ones((2, 96), np.float32), "mxfp4", scales=np.ones((2, 2)))
+    ValueError: scales of shape (2, 2) do not fit: 'mxfp4' has (2, 3) for these values
+lp.encode(np.ones((2, 96), np.float32), "mxfp4", scales=np.full((2, 3), 3.0))
+    ValueError: scales has 3.0 at index (0, 0), which 'e8m0fnu' does not have
+lp.encode(np.ones((2, 96), np.float32), "mxfp4", scales=np.full((2, 3), 300))
+    ValueError: codes of 'e8m0fnu' are 0 to 255: 6 of 6 are not...
+lp.encode(np.ones((2, 96), np.float32), "mxfp4", scales=np.ones((2, 3)), rule="ceil")
+    ValueError: rule= says how scales follow from values, scales= gives them; leave one out
+lp.encode(np.ones((2, 96), np.float32), "nvfp4", scales=np.ones((2, 6)))
+    ValueError: scales of 'nvfp4' are parts of the tensor's scale: give tensor_scale= too
+lp.encode(np.ones((2, 96), np.float32), "fp8_block_1x128", scales=np.full((2, 1), -1.0))
+    ValueError: scales of blocks are positive, and some of those given have a sign
+lp.encode(np.ones((2, 96), np.float32), "fp8_block_1x128", scales=np.full((2, 1), 3212836864))
+    ValueError: scales of blocks are positive, and some of those given have a sign
+lp.encode(np.ones((2, 96), np.float32), "e4m3fn", scales=np.ones((2, 3)))
+    ValueError: scales= is for block formats, not for 'e4m3fn'; divide the values
+""",
 )
-def test_scales_that_cannot_be_given_are_refused(fmt, options, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        lp.encode(np.ones((2, 96), np.float32), fmt, **options)

@@ -21,7 +21,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.codebooks import ENTRIES, lns, posit, takum
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
-from tests.support import engines_agree, most_apart
+from tests.support import engines_agree, most_apart, refusal_test
 
 NAN, INFINITY = math.nan, math.inf
 
@@ -364,25 +364,6 @@ def test_nf4_takes_the_lower_code_at_its_thresholds():
     assert lp.encode(at, "nf4", rounding="nearest_away").tolist() == [*range(7), *range(8, 16)]
 
 
-@pytest.mark.parametrize(
-    ("projection", "message"),
-    [
-        (
-            Projection(overflow_test="exponent"),
-            "overflow_test='exponent' of a projection is for binary formats; 'posit8' is a codebook",
-        ),
-        (
-            Projection(smallest="zero"),
-            "smallest='zero' of a projection is for binary formats; 'posit8' is a codebook",
-        ),
-        (Projection(nan_code=256), "nan_code=0x100 of a projection is no code of 'posit8'; use 0 to 0xff"),
-    ],
-)
-def test_projections_for_binary_formats_are_refused(projection, message):
-    with pytest.raises(ValueError, match=message):
-        lp.encode([1.0], "posit8", projection=projection)
-
-
 # -- order -----------------------------------------------------------------------------------------------
 
 
@@ -461,3 +442,18 @@ def test_drawn_operands_in_lanes_have_the_oracles_codes_and_flags(name, operatio
                 verb, *(each[:some] for each in given), book, backends=("scalar", "oracle"), **how
             )
             np.testing.assert_array_equal(found[:some], few)
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+lp.encode([1.0], "posit8", projection=Projection(overflow_test="exponent"))
+    ValueError: overflow_test='exponent' of a projection is for binary formats; 'posit8' is a codebook,
+    which has no exponents. Leave it out
+lp.encode([1.0], "posit8", projection=Projection(smallest="zero"))
+    ValueError: smallest='zero' of a projection is for binary formats; 'posit8' is a codebook, which has
+    no exponents. Leave it out
+lp.encode([1.0], "posit8", projection=Projection(nan_code=256))
+    ValueError: nan_code=0x100 of a projection is no code of 'posit8'; use 0 to 0xff
+""",
+)

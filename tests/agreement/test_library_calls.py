@@ -21,6 +21,7 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.order import Split
 from lowprec.spec.projection import Projection
+from tests.support import refusal_test
 
 pytestmark = pytest.mark.apart
 
@@ -281,15 +282,6 @@ def test_what_does_not_fit_is_refused(options, error, message):
         lp.matmul(np.ones((4, 48)), np.ones((48, 4)), how, **options)
 
 
-def test_blocks_along_k_are_not_split():
-    how = dataclasses.replace(ADA, split=Split(2))
-    with pytest.raises(ValueError, match="scales of blocks along K join their sums one after the other"):
-        lp.matmul(
-            np.ones((4, 48)), np.ones((48, 4)), how, scales=(np.ones((4, 3)), None),
-            epilogue=lp.Epilogue(block=16),
-        )  # fmt: skip
-
-
 def test_blocks_along_k_are_as_many_on_both_sides():
     """Products that only one side has were dropped."""
     blocks, epilogue = (np.ones((2, 2)), None), lp.Epilogue(block=128)
@@ -370,15 +362,21 @@ def test_stochastic_sums_have_no_blocks_of_scales():
         )  # fmt: skip
 
 
-def test_a_call_has_one_epilogue():
-    x, y = np.ones((2, 32)), np.ones((32, 2))
-    with pytest.raises(ValueError, match="ada_cublaslt_fp8 has an epilogue of its own, and epilogue= is"):
-        lp.matmul(x, y, "ada_cublaslt_fp8", epilogue=lp.Epilogue())
-    with pytest.raises(TypeError, match="a library call must be called"):
-        lp.matmul(x, y, lp.library_calls["ada_cublaslt_fp8"])
-
-
 def test_a_machine_s_splits_have_an_epilogue():
     how = dataclasses.replace(accumulation("cdna3_mfma_bfloat16_binary32"), split=Split(2, total="binary16"))
     made = lp.matmul(np.ones((2, 32)), np.ones((32, 2)), how, scales=(2.0, 0.5))
     assert made.tolist() == [[32.0, 32.0]] * 2
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+lp.matmul(np.ones((4, 48)), np.ones((48, 4)), dataclasses.replace(ADA, split=Split(2)), scales=(np.ones((4,
+        3)), None), epilogue=lp.Epilogue(block=16))
+    ValueError: scales of blocks along K join their sums one after the other: leave out split
+lp.matmul(np.ones((2, 32)), np.ones((32, 2)), "ada_cublaslt_fp8", epilogue=lp.Epilogue())
+    ValueError: ada_cublaslt_fp8 has an epilogue of its own, and epilogue= is...
+lp.matmul(np.ones((2, 32)), np.ones((32, 2)), lp.library_calls["ada_cublaslt_fp8"])
+    TypeError: a library call must be called: lowprec.library_calls[name](output=..., fast=...)
+""",
+)

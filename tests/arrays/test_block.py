@@ -14,7 +14,7 @@ import lowprec as lp
 from lowprec.spec import catalog
 from lowprec.spec.rounding import stochastic
 from tests.programs import need_framework
-from tests.support import assert_same_bits, most_apart
+from tests.support import assert_same_bits, most_apart, refusal_test
 
 ZEROS = np.zeros(32, np.uint8)
 SAMPLE = (np.random.default_rng(1).standard_normal((6, 100)) * 7).astype(np.float32)
@@ -343,20 +343,6 @@ def test_what_decode_cannot_do_with_a_block_array_is_refused(error, given, messa
     refused(error, message, lambda: lp.decode(blocks, **given))
 
 
-def test_codes_alone_are_no_blocks():
-    """Decode says what is missing."""
-    refused(
-        TypeError,
-        "codes of 'mxfp4' need their scales: decode(BlockArray(codes, scales, 'mxfp4', axes=...))",
-        lambda: lp.decode(ZEROS, "mxfp4"),
-    )
-    refused(
-        TypeError,
-        "decode needs the format of codes: decode(codes, format); only a BlockArray brings its own",
-        lambda: lp.decode(ZEROS),
-    )
-
-
 @pytest.mark.parametrize("formats", [("e4m3fn", "mxfp4"), ("mxfp4", "e4m3fn")])
 def test_cast_knows_no_blocks(formats):
     """Neither from nor to them."""
@@ -432,18 +418,6 @@ def test_a_part_that_cuts_through_blocks_is_refused(error, key, message):
     """As is what NumPy would take for an advanced index."""
     blocks = lp.encode(SAMPLE, "mxfp4")
     refused(error, message, lambda: blocks[key])
-
-
-def test_a_part_of_a_tile_is_refused():
-    """Along each of its axes."""
-    blocks = lp.encode(np.ones((40, 50), np.float32), "nvfp4_2d")
-    refused(IndexError, f"index 3 along axis 0 {ONE} 16; use .values()[...]", lambda: blocks[3])
-    refused(
-        IndexError,
-        "8: along axis 1 cuts through blocks of 16: begin and end at multiples of 16, in steps of 1, or use "
-        ".values()[...]",
-        lambda: blocks[:, 8:],
-    )
 
 
 # -- what is encoded --------------------------------------------------------------------------------------
@@ -753,13 +727,6 @@ def test_what_blocks_do_not_take_is_refused(error, values, given, message, verb)
         refused(error, message, lambda: verb(*values, **given))
 
 
-def test_encode_makes_a_new_block_array():
-    """So there is no place to put it."""
-    refused(
-        ValueError, f"out= {SINGLE}", lambda: lp.encode(SAMPLE, "mxfp4", out=np.zeros((6, 100), np.uint8))
-    )
-
-
 def test_a_value_that_blocks_have_no_code_for_is_refused_with_its_place():
     """NaN among elements without NaN; NaN and infinities under scales without it."""
     values = np.ones((2, 70))
@@ -810,3 +777,21 @@ def test_a_block_that_lacks_elements_is_what_it_is_alone(sizes, backend):
     last = tuple(length - 1 for length in whole.scales.shape)
     with pytest.raises(ValueError, match=rf"the first such block is {re.escape(str(last))}\."):
         lp.encode(values, fmt, axis=tuple(axes), random=random, backend=backend)
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+lp.decode(ZEROS, "mxfp4")
+    TypeError: codes of 'mxfp4' need their scales: decode(BlockArray(codes, scales, 'mxfp4', axes=...))
+lp.decode(ZEROS)
+    TypeError: decode needs the format of codes: decode(codes, format); only a BlockArray brings its own
+lp.encode(np.ones((40, 50), np.float32), "nvfp4_2d")[3]
+    IndexError: index 3 along axis 0 would take one element out of a block of 16; use .values()[...]
+lp.encode(np.ones((40, 50), np.float32), "nvfp4_2d")[:, 8:]
+    IndexError: 8: along axis 1 cuts through blocks of 16: begin and end at multiples of 16, in steps of
+    1, or use .values()[...]
+lp.encode(SAMPLE, "mxfp4", out=np.zeros((6, 100), np.uint8))
+    ValueError: out= is for formats of single values, and 'mxfp4' has blocks; leave it out
+""",
+)

@@ -15,6 +15,7 @@ import lowprec as lp
 from lowprec.arrays.checks import narrowed, values_operand
 from lowprec.methods import fp8
 from lowprec.spec.format import Format
+from tests.support import refusal_test
 
 NANS = np.ones((2, 17), np.float32)
 NANS[0, 16] = NANS[1, 3] = np.nan
@@ -66,81 +67,7 @@ def test_every_verb_refuses_names_that_are_no_formats(verb):
     refused(TypeError, "a format must be a Format, a name or a dtype, not 3", lambda: verb(3))
 
 
-@pytest.mark.parametrize("verb", [lp.encode, lp.quantize])
-@pytest.mark.parametrize("values", [np.ones((2, 2)), [1.0, 2.0]])
-def test_a_format_before_its_values_is_refused_without_the_values(verb, values):
-    message = (
-        "a format must be a Format, a name or a dtype, not an array: values come first, the format second"
-    )
-    refused(TypeError, message, lambda: verb("e4m3fn", values))
-
-
 # -- operands that a format has no code for ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("verb", [lp.encode, lp.quantize])
-def test_nan_into_a_format_without_nan_is_refused_with_its_place(verb):
-    """How many of how many, and the index in the array's own shape."""
-    refused(
-        ValueError,
-        "cannot encode NaN values as 'e2m1fn', which has no NaN code: 2 of 34 are NaN, the first at index "
-        "(0, 16). Replace them, say what becomes of them with Projection(nan=...), or use another format "
-        "such as 'e4m3fn'",
-        lambda: verb(NANS, "e2m1fn"),
-    )
-    refused(
-        ValueError,
-        "cannot encode NaN values as 'int8', which has no NaN code: 1 of 4,096 is NaN, the first at index "
-        "(4095,). Replace them, say what becomes of them with Projection(nan=...), or use another format "
-        "such as 'e4m3fn'",
-        lambda: verb(np.concatenate([np.zeros(4095), [np.nan]]), "int8"),
-    )
-
-
-def test_the_place_of_a_nan_is_that_in_the_operand_as_given():
-    """For operands that are copied to be contiguous: transposed, and reversed."""
-    with pytest.raises(ValueError, match=re.escape("the first at index (3, 1)")):
-        lp.encode(NANS.T, "e2m1fn")
-    with pytest.raises(ValueError, match=re.escape("the first at index (0, 13)")):
-        lp.encode(NANS[::-1, ::-1], "e2m1fn")
-
-
-def test_a_cast_from_nan_to_a_format_without_it_is_refused():
-    """The codes are counted as values are."""
-    refused(
-        ValueError,
-        "cannot encode NaN values as 'e2m1fn', which has no NaN code: 1 of 2 is NaN, the first at index "
-        "(1,). Replace them, say what becomes of them with Projection(nan=...), or use another format such "
-        "as 'e4m3fn'",
-        lambda: lp.cast([1, 127], "e4m3fn", "e2m1fn"),
-    )
-
-
-def test_negative_values_are_refused_where_the_projection_says_so():
-    """Alone, and where NaN is refused as well."""
-    refused(
-        ValueError,
-        "cannot encode negative values as 'ue4m3', which is unsigned: 1 of 2 is negative, the first at index "
-        "(1,). Replace them, say what becomes of them with Projection(negative=...), or use another format "
-        "such as 'e4m3fn'",
-        lambda: lp.encode([np.nan, -1], "ue4m3", projection=NEGATIVE_ERROR),
-    )
-    refused(
-        ValueError,
-        "cannot encode NaN or negative values as 'uint8', which has no NaN code and is unsigned: 2 of 3 are "
-        "NaN or negative, the first at index (1,). Replace them, say what becomes of them with "
-        "Projection(nan=..., negative=...), or use another format such as 'e4m3fn'",
-        lambda: lp.encode([1.0, -1.0, -np.inf], "uint8", projection=NEGATIVE_ERROR),
-    )
-
-
-def test_a_policy_that_a_format_cannot_serve_is_refused_whatever_the_values():
-    """-0 as the stand-in for NaN, in a format without NaN and without -0."""
-    refused(
-        ValueError,
-        "nan='negative_zero' of a projection asks for a code that 'int8' does not have; use 'error' or 'max'",
-        lambda: lp.encode(1.0, "int8", projection=lp.Projection(nan="negative_zero")),
-    )
 
 
 OBJECTS = (
@@ -274,66 +201,6 @@ def test_ragged_lists_are_refused(verb):
         TypeError, match=r"^cannot make an array of list: setting an array element with a sequence\. "
     ):
         verb([[1], [1, 2]], "e4m3fn")
-
-
-# -- out and dtype ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("error", "message", "out"),
-    [
-        (TypeError, "out must be a NumPy array of uint8, not list", [0, 0, 0]),
-        (TypeError, "out must be an array of uint8 for 'e4m3fn', not of uint16", np.zeros(3, np.uint16)),
-        (
-            TypeError,
-            "out must be an array of uint8 for 'e4m3fn', not of int8; give out.view('uint8')",
-            np.zeros(3, np.int8),
-        ),
-        (
-            TypeError,
-            "out must be an array of uint8 for 'e4m3fn', not of float8_e4m3fn; give out.view('uint8')",
-            np.zeros(3, ml_dtypes.float8_e4m3fn),
-        ),
-        (
-            ValueError,
-            "out has shape (4,), but the result has shape (3,); they must be equal",
-            np.zeros(4, np.uint8),
-        ),
-        (
-            ValueError,
-            "out has shape (1, 3), but the result has shape (3,); they must be equal",
-            np.zeros((1, 3), np.uint8),
-        ),
-        (ValueError, "out is read-only; give an array that can be written", READ_ONLY),
-    ],
-    ids=lambda item: item[:45] if isinstance(item, str) else "",
-)
-def test_an_unfit_out_is_refused(error, message, out):
-    """By encode and cast alike; a shape that NumPy would broadcast to is no shape of the result."""
-    refused(error, message, lambda: lp.encode([1.0, 2.0, 3.0], "e4m3fn", out=out))
-    refused(error, message, lambda: lp.cast([1, 2, 3], "e5m2", "e4m3fn", out=out))
-
-
-def test_an_out_that_does_not_hold_the_format_is_refused():
-    """It would round the values a second time."""
-    message = "float16 does not hold every value of 'bfloat16'; use bfloat16, float32, float64"
-    refused(ValueError, message, lambda: lp.quantize([1.0], "bfloat16", out=np.zeros(1, np.float16)))
-    refused(ValueError, message, lambda: lp.decode([1], "bfloat16", out=np.zeros(1, np.float16)))
-    refused(ValueError, message, lambda: lp.decode([1], "bfloat16", dtype="float16"))
-    message = "values are given as float16, bfloat16, float32 or float64, not uint8"
-    refused(TypeError, message, lambda: lp.quantize([1.0], "bfloat16", out=np.zeros(1, np.uint8)))
-    refused(TypeError, message, lambda: lp.decode([1], "bfloat16", dtype=np.uint8))
-    refused(
-        ValueError,
-        "float32 does not hold every value of 'binary11p1se'; use float64",
-        lambda: lp.decode([1], "binary11p1se", dtype=np.float32),
-    )
-
-
-def test_an_out_that_contradicts_dtype_is_refused():
-    """Decode alone takes both."""
-    with pytest.raises(TypeError, match=r"^out must be an array of float32 for .*, not of float64$"):
-        lp.decode([1], "e4m3fn", dtype="float32", out=np.zeros(1, np.float64))
 
 
 # -- rules ------------------------------------------------------------------------------------------
@@ -565,13 +432,6 @@ def test_out_of_the_other_byte_order_is_refused_without_a_wrong_hint():
     refused(TypeError, message, lambda: lp.decode([1], "e4m3fn", out=out))
 
 
-def test_views_are_advised_only_where_they_can_be_taken():
-    message = "out must be an array of float64 for values of 'e4m3fn', not of object"
-    refused(
-        TypeError, message, lambda: lp.add([1.0], [1.0], "e4m3fn", dtype="float64", out=np.zeros(1, object))
-    )
-
-
 def test_out_and_flags_that_share_memory_are_refused():
     """The one would be written over the other."""
     buffer = np.zeros(3, np.uint8)
@@ -691,3 +551,87 @@ def test_a_dtype_that_is_no_type_is_refused(call, asked):
         f"dtype={asked!r} is no type of NumPy; values are given as float16, bfloat16, float32 or float64"
     )
     refused(TypeError, message, lambda: call(asked))
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+lp.{encode|quantize}("e4m3fn", np.ones((2, 2)))
+    TypeError: a format must be a Format, a name or a dtype, not an array: values come first, the format
+    second
+lp.{encode|quantize}("e4m3fn", [1.0, 2.0])
+    TypeError: a format must be a Format, a name or a dtype, not an array: values come first, the format
+    second
+lp.{encode|quantize}(NANS, "e2m1fn")
+    ValueError: cannot encode NaN values as 'e2m1fn', which has no NaN code: 2 of 34 are NaN, the first
+    at index (0, 16). Replace them, say what becomes of them with Projection(nan=...), or use another
+    format such as 'e4m3fn'
+lp.{encode|quantize}(np.concatenate([np.zeros(4095), [np.nan]]), "int8")
+    ValueError: cannot encode NaN values as 'int8', which has no NaN code: 1 of 4,096 is NaN, the first
+    at index (4095,). Replace them, say what becomes of them with Projection(nan=...), or use another
+    format such as 'e4m3fn'
+lp.encode(NANS.T, "e2m1fn")
+    ValueError: ...the first at index (3, 1)...
+lp.encode(NANS[::-1, ::-1], "e2m1fn")
+    ValueError: ...the first at index (0, 13)...
+lp.cast([1, 127], "e4m3fn", "e2m1fn")
+    ValueError: cannot encode NaN values as 'e2m1fn', which has no NaN code: 1 of 2 is NaN, the first at
+    index (1,). Replace them, say what becomes of them with Projection(nan=...), or use another format
+    such as 'e4m3fn'
+lp.encode([np.nan, -1], "ue4m3", projection=NEGATIVE_ERROR)
+    ValueError: cannot encode negative values as 'ue4m3', which is unsigned: 1 of 2 is negative, the
+    first at index (1,). Replace them, say what becomes of them with Projection(negative=...), or use
+    another format such as 'e4m3fn'
+lp.encode([1.0, -1.0, -np.inf], "uint8", projection=NEGATIVE_ERROR)
+    ValueError: cannot encode NaN or negative values as 'uint8', which has no NaN code and is unsigned:
+    2 of 3 are NaN or negative, the first at index (1,). Replace them, say what becomes of them with
+    Projection(nan=..., negative=...), or use another format such as 'e4m3fn'
+lp.encode(1.0, "int8", projection=lp.Projection(nan="negative_zero"))
+    ValueError: nan='negative_zero' of a projection asks for a code that 'int8' does not have; use
+    'error' or 'max'
+lp.encode([1.0, 2.0, 3.0], "e4m3fn", out=[0, 0, 0])
+    TypeError: out must be a NumPy array of uint8, not list
+lp.cast([1, 2, 3], "e5m2", "e4m3fn", out=[0, 0, 0])
+    TypeError: out must be a NumPy array of uint8, not list
+lp.encode([1.0, 2.0, 3.0], "e4m3fn", out=np.zeros(3, np.uint16))
+    TypeError: out must be an array of uint8 for 'e4m3fn', not of uint16
+lp.cast([1, 2, 3], "e5m2", "e4m3fn", out=np.zeros(3, np.uint16))
+    TypeError: out must be an array of uint8 for 'e4m3fn', not of uint16
+lp.encode([1.0, 2.0, 3.0], "e4m3fn", out=np.zeros(3, np.int8))
+    TypeError: out must be an array of uint8 for 'e4m3fn', not of int8; give out.view('uint8')
+lp.cast([1, 2, 3], "e5m2", "e4m3fn", out=np.zeros(3, np.int8))
+    TypeError: out must be an array of uint8 for 'e4m3fn', not of int8; give out.view('uint8')
+lp.encode([1.0, 2.0, 3.0], "e4m3fn", out=np.zeros(3, ml_dtypes.float8_e4m3fn))
+    TypeError: out must be an array of uint8 for 'e4m3fn', not of float8_e4m3fn; give out.view('uint8')
+lp.cast([1, 2, 3], "e5m2", "e4m3fn", out=np.zeros(3, ml_dtypes.float8_e4m3fn))
+    TypeError: out must be an array of uint8 for 'e4m3fn', not of float8_e4m3fn; give out.view('uint8')
+lp.encode([1.0, 2.0, 3.0], "e4m3fn", out=np.zeros(4, np.uint8))
+    ValueError: out has shape (4,), but the result has shape (3,); they must be equal
+lp.cast([1, 2, 3], "e5m2", "e4m3fn", out=np.zeros(4, np.uint8))
+    ValueError: out has shape (4,), but the result has shape (3,); they must be equal
+lp.encode([1.0, 2.0, 3.0], "e4m3fn", out=np.zeros((1, 3), np.uint8))
+    ValueError: out has shape (1, 3), but the result has shape (3,); they must be equal
+lp.cast([1, 2, 3], "e5m2", "e4m3fn", out=np.zeros((1, 3), np.uint8))
+    ValueError: out has shape (1, 3), but the result has shape (3,); they must be equal
+lp.encode([1.0, 2.0, 3.0], "e4m3fn", out=READ_ONLY)
+    ValueError: out is read-only; give an array that can be written
+lp.cast([1, 2, 3], "e5m2", "e4m3fn", out=READ_ONLY)
+    ValueError: out is read-only; give an array that can be written
+lp.quantize([1.0], "bfloat16", out=np.zeros(1, np.float16))
+    ValueError: float16 does not hold every value of 'bfloat16'; use bfloat16, float32, float64
+lp.decode([1], "bfloat16", out=np.zeros(1, np.float16))
+    ValueError: float16 does not hold every value of 'bfloat16'; use bfloat16, float32, float64
+lp.decode([1], "bfloat16", dtype="float16")
+    ValueError: float16 does not hold every value of 'bfloat16'; use bfloat16, float32, float64
+lp.quantize([1.0], "bfloat16", out=np.zeros(1, np.uint8))
+    TypeError: values are given as float16, bfloat16, float32 or float64, not uint8
+lp.decode([1], "bfloat16", dtype=np.uint8)
+    TypeError: values are given as float16, bfloat16, float32 or float64, not uint8
+lp.decode([1], "binary11p1se", dtype=np.float32)
+    ValueError: float32 does not hold every value of 'binary11p1se'; use float64
+lp.decode([1], "e4m3fn", dtype="float32", out=np.zeros(1, np.float64))
+    TypeError: out must be an array of float32 for 'binary32', not of float64
+lp.add([1.0], [1.0], "e4m3fn", dtype="float64", out=np.zeros(1, object))
+    TypeError: out must be an array of float64 for values of 'e4m3fn', not of object
+""",
+)
