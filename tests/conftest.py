@@ -78,6 +78,7 @@ WHOLE = (
     "tests/agreement/test_environment.py",
     "tests/agreement/test_profiles.py",
     "tests/agreement/test_published",
+    "tests/agreement/test_pure_python.py",
     "tests/agreement/test_silicon.py",
     "tests/checkpoints/",
     "tests/test_",

@@ -211,7 +211,7 @@ def engines_agree(
     arrays = [each.shape for each in given if isinstance(each, np.ndarray | np.generic)]
     flagged, found = options.pop("flags", False), []
     for backend in backends:
-        flags = np.full(np.broadcast_shapes(*arrays), 0x55, np.uint8)
+        flags = np.full(np.broadcast_shapes(*arrays) if flagged else 0, 0x55, np.uint8)
         made = verb(*given, backend=backend, **options, **({"flags": flags} if flagged else {}))
         parts = (made.codes, made.scales, made.tensor_scale) if isinstance(made, lp.BlockArray) else (made,)
         found.append((made, [np.asarray(part) for part in (*parts, flags)]))

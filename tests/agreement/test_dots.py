@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import random
 import re
 import tracemalloc
 from fractions import Fraction
-from typing import get_args
 
 import ml_dtypes
 import numpy as np
@@ -25,20 +23,16 @@ from lowprec.oracle.convert import decode
 from lowprec.oracle.dot import dot as oracle
 from lowprec.oracle.exact import from_float
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Cut, Window
-from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation
+from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import MODES, stochastic
 from tests.support import most_apart
 
 SINGLE, HALF = (catalog.BINARY32, Projection()), (catalog.BINARY16, Projection())
-BFLOAT, DOUBLE = (catalog.BFLOAT16, Projection()), (catalog.BINARY64, Projection())
-
-
 # -- rows -------------------------------------------------------------------------------------------
 
 
@@ -152,55 +146,6 @@ def full_numbers(dtype, shape, rng):
     if dtype == np.float64:
         numbers[0, -1] = 1.109375 * 2.0**128
     return numbers.astype(dtype)
-
-
-def other_accumulations():
-    """Of every order, accumulator and mode."""
-    for mode in MODES:
-        rounded = (catalog.E5M2, Projection(rounding=mode))
-        yield Accumulation(name=f"e5m2 {mode}", accumulator=rounded, output=rounded)
-        narrow = (
-            catalog.BINARY16,
-            Projection(rounding=mode, saturation="finite", subnormals="flush_results"),
-        )
-        yield Accumulation(
-            name=f"chunks {mode}", order=chunked(3), accumulator=narrow, total=SINGLE, output=narrow
-        )
-        yield Accumulation(name=f"exact {mode}", order=EXACT, output=rounded)
-    for inner in ("sequential", "pairwise"):
-        yield Accumulation(
-            name=f"chunks {inner}", product=BFLOAT, order=chunked(5, inner), accumulator=HALF, total=DOUBLE,
-            addend="last", output=BFLOAT,
-        )  # fmt: skip
-    yield Accumulation(name="pairs", order=PAIRWISE, accumulator=HALF, output=SINGLE)
-    yield Accumulation(
-        name="pairs last", product=SINGLE, order=PAIRWISE, accumulator=DOUBLE, addend="last", output=HALF
-    )
-    yield Accumulation(name="last", accumulator=SINGLE, addend="last", output=HALF)
-    finite = (catalog.E2M3FN, Projection(nan="max"))
-    yield Accumulation(name="no NaN", accumulator=finite, output=finite)
-    for variant in ("A", "B", "C"):
-        drawn = (catalog.BFLOAT16, Projection(rounding=stochastic(9, variant)))
-        yield Accumulation(name=f"stochastic {variant}", accumulator=drawn, output=SINGLE)
-        yield Accumulation(
-            name=f"stochastic pairs {variant}", order=PAIRWISE, accumulator=drawn, output=drawn
-        )
-        yield Accumulation(
-            name=f"stochastic chunks {variant}", order=chunked(4), accumulator=drawn, output=SINGLE
-        )
-    fewer = (catalog.E4M3FN, Projection(rounding=stochastic(5)))
-    yield Accumulation(name="stochastic, other bits", accumulator=drawn, output=fewer)
-
-
-@pytest.mark.parametrize("how", list(other_accumulations()), ids=str)
-def test_other_accumulations_agree(how):
-    """Operands of two formats."""
-    rng = np.random.default_rng(3)
-    for formats in ((catalog.E4M3FN, catalog.E5M2), (catalog.BFLOAT16, catalog.BINARY16)):
-        for length in (0, 1, 2, 13):
-            x, y = pairs_of_rows(formats, 4, length, rng)
-            agrees(how, formats, x, y)
-            agrees(how, formats, x, y, addends(4, rng))
 
 
 @pytest.mark.apart
@@ -342,51 +287,6 @@ def test_an_exact_sum_takes_an_addend_as_it_is(dtype):
         agrees(how, (catalog.E4M3FN,) * 2, *np.full((2, 3, 2), 0x38), np.array([1, 2, 77], dtype))
 
 
-def drawn_window(rng):
-    """Any parameters of a window."""
-    step = rng.choice([1, 2, 6, 16])
-    result = rng.choice(
-        [
-            SINGLE,
-            HALF,
-            (E8M13, Projection(rounding="toward_zero")),
-            (catalog.BFLOAT16, Projection(rounding="to_odd")),
-        ]
-    )
-    return Window(
-        step=step,
-        fraction_bits=rng.choice([None, 1, 10, 23, 35, 48]),
-        result=result,
-        lowest_exponent=rng.choice([-4096, -133, 0]),
-        cut=rng.choice(get_args(Cut)),
-        groups="alternate_pairs" if step % 2 == 0 and rng.random() < 0.3 else "consecutive",
-        negative_zero=rng.random() < 0.5,
-    )
-
-
-def test_any_windows_agree():
-    """Parameters that no hardware has, chunks, and an addend that comes last."""
-    draw, rng = random.Random(1), np.random.default_rng(1)
-    some = [
-        catalog.format(name) for name in ("e4m3fn", "e5m2fnuz", "binary16", "bfloat16", "e3m2fn", "ue5m3")
-    ]
-    for number in range(60):
-        window, formats = drawn_window(draw), (draw.choice(some), draw.choice(some))
-        chunk = draw.choice([0, 2 * window.step, 6 * window.step])
-        how = Accumulation(
-            name=f"window {number}",
-            operands=formats,
-            order=chunked(chunk) if chunk else "sequential",
-            accumulator=window,
-            total=draw.choice([SINGLE, BFLOAT]) if chunk else None,
-            addend=draw.choice(["first", "last"]),
-            output=draw.choice([SINGLE, HALF]),
-        )
-        x, y = pairs_of_rows(formats, 4, draw.choice([1, 5, 33, 40]), rng)
-        agrees(how, formats, x, y)
-        agrees(how, formats, x, y, addends(4, rng))
-
-
 def test_steps_and_chunks_of_any_length_take_no_more_than_is_there():
     """A step of 2**30 took gigabytes, one of 2**62 of alternate pairs gave 0 for a sum of 3."""
     halves, long = (catalog.BINARY16,) * 2, 1 << 30
@@ -453,22 +353,6 @@ def test_padding_with_zeros_matters_where_a_window_keeps_fewer_bits_than_its_res
     x, y = (rng.standard_normal((200, 6)).astype(np.float16) for _ in range(2))
     longer = [np.pad(side, ((0, 0), (0, 5))) for side in (x, y)]
     assert (lp.dot(x, y, how) == lp.dot(*longer, how)).all()
-
-
-@pytest.mark.parametrize("element", most_apart(["e2m1fn", "e4m3fn", "e3m2fn"], ["e4m3fn"]))
-@pytest.mark.parametrize("scale", ["e8m0fnu", "ue4m3", "ue5m3"])
-def test_any_windows_with_scales_agree(element, scale):
-    """Groups of any elements with any scales, in steps of any width."""
-    element, scale, rng = catalog.format(element), catalog.format(scale), np.random.default_rng(5)
-    near = [scale.max_magnitude // 2 + step for step in range(-3, 4)]
-    blocks = BlockFormat(name="mine", element=element, scale=scale, size=8)
-    for group, bits in ((4, 35), (2, 8), (8, 24)):
-        window = Window(step=8, fraction_bits=bits, result=SINGLE, scales="groups", group=group)
-        how = Accumulation(operands=(element,) * 2, accumulator=window, scale=(scale, 8), output=SINGLE)
-        for scales in (None, near):
-            x, y = (blocks_of(blocks, 4, 20, rng, scales=scales) for _ in range(2))
-            want = [expected_of_blocks(how, x, y, row) for row in range(4)]
-            assert lp.dot(x, y, how, dtype=np.uint32).tolist() == want
 
 
 def test_an_infinite_group_times_a_scale_of_zero_is_nan():
