@@ -417,23 +417,6 @@ def test_every_combination_of_policies_agrees(name, arithmetic):
         agrees(values, other)
 
 
-@pytest.mark.parametrize("smallest", [None, 1.0, 2.0**-126])
-@pytest.mark.parametrize("least", [0.0, 2.0**-9, 2.0**-6, 0.375])
-@pytest.mark.parametrize("name", ["mxfp4", "nvfp4"])
-def test_clamps_of_small_scales_agree(name, least, smallest):
-    """Quotients around the clamp, blocks of zeros too."""
-    for zero in POLICIES["zero"]:
-        fmt = dataclasses.replace(
-            catalog.block_format(name), size=16, min_scale=least, smallest_divides_as=smallest, zero=zero
-        )
-        for divisor in (4, 6):
-            tops = np.float32([0.3, 2.0**-6, 2.0**-9, 2.0**-10, 2.0**-127, 2.0**-126]) * np.float32(divisor)
-            tops = np.concatenate(
-                [np.nextafter(tops, np.float32(0)), tops, np.nextafter(tops, np.float32(1)), [0]]
-            )
-            agrees(rows(tops.astype(np.float32), fmt), fmt, tensor=oracle.ONE)
-
-
 #: A shared exponent of which every code is a number.
 WITHOUT_NAN = dataclasses.replace(catalog.E8M0FNU, name="e8m0fu", nans=0)
 
@@ -548,27 +531,6 @@ def test_blocks_lie_along_any_axis(name):
     )
     for axes in every:
         agrees(VALUES, fmt, axes=axes)
-
-
-@pytest.mark.apart
-@pytest.mark.parametrize("name", SOME)
-def test_every_type_of_values_agrees(name):
-    """16-bit floats with their subnormals and largest values, and integers that no float holds."""
-    fmt = catalog.block_format(name)
-    fmt = dataclasses.replace(fmt, size=(4, 16)) if len(fmt.sizes) > 1 else fmt
-    words = lp.random_bits((66, 36), 8, 16)
-    for dtype in (np.float16, ml_dtypes.bfloat16):
-        patterns = words.astype(np.uint16).view(dtype)
-        with np.errstate(invalid="ignore"):
-            patterns = np.where(np.isfinite(patterns.astype(np.float32)), patterns, dtype(1))
-        agrees(patterns[:20], fmt)
-        agrees((patterns[:4] * dtype(2.0**-14)).astype(dtype), fmt)
-    for dtype in (np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64):
-        limit = np.iinfo(dtype)
-        integers = (words.astype(np.int64) << np.arange(36) % 48).astype(dtype)
-        integers[0, :2], integers[40, 3] = (limit.min, limit.max), limit.max - 1
-        agrees(integers[:4], fmt)
-        agrees(integers[40:44] >> dtype(2), fmt)
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -13,7 +13,7 @@ from lowprec.oracle import convert as oracle
 from lowprec.oracle.arith import operate
 from lowprec.oracle.flags import flags as oracle_flags, is_signaling
 from lowprec.spec import catalog
-from lowprec.spec.format import Format
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from tests.fuzz.conversions import words_for
 from tests.fuzz.drawing import Draw
@@ -25,6 +25,13 @@ NAMES = (
     *("e4m3fn", "e5m2", "e4m3fnuz", "e3m4", "e2m1fn", "e3m0fn", "e8m0fnu", "ue4m3", "int8f6", "uint4"),
     *("binary8p1uf", "binary8p3se", "binary8p3ue"),
 )
+#: Without zero, of which a policy says what becomes; powers without NaN.
+SIGNED = {"exponent_bits": 4, "trailing_bits": 0, "bias": 7, "subnormals": False}
+WITHOUT_ZERO = (
+    Format(name="signed without zero or NaN", **SIGNED),
+    Format(name="unsigned powers without NaN", **SIGNED, sign=Sign.UNSIGNED),
+)
+
 #: Shapes that no catalog has: finite values that are all subnormal, one value, NaNs beside an infinity and in
 #: the place of -0, no zero but a sign.
 ODD = (
@@ -69,7 +76,7 @@ def test_a_smallest_value_between_others_is_no_zero(backend):
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("name", [*NAMES, *ODD], ids=str)
+@pytest.mark.parametrize("name", [*NAMES, *ODD, *WITHOUT_ZERO], ids=str)
 def test_kernels_agree_with_the_oracle_in_every_field_and_flag(name):
     """Codes, values and flags for 60 projections of any fields, of values near all that they decide."""
     fmt = lp.format(name)
