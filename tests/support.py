@@ -108,8 +108,8 @@ TESTFLOAT_MODES = {
 def refusals(names: dict[str, Any], table: str) -> list[tuple[Callable[[], Any], type[Exception], str]]:
     """Return calls, and the type and the message of the error that each must raise, of a table as text.
 
-    Below a call the error stands as an interpreter prints it, indented by four, in one line or more. Verbs
-    that refuse alike stand in braces: `lp.{encode|quantize}(1j, "e4m3fn")`.
+    Below a call the error stands as an interpreter prints it, indented by four, in one line or more. What is
+    refused alike stands in braces at the beginning of a call: `lp.{encode|quantize}(1j, "e4m3fn")`.
     """
     found, call = [], ""
     for line in table.strip("\n").splitlines():
@@ -126,10 +126,10 @@ def refusals(names: dict[str, Any], table: str) -> list[tuple[Callable[[], Any],
 
 
 def _alternatives(call: str) -> list[str]:
-    """Return a call with each of the names that stand in braces after `lp.`."""
-    if not (verbs := re.match(r"lp\.\{([\w|]+)\}", call)):
+    """Return a call with each of the names that stand in braces at its beginning."""
+    if not (names := re.match(r"(lp\.)?\{([\w|]+)\}", call)):
         return [call]
-    return [f"lp.{verb}{call[verbs.end() :]}" for verb in verbs[1].split("|")]
+    return [f"{names[1] or ''}{name}{call[names.end() :]}" for name in names[2].split("|")]
 
 
 def refusal_test(names: dict[str, Any], table: str) -> Callable[..., None]:
