@@ -1,7 +1,6 @@
 """Blocks against the oracle: scales where a rule changes its mind, elements at their midpoints, every policy.
 
-The oracle makes one block after the other. An element's code depends on its value and the scale, so
-it is asked once for each value of a block; where random integers count too, for each element.
+The oracle makes one block after the other, as for the fuzzer of blocks, which draws any others.
 """
 
 from __future__ import annotations
@@ -22,13 +21,15 @@ from lowprec.oracle import block as oracle
 from lowprec.oracle.convert import project
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
-from lowprec.spec.block import RULES, Arithmetic, BlockFormat, ScaleRule, rule
+from lowprec.spec.block import RULES, Arithmetic, BlockFormat, rule
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from tests import sweep
-from tests.support import UP_TO_8, assert_same_codes, most_apart, refusal_test, value_and_tie
+from tests.fuzz import blocks
+from tests.fuzz.runner import Call
+from tests.support import assert_same_codes, most_apart, refusal_test, value_and_tie
 
 CATALOG = tuple(dict.fromkeys(catalog.BLOCK_FORMATS.values()))
 MX = tuple(catalog.block_format(name) for name in sweep.BLOCKS)
@@ -38,76 +39,26 @@ THIRDS = rule("nearest(4/3)")
 # -- the oracle on arrays ---------------------------------------------------------------------------
 
 
-def exact(value):
-    """A number of any type as the oracle takes it."""
-    return Fraction(int(value)) if value.dtype.kind in "iu" else from_float(float(value))
-
-
-def numbers(values: np.ndarray) -> list:
-    """An array's, each once."""
-    return [
-        exact(value) for value in np.unique(values.reshape(-1).view(f"u{values.itemsize}")).view(values.dtype)
-    ]
-
-
-def made(values, fmt, axes=None, tensor=None, random=None, scale_random=None):
-    """Codes and scales of an array, by the oracle."""
-    values = values.astype(values.dtype.newbyteorder("="))
-    axes = tuple(range(-len(fmt.sizes), 0)) if axes is None else axes
-    sizes = dict(zip([axis % values.ndim for axis in axes], fmt.sizes, strict=True))
-    sizes = [sizes.get(axis, 1) for axis in range(values.ndim)]
-    tensor = oracle.tensor_scale(numbers(values), fmt) if tensor is None else tensor
-    grid = tuple(-(-length // size) for length, size in zip(values.shape, sizes, strict=True))
-    codes, scales = np.empty(values.shape, np.int64), np.empty(grid, np.int64)
-    for place in np.ndindex(grid):
-        box = tuple(slice(i * size, (i + 1) * size) for i, size in zip(place, sizes, strict=True))
-        part = values[box]
-        options = {"scale_random": None if scale_random is None else int(scale_random[place])}
-        if random is not None:
-            options["random"] = random[box].reshape(-1).tolist()
-        scales[place], codes[box] = one_block(part, fmt, tensor, options)
-    return codes, scales
-
-
-def one_block(part, fmt, tensor, options):
-    flat = part.reshape(-1)
-    inverse = np.arange(flat.size)
-    if "random" not in options:
-        bits, inverse = np.unique(np.ascontiguousarray(flat).view(f"u{flat.itemsize}"), return_inverse=True)
-        flat = bits.view(flat.dtype)
-    if flat.dtype.kind in "fV":
-        tiny = np.abs(flat.astype(np.float64)) < float(ml_dtypes.finfo(flat.dtype).smallest_normal)
-        options = options | {"subnormal_operands": tiny.tolist()}
-    scale, codes = oracle.encode([exact(value) for value in flat], fmt, tensor, **options)
-    return scale, np.array(codes)[inverse].reshape(part.shape)
-
-
-def agrees(values, fmt, axes=None, tensor=None, random=None, rng=None, wanted=None):
-    """The verb gives the oracle's scales, elements and scale of the tensor, or those `wanted`."""
-    options, scale_random = {"random": random, "rng": rng}, None
-    if tensor is None:
-        tensor = oracle.tensor_scale(numbers(values), fmt)
-    elif fmt.tensor_scale != "none":
-        options["tensor_scale"] = to_float(tensor.value)
+def made(values, fmt, axes=None, tensor=None, **drawn):
+    """A call, and the codes and scales that the oracle makes of each block by itself."""
+    keywords = {name: value for name, value in drawn.items() if value is not None}
     if axes is not None:
-        options["axis"] = axes if len(axes) > 1 else axes[0]
-    got = lp.encode(values, fmt, **options)
-    if rng is not None and fmt.elements.rounding.bits:
-        random = lp.random_bits(values.shape, rng, fmt.elements.rounding.bits)
-    if rng is not None and fmt.scales.rounding.bits:
-        scale_random = lp.random_bits(got.scales.shape, rng, fmt.scales.rounding.bits, stream=1)
-    codes, scales = wanted or made(values, fmt, axes, tensor, random, scale_random)
-    what = f"{fmt!r}, tensor scale {tensor.value}"
+        keywords["axis"] = axes if len(axes) > 1 else axes[0]
+    if tensor is not None and fmt.tensor_scale != "none":
+        keywords["tensor_scale"] = to_float(tensor.value)
+    answer = blocks.encode(Call("lp.encode", (values,), (fmt,), keywords))
+    assert answer.refused is False, "has no code"
+    return keywords, answer.parts
+
+
+def agrees(values, fmt, axes=None, tensor=None, **drawn):
+    """The verb gives the oracle's scales, elements and scale of the tensor."""
+    keywords, want = made(values, fmt, axes, tensor, **drawn)
+    got = lp.encode(values, fmt, **keywords)
     if fmt.tensor_scale != "none":
-        assert Fraction(float(got.tensor_scale)) == tensor.value, what
-    assert got.scales.shape == scales.shape, what
-    for place in np.argwhere(got.scales != scales)[:1].tolist():
-        wanted, given = int(scales[tuple(place)]), int(got.scales[tuple(place)])
-        raise AssertionError(f"the scale of block {place} is {given}, not {wanted}, in {what}")
-    try:
-        assert_same_codes(got.codes, codes, fmt.element, values.reshape(-1), fmt.elements)
-    except AssertionError as wrong:
-        raise AssertionError(f"{wrong}\n    in {what}") from None
+        assert got.tensor_scale.view(np.uint32) == want["tensor scale"], fmt
+    np.testing.assert_array_equal(got.scales, want["scales"], err_msg=f"{fmt!r}, {keywords}")
+    assert_same_codes(got.codes, want["codes"], fmt.element, values.reshape(-1), fmt.elements)
     return got
 
 
@@ -292,7 +243,7 @@ def test_elements_agree_on_the_first_blocks_of_midpoints(fmt):
     _, differences = sweep.batch_of_blocks((fmt.name, 0))
     assert differences == 0
     values = sweep.midpoint_blocks(fmt, 0, 50)
-    codes, scales = made(values, fmt)
+    codes, scales = (made(values, fmt)[1][name] for name in ("codes", "scales"))
     expected_scales, expected = sweep.block_codes(values, fmt)
     assert (scales[:, 0] == expected_scales).all()
     assert_same_codes(expected, codes, fmt.element, values.reshape(-1), fmt.elements)
@@ -327,7 +278,7 @@ def test_elements_over_scales_that_are_no_powers_of_two_are_rounded_once(name):
         tops = (1 + words[0, :, 0] % 1000 / 1000).astype(dtype) * dtype(
             fmt.element.max_finite * float(tensor.value)
         )
-        scales = made(tops[:, None], fmt, tensor=tensor)[1][:, 0]
+        scales = made(tops[:, None], fmt, tensor=tensor)[1]["scales"][:, 0]
         by = lp.decode(scales, fmt.scale, dtype="float64") * float(tensor.value)
         values = (ties[words[1] % ties.size] * by[:, None]).astype(dtype)
         bits = values.view(f"i{values.itemsize}") + (words[2] % 3 - 1).astype(f"i{values.itemsize}")
@@ -784,80 +735,7 @@ def test_a_scale_of_negative_zero_divides_as_zero(arithmetic):
     assert got.codes.tolist() == ([0, 8] if arithmetic == "exact" else [7, 15])
 
 
-# -- drawn formats ----------------------------------------------------------------------------------
-
-SCALES = (*UP_TO_8, catalog.BINARY16, catalog.BFLOAT16, catalog.TF32, catalog.BINARY32)
-
-
-def drawn(rng: np.random.Generator) -> BlockFormat:
-    """A block format of anything."""
-
-    def one(choices):
-        choices = tuple(choices)
-        return choices[int(rng.integers(len(choices)))]
-
-    thresholds = [ScaleRule("mine", "one", "nearest", Fraction(5, 3)), THIRDS]
-    known = [catalog.E8M0FNU, WITHOUT_NAN, catalog.UE4M3, catalog.BINARY32]
-    projections = [
-        Projection(
-            rounding=one(MODES),
-            saturation=one(("none", "finite", "finite", "propagate")),
-            nan=one(("error", "zero", "max")),
-            negative=one(("nan", "zero", "drop_sign")),
-            zero=one(("nan", "smallest")),
-            subnormals=one(("keep", "keep", "flush_results", "flush_operands", "flush_both")),
-            symmetric=one((False, True)),
-            overflow_test=one(("after", "before")),
-        )
-        for _ in range(2)
-    ]
-    return BlockFormat(
-        name="drawn",
-        element=one(UP_TO_8),
-        scale=one(known) if rng.integers(2) else one(SCALES),
-        size=one((1, 3, 16, 32, (2, 3))),
-        rule=one((*RULES, *thresholds)),
-        tensor_scale=one(("none", "divide", "reciprocal")),
-        elements=projections[0],
-        scales=projections[1],
-        arithmetic=one(("exact", "product", "reciprocal", "reciprocals")),
-        min_scale=one((0.0, 0.0, 2.0**-9, 2.0**-6)),
-        smallest_divides_as=one((None, None, 1.0, 2.0**-126)),
-        **{name: one(choices) for name, choices in POLICIES.items()},
-    )
-
-
-def drawn_values(rng: np.random.Generator) -> np.ndarray:
-    """Rows about one power of two each, with zeros, and now and then a NaN or an infinity."""
-    exponents = rng.integers(-150, 126, (6, 1)) if rng.integers(2) else rng.integers(-6, 6, (6, 1))
-    values = np.ldexp(rng.integers(-64, 65, (6, 35)) / 32, exponents + rng.integers(-6, 1, (6, 35)))
-    values = np.where(
-        rng.random((6, 35)) < 0.3, rng.standard_normal((6, 35)) * np.ldexp(1.0, exponents), values
-    )
-    special = rng.random((6, 35))
-    values[special < 0.008] = np.nan
-    values[special > 0.992] = -np.inf
-    values[special[:, 0] < 0.1] = 0.0
-    values[special[:, 0] > 0.9] = -0.0
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return values.astype((np.float32, np.float32, np.float64)[int(rng.integers(3))])
-
-
-@pytest.mark.apart
-@pytest.mark.parametrize("seed", range(30))
-def test_drawn_block_formats_agree(seed):
-    """10 formats each, of elements, scales, rules and policies in any combination; refusals are the same."""
-    rng = np.random.default_rng(seed)
-    for _ in range(10):
-        fmt, values = drawn(rng), drawn_values(rng)
-        for part in (values[:3], values[3:]):
-            try:
-                wanted = made(part, fmt)
-            except ValueError:
-                with pytest.raises(ValueError, match=r"cannot encode|asks for a code"):
-                    lp.encode(part, fmt)
-            else:
-                agrees(part, fmt, wanted=wanted)
+# -- quotients --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arithmetic", ["reciprocal", "product"])
