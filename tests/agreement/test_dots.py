@@ -30,7 +30,7 @@ from lowprec.spec.families import ieee
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.projection import Projection
-from tests.support import most_apart
+from tests.support import engines_agree, most_apart
 
 SINGLE, HALF = (catalog.BINARY32, Projection()), (catalog.BINARY16, Projection())
 # -- rows -------------------------------------------------------------------------------------------
@@ -72,24 +72,15 @@ def addends(count, rng):
 
 def agrees(how, formats, x, y, addend=None):
     """The kernel has the oracle's codes, for rows of codes."""
-    values = [lp.decode(codes, fmt, dtype="float64") for codes, fmt in zip((x, y), formats, strict=True)]
-    key = 99 if how.rounds_randomly else None
-    got = lp.dot(*values, how, addend=addend, rng=key, dtype=code_dtype(how.output[0]))
-    for row in range(len(x)):
-        left, right = (
-            [decode(int(code), fmt) for code in side[row]] for side, fmt in zip((x, y), formats, strict=True)
-        )
-        start = None if addend is None else from_float(float(addend[row]))
-        want = oracle(left, right, how, start, random=drawn(how, row, len(x)))
-        message = f"{how}: row {row}, addend {start}, {left} * {right}: {int(got[row]):#x}, want {want:#x}"
-        assert int(got[row]) == want, message
+    sides = [lp.decode(codes, fmt, dtype="float64") for codes, fmt in zip((x, y), formats, strict=True)]
+    held(how, *sides, addend)
 
 
-def drawn(how, row, count):
-    """The random integers of a row, by the rounding."""
-    if not how.rounds_randomly:
-        return None
-    return lambda step, bits: int(lp.random_bits(count, 99, bits, stream=2 + step)[row])
+def held(how, x, y, addend=None):
+    """Hold dot products of rows against the oracle's."""
+    options = {"rng": 99} if how.rounds_randomly else {}
+    options |= {"addend": addend, "dtype": code_dtype(how.output[0]), "backends": (None, "oracle")}
+    engines_agree(lp.dot, x, y, how, **options)
 
 
 # -- tests ------------------------------------------------------------------------------------------
@@ -635,16 +626,6 @@ def blocks_of(fmt, count, length, rng, *, scales=None):
     return BlockArray(codes, drawn, fmt, 1, 1.5 if fmt.tensor_scale != "none" else None)
 
 
-def expected_of_blocks(how, x, y, row, addend=None):
-    """The oracle's code for a row of each."""
-    left, right = ([decode(int(code), side.format.element) for code in side.codes[row]] for side in (x, y))
-    scales = [[decode(int(code), side.format.scale) for code in side.scales[row]] for side in (x, y)]
-    tensor = Fraction(float(x.tensor_scale or 1)) * Fraction(float(y.tensor_scale or 1))
-    start = None if addend is None else from_float(float(addend[row]))
-    size = x.format.sizes[0]
-    return oracle(left, right, how, start, scales=(*scales, size), tensor=tensor)
-
-
 SCALED = [name for name, how in ACCUMULATIONS.items() if how.scale is not None]
 
 
@@ -658,9 +639,7 @@ def test_accumulations_with_scales_agree(name):
     for length, scales in ((size, None), (2 * size + 5, near), (3 * size, near)):
         x, y = (blocks_of(fmt, 4, length, rng, scales=scales) for fmt in formats)
         for addend in (None, addends(4, rng)):
-            got = lp.dot(x, y, how, addend=addend, dtype=np.uint32)
-            want = [expected_of_blocks(how, x, y, row, addend) for row in range(4)]
-            assert got.tolist() == want
+            held(how, x, y, addend)
 
 
 @pytest.mark.parametrize(
@@ -673,8 +652,7 @@ def test_blocks_are_terms_of_plain_accumulations(how, fmt):
     near = [lp.encode(2.0**power, fmt.scale) for power in range(-3, 4)]
     for length in (5, 3 * fmt.sizes[0] + 1):
         x, y = (blocks_of(fmt, 3, length, rng, scales=near) for _ in range(2))
-        got = lp.dot(x, y, how, dtype=code_dtype(accumulation(how).output[0]))
-        assert got.tolist() == [expected_of_blocks(accumulation(how), x, y, row) for row in range(3)]
+        held(accumulation(how), x, y)
 
 
 def test_sums_of_blocks_that_cancel_beyond_128_bits():
