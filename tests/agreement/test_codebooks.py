@@ -18,7 +18,7 @@ from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import from_float
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.codebooks import ENTRIES, lns, posit, takum
+from lowprec.spec.codebooks import lns, posit, takum
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
 from tests.support import engines_agree, most_apart, refusal_test
@@ -413,35 +413,6 @@ def test_a_nan_of_all_ones_is_looked_up_too(name, dtype):
     how = {"projection": lp.Projection(nan="max")}
     want = lp.encode(values[:1], name, backend="oracle", **how)[0]
     assert (lp.encode(values, name, backend="table", **how) == want).all()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("operation", ["encode", "add", "multiply", "divide", "sqrt", "fma", "minimum"])
-@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.width <= 8])
-def test_drawn_operands_in_lanes_have_the_oracles_codes_and_flags(name, operation):
-    """Numbers of all sizes, values of the codebook and zeros, in every mode; lanes are given all at once."""
-    rng = np.random.default_rng(sum(map(ord, name + operation)))
-    book, size, some = lp.format(name), 4096, 300
-    verb, count = getattr(lp, operation), OPERANDS.get(operation, 1)
-    values = np.array([value for value in book.values if math.isfinite(value)])
-    given = [rng.standard_normal(size) * 2.0 ** rng.integers(-20, 20, size) for _ in range(count)]
-    for each in given:
-        each[: some // 2] = rng.choice(values, some // 2)
-        each[some - 4 : some] = 0.0, -0.0, INFINITY, 1e-310
-        rng.shuffle(each[:some])
-    for rounding in ROUNDINGS:
-        random = None
-        if rounding.bits:
-            random = rng.integers(0, 1 << rounding.bits, size, dtype=np.uint64).astype(np.uint32)
-        for saturation in ("none", "finite"):
-            projection = asked(book, rounding, saturation, {"negative": "drop_sign"})
-            how = {"projection": projection, "random": random, "flags": True}
-            found = engines_agree(verb, *given, book, backends=("scalar",), **how)
-            how["random"] = None if random is None else random[:some]
-            few = engines_agree(
-                verb, *(each[:some] for each in given), book, backends=("scalar", "oracle"), **how
-            )
-            np.testing.assert_array_equal(found[:some], few)
 
 
 test_what_cannot_be_is_refused = refusal_test(

@@ -61,7 +61,7 @@ SIZE, SOME = 2000, 60
 
 def drawn(operation, draw):
     """Return a verb, operands, formats and options, as the fuzzer draws them."""
-    fmt = any_format(draw)
+    fmt = any_format(draw, books=0.15)
     fields = {"subnormals": "keep", "overflow_test": "after", "via": ()} if draw.chance(0.5) else {}
     rule = any_projection(draw, fmt, **fields)
     if not fmt.has_nan and rule.nan == "error":
