@@ -139,46 +139,6 @@ def full_numbers(dtype, shape, rng):
     return numbers.astype(dtype)
 
 
-@pytest.mark.apart
-@pytest.mark.parametrize("name", [name for name, how in lp.accumulations.items() if how.machine])
-def test_machines_agree_on_sums_of_any_length_and_size(name):
-    """Compare with the oracle: steps that are not full, numbers and addends of all kinds, NaN codes."""
-    rng, how = np.random.default_rng(7), lp.accumulations[name]
-    rule = Projection(nan_code=0x7F812345)
-    for length, spread in itertools.product((0, 1, 3, 8, 21), ("codes", "near", "tiny", "huge")):
-        sides = []
-        for fmt, shape in zip(how.operands, ((4, length), (length, 5)), strict=True):
-            if spread == "codes":
-                codes = rng.integers(0, 1 << fmt.width, shape).astype(code_dtype(fmt))
-            else:
-                factor = {"near": 1.0, "tiny": fmt.min_normal, "huge": fmt.max_finite / 2}[spread]
-                codes = lp.encode(rng.standard_normal(shape) * float(factor), fmt, saturation="finite")
-            sides.append(lp.decode(codes, fmt))
-        addends = rng.integers(0, 1 << 32, (4, 5), dtype=np.uint32).view(np.float32)
-        addends[0, :4], addends[1] = (-0.0, 2.0**-130, -np.nan, -np.inf), addends[1] * np.float32(0)
-        for given in (None, addends):
-            for one in (how, dataclasses.replace(how, name="", output=(SINGLE[0], rule))):
-                made = [
-                    lp.matmul(*sides, one, addend=given, dtype=np.uint32, backend=backend)
-                    for backend in (None, "oracle")
-                ]
-                np.testing.assert_array_equal(*made)
-
-
-@pytest.mark.parametrize("name", ["cdna2_mfma_bfloat16_binary32", "cdna3_mfma_e4m3fnuz_binary32"])
-@pytest.mark.parametrize("mode", ["to_odd", "toward_positive", "toward_negative"])
-def test_a_machine_rounds_to_nearest_whatever_its_output_asks(name, mode):
-    """The machine's own steps already give binary32: the output's mode has nothing left to round."""
-    how = accumulation(name)
-    rule = dataclasses.replace(how.output[1], rounding=mode, subnormals="flush_results")
-    other = dataclasses.replace(how, output=(how.output[0], rule))
-    rng = np.random.default_rng(8)
-    for length in (3, 41):
-        x, y = pairs_of_rows(how.operands, 6, length, rng)
-        agrees(other, how.operands, x, y)
-        agrees(other, how.operands, x, y, addends(6, rng))
-
-
 def test_operands_in_the_operands_own_format_are_projected_too():
     """If a rounding of operands is named: infinities saturate and subnormals are flushed, in blocks too."""
     rule = Projection(saturation="finite", subnormals="flush_results")
@@ -209,34 +169,6 @@ def test_a_nan_addend_of_no_products_is_positive(name):
     for nan in (np.nan, -np.nan):
         made = lp.dot(np.zeros((1, 0)), np.zeros((1, 0)), name, addend=np.float32([nan]), dtype=np.uint32)
         assert made.tolist() == [accumulation(name).output[1].nan_code or 0x7FC00000]
-
-
-ADDEND_RULES = [
-    (catalog.BINARY32, Projection(saturation="finite")),
-    (catalog.BINARY32, Projection(subnormals="flush_results")),
-    (catalog.BINARY16, Projection(saturation="propagate", subnormals="flush_results")),
-    (catalog.BFLOAT16, Projection(rounding="toward_zero", nan_code=0x7FFF, overflow_test="before")),
-]
-
-
-@pytest.mark.parametrize("into", ADDEND_RULES, ids=lambda into: f"{into[0]} {into[1]}")
-@pytest.mark.parametrize("place", ["first", "last"])
-def test_an_addend_is_projected_whatever_type_it_comes_in(into, place):
-    """In the accumulator's own format too: infinite ones saturate, subnormal ones are flushed."""
-    fmt = into[0]
-    numbers = np.array(
-        [np.inf, -np.inf, np.nan, -0.0, fmt.min_subnormal, fmt.min_normal, fmt.max_finite, 2.5]
-    )
-    x, y = np.full((8, 2), -fmt.max_finite / 2), np.full((8, 2), 0.75)
-    x[3:6] = fmt.min_subnormal
-    x = lp.quantize(x, fmt)
-    for order, total in ((PAIRWISE, None), (SEQUENTIAL, None), (chunked(1), into)):
-        how = Accumulation(name="m", order=order, accumulator=into, total=total, addend=place, output=into)
-        codes = [lp.encode(side, fmt) for side in (x, y)]
-        agrees(how, (fmt, fmt), *codes, numbers)
-        agrees(how, (fmt, fmt), *codes, lp.decode(lp.encode(numbers, fmt), fmt))
-        typed = lp.encode(numbers, fmt).view(lp.dtype(fmt))
-        agrees(how, (fmt, fmt), *codes, typed)
 
 
 @pytest.mark.parametrize("scale", [0x7C00, 0x7E00, 0x0000])
