@@ -23,7 +23,7 @@ from lowprec.spec.arith import OPERANDS
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from tests.operations import Expected, agrees, all_tuples, chosen, operand, policy
-from tests.support import assert_same_codes, most_apart
+from tests.support import assert_same_codes, engines_agree, most_apart
 
 USUAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
 ML_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16")
@@ -154,17 +154,12 @@ def test_sums_beside_the_largest_binary32_number_agree(mode, name):
     x *= rng.choice([1, -1], x.size).astype(np.float32)
     y = np.where(rng.random(x.size) < 0.8, np.copysign(largest, -x), np.roll(x, 1))
     for saturation, operation in itertools.product(("none", "finite"), (lp.add, lp.subtract)):
-        made = []
-        for backend in ("vector", "scalar"):
-            flags = np.zeros(x.size, np.uint8)
-            rule = {"rounding": mode, "saturation": saturation, "dtype": np.float32}
-            results = operation(x, y, name, flags=flags, backend=backend, **rule)
-            plain = operation(x, y, name, backend=backend, **rule)
-            assert np.array_equal(results.view(np.uint32), plain.view(np.uint32))
-            made.append((results.view(np.uint32), flags))
-        (got, signals), (want, others) = made
-        assert np.array_equal(got, want), (saturation, operation.__name__)
-        assert np.array_equal(signals, others), (saturation, operation.__name__)
+        rule = {"rounding": mode, "saturation": saturation, "dtype": np.float32}
+        found, plain = (
+            engines_agree(operation, x, y, name, backends=("vector", "scalar"), flags=flags, **rule)
+            for flags in (True, False)
+        )
+        assert found.tobytes() == plain.tobytes()
 
 
 @pytest.mark.apart
@@ -447,9 +442,5 @@ def test_sums_of_two_words_agree(mode):
     )
     for fmt in ("binary32", "e5m2"):
         for operation, operands in cases:
-            found = []
-            for backend in ("scalar", "oracle"):
-                flags = np.zeros(90, np.uint8)
-                made = getattr(lp, operation)(*operands, fmt, rounding=mode, flags=flags, backend=backend)
-                found.append((made.tobytes(), flags.tobytes()))
-            assert found[0] == found[1], (operation, fmt)
+            how = {"rounding": mode, "flags": True, "backends": ("scalar", "oracle")}
+            engines_agree(getattr(lp, operation), *operands, fmt, **how)

@@ -29,7 +29,7 @@ from lowprec.spec.rounding import MODES
 from tests import sweep
 from tests.fuzz import blocks
 from tests.fuzz.runner import Call
-from tests.support import assert_same_codes, most_apart, refusal_test, value_and_tie
+from tests.support import assert_same_codes, engines_agree, most_apart, refusal_test, value_and_tie
 
 CATALOG = tuple(dict.fromkeys(catalog.BLOCK_FORMATS.values()))
 MX = tuple(catalog.block_format(name) for name in sweep.BLOCKS)
@@ -702,12 +702,9 @@ def test_scales_of_more_bits_than_lanes_have_are_left_to_the_oracle(element, sca
         name="wide", element=element, size=4, rule="divide", tensor_scale="divide", scale=scale,
         scales=Projection(rounding=rounding),
     )  # fmt: skip
-    x, rng = np.random.default_rng(1).uniform(0.1, 1, (3, 8)).astype(np.float32), {}
-    if "stochastic" in rounding:
-        rng = {"rng": 3}
-    got, want = (lp.encode(x, fmt, backend=backend, **rng) for backend in (None, "oracle"))
-    np.testing.assert_array_equal(got.codes, want.codes)
-    np.testing.assert_array_equal(got.scales, want.scales)
+    x = np.random.default_rng(1).uniform(0.1, 1, (3, 8)).astype(np.float32)
+    rng = {"rng": 3} if "stochastic" in rounding else {}
+    engines_agree(lp.encode, x, fmt, backends=(None, "oracle"), **rng)
     why = "blocks whose scales have as many or are quotients by more than 53; use 'oracle'"
     with pytest.raises(ValueError, match=re.escape(why)):
         lp.encode(x, fmt, backend="scalar", **rng)
@@ -744,10 +741,7 @@ def test_quotients_that_become_zero_in_steps_are_zero_for_formats_without_it(ari
     element = Format(name="m", exponent_bits=3, trailing_bits=2, bias=3, nans=1, subnormals=False)
     fmt = BlockFormat(name="m", element=element, scale=catalog.E8M0FNU, size=4, arithmetic=arithmetic)
     values = np.array([2.0**54, 2.0**-107, -(2.0**-107), 1.0], np.float32)
-    fast, general, oracle = (
-        lp.encode(values, fmt, backend=b).codes.tolist() for b in (None, "scalar", "oracle")
-    )
-    assert fast == general == oracle
+    engines_agree(lp.encode, values, fmt, backends=(None, "scalar", "oracle"))
 
 
 @pytest.mark.apart
@@ -789,9 +783,7 @@ def test_blocks_of_small_numbers_under_a_scale_of_their_tensor(place):
     options = {} if place % 2 else {"tensor_scale": float(np.float32(1.3 * 2.0 ** (-90 - 4 * place)))}
     if place % 4 == 1:
         options |= {"rounding": "stochastic(8)", "rng": 3}
-    got, want = (lp.encode(values, "nvfp4", backend=name, **options) for name in (None, "scalar"))
-    assert (got.codes == want.codes).all()
-    assert (got.scales == want.scales).all()
+    engines_agree(lp.encode, values, "nvfp4", **options)
 
 
 # -- given scales -----------------------------------------------------------------------------------
@@ -820,9 +812,7 @@ def test_elements_under_given_scales_agree(name):
     if fmt.element.exponent_bits:
         some[1, 5] = np.inf
     given = {"scales": scales.astype(own.scales.dtype), "tensor_scale": own.tensor_scale}
-    got = lp.encode(some, fmt, **given)
-    want = lp.encode(some, fmt, **given, backend="oracle")
-    assert (got.codes == want.codes).all()
+    got = engines_agree(lp.encode, some, fmt, backends=(None, "oracle"), **given)
     assert (got.scales == given["scales"]).all()
 
 
@@ -850,10 +840,7 @@ def test_arrays_of_mostly_subnormal_numbers_agree(name, shape, axis, kind):
         values[tuple(rng.integers(0, size, count) for size in shape)] = value
     values[..., :40] = 0
     for options in ({}, {"rounding": "stochastic(8)", "random": rng.integers(0, 256, shape, np.uint32)}):
-        x = values.astype(kind)
-        got, want = (lp.encode(x, name, axis=axis, backend=engine, **options) for engine in (None, "scalar"))
-        assert (got.codes == want.codes).all(), options
-        assert (got.scales == want.scales).all(), options
+        engines_agree(lp.encode, values.astype(kind), name, axis=axis, **options)
 
 
 @pytest.mark.parametrize("arithmetic", most_apart(get_args(Arithmetic), ["reciprocal"]))
@@ -884,8 +871,7 @@ def test_drawn_elements_under_drawn_scales_agree(arithmetic):
             options["tensor_scale"] = 0.75 if place % 8 else 2.0**-100
         if fmt.elements.rounding.bits:
             options["random"] = rng.integers(0, 128, values.shape, dtype=np.uint32)
-        want, got = (lp.encode(values, fmt, **options, backend=name) for name in ("oracle", None))
-        assert (got.codes == want.codes).all(), fmt
+        want = engines_agree(lp.encode, values, fmt, backends=("oracle", None), **options)
         cut += int((want.codes != 0).sum())
     assert cut > 400
 

@@ -270,9 +270,7 @@ def test_random_rounding_to_a_small_negative_value_next_to_a_positive_one(power)
     random = np.tile(np.arange(8, dtype=np.uint32) * 36, values.size // 8)
     for count in (1, values.size):
         given = {"rounding": stochastic(8), "random": random[-count:]}
-        wanted = lp.encode(values[-count:], book, backend="oracle", **given)
-        for backend in (None, "scalar"):
-            np.testing.assert_array_equal(lp.encode(values[-count:], book, backend=backend, **given), wanted)
+        engines_agree(lp.encode, values[-count:], book, backends=(None, "scalar", "oracle"), **given)
 
 
 @pytest.mark.parametrize("name", BOOKS)
