@@ -224,6 +224,15 @@ def engines_agree(
     return found[0][0]
 
 
+def assert_lazily(got: Any, want: np.ndarray) -> None:
+    """Hold a Dask array against one in memory: its type, its shape and its bits, computed."""
+    assert hasattr(got, "__dask_graph__")
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    made = got.compute(scheduler="threads")
+    assert (made.dtype, made.shape) == (want.dtype, want.shape)
+    assert np.array_equal(made.view(f"u{made.itemsize}"), want.view(f"u{want.itemsize}"))
+
+
 def spelled(value: object) -> str:
     """An input, exactly: a float in hexadecimal, anything else as it is."""
     if isinstance(value, float | np.floating):

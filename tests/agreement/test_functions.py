@@ -402,20 +402,6 @@ def test_rational_numbers_are_rounded_to_odd():
     assert value_of("hypot", 3.0, 4.0)[2:5] == (5 << 61, 0, -61)
 
 
-def test_no_operands_give_no_results():
-    for empty in (np.empty((0, 3), np.float32), np.empty(0, np.float16)):
-        assert lp.exp(empty, "bfloat16").shape == empty.shape
-        assert lp.pow(empty, empty, "bfloat16").shape == empty.shape
-
-
-@pytest.mark.apart
-def test_lazy_arrays_have_the_same_bits():
-    array = pytest.importorskip("dask.array")
-    operands = np.linspace(-3, 3, 600).astype(np.float32).reshape(20, 30)
-    lazy = lp.tanh(array.from_array(operands, chunks=(7, 30)), "bfloat16")
-    assert_same_bits(lazy.compute(), lp.tanh(operands, "bfloat16"))
-
-
 test_what_cannot_be_is_refused = refusal_test(
     globals(),
     """
