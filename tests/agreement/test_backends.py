@@ -179,28 +179,6 @@ def test_an_engine_is_a_module_with_a_name(monkeypatch, caplog):
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("operation", ["negative", "absolute", "copysign"])
-def test_a_nan_whose_sign_an_operation_changes_is_still_an_operand(operation):
-    """It keeps its payload, none here, and `nan_code` is for NaNs that arise; of formats with one NaN too."""
-    codes = np.array([0x80, 0x7F, 0x01], np.uint8)
-    for name, nan_code in (("float8_e4m3b11fnuz", 0x7F7FFFFF), ("float8_e4m3fn", 0x7F7FFFFF)):
-        typed = codes.view(getattr(ml_dtypes, name))
-        others = [np.float32([-1.0, -1.0, 1.0])] * (operation == "copysign")
-        for payload in ("drop", "first", "signaling_first"):
-            rule = Projection(nan_code=nan_code, nan_payload=payload)
-            got, want = (
-                bits(
-                    getattr(lp, operation)(typed, *others, "binary32", projection=rule, backend=backend)
-                ).tolist()
-                for backend in ("scalar", "oracle")
-            )
-            assert got == want, (name, payload)
-    typed = codes[:1].view(ml_dtypes.float8_e4m3b11fnuz)
-    kept = lp.absolute(typed, "binary32", projection=Projection(nan_code=0x7F7FFFFF, nan_payload="first"))
-    assert bits(kept).tolist() == [0x7FC00000]
-
-
-@pytest.mark.apart
 @pytest.mark.parametrize("backend", [None, "scalar", "oracle"])
 def test_sign_operations_take_a_nan_with_another_sign_and_signal_nothing(backend):
     """Quiet and signaling ones of both signs; the sign of a NaN counts for copysign."""

@@ -424,35 +424,6 @@ def test_the_blocks_of_every_profile_agree(profile, known):
 # -- stochastic rounding ----------------------------------------------------------------------------
 
 
-@pytest.mark.apart
-@pytest.mark.parametrize("fmt", [*MX, catalog.NVFP4], ids=str)
-def test_stochastic_elements_agree(fmt):
-    """Random integers that are given, and those of a key; tails that fill no block."""
-    values = sweep.midpoint_blocks(dataclasses.replace(fmt, size=50), 2, 12) * np.float32(1.1)
-    for mode in (lp.stochastic(1), lp.stochastic(8), lp.stochastic(32, "B"), lp.stochastic(16, "C")):
-        wanted = dataclasses.replace(fmt, elements=dataclasses.replace(fmt.elements, rounding=mode))
-        for array in (values, values.astype(np.float64)):
-            agrees(array, wanted, random=lp.random_bits(array.shape, 11, mode.bits))
-        got = agrees(values, wanted, rng=12)
-        short = lp.encode(values, fmt, rounding=mode, rng=12)
-        assert (got.codes == short.codes).all()
-        assert (got.scales == short.scales).all()
-
-
-@pytest.mark.parametrize("name", ["mxfp8_e4m3", "nvfp4", "fp8_block_1x128"])
-def test_stochastic_scales_agree_with_the_second_stream(name):
-    """Scales alone, and both; along the first axis too."""
-    known = catalog.block_format(name)
-    values = (np.random.default_rng(3).standard_normal((50, 34)) * 5).astype(np.float32)
-    for elements, bits in itertools.product(
-        (known.elements, Projection(rounding="stochastic(6)")), (1, 4, 32)
-    ):
-        scales = Projection(rounding=lp.stochastic(bits), saturation="finite")
-        fmt = dataclasses.replace(known, size=16, rule="divide", elements=elements, scales=scales)
-        for axes in ((-1,), (0,)):
-            agrees(values, fmt, axes=axes, rng=99)
-
-
 def test_a_generator_is_drawn_from_once():
     """Its key is then that of both streams."""
     projection = Projection(rounding="stochastic(8)", saturation="finite")
@@ -468,20 +439,6 @@ def test_a_generator_is_drawn_from_once():
 
 VALUES = (np.random.default_rng(6).standard_normal((2, 66, 19)) * 3).astype(np.float32)
 SOME = ("mxfp8_e4m3", "mxfp4", "mxint8", "nvfp4", "nvfp4_2d")
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_blocks_lie_along_any_axis(name):
-    """Of three dimensions; two axes in either order."""
-    fmt = catalog.block_format(name)
-    fmt = dataclasses.replace(fmt, size=(4, 16)) if len(fmt.sizes) > 1 else fmt
-    every = (
-        [(0,), (1,), (2,), (-1,), (-2,)]
-        if len(fmt.sizes) == 1
-        else [(0, 1), (1, 2), (2, 1), (-3, -1), (2, 0)]
-    )
-    for axes in every:
-        agrees(VALUES, fmt, axes=axes)
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -609,25 +566,6 @@ def test_products_of_many_bits_are_rounded_once(element, scale, tensor):
         got = lp.decode(blocks, dtype=dtype)
         expected = [[project(value, carrier) for value in row] for row in want]
         assert got.view(f"u{got.itemsize}").tolist() == expected
-
-
-@pytest.mark.apart
-@pytest.mark.parametrize("element", [catalog.E4M3FN, WIDE[2]], ids=str)
-@pytest.mark.parametrize("arithmetic", ["exact", "product", "reciprocal", "reciprocals"])
-def test_wide_formats_agree(element, arithmetic):
-    """The largest of an element may be beyond binary32, in which the quotient is computed."""
-    rng = np.random.default_rng(2)
-    for scale, how, tensor in itertools.product(
-        WIDE_SCALES, ("divide", "even"), ("none", "divide", "reciprocal")
-    ):
-        fmt = BlockFormat(
-            name="wide", element=element, scale=scale, size=4, rule=how, tensor_scale=tensor,
-            arithmetic=arithmetic, zero="rule", nan="elements", infinity="elements",
-        )  # fmt: skip
-        values = np.ldexp(rng.standard_normal((8, 4)), rng.integers(-160, 160, (8, 1)))
-        values[0] = 0.0
-        one = given(math.ldexp(1 + rng.random(), int(rng.integers(-149, 100))))
-        agrees(values, fmt, tensor=oracle.ONE if tensor == "none" else one)
 
 
 @pytest.mark.parametrize("how", ["floor", "ceil", "even", "rceil", "nearest", "nearest(4/3)", "divide"])
