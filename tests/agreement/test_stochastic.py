@@ -142,22 +142,6 @@ def test_a_deep_subnormal_takes_the_right_side_of_thirty_two_bits():
     assert codes.tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("variant", ["A", "B", "C"])
-@pytest.mark.parametrize("fmt", [*CATALOG_UP_TO_8, catalog.BINARY16], ids=str)
-def test_exact_values_never_move(fmt, variant):
-    """Under the largest and the smallest random integer."""
-    codes = np.arange(1 << fmt.width, dtype=np.uint32)
-    values = lp.decode(codes, fmt)
-    for bits in (1, 8, 32):
-        for r in (0, (1 << bits) - 1):
-            random = np.full(codes.shape, r, np.uint32)
-            again = lp.cast(
-                codes, fmt, fmt, rounding=stochastic(bits, variant), random=random, projection=None
-            )
-            numbers = ~np.isnan(values) & np.isfinite(values)
-            assert (again[numbers] == codes[numbers]).all()
-
-
 def test_lanes_of_the_ptx_instruction_are_as_measured():
     """One word, four lanes a, b, e, f: b and f take half-words as they are, a and e with bits reversed."""
     value = np.full(

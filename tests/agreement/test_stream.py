@@ -97,28 +97,6 @@ def test_wider_formats(name, source):
         _both(values, fmt, Projection(rounding=rounding))
 
 
-@pytest.mark.parametrize("variant", ["A", "B", "C"])
-@pytest.mark.parametrize(
-    "name", ["e4m3fn", "e5m2fnuz", "e2m1fn", "ue4m3", "e8m0fnu", "int4", "binary8p1se", "bfloat16"]
-)
-def test_stochastic_rounding_with_any_number_of_bits(name, variant):
-    """Random integers at both ends and around the one that decides, from binary32 and binary64."""
-    fmt = lp.format(name)
-    for source in ("float32", "float64"):
-        values = _as(_spread(fmt, SOURCES[source], 100), source)
-        for bits in (1, 2, 8, 17, 31, 32):
-            top = (1 << bits) - 1
-            rng = np.random.default_rng([bits, fmt.width])
-            projection = Projection(rounding=stochastic(bits, variant))
-            for integers in (
-                np.zeros(values.shape, np.uint32),
-                np.full(values.shape, top, np.uint32),
-                np.full(values.shape, (top + 1) // 2, np.uint32),
-                rng.integers(0, top, values.shape, dtype=np.uint32, endpoint=True),
-            ):
-                _both(values, fmt, projection, random=integers)
-
-
 @pytest.mark.parametrize("bias", [104, 108, 112, 116])
 def test_random_integers_that_decide_over_subnormal_operands(bias):
     """Tails that begin far below the last place: the integer that just takes them up, and one less."""
