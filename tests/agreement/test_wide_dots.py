@@ -7,14 +7,8 @@ import pytest
 
 import lowprec as lp
 from lowprec.arrays.checks import code_dtype
-from lowprec.kernels import engine
-from lowprec.kernels.general.sums_program import Sums
-from lowprec.kernels.lower.words import DOUBLE
-from lowprec.kernels.request import Dot
-from lowprec.kernels.vector.dot_program import Dots
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation
-from lowprec.spec.catalog import BINARY32
 from lowprec.spec.order import chunked
 from tests.support import engines_agree
 
@@ -96,21 +90,3 @@ def test_wide_operands_give_what_the_oracle_gives(name, kind):
         options = {"dtype": code_dtype(how.output[0]), "backends": (None, "oracle")}
         for addend in (None, rng.normal(size=(rows, rows)), rng.choice(SPECIALS, (rows, rows))):
             engines_agree(lp.matmul, x, y, how, addend=addend, **options)
-
-
-@pytest.mark.parametrize(
-    ("name", "program"),
-    [
-        ("fp32_fma", Dots),
-        ("fp64_sequential", Dots),
-        ("exact", Dots),
-        ("bf16_sequential", Sums),
-        ("down", Sums),
-    ],
-)
-def test_wide_operands_meet_a_fast_program(name, program):
-    """Lower requests of binary64 numbers."""
-    how = HOWS[name]
-    addend = DOUBLE if name == "fp64_sequential" else BINARY32
-    made = engine.lower(Dot(how, DOUBLE, DOUBLE, addend))
-    assert type(made) is program

@@ -380,40 +380,6 @@ def test_a_part_that_cuts_through_blocks_is_refused(error, key, message):
 # -- what is encoded --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("axis", [0, 1, -1, -2])
-def test_blocks_along_an_axis_are_those_of_its_lines(axis):
-    """Each line by itself gives the same codes and scales."""
-    values = SAMPLE[:, :70] * np.exp2(np.arange(6, dtype=np.float32))[:, None]
-    blocks = lp.encode(values, "mxfp6_e3m2", axis=axis)
-    lines = np.moveaxis(values, axis, -1)
-    alone = [lp.encode(line.copy(), "mxfp6_e3m2") for line in lines]
-    assert np.array_equal(np.moveaxis(blocks.codes, axis, -1), [line.codes for line in alone])
-    assert np.array_equal(np.moveaxis(blocks.scales, axis, -1), [line.scales for line in alone])
-
-
-@pytest.mark.parametrize("name", ["mxfp8_e4m3", "mxfp4", "mxint8", "nvfp4", "nvfp4_2d"])
-@pytest.mark.parametrize(
-    "layout",
-    [
-        np.asfortranarray,
-        lambda x: x.transpose(1, 2, 0).copy().transpose(2, 0, 1),
-        lambda x: np.repeat(x, 2, axis=2)[:, :, ::2],
-        lambda x: x[::-1].copy()[::-1],
-        lambda x: x.astype(x.dtype.newbyteorder()),
-        lambda x: np.frombuffer(b"?" + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape),
-        lambda x: x.tolist(),
-    ],
-    ids=["fortran", "permuted", "strided", "reversed", "swapped", "unaligned", "lists"],
-)
-def test_values_may_lie_anywhere(name, layout):
-    """Along every axis the codes are those of the plain array, of float64 too."""
-    values = (np.random.default_rng(6).standard_normal((2, 66, 19)) * 3).astype(np.float32)
-    for dtype in (np.float32, np.float64) if name == "mxfp4" else (np.float32,):
-        for axis in [None] if name == "nvfp4_2d" else [0, 1, 2]:
-            plain = values.astype(dtype)
-            _same(lp.encode(layout(plain), name, axis=axis), lp.encode(values, name, axis=axis))
-
-
 def test_arrays_without_elements_have_no_blocks():
     """Lists, and either axis; the scale of such a tensor is 1."""
     for values, axis, scales in [

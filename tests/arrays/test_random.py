@@ -49,14 +49,6 @@ def test_rng_stands_for_random_bits():
     assert (from_generator == lp.encode(VALUES, "e4m3fn", rounding=MODE, rng=key)).all()
 
 
-@pytest.mark.parametrize(
-    "made", [np.asfortranarray, lambda x: np.repeat(x, 2, axis=1)[:, ::2], lambda x: x[::-1][::-1]]
-)
-def test_memory_order_changes_nothing(made):
-    """The logical place counts."""
-    assert (lp.encode(made(VALUES), "e4m3fn", rounding=MODE, rng=99) == want()).all()
-
-
 @pytest.mark.parametrize("chunks", [(37, 53), (5, 7), (1, 53), (37, 1), (16, 16)])
 def test_dask_chunks_change_nothing(chunks):
     """Lazily, with the place of each chunk; quantize and cast too."""
