@@ -435,34 +435,6 @@ def test_a_generator_is_drawn_from_once():
     assert (got.scales == want.scales).all()
 
 
-# -- arrays -----------------------------------------------------------------------------------------
-
-VALUES = (np.random.default_rng(6).standard_normal((2, 66, 19)) * 3).astype(np.float32)
-SOME = ("mxfp8_e4m3", "mxfp4", "mxint8", "nvfp4", "nvfp4_2d")
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_threads_change_nothing(name):
-    """Large enough to be shared among them; stochastic too."""
-    values = np.tile(VALUES[0], (40, 60))
-    before = lp.get_threads()
-    found = []
-    try:
-        for threads in (1, 2, 3):
-            lp.set_threads(threads)
-            found.append((lp.encode(values, name), lp.encode(values, name, rounding="stochastic(8)", rng=5)))
-    finally:
-        lp.set_threads(before)
-    for plain, stochastic in found[1:]:
-        for one, other in ((found[0][0], plain), (found[0][1], stochastic)):
-            assert (one.codes == other.codes).all()
-            assert (one.scales == other.scales).all()
-    rows = slice(0, 16)
-    if len(lp.block_formats[name].sizes) == 1 and lp.block_formats[name].tensor_scale == "none":
-        small = agrees(values[rows, :96], lp.block_formats[name])
-        assert (small.codes == found[0][0].codes[rows, :96]).all()
-
-
 # -- decode -----------------------------------------------------------------------------------------
 
 

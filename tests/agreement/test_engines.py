@@ -16,11 +16,10 @@ import pytest
 import lowprec as lp
 from lowprec.arrays import calls
 from lowprec.kernels import engine
-from lowprec.kernels.request import CONVERT, BlockDecoding, Elementwise
+from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector import flagged_program, narrowed_program, program
-from lowprec.kernels.vector.choice_program import OPERATIONS as CHOICES, Choice
+from lowprec.kernels.vector.choice_program import OPERATIONS as CHOICES
 from lowprec.kernels.vector.flags import LEFT, OPERATIONS as FLAGGED
-from lowprec.kernels.vector.narrowed_program import Narrowed
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.projection import Projection
@@ -216,27 +215,12 @@ def test_vectors_leave_few(monkeypatch, operation):
     assert LEFT not in flags
 
 
-SINGLE, DOUBLE = catalog.BINARY32, catalog.BINARY64
+SINGLE = catalog.BINARY32
 
 
-def requested(operation, *sources, fmt=catalog.E4M3FN, carrier=None, flags=False, **rule):
-    """Return the program of vectors for a request."""
-    return program.lower(Elementwise(operation, sources, fmt, Projection(**rule), carrier, flags))
-
-
-def test_what_vectors_serve():
-    """Operands of two widths where they are narrow; and binary64 where products fit."""
-    for operation in CHOICES:
-        assert isinstance(requested(operation, SINGLE, SINGLE), Choice)
-    assert isinstance(requested("minimum", SINGLE, DOUBLE), Narrowed)
-    for source, target, carrier in (
-        (DOUBLE, SINGLE, None),
-        (DOUBLE, catalog.BFLOAT16, DOUBLE),
-        (SINGLE, DOUBLE, None),
-    ):
-        assert requested(CONVERT, source, fmt=target, carrier=carrier) is not None
-    assert program.lower(BlockDecoding(lp.block_formats["mxfp8_e4m3"], None, DOUBLE)) is not None
-    assert requested("add", SINGLE, SINGLE, flags=True) is not None
+def requested(operation, *sources, fmt, **rule):
+    """Return the program of vectors for a request with flags."""
+    return program.lower(Elementwise(operation, sources, fmt, Projection(**rule), flags=True))
 
 
 def test_what_flags_vectors_do_not_serve():
@@ -250,12 +234,11 @@ def test_what_flags_vectors_do_not_serve():
         (catalog.E4M3FN, {"nan_code": 0}),
         (catalog.E2M1FN, {"nan": "zero"}),
     ):
-        assert requested(CONVERT, SINGLE, fmt=fmt, flags=True, **rule) is None
-    for operation, sources in (("divide", (SINGLE, SINGLE)), ("sqrt", (SINGLE,))):
-        assert (
-            requested(operation, *sources, fmt=catalog.E2M1FN, flags=True, saturation="finite", nan="zero")
-            is None
-        )
+        assert requested(CONVERT, SINGLE, fmt=fmt, **rule) is None
+    rule = {"fmt": catalog.E2M1FN, "saturation": "finite", "nan": "zero"}
+    assert requested("divide", SINGLE, SINGLE, **rule) is None
+    assert requested("sqrt", SINGLE, **rule) is None
+    assert requested("add", SINGLE, SINGLE, fmt=catalog.E4M3FN) is not None
 
 
 # -- operands of binary64 that binary32 holds in parts ----------------------------------------------

@@ -54,19 +54,6 @@ def test_scalars_give_scalars():
     assert lp.fma(3, 3, -8.5, "e4m3fn") == 0.5
 
 
-def test_threads_change_nothing():
-    """Large arrays are shared out."""
-    x, y = np.resize(X, 1 << 20), np.resize(Y, 1 << 20)
-    before = lp.get_threads()
-    try:
-        lp.set_threads(1)
-        want = lp.add(x, y, "e5m2")
-        lp.set_threads(4)
-        same(lp.add(x, y, "e5m2"), want)
-    finally:
-        lp.set_threads(before)
-
-
 # -- memory -----------------------------------------------------------------------------------------
 
 

@@ -71,17 +71,6 @@ def test_no_kernel_is_compiled_for_memory_that_is_read_only():
         assert all(kind.mutable for kind in types), types
 
 
-@pytest.mark.parametrize("dtype", [">u2", ">u4", ">i8", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8"])
-def test_codes_come_in_any_integer_type(dtype):
-    """All codes of e4m3fn that the type holds."""
-    codes = np.arange(128 if dtype == "i1" else 256).astype(dtype)
-    want = lp.decode(np.arange(codes.size, dtype=np.uint8), E4M3FN)
-    assert_same_bits(lp.decode(codes, E4M3FN), want, codes, dtype)
-    for target in (catalog.BFLOAT16, catalog.E5M2):
-        wanted = lp.cast(np.arange(codes.size, dtype=np.uint8), E4M3FN, target)
-        assert_same_codes(lp.cast(codes, E4M3FN, target), wanted, target, codes)
-
-
 # -- source types -----------------------------------------------------------------------------------
 
 ML_DTYPES_FLOATS = [name for name in dir(ml_dtypes) if name.startswith(("float", "bfloat"))]

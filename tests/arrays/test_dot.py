@@ -24,7 +24,7 @@ from lowprec.spec.projection import Projection
 from tests.support import assert_same_bits, refusals
 
 RNG = np.random.default_rng(0)
-SINGLE, BFLOAT = (catalog.BINARY32, Projection()), (catalog.BFLOAT16, Projection())
+SINGLE = (catalog.BINARY32, Projection())
 HOPPER = "hopper_wgmma_e4m3fn_binary32"
 SCALED = "blackwell_tcgen05_e4m3fn_binary32_e8m0fnu_1"
 
@@ -228,20 +228,6 @@ def test_out_is_untouched_where_a_call_fails():
 
 
 # -- what must not matter ---------------------------------------------------------------------------
-
-
-def test_threads_change_nothing():
-    """Large products are shared out by rows, random integers too."""
-    x, y = np.resize(X, (64, 96)), np.resize(Y, (96, 90))
-    before, drawn = lp.get_threads(), stochastic(BFLOAT[0])
-    try:
-        lp.set_threads(1)
-        want = lp.matmul(x, y, HOPPER), lp.matmul(x, y, drawn, rng=1)
-        lp.set_threads(3)
-        same(lp.matmul(x, y, HOPPER), want[0])
-        same(lp.matmul(x, y, drawn, rng=1), want[1])
-    finally:
-        lp.set_threads(before)
 
 
 def test_tiles_change_nothing():

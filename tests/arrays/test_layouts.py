@@ -454,17 +454,6 @@ def test_a_key_stands_for_the_same_integers_in_boxes_of_every_layout(layout):
         assert memory.tobytes() == lay(np.asarray(floats), **layout(len(shape)))[1].tobytes(), shape
 
 
-@pytest.mark.parametrize("layout", BOXES.values(), ids=BOXES)
-def test_a_generator_is_asked_once_whatever_the_layout(layout):
-    """For a key; an array without elements takes one too."""
-    for shape in SHAPES:
-        view, _ = lay(_floats(np.float32)(shape), **layout(len(shape)))
-        ours, theirs = np.random.default_rng(3), np.random.default_rng(3)
-        key = int(theirs.integers(0, 1 << 64, dtype=np.uint64))
-        assert _same(np.asarray(_drawn(view, ours)), np.asarray(_drawn(view, key))), shape
-        assert ours.bit_generator.state == theirs.bit_generator.state
-
-
 def test_integers_may_lie_where_results_are_put():
     """They are read before anything is written over them."""
     for size in (LANES, 3 * LANES + 5, BUFFER + 1):
