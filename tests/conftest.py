@@ -41,7 +41,6 @@ AGREEMENT = "tests/agreement/"
 #: Tests of many parameters, most of which have kernels of their own: one of each function's runs always.
 SAMPLED = (
     AGREEMENT,
-    "tests/arrays/test_block.py::test_quantize_is_decode_of_encode",
     "tests/arrays/test_checks.py::test_unused_bits_of_narrow_types_are_no_part_of_codes",
     "tests/arrays/test_tensors.py::test_integers_in_frames_are_rounded_once",
     "tests/arrays/test_warnings.py::test_comparisons_signal_nothing",
@@ -74,8 +73,11 @@ APART = 2
 WHOLE = (
     "tests/agreement/test_block_profiles.py",
     "tests/agreement/test_cublaslt.py",
+    "tests/agreement/test_engines.py",
+    "tests/agreement/test_environment.py",
     "tests/agreement/test_profiles.py",
     "tests/agreement/test_published",
+    "tests/agreement/test_pure_python.py",
     "tests/agreement/test_silicon.py",
     "tests/checkpoints/",
     "tests/test_",

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import lowprec as lp
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import Special, to_float
 from lowprec.spec import catalog
@@ -107,20 +108,45 @@ TESTFLOAT_MODES = {
 def refusals(names: dict[str, Any], table: str) -> list[tuple[Callable[[], Any], type[Exception], str]]:
     """Return calls, and the type and the message of the error that each must raise, of a table as text.
 
-    Below a call the error stands as an interpreter prints it, indented by four, in one line or more.
+    Below a call the error stands as an interpreter prints it, indented by four, in one line or more. What is
+    refused alike stands in braces at the beginning of a call: `lp.{encode|quantize}(1j, "e4m3fn")`.
     """
     found, call = [], ""
     for line in table.strip("\n").splitlines():
         if call and (told := re.fullmatch(r"    (\w+): (.*)", line)):
-            asked = functools.partial(eval, call, names)
-            found.append((asked, getattr(builtins, told[1]), told[2]))
-            call = ""
+            asked = [functools.partial(eval, each, names) for each in _alternatives(call)]
+            found += [(each, getattr(builtins, told[1]), told[2]) for each in asked]
+            alike, call = len(asked), ""
         elif line.startswith("    ") and not call:
-            found[-1] = (*found[-1][:2], f"{found[-1][2]} {line.strip()}")
+            found[-alike:] = [(*each[:2], f"{each[2]} {line.strip()}") for each in found[-alike:]]
         else:
             call += line
     assert not call, f"no error below {call}"
     return found
+
+
+def _alternatives(call: str) -> list[str]:
+    """Return a call with each of the names that stand in braces at its beginning."""
+    if not (names := re.match(r"(lp\.)?\{([\w|]+)\}", call)):
+        return [call]
+    return [f"{names[1] or ''}{name}{call[names.end() :]}" for name in names[2].split("|")]
+
+
+def refusal_test(names: dict[str, Any], table: str) -> Callable[..., None]:
+    """Return a test of a table of `refusals`: each raises this very type with this very message.
+
+    Where a message begins or ends with three dots, more stands there.
+    """
+
+    @pytest.mark.parametrize(("call", "error", "message"), refusals(names, table))
+    def test(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+        start, end = "" if message.startswith("...") else "^", "" if message.endswith("...") else "$"
+        words = message.removeprefix("...").removesuffix("...")
+        with pytest.raises(error, match=f"{start}{re.escape(words)}{end}") as caught:
+            call()
+        assert type(caught.value) is error
+
+    return test
 
 
 # -- chunks -----------------------------------------------------------------------------------------
@@ -173,6 +199,38 @@ def assert_same_bits(
             f"{what}: {wrong.size:,} of {got.size:,} values differ, first at {spelled(inputs[first])}: "
             f"got {float(got[first])!r}, want {float(want[first])!r}"
         )
+
+
+def engines_agree(
+    verb: Callable[..., Any], *given: Any, backends: Sequence[str | None] = (None, "scalar"), **options: Any
+) -> Any:
+    """Hold what engines give against each other: results, parts of blocks, and flags where `flags=True`.
+
+    Return what the first one gives.
+    """
+    arrays = [each.shape for each in given if isinstance(each, np.ndarray | np.generic)]
+    flagged, found = options.pop("flags", False), []
+    for backend in backends:
+        flags = np.full(np.broadcast_shapes(*arrays) if flagged else 0, 0x55, np.uint8)
+        made = verb(*given, backend=backend, **options, **({"flags": flags} if flagged else {}))
+        parts = (made.codes, made.scales, made.tensor_scale) if isinstance(made, lp.BlockArray) else (made,)
+        found.append((made, [np.asarray(part) for part in (*parts, flags)]))
+    for backend, (_, parts) in zip(backends, found, strict=True):
+        for got, want in zip(found[0][1], parts, strict=True):
+            what = f"{verb.__name__}, {backends[0]} and {backend}, {given[len(arrays) :]}, {options}"
+            assert (got.shape, got.dtype) == (want.shape, want.dtype), what
+            words = (part.view(f"u{part.itemsize}") if part.dtype != object else part for part in (got, want))
+            np.testing.assert_array_equal(*words, err_msg=what)
+    return found[0][0]
+
+
+def assert_lazily(got: Any, want: np.ndarray) -> None:
+    """Hold a Dask array against one in memory: its type, its shape and its bits, computed."""
+    assert hasattr(got, "__dask_graph__")
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    made = got.compute(scheduler="threads")
+    assert (made.dtype, made.shape) == (want.dtype, want.shape)
+    assert np.array_equal(made.view(f"u{made.itemsize}"), want.view(f"u{want.itemsize}"))
 
 
 def spelled(value: object) -> str:

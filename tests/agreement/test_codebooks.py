@@ -16,11 +16,12 @@ from lowprec.kernels.lower.words import DOUBLE
 from lowprec.oracle import order
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import from_float
+from lowprec.spec.arith import OPERANDS
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.codebooks import ENTRIES, lns, posit, takum
+from lowprec.spec.codebooks import lns, posit, takum
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
-from tests.support import most_apart
+from tests.support import engines_agree, most_apart, refusal_test
 
 NAN, INFINITY = math.nan, math.inf
 
@@ -117,15 +118,8 @@ def test_codes_and_flags_are_the_oracles(name, rounding):
     ]:
         if "nan_code" in others and name in ("unsigned", "ternary"):
             continue
-        projection = asked(book, rounding, saturation, others)
-        codes, flags = {}, {}
-        for backend in ("scalar", "oracle"):
-            flags[backend] = np.empty(values.shape, np.uint8)
-            codes[backend] = lp.encode(
-                values, book, projection=projection, random=random, flags=flags[backend], backend=backend
-            )
-        np.testing.assert_array_equal(codes["scalar"], codes["oracle"], err_msg=str(projection))
-        np.testing.assert_array_equal(flags["scalar"], flags["oracle"], err_msg=str(projection))
+        given = {"projection": asked(book, rounding, saturation, others), "random": random, "flags": True}
+        engines_agree(lp.encode, values, book, backends=("scalar", "oracle"), **given)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +141,9 @@ def test_tables_give_what_the_scalar_kernel_gives(name, dtype):
         for saturation in ("none", "finite"):
             projection = asked(book, rounding, saturation, {})
             given = {"projection": projection}
-            expected = lp.encode(values, book, **given, backend="scalar")
-            if dtype == "int16":
-                np.testing.assert_array_equal(lp.encode(values, book, **given), expected)
-                continue
-            np.testing.assert_array_equal(lp.encode(values, book, **given, backend="table"), expected)
-            lowest = lp.quantize(values, book, **given, backend="scalar")
-            found = lp.quantize(values, book, **given, backend="table")
-            np.testing.assert_array_equal(found.view(np.uint8), lowest.view(np.uint8))
+            backend = None if dtype == "int16" else "table"
+            for verb in (lp.encode, lp.quantize):
+                engines_agree(verb, values, book, backends=(backend, "scalar"), **given)
 
 
 @pytest.mark.parametrize(
@@ -179,18 +168,7 @@ def test_flags_of_float32_are_the_oracles(name):
     ):
         projection = asked(book, rounding, saturation, others)
         for verb in (lp.encode, lp.quantize):
-            agree(verb, [values], book, (None, "oracle"), projection=projection)
-
-
-def agree(verb, given, book, backends, **options):
-    """Results and flags of two engines are the same."""
-    made = []
-    for backend in backends:
-        flags = np.full(given[0].shape, 99, np.uint8)
-        results = verb(*given, book, flags=flags, backend=backend, **options)
-        made.append((results.view(f"u{results.itemsize}"), flags))
-    np.testing.assert_array_equal(made[0][0], made[1][0], err_msg=str(options))
-    np.testing.assert_array_equal(made[0][1], made[1][1], err_msg=str(options))
+            engines_agree(verb, values, book, backends=(None, "oracle"), projection=projection, flags=True)
 
 
 def in_lanes_as_one_by_one(operation, given, book, projection, random):
@@ -208,17 +186,19 @@ def in_lanes_as_one_by_one(operation, given, book, projection, random):
         np.testing.assert_array_equal(lanes, one_by_one, err_msg=str(projection))
 
 
+USUAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
+
 #: Codebooks of short values and thresholds, and the last ones of long ones.
 WIDE = ("posit5", "hif8", "halves", "beyond", "nf4", "takum7", "fine")
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("operation", ["add", "subtract", "multiply", "divide", "sqrt", "fma"])
+@pytest.mark.parametrize("operation", USUAL)
 @pytest.mark.parametrize("name", [*WIDE, "posit16", "takum16"])
 def test_operations_in_lanes_are_the_scalar_kernels(name, operation):
     """Numbers at and beside values and thresholds, of binary32 and binary64; sums near a threshold."""
     book = BOOKS.get(name) or lp.format(name)
-    rng, count = np.random.default_rng(7), {"sqrt": 1, "fma": 3}.get(operation, 2)
+    rng, count = np.random.default_rng(7), OPERANDS[operation]
     size = max(8000, 5 * len(book.values))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         points = rng.permutation(operands(book))[:20_000]
@@ -290,9 +270,7 @@ def test_random_rounding_to_a_small_negative_value_next_to_a_positive_one(power)
     random = np.tile(np.arange(8, dtype=np.uint32) * 36, values.size // 8)
     for count in (1, values.size):
         given = {"rounding": stochastic(8), "random": random[-count:]}
-        wanted = lp.encode(values[-count:], book, backend="oracle", **given)
-        for backend in (None, "scalar"):
-            np.testing.assert_array_equal(lp.encode(values[-count:], book, backend=backend, **given), wanted)
+        engines_agree(lp.encode, values[-count:], book, backends=(None, "scalar", "oracle"), **given)
 
 
 @pytest.mark.parametrize("name", BOOKS)
@@ -329,46 +307,17 @@ def test_a_value_without_a_code_is_refused_wherever_it_stands(size):
 
 @pytest.mark.parametrize(
     "operation",
-    [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "sqrt",
-        "fma",
-        "remainder",
-        "logb",
-        "minimum",
-        "maximum_number",
-        "round_to_integral",
-        "absolute",
-    ],
+    [*USUAL, "remainder", "logb", "minimum", "maximum_number", "round_to_integral", "absolute"],
 )
 @pytest.mark.parametrize("name", ["posit5", "hif8", "lns6_2", "halves", "beyond"])
 def test_operations_are_the_oracles(name, operation):
-    book = BOOKS[name]
-    generator = np.random.default_rng(5)
-    verb = getattr(lp, operation)
-    count = {"sqrt": 1, "logb": 1, "round_to_integral": 1, "absolute": 1, "fma": 3}.get(operation, 2)
+    book, rng = BOOKS[name], np.random.default_rng(5)
     finite = np.array([float(value) for value in book.values])
-    given = [generator.choice(finite, 100) for _ in range(count)]
+    given = [rng.choice(finite, 100) for _ in range(OPERANDS[operation])]
     for rounding in (MODES[0], MODES[4], stochastic(8)):
-        random = generator.integers(0, 256, 100, dtype=np.uint32) if rounding.bits else None
-        projection = asked(book, rounding, "none", {})
-        codes, flags = {}, {}
-        for backend in ("scalar", "oracle"):
-            flags[backend] = np.empty(100, np.uint8)
-            codes[backend] = verb(
-                *given,
-                book,
-                projection=projection,
-                random=random,
-                flags=flags[backend],
-                dtype=np.uint8,
-                backend=backend,
-            )
-        np.testing.assert_array_equal(codes["scalar"], codes["oracle"], err_msg=str(projection))
-        np.testing.assert_array_equal(flags["scalar"], flags["oracle"], err_msg=str(projection))
+        how = {"random": rng.integers(0, 256, 100, dtype=np.uint32)} if rounding.bits else {}
+        how |= {"projection": asked(book, rounding, "none", {}), "dtype": np.uint8, "flags": True}
+        engines_agree(getattr(lp, operation), *given, book, backends=("scalar", "oracle"), **how)
 
 
 def test_posits_never_overflow_nor_vanish():
@@ -411,25 +360,6 @@ def test_nf4_takes_the_lower_code_at_its_thresholds():
     assert lp.encode(at, "nf4").tolist() == list(range(15))
     assert lp.encode(above, "nf4").tolist() == list(range(1, 16))
     assert lp.encode(at, "nf4", rounding="nearest_away").tolist() == [*range(7), *range(8, 16)]
-
-
-@pytest.mark.parametrize(
-    ("projection", "message"),
-    [
-        (
-            Projection(overflow_test="exponent"),
-            "overflow_test='exponent' of a projection is for binary formats; 'posit8' is a codebook",
-        ),
-        (
-            Projection(smallest="zero"),
-            "smallest='zero' of a projection is for binary formats; 'posit8' is a codebook",
-        ),
-        (Projection(nan_code=256), "nan_code=0x100 of a projection is no code of 'posit8'; use 0 to 0xff"),
-    ],
-)
-def test_projections_for_binary_formats_are_refused(projection, message):
-    with pytest.raises(ValueError, match=message):
-        lp.encode([1.0], "posit8", projection=projection)
 
 
 # -- order -----------------------------------------------------------------------------------------------
@@ -483,34 +413,16 @@ def test_a_nan_of_all_ones_is_looked_up_too(name, dtype):
     assert (lp.encode(values, name, backend="table", **how) == want).all()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("operation", ["encode", "add", "multiply", "divide", "sqrt", "fma", "minimum"])
-@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.width <= 8])
-def test_drawn_operands_in_lanes_have_the_oracles_codes_and_flags(name, operation):
-    """Numbers of all sizes, values of the codebook and zeros, in every mode; lanes are given all at once."""
-    rng = np.random.default_rng(sum(map(ord, name + operation)))
-    book, size, some = lp.format(name), 4096, 300
-    verb, count = getattr(lp, operation), {"encode": 1, "sqrt": 1, "fma": 3}.get(operation, 2)
-    values = np.array([value for value in book.values if math.isfinite(value)])
-    given = [rng.standard_normal(size) * 2.0 ** rng.integers(-20, 20, size) for _ in range(count)]
-    for each in given:
-        each[: some // 2] = rng.choice(values, some // 2)
-        each[some - 4 : some] = 0.0, -0.0, INFINITY, 1e-310
-        rng.shuffle(each[:some])
-    for rounding in ROUNDINGS:
-        random = None
-        if rounding.bits:
-            random = rng.integers(0, 1 << rounding.bits, size, dtype=np.uint64).astype(np.uint32)
-        for saturation in ("none", "finite"):
-            projection = asked(book, rounding, saturation, {"negative": "drop_sign"})
-            codes, flags = {}, {}
-            for backend, end in (("scalar", size), ("oracle", some)):
-                flags[backend] = np.empty(end, np.uint8)
-                words = None if random is None else random[:end]
-                found = verb(
-                    *(each[:end] for each in given), book, projection=projection, random=words,
-                    flags=flags[backend], backend=backend,
-                )  # fmt: skip
-                codes[backend] = found.view(f"u{found.itemsize}")
-            np.testing.assert_array_equal(codes["scalar"][:some], codes["oracle"], err_msg=str(projection))
-            np.testing.assert_array_equal(flags["scalar"][:some], flags["oracle"], err_msg=str(projection))
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+lp.encode([1.0], "posit8", projection=Projection(overflow_test="exponent"))
+    ValueError: overflow_test='exponent' of a projection is for binary formats; 'posit8' is a codebook,
+    which has no exponents. Leave it out
+lp.encode([1.0], "posit8", projection=Projection(smallest="zero"))
+    ValueError: smallest='zero' of a projection is for binary formats; 'posit8' is a codebook, which has
+    no exponents. Leave it out
+lp.encode([1.0], "posit8", projection=Projection(nan_code=256))
+    ValueError: nan_code=0x100 of a projection is no code of 'posit8'; use 0 to 0xff
+""",
+)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import random
 import re
 import tracemalloc
 from fractions import Fraction
-from typing import get_args
 
 import ml_dtypes
 import numpy as np
@@ -25,20 +23,16 @@ from lowprec.oracle.convert import decode
 from lowprec.oracle.dot import dot as oracle
 from lowprec.oracle.exact import from_float
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Cut, Window
-from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation
+from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import MODES, stochastic
-from tests.support import most_apart
+from tests.support import engines_agree, most_apart
 
 SINGLE, HALF = (catalog.BINARY32, Projection()), (catalog.BINARY16, Projection())
-BFLOAT, DOUBLE = (catalog.BFLOAT16, Projection()), (catalog.BINARY64, Projection())
-
-
 # -- rows -------------------------------------------------------------------------------------------
 
 
@@ -78,24 +72,15 @@ def addends(count, rng):
 
 def agrees(how, formats, x, y, addend=None):
     """The kernel has the oracle's codes, for rows of codes."""
-    values = [lp.decode(codes, fmt, dtype="float64") for codes, fmt in zip((x, y), formats, strict=True)]
-    key = 99 if how.rounds_randomly else None
-    got = lp.dot(*values, how, addend=addend, rng=key, dtype=code_dtype(how.output[0]))
-    for row in range(len(x)):
-        left, right = (
-            [decode(int(code), fmt) for code in side[row]] for side, fmt in zip((x, y), formats, strict=True)
-        )
-        start = None if addend is None else from_float(float(addend[row]))
-        want = oracle(left, right, how, start, random=drawn(how, row, len(x)))
-        message = f"{how}: row {row}, addend {start}, {left} * {right}: {int(got[row]):#x}, want {want:#x}"
-        assert int(got[row]) == want, message
+    sides = [lp.decode(codes, fmt, dtype="float64") for codes, fmt in zip((x, y), formats, strict=True)]
+    held(how, *sides, addend)
 
 
-def drawn(how, row, count):
-    """The random integers of a row, by the rounding."""
-    if not how.rounds_randomly:
-        return None
-    return lambda step, bits: int(lp.random_bits(count, 99, bits, stream=2 + step)[row])
+def held(how, x, y, addend=None):
+    """Hold dot products of rows against the oracle's."""
+    options = {"rng": 99} if how.rounds_randomly else {}
+    options |= {"addend": addend, "dtype": code_dtype(how.output[0]), "backends": (None, "oracle")}
+    engines_agree(lp.dot, x, y, how, **options)
 
 
 # -- tests ------------------------------------------------------------------------------------------
@@ -137,11 +122,8 @@ def test_operands_of_any_two_types_agree(name):
     rng, how = np.random.default_rng(5), accumulation(name)
     for first, second in itertools.product(TYPES, repeat=2):
         x, y = (full_numbers(dtype, (2, 6), rng) for dtype in (first, second))
-        got, want = (
-            lp.matmul(x, y.T, how, dtype=code_dtype(how.output[0]), backend=backend)
-            for backend in (None, "oracle")
-        )
-        assert np.array_equal(got, want), (name, first, second, x, y, got, want)
+        kind = code_dtype(how.output[0])
+        engines_agree(lp.matmul, x, y.T, how, dtype=kind, backends=(None, "oracle"))
 
 
 def full_numbers(dtype, shape, rng):
@@ -152,95 +134,6 @@ def full_numbers(dtype, shape, rng):
     if dtype == np.float64:
         numbers[0, -1] = 1.109375 * 2.0**128
     return numbers.astype(dtype)
-
-
-def other_accumulations():
-    """Of every order, accumulator and mode."""
-    for mode in MODES:
-        rounded = (catalog.E5M2, Projection(rounding=mode))
-        yield Accumulation(name=f"e5m2 {mode}", accumulator=rounded, output=rounded)
-        narrow = (
-            catalog.BINARY16,
-            Projection(rounding=mode, saturation="finite", subnormals="flush_results"),
-        )
-        yield Accumulation(
-            name=f"chunks {mode}", order=chunked(3), accumulator=narrow, total=SINGLE, output=narrow
-        )
-        yield Accumulation(name=f"exact {mode}", order=EXACT, output=rounded)
-    for inner in ("sequential", "pairwise"):
-        yield Accumulation(
-            name=f"chunks {inner}", product=BFLOAT, order=chunked(5, inner), accumulator=HALF, total=DOUBLE,
-            addend="last", output=BFLOAT,
-        )  # fmt: skip
-    yield Accumulation(name="pairs", order=PAIRWISE, accumulator=HALF, output=SINGLE)
-    yield Accumulation(
-        name="pairs last", product=SINGLE, order=PAIRWISE, accumulator=DOUBLE, addend="last", output=HALF
-    )
-    yield Accumulation(name="last", accumulator=SINGLE, addend="last", output=HALF)
-    finite = (catalog.E2M3FN, Projection(nan="max"))
-    yield Accumulation(name="no NaN", accumulator=finite, output=finite)
-    for variant in ("A", "B", "C"):
-        drawn = (catalog.BFLOAT16, Projection(rounding=stochastic(9, variant)))
-        yield Accumulation(name=f"stochastic {variant}", accumulator=drawn, output=SINGLE)
-        yield Accumulation(
-            name=f"stochastic pairs {variant}", order=PAIRWISE, accumulator=drawn, output=drawn
-        )
-        yield Accumulation(
-            name=f"stochastic chunks {variant}", order=chunked(4), accumulator=drawn, output=SINGLE
-        )
-    fewer = (catalog.E4M3FN, Projection(rounding=stochastic(5)))
-    yield Accumulation(name="stochastic, other bits", accumulator=drawn, output=fewer)
-
-
-@pytest.mark.parametrize("how", list(other_accumulations()), ids=str)
-def test_other_accumulations_agree(how):
-    """Operands of two formats."""
-    rng = np.random.default_rng(3)
-    for formats in ((catalog.E4M3FN, catalog.E5M2), (catalog.BFLOAT16, catalog.BINARY16)):
-        for length in (0, 1, 2, 13):
-            x, y = pairs_of_rows(formats, 4, length, rng)
-            agrees(how, formats, x, y)
-            agrees(how, formats, x, y, addends(4, rng))
-
-
-@pytest.mark.apart
-@pytest.mark.parametrize("name", [name for name, how in lp.accumulations.items() if how.machine])
-def test_machines_agree_on_sums_of_any_length_and_size(name):
-    """Compare with the oracle: steps that are not full, numbers and addends of all kinds, NaN codes."""
-    rng, how = np.random.default_rng(7), lp.accumulations[name]
-    rule = Projection(nan_code=0x7F812345)
-    for length, spread in itertools.product((0, 1, 3, 8, 21), ("codes", "near", "tiny", "huge")):
-        sides = []
-        for fmt, shape in zip(how.operands, ((4, length), (length, 5)), strict=True):
-            if spread == "codes":
-                codes = rng.integers(0, 1 << fmt.width, shape).astype(code_dtype(fmt))
-            else:
-                factor = {"near": 1.0, "tiny": fmt.min_normal, "huge": fmt.max_finite / 2}[spread]
-                codes = lp.encode(rng.standard_normal(shape) * float(factor), fmt, saturation="finite")
-            sides.append(lp.decode(codes, fmt))
-        addends = rng.integers(0, 1 << 32, (4, 5), dtype=np.uint32).view(np.float32)
-        addends[0, :4], addends[1] = (-0.0, 2.0**-130, -np.nan, -np.inf), addends[1] * np.float32(0)
-        for given in (None, addends):
-            for one in (how, dataclasses.replace(how, name="", output=(SINGLE[0], rule))):
-                made = [
-                    lp.matmul(*sides, one, addend=given, dtype=np.uint32, backend=backend)
-                    for backend in (None, "oracle")
-                ]
-                np.testing.assert_array_equal(*made)
-
-
-@pytest.mark.parametrize("name", ["cdna2_mfma_bfloat16_binary32", "cdna3_mfma_e4m3fnuz_binary32"])
-@pytest.mark.parametrize("mode", ["to_odd", "toward_positive", "toward_negative"])
-def test_a_machine_rounds_to_nearest_whatever_its_output_asks(name, mode):
-    """The machine's own steps already give binary32: the output's mode has nothing left to round."""
-    how = accumulation(name)
-    rule = dataclasses.replace(how.output[1], rounding=mode, subnormals="flush_results")
-    other = dataclasses.replace(how, output=(how.output[0], rule))
-    rng = np.random.default_rng(8)
-    for length in (3, 41):
-        x, y = pairs_of_rows(how.operands, 6, length, rng)
-        agrees(other, how.operands, x, y)
-        agrees(other, how.operands, x, y, addends(6, rng))
 
 
 def test_operands_in_the_operands_own_format_are_projected_too():
@@ -273,34 +166,6 @@ def test_a_nan_addend_of_no_products_is_positive(name):
     for nan in (np.nan, -np.nan):
         made = lp.dot(np.zeros((1, 0)), np.zeros((1, 0)), name, addend=np.float32([nan]), dtype=np.uint32)
         assert made.tolist() == [accumulation(name).output[1].nan_code or 0x7FC00000]
-
-
-ADDEND_RULES = [
-    (catalog.BINARY32, Projection(saturation="finite")),
-    (catalog.BINARY32, Projection(subnormals="flush_results")),
-    (catalog.BINARY16, Projection(saturation="propagate", subnormals="flush_results")),
-    (catalog.BFLOAT16, Projection(rounding="toward_zero", nan_code=0x7FFF, overflow_test="before")),
-]
-
-
-@pytest.mark.parametrize("into", ADDEND_RULES, ids=lambda into: f"{into[0]} {into[1]}")
-@pytest.mark.parametrize("place", ["first", "last"])
-def test_an_addend_is_projected_whatever_type_it_comes_in(into, place):
-    """In the accumulator's own format too: infinite ones saturate, subnormal ones are flushed."""
-    fmt = into[0]
-    numbers = np.array(
-        [np.inf, -np.inf, np.nan, -0.0, fmt.min_subnormal, fmt.min_normal, fmt.max_finite, 2.5]
-    )
-    x, y = np.full((8, 2), -fmt.max_finite / 2), np.full((8, 2), 0.75)
-    x[3:6] = fmt.min_subnormal
-    x = lp.quantize(x, fmt)
-    for order, total in ((PAIRWISE, None), (SEQUENTIAL, None), (chunked(1), into)):
-        how = Accumulation(name="m", order=order, accumulator=into, total=total, addend=place, output=into)
-        codes = [lp.encode(side, fmt) for side in (x, y)]
-        agrees(how, (fmt, fmt), *codes, numbers)
-        agrees(how, (fmt, fmt), *codes, lp.decode(lp.encode(numbers, fmt), fmt))
-        typed = lp.encode(numbers, fmt).view(lp.dtype(fmt))
-        agrees(how, (fmt, fmt), *codes, typed)
 
 
 @pytest.mark.parametrize("scale", [0x7C00, 0x7E00, 0x0000])
@@ -340,51 +205,6 @@ def test_an_exact_sum_takes_an_addend_as_it_is(dtype):
     ):
         how = Accumulation(name="m", order=EXACT, output=into)
         agrees(how, (catalog.E4M3FN,) * 2, *np.full((2, 3, 2), 0x38), np.array([1, 2, 77], dtype))
-
-
-def drawn_window(rng):
-    """Any parameters of a window."""
-    step = rng.choice([1, 2, 6, 16])
-    result = rng.choice(
-        [
-            SINGLE,
-            HALF,
-            (E8M13, Projection(rounding="toward_zero")),
-            (catalog.BFLOAT16, Projection(rounding="to_odd")),
-        ]
-    )
-    return Window(
-        step=step,
-        fraction_bits=rng.choice([None, 1, 10, 23, 35, 48]),
-        result=result,
-        lowest_exponent=rng.choice([-4096, -133, 0]),
-        cut=rng.choice(get_args(Cut)),
-        groups="alternate_pairs" if step % 2 == 0 and rng.random() < 0.3 else "consecutive",
-        negative_zero=rng.random() < 0.5,
-    )
-
-
-def test_any_windows_agree():
-    """Parameters that no hardware has, chunks, and an addend that comes last."""
-    draw, rng = random.Random(1), np.random.default_rng(1)
-    some = [
-        catalog.format(name) for name in ("e4m3fn", "e5m2fnuz", "binary16", "bfloat16", "e3m2fn", "ue5m3")
-    ]
-    for number in range(60):
-        window, formats = drawn_window(draw), (draw.choice(some), draw.choice(some))
-        chunk = draw.choice([0, 2 * window.step, 6 * window.step])
-        how = Accumulation(
-            name=f"window {number}",
-            operands=formats,
-            order=chunked(chunk) if chunk else "sequential",
-            accumulator=window,
-            total=draw.choice([SINGLE, BFLOAT]) if chunk else None,
-            addend=draw.choice(["first", "last"]),
-            output=draw.choice([SINGLE, HALF]),
-        )
-        x, y = pairs_of_rows(formats, 4, draw.choice([1, 5, 33, 40]), rng)
-        agrees(how, formats, x, y)
-        agrees(how, formats, x, y, addends(4, rng))
 
 
 def test_steps_and_chunks_of_any_length_take_no_more_than_is_there():
@@ -453,22 +273,6 @@ def test_padding_with_zeros_matters_where_a_window_keeps_fewer_bits_than_its_res
     x, y = (rng.standard_normal((200, 6)).astype(np.float16) for _ in range(2))
     longer = [np.pad(side, ((0, 0), (0, 5))) for side in (x, y)]
     assert (lp.dot(x, y, how) == lp.dot(*longer, how)).all()
-
-
-@pytest.mark.parametrize("element", most_apart(["e2m1fn", "e4m3fn", "e3m2fn"], ["e4m3fn"]))
-@pytest.mark.parametrize("scale", ["e8m0fnu", "ue4m3", "ue5m3"])
-def test_any_windows_with_scales_agree(element, scale):
-    """Groups of any elements with any scales, in steps of any width."""
-    element, scale, rng = catalog.format(element), catalog.format(scale), np.random.default_rng(5)
-    near = [scale.max_magnitude // 2 + step for step in range(-3, 4)]
-    blocks = BlockFormat(name="mine", element=element, scale=scale, size=8)
-    for group, bits in ((4, 35), (2, 8), (8, 24)):
-        window = Window(step=8, fraction_bits=bits, result=SINGLE, scales="groups", group=group)
-        how = Accumulation(operands=(element,) * 2, accumulator=window, scale=(scale, 8), output=SINGLE)
-        for scales in (None, near):
-            x, y = (blocks_of(blocks, 4, 20, rng, scales=scales) for _ in range(2))
-            want = [expected_of_blocks(how, x, y, row) for row in range(4)]
-            assert lp.dot(x, y, how, dtype=np.uint32).tolist() == want
 
 
 def test_an_infinite_group_times_a_scale_of_zero_is_nan():
@@ -751,16 +555,6 @@ def blocks_of(fmt, count, length, rng, *, scales=None):
     return BlockArray(codes, drawn, fmt, 1, 1.5 if fmt.tensor_scale != "none" else None)
 
 
-def expected_of_blocks(how, x, y, row, addend=None):
-    """The oracle's code for a row of each."""
-    left, right = ([decode(int(code), side.format.element) for code in side.codes[row]] for side in (x, y))
-    scales = [[decode(int(code), side.format.scale) for code in side.scales[row]] for side in (x, y)]
-    tensor = Fraction(float(x.tensor_scale or 1)) * Fraction(float(y.tensor_scale or 1))
-    start = None if addend is None else from_float(float(addend[row]))
-    size = x.format.sizes[0]
-    return oracle(left, right, how, start, scales=(*scales, size), tensor=tensor)
-
-
 SCALED = [name for name, how in ACCUMULATIONS.items() if how.scale is not None]
 
 
@@ -774,9 +568,7 @@ def test_accumulations_with_scales_agree(name):
     for length, scales in ((size, None), (2 * size + 5, near), (3 * size, near)):
         x, y = (blocks_of(fmt, 4, length, rng, scales=scales) for fmt in formats)
         for addend in (None, addends(4, rng)):
-            got = lp.dot(x, y, how, addend=addend, dtype=np.uint32)
-            want = [expected_of_blocks(how, x, y, row, addend) for row in range(4)]
-            assert got.tolist() == want
+            held(how, x, y, addend)
 
 
 @pytest.mark.parametrize(
@@ -789,8 +581,7 @@ def test_blocks_are_terms_of_plain_accumulations(how, fmt):
     near = [lp.encode(2.0**power, fmt.scale) for power in range(-3, 4)]
     for length in (5, 3 * fmt.sizes[0] + 1):
         x, y = (blocks_of(fmt, 3, length, rng, scales=near) for _ in range(2))
-        got = lp.dot(x, y, how, dtype=code_dtype(accumulation(how).output[0]))
-        assert got.tolist() == [expected_of_blocks(accumulation(how), x, y, row) for row in range(3)]
+        held(accumulation(how), x, y)
 
 
 def test_sums_of_blocks_that_cancel_beyond_128_bits():

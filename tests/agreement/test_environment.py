@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import pickle
@@ -99,18 +100,16 @@ with np.errstate(invalid="ignore"):
     }
 
 
-def _factors():
-    """Numbers of all sizes, many of them subnormal, and numbers near 1: two matrices of each."""
-    rng = np.random.default_rng(2)
-    return (
-        rng.integers(0, 1 << 24, (2, 5, 40)).astype(np.uint32).view(np.float32),
-        rng.normal(size=(2, 5, 40)).astype(np.float32),
-    )
+#: Numbers of all sizes, many of them subnormal, and numbers near 1: two matrices of each.
+FACTORS = (
+    np.random.default_rng(2).integers(0, 1 << 24, (2, 5, 40)).astype(np.uint32).view(np.float32),
+    np.random.default_rng(2).normal(size=(2, 5, 40)).astype(np.float32),
+)
 
 
-def _products(small, near):
-    """Products of matrices by vectors, as bytes."""
-    found = {}
+def _products():
+    """Products of matrices: by vectors if the process rounds to nearest and keeps subnormals."""
+    found, (small, near) = {}, FACTORS
     for name in ("fp32_fma", "fp32_sequential", "bf16_sequential", "exact", "hopper_mma_bfloat16_binary32"):
         fmt = "bfloat16" if "bfloat16" in name else "e4m3fn" if name == "bf16_sequential" else "binary32"
         for x, y in ((small[0], near[1]), near, small):
@@ -121,16 +120,6 @@ def _products(small, near):
         factors = [lp.quantize(side, "e4m3fn") for side in near]
         found[name] = lp.matmul(factors[0], factors[1].T, name, addend=small[0, :, :5]).tobytes()
     return found
-
-
-@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
-def test_products_of_matrices_are_the_same_in_every_environment(flags):
-    """Vectors answer if the process rounds to nearest and keeps subnormals; else the general kernel does."""
-    factors = _factors()  # made here: NumPy narrows float64 as the process rounds
-    expected = _products(*factors)
-    with environment(flags):
-        found = _products(*factors)
-    assert [key for key in expected if found[key] != expected[key]] == []
 
 
 def _answers():
@@ -178,13 +167,6 @@ def _answers():
     return found
 
 
-@pytest.fixture(scope="module")
-def usual():
-    """The answers of the default environment; the kernels are compiled by this too."""
-    with environment(0):
-        return _answers()
-
-
 @pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_the_setting_takes_effect(flags):
     """Otherwise the tests below would prove nothing: NumPy's own arithmetic changes as it must."""
@@ -203,35 +185,26 @@ def test_the_setting_takes_effect(flags):
     assert set(negative.tolist()) == {(below if flags & CHOP in (UP, CHOP) else above) | 1 << 31}
 
 
-@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
-def test_no_verb_changes_its_answer(flags, usual):
-    """Operands include subnormals of every source type, where DAZ and FTZ act; a sweep shows rounding."""
-    with environment(flags):
-        found = _answers()
-    assert [key for key in usual if found[key] != usual[key]] == []
+#: Numbers that need subnormal scales, and any others.
+RNG = np.random.default_rng(3)
+TABLES = {
+    "subnormal": np.full(5, 3.67e-40 * 127, np.float32),
+    "smallest": np.array([1, 2, 77], np.uint32).view(np.float32),
+    "float64": RNG.normal(size=(7, 40)) * 2.0 ** RNG.integers(-160, -100, (7, 1)),
+    "float32": RNG.normal(size=(7, 40)).astype(np.float32),
+    "int64": RNG.integers(-(1 << 62), 1 << 62, 50),
+}
 
 
-def _tables():
-    """Numbers that need subnormal scales, and any others."""
-    rng = np.random.default_rng(3)
-    return {
-        "subnormal": np.full(5, 3.67e-40 * 127, np.float32),
-        "smallest": np.array([1, 2, 77], np.uint32).view(np.float32),
-        "float64": rng.normal(size=(7, 40)) * 2.0 ** rng.integers(-160, -100, (7, 1)),
-        "float32": rng.normal(size=(7, 40)).astype(np.float32),
-        "int64": rng.integers(-(1 << 62), 1 << 62, 50),
-    }
-
-
-def _statistics(tables):
-    """Scales and reports, as bytes: nothing that is compared later is a float."""
+def _statistics():
+    """Scales and reports, which are computed by NumPy, in the usual modes."""
     found = {}
 
     def note(report, *key):
         numbers = [number for number in report.as_dict().values() if isinstance(number, float)]
         found[key] = np.array(numbers).tobytes()
 
-    for kind, values in tables.items():
+    for kind, values in TABLES.items():
         for name in ("int8", "e4m3fn", "bfloat16"):
             for method in ("max", "percentile", "mse"):
                 scales = lp.scale_for(values, name, method)
@@ -240,20 +213,6 @@ def _statistics(tables):
             found[kind, name, "power"] = lp.scale_for(values, name, axis=0, power_of_two=True).tobytes()
         note(lp.error_report(values, "mxfp8_e4m3"), kind, "mxfp8_e4m3")
     return found
-
-
-@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
-def test_scales_and_reports_are_the_same_in_every_environment(flags):
-    """They are computed by NumPy, in the usual modes; afterwards the process has its own again."""
-    tables = _tables()
-    expected, subnormal = _statistics(tables), np.float32(3.67e-40).tobytes()
-    tiny = np.full(64, 1, np.uint32).view(np.float32)
-    with environment(flags):
-        found = _statistics(tables)
-        doubled = set((tiny + tiny).view(np.uint32).tolist())
-    assert [key for key in expected if found[key] != expected[key]] == []
-    assert found["subnormal", "int8", "max"] == subnormal
-    assert doubled == ({0} if flags & (DENORMALS_ARE_ZERO | FLUSH_TO_ZERO) else {2})
 
 
 def _of_the_draft():
@@ -271,70 +230,77 @@ def _of_the_draft():
     found.append(p3109.BlockDotProduct[(8, *shape, *shape, "binary32", how)](*blocks))
     found += p3109.BlockAdd[(8, *shape, *shape, *shape, how)](*blocks, np.arange(4) * 60)
     found.append(p3109.BlockReduceMultiply[(8, *shape, "Binary8p4se", how)](blocks[0]))
-    return [np.asarray(each).tobytes() for each in found]
+    return dict(enumerate(np.asarray(each).tobytes() for each in found))
 
 
-@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
-def test_operations_of_the_draft_are_the_same_in_every_environment(flags):
-    usual = _of_the_draft()
-    with environment(flags):
-        found = _of_the_draft()
-    assert found == usual
+#: Numbers of binary32, subnormal ones too, the same with one further on that is none, and the reverse.
+MANY = (RNG.standard_normal(40_000) * 2.0 ** RNG.integers(-145, 20, 40_000)).astype(np.float32).astype(float)
+WIDE = np.where(np.arange(MANY.size) == 33_333, 1 + 2.0**-30, MANY)
+PICKLED = pickle.loads(pickle.dumps(np.linspace(-3, 3, 100, dtype=np.float32)))
+#: Float64 numbers that float32 holds are narrowed on the way; subnormal ones equal zero under DAZ.
+TINY_64, LARGE_64 = np.array([5e-324, -1e-310, 0.0, 1.5]), np.array([2.0**1000, -(2.0**1000), 1.0, 2.0])
 
 
-@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
-def test_many_float64_operands_that_kernels_narrow(flags):
-    """Numbers of binary32, subnormal ones too, and further on one that is none."""
-    rng = np.random.default_rng(3)
-    x = (rng.standard_normal(40_000) * 2.0 ** rng.integers(-145, 20, 40_000)).astype(np.float32)
-    x, y = x.astype(np.float64), x[::-1].astype(np.float64)
-    wide = x.copy()
-    wide[33_333] = 1 + 2.0**-30
-    for given in (x, wide):
-        calls = [lambda given=given, fmt=fmt: lp.encode(given, fmt) for fmt in ("binary16", "bfloat16")]
-        calls += [
-            lambda given=given: lp.quantize(given, "bfloat16"),
-            lambda given=given: lp.add(given, y, "binary32"),
+def _narrowed():
+    """Operands that kernels narrow, and those of a type that equals float32, as of a pickled array."""
+    x, y, z = TINY_64, LARGE_64, MANY[::-1].copy()
+    found = []
+    for given in (MANY, WIDE):
+        found += [lp.encode(given, fmt) for fmt in ("binary16", "bfloat16")]
+        found += [
+            lp.quantize(given, "bfloat16"),
+            lp.add(given, z, "binary32"),
+            lp.fma(given, z, z, "binary16"),
         ]
-        calls += [lambda given=given: lp.fma(given, y, y, "binary16")]
-        for call in calls:
-            want = call()
-            with environment(flags):
-                got = call()
-            assert got.tobytes() == want.tobytes()
-
-
-@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
-def test_a_type_that_equals_float32_is_float32_to_all_engines(flags):
-    """As of an array that was pickled: vectors leave operations to the scalar engine here."""
-    x = np.linspace(-3, 3, 100, dtype=np.float32)
-    pickled = pickle.loads(pickle.dumps(x))
-    wants = [lp.add(x, x, "e4m3fn"), lp.fma(x, x, x, "binary16")]
     for _ in range(2):
-        with environment(flags):
-            found = [lp.add(pickled, pickled, "e4m3fn"), lp.fma(pickled, pickled, pickled, "binary16")]
-        assert [made.tobytes() for made in found] == [want.tobytes() for want in wants]
+        found += [lp.add(PICKLED, PICKLED, "e4m3fn"), lp.fma(PICKLED, PICKLED, PICKLED, "binary16")]
+    found += [lp.divide(x, x[::-1], "binary32"), lp.multiply(x, y, "binary32"), lp.add(x, x, "e4m3fn")]
+    found += [lp.sqrt(x, "e5m2"), *(lp.dot(x, y, how) for how in ("exact", "fp32_fma", "fp64_sequential"))]
+    return dict(enumerate(np.asarray(each).tobytes() for each in found))
 
 
-@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
-def test_subnormal_float64_operands_are_not_taken_for_zeros(flags):
-    """Float64 numbers that float32 holds are narrowed on the way; subnormal ones equal zero under DAZ."""
-    x, y = np.array([5e-324, -1e-310, 0.0, 1.5]), np.array([2.0**1000, -(2.0**1000), 1.0, 2.0])
+ANSWERS = {
+    "verbs": _answers, "products": _products, "statistics": _statistics, "draft": _of_the_draft,
+    "narrowed": _narrowed,
+}  # fmt: skip
 
-    def answers():
-        made = [
-            lp.divide(x, x[::-1], "binary32"),
-            lp.multiply(x, y, "binary32"),
-            lp.add(x, x, "e4m3fn"),
-            lp.sqrt(x, "e5m2"),
-        ]
-        made += [lp.dot(x, y, how) for how in ("exact", "fp32_fma", "fp64_sequential")]
-        return [np.asarray(one).tobytes() for one in made]
 
-    expected = answers()
-    assert lp.multiply(x, y, "binary32")[0] == 2.0**-74
+@functools.cache
+def usual(name):
+    """Return the answers of the default environment; the kernels are compiled by this too."""
+    with environment(0):
+        return ANSWERS[name]()
+
+
+#: All verbs take long: in two environments they stand apart, in the others they are `long`.
+FEW = ("flush_to_zero", "round_down")
+CASES = [
+    pytest.param(
+        name, flags, id=f"{name}-{way}", marks=[pytest.mark.long] * (name == "verbs" and way not in FEW)
+    )
+    for name in ANSWERS
+    for way, flags in ENVIRONMENTS.items()
+]
+
+
+@pytest.mark.parametrize(("name", "flags"), CASES)
+def test_no_answer_changes(name, flags):
+    """Operands include subnormals of every source type, where DAZ and FTZ act; a sweep shows rounding.
+
+    Afterwards the process has its own modes again.
+    """
+    want, tiny = usual(name), np.full(64, 1, np.uint32).view(np.float32)
     with environment(flags):
-        assert answers() == expected
+        found = ANSWERS[name]()
+        doubled = set((tiny + tiny).view(np.uint32).tolist())
+    assert [key for key in want if found[key] != want[key]] == []
+    assert doubled == ({0} if flags & (DENORMALS_ARE_ZERO | FLUSH_TO_ZERO) else {2})
+
+
+def test_small_numbers_are_not_taken_for_zeros():
+    """So that what is compared above says something."""
+    assert usual("statistics")["subnormal", "int8", "max"] == np.float32(3.67e-40).tobytes()
+    assert lp.multiply(TINY_64, LARGE_64, "binary32")[0] == 2.0**-74
 
 
 IMPORT = """

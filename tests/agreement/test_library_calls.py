@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 from fractions import Fraction
 
@@ -12,29 +11,18 @@ import pytest
 
 import lowprec as lp
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.checks import code_dtype
-from lowprec.oracle.arith import operate
-from lowprec.oracle.convert import cast as convert, decode, project
+from lowprec.oracle.convert import decode
 from lowprec.oracle.dot import dot as oracle
-from lowprec.oracle.exact import from_float
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.order import Split
 from lowprec.spec.projection import Projection
+from tests.support import refusal_test
 
 pytestmark = pytest.mark.apart
 
 E4M3FN, BINARY32 = catalog.E4M3FN, (catalog.BINARY32, Projection())
 ADA = accumulation("ada_mma_e4m3fn_binary32")
-NAMES = (
-    "ada_mma_e4m3fn_binary32",
-    "fp32_fma",
-    "fp32_pairwise",
-    "bf16_sequential",
-    "exact",
-    "deepseek_promote(16)",
-    "cdna3_mfma_bfloat16_binary32",
-)
 
 
 def codes(shape, rng, specials=0.1):
@@ -43,34 +31,6 @@ def codes(shape, rng, specials=0.1):
 
 
 # -- split-K ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_splits_agree(name):
-    """Every way to deal and to add, sums of any length among them 0, with an addend and without, and NaNs."""
-    rng, base = np.random.default_rng(1), accumulation(name)
-    ways = itertools.product(
-        (2, 3, 5), (1, 8), ("contiguous", "balanced", "interleaved"), ("sequential", "pairwise", "halves")
-    )
-    others = [(6, 4, "interleaved", "slots(4)"), (5, 1, "balanced", "slots(9)")]
-    for number, (count, tile, deal, combine) in enumerate([*ways, *others]):
-        length = int(rng.integers(0, 70))
-        stored = "binary16" if number % 7 == 3 else None
-        total = ("bfloat16", "toward_zero") if number % 5 == 2 else None
-        split = Split(count, tile, deal, combine, stored=stored, total=total)
-        how = dataclasses.replace(base, split=split)
-        given = codes((2, 2, length), rng, 0.3 * (number % 3 == 0))
-        x, y = (lp.decode(side, E4M3FN) for side in given)
-        begin = rng.standard_normal(2).astype(np.float32) * 100 if number % 2 else None
-        addend, kind = None if begin is None else begin[:, None], code_dtype(how.output[0])
-        got = lp.matmul(x, y.T, how, addend=addend, dtype=kind)
-        rows = lp.dot(x, y, how, addend=begin, dtype=kind)
-        for i, j in itertools.product(range(2), repeat=2):
-            values = [[decode(int(code), E4M3FN) for code in row] for row in (given[0][i], given[1][j])]
-            want = oracle(*values, how, None if begin is None else from_float(float(begin[i])))
-            assert int(got[i, j]) == want, (how.split, length, i, j)
-            if i == j:
-                assert int(rows[i]) == want
 
 
 def test_splits_of_blocks_take_whole_blocks():
@@ -100,111 +60,7 @@ def test_splits_of_blocks_take_whole_blocks():
             lp.dot(x, y, narrow)
 
 
-def test_every_engine_gives_the_same_splits():
-    rng = np.random.default_rng(3)
-    x, y = (lp.decode(codes((4, 96), rng, 0), E4M3FN) for _ in range(2))
-    how = dataclasses.replace(ADA, order="chunked(16)", split=Split(3, 16, "interleaved", "halves"))
-    want = lp.matmul(x, y.T, how, dtype="u4", backend="oracle")
-    for backend in ("scalar", None):
-        assert (lp.matmul(x, y.T, how, dtype="u4", backend=backend) == want).all()
-
-
 # -- epilogues --------------------------------------------------------------------------------------
-
-
-def number(value, into=BINARY32):
-    """A code and its format, of a value that is rounded to it, to nearest."""
-    return project(from_float(float(value)), into[0]), into[0]
-
-
-def step(operation, operands, into):
-    """An operation on such numbers, rounded to a format."""
-    codes, formats = zip(*operands, strict=True)
-    return operate(operation, codes, formats, *into)[0], into[0]
-
-
-def scaled(total, scales, epilogue, addend):
-    """Step 1, by the docstring."""
-    given, into = [scale for scale in scales if scale is not None], epilogue.compute
-    if epilogue.scales == "product":
-        alpha = number(1, into)
-        if given:
-            alpha = step("multiply", given, into) if len(given) == 2 else given[0]
-        return step("fma", [total, alpha, number(0, into) if addend is None else addend], into)
-    for scale in given if epilogue.scales == "x_first" else given[::-1]:
-        total = step("multiply", [total, scale], into)
-    return total if addend is None else step("add", [total, addend], into)
-
-
-EPILOGUES = [
-    lp.Epilogue(),
-    lp.Epilogue(output="bfloat16", scales="x_first"),
-    lp.Epilogue(output=("e4m3fn", Projection(saturation="finite")), scales="y_first"),
-    lp.Epilogue(output="binary16", fused_bias=True),
-    lp.Epilogue(output="binary16", compute=("bfloat16", "toward_zero")),
-]
-
-
-@pytest.mark.parametrize("epilogue", EPILOGUES, ids=str)
-@pytest.mark.parametrize("how", [ADA, accumulation("fp32_fma")], ids=str)
-def test_epilogues_agree_with_their_steps(epilogue, how):
-    """Scales of tensors, of rows and columns, and both; bias, addend and a scale of the output."""
-    rng = np.random.default_rng(4)
-    given = codes((2, 4, 48), rng, 0.02)
-    x, y = (lp.decode(side, E4M3FN) for side in given)
-    inner = how.partial(epilogue.compute)
-    sums = lp.matmul(x, y.T, inner, backend="oracle", dtype=code_dtype(inner.output[0]))
-    target, into = epilogue.output or how.output, epilogue.compute
-    kind = code_dtype(target[0])
-
-    def random(*shape):
-        return (rng.standard_normal(shape) * 2.0 ** rng.integers(-9, 4, shape)).astype(np.float32)
-
-    def at(values, *place):
-        return None if values is None else number(np.broadcast_to(values, (4, 4))[place], into)
-
-    for of_x, of_y in ((random(), random()), (random(4, 1), random(1, 4)), (random(4), None), (None, None)):
-        for bias, addend, last in ((None,) * 3, (random(4), None, random()), (None, random(4, 4), None)):
-            got = lp.matmul(
-                x, y.T, how, scales=(of_x, of_y), bias=bias, addend=addend, output_scale=last,
-                epilogue=epilogue, dtype=kind,
-            )  # fmt: skip
-            rows = of_x[:, None] if np.shape(of_x) == (4,) else of_x
-            fused = addend if bias is None or not epilogue.fused_bias else bias
-            for i, j in itertools.product(range(4), repeat=2):
-                total = int(sums[i, j]), inner.output[0]
-                value = scaled(total, [at(rows, i, j), at(of_y, i, j)], epilogue, at(fused, i, j))
-                if bias is not None and not epilogue.fused_bias:
-                    value = step("add", [value, at(bias, i, j)], into)
-                if last is not None:
-                    value = step("multiply", [value, at(last, i, j)], into)
-                want = convert(value[0], value[1], *target)
-                assert int(got[i, j]) == want, (epilogue, i, j)
-
-
-@pytest.mark.parametrize("order", ["product", "x_first", "y_first"])
-def test_scales_of_blocks_join_the_sum_of_each(order):
-    """1x128 of x and 128x128 of y, here of 16, with a last block that is short."""
-    rng, epilogue = np.random.default_rng(5), lp.Epilogue(scales=order, block=16)
-    given = codes((2, 4, 40), rng, 0)
-    x, y = (lp.decode(side, E4M3FN) for side in given)
-    of_x = rng.random((4, 3), np.float32)
-    of_y = rng.random((3, 1), np.float32)  # a tile of 16 x 16 has them all
-    with pytest.raises(ValueError, match="scale of x has 3 numbers along K of 40: say how many elements sh"):
-        lp.matmul(x, y.T, ADA, scales=(of_x, of_y))
-    got = lp.matmul(x, y.T, ADA, scales=(of_x, of_y), epilogue=epilogue)
-    plain = lp.dot(x, y, ADA, scales=(of_x, np.repeat(of_y, 4, 1).T), epilogue=epilogue)
-    inner = ADA.partial(epilogue.compute)
-    for i, j in itertools.product(range(4), repeat=2):
-        value = None
-        for block in range(3):
-            part = slice(16 * block, 16 * block + 16)
-            row, column = ([from_float(float(v)) for v in side[part]] for side in (x[i], y[j]))
-            total = oracle(row, column, inner), inner.output[0]
-            value = scaled(total, [number(of_x[i, block]), number(of_y[block, 0])], epilogue, value)
-        assert number(got[i, j]) == value
-        if i == j:
-            assert number(plain[i]) == value
 
 
 def test_no_products_give_zero_whatever_the_scales():
@@ -279,15 +135,6 @@ def test_what_does_not_fit_is_refused(options, error, message):
     how = dataclasses.replace(ADA, output=options.pop("output", ADA.output))
     with pytest.raises(error, match=re.escape(message)):
         lp.matmul(np.ones((4, 48)), np.ones((48, 4)), how, **options)
-
-
-def test_blocks_along_k_are_not_split():
-    how = dataclasses.replace(ADA, split=Split(2))
-    with pytest.raises(ValueError, match="scales of blocks along K join their sums one after the other"):
-        lp.matmul(
-            np.ones((4, 48)), np.ones((48, 4)), how, scales=(np.ones((4, 3)), None),
-            epilogue=lp.Epilogue(block=16),
-        )  # fmt: skip
 
 
 def test_blocks_along_k_are_as_many_on_both_sides():
@@ -370,15 +217,21 @@ def test_stochastic_sums_have_no_blocks_of_scales():
         )  # fmt: skip
 
 
-def test_a_call_has_one_epilogue():
-    x, y = np.ones((2, 32)), np.ones((32, 2))
-    with pytest.raises(ValueError, match="ada_cublaslt_fp8 has an epilogue of its own, and epilogue= is"):
-        lp.matmul(x, y, "ada_cublaslt_fp8", epilogue=lp.Epilogue())
-    with pytest.raises(TypeError, match="a library call must be called"):
-        lp.matmul(x, y, lp.library_calls["ada_cublaslt_fp8"])
-
-
 def test_a_machine_s_splits_have_an_epilogue():
     how = dataclasses.replace(accumulation("cdna3_mfma_bfloat16_binary32"), split=Split(2, total="binary16"))
     made = lp.matmul(np.ones((2, 32)), np.ones((32, 2)), how, scales=(2.0, 0.5))
     assert made.tolist() == [[32.0, 32.0]] * 2
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+lp.matmul(np.ones((4, 48)), np.ones((48, 4)), dataclasses.replace(ADA, split=Split(2)), scales=(np.ones((4,
+        3)), None), epilogue=lp.Epilogue(block=16))
+    ValueError: scales of blocks along K join their sums one after the other: leave out split
+lp.matmul(np.ones((2, 32)), np.ones((32, 2)), "ada_cublaslt_fp8", epilogue=lp.Epilogue())
+    ValueError: ada_cublaslt_fp8 has an epilogue of its own, and epilogue= is...
+lp.matmul(np.ones((2, 32)), np.ones((32, 2)), lp.library_calls["ada_cublaslt_fp8"])
+    TypeError: a library call must be called: lowprec.library_calls[name](output=..., fast=...)
+""",
+)

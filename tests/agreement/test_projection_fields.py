@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -10,73 +11,26 @@ import pytest
 import lowprec as lp
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.arith import operate
-from lowprec.oracle.exact import from_float
 from lowprec.oracle.flags import flags as oracle_flags, is_signaling
 from lowprec.spec import catalog
-from lowprec.spec.format import Format
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import MODES, stochastic
-from lowprec.verify.inputs import conversions
-from tests.support import assert_same_bits, assert_same_codes
+from tests.fuzz.conversions import words_for
+from tests.fuzz.drawing import Draw
+from tests.fuzz.operands import values
+from tests.fuzz.specifications import any_projection
+from tests.support import assert_same_codes, engines_agree
 
 NAMES = (
     *("e4m3fn", "e5m2", "e4m3fnuz", "e3m4", "e2m1fn", "e3m0fn", "e8m0fnu", "ue4m3", "int8f6", "uint4"),
     *("binary8p1uf", "binary8p3se", "binary8p3ue"),
 )
-SATURATIONS = ("none", "finite", "propagate")
-
-
-def operands(fmt, rng):
-    """Cases thinned at random, every fifth value of the format, tininess's border, float64's specials."""
-    few = rng.choice(conversions.inputs(fmt, np.float64, sparse=True), 120, replace=False)
-    values = lp.decode(np.arange(1 << fmt.width), fmt, dtype=np.float64)[::5]
-    border = np.zeros(0)
-    if fmt.min_normal is not None:
-        step = fmt.min_normal * 2.0**-fmt.trailing_bits
-        near = fmt.min_normal - step * np.array([0, 0.125, 0.25, 0.375, 0.5, 0.75, 1])
-        border = np.concatenate([near, np.nextafter(near, 0), np.nextafter(near, 1), -near])
-    last = fmt.max_finite
-    top = np.array(
-        [last, np.nextafter(last, 0), np.nextafter(last, np.inf), -last, -np.nextafter(last, np.inf)]
-    )
-    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 5e-324, -1e-310, 2.0**-1022, 1e300])
-    signaling = np.array([0x7FF0000000000001, 0xFFF0000000000001], np.uint64).view(np.float64)
-    return np.concatenate([few, values, border, top, special, signaling])
-
-
-def projections(fmt, rng):
-    """Fields together, so that one rule meets another."""
-    for mode, subnormals, test in itertools.product(
-        MODES, ("keep", "flush_results", "flush_operands", "flush_both"), ("after", "before", "exponent")
-    ):
-        saturation, tininess = SATURATIONS[rng.integers(3)], ("after", "before")[rng.integers(2)]
-        yield Projection(
-            rounding=mode, subnormals=subnormals, overflow_test=test, saturation=saturation, nan="max",
-            tininess=tininess,
-        )  # fmt: skip
-    codes = [code for code in (0, 3, 7, 1 << (fmt.width - 1)) if code < 1 << fmt.width]
-    for code, sign, negative in itertools.product(
-        codes, ("keep", "drop", "positive"), ("nan", "zero", "drop_sign")
-    ):
-        zero = ("nan", "smallest")[rng.integers(2)]
-        smallest = ("itself", "zero")[rng.integers(1 if fmt.trailing_bits else 2)]
-        saturation = SATURATIONS[rng.integers(3)]
-        yield Projection(
-            nan_code=code, nan_sign=sign, negative=negative, zero=zero, smallest=smallest,
-            saturation=saturation, rounding=("nearest_even", "nearest_away")[rng.integers(2)],
-        )  # fmt: skip
-    yield Projection(via=(catalog.BINARY32,), nan="max")
-    yield Projection(
-        via=(catalog.BINARY32, catalog.BINARY16), nan="max", rounding="to_odd", subnormals="flush_both"
-    )
-    for bits, variant in itertools.product((1, 4, 16, 32), "ABC"):
-        subnormals = ("keep", "flush_results")[rng.integers(2)]
-        saturation = SATURATIONS[rng.integers(3)]
-        yield Projection(
-            rounding=stochastic(bits, variant), subnormals=subnormals, saturation=saturation, nan="max",
-            tininess=("after", "before")[rng.integers(2)],
-        )  # fmt: skip
-
+#: Without zero, of which a policy says what becomes; powers without NaN.
+SIGNED = {"exponent_bits": 4, "trailing_bits": 0, "bias": 7, "subnormals": False}
+WITHOUT_ZERO = (
+    Format(name="signed without zero or NaN", **SIGNED),
+    Format(name="unsigned powers without NaN", **SIGNED, sign=Sign.UNSIGNED),
+)
 
 #: Shapes that no catalog has: finite values that are all subnormal, one value, NaNs beside an infinity and in
 #: the place of -0, no zero but a sign.
@@ -122,60 +76,27 @@ def test_a_smallest_value_between_others_is_no_zero(backend):
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("name", [*NAMES, *ODD], ids=str)
+@pytest.mark.parametrize("name", [*NAMES, *ODD, *WITHOUT_ZERO], ids=str)
 def test_kernels_agree_with_the_oracle_in_every_field_and_flag(name):
-    """Codes and flags, compared exactly, for half of 128 projections: another half for each format."""
+    """Codes, values and flags for 60 projections of any fields, of values near all that they decide."""
     fmt = lp.format(name)
-    rng = np.random.default_rng([*str(name).encode()])
-    values = operands(fmt, rng)
-    patterns = values.view(np.uint64).tolist()
-    facts = [
-        (from_float(value), 0 < abs(value) < 2.0**-1022, is_signaling(bits, catalog.BINARY64))
-        for value, bits in zip(values.tolist(), patterns, strict=True)
-    ]
-    every = list(projections(fmt, rng))
-    for place in rng.choice(len(every), len(every) // 2, replace=False):
-        projection = every[place]
-        bits = projection.rounding.bits
-        random = rng.integers(0, 1 << bits, values.size, dtype=np.uint64).astype(np.uint32) if bits else None
-        flags = np.full(values.size, 0xFF, np.uint8)
-        got = lp.encode(values, fmt, projection=projection, random=random, flags=flags)
-        want, signals = [], []
-        for number, (value, subnormal, signaling) in enumerate(facts):
-            integer = None if random is None else int(random[number])
-            want.append(oracle.project(value, fmt, projection, random=integer, subnormal_operand=subnormal))
-            options = {"random": integer, "subnormal_operand": subnormal, "signaling": signaling}
-            signals.append(oracle_flags(value, fmt, projection, **options))
-        assert_same_codes(got, want, fmt, values, projection)
-        wrong = np.flatnonzero(flags != np.array(signals))
-        assert wrong.size == 0, (projection, values[wrong[0]].hex(), flags[wrong[0]], signals[wrong[0]])
-        values_given = lp.quantize(values, fmt, projection=projection, random=random)
-        assert_same_bits(values_given, lp.decode(got, fmt, dtype=values_given.dtype), values, f"{projection}")
-
-
-@pytest.mark.parametrize("source", ["e5m2", "binary16", "e4m3fn"])
-def test_cast_flushes_the_subnormals_of_its_source(source):
-    """Which operands are subnormal depends on the format that they are codes of."""
-    origin = lp.format(source)
-    codes = np.arange(1 << origin.width)[:: 5 if origin.width > 8 else 1]
-    for subnormals in ("flush_operands", "flush_results", "flush_both"):
-        projection = Projection(subnormals=subnormals)
-        flags = np.zeros(codes.shape, np.uint8)
-        got = lp.cast(codes, origin, "e4m3b11fnuz", projection=projection, flags=flags)
-        target = catalog.E4M3B11FNUZ
-        want = [oracle.cast(code, origin, target, projection) for code in codes.tolist()]
-        assert_same_codes(got, want, target, codes.tolist(), projection)
-        signals = [
-            oracle_flags(
-                oracle.decode(code, origin),
-                target,
-                projection,
-                subnormal_operand=oracle.is_subnormal(code, origin),
-                signaling=is_signaling(code, origin),
-            )
-            for code in codes.tolist()
-        ]
-        assert flags.tolist() == signals
+    for number in range(60):
+        draw = Draw(0, str(name), number, alike=1)
+        rule = any_projection(draw, fmt)
+        if not fmt.has_nan and rule.nan == "error":
+            rule = dataclasses.replace(rule, nan="max")
+        if {rule.nan, rule.smallest} & {"negative_zero", "zero"} and number % 2:  # may not be served
+            rule = dataclasses.replace(rule, nan="max", smallest="itself")
+        x = values(draw, np.dtype(draw.choice((np.float64, np.float64, np.float32))), [fmt, *rule.via], 150)
+        options = {"projection": rule, "flags": True}
+        if rule.rounding.bits:
+            options["random"] = words_for(draw, rule.rounding, fmt, x.shape)
+        for verb in (lp.encode, lp.quantize):
+            try:
+                engines_agree(verb, x, fmt, backends=(None, "scalar", "oracle"), **options)
+            except ValueError as refusal:
+                with pytest.raises(ValueError, match=re.escape(str(refusal))):
+                    engines_agree(verb, x, fmt, backends=("oracle",), **options)
 
 
 def test_a_three_way_nan_signals_as_the_oracle_says():

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.spec.projection import Projection
 
 SIZE = 1500
 
@@ -74,32 +72,3 @@ def test_remainders_of_any_exponents():
             np.ldexp(significands[1] * 1.0, np.arange(2200) % 130 - 60),
             "binary32",
         )
-
-
-@pytest.mark.parametrize("kind", [np.int64, np.uint64])
-def test_remainders_of_integers_of_64_bits(kind):
-    """Lanes hold 53 bits: these are divided bit by bit. `round` of a fraction takes the even one of two."""
-    rng, low = np.random.default_rng(11), np.iinfo(kind).min
-    y = rng.integers(1, 1 << rng.integers(1, 62, 600)).astype(kind)
-    x = (y * rng.integers(0, 4, 600).astype(kind) // kind(2)) + rng.integers(0, 2, 600).astype(kind)
-    x[:200], y[:50] = rng.integers(low, np.iinfo(kind).max, 200, kind), 3
-    pairs = zip(x.tolist(), y.tolist(), strict=True)
-    rest = np.array([float(a - round(Fraction(a, b)) * b) for a, b in pairs])
-    for name in ("bfloat16", "binary32"):
-        made = lp.remainder(x, y, name, backend="scalar")
-        assert np.array_equal(made, lp.quantize(rest, name))
-
-
-def test_remainders_of_flushed_operands_and_through_other_formats():
-    """Subnormal numbers of the operands' own formats are zeros; an invalid remainder signals nothing else."""
-    tiny, ones = np.full(300, 2.0**-24, np.float16), np.ones(300, np.float16)
-    for rule in (Projection(subnormals="flush_operands"), Projection(subnormals="flush_both")):
-        for x, y, want, raised in ((tiny, ones, 0.0, {1}), (ones, tiny, np.nan, {16})):
-            flags = np.zeros(300, np.uint8)
-            made = lp.remainder(x, y, "binary32", projection=rule, flags=flags)
-            assert np.array_equal(made, np.full(300, want, np.float32), equal_nan=True)
-            assert set(flags.tolist()) == raised
-    flags = np.zeros(300, np.uint8)
-    far = np.full(300, 1e30)
-    lp.remainder(far, np.inf, "e4m3fn", projection=Projection(via=("binary16",)), flags=flags)
-    assert set(flags.tolist()) == {16}

@@ -11,8 +11,6 @@ import pytest
 
 import lowprec as lp
 from lowprec.oracle import convert as oracle
-from lowprec.oracle.exact import from_float
-from lowprec.oracle.rounding import random_integer
 from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import stochastic
@@ -142,63 +140,6 @@ def test_a_deep_subnormal_takes_the_right_side_of_thirty_two_bits():
     assert (1 << 32) - 0x800001 == 4286578687
     codes = lp.encode(np.array([value, value]), "e4m3fn", rounding="stochastic(32)", random=random)
     assert codes.tolist() == [1, 0]
-
-
-@pytest.mark.parametrize("variant", ["A", "B", "C"])
-@pytest.mark.parametrize("fmt", [*CATALOG_UP_TO_8, catalog.BINARY16], ids=str)
-def test_exact_values_never_move(fmt, variant):
-    """Under the largest and the smallest random integer."""
-    codes = np.arange(1 << fmt.width, dtype=np.uint32)
-    values = lp.decode(codes, fmt)
-    for bits in (1, 8, 32):
-        for r in (0, (1 << bits) - 1):
-            random = np.full(codes.shape, r, np.uint32)
-            again = lp.cast(
-                codes, fmt, fmt, rounding=stochastic(bits, variant), random=random, projection=None
-            )
-            numbers = ~np.isnan(values) & np.isfinite(values)
-            assert (again[numbers] == codes[numbers]).all()
-
-
-@pytest.mark.parametrize(
-    ("variant", "bits", "name"),
-    [
-        ("ptx_rs", 16, "e4m3fn"),
-        ("ptx_rs", 16, "e5m2"),
-        ("ptx_rs", 16, "e3m2fn"),
-        ("ptx_rs", 16, "bfloat16"),
-        ("ptx_rs", 13, "binary16"),
-        ("rdna4", 20, "e4m3fn"),
-        ("rdna4", 21, "e5m2"),
-        ("hip", 20, "e4m3fnuz"),
-        ("hip", 21, "e5m2fnuz"),
-        ("avx10_2", 8, "e5m2"),
-        ("avx10_2", 7, "e4m3fn"),
-    ],
-)
-@pytest.mark.parametrize("columns", [8, 7, 1])
-def test_hardware_layouts_cut_words_as_the_oracle_does(variant, bits, name, columns):
-    """Rows of full and of broken groups; each element has its lane's integer."""
-    fmt, mode = lp.format(name), stochastic(bits, variant)
-    rng = np.random.default_rng(columns)
-    group = {"ptx_rs": 4 if fmt.width <= 8 else 2}.get(variant, 1)
-    values = (rng.standard_normal((50, columns)) * 2.0 ** rng.integers(-12, 4, (50, columns))).astype(
-        np.float32
-    )
-    words = rng.integers(0, 1 << 32, (50, -(-columns // group)), dtype=np.uint32)
-    saturating = Projection(rounding=mode, saturation="finite")
-    codes = lp.encode(values, fmt, projection=saturating, random=words)
-    want = [
-        oracle.project(
-            from_float(float(values[row, column])),
-            fmt,
-            saturating,
-            random=random_integer(int(words[row, column // group]), column % group, mode, fmt),
-        )
-        for row in range(50)
-        for column in range(columns)
-    ]
-    assert_same_codes(codes, want, fmt, values.reshape(-1), saturating)
 
 
 def test_lanes_of_the_ptx_instruction_are_as_measured():

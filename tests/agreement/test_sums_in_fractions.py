@@ -17,7 +17,7 @@ from lowprec.oracle import dot as oracle_dot
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from tests.fraction_sums import code_of, dot, library_dot, rounded, value_of
+from tests.fraction_sums import code_of, library_dot, rounded, value_of
 
 pytestmark = pytest.mark.apart
 
@@ -116,28 +116,6 @@ def test_a_fused_bias_joins_by_one_rounding_in_every_order_of_scales():
         assert made == 2.0**-14, order
 
 
-@pytest.mark.parametrize("order", ["product", "x_first", "y_first"])
-@pytest.mark.parametrize("fused", [False, True])
-def test_what_joins_agrees_with_fractions(order, fused):
-    """Both scales, one, none, and those of blocks; a bias, an addend and a scale of the output."""
-    rng = np.random.default_rng(3)
-    how = lp.Accumulation(output="binary32", accumulator="binary32")
-    for mode, block in itertools.product(("nearest_even", "toward_negative"), (0, 2)):
-        epilogue = lp.Epilogue(
-            compute=("bfloat16", mode), scales=order, fused_bias=fused, block=block, output="binary16"
-        )
-        for of_x, of_y, names in itertools.product(
-            (0.7, None), (1.3, None), (("bias",), ("addend",), ("bias", "output_scale"), ("bias", "addend"))
-        ):
-            if fused and "addend" in names and "bias" in names:
-                continue
-            joins = dict(zip(names, map(float, numbers(rng, len(names))), strict=True))
-            pair = [of_x, of_y]
-            if block and of_x is not None:
-                pair[0] = numbers(rng, 3).tolist()
-            check_library(*numbers(rng, 2, 5), how, epilogue, tuple(pair), **joins)
-
-
 # -- splits -----------------------------------------------------------------------------------------
 
 
@@ -148,25 +126,6 @@ def test_exact_sums_of_splits_are_rounded_once_to_where_they_are_stored(backend)
     how = lp.Accumulation(output="binary32", order="exact", split=split)
     x = np.array([1.0, 2.0**-8, 2.0**-30, 0.0])
     assert lp.dot(x, np.ones(4), how, backend=backend) == 1 + 2.0**-7
-
-
-@pytest.mark.parametrize("order", ["exact", "sequential", "pairwise", "chunked(2, pairwise)"])
-def test_splits_agree_with_fractions(order):
-    """Of every deal, in other formats and modes, where they are stored and added."""
-    rng = np.random.default_rng(4)
-    for stored, total, deal in itertools.product(
-        (None, ("bfloat16", "toward_zero"), "binary32"),
-        ("binary32", ("binary16", "toward_positive")),
-        ("contiguous", "balanced", "interleaved"),
-    ):
-        fields = {} if order == "exact" else {"accumulator": ("tf32", "nearest_away")}
-        split = lp.Split(3, tile=2, deal=deal, stored=stored, total=total)
-        how = lp.Accumulation(output="bfloat16", order=order, split=split, **fields)
-        for length in (1, 5, 9):
-            x, y = numbers(rng, 2, length)
-            want = code_of(dot(values(x), values(y), how), how.output[0])
-            for backend in BACKENDS:
-                assert lp.dot(x, y, how, dtype="u2", backend=backend) == want, (how.split, length, backend)
 
 
 # -- lone terms -------------------------------------------------------------------------------------

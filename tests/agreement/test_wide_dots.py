@@ -7,15 +7,10 @@ import pytest
 
 import lowprec as lp
 from lowprec.arrays.checks import code_dtype
-from lowprec.kernels import engine
-from lowprec.kernels.general.sums_program import Sums
-from lowprec.kernels.lower.words import DOUBLE
-from lowprec.kernels.request import Dot
-from lowprec.kernels.vector.dot_program import Dots
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation
-from lowprec.spec.catalog import BINARY32
 from lowprec.spec.order import chunked
+from tests.support import engines_agree
 
 SPECIALS = (
     0.0,
@@ -79,46 +74,19 @@ def operands(kind, rng, rows, length):
 KINDS = ("usual", "wide", "any", "cancelling", "specials", "ties")
 
 
-def differing(how, kind, rng, lengths=(0, 1, 2, 5, 12), rows=6):
-    """Count results that are not the oracle's, with and without addends."""
-    wrong = 0
-    for length in lengths:
-        x, y = operands(kind, rng, rows, length)
-        if rng.random() < 0.3:
-            with np.errstate(over="ignore", invalid="ignore"):
-                x = x.astype(np.float32)
-        for addend in (None, rng.normal(size=(rows, rows)), rng.choice(SPECIALS, (rows, rows))):
-            made, want = (
-                lp.matmul(x, y, how, addend=addend, dtype=code_dtype(how.output[0]), backend=backend)
-                for backend in (None, "oracle")
-            )
-            wrong += int(np.count_nonzero(made != want))
-    return wrong
-
-
 @pytest.mark.parametrize(
     "name",
     ["fp32_fma", *(pytest.param(name, marks=pytest.mark.apart) for name in HOWS if name != "fp32_fma")],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_wide_operands_give_what_the_oracle_gives(name, kind):
-    """Compare products of which binary32 holds no operand."""
-    assert differing(HOWS[name], kind, np.random.default_rng([*name.encode(), *kind.encode()])) == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "program"),
-    [
-        ("fp32_fma", Dots),
-        ("fp64_sequential", Dots),
-        ("exact", Dots),
-        ("bf16_sequential", Sums),
-        ("down", Sums),
-    ],
-)
-def test_wide_operands_meet_a_fast_program(name, program):
-    """Lower requests of binary64 numbers."""
-    how = HOWS[name]
-    addend = DOUBLE if name == "fp64_sequential" else BINARY32
-    made = engine.lower(Dot(how, DOUBLE, DOUBLE, addend))
-    assert type(made) is program
+    """Compare products of which binary32 holds no operand, with and without addends."""
+    rng, how, rows = np.random.default_rng([*name.encode(), *kind.encode()]), HOWS[name], 6
+    for length in (0, 1, 2, 5, 12):
+        x, y = operands(kind, rng, rows, length)
+        if rng.random() < 0.3:
+            with np.errstate(over="ignore", invalid="ignore"):
+                x = x.astype(np.float32)
+        options = {"dtype": code_dtype(how.output[0]), "backends": (None, "oracle")}
+        for addend in (None, rng.normal(size=(rows, rows)), rng.choice(SPECIALS, (rows, rows))):
+            engines_agree(lp.matmul, x, y, how, addend=addend, **options)

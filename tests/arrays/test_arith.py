@@ -5,10 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import dask.array
-import ml_dtypes
 import numpy as np
 import pytest
-import xarray
 
 import lowprec as lp
 from lowprec.arrays.checks import codes_operand
@@ -16,7 +14,7 @@ from lowprec.arrays.operations import codes_of
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.projection import Flag, Projection
-from tests.support import assert_same_bits
+from tests.support import assert_same_bits, refusal_test
 
 RNG = np.random.default_rng(0)
 X = (RNG.standard_normal((6, 50)) * 8).astype(np.float32)
@@ -26,9 +24,6 @@ Y = (RNG.standard_normal((6, 50)) * 2.0 ** RNG.integers(-6, 6, (6, 50))).astype(
 def projected(exact, fmt="e4m3fn", **options):
     """Values that float64 holds, projected; as float32."""
     return np.asarray(lp.quantize(np.asarray(exact, np.float64), fmt, **options)).astype(np.float32)
-
-
-WANT = projected(X.astype(np.float64) + Y, backend="oracle")
 
 
 def same(got, want):
@@ -52,35 +47,6 @@ def test_every_operation_is_public():
 # -- shapes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ((6, 50), ()),
-        ((), (6, 50)),
-        ((6, 50), (50,)),
-        ((6, 1), (1, 50)),
-        ((3, 1, 4), (5, 1)),
-        ((0, 3), (3,)),
-        ((), ()),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("flags", [False, True])
-def test_operands_broadcast(first, second, flags):
-    """As NumPy's do, by either kernel; flags have the result's shape."""
-    x, y = np.resize(X, first), np.resize(Y, second)
-    want = projected(np.add(x, y, dtype=np.float64))
-    signals = np.zeros(np.shape(want), np.uint8) if flags else None
-    same(lp.add(x, y, "e4m3fn", flags=signals), want)
-
-
-def test_shapes_that_do_not_broadcast_are_refused():
-    """With both shapes."""
-    message = r"add takes operands that broadcast together, not of shapes \(3,\) and \(4,\)"
-    with pytest.raises(ValueError, match=message):
-        lp.add(np.zeros(3), np.zeros(4), "e4m3fn")
-
-
 def test_scalars_give_scalars():
     """NumPy's; Python numbers are float64 or int64, and exact."""
     assert lp.add(1, 2.0**-4, "e4m3fn") == 1
@@ -88,181 +54,11 @@ def test_scalars_give_scalars():
     assert lp.fma(3, 3, -8.5, "e4m3fn") == 0.5
 
 
-@pytest.mark.parametrize(
-    "lay",
-    [
-        np.asfortranarray,
-        lambda a: a[::-1],
-        lambda a: np.repeat(a, 2, 1)[:, ::2],
-        lambda a: a.astype(">f4"),
-        np.array,
-    ],
-    ids=["fortran", "reversed", "strided", "big-endian", "plain"],
-)
-def test_operands_may_lie_anywhere(lay):
-    """Each its own way."""
-    x, y = lay(X), np.asfortranarray(Y)
-    same(lp.add(x, y, "e4m3fn"), projected(np.asarray(x, np.float64) + np.asarray(y, np.float64)))
-    assert lp.add(np.asfortranarray(X), np.asfortranarray(Y), "e4m3fn").flags.f_contiguous
-
-
-@pytest.mark.parametrize("size", [1, 31, 32, 33, 1000, 70_000])
-def test_every_length_is_whole(size):
-    """Whole vectors, and what is left; operands of one element go with all."""
-    x, y = np.resize(X, size), np.resize(Y, size)
-    same(lp.add(x, y, "e4m3fn"), projected(x.astype(np.float64) + y))
-    same(lp.multiply(x, np.float32(3), "e4m3fn"), projected(x.astype(np.float64) * 3))
-    same(lp.subtract(2.5, y, "e4m3fn"), projected(2.5 - y.astype(np.float64)))
-
-
-def test_threads_change_nothing():
-    """Large arrays are shared out."""
-    x, y = np.resize(X, 1 << 20), np.resize(Y, 1 << 20)
-    before = lp.get_threads()
-    try:
-        lp.set_threads(1)
-        want = lp.add(x, y, "e5m2")
-        lp.set_threads(4)
-        same(lp.add(x, y, "e5m2"), want)
-    finally:
-        lp.set_threads(before)
-
-
-# -- types ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2]
-)
-def test_values_of_every_type_are_themselves(dtype):
-    """Also beside another; a float64 that float32 does not hold is not rounded to it first."""
-    x, y = X.astype(dtype), Y.astype(dtype)
-    want = projected(x.astype(np.float64) + y.astype(np.float64))
-    same(lp.add(x, y, "e4m3fn"), want)
-    same(lp.add(x.astype(np.float64), y, "e4m3fn"), want)
-    hair = np.float64(2.0**-60)
-    assert lp.add(1.0625, hair, "e4m3fn") == 1.125  # the tie goes to even, which is 1, without the hair
-    assert lp.add(1.0625, 0.0, "e4m3fn") == 1.0
-
-
-def test_integers_are_values():
-    """Of every width, and beside floats."""
-    same(
-        lp.add(np.arange(9, dtype=np.int8), np.arange(9, dtype=np.int64), "e4m3fn"),
-        projected(2.0 * np.arange(9)),
-    )
-    assert lp.subtract((1 << 60) + 1, 1 << 60, "e4m3fn") == 1
-    assert lp.scaleb(1.5, np.int8(3), "e4m3fn") == 12
-
-
-def test_scaleb_takes_integers():
-    """And says so."""
-    with pytest.raises(
-        TypeError, match=r"scaleb takes integers as powers of two, not float64; use \.astype\('int32'\)"
-    ):
-        lp.scaleb(1.5, 3.0, "e4m3fn")
-
-
-@pytest.mark.parametrize(
-    "dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, ml_dtypes.float8_e4m3fn, np.uint8]
-)
-@pytest.mark.parametrize("given", ["dtype", "out"])
-def test_results_are_values_or_codes(dtype, given):
-    """In a float type that holds them all, or as the format's codes."""
-    want = lp.encode(WANT, "e4m3fn") if dtype == np.uint8 else WANT.astype(dtype)
-    if given == "dtype":
-        got = lp.add(X, Y, "e4m3fn", dtype=dtype)
-    else:
-        out = np.empty(X.shape, dtype)
-        got = lp.add(X, Y, "e4m3fn", out=out)
-        assert got is out
-    assert got.dtype == np.dtype(dtype)
-    assert got.tobytes() == want.tobytes()
-
-
-def test_default_types_are_those_of_decode():
-    """float32 where it holds the format."""
-    assert lp.add(X, Y, "binary32").dtype == np.float32
-    assert (
-        lp.add(X, Y, lp.Format(name="wide", exponent_bits=10, trailing_bits=5, bias=511)).dtype == np.float64
-    )
-
-
 # -- memory -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("options", [{}, {"flags": np.zeros(X.shape, np.uint8)}], ids=["fast", "general"])
-def test_out_may_be_an_operand_or_overlap_one(options):
-    """All is read before it is written."""
-    x = X.copy()
-    assert lp.add(x, Y, "e4m3fn", out=x, **options) is x
-    same(x, WANT)
-    memory = np.zeros(310, np.float32)
-    memory[:300] = X.reshape(-1)
-    out = memory[5:305].reshape(X.shape)
-    same(lp.add(memory[:300].reshape(X.shape), Y, "e4m3fn", out=out, **options), WANT)
-
-
-@pytest.mark.parametrize(
-    "out", [np.empty((50, 6), np.float32).T, np.empty((6, 100), np.float32)[:, ::2]], ids=["turned", "apart"]
-)
-def test_out_may_lie_anywhere(out):
-    """In its own order."""
-    assert lp.add(X, Y, "e4m3fn", out=out) is out
-    same(np.ascontiguousarray(out), WANT)
 
 
 READ_ONLY = np.zeros(X.shape, np.float32)
 READ_ONLY.flags.writeable = False
-
-REFUSED = [
-    (
-        TypeError,
-        {"out": np.zeros(X.shape, np.int32)},
-        "values are given as float16, bfloat16, float32 or float64, not int32",
-    ),
-    (
-        ValueError,
-        {"out": np.zeros((6, 49), np.float32)},
-        r"out has shape \(6, 49\), but the result has shape \(6, 50\)",
-    ),
-    (ValueError, {"out": READ_ONLY}, "out is read-only"),
-    (TypeError, {"out": [1.0]}, "out must be a NumPy array of float32, not list"),
-    # as tensors of torch are
-    (
-        TypeError,
-        {"out": SimpleNamespace(dtype="torch.float32")},
-        "out must be a NumPy array of float32, not ",
-    ),
-    (ValueError, {"dtype": "float16", "fmt": "bfloat16"}, "float16 does not hold every value of 'bfloat16'"),
-    (TypeError, {"flags": np.zeros(X.shape, np.int8)}, "flags must be an array of uint8"),
-    (ValueError, {"rounding": "nearest"}, "unknown rounding 'nearest'"),
-    (ValueError, {"random": np.zeros(X.shape, np.uint32)}, "random= is for stochastic rounding"),
-    (ValueError, {"rounding": "stochastic(8)"}, r"needs random= or rng="),
-    (ValueError, {"saturation": "none", "profile": "ocp_sat"}, "both say how to convert"),
-    (
-        TypeError,
-        {"fmt": "mxfp4"},
-        "add gives single values, and 'mxfp4' has blocks: operate into a format such as",
-    ),
-    (ValueError, {"fmt": "e4m3"}, "e4m3fn"),
-]
-
-
-@pytest.mark.parametrize(
-    ("error", "options", "message"), REFUSED, ids=[str(number) for number in range(len(REFUSED))]
-)
-def test_what_operations_do_not_take_is_refused(error, options, message):
-    """With the name of what was given, and a way out."""
-    options = {"fmt": "e4m3fn", **options}
-    with pytest.raises(error, match=message):
-        lp.add(X, Y, options.pop("fmt"), **options)
-
-
-def test_complex_operands_are_refused():
-    """As everywhere."""
-    with pytest.raises(TypeError, match="values must be real numbers of at most 64 bits, not complex128"):
-        lp.add(X, X.astype(np.complex128), "e4m3fn")
 
 
 @pytest.mark.parametrize("flags", [None, np.zeros(4, np.uint8)], ids=["fast", "general"])
@@ -288,70 +84,12 @@ def test_results_without_a_code_are_refused_and_nothing_is_written(flags):
 # -- randomness -------------------------------------------------------------------------------------
 
 
-def test_random_integers_are_those_of_the_results():
-    """`rng=` draws what `random_bits` gives for the result's shape; conversions of the exact sum agree."""
-    exact = X.astype(np.float64) + Y.astype(np.float64)
-    rounding = lp.stochastic(8)
-    drawn = lp.random_bits(X.shape, 5, 8)
-    want = lp.quantize(exact, "e4m3fn", rounding=rounding, random=drawn).astype(np.float32)
-    same(lp.add(X, Y, "e4m3fn", rounding=rounding, rng=5), want)
-    same(lp.add(X, Y, "e4m3fn", rounding=rounding, random=drawn), want)
-    signals = np.zeros(X.shape, np.uint8)
-    same(lp.add(X, Y, "e4m3fn", rounding=rounding, rng=5, flags=signals), want)
-    row = lp.add(X, Y[0], "e4m3fn", rounding=rounding, rng=5)
-    same(
-        row,
-        lp.quantize(X.astype(np.float64) + Y[0], "e4m3fn", rounding=rounding, random=drawn).astype(
-            np.float32
-        ),
-    )
-    layout = lp.stochastic(16, "ptx_rs")
-    words = lp.random_bits((6, 13), 5, 32)
-    want = lp.quantize(exact, "e4m3fn", rounding=layout, random=words, saturation="finite").astype(np.float32)
-    same(lp.add(X, Y, "e4m3fn", rounding=layout, random=words, saturation="finite"), want)
-
-
 def test_a_generator_is_drawn_from_once():
     """As for conversions."""
     generator, other = np.random.default_rng(3), np.random.default_rng(3)
     lp.add(X, Y, "e4m3fn", rounding="stochastic(8)", rng=generator)
     other.integers(0, 1 << 64, dtype=np.uint64)
     assert generator.integers(0, 1 << 62) == other.integers(0, 1 << 62)
-
-
-# -- lazy arrays ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"rounding": "stochastic(8)", "rng": 5}], ids=["nearest_even", "stochastic"]
-)
-def test_dask_arrays_are_operated_on_lazily(options):
-    """With each other, with NumPy arrays and with numbers; the chunks change nothing."""
-    x, y = dask.array.from_array(X, chunks=(4, 16)), dask.array.from_array(Y, chunks=(3, 50))
-    for operands, plain in (((x, Y), (X, Y)), ((x, y), (X, Y)), ((X, y), (X, Y)), ((x, 1.5), (X, 1.5))):
-        got = lp.add(*operands, "e4m3fn", **options)
-        assert isinstance(got, dask.array.Array)
-        same(got.compute(), lp.add(*plain, "e4m3fn", **options))
-
-
-def test_xarray_keeps_names():
-    """And goes to Dask where that is inside."""
-    x, y = xarray.DataArray(X, dims=("row", "column")), xarray.DataArray(Y[0], dims=("column",))
-    got = lp.add(x, y, "e4m3fn")
-    assert got.dims == ("row", "column")
-    same(got.data, lp.add(X, Y[0], "e4m3fn"))
-    same(lp.sqrt(abs(x), "e4m3fn").data, lp.sqrt(np.abs(X), "e4m3fn"))
-    chunked = lp.add(x.chunk({"row": 2}), y, "e4m3fn")
-    assert isinstance(chunked.data, dask.array.Array)
-    same(chunked.compute().data, lp.add(X, Y[0], "e4m3fn"))
-
-
-def test_lazy_arrays_take_no_out():
-    """Nor flags."""
-    with pytest.raises(
-        ValueError, match="out= is for NumPy arrays; a dask array is converted lazily: leave it out"
-    ):
-        lp.add(X, dask.array.from_array(Y), "e4m3fn", out=np.empty(X.shape, np.float32))
 
 
 # -- flags and intermediate formats -----------------------------------------------------------------
@@ -483,17 +221,52 @@ def test_results_are_of_native_byte_order():
     assert lp.add(np.ones(3, np.float32), np.array(4.0, ">f4"), "e4m3fn").tolist() == [5.0] * 3
 
 
-def test_unknown_keywords_are_named():
-    """With those that there are."""
-    with pytest.raises(
-        TypeError, match=r"add has no keyword 'round'; it has rounding, saturation, projection"
-    ):
-        lp.add(X, Y, "e4m3fn", round="to_odd")
-
-
 def test_powers_of_two_are_integers_after_a_call_without_elements():
     """Which takes any type, and says nothing of the next call with arrays of its types."""
     for shape in ((0,), (0, 2)):
         assert lp.scaleb(np.zeros(shape, np.float32), np.zeros(shape), "e3m4").shape == shape
     with pytest.raises(TypeError, match="scaleb takes integers"):
         lp.scaleb(np.ones(3, np.float32), np.full(3, 2.5), "e3m4")
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    {**globals(), "SimpleNamespace": SimpleNamespace},
+    """
+lp.add(X, Y, "e4m3fn", out=np.zeros(X.shape, np.int32))
+    TypeError: values are given as float16, bfloat16, float32 or float64, not int32
+lp.add(X, Y, "e4m3fn", out=np.zeros((6, 49), np.float32))
+    ValueError: out has shape (6, 49), but the result has shape (6, 50)...
+lp.add(X, Y, "e4m3fn", out=READ_ONLY)
+    ValueError: out is read-only...
+lp.add(X, Y, "e4m3fn", out=[1.0])
+    TypeError: out must be a NumPy array of float32, not list
+lp.add(X, Y, "e4m3fn", out=SimpleNamespace(dtype="torch.float32"))
+    TypeError: out must be a NumPy array of float32, not SimpleNamespace
+lp.add(X, Y, "bfloat16", dtype="float16")
+    ValueError: float16 does not hold every value of 'bfloat16'...
+lp.add(X, Y, "e4m3fn", flags=np.zeros(X.shape, np.int8))
+    TypeError: flags must be an array of uint8...
+lp.add(X, Y, "e4m3fn", rounding="nearest")
+    ValueError: unknown rounding 'nearest'...
+lp.add(X, Y, "e4m3fn", random=np.zeros(X.shape, np.uint32))
+    ValueError: random= is for stochastic rounding...
+lp.add(X, Y, "e4m3fn", rounding="stochastic(8)")
+    ValueError: ...needs random= or rng=...
+lp.add(X, Y, "e4m3fn", saturation="none", profile="ocp_sat")
+    ValueError: ...both say how to convert...
+lp.add(X, Y, "mxfp4")
+    TypeError: add gives single values, and 'mxfp4' has blocks: operate into a format such as...
+lp.add(X, Y, "e4m3")
+    ValueError: ...e4m3fn...
+lp.add(np.zeros(3), np.zeros(4), "e4m3fn")
+    ValueError: add takes operands that broadcast together, not of shapes (3,) and (4,)
+lp.scaleb(1.5, 3.0, "e4m3fn")
+    TypeError: scaleb takes integers as powers of two, not float64; use .astype('int32')
+lp.add(X, X.astype(np.complex128), "e4m3fn")
+    TypeError: values must be real numbers of at most 64 bits, not complex128...
+lp.add(X, dask.array.from_array(Y), "e4m3fn", out=np.empty(X.shape, np.float32))
+    ValueError: out= is for NumPy arrays; a dask array is converted lazily: leave it out
+lp.add(X, Y, "e4m3fn", round="to_odd")
+    TypeError: add has no keyword 'round'; it has rounding, saturation, projection...
+""",
+)

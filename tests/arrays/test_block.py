@@ -14,7 +14,7 @@ import lowprec as lp
 from lowprec.spec import catalog
 from lowprec.spec.rounding import stochastic
 from tests.programs import need_framework
-from tests.support import assert_same_bits, most_apart
+from tests.support import assert_same_bits, refusal_test
 
 ZEROS = np.zeros(32, np.uint8)
 SAMPLE = (np.random.default_rng(1).standard_normal((6, 100)) * 7).astype(np.float32)
@@ -221,43 +221,6 @@ def test_a_tile_has_the_scale_of_its_largest_value():
     assert blocks.scales.tolist() == [[small, large, small], [small, small, large]]
 
 
-def test_what_float32_does_not_hold_is_infinite_there_and_exact_in_float64():
-    """The largest scale but NaN, FE, is 2**127: times 448 it is beyond float32; so is 2**-127 times 2**-9."""
-    blocks = lp.BlockArray([[126, 254, 1], [126, 129, 1]], [[254], [0]], "mxfp8_e4m3")
-    wide = [[448 * 2.0**127, -448 * 2.0**127, 2.0**118], [448 * 2.0**-127, -(2.0**-136), 2.0**-136]]
-    assert blocks.values("f8").tolist() == wide
-    assert blocks.values().tolist() == [[np.inf, -np.inf, 2.0**118], wide[1]]
-    assert blocks.values(ml_dtypes.bfloat16).astype(float).tolist() == [
-        [np.inf, -np.inf, 2.0**118],
-        [448 * 2.0**-127, 0, 0],
-    ]
-    assert blocks.values("f2").tolist() == [[np.inf, -np.inf, np.inf], [0, 0, 0]]
-
-
-def test_products_are_rounded_once():
-    """A code of NVFP4 times its scale times the tensor's, to nearest even: binary32 steps could differ."""
-    codes = np.tile(np.arange(16, dtype=np.uint8), (127, 1))
-    scales = np.arange(127, dtype=np.uint8)[:, None]
-    for tensor in (np.float32(1 / 3), np.float32(1e-38), np.float32(3e35)):
-        blocks = lp.BlockArray(codes, scales, "nvfp4", tensor_scale=tensor)
-        wide = blocks.values("f8")
-        assert np.array_equal(wide, _products(blocks))
-        with np.errstate(over="ignore"):
-            assert_same_bits(
-                blocks.values().ravel(), wide.astype(np.float32).ravel(), wide.ravel(), str(tensor)
-            )
-
-
-def test_a_nan_scale_makes_every_value_nan():
-    """Whatever the codes, in every type; the blocks beside it are what they were."""
-    codes = np.tile(np.arange(32, dtype=np.uint8) % 16, 2)
-    blocks = lp.BlockArray(codes, [255, 127], "mxfp4")
-    for dtype in ("f2", "f4", "f8", ml_dtypes.bfloat16):
-        values = blocks.values(dtype).astype(float)
-        assert np.isnan(values[:32]).all()
-        assert np.array_equal(values[32:], lp.decode(codes[32:], "e2m1fn", dtype="f8"))
-
-
 def test_a_block_array_is_an_array_of_its_values():
     """For NumPy's functions: float32, or what they ask for; never a view."""
     blocks = lp.encode(SAMPLE, "mxfp4")
@@ -270,12 +233,6 @@ def test_a_block_array_is_an_array_of_its_values():
         "the values of a BlockArray are computed, never a view; leave out copy=False",
         lambda: np.asarray(blocks, copy=False),
     )
-
-
-def test_as_float64_a_block_array_has_its_exact_values():
-    """Not those of float32, which may be infinite."""
-    blocks = lp.BlockArray([126], [254], "mxfp8_e4m3")
-    assert np.asarray(blocks, np.float64).tolist() == [448 * 2.0**127]
 
 
 def test_decode_takes_a_block_array_without_its_format():
@@ -341,20 +298,6 @@ def test_what_decode_cannot_do_with_a_block_array_is_refused(error, given, messa
     """Other formats, other types, and arrays that do not fit."""
     blocks = lp.encode(SAMPLE, "mxfp4")
     refused(error, message, lambda: lp.decode(blocks, **given))
-
-
-def test_codes_alone_are_no_blocks():
-    """Decode says what is missing."""
-    refused(
-        TypeError,
-        "codes of 'mxfp4' need their scales: decode(BlockArray(codes, scales, 'mxfp4', axes=...))",
-        lambda: lp.decode(ZEROS, "mxfp4"),
-    )
-    refused(
-        TypeError,
-        "decode needs the format of codes: decode(codes, format); only a BlockArray brings its own",
-        lambda: lp.decode(ZEROS),
-    )
 
 
 @pytest.mark.parametrize("formats", [("e4m3fn", "mxfp4"), ("mxfp4", "e4m3fn")])
@@ -434,66 +377,7 @@ def test_a_part_that_cuts_through_blocks_is_refused(error, key, message):
     refused(error, message, lambda: blocks[key])
 
 
-def test_a_part_of_a_tile_is_refused():
-    """Along each of its axes."""
-    blocks = lp.encode(np.ones((40, 50), np.float32), "nvfp4_2d")
-    refused(IndexError, f"index 3 along axis 0 {ONE} 16; use .values()[...]", lambda: blocks[3])
-    refused(
-        IndexError,
-        "8: along axis 1 cuts through blocks of 16: begin and end at multiples of 16, in steps of 1, or use "
-        ".values()[...]",
-        lambda: blocks[:, 8:],
-    )
-
-
 # -- what is encoded --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("axis", [0, 1, -1, -2])
-def test_blocks_along_an_axis_are_those_of_its_lines(axis):
-    """Each line by itself gives the same codes and scales."""
-    values = SAMPLE[:, :70] * np.exp2(np.arange(6, dtype=np.float32))[:, None]
-    blocks = lp.encode(values, "mxfp6_e3m2", axis=axis)
-    lines = np.moveaxis(values, axis, -1)
-    alone = [lp.encode(line.copy(), "mxfp6_e3m2") for line in lines]
-    assert np.array_equal(np.moveaxis(blocks.codes, axis, -1), [line.codes for line in alone])
-    assert np.array_equal(np.moveaxis(blocks.scales, axis, -1), [line.scales for line in alone])
-
-
-@pytest.mark.parametrize("name", ["mxfp8_e4m3", "mxfp4", "mxint8", "nvfp4", "nvfp4_2d"])
-@pytest.mark.parametrize(
-    "layout",
-    [
-        np.asfortranarray,
-        lambda x: x.transpose(1, 2, 0).copy().transpose(2, 0, 1),
-        lambda x: np.repeat(x, 2, axis=2)[:, :, ::2],
-        lambda x: x[::-1].copy()[::-1],
-        lambda x: x.astype(x.dtype.newbyteorder()),
-        lambda x: np.frombuffer(b"?" + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape),
-        lambda x: x.tolist(),
-    ],
-    ids=["fortran", "permuted", "strided", "reversed", "swapped", "unaligned", "lists"],
-)
-def test_values_may_lie_anywhere(name, layout):
-    """Along every axis the codes are those of the plain array, of float64 too."""
-    values = (np.random.default_rng(6).standard_normal((2, 66, 19)) * 3).astype(np.float32)
-    for dtype in (np.float32, np.float64) if name == "mxfp4" else (np.float32,):
-        for axis in [None] if name == "nvfp4_2d" else [0, 1, 2]:
-            plain = values.astype(dtype)
-            _same(lp.encode(layout(plain), name, axis=axis), lp.encode(values, name, axis=axis))
-
-
-@pytest.mark.parametrize(
-    "dtype",
-    most_apart(
-        [np.float16, ml_dtypes.bfloat16, np.int8, np.uint16, ml_dtypes.float8_e5m2, np.int64],
-        [ml_dtypes.bfloat16, np.uint16, np.int64],
-    ),
-)
-def test_values_of_every_type_are_themselves(dtype):
-    """As they are in float64."""
-    values = np.random.default_rng(5).integers(0, 100, (3, 40)).astype(dtype)
-    _same(lp.encode(values, "mxfp4"), lp.encode(values.astype(np.float64), "mxfp4"))
 
 
 def test_arrays_without_elements_have_no_blocks():
@@ -569,57 +453,7 @@ def test_the_shorthands_are_for_the_elements():
     assert open_top.codes.tolist() == [0x7B, 0x7C]
 
 
-def test_elements_are_rounded_stochastically():
-    """By the integers given, one for each value, or by those of a key, which are the same ones."""
-    rounding = stochastic(16)
-    values = np.full((3, 70), 2.25, np.float32)
-    values[:, 0] = 4
-    random = lp.random_bits(values.shape, 7, 16)
-    for axis in (0, 1):
-        blocks = lp.encode(values, "mxfp4", rounding="stochastic(16)", rng=7, axis=axis)
-        _same(blocks, lp.encode(values, "mxfp4", rounding=rounding, random=random, axis=axis))
-        want = lp.encode(
-            values
-            / lp.decode(blocks.scales, "e8m0fnu")
-            .repeat(32, axis=axis)
-            .take(range(values.shape[axis]), axis=axis),
-            "e2m1fn",
-            rounding=rounding,
-            random=random,
-        )
-        assert np.array_equal(blocks.codes, want)
-        assert set(blocks.codes[:, 40:].ravel().tolist()) == {6, 7}
-
-
-def test_scales_are_rounded_stochastically_by_integers_of_their_own():
-    """From a key alone; elements that are rounded to nearest need none."""
-    fmt = dataclasses.replace(
-        catalog.NVFP4, name="mine", scales=lp.Projection(rounding=stochastic(8), saturation="finite")
-    )
-    values = np.random.default_rng(6).standard_normal((40, 16)).astype(np.float32)
-    blocks = lp.encode(values, fmt, rng=3, tensor_scale=1.0)
-    random = lp.random_bits((40, 1), 3, 8, stream=1)
-    quotients = np.abs(values).max(axis=1, keepdims=True).astype(np.float64) / 6
-    assert np.array_equal(blocks.scales, lp.encode(quotients, "ue4m3", projection=fmt.scales, random=random))
-    refused(
-        ValueError,
-        "scales of 'mine' are rounded by stochastic(8, A) and need rng=; random= is for elements",
-        lambda: lp.encode(values, fmt, tensor_scale=1.0),
-    )
-
-
 # -- what quantize gives ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fmt", ["mxfp4", "nvfp4", "mxint8"])
-def test_quantize_is_decode_of_encode(fmt):
-    """In float64 for float64, else in float32."""
-    for dtype in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int8):
-        values = (SAMPLE * 3).astype(dtype)
-        wide = np.float64 if dtype is np.float64 else np.float32
-        got = lp.quantize(values, fmt, axis=0)
-        want = lp.encode(values, fmt, axis=0).values(wide)
-        assert_same_bits(got.ravel(), want.ravel(), values.ravel(), f"{fmt} {dtype}")
 
 
 def test_quantize_gives_native_float64_for_every_float64():
@@ -753,13 +587,6 @@ def test_what_blocks_do_not_take_is_refused(error, values, given, message, verb)
         refused(error, message, lambda: verb(*values, **given))
 
 
-def test_encode_makes_a_new_block_array():
-    """So there is no place to put it."""
-    refused(
-        ValueError, f"out= {SINGLE}", lambda: lp.encode(SAMPLE, "mxfp4", out=np.zeros((6, 100), np.uint8))
-    )
-
-
 def test_a_value_that_blocks_have_no_code_for_is_refused_with_its_place():
     """NaN among elements without NaN; NaN and infinities under scales without it."""
     values = np.ones((2, 70))
@@ -810,3 +637,21 @@ def test_a_block_that_lacks_elements_is_what_it_is_alone(sizes, backend):
     last = tuple(length - 1 for length in whole.scales.shape)
     with pytest.raises(ValueError, match=rf"the first such block is {re.escape(str(last))}\."):
         lp.encode(values, fmt, axis=tuple(axes), random=random, backend=backend)
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+lp.decode(ZEROS, "mxfp4")
+    TypeError: codes of 'mxfp4' need their scales: decode(BlockArray(codes, scales, 'mxfp4', axes=...))
+lp.decode(ZEROS)
+    TypeError: decode needs the format of codes: decode(codes, format); only a BlockArray brings its own
+lp.encode(np.ones((40, 50), np.float32), "nvfp4_2d")[3]
+    IndexError: index 3 along axis 0 would take one element out of a block of 16; use .values()[...]
+lp.encode(np.ones((40, 50), np.float32), "nvfp4_2d")[:, 8:]
+    IndexError: 8: along axis 1 cuts through blocks of 16: begin and end at multiples of 16, in steps of
+    1, or use .values()[...]
+lp.encode(SAMPLE, "mxfp4", out=np.zeros((6, 100), np.uint8))
+    ValueError: out= is for formats of single values, and 'mxfp4' has blocks; leave it out
+""",
+)

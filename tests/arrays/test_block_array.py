@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from tests.support import refusal_test
 
 VALUES = np.random.default_rng(0).standard_normal((4, 96)).astype(np.float32)
 # By the oracle, which compiles nothing while tests are collected.
@@ -95,27 +96,6 @@ def test_tiles_are_reshaped_in_front_of_them():
         assert _groups(new, made.axes, (2, 3)) == _groups((3, 4, 6), (1, 2), (2, 3))
     assert BLOCKS.reshape(-1).scales.tolist() == BLOCKS.scales.reshape(-1).tolist()
     assert BLOCKS.reshape((2, -1, 32)).axes == (2,)
-
-
-@pytest.mark.parametrize(
-    ("blocks", "shape", "message"),
-    [
-        (BLOCKS, (8, 48), "shape (8, 48) would cut blocks of 32 of an array of shape (4, 96): an axis must "
-                          "have length 96 or a multiple of 32 and be the last; or use .values()"
-                          ".reshape(...)"),
-        (lp.encode(VALUES[:, :40], "mxfp4", backend="oracle"), (-1,),
-         "shape (160,) would cut blocks of 32 of an array of shape (4, 40): an axis must have length 40 "
-         "and be the last; or use .values().reshape(...)"),
-        (BLOCKS.T, (96, 2, 2, 2), "cannot reshape 384 elements of shape (96, 4) into shape (96, 2, 2, 2)"),
-        (TILES, (96, 3, 16), "shape (96, 3, 16) would cut blocks of 16x16 of an array of shape (3, 32, 48): "
-                             "an axis must have length 32 or a multiple of 16, and then come 48; or use "
-                             ".values().reshape(...)"),
-        (BLOCKS, (-1, -1), "cannot reshape 384 elements of shape (4, 96) into shape (-1, -1)"),
-    ],
-)  # fmt: skip
-def test_a_shape_that_cuts_blocks_is_refused_with_those_that_do_not(blocks, shape, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        blocks.reshape(shape)
 
 
 # -- equality and copies ----------------------------------------------------------------------------
@@ -228,16 +208,6 @@ def test_blocks_beyond_the_range_of_float32_are_operands():
     assert np.isinf(blocks.values()).all()
 
 
-def test_values_that_float64_does_not_hold_are_refused():
-    """Of a private format; and lists, of which NumPy would make float32."""
-    wide = lp.Format(name="wide", exponent_bits=2, trailing_bits=29)
-    blocks = lp.BlockArray([1], [0], lp.BlockFormat(element=wide, scale="binary32", size=1, name="long"))
-    with pytest.raises(TypeError, match=r"'long', so operations do not take these blocks: give \.values\(\)"):
-        lp.add(blocks, 1, "binary32")
-    with pytest.raises(TypeError, match=r"^a list would round values of blocks to float32"):
-        lp.quantize([[BLOCKS]], "e4m3fn")
-
-
 def test_codes_in_a_ragged_list_are_refused_as_those_of_other_verbs():
     for codes in ([[1, 2], [3]], ([1], 2)):
         with pytest.raises(TypeError, match=r"^cannot make an array of (list|tuple): "):
@@ -260,3 +230,28 @@ def test_slices_that_begin_behind_the_last_block_are_empty():
         part = blocks[key]
         assert (part.shape, part.scales.shape) == (blocks.codes[key].shape, (2, 0))
         assert part.values().shape == (2, 0)
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+BLOCKS.reshape((8, 48))
+    ValueError: shape (8, 48) would cut blocks of 32 of an array of shape (4, 96): an axis must have
+    length 96 or a multiple of 32 and be the last; or use .values().reshape(...)
+lp.encode(VALUES[:, :40], "mxfp4", backend="oracle").reshape((-1,))
+    ValueError: shape (160,) would cut blocks of 32 of an array of shape (4, 40): an axis must have
+    length 40 and be the last; or use .values().reshape(...)
+BLOCKS.T.reshape((96, 2, 2, 2))
+    ValueError: cannot reshape 384 elements of shape (96, 4) into shape (96, 2, 2, 2)
+TILES.reshape((96, 3, 16))
+    ValueError: shape (96, 3, 16) would cut blocks of 16x16 of an array of shape (3, 32, 48): an axis
+    must have length 32 or a multiple of 16, and then come 48; or use .values().reshape(...)
+BLOCKS.reshape((-1, -1))
+    ValueError: cannot reshape 384 elements of shape (4, 96) into shape (-1, -1)
+lp.add(lp.BlockArray([1], [0], lp.BlockFormat(element=lp.Format(name="wide", exponent_bits=2,
+        trailing_bits=29), scale="binary32", size=1, name="long")), 1, "binary32")
+    TypeError: ...'long', so operations do not take these blocks: give .values()...
+lp.quantize([[BLOCKS]], "e4m3fn")
+    TypeError: a list would round values of blocks to float32; give .values(dtype) of each
+""",
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from array import array
 from collections import UserList, deque
 
@@ -22,6 +21,7 @@ from lowprec.methods import (
     scale_propagation as sp,
     unit_scaling as us,
 )
+from tests.support import refusal_test
 
 INTEGER = 2**62 + 2**38 + 1  # in binary32 0x5E800001; by way of binary64 it is a tie, 0x5E800000
 
@@ -185,11 +185,6 @@ def test_blocks_of_wider_integers_have_the_same_bytes(name, kind):
     assert (wide.codes.dtype, wide.scales.dtype, wide.nbytes) == (np.uint8, np.uint8, blocks.nbytes)
     assert wide.packed().tobytes() == blocks.packed().tobytes()
     assert wide.swizzled().tobytes() == blocks.swizzled().tobytes()
-
-
-def test_blocks_indexed_by_an_array_are_refused_by_name():
-    with pytest.raises(TypeError, match="indexed by integers and slices"):
-        lp.encode(np.ones((2, 32)), "mxfp4")[np.array([True, False])]
 
 
 # -- names of frames ----------------------------------------------------------------------------------
@@ -442,22 +437,6 @@ def test_variables_of_xarray_go_where_arrays_with_coordinates_go():
     assert product.values.tolist() == lp.matmul(data, data.T, "exact").tolist()
 
 
-def test_results_with_more_axes_than_names_are_refused_by_name():
-    xr = pytest.importorskip("xarray")
-    message = (
-        "an array of shape (3, 2) has more axes than ('x',), the dimensions of the xarray objects beside it: "
-        "make it a DataArray"
-    )
-    for pair in (
-        (xr.DataArray([1.0, 2.0], dims="x"), np.ones((3, 2))),
-        (np.ones((3, 2)), xr.Variable("x", [1, 2])),
-    ):
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            lp.add(*pair, "e4m3fn")
-    with pytest.raises(ValueError, match=r"shape \(2,\) has more axes than \(\), the dimensions"):
-        lp.add(xr.DataArray(1.0), np.ones(2), "e4m3fn")
-
-
 def test_dimensions_of_length_one_are_not_spread_over_an_array():
     xr = pytest.importorskip("xarray")
     named = xr.DataArray([[1.0]], dims=("p", "q"))
@@ -469,12 +448,6 @@ def test_dimensions_of_length_one_are_not_spread_over_an_array():
             lp.add(*pair, "e4m3fn")
     assert lp.add(named, np.ones((1, 1)), "e4m3fn").dims == ("p", "q")
     assert lp.add(named[0], xr.DataArray(np.ones((2, 3)), dims=("p", "q"))[:, :1], "e4m3fn").shape == (1, 2)
-
-
-def test_delayed_values_are_refused_by_name():
-    dask = pytest.importorskip("dask")
-    with pytest.raises(TypeError, match="Delayed of dask is no array"):
-        lp.encode(dask.delayed(np.ones)(3), "e4m3fn")
 
 
 FRAME_CALLS = {
@@ -544,3 +517,22 @@ def test_results_and_flags_may_lie_between_each_other():
         room[...] = 0
         lp.encode(given, "e4m3fn", out=room["code"], flags=room["flags"])
         assert room.tolist() == [(56, 0), (56, 1), (127, 5)]
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+lp.encode(np.ones((2, 32)), "mxfp4")[np.array([True, False])]
+    TypeError: ...indexed by integers and slices...
+lp.add(pytest.importorskip("xarray").DataArray([1.0, 2.0], dims="x"), np.ones((3, 2)), "e4m3fn")
+    ValueError: an array of shape (3, 2) has more axes than ('x',), the dimensions of the xarray objects
+    beside it: make it a DataArray
+lp.add(np.ones((3, 2)), pytest.importorskip("xarray").Variable("x", [1, 2]), "e4m3fn")
+    ValueError: an array of shape (3, 2) has more axes than ('x',), the dimensions of the xarray objects
+    beside it: make it a DataArray
+lp.add(pytest.importorskip("xarray").DataArray(1.0), np.ones(2), "e4m3fn")
+    ValueError: ...shape (2,) has more axes than (), the dimensions...
+lp.encode(pytest.importorskip("dask").delayed(np.ones)(3), "e4m3fn")
+    TypeError: Delayed of dask is no array...
+""",
+)

@@ -14,7 +14,7 @@ import xarray as xr
 
 import lowprec as lp
 from lowprec.spec import catalog
-from tests.support import chunkings
+from tests.support import assert_lazily, chunkings
 
 #: Chunks are repaired on purpose here; that this is told, and how, has a test of its own.
 pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")]
@@ -37,15 +37,6 @@ def same_blocks(got, want):
     assert np.array_equal(made.scales, want.scales)
 
 
-def same(got, want):
-    """A Dask array has the type, the shape and the bits of one in memory."""
-    assert isinstance(got, da.Array)
-    assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    made = got.compute(scheduler="threads")
-    assert (made.dtype, made.shape) == (want.dtype, want.shape)
-    assert np.array_equal(made.view(f"u{made.itemsize}"), want.view(f"u{want.itemsize}"))
-
-
 # -- chunks change nothing --------------------------------------------------------------------------
 
 
@@ -60,9 +51,9 @@ def test_chunks_change_nothing(name, axis, chunks):
     lazy, want = da.from_array(ODD, chunks=chunks), lp.encode(ODD, name, axis=axis)
     blocks = lp.encode(lazy, name, axis=axis)
     same_blocks(blocks, want)
-    same(lp.decode(blocks), lp.decode(want))
-    same(blocks.values(np.float64), want.values(np.float64))
-    same(lp.quantize(lazy, name, axis=axis), lp.quantize(ODD, name, axis=axis))
+    assert_lazily(lp.decode(blocks), lp.decode(want))
+    assert_lazily(blocks.values(np.float64), want.values(np.float64))
+    assert_lazily(lp.quantize(lazy, name, axis=axis), lp.quantize(ODD, name, axis=axis))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +67,7 @@ def test_types_change_nothing(name, dtype):
         values[3, 5] = -(1 << 63)
     lazy = da.from_array(values, chunks=CHUNKS[3])
     same_blocks(lp.encode(lazy, name), lp.encode(values, name))
-    same(lp.quantize(lazy, name), lp.quantize(values, name))
+    assert_lazily(lp.quantize(lazy, name), lp.quantize(values, name))
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 64), (64, 0), (1,), (33,), (2, 3, 40)])
@@ -86,7 +77,7 @@ def test_shapes_change_nothing(shape):
     for name in ("mxfp4", "nvfp4"):
         same_blocks(lp.encode(da.from_array(values, chunks=-1), name), lp.encode(values, name))
     if values.size > 1:
-        same(lp.quantize(da.from_array(values, chunks=1), "mxfp4"), lp.quantize(values, "mxfp4"))
+        assert_lazily(lp.quantize(da.from_array(values, chunks=1), "mxfp4"), lp.quantize(values, "mxfp4"))
 
 
 @pytest.mark.parametrize("values", [np.zeros((3, 40), np.float32), np.full((3, 40), np.nan, np.float32)])
@@ -131,7 +122,7 @@ def test_elements_have_the_random_integers_of_their_places(axis, chunks):
     random = lp.random_bits(VALUES.shape, 11, 8)
     same_blocks(lp.encode(lazy, "mxfp4", random=random, **how), want)
     same_blocks(lp.encode(lazy, "mxfp4", random=da.from_array(random, chunks=50), **how), want)
-    same(lp.quantize(lazy, "mxfp4", rng=11, **how), want.values())
+    assert_lazily(lp.quantize(lazy, "mxfp4", rng=11, **how), want.values())
 
 
 @pytest.mark.parametrize("chunks", CHUNKS)
@@ -152,8 +143,8 @@ def test_words_that_lanes_share_are_not_cut(chunks):
     lazy, how = da.from_array(VALUES, chunks=chunks), {"rounding": lp.stochastic(16, "ptx_rs")}
     words = lp.random_bits((7, 38), 3, 32)
     want = lp.encode(VALUES, "e4m3fn", rng=3, **how)
-    same(lp.encode(lazy, "e4m3fn", rng=3, **how), want)
-    same(lp.encode(lazy, "e4m3fn", random=words, **how), want)
+    assert_lazily(lp.encode(lazy, "e4m3fn", rng=3, **how), want)
+    assert_lazily(lp.encode(lazy, "e4m3fn", random=words, **how), want)
     want = lp.encode(VALUES, "mxfp8_e4m3", axis=0, rng=3, **how)
     same_blocks(lp.encode(lazy, "mxfp8_e4m3", axis=0, rng=3, **how), want)
     same_blocks(lp.encode(lazy, "mxfp8_e4m3", axis=0, random=words, **how), want)
@@ -182,7 +173,7 @@ def test_stored_parts_are_decoded_lazily():
         ):
             blocks = lp.BlockArray(*parts, "mxfp4")
             same_blocks(blocks, want)
-            same(lp.decode(blocks), lp.decode(want))
+            assert_lazily(lp.decode(blocks), lp.decode(want))
         same_blocks(blocks[2:5, 32:], want[2:5, 32:])
     typed = da.from_array(want.codes.view(ml_dtypes.float4_e2m1fn), chunks=32)
     same_blocks(lp.BlockArray(typed, want.scales, "mxfp4"), want)

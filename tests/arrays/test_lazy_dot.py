@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 import lowprec as lp
-from tests.support import chunkings
+from tests.support import assert_lazily, chunkings
 
 pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")]
 
@@ -39,15 +39,6 @@ RANDOM = dataclasses.replace(
 )
 
 
-def same(got, want):
-    """A Dask array has the type, the shape and the bits of one in memory."""
-    assert isinstance(got, da.Array)
-    assert (got.dtype, got.shape) == (want.dtype, np.shape(want))
-    made = np.asarray(got.compute(scheduler="threads"))
-    assert (made.dtype, made.shape) == (want.dtype, np.shape(want))
-    assert np.array_equal(made.view(f"u{made.itemsize}"), np.asarray(want).view(f"u{want.itemsize}"))
-
-
 def cut(array, number):
     """An array in one of several chunkings."""
     return da.from_array(array, chunks=chunkings(array.shape)[number])
@@ -61,11 +52,11 @@ def test_chunks_change_nothing(accumulation, pair, number):
     x, y = PAIRS[pair]
     want = lp.matmul(x, y, accumulation)
     for factors in ((cut(x, number), cut(y, number)), (cut(x, number), y), (x, cut(y, number))):
-        same(lp.matmul(*factors, accumulation), want)
+        assert_lazily(lp.matmul(*factors, accumulation), want)
     addend = RNG.standard_normal(np.shape(want)[-1:]).astype(np.float32)
     want = lp.matmul(x, y, accumulation, addend=addend)
-    same(lp.matmul(cut(x, number), y, accumulation, addend=addend), want)
-    same(lp.matmul(x, y, accumulation, addend=da.from_array(addend, chunks=2)), want)
+    assert_lazily(lp.matmul(cut(x, number), y, accumulation, addend=addend), want)
+    assert_lazily(lp.matmul(x, y, accumulation, addend=da.from_array(addend, chunks=2)), want)
 
 
 @pytest.mark.parametrize("number", range(6))
@@ -73,8 +64,10 @@ def test_chunks_change_nothing(accumulation, pair, number):
 def test_chunks_change_no_dot(number, other):
     """All axes in front broadcast."""
     want = lp.dot(X, other, "fp32_fma")
-    same(lp.dot(cut(X, number), cut(other, number), "fp32_fma"), want)
-    same(lp.dot(other, cut(X, number), "fp32_fma", addend=1.0), lp.dot(other, X, "fp32_fma", addend=1.0))
+    assert_lazily(lp.dot(cut(X, number), cut(other, number), "fp32_fma"), want)
+    assert_lazily(
+        lp.dot(other, cut(X, number), "fp32_fma", addend=1.0), lp.dot(other, X, "fp32_fma", addend=1.0)
+    )
 
 
 @pytest.mark.parametrize("number", range(6))
@@ -82,23 +75,23 @@ def test_chunks_change_no_dot(number, other):
 def test_outputs_have_the_random_integers_of_their_places(pair, number):
     """Every rounding of every output, wherever its chunk lies."""
     x, y = PAIRS[pair]
-    same(lp.matmul(cut(x, number), cut(y, number), RANDOM, rng=5), lp.matmul(x, y, RANDOM, rng=5))
-    same(lp.dot(cut(X, number), X[0, :1], RANDOM, rng=5), lp.dot(X, X[0, :1], RANDOM, rng=5))
+    assert_lazily(lp.matmul(cut(x, number), cut(y, number), RANDOM, rng=5), lp.matmul(x, y, RANDOM, rng=5))
+    assert_lazily(lp.dot(cut(X, number), X[0, :1], RANDOM, rng=5), lp.dot(X, X[0, :1], RANDOM, rng=5))
 
 
 def test_chunks_without_outputs_need_no_random_integers():
     """Of an array without rows, and beside others."""
     none = da.from_array(X[:0], chunks=2)
-    same(lp.dot(none, X[0, :1], RANDOM, rng=5), lp.dot(X[:0], X[0, :1], RANDOM, rng=5))
+    assert_lazily(lp.dot(none, X[0, :1], RANDOM, rng=5), lp.dot(X[:0], X[0, :1], RANDOM, rng=5))
     rows = da.concatenate([none, X[:1], none, X[1:]])
-    same(lp.dot(rows, X[0, :1], RANDOM, rng=5), lp.dot(X, X[0, :1], RANDOM, rng=5))
+    assert_lazily(lp.dot(rows, X[0, :1], RANDOM, rng=5), lp.dot(X, X[0, :1], RANDOM, rng=5))
 
 
 def test_another_key_gives_other_outputs():
     """So that the test above can fail; a generator is drawn from once."""
     assert not np.array_equal(lp.matmul(X, Y, RANDOM, rng=5), lp.matmul(X, Y, RANDOM, rng=6))
     want = lp.matmul(X, Y, RANDOM, rng=np.random.default_rng(1))
-    same(lp.matmul(cut(X, 3), Y, RANDOM, rng=np.random.default_rng(1)), want)
+    assert_lazily(lp.matmul(cut(X, 3), Y, RANDOM, rng=np.random.default_rng(1)), want)
 
 
 @pytest.mark.parametrize("number", range(6))
@@ -111,9 +104,9 @@ def test_blocks_are_multiplied(name, number):
     lazy = [lp.encode(cut(each, number), name, axis=axis) for each, axis in zip((X[0], Y), axes, strict=True)]
     want = lp.matmul(*held, "fp32_fma")
     for pair in (lazy, (lazy[0], held[1]), (held[0], lazy[1])):
-        same(lp.matmul(*pair, "fp32_fma"), want)
-    same(lp.matmul(lazy[0], Y, "fp32_fma"), lp.matmul(held[0], Y, "fp32_fma"))
-    same(lp.matmul(X[0], lazy[1], "fp32_fma"), lp.matmul(X[0], held[1], "fp32_fma"))
+        assert_lazily(lp.matmul(*pair, "fp32_fma"), want)
+    assert_lazily(lp.matmul(lazy[0], Y, "fp32_fma"), lp.matmul(held[0], Y, "fp32_fma"))
+    assert_lazily(lp.matmul(X[0], lazy[1], "fp32_fma"), lp.matmul(X[0], held[1], "fp32_fma"))
 
 
 def test_blocks_of_three_axes_are_multiplied():
@@ -121,14 +114,14 @@ def test_blocks_of_three_axes_are_multiplied():
     for name in ("mxfp4", "nvfp4"):
         held = lp.encode(X, name), lp.encode(Y2, name, axis=1)
         lazy = lp.encode(cut(X, 4), name), lp.encode(cut(Y2, 4), name, axis=1)
-        same(lp.matmul(*lazy, "exact"), lp.matmul(*held, "exact"))
-        same(lp.dot(lazy[0], lp.encode(cut(X, 2), name), "exact"), lp.dot(held[0], held[0], "exact"))
+        assert_lazily(lp.matmul(*lazy, "exact"), lp.matmul(*held, "exact"))
+        assert_lazily(lp.dot(lazy[0], lp.encode(cut(X, 2), name), "exact"), lp.dot(held[0], held[0], "exact"))
 
 
 def test_types_are_those_of_memory():
     """Codes where they are asked for; an engine by its name."""
     for options in ({"dtype": "float64"}, {"dtype": "uint32"}, {"backend": "scalar"}):
-        same(lp.matmul(cut(X, 3), Y, "fp32_fma", **options), lp.matmul(X, Y, "fp32_fma", **options))
+        assert_lazily(lp.matmul(cut(X, 3), Y, "fp32_fma", **options), lp.matmul(X, Y, "fp32_fma", **options))
 
 
 def test_rows_and_columns_stay_in_chunks():
@@ -157,11 +150,13 @@ def test_chunks_change_no_epilogue(kind, number):
     joins = {"addend": np.float32(np.arange(9)), "bias": np.float32(np.ones((7, 1))), "output_scale": 0.5}
     how = {"epilogue": lp.Epilogue(block=block)}
     want = lp.matmul(x, y, "fp32_fma", scales=scales, **joins, **how)
-    same(lp.matmul(cut(x, number), cut(y, number), "fp32_fma", scales=scales, **joins, **how), want)
+    assert_lazily(lp.matmul(cut(x, number), cut(y, number), "fp32_fma", scales=scales, **joins, **how), want)
     lazily = {name: da.asarray(each) for name, each in joins.items()}
     others = tuple(each if each is None else da.from_array(each, chunks=3) for each in scales)
-    same(lp.matmul(x, cut(y, number), "fp32_fma", scales=others, **lazily, **how), want)
-    same(lp.matmul(x, y, "fp32_fma", scales=scales, **(joins | {"bias": lazily["bias"]}), **how), want)
+    assert_lazily(lp.matmul(x, cut(y, number), "fp32_fma", scales=others, **lazily, **how), want)
+    assert_lazily(
+        lp.matmul(x, y, "fp32_fma", scales=scales, **(joins | {"bias": lazily["bias"]}), **how), want
+    )
 
 
 def test_chunks_without_elements_change_no_product():
@@ -170,8 +165,8 @@ def test_chunks_without_elements_change_no_product():
         empty = [da.from_array(each, chunks=tuple((0, n) for n in each.shape)) for each in (x, y)]
         want = lp.matmul(x, y, "fp32_fma")
         for left, right in ((empty[0], y), (x, empty[1]), empty):
-            same(lp.matmul(left, right, "fp32_fma"), want)
-    same(
+            assert_lazily(lp.matmul(left, right, "fp32_fma"), want)
+    assert_lazily(
         lp.dot(da.from_array(X, chunks=((0, 2), (7,), (0, 70))), Y[:, 0], "fp32_fma"),
         lp.dot(X, Y[:, 0], "fp32_fma"),
     )

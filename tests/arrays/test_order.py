@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import dask.array
 import numpy as np
 import pytest
-import xarray
 
 import lowprec as lp
 from lowprec.arrays.checks import code_dtype
@@ -233,33 +231,6 @@ def test_scalars_have_scalars_for_neighbours():
     """As arrays have arrays."""
     assert type(lp.nextafter(1.0, 2.0, "e4m3fn")) is np.float32
     assert type(lp.ulp(1.0, "e4m3fn")) is np.float32
-
-
-@pytest.mark.parametrize("fmt", ["e4m3fn", "posit8"])
-def test_byte_order_changes_no_neighbour(fmt):
-    """Nor gap."""
-    x, y = np.float32([1.5, -3, 0.1]), np.float32([2, -2, 0])
-    for type_x in ("<f4", ">f4", ">f8"):
-        assert lp.ulp(x.astype(type_x), fmt).tolist() == lp.ulp(x, fmt).tolist()
-        assert lp.nextafter(x.astype(type_x), y, fmt).tolist() == lp.nextafter(x, y, fmt).tolist()
-        assert lp.nextafter(x, y.astype(type_x), fmt).tolist() == lp.nextafter(x, y, fmt).tolist()
-
-
-def test_names_align_codes():
-    """Of comparisons, classes and the total order, around NumPy arrays and lazily."""
-    codes = np.random.default_rng(5).integers(0, 256, (3, 3)).astype(np.uint8)
-    x = xarray.DataArray(codes, dims=("a", "b"))
-    for verb in (lp.equal, lp.less, lp.total_order, lp.unordered):
-        want = verb(codes, codes, "e4m3fn")
-        for other in (x, x.transpose(), x.transpose().chunk(a=2)):
-            found = verb(x, other, "e4m3fn")
-            assert found.dims == ("a", "b")
-            assert (found.values == want).all()
-        assert isinstance(verb(x, other, "e4m3fn").data, dask.array.Array)
-    with pytest.raises(ValueError, match="align"):
-        lp.equal(x.assign_coords(a=[1, 2, 3]), x.assign_coords(a=[3, 2, 1]), "e4m3fn")
-    with pytest.raises(ValueError, match="flags= is for NumPy arrays"):
-        lp.equal(x, x, "e4m3fn", flags=np.zeros((3, 3), np.uint8))
 
 
 @pytest.mark.parametrize("fmt", ["nf4", "posit8"])

@@ -18,6 +18,7 @@ from lowprec import p3109
 from lowprec.p3109 import approximation, operations, projecting, queries, values
 from tests import p3109_page, p3109_sweep
 from tests.agreement import test_p3109 as agreement
+from tests.support import refusal_test
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -106,63 +107,6 @@ def test_unknown_operations_are_answered_with_near_names():
     )
     with pytest.raises(AttributeError):
         _ = p3109.__wrapped__
-
-
-def test_parameters_are_refused_by_name():
-    refuses(
-        TypeError,
-        "Add is specialized by 4 parameters, Add<fx, fy, fr, ρ>, not by 3",
-        lambda: p3109.Add[E, E, HOW],
-    )
-    refuses(
-        ValueError,
-        "Exp cannot be specialized by 'e4m3fn': it takes formats of P3109, such as 'Binary8p4se', and the "
-        "external binary32, binary16 and BFloat16; for others use a verb such as lowprec.add",
-        lambda: p3109.Exp["e4m3fn", E, HOW],
-    )
-    refuses(
-        ValueError,
-        "Exp cannot be specialized by 'binary64': operations go through binary64, which must hold more "
-        "than their formats; use 'binary32', or a verb such as lowprec.add on float64",
-        lambda: p3109.Exp["binary64", E, HOW],
-    )
-    refuses(
-        ValueError,
-        "Exp cannot be specialized by 'Binary10p1ue': its values do not lie between 2**-500 and 2**500, so "
-        "binary64 would not hold their products; use a verb such as lowprec.add",
-        lambda: p3109.Exp["Binary10p1ue", E, HOW],
-    )
-    refuses(
-        TypeError,
-        "Exp takes a format here, by name or as lowprec.Format, not 3",
-        lambda: p3109.Exp[3, E, HOW],
-    )
-    refuses(ValueError, "unknown format 'Binary8p4'", lambda: p3109.Exp["Binary8p4", E, HOW])
-    refuses(
-        ValueError,
-        "unknown rounding mode 'NearestTiesEven' of Exp, did you mean NearestTiesToEven",
-        lambda: p3109.Exp[E, E, ("NearestTiesEven", "SatNone")],
-    )
-    refuses(
-        ValueError,
-        "unknown saturation mode 'OvfInf' of Exp; use one of SatFinite, SatPropagate, SatNone",
-        lambda: p3109.Exp[E, E, ("ToOdd", "OvfInf")],
-    )
-    refuses(
-        ValueError,
-        "bits=33 of stochastic rounding is out of range; use 1 to 32",
-        lambda: p3109.Exp[E, E, ("StochasticA[33]", "SatNone")],
-    )
-    refuses(
-        TypeError,
-        "Exp takes a projection specification here, such as ('NearestTiesToEven', 'SatNone'), not 'ToOdd'",
-        lambda: p3109.Exp[E, E, "ToOdd"],
-    )
-    refuses(
-        ValueError,
-        "BlockReduceAdd takes a block size here, an integer of 1 or more, not 0",
-        lambda: p3109.BlockReduceAdd[0, U, E, E, HOW],
-    )
 
 
 def test_operands_are_refused_by_name():
@@ -435,3 +379,36 @@ def test_operands_of_the_draft_are_aligned_by_name_and_stay_lazy():
     blocks = p3109.BlockAbs[3, eight, eight, eight, eight, ("NearestTiesToEven", "SatNone")]
     with pytest.raises(TypeError, match=r"takes blocks as arrays of NumPy; give"):
         blocks((codes[:, 0], named), codes[:, 0])
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+p3109.Add[E, E, HOW]
+    TypeError: Add is specialized by 4 parameters, Add<fx, fy, fr, ρ>, not by 3
+p3109.Exp["e4m3fn", E, HOW]
+    ValueError: Exp cannot be specialized by 'e4m3fn': it takes formats of P3109, such as 'Binary8p4se',
+    and the external binary32, binary16 and BFloat16; for others use a verb such as lowprec.add
+p3109.Exp["binary64", E, HOW]
+    ValueError: Exp cannot be specialized by 'binary64': operations go through binary64, which must hold
+    more than their formats; use 'binary32', or a verb such as lowprec.add on float64
+p3109.Exp["Binary10p1ue", E, HOW]
+    ValueError: Exp cannot be specialized by 'Binary10p1ue': its values do not lie between 2**-500 and
+    2**500, so binary64 would not hold their products; use a verb such as lowprec.add
+p3109.Exp[3, E, HOW]
+    TypeError: Exp takes a format here, by name or as lowprec.Format, not 3
+p3109.Exp["Binary8p4", E, HOW]
+    ValueError: unknown format 'Binary8p4'...
+p3109.Exp[E, E, ("NearestTiesEven", "SatNone")]
+    ValueError: unknown rounding mode 'NearestTiesEven' of Exp, did you mean NearestTiesToEven...
+p3109.Exp[E, E, ("ToOdd", "OvfInf")]
+    ValueError: unknown saturation mode 'OvfInf' of Exp; use one of SatFinite, SatPropagate, SatNone
+p3109.Exp[E, E, ("StochasticA[33]", "SatNone")]
+    ValueError: bits=33 of stochastic rounding is out of range; use 1 to 32
+p3109.Exp[E, E, "ToOdd"]
+    TypeError: Exp takes a projection specification here, such as ('NearestTiesToEven', 'SatNone'), not
+    'ToOdd'
+p3109.BlockReduceAdd[0, U, E, E, HOW]
+    ValueError: BlockReduceAdd takes a block size here, an integer of 1 or more, not 0
+""",
+)

@@ -331,7 +331,9 @@ def test_of_codebooks_no_power_of_two_is_better_nor_any_scale_around_the_best(fm
     )
 
 
-@pytest.mark.parametrize("fmt", ["posit8", "takum8", "posit16", "takum16"])
+@pytest.mark.parametrize(
+    "fmt", ["posit8", "takum8", "posit16", pytest.param("takum16", marks=pytest.mark.apart)]
+)
 def test_tapered_formats_have_their_best_scales_far_above_that_of_max(fmt):
     """So that magnitudes lie around 1, where their values are densest."""
     values = np.random.default_rng(2).standard_normal((3, 500)).astype(np.float32) * [[1e-3], [1.0], [1e3]]

@@ -7,9 +7,7 @@ import math
 import numpy as np
 import pytest
 
-import lowprec as lp
 from lowprec.arrays import special
-from lowprec.arrays.threads import SHARED_FROM
 
 RNG = np.random.default_rng(0)
 VALUES = np.append(
@@ -29,14 +27,3 @@ def test_shapes_are_kept(shape):
     values = RNG.standard_normal(shape)
     assert special.erf(values).shape == special.erfc(values).shape == shape
     assert np.array_equal(special.erf(values.T), special.erf(values).T)
-
-
-def test_threads_change_nothing():
-    before, values = lp.get_threads(), np.resize(VALUES, SHARED_FROM + 5)
-    try:
-        lp.set_threads(2)
-        shared = special.erf(values)
-        lp.set_threads(1)
-        assert shared.tobytes() == special.erf(values).tobytes()
-    finally:
-        lp.set_threads(before)

@@ -21,6 +21,7 @@ from lowprec.arrays.statistics import ErrorReport, error_report, scale_for
 from lowprec.spec import catalog
 from lowprec.spec.codebooks import CODEBOOKS
 from lowprec.spec.families import fixed
+from tests.support import refusal_test
 
 RNG = np.random.default_rng(7)
 FORMATS = [
@@ -206,58 +207,6 @@ def test_where_the_percentile_is_zero_the_largest_value_counts():
     values = np.zeros(1000, np.float32)
     values[3] = 12.7
     assert scale_for(values, "int8", "percentile", percentile=50) == scale_for(values, "int8")
-
-
-# -- scales: what is refused -------------------------------------------------------------------------
-
-REFUSED = {
-    "a block format": (
-        ([1.0], "mxfp4"),
-        {},
-        "'mxfp4' is a block format, whose scales follow from the values of each block: use "
-        "lowprec.encode(values, 'mxfp4', axis=...)",
-    ),
-    "a method": (
-        ([1.0], "int8", "minimum"),
-        {},
-        "unknown method 'minimum' of a scale; use one of max, percentile, mse",
-    ),
-    "a percentile": (
-        ([1.0], "int8"),
-        {"percentile": 101},
-        "percentile=101 must lie above 0 and be 100 at most",
-    ),
-    "negative values": (
-        ([1.0, -2.0, np.nan], "uint8"),
-        {},
-        "'uint8' is unsigned, and 1 of 3 values are negative: subtract a zero point first, or use a signed "
-        "format",
-    ),
-    "a large value": (
-        ([1e300], "int8"),
-        {},
-        "values up to 1e+300 need a scale for 'int8' that float32 does not hold; divide them by a power of "
-        "two first, or use a format with a larger range",
-    ),
-}
-
-
-@pytest.mark.parametrize(("args", "kwargs", "message"), REFUSED.values(), ids=REFUSED)
-def test_scales_say_what_they_refuse(args, kwargs, message):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
-        scale_for(*args, **kwargs)
-    assert str(caught.value) == message
-
-
-def test_axes_that_are_not_there_are_refused():
-    with pytest.raises(
-        ValueError, match=r"^axis=2 must name axes of the values, each once, and they have 2$"
-    ):
-        scale_for(np.ones((2, 2)), "int8", axis=2)
-    with pytest.raises(ValueError, match=r"^axis=\(0, -2\) must name axes"):
-        scale_for(np.ones((2, 2)), "int8", axis=(0, -2))
-    with pytest.raises(TypeError, match="values must be real numbers"):
-        scale_for([1j], "int8")
 
 
 def test_the_limits_of_float32_are_scales():
@@ -588,34 +537,6 @@ def test_a_report_is_a_dictionary_for_json():
     assert error_report([1.0], "e4m3fn").as_dict()["sqnr"] is None
 
 
-@pytest.mark.parametrize(
-    ("fmt", "keywords", "message"),
-    [
-        (
-            "mxfp4",
-            {"scale": 1.0},
-            "scale= is for formats of single values, and 'mxfp4' has scales of its blocks",
-        ),
-        (
-            "int8",
-            {"axis": 0},
-            "axis= is for block formats, and 'int8' is none; for scales of channels give "
-            "scale=lowprec.scale_for(values, 'int8', axis=...)",
-        ),
-        (
-            "int8",
-            {"scale": [1.0, 0.0]},
-            "scales must be positive numbers that float32 holds; lowprec.scale_for gives such",
-        ),
-        ("int8", {"scale": np.ones(3)}, "scale of shape (3,) does not broadcast to values of shape (2,)"),
-    ],
-)
-def test_reports_say_what_they_refuse(fmt, keywords, message):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
-        error_report([1.0, 2.0], fmt, **keywords)
-    assert str(caught.value) == message
-
-
 @pytest.mark.parametrize("name", [*catalog.FORMATS, *CODEBOOKS])
 def test_the_default_method_is_never_far_from_the_best(name):
     """Within 4 dB of the least error of all, where a format has more than two bits."""
@@ -693,3 +614,38 @@ def test_truth_values_are_no_axes(axis):
     with pytest.raises(TypeError) as refused:
         scale_for(np.ones((2, 4), np.float32), "int8", axis=axis)
     assert str(refused.value) == f"axis must be an integer or a tuple of them, not {axis!r}"
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+scale_for([1.0], "mxfp4")
+    ValueError: 'mxfp4' is a block format, whose scales follow from the values of each block: use
+    lowprec.encode(values, 'mxfp4', axis=...)
+scale_for([1.0], "int8", "minimum")
+    ValueError: unknown method 'minimum' of a scale; use one of max, percentile, mse
+scale_for([1.0], "int8", percentile=101)
+    ValueError: percentile=101 must lie above 0 and be 100 at most
+scale_for([1.0, -2.0, np.nan], "uint8")
+    ValueError: 'uint8' is unsigned, and 1 of 3 values are negative: subtract a zero point first, or use
+    a signed format
+scale_for([1e300], "int8")
+    ValueError: values up to 1e+300 need a scale for 'int8' that float32 does not hold; divide them by a
+    power of two first, or use a format with a larger range
+scale_for(np.ones((2, 2)), "int8", axis=2)
+    ValueError: axis=2 must name axes of the values, each once, and they have 2
+scale_for(np.ones((2, 2)), "int8", axis=(0, -2))
+    ValueError: axis=(0, -2) must name axes...
+scale_for([1j], "int8")
+    TypeError: ...values must be real numbers...
+error_report([1.0, 2.0], "mxfp4", scale=1.0)
+    ValueError: scale= is for formats of single values, and 'mxfp4' has scales of its blocks
+error_report([1.0, 2.0], "int8", axis=0)
+    ValueError: axis= is for block formats, and 'int8' is none; for scales of channels give
+    scale=lowprec.scale_for(values, 'int8', axis=...)
+error_report([1.0, 2.0], "int8", scale=[1.0, 0.0])
+    ValueError: scales must be positive numbers that float32 holds; lowprec.scale_for gives such
+error_report([1.0, 2.0], "int8", scale=np.ones(3))
+    ValueError: scale of shape (3,) does not broadcast to values of shape (2,)
+""",
+)

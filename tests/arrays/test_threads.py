@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays import threads
+from lowprec.arrays import special, threads
 from lowprec.arrays.threads import SHARED_FROM, share
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -104,6 +104,36 @@ def test_results_do_not_depend_on_the_number_of_threads(name, count, expected):
     lp.set_threads(count)
     for size in SIZES:
         assert VERBS[name](0, size, True).tobytes() == expected[name][:size].tobytes(), size
+
+
+SOME = np.random.default_rng(6).standard_normal((2640, 1140)).astype(np.float32) * 3
+DRAWN = {"rounding": "stochastic(8)", "rng": 5}
+LARGE = {
+    "add": lambda: lp.add(SOME, SOME[::-1], "e5m2"),
+    "erf": lambda: special.erf(np.float64(SOME)),
+    "products": lambda: lp.matmul(SOME[:64, :96], SOME[:96, :90], "bf16_sequential"),
+    "drawn products": lambda: lp.matmul(SOME[:64, :96], SOME[:96, :90], BFLOAT16_DRAWN, rng=1),
+    **{
+        f"{name}, {len(how)}": functools.partial(lp.encode, SOME, name, **how)
+        for name in ("mxfp8_e4m3", "mxfp4", "mxint8", "nvfp4", "nvfp4_2d")
+        for how in ({}, DRAWN)
+    },
+}
+BFLOAT16_DRAWN = lp.Accumulation(
+    accumulator=("bfloat16", "stochastic(8)"), output=("bfloat16", "stochastic(8)")
+)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_results_do_not_depend_on_the_number_of_threads(name):
+    """Operations, functions, products, which are shared out by rows, and blocks; random integers too."""
+    found = []
+    for count in COUNTS[:3]:
+        lp.set_threads(count)
+        made = LARGE[name]()
+        parts = (made.codes, made.scales) if isinstance(made, lp.BlockArray) else (made,)
+        found.append([part.tobytes() for part in parts])
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("count", COUNTS)

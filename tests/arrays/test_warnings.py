@@ -60,11 +60,15 @@ def _everything_raises():
         yield
 
 
-@contextlib.contextmanager
-def refusals():
-    """NaNs and negative numbers that a format lacks may be refused."""
+def quiet(verb, *given, **options):
+    """Call a verb, which may refuse NaNs and negative numbers that a format lacks; read a report whole."""
     with contextlib.suppress(ValueError):
-        yield
+        made = verb(*given, **options)
+        if isinstance(made, lp.ErrorReport):
+            assert str(made)
+            assert made.as_dict()
+        elif isinstance(made, lp.BlockArray):
+            lp.decode(made)
 
 
 @TO_ALL
@@ -76,24 +80,16 @@ def test_conversions_and_statistics_signal_nothing(kind, to_all):
         targets, ({}, {"saturation": "finite"}, {"projection": lp.Projection(nan="max")})
     ):
         for given in (x, x[::-1]):
-            with refusals():
-                lp.encode(given, name, **how)
-            with refusals():
-                lp.quantize(given, name, **how)
-            with refusals():
-                lp.encode(given, name, flags=np.zeros(x.shape, np.uint8), **how)
-        with refusals():
-            str(lp.error_report(x, name, **how))
-        with refusals():
-            lp.error_report(x, name, scale=0.5, **how).as_dict()
+            quiet(lp.encode, given, name, **how)
+            quiet(lp.quantize, given, name, **how)
+            quiet(lp.encode, given, name, flags=np.zeros(x.shape, np.uint8), **how)
+        quiet(lp.error_report, x, name, **how)
+        quiet(lp.error_report, x, name, scale=0.5, **how)
     for name, method in itertools.product(targets, ("max", "mse", "percentile")):
-        with refusals():
-            lp.scale_for(x, name, method)
+        quiet(lp.scale_for, x, name, method)
     for name in in_turn(kind, BLOCKS, to_all):
-        with refusals():
-            lp.decode(lp.encode(x, name))
-        with refusals():
-            str(lp.error_report(x, name))
+        quiet(lp.encode, x, name)
+        quiet(lp.error_report, x, name)
 
 
 @TO_ALL
@@ -103,21 +99,14 @@ def test_operations_and_products_signal_nothing(kind, to_all):
     x = OPERANDS[kind]
     for name in in_turn(kind, RESULTS, to_all):
         for operation in ("add", "divide", "minimum", "remainder"):
-            with refusals():
-                getattr(lp, operation)(x, x[::-1], name)
-        with refusals():
-            lp.fma(x, x[::-1], x, name)
-        with refusals():
-            lp.sqrt(x, name)
-        with refusals():
-            lp.nextafter(x, x[::-1], name)
-        with refusals():
-            lp.ulp(x, name)
+            quiet(getattr(lp, operation), x, x[::-1], name)
+        quiet(lp.fma, x, x[::-1], x, name)
+        quiet(lp.sqrt, x, name)
+        quiet(lp.nextafter, x, x[::-1], name)
+        quiet(lp.ulp, x, name)
     for how in in_turn(kind, ACCUMULATIONS, to_all):
-        with refusals():
-            lp.dot(x, x, how)
-        with refusals():
-            lp.matmul(np.ones((x.size, 40)), np.ones((40, 3)), how, addend=x[:, None])
+        quiet(lp.dot, x, x, how)
+        quiet(lp.matmul, np.ones((x.size, 40)), np.ones((40, 3)), how, addend=x[:, None])
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])

@@ -26,6 +26,7 @@ from tests.export.test_c_accumulation import FLAGS, drawn, in_blocks
 from tests.fuzz.drawing import Draw
 from tests.fuzz.specifications import any_format, any_projection
 from tests.programs import need
+from tests.support import refusal_test
 
 #: Rows of x and of y, elements that share a scale along K, and rows of y that do.
 ROWS, COLUMNS, BLOCK, TILE = 6, 9, 16, 4
@@ -267,14 +268,11 @@ def test_what_c_does_not_say_is_refused_by_name(given, said):
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {said}")
 
 
-def test_a_step_without_a_formula_is_refused():
-    """Name the step: an output that is a codebook."""
-    call = LibraryCall(
-        name="mine",
-        accumulation=accumulation("hopper_wgmma_e4m3fn_binary32"),
-        epilogue=Epilogue(output=("nf4", Projection(nan="zero"))),
-    )
-    with pytest.raises(
-        ValueError, match=r"^library call 'mine' cannot be a C header: convert into 'nf4' has no formula"
-    ):
-        call_header(call, "")
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+call_header(LibraryCall(name="mine", accumulation=accumulation("hopper_wgmma_e4m3fn_binary32"),
+        epilogue=Epilogue(output=("nf4", Projection(nan="zero")))), "")
+    ValueError: library call 'mine' cannot be a C header: convert into 'nf4' has no formula...
+""",
+)

@@ -87,7 +87,7 @@ def result_type(asked: Any, target: Format) -> tuple[np.dtype[Any], Format | Non
 # -- cases ------------------------------------------------------------------------------------------
 
 
-def _operands(draw: Draw, name: str, formats: Sequence[Format], count: int) -> list[Array]:
+def any_operands(draw: Draw, name: str, formats: Sequence[Format], count: int) -> list[Array]:
     """Columns: near what matters for the target, of one number, alike but for little, or of any numbers."""
     if draw.alike.random() < 0.3:
         fmt = draw.alike.choice(
@@ -109,13 +109,12 @@ def _operands(draw: Draw, name: str, formats: Sequence[Format], count: int) -> l
                 some = np.repeat(some[:1], count)
             elif how == "alike" and kind == columns[0].dtype:
                 size = kind.itemsize
-                noise = np.array([draw.choice((0, 0, 1, 2, 3)) for _ in range(count)], f"u{size}")
-                turn = np.array([draw.choice((0, 1)) for _ in range(count)], f"u{size}") << np.uint8(
-                    8 * size - 1
-                )
+                first = columns[0]
+                noise = np.array([draw.choice((0, 0, 1, 2, 3)) for _ in first], f"u{size}")
+                turn = np.array([draw.choice((0, 1)) for _ in first], f"u{size}") << np.uint8(8 * size - 1)
                 known = catalog.carrier(kind)
                 if known is not None and known.width == 8 * size:
-                    some = (bits_of(columns[0]) ^ noise ^ turn).view(kind)
+                    some = (bits_of(first) ^ noise ^ turn).view(kind)
             elif how == "power" and kind.kind == "f":
                 some = np.ldexp(np.ones(count), [draw.randint(-14, 15) for _ in range(count)]).astype(kind)
             columns.append(some)
@@ -152,7 +151,7 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     fmt = any_format(draw, books=0.15) if draw.chance(0.8) else catalog.BINARY32
     keywords = projected(draw, fmt, (0,))
     operands = _spread(
-        draw, _operands(draw, name, [fmt, *rule_of(keywords, fmt).via], draw.choice((30, 90, 150)))
+        draw, any_operands(draw, name, [fmt, *rule_of(keywords, fmt).via], draw.choice((30, 90, 150)))
     )
     shape = np.broadcast_shapes(*(x.shape for x in operands))
     if "random" in keywords or "rng" in keywords:

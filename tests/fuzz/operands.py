@@ -199,4 +199,5 @@ def typed(draw: Draw, array: Array, fmt: Format) -> Array:
         except ValueError:
             return array
         return array.view(kind)
-    return array.astype(draw.choice(("i8", "u8"))) if choice == "wide" else array
+    kinds = ("i8", "u8", "i4", "u4", "i2", "u2")[: 6 if fmt.width < 16 else 4 if fmt.width < 32 else 2]
+    return array.astype(draw.choice(kinds)) if choice == "wide" else array

@@ -20,8 +20,8 @@ from tests.fuzz.runner import forget, fuzz
 from tests.fuzz.topics import KNOWN, TOPICS
 
 #: Cases of each topic, the same on every machine: some seconds, which for much goes to compiling kernels.
-CASES = {"conversions": 60, "arithmetic": 40, "order": 40, "dots": 150, "blocks": 50, "refusals": 80}
-CASES |= {"comparisons": 40, "files": 150, "frames": 500, "labels": 200, "epilogues": 100}
+CASES = {"conversions": 180, "arithmetic": 160, "order": 40, "dots": 800, "blocks": 300, "refusals": 80}
+CASES |= {"comparisons": 40, "files": 150, "frames": 500, "labels": 200, "epilogues": 400}
 
 #: What topics need besides the package.
 NEEDS = {"frames": ("pandas",), "labels": ("dask", "xarray")}

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import lowprec as lp
 from lowprec.methods import fp8
 from tests import checkpoint_table
-from tests.support import example_script, ratio_of_times
+from tests.support import example_script
 
 pytestmark = pytest.mark.apart
 ROOT = Path(__file__).parents[2]
@@ -29,33 +28,6 @@ def shown(name):
 @pytest.fixture(scope="module")
 def training():
     return example_script("fp8_training")
-
-
-def test_training_prints_the_table_of_the_page(training, tmp_path):
-    """A row for each recipe, under the same head, and a picture."""
-    before, picture = lp.get_threads(), tmp_path / "curves.png"
-    try:
-        result = CliRunner().invoke(training.main, ["--steps", "10", "--save", str(picture)])
-    finally:
-        lp.set_threads(before)
-    assert result.exit_code == 0, result.output
-    lines, page = result.output.splitlines(), shown("fp8_training")
-    assert lines[0] == page[0]
-    assert [line[:19].rstrip() for line in lines[1:]] == list(training.ROWS)
-    assert [line[:19] for line in lines[1:]] == [line[:19] for line in page[1:]]
-    assert picture.stat().st_size > 10_000
-
-
-@pytest.mark.parametrize("name", ["E4M3, E5M2 current", "E4M3, E5M2 delayed", "E4M3, E4M3 none"])
-def test_the_page_says_what_comes_out(training, name):
-    """Of the processor's own exponentials, so within a few thousandths."""
-    run = training.train(training.ROWS[name], 200)
-    line = next(line for line in shown("fp8_training") if line.startswith(name))
-    loss, tested, accuracy, flushed, _ = line[19:].split()
-    assert np.mean(run.losses[-20:]) == pytest.approx(float(loss), abs=0.02)
-    assert run.tested == pytest.approx(float(tested), abs=0.02)
-    assert 100 * run.accuracy == pytest.approx(float(accuracy[:-1]), abs=1.5)
-    assert 100 * run.flushed == pytest.approx(float(flushed[:-1]), abs=1.5)
 
 
 def test_gradients_of_the_network_are_slopes_of_its_loss(training):
@@ -82,17 +54,6 @@ def test_gradients_of_the_network_are_slopes_of_its_loss(training):
             ends.append(loss(parameters))
         slope = (ends[1] - ends[0]) * 2.0**10
         assert slope == pytest.approx(float((gradient * way).sum()), rel=0.05, abs=2e-3)
-
-
-def test_a_diverged_step_takes_no_longer(training):
-    """All weights NaN, against healthy ones, with room for a busy machine."""
-    x, labels, *_ = training.digits()
-    for name in ("E4M3, E5M2 current", "E4M3, E5M2 delayed"):
-        healthy, diverged = (training.Network(training.ROWS[name]) for _ in range(2))
-        for weight in diverged.weights:
-            weight[...] = np.nan
-        steps = (lambda network=network: network.step(x[:64], labels[:64]) for network in (diverged, healthy))
-        assert ratio_of_times(*steps, rounds=16) < 2
 
 
 # -- a sentence model ---------------------------------------------------------------------------------

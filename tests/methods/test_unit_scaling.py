@@ -238,10 +238,39 @@ def test_linear_and_readout_at_the_repos_size():
     assert vjp.beta == us.linear(x[:1], w, bias, constraint=None)[1].beta[:1] + (1 / 16,) * 2
 
 
-def test_matmul_at_the_repos_size():
-    """256 x 1024 x 4096."""
-    y, vjp = us.matmul(normal(256, 1024), normal(1024, 4096, seed=3), constraint=None)
-    assert_scale(y, *vjp(normal(*y.shape, seed=4)))
+PAIRS = {
+    "alike": (normal(256, 1024), normal(256, 1024, seed=3)),
+    "rows": (normal(1024), normal(256, 1024, seed=3)),
+    "both broadcast": (normal(64, 1, 256), normal(512, 256, seed=3)),
+}
+X, W, BIAS = normal(256, 1024), normal(1024, seed=3), np.zeros(1024, np.float32)
+INDICES = np.random.default_rng(0).integers(0, 4096, (16, 32))
+UNIT = {
+    **{
+        f"{operation.__name__}, {how}": functools.partial(operation, *pair, constraint=None)
+        for operation in (us.add, us.multiply)
+        for how, pair in PAIRS.items()
+    },
+    "matmul": lambda: us.matmul(X, normal(1024, 4096, seed=3), constraint=None),
+    "layer_norm with a weight": lambda: us.layer_norm(X, W, BIAS),
+    "layer_norm": lambda: us.layer_norm(X),
+    "rms_norm with a weight": lambda: us.rms_norm(X, W),
+    "rms_norm": lambda: us.rms_norm(X),
+    "sum": lambda: us.sum(normal(4096, 256), axis=1, constraint=None),
+    "weighted_sum": lambda: us.weighted_sum([normal(4096), normal(4096, seed=3)], [0.3, 20.0]),
+    "embedding": lambda: us.embedding(INDICES, normal(4096, 64)),
+    **{
+        f"dropout {p}": functools.partial(us.dropout, normal(2**18), p, rng=np.random.default_rng(7))
+        for p in (0.01, 0.1, 0.5, 0.9, 0.99)
+    },
+}
+
+
+@pytest.mark.parametrize("name", UNIT)
+def test_results_and_gradients_have_unit_variance(name):
+    """Repo: 1 +- 0.1, at its sizes."""
+    result = UNIT[name]()
+    assert_scale(result[0], *backward(result, seed=4))
 
 
 def test_constrained_linear_layers_have_one_pass_or_neither_at_unit_variance():
@@ -316,17 +345,9 @@ def test_conv2d_has_unit_variance(settings, alpha):
     assert_scale(db, abs=0.45)  # 3 sigma of 24
 
 
-def test_a_product_of_two_has_unit_variance():
-    """Alike, rows, both broadcast; of a value with itself the page says that it has not."""
-    pairs = [
-        (normal(256, 1024), normal(256, 1024, seed=3)),
-        (normal(1024), normal(256, 1024, seed=3)),
-        (normal(64, 1, 256), normal(512, 256, seed=3)),
-    ]
-    for left, right in pairs:
-        y, vjp = us.multiply(left, right, constraint=None)
-        assert_scale(y, *vjp(normal(*y.shape, seed=4)))
-    x = pairs[0][0]
+def test_a_product_of_a_value_with_itself_or_a_number():
+    """Of a value with itself the page says that it has not."""
+    x = normal(256, 1024)
     y, vjp = us.multiply(x, x)
     assert y.var() == pytest.approx(2, rel=0.05)
     y, vjp = us.multiply(normal(256, 1024), np.float32(3.0))
@@ -345,38 +366,16 @@ def test_convolutions_are_sums_of_the_library():
         assert (vjp.plain[:, :, row, column] == want).all()
 
 
-def test_norms_have_unit_variance():
-    x, w, bias = normal(256, 1024), normal(1024, seed=3), np.zeros(1024, np.float32)
-    for result in (us.layer_norm(x, w, bias), us.layer_norm(x), us.rms_norm(x, w), us.rms_norm(x)):
-        assert_scale(result[0], *backward(result))
-
-
-def test_add_has_unit_variance():
-    """Repo: alike, broadcast rows, both broadcast, and a number."""
-    pairs = [
-        (normal(256, 1024), normal(256, 1024, seed=3)),
-        (normal(1024), normal(256, 1024, seed=3)),
-        (normal(64, 1, 256), normal(512, 256, seed=3)),
-    ]
-    for left, right in pairs:
-        y, vjp = us.add(left, right, constraint=None)
-        assert_scale(y, *vjp(normal(*y.shape, seed=4)))
+def test_a_number_is_added_at_unit_variance():
+    """Repo."""
     for constraint in (None, "gmean", "to_right_grad_scale"):
         y, vjp = us.add(normal(256, 1024), 2.0, constraint)
         dx, number = vjp(normal(*y.shape, seed=4))
         assert_scale(y, dx)
         assert 0.0001 < abs(float(number)) < 5
         assert (vjp.alpha, vjp.beta) == (1, (1, 2**-9))
-    left, right = pairs[0]
-    y, vjp = us.add(left, right)
+    y, vjp = us.add(*PAIRS["alike"])
     assert np.prod([each.std() for each in (y, *vjp(normal(*y.shape, seed=4)))]) == pytest.approx(1, abs=0.1)
-
-
-def test_sums_have_unit_variance():
-    y, vjp = us.sum(normal(4096, 256), axis=1, constraint=None)
-    assert_scale(y, vjp(normal(4096, seed=4))[0])
-    y, vjp = us.weighted_sum([normal(4096), normal(4096, seed=3)], [0.3, 20.0])
-    assert_scale(y, *vjp(normal(4096, seed=4)))
 
 
 @pytest.mark.parametrize("tau", [0.2, 1.0, 3.0])
@@ -390,18 +389,6 @@ def test_residual_layers_have_unit_variance_within_the_branch_too(tau):
     assert_scale(branch, y, dbranch, dskip, *split(inner(dbranch)[0], dskip), *inner(dbranch)[1:])
     y, vjp = us.residual_apply(lambda x: us.linear(x, w), normal(64, 1024), tau)
     assert_scale(y, *vjp(normal(*y.shape, seed=4)))
-
-
-@pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.9, 0.99])
-def test_dropout_has_unit_variance(p):
-    result = us.dropout(normal(2**18), p, rng=np.random.default_rng(7))
-    assert_scale(result[0], *backward(result))
-
-
-def test_embedding_has_unit_variance():
-    indices = np.random.default_rng(0).integers(0, 4096, (16, 32))
-    result = us.embedding(indices, normal(4096, 64))
-    assert_scale(result[0], *backward(result))
 
 
 def test_softmax_with_a_small_multiplier_has_unit_mean_square():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -14,6 +13,7 @@ import lowprec as lp
 from lowprec.plot import data
 from lowprec.spec.codebooks import ENTRIES
 from lowprec.spec.rounding import MODES
+from tests.support import refusal_test
 
 VALUES = np.random.default_rng(5).normal(size=(6, 80)).astype(np.float32)
 
@@ -205,44 +205,6 @@ def test_codebooks_have_a_tie_between_any_two_values(name):
     assert ((line.ties >= line.values[:-1]) & (line.ties <= line.values[1:])).all()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: data.number_line(), "number_line needs a format, such as 'e4m3fn'"),
-        (
-            lambda: data.number_line("binary32"),
-            "number_line shows formats of at most 16 bits, and 'binary32' has 32",
-        ),
-        (lambda: data.staircase("e4m3fn", 2, 1), "finite limits, low below high, not 2 and 1"),
-        (
-            lambda: data.staircase("e4m3fn", 0, 1, points=1),
-            "points=1 of a staircase is too few; use 2 or more",
-        ),
-        (
-            lambda: data.staircase("e4m3fn", 0, 1, modes=["stochastic(8)"]),
-            "no random integers for 'stochastic(8, A)'",
-        ),
-        (lambda: data.error_by_binade([1.0], [1.0, 2.0]), "shape (1,), and results (2,); they must be equal"),
-        (lambda: data.block_errors(np.ones((2, 2, 2)), "mxfp4"), "draws 1 or 2 axes, not 3; give a slice"),
-        (lambda: data.accumulation_error([1.0], [1.0], ["exact"]), "one shape (rows, K), not (1,) and (1,)"),
-        (
-            lambda: data.accumulation_error([[1.0]], [[1.0]], ["exact"], lengths=[2]),
-            "between 1 and K=1; 2 does not",
-        ),
-        (lambda: data.code_usage([1]), "needs the format of the codes, such as 'e4m3fn'"),
-        (lambda: data.code_usage([16], "e2m1fn"), "16"),
-        (
-            lambda: data.ulp_histogram([1], [1, 2], "e2m1fn"),
-            "shape (1,), and actual ones (2,); they must be equal",
-        ),
-        (lambda: data.code_confusion([1], [1], "binary16"), "at most 8 bits, and 'binary16' has 16"),
-    ],
-)
-def test_refusals(call, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        call()
-
-
 def test_codes_in_the_type_of_their_format_count_as_codes():
     codes = lp.encode([1.0, 2.0, 4.0, -1.0], "e4m3fn")
     typed = codes.view(lp.dtype("e4m3fn"))
@@ -277,3 +239,36 @@ def test_data_refuse_masks_names_and_frames_that_do_not_match():
     ):
         with pytest.raises(ValueError, match="operands are frames with different rows or columns"):
             pair()
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+data.number_line()
+    ValueError: number_line needs a format, such as 'e4m3fn'
+data.number_line("binary32")
+    ValueError: number_line shows formats of at most 16 bits, and 'binary32' has 32
+data.staircase("e4m3fn", 2, 1)
+    ValueError: staircase needs finite limits, low below high, not 2 and 1
+data.staircase("e4m3fn", 0, 1, points=1)
+    ValueError: points=1 of a staircase is too few; use 2 or more
+data.staircase("e4m3fn", 0, 1, modes=["stochastic(8)"])
+    ValueError: a staircase has no random integers for 'stochastic(8, A)'; use modes without them
+data.error_by_binade([1.0], [1.0, 2.0])
+    ValueError: values have shape (1,), and results (2,); they must be equal
+data.block_errors(np.ones((2, 2, 2)), "mxfp4")
+    ValueError: block_errors draws 1 or 2 axes, not 3; give a slice of the array
+data.accumulation_error([1.0], [1.0], ["exact"])
+    ValueError: x and y must have one shape (rows, K), not (1,) and (1,)
+data.accumulation_error([[1.0]], [[1.0]], ["exact"], lengths=[2])
+    ValueError: lengths must lie between 1 and K=1; 2 does not
+data.code_usage([1])
+    ValueError: code_usage needs the format of the codes, such as 'e4m3fn'
+data.code_usage([16], "e2m1fn")
+    ValueError: ...16...
+data.ulp_histogram([1], [1, 2], "e2m1fn")
+    ValueError: expected codes have shape (1,), and actual ones (2,); they must be equal
+data.code_confusion([1], [1], "binary16")
+    ValueError: code_confusion shows formats of at most 8 bits, and 'binary16' has 16
+""",
+)

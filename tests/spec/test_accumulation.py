@@ -32,7 +32,7 @@ from lowprec.spec.catalog import (
 from lowprec.spec.families import ieee
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Order, chunked, order
 from lowprec.spec.projection import Projection
-from tests.support import refusals
+from tests.support import refusal_test, refusals
 
 SINGLE, HALF, DOUBLE = (BINARY32, Projection()), (BINARY16, Projection()), (BINARY64, Projection())
 HALVES = (BINARY16, BINARY16)
@@ -60,54 +60,6 @@ RANDOM = (BINARY16, Projection(rounding="stochastic(8)"))
 def test_orders_have_names(spelled, meant):
     """An order is itself; its own spelling gives it back."""
     assert order(spelled) == meant == order(meant) == order(str(meant))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ("any",),
-            "name='any' of an order is unknown; use one of sequential, reversed, pairwise, chunked, "
-            "lanes, exact, tree",
-        ),
-        (
-            (["exact"],),
-            "name=['exact'] of an order is unknown; use one of sequential, reversed, pairwise, chunked, "
-            "lanes, exact, tree",
-        ),
-        (("chunked", 4, "exact"), "inner='exact' of an order is unknown; use one of sequential, pairwise"),
-        (("chunked",), "size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
-        (("chunked", -1), "size=-1 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
-        (("chunked", 1 << 62), f"size={1 << 62} of order 'chunked' is out of range; use 1 to 4,294,967,296"),
-        (("pairwise", 4), "size=4 is for orders 'chunked' and 'lanes', not for 'pairwise'; leave it out"),
-        # In the kernels the sum was pairwise then.
-        (
-            ("sequential", 0, "pairwise"),
-            "inner='pairwise' is for orders 'chunked' and 'lanes', not for 'sequential'; leave it out",
-        ),
-        (
-            ("exact", 0, "pairwise"),
-            "inner='pairwise' is for orders 'chunked' and 'lanes', not for 'exact'; leave it out",
-        ),
-        (("lanes",), "size=0 of order 'lanes' is out of range; use 1 to 4,294,967,296"),
-        (("reversed", 0, "sequential", "(0)"), "groups='(0)' are for order 'tree', not for 'reversed'"),
-        (("tree",), "'' is no tree: brackets hold the whole sum"),
-        (("tree", 0, "sequential", "(0, 1"), "'(0, 1' is no tree: a bracket is not closed"),
-        (
-            ("tree", 0, "sequential", "(0, 0)"),
-            "'(0, 0)' is no tree of terms: each number from 0 to at most 65535 stands once",
-        ),
-        (("tree", 0, "sequential", "(0))"), "'(0))' is no tree: a bracket closes that was not opened"),
-        (
-            ("tree", 0, "sequential", "(a)"),
-            "'(a)' is no tree: it has numbers, brackets and commas, such as '((0, 1), (2, 3))'",
-        ),
-    ],
-)
-def test_orders_that_are_none_are_refused(arguments, message):
-    """With what was given."""
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        Order(*arguments)
 
 
 @pytest.mark.parametrize("groups", [f"({'1' * 99}x)", f"({'1' * 5000})"])
@@ -163,31 +115,6 @@ def test_the_size_of_chunks_is_an_integer(size):
         Order("chunked", size)
     with pytest.raises(TypeError, match=r"^size of order 'pairwise' must be an integer, not False$"):
         Order("pairwise", False)
-
-
-@pytest.mark.parametrize(
-    ("spelled", "kind", "message"),
-    [
-        (
-            "chunked",
-            ValueError,
-            "unknown order 'chunked'; use sequential, reversed, pairwise, chunked(n), chunked(n, pairwise), "
-            "lanes(n), lanes(n, pairwise), exact or a tree such as '((0, 2), (1, 3))'",
-        ),
-        (
-            "chunked(4, exact)",
-            ValueError,
-            "unknown order 'chunked(4, exact)'; use sequential, reversed, pairwise, chunked(n), "
-            "chunked(n, pairwise), lanes(n), lanes(n, pairwise), exact or a tree such as '((0, 2), (1, 3))'",
-        ),
-        ("chunked(0)", ValueError, "size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
-        (4, TypeError, "order must be an Order or a name, not 4"),
-    ],
-)
-def test_spellings_that_are_none_are_refused(spelled, kind, message):
-    """With those that there are."""
-    with pytest.raises(kind, match=f"^{re.escape(message)}$"):
-        order(spelled)
 
 
 # -- windows ----------------------------------------------------------------------------------------
@@ -270,13 +197,6 @@ def test_the_sign_of_a_windows_zero_is_a_bool(value):
     message = f"negative_zero of a window must be True or False, not {value!r}"
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         dataclasses.replace(STEP, negative_zero=value)
-
-
-def test_a_result_is_a_format_and_a_projection():
-    """As every place where numbers are kept."""
-    message = "result of an accumulation must be (Format, Projection), not 32"
-    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
-        dataclasses.replace(STEP, result=32)
 
 
 # -- accumulations ----------------------------------------------------------------------------------
@@ -431,30 +351,6 @@ def test_accumulations_that_contradict_themselves_are_refused(call, error, messa
         call()
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"output": 32}, "output of an accumulation must be (Format, Projection), not 32"),
-        (
-            {"product": (BINARY32,)},
-            f"product of an accumulation must be (Format, Projection), not ({BINARY32!r},)",
-        ),
-        ({"accumulator": (1, 2)}, "accumulator of an accumulation must be (Format, Projection), not (1, 2)"),
-        ({"accumulator": 32}, "accumulator must be (Format, Projection) or a Window, not 32"),
-        ({"operands": (BINARY16,)}, f"operands of an accumulation must be two Formats, not {(BINARY16,)!r}"),
-        (
-            {"operands": (BINARY64,) * 2},
-            f"operands of an accumulation must be two Formats, not {(BINARY64,) * 2!r}",
-        ),
-        ({"order": 4}, "order must be an Order or a name, not 4"),
-    ],
-)
-def test_parameters_of_other_types_are_refused(parameters, message):
-    """With what was given."""
-    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
-        Accumulation(**{"output": SINGLE, "accumulator": SINGLE, **parameters})
-
-
 def test_orders_may_be_given_by_name():
     """They are kept as what they mean."""
     assert Accumulation(order="chunked(4)", accumulator=SINGLE, output=SINGLE).order == chunked(4)
@@ -582,30 +478,6 @@ def test_promotion_is_in_chunks_of_any_size():
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "hopper_wgma_e4m3fn_binary32",
-            "unknown accumulation 'hopper_wgma_e4m3fn_binary32'; did you mean 'hopper_wgmma_e4m3fn_binary32' "
-            "or 'hopper_wgmma_e4m3fn_binary16' or 'hopper_wgmma_e5m2_e4m3fn_binary32'?",
-        ),
-        ("fp32", "unknown accumulation 'fp32'; did you mean 'fp32_fma'?"),
-        ("?", "unknown accumulation '?'; `lowprec.accumulations` lists all"),
-        ("deepseek", "unknown accumulation 'deepseek'; did you mean 'deepseek_promote(128)'?"),
-        (
-            "Hopper",
-            "unknown accumulation 'Hopper'; did you mean 'hopper_mma_binary16_binary32' or "
-            "'hopper_mma_binary16_binary16' or 'hopper_mma_bfloat16_binary32'?",
-        ),
-    ],
-)
-def test_unknown_names_get_those_that_are_close(name, message):
-    """Three at most."""
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        accumulation(name)
-
-
-@pytest.mark.parametrize(
     ("name", "what"),
     [
         ("cdna4_mfma_e4m3fn_binary32", "how CDNA4's matrix cores align, cut and round"),
@@ -626,42 +498,6 @@ def test_what_no_document_settles_is_refused_with_that(name, what):
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         accumulation(name)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (
-            {"operands": (E4M3FN, BINARY16)},
-            "Arm's FP8 sums are of e4m3fn and e5m2 in binary16 or binary32, not of e4m3fn and binary16 in "
-            "binary32",
-        ),
-        ({"lscale": 128}, "lscale=128 is out of range; FPMR.LSCALE has 0 to 127 for binary32"),
-        (
-            {"lscale": 16, "output": BINARY16},
-            "lscale=16 is out of range; FPMR.LSCALE has 0 to 15 for binary16",
-        ),
-        ({"lscale": -1}, "lscale=-1 is out of range; FPMR.LSCALE has 0 to 127 for binary32"),
-    ],
-)
-def test_scales_of_arm_are_those_of_its_register(given, message):
-    """And formats those that it selects."""
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        arm_fp8_dot(**{"operands": (E4M3FN, E5M2), "products": 4, "output": BINARY32, **given})
-
-
-def test_a_promotion_of_nothing_is_refused():
-    """As every chunk of nothing."""
-    with pytest.raises(
-        ValueError, match=r"^size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296$"
-    ):
-        accumulation("deepseek_promote(0)")
-
-
-def test_a_name_is_a_string():
-    """Or an accumulation."""
-    with pytest.raises(TypeError, match=r"^accumulation must be an Accumulation or a name, not 7$"):
-        accumulation(7)
 
 
 def test_the_format_of_hoppers_sums_is_binary32_without_its_last_ten_bits():
@@ -690,3 +526,103 @@ def test_a_tree_of_tuples_that_stand_in_many_places_is_refused_at_once():
         tree = (tree, tree)
     with pytest.raises(ValueError, match="at most 1,048,576 numbers, brackets and commas"):
         Order.of_tree(tree)
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    {**globals(), "arm_fp8_dot": arm_fp8_dot},
+    """
+Order("any")
+    ValueError: name='any' of an order is unknown; use one of sequential, reversed, pairwise, chunked,
+    lanes, exact, tree
+Order(["exact"])
+    ValueError: name=['exact'] of an order is unknown; use one of sequential, reversed, pairwise,
+    chunked, lanes, exact, tree
+Order("chunked", 4, "exact")
+    ValueError: inner='exact' of an order is unknown; use one of sequential, pairwise
+Order("chunked")
+    ValueError: size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296
+Order("chunked", -1)
+    ValueError: size=-1 of order 'chunked' is out of range; use 1 to 4,294,967,296
+Order("chunked", 1 << 62)
+    ValueError: size=4611686018427387904 of order 'chunked' is out of range; use 1 to 4,294,967,296
+Order("pairwise", 4)
+    ValueError: size=4 is for orders 'chunked' and 'lanes', not for 'pairwise'; leave it out
+Order("sequential", 0, "pairwise")
+    ValueError: inner='pairwise' is for orders 'chunked' and 'lanes', not for 'sequential'; leave it out
+Order("exact", 0, "pairwise")
+    ValueError: inner='pairwise' is for orders 'chunked' and 'lanes', not for 'exact'; leave it out
+Order("lanes")
+    ValueError: size=0 of order 'lanes' is out of range; use 1 to 4,294,967,296
+Order("reversed", 0, "sequential", "(0)")
+    ValueError: groups='(0)' are for order 'tree', not for 'reversed'
+Order("tree")
+    ValueError: '' is no tree: brackets hold the whole sum
+Order("tree", 0, "sequential", "(0, 1")
+    ValueError: '(0, 1' is no tree: a bracket is not closed
+Order("tree", 0, "sequential", "(0, 0)")
+    ValueError: '(0, 0)' is no tree of terms: each number from 0 to at most 65535 stands once
+Order("tree", 0, "sequential", "(0))")
+    ValueError: '(0))' is no tree: a bracket closes that was not opened
+Order("tree", 0, "sequential", "(a)")
+    ValueError: '(a)' is no tree: it has numbers, brackets and commas, such as '((0, 1), (2, 3))'
+order("chunked")
+    ValueError: unknown order 'chunked'; use sequential, reversed, pairwise, chunked(n), chunked(n,
+    pairwise), lanes(n), lanes(n, pairwise), exact or a tree such as '((0, 2), (1, 3))'
+order("chunked(4, exact)")
+    ValueError: unknown order 'chunked(4, exact)'; use sequential, reversed, pairwise, chunked(n),
+    chunked(n, pairwise), lanes(n), lanes(n, pairwise), exact or a tree such as '((0, 2), (1, 3))'
+order("chunked(0)")
+    ValueError: size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296
+order(4)
+    TypeError: order must be an Order or a name, not 4
+dataclasses.replace(STEP, result=32)
+    TypeError: result of an accumulation must be (Format, Projection), not 32
+Accumulation(**{"output": SINGLE, "accumulator": SINGLE, **{"output": 32}})
+    TypeError: output of an accumulation must be (Format, Projection), not 32
+Accumulation(**{"output": SINGLE, "accumulator": SINGLE, **{"product": (BINARY32,)}})
+    TypeError: product of an accumulation must be (Format, Projection), not (Format(name='binary32',
+    exponent_bits=8, trailing_bits=23, bias=127, nans=8388607, infinity=True, source='IEEE754'),)
+Accumulation(**{"output": SINGLE, "accumulator": SINGLE, **{"accumulator": (1, 2)}})
+    TypeError: accumulator of an accumulation must be (Format, Projection), not (1, 2)
+Accumulation(**{"output": SINGLE, "accumulator": SINGLE, **{"accumulator": 32}})
+    TypeError: accumulator must be (Format, Projection) or a Window, not 32
+Accumulation(**{"output": SINGLE, "accumulator": SINGLE, **{"operands": (BINARY16,)}})
+    TypeError: operands of an accumulation must be two Formats, not (Format(name='binary16',
+    exponent_bits=5, trailing_bits=10, bias=15, nans=1023, infinity=True, source='IEEE754'),)
+Accumulation(**{"output": SINGLE, "accumulator": SINGLE, **{"operands": (BINARY64,) * 2}})
+    TypeError: operands of an accumulation must be two Formats, not (Carrier(name='binary64',
+    exponent_bits=11, trailing_bits=52, bias=1023, nans=4503599627370495, infinity=True,
+    source='IEEE754'), Carrier(name='binary64', exponent_bits=11, trailing_bits=52, bias=1023,
+    nans=4503599627370495, infinity=True, source='IEEE754'))
+Accumulation(**{"output": SINGLE, "accumulator": SINGLE, **{"order": 4}})
+    TypeError: order must be an Order or a name, not 4
+accumulation("hopper_wgma_e4m3fn_binary32")
+    ValueError: unknown accumulation 'hopper_wgma_e4m3fn_binary32'; did you mean
+    'hopper_wgmma_e4m3fn_binary32' or 'hopper_wgmma_e4m3fn_binary16' or
+    'hopper_wgmma_e5m2_e4m3fn_binary32'?
+accumulation("fp32")
+    ValueError: unknown accumulation 'fp32'; did you mean 'fp32_fma'?
+accumulation("?")
+    ValueError: unknown accumulation '?'; `lowprec.accumulations` lists all
+accumulation("deepseek")
+    ValueError: unknown accumulation 'deepseek'; did you mean 'deepseek_promote(128)'?
+accumulation("Hopper")
+    ValueError: unknown accumulation 'Hopper'; did you mean 'hopper_mma_binary16_binary32' or
+    'hopper_mma_binary16_binary16' or 'hopper_mma_bfloat16_binary32'?
+arm_fp8_dot(**{"operands": (E4M3FN, E5M2), "products": 4, "output": BINARY32, **{"operands": (E4M3FN,
+        BINARY16)}})
+    ValueError: Arm's FP8 sums are of e4m3fn and e5m2 in binary16 or binary32, not of e4m3fn and
+    binary16 in binary32
+arm_fp8_dot(**{"operands": (E4M3FN, E5M2), "products": 4, "output": BINARY32, **{"lscale": 128}})
+    ValueError: lscale=128 is out of range; FPMR.LSCALE has 0 to 127 for binary32
+arm_fp8_dot(**{"operands": (E4M3FN, E5M2), "products": 4, "output": BINARY32, **{"lscale": 16,
+        "output": BINARY16}})
+    ValueError: lscale=16 is out of range; FPMR.LSCALE has 0 to 15 for binary16
+arm_fp8_dot(**{"operands": (E4M3FN, E5M2), "products": 4, "output": BINARY32, **{"lscale": -1}})
+    ValueError: lscale=-1 is out of range; FPMR.LSCALE has 0 to 127 for binary32
+accumulation("deepseek_promote(0)")
+    ValueError: size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296
+accumulation(7)
+    TypeError: accumulation must be an Accumulation or a name, not 7
+""",
+)

@@ -10,7 +10,7 @@ from lowprec.spec import catalog
 from lowprec.testing import check_block_format, check_format, check_operation
 from lowprec.testing.laws import LAWS, TOPICS
 from tests.mutants import LAWS_PAGE, MUTANTS, PAGE, ROOT, planted, with_laws
-from tests.support import most_apart
+from tests.support import most_apart, refusal_test
 
 #: One of each kind; other narrow ones stand apart. Formats of more than 8 bits have forty kernels each: with
 #: `pytest -m long`.
@@ -273,48 +273,6 @@ def test_broken_blocks_are_named():
         check_block_format(own)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        (
-            Own([0] * 8, width=40),
-            ValueError,
-            r"width=40 of mine must be the bits of a code, 2 to 16; of more bits",
-        ),
-        (
-            Own([0] * 8, sign="plus"),
-            ValueError,
-            "sign='plus' of mine is unknown; use one of magnitude, unsigned, tw",
-        ),
-        (
-            Own([0] * 8, rounding="stochastic(4)"),
-            ValueError,
-            "rounding of mine is stochastic; a check of `encode` nee",
-        ),
-        (
-            Own([0] * 8, decode=lambda codes: 0),
-            ValueError,
-            r"decode of mine was given shape \(8,\) and gave shape",
-        ),
-        (
-            Rounds(E2M1FN, encode=lambda values: values),
-            ValueError,
-            "gave float64 .* it must give one code, an unsigned",
-        ),
-        (
-            3,
-            TypeError,
-            r"check_format takes a Format, a name, or an object with decode\(codes\) and width, not 3",
-        ),
-        ("e4m3", ValueError, "format 'e4m3' is ambiguous"),
-    ],
-)
-def test_what_is_no_format_is_refused(given, error, message):
-    """With the way out."""
-    with pytest.raises(error, match=message):
-        check_format(given)
-
-
 def test_bad_questions_to_the_other_checks_are_refused():
     """The number of formats, stochastic modes, and answers that are none."""
     with pytest.raises(ValueError, match="add takes 2 operands, and 1 formats are given; give one for each"):
@@ -385,3 +343,25 @@ def test_every_law_is_broken_by_a_mutant():
     """One that nothing breaks would say nothing."""
     second = PAGE.read_text().split("## Every law can fail")[1]
     assert all(f"\n| {law} | " in second for law in LAWS)
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+check_format(Own([0] * 8, width=40))
+    ValueError: width=40 of mine must be the bits of a code, 2 to 16; of more bits...
+check_format(Own([0] * 8, sign="plus"))
+    ValueError: sign='plus' of mine is unknown; use one of magnitude, unsigned, twos_complement
+check_format(Own([0] * 8, rounding="stochastic(4)"))
+    ValueError: rounding of mine is stochastic; a check of `encode` needs a deterministic mode
+check_format(Own([0] * 8, decode=lambda codes: 0))
+    ValueError: decode of mine was given shape (8,) and gave shape...
+check_format(Rounds(E2M1FN, encode=lambda values: values))
+    ValueError: encode of mine was given shape (16,) and gave float64 of shape (16,); it must give one
+    code, an unsigned integer, for each value
+check_format(3)
+    TypeError: check_format takes a Format, a name, or an object with decode(codes) and width, not 3
+check_format("e4m3")
+    ValueError: format 'e4m3' is ambiguous...
+""",
+)

@@ -21,7 +21,7 @@ from lowprec.testing import (
     formats,
     near_ties,
 )
-from tests.support import refusals
+from tests.support import refusal_test, refusals
 
 E2M1FN = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 BLOCKS = lp.BlockFormat(
@@ -136,117 +136,6 @@ def test_a_width_as_numpy_counts_it_is_a_width():
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        (
-            own(format="e4m3fn"),
-            ValueError,
-            "width=4 of mine is not that of its format 'e4m3fn', whose codes have 8 bits",
-        ),
-        (
-            own(decode=lambda codes: codes + 0j),
-            TypeError,
-            "decode of mine gave complex128; it must give real numbers",
-        ),
-        (
-            own(decode=lambda codes: codes.astype(object)),
-            TypeError,
-            "decode of mine gave object; it must give real numbers",
-        ),
-        (
-            own(decode=lambda codes: codes.astype(np.int64) + 2**53),
-            ValueError,
-            "decode of mine gave 9007199254740993, which is no float64 number, as all values are",
-        ),
-        (
-            own(decode=lambda codes: np.ma.masked_array(codes, codes == 3)),
-            TypeError,
-            "a masked array would lose its mask",
-        ),
-        (
-            own(decode=lambda codes: np.full(codes.shape, "a")),
-            TypeError,
-            "decode of mine gave <U1; it must give real",
-        ),
-        (
-            own(encode=lambda values: np.full(values.shape, 31)),
-            ValueError,
-            "encode of mine gave 31 for 0.0, which is no code of 4 bits; it must give unsigned codes",
-        ),
-        (
-            own(encode=lambda values: np.full(values.shape, -1)),
-            ValueError,
-            "encode of mine gave -1 for 0.0, which is no code of 4 bits; it must give unsigned codes",
-        ),
-        (
-            type("Mine", (), {"width": 4, "decode": lambda self, codes: codes}),
-            TypeError,
-            "check_format takes an object, not the class Mine; make one: Mine()",
-        ),
-        ("mxfp4", ValueError, "'mxfp4' is a block format: check_block_format is for these"),
-        (BLOCKS, ValueError, "'blocks_of_8' is a block format: check_block_format is for these"),
-    ],
-)
-def test_formats_that_are_none_are_refused(given, error, message):
-    """With the way out."""
-    with pytest.raises(error, match=re.escape(message)):
-        check_format(given)
-
-
-@pytest.mark.parametrize(
-    ("answer", "error", "message"),
-    [
-        (
-            lambda rows: (encode(rows)[0].astype(int) + 300, encode(rows)[1]),
-            ValueError,
-            "among its scales, which is no code of e8m0fnu: codes have 8 bits; give unsigned codes",
-        ),
-        (
-            lambda rows: (encode(rows)[0], encode(rows)[1] + 16),
-            ValueError,
-            "among its codes, which is no code of e2m1fn: codes have 4 bits; give unsigned codes",
-        ),
-        (
-            lambda rows: (*encode(rows), math.nan),
-            ValueError,
-            "encode of mine gave nan as the scale of the tensor; give one positive number",
-        ),
-        (
-            lambda rows: (*encode(rows), None),
-            TypeError,
-            "encode of mine, for the scale of the tensor, gave object; it must give real numbers",
-        ),
-        (
-            lambda rows: None,
-            TypeError,
-            "encode of mine gave NoneType; it must give the codes of the scales and of the",
-        ),
-        (
-            lambda rows: lp.encode(rows, BLOCKS, axis=1),
-            TypeError,
-            "encode of mine gave BlockArray; it must give the",
-        ),
-    ],
-)
-def test_blocks_that_are_none_are_refused(answer, error, message):
-    """With the way out."""
-    with pytest.raises(error, match=re.escape(message)):
-        check_block_format(SimpleNamespace(name="mine", format=BLOCKS, encode=answer))
-
-
-def test_values_of_blocks_that_are_no_real_numbers_are_refused():
-    """And a class is told from an object."""
-    given = SimpleNamespace(name="mine", format=BLOCKS, decode=lambda scales, codes: codes + 0j)
-    with pytest.raises(TypeError, match="decode of mine gave complex128; it must give real numbers"):
-        check_block_format(given)
-    given = type("Mine", (), {"format": BLOCKS, "encode": lambda self, rows: encode(rows)})
-    with pytest.raises(
-        TypeError, match=r"check_block_format takes an object, not the class Mine; make one: Mine\(\)"
-    ):
-        check_block_format(given)
-
-
-@pytest.mark.parametrize(
     ("ask", "error", "message"),
     refusals(
         globals(),
@@ -300,31 +189,6 @@ def test_failing_examples_are_told_as_values(strategy, told):
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
-    [
-        (lambda: blocks("mxfp4", count=0), "count=0 must be 1 or more"),
-        (
-            lambda: blocks("nvfp4_2d"),
-            "blocks of 'nvfp4_2d' lie along two axes; draw codes and scales yourself",
-        ),
-        (lambda: blocks("e4m3fn"), "unknown block format 'e4m3fn'"),
-        (
-            lambda: formats(signs="unsigned"),
-            "signs='unsigned' must be one or more of magnitude, unsigned, twos_com",
-        ),
-        (
-            lambda: formats(signs=()),
-            "signs=() must be one or more of magnitude, unsigned, twos_complement in a tuple",
-        ),
-    ],
-)
-def test_strategies_refuse_at_once(ask, message):
-    """And not when they draw."""
-    with pytest.raises(ValueError, match=re.escape(message)):
-        ask()
-
-
-@pytest.mark.parametrize(
     ("name", "fmt", "wrong"),
     [
         ("add", "e4m3fn", lambda made: np.where(made == 0x80, 0, made)),
@@ -354,3 +218,66 @@ def test_decoders_of_blocks_that_lose_the_sign_of_a_zero_are_found():
 
     with pytest.raises(AssertionError, match=r"(?s)law 'scale identity'.*want     -0.0"):
         check_block_format(SimpleNamespace(name="mine", format=BLOCKS, decode=decode))
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    {**globals(), "blocks": blocks, "formats": formats, "math": math},
+    """
+check_format(own(format="e4m3fn"))
+    ValueError: width=4 of mine is not that of its format 'e4m3fn', whose codes have 8 bits; leave one
+    of them out
+check_format(own(decode=lambda codes: codes + 0j))
+    TypeError: decode of mine gave complex128; it must give real numbers, floats or integers
+check_format(own(decode=lambda codes: codes.astype(object)))
+    TypeError: decode of mine gave object; it must give real numbers, floats or integers
+check_format(own(decode=lambda codes: codes.astype(np.int64) + 2 ** 53))
+    ValueError: decode of mine gave 9007199254740993, which is no float64 number, as all values are
+check_format(own(decode=lambda codes: np.ma.masked_array(codes, codes == 3)))
+    TypeError: a masked array would lose its mask...
+check_format(own(decode=lambda codes: np.full(codes.shape, "a")))
+    TypeError: decode of mine gave <U1; it must give real numbers, floats or integers
+check_format(own(encode=lambda values: np.full(values.shape, 31)))
+    ValueError: encode of mine gave 31 for 0.0, which is no code of 4 bits; it must give unsigned codes
+check_format(own(encode=lambda values: np.full(values.shape, -1)))
+    ValueError: encode of mine gave -1 for 0.0, which is no code of 4 bits; it must give unsigned codes
+check_format(type("Mine", (), {"width": 4, "decode": lambda self, codes: codes}))
+    TypeError: check_format takes an object, not the class Mine; make one: Mine()
+check_format("mxfp4")
+    ValueError: 'mxfp4' is a block format: check_block_format is for these
+check_format(BLOCKS)
+    ValueError: 'blocks_of_8' is a block format: check_block_format is for these
+check_block_format(SimpleNamespace(name="mine", format=BLOCKS, encode=lambda rows: (encode(rows)[0].astype(
+        int) + 300, encode(rows)[1])))
+    ValueError: encode of mine gave 300 among its scales, which is no code of e8m0fnu: codes have 8
+    bits; give unsigned codes
+check_block_format(SimpleNamespace(name="mine", format=BLOCKS, encode=lambda rows: (encode(rows)[0],
+        encode(rows)[1] + 16)))
+    ValueError: encode of mine gave 16 among its codes, which is no code of e2m1fn: codes have 4 bits;
+    give unsigned codes
+check_block_format(SimpleNamespace(name="mine", format=BLOCKS, encode=lambda rows: (*encode(rows),
+        math.nan)))
+    ValueError: encode of mine gave nan as the scale of the tensor; give one positive number
+check_block_format(SimpleNamespace(name="mine", format=BLOCKS, encode=lambda rows: (*encode(rows), None)))
+    TypeError: encode of mine, for the scale of the tensor, gave object; it must give real numbers,
+    floats or integers
+check_block_format(SimpleNamespace(name="mine", format=BLOCKS, encode=lambda rows: None))
+    TypeError: encode of mine gave NoneType; it must give the codes of the scales and of the...
+check_block_format(SimpleNamespace(name="mine", format=BLOCKS, encode=lambda rows: lp.encode(rows, BLOCKS,
+        axis=1)))
+    TypeError: encode of mine gave BlockArray; it must give the...
+check_block_format(SimpleNamespace(name="mine", format=BLOCKS, decode=lambda scales, codes: codes + 0j))
+    TypeError: decode of mine gave complex128; it must give real numbers, floats or integers
+check_block_format(type("Mine", (), {"format": BLOCKS, "encode": lambda self, rows: encode(rows)}))
+    TypeError: check_block_format takes an object, not the class Mine; make one: Mine()
+blocks("mxfp4", count=0)
+    ValueError: count=0 must be 1 or more
+blocks("nvfp4_2d")
+    ValueError: blocks of 'nvfp4_2d' lie along two axes; draw codes and scales yourself
+blocks("e4m3fn")
+    ValueError: unknown block format 'e4m3fn'...
+formats(signs="unsigned")
+    ValueError: signs='unsigned' must be one or more of magnitude, unsigned, twos_complement in a tuple
+formats(signs=())
+    ValueError: signs=() must be one or more of magnitude, unsigned, twos_complement in a tuple
+""",
+)

@@ -21,6 +21,7 @@ from lowprec.spec import catalog
 from lowprec.verify.compare import compare as comparing, report_pages
 from lowprec.verify.dumps.files import Dump, DumpError, Held, Spool, open_dump
 from lowprec.verify.questions import elements
+from tests.support import refusal_test
 
 ROOT = pathlib.Path(__file__).parents[2]
 E4M3FN, E2M1FN, E3M2FN = catalog.E4M3FN, catalog.E2M1FN, catalog.E3M2FN
@@ -376,33 +377,6 @@ def command(*words):
     return CliRunner().invoke(main, ["compare", *map(str, words)])
 
 
-def test_arrays_that_cannot_be_compared_are_refused():
-    """Complex numbers, truth values, arguments that say nothing about what was asked."""
-    x = np.ones((4, 4), np.float32)
-    for arguments, options, message in (
-        (
-            (x, x.astype(complex), "e4m3fn"),
-            {},
-            "outputs holds complex128; give codes as integers, or values as float16",
-        ),
-        ((x, x > 0, "e4m3fn"), {}, "outputs holds bool"),
-        (((x, x), x, "mxfp4"), {"operation": "add"}, "results of add are no blocks"),
-        (((x, x), x), {"operation": "matmul", "rounding": "to_odd"}, "rounding= says nothing about matmul"),
-        (
-            (x, x.view("u4") * 0, "mxfp4"),
-            {"scales": np.ones((4, 1))},
-            "scales holds float64, which are no codes of 'e8m0fnu'",
-        ),
-        (
-            (np.ones((4, 6)), np.ones((3, 8), np.uint8), "e4m3fn"),
-            {},
-            "has shape (4, 6), but the results have (3, 8)",
-        ),
-    ):
-        with pytest.raises(ValueError, match=re.escape(message)):
-            lp.compare(*arguments, **options)
-
-
 def test_exit_codes_say_what_was_found(files):
     """0 all agree, 1 some differ, 2 bad input, 3 nothing was compared."""
     x, cut, right = (files / f"{name}.npy" for name in ("x", "cut", "right"))
@@ -594,3 +568,25 @@ def test_elements_are_taken_from_anywhere_in_a_file(tmp_path):
     index[:6] = 0, 299_999, 65_535, 65_536, 65_535, 131_072
     for chosen in (index, np.sort(index), index[:1], index[:0], np.arange(65_530, 65_540)):
         assert dump.take(chosen).tolist() == chosen.tolist()
+
+
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+lp.compare(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32).astype(complex), "e4m3fn")
+    ValueError: outputs holds complex128; give codes as integers, or values as float16 to float64
+lp.compare(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32) > 0, "e4m3fn")
+    ValueError: outputs holds bool; give codes as integers, or values as float16 to float64
+lp.compare((np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)), np.ones((4, 4), np.float32),
+        "mxfp4", operation="add")
+    ValueError: results of add are no blocks; name the format of single results, not 'mxfp4'
+lp.compare((np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)), np.ones((4, 4), np.float32),
+        operation="matmul", rounding="to_odd")
+    ValueError: rounding= says nothing about matmul, which goes by accumulation=; leave it out
+lp.compare(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32).view("u4") * 0, "mxfp4",
+        scales=np.ones((4, 1)))
+    ValueError: scales holds float64, which are no codes of 'e8m0fnu'
+lp.compare(np.ones((4, 6)), np.ones((3, 8), np.uint8), "e4m3fn")
+    ValueError: operand 1 has shape (4, 6), but the results have (3, 8)
+""",
+)

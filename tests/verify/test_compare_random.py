@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import lowprec as lp
 from lowprec.cli.main import main
+from tests.support import refusal_test
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal(4096).astype(np.float32)
@@ -62,33 +63,22 @@ def test_files_have_them_too(tmp_path):
     assert "needs a random integer for each operand; use a deterministic mode" in done.output
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"rounding": "stochastic(8)"},
-            r"rounding stochastic\(8, A\) needs a random integer for each operand; give random=, or use a "
-            r"deterministic mode",
-        ),
-        (
-            {"random": np.zeros(4096, np.uint8)},
-            "random= is for stochastic rounding, and rounding nearest_even is",
-        ),
-        (
-            {"rounding": "stochastic(8)", "random": np.zeros(7, np.uint8)},
-            r"random has shape \(7,\), but needs \(4096,\)",
-        ),
-        (
-            {"rounding": "stochastic(8)", "random": np.zeros(4096, np.uint8), "scale": 2.0},
-            r"flags= and scale= are compared with deterministic roundings, not with stochastic\(8, A\)",
-        ),
-        (
-            {"to": "mxfp4", "random": np.zeros(4096, np.uint8)},
-            "random= is for single values, and 'mxfp4' has blocks",
-        ),
-    ],
+test_what_cannot_be_is_refused = refusal_test(
+    globals(),
+    """
+lp.compare(X, np.zeros(4096, np.uint8), **{"to": "e4m3fn"} | {"rounding": "stochastic(8)"})
+    ValueError: rounding stochastic(8, A) needs a random integer for each operand; give random=, or use
+    a deterministic mode
+lp.compare(X, np.zeros(4096, np.uint8), **{"to": "e4m3fn"} | {"random": np.zeros(4096, np.uint8)})
+    ValueError: random= is for stochastic rounding, and rounding nearest_even is not; leave it out
+lp.compare(X, np.zeros(4096, np.uint8), **{"to": "e4m3fn"} | {"rounding": "stochastic(8)",
+        "random": np.zeros(7, np.uint8)})
+    ValueError: random has shape (7,), but needs (4096,)
+lp.compare(X, np.zeros(4096, np.uint8), **{"to": "e4m3fn"} | {"rounding": "stochastic(8)",
+        "random": np.zeros(4096, np.uint8), "scale": 2.0})
+    ValueError: flags= and scale= are compared with deterministic roundings, not with stochastic(8, A)
+lp.compare(X, np.zeros(4096, np.uint8), **{"to": "e4m3fn"} | {"to": "mxfp4", "random": np.zeros(4096,
+        np.uint8)})
+    ValueError: random= is for single values, and 'mxfp4' has blocks...
+""",
 )
-def test_integers_that_do_not_fit_are_refused(options, message):
-    """What was asked, why not, and what else."""
-    with pytest.raises(ValueError, match=message):
-        lp.compare(X, np.zeros(4096, np.uint8), **({"to": "e4m3fn"} | options))
