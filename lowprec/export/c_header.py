@@ -62,6 +62,7 @@ def _fields(fmt: Format, provenance: str) -> tuple[dict[str, Any], Sequence[Side
         "values": _words(values, value_bits // 4),
         "rounding": ",\n    ".join(f"LOWPREC_{mode.name.upper()}" for mode in MODES),
         "saturation": ",\n    ".join(f"LOWPREC_SATURATE_{policy.name}" for policy in Saturation),
+        "modes": len(MODES),
         "limits": _limits((mode, mode.name) for mode in MODES),
         "zeros": _pair(side.zero for side in plain),
         "nan": _pair(side.nan for side in plain),
@@ -150,7 +151,7 @@ typedef enum {{
 
 /* By mode, sign and parity of the nearer code: the farther code is taken where the tail, in units
    of 2^-64 of the gap between the two, is above the limit. */
-static const uint64_t lowprec_limits[8][2][2] = {{
+static const uint64_t lowprec_limits[{modes}][2][2] = {{
     {limits}
 }};
 
@@ -355,7 +356,7 @@ _BETWEEN = """\
 _BOOK_TEMPLATE = (
     """
 /* By mode, sign and parity as above, with the ties of {fmt} itself. */
-static const uint64_t {name}_limits[8][2][2] = {{
+static const uint64_t {name}_limits[{modes}][2][2] = {{
     {own_limits}
 }};
 

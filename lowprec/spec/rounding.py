@@ -89,6 +89,13 @@ class Rounding:
         return self.positive_odd if odd else self.positive_even
 
     @property
+    def nearest(self) -> bool:
+        """True for modes to the nearest value, whatever they do at ties."""
+        return not self.bits and {
+            self.positive_even, self.positive_odd, self.negative_even, self.negative_odd
+        } <= {Threshold.HALF_OR_ABOVE, Threshold.ABOVE_HALF}  # fmt: skip
+
+    @property
     def downward(self) -> bool:
         """True if an exact zero sum of numbers of unlike signs is -0, as it is under `toward_negative`."""
         above, below = (self.positive_even, self.positive_odd), (self.negative_even, self.negative_odd)

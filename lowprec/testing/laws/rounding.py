@@ -13,13 +13,13 @@ import numpy as np
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import Rounding
+from lowprec.spec.rounding import MODES, Rounding
 from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Grid, Positions, code_of
 from lowprec.testing.law import Outcome, law, number
 from lowprec.testing.projecting import beyond_codes, farther
 from lowprec.testing.subjects import Subject
 
-NEAREST = ("nearest_even", "nearest_away", "nearest_zero")
+NEAREST = tuple(mode.name for mode in MODES if mode.nearest)
 DIRECTED = ("toward_zero", "toward_positive", "toward_negative", "away_from_zero")
 _KINDS = {EXACT: "a value of the format", BELOW: "below the tie", TIE: "the tie", ABOVE: "above the tie"}
 

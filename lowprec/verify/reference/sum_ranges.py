@@ -27,7 +27,7 @@ from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import EXACT
 from lowprec.spec.projection import Saturation
-from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, NEAREST_ZERO, TOWARD_ZERO
+from lowprec.spec.rounding import NEAREST_EVEN, TOWARD_ZERO
 from lowprec.verify.codes.values import doubles, is_nan
 
 __all__ = ["check_bound", "finite", "ranges", "results"]
@@ -35,7 +35,6 @@ __all__ = ["check_bound", "finite", "ranges", "results"]
 Doubles = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 
-_NEAREST = (NEAREST_EVEN, NEAREST_AWAY, NEAREST_ZERO)
 #: Bits of the widest factors: products of two have at most 53.
 _FACTOR = 26
 #: What the roundings of these computations, some hundred, change at most, relatively.
@@ -177,7 +176,7 @@ class _RoundingBounds:
     @staticmethod
     def of(rounded: Rounded, window: bool = False) -> _RoundingBounds:
         fmt, how = rounded
-        nearest = how.rounding in _NEAREST
+        nearest = how.rounding.nearest
         has_nan = fmt.has_nan and (how.nan_code is None or bool(is_nan(np.array([how.nan_code]), fmt).all()))
         plain = how.saturation is Saturation.NONE
         return _RoundingBounds(
