@@ -13,11 +13,11 @@ import numpy.typing as npt
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_products import spread
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.packing import unpack, unswizzle
+from lowprec.arrays.packing import unswizzle
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry
 from lowprec.checkpoints.gguf import GgufBlocks
-from lowprec.checkpoints.gguf_blocks import split_blocks
+from lowprec.checkpoints.packings import GGUF_NVFP4, GgufPacking
 from lowprec.checkpoints.schemes import FLOATS, SAVED, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.weights import Weight
 from lowprec.checkpoints.words import Words
@@ -127,35 +127,13 @@ def grid_of(weight: Weight) -> tuple[int, ...]:
 
 def codes_of(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
     """Return the codes of rows start to stop as unsigned integers, one for each element."""
-    packing = weight.scheme.packing
-    if isinstance(packing, Words):
-        return packing.codes(weight, start, stop)
-    if packing == "high_first":
-        stop, width = (
-            weight.shape[0] if stop is None else min(stop, weight.shape[0]),
-            math.prod(weight.shape[1:]),
-        )
-        data = weight.codes.read(start * width // 2, -(-stop * width // 2)).reshape(-1)
-        codes = np.stack([data >> np.uint8(4), data & np.uint8(15)], axis=-1).reshape(-1)
-        first = start * width % 2
-        return codes[first : first + (stop - start) * width].reshape(stop - start, *weight.shape[1:])
-    data = weight.codes.read(start, stop)
-    if packing == "whole":
-        return data.view(f"u{data.dtype.itemsize}")
-    if packing == "low_first":
-        return unpack(data, weight.format)
-    if packing == "high_low":
-        pairs = np.stack([data >> np.uint8(4), data & np.uint8(15)], axis=-1)
-        return pairs.reshape(*data.shape[:-1], 2 * data.shape[-1])
-    if packing == "groups":
-        return unpack(data.reshape(*data.shape[:-2], -1), catalog.E2M1FN)
-    return split_blocks(data, packing).codes
+    return weight.scheme.packing.codes(weight, start, stop)
 
 
 def stored_scales(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
     """Return the scales of these rows, in the grid's shape: codes, or numbers where the file has numbers."""
-    if weight.scheme.family == "gguf":
-        return split_blocks(weight.codes.read(start, stop), str(weight.scheme.packing)).scales
+    if isinstance(weight.scheme.packing, GgufPacking):
+        return weight.scheme.packing.blocks(weight, start, stop).scales
     assert weight.scales is not None
     if weight.groups is not None:
         return _of_columns(weight, weight.scales.read())[start:stop]
@@ -195,7 +173,7 @@ def _scale_rows(weight: Weight, start: int, stop: int | None) -> tuple[int, int]
 def scale_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32]:
     """Return the scales of these rows as numbers, without the tensor's."""
     stored = stored_scales(weight, start, stop)
-    if weight.scheme.packing == "gguf_nvfp4":
+    if weight.scheme.packing == GGUF_NVFP4:
         codes = stored & np.uint8(0x7F)
         found: npt.NDArray[Any] = decode(np.where(codes == 0x7F, np.uint8(0), codes), "ue4m3")
         found = np.where(stored == 0xFF, np.float32(480), found)  # ggml looks at bit 7 to tell its zero only
@@ -236,9 +214,9 @@ def _of_columns(weight: Weight, table: Array) -> Array:
 
 def offset_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32] | None:
     """Return what is added to the products of these rows, in the grid's shape; None where nothing is."""
-    if weight.scheme.family != "gguf":
+    if not isinstance(weight.scheme.packing, GgufPacking):
         return None
-    return split_blocks(weight.codes.read(start, stop), str(weight.scheme.packing)).offsets
+    return weight.scheme.packing.blocks(weight, start, stop).offsets
 
 
 def tensor_scale(weight: Weight) -> npt.NDArray[np.float32] | None:
@@ -368,7 +346,7 @@ def block_format_of(weight: Weight, made: bool = False) -> BlockFormat | None:
     GGUF's NVFP4 is none: there the scale 0x7F is 0. Nested scales of bitsandbytes are none, as an offset is
     added to them. With `made` that in which codes were made: of both, it is a block format.
     """
-    odd = weight.scheme.packing == "gguf_nvfp4" or bitsandbytes.is_nested(weight.scheme)
+    odd = weight.scheme.packing == GGUF_NVFP4 or bitsandbytes.is_nested(weight.scheme)
     if weight.scheme.block is None or not weight.sizes or (odd and not made) or weight.zeros is not None:
         return None
     if weight.scheme.state:

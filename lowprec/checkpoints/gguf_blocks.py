@@ -43,7 +43,7 @@ def split_blocks(data: Array, packing: str) -> Blocks:
 
     >>> row = np.zeros((1, 17), np.uint8)
     >>> row[0, :2] = 127, 0x21                             # element 0 in the low half, 16 in the high one
-    >>> codes, scales, _ = split_blocks(row, "gguf_mxfp4")
+    >>> codes, scales, _ = split_blocks(row, "mxfp4")
     >>> codes[0, [0, 16]], scales
     (array([1, 2], dtype=uint8), array([[127]], dtype=uint8))
 
@@ -53,7 +53,7 @@ def split_blocks(data: Array, packing: str) -> Blocks:
     packing : str
         Of a scheme, such as "gguf_q4_k".
     """
-    size, split = _TYPES[packing.removeprefix("gguf_")]
+    size, split = _TYPES[packing]
     *rows, width = data.shape
     found = split(data.reshape(-1, size))
     parts = (None if part is None else part.reshape(*rows, width // size * part.shape[-1]) for part in found)

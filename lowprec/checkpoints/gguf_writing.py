@@ -34,13 +34,13 @@ def join_blocks(codes: Array, scales: Array, packing: str) -> Array:
 
     >>> codes = np.zeros((1, 32), np.uint8)
     >>> codes[0, [0, 16]] = 1, 2
-    >>> join_blocks(codes, np.array([[127]], np.uint8), "gguf_mxfp4")[0, :3]
+    >>> join_blocks(codes, np.array([[127]], np.uint8), "mxfp4")[0, :3]
     array([127,  33,   0], dtype=uint8)
 
     Parameters
     ----------
     codes, scales : array, shapes (..., n) and (..., n / block)
-    packing : {"gguf_mxfp4", "gguf_nvfp4", "gguf_q8_0", "gguf_iq4_nl"}
+    packing : {"mxfp4", "nvfp4", "q8_0", "iq4_nl"}
 
     Returns
     -------
@@ -51,14 +51,14 @@ def join_blocks(codes: Array, scales: Array, packing: str) -> Array:
     [GGML] ggml-common.h.
     """
     count = scales.shape[-1]
-    if packing == "gguf_nvfp4":
+    if packing == "nvfp4":
         groups = _halved(codes.reshape(*codes.shape[:-1], count // 4, 4, 16))
         head = scales.reshape(*codes.shape[:-1], count // 4, 4)
         parts = [head, groups.reshape(*groups.shape[:-2], 32)]
     else:
         blocks = codes.reshape(*codes.shape[:-1], count, 32)
         head = np.ascontiguousarray(scales[..., None].astype(scales.dtype.newbyteorder("<"))).view(np.uint8)
-        parts = [head, blocks if packing == "gguf_q8_0" else _halved(blocks)]
+        parts = [head, blocks if packing == "q8_0" else _halved(blocks)]
     return np.concatenate(parts, axis=-1).reshape(*codes.shape[:-1], -1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lowprec.checkpoints.packings import GgufPacking
 from lowprec.checkpoints.scheme import Scheme
 from lowprec.checkpoints.words import ColumnWords, RowWords
 
@@ -90,7 +91,7 @@ GGUF_SCHEMES: tuple[Scheme, ...] = (
             element=element,
             scale=scale,
             block=(1, size),
-            packing=f"gguf_{name.lower()}",  # type: ignore[arg-type]
+            packing=GgufPacking(type=name.lower()),
             signed=name in ("IQ4_NL", "Q4_0", "Q5_0", "Q3_K", "Q6_K"),
             vanishing=name.endswith("_K"),
             source="ggml-org/llama.cpp",

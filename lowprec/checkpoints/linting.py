@@ -448,7 +448,7 @@ def _values(
         else (1 / tensor.astype(np.float64) if weight.scheme.divides else tensor / weight.over)
     )
     if changed == "swapped-nibbles":
-        if weight.scheme.packing not in ("low_first", "high_low", "groups"):
+        if not weight.scheme.packing.is_paired:
             return None
         codes = codes.reshape(*codes.shape[:-1], -1, 2)[..., ::-1].reshape(codes.shape)
     elif changed == "scale-inverted" and tensor is not None:

@@ -18,7 +18,7 @@ from lowprec.arrays.arith import divide
 from lowprec.arrays.block_products import spread
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.packing import pack, swizzle
+from lowprec.arrays.packing import swizzle
 from lowprec.arrays.random import random_bits
 from lowprec.arrays.statistics import scale_for
 from lowprec.checkpoints import bitsandbytes_writing, configs, torchao, transformer_engine
@@ -30,6 +30,7 @@ from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
 from lowprec.checkpoints.integer_schemes import WEIGHT_SHAPE
 from lowprec.checkpoints.onnx_reading import PRODUCTS, UNKNOWN
+from lowprec.checkpoints.packings import GgufPacking
 from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SCALED_FP8, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
@@ -266,13 +267,7 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
     rows = (*shape[:-2], shape[-1], shape[-2]) if scheme.transposed else shape
     sizes = _sizes(how, rows, weight.summed) if scheme.block else (*[1] * (len(rows) - 1), rows[-1])
     grid = tuple(-(-length // size) for length, size in zip(rows, sizes, strict=True))
-    codes = rows
-    if scheme.packing in ("low_first", "high_low"):
-        codes = (*rows[:-1], rows[-1] * how.element.width // 8)
-    elif scheme.packing == "groups":
-        codes = (*rows[:-1], rows[-1] // 32, 16)
-    elif isinstance(scheme.packing, RowWords):
-        codes = (*rows[:-1], -(-rows[-1] * how.element.width // 32))
+    codes = scheme.packing.stored(rows, how.element)
     if scheme.family == "gguf":
         gguf_plan = {"codes": (weight.name, scheme.code_tags[0], shape)}
         return gguf_plan | ({"tensor": (stem + scheme.tensor, "F32", (1,))} if scheme.tensor else {})
@@ -357,7 +352,6 @@ def _written(
         write(names["mark"], _mark(how.scheme), 0)
     if "lengths" in names:
         write(names["lengths"], _lengths(weight), 0)
-    words = how.scheme.packing if isinstance(how.scheme.packing, RowWords) else None
     sizes = _sizes(how, weight.shape, weight.summed) if how.scheme.block else ()
     unit = 128 if how.scheme.swizzled else sizes[0] if sizes else 1
     single = None
@@ -384,19 +378,13 @@ def _written(
         if outputs is not None:
             outputs.add(values, results, rounded(values, None)[0] if factor is not None else results)
         if how.blocks is None:
-            write(names["codes"], codes if words is None else words.packed(codes, how.element.width), start)
+            write(names["codes"], how.scheme.packing.packed(codes, how.element), start)
             errors.add(values, decode(codes, how.element), (), 1.0 if part is None else part)
             continue
-        if how.scheme.family == "gguf":
-            write(names["codes"], join_blocks(codes, scales, str(how.scheme.packing)), start)
+        if isinstance(how.scheme.packing, GgufPacking):
+            write(names["codes"], join_blocks(codes, scales, how.scheme.packing.type), start)
         else:
-            packed = codes if how.scheme.family == "onnx" or words else pack(codes, how.element)
-            packed = words.packed(codes, how.element.width) if words else packed
-            if how.scheme.packing == "high_low":
-                packed = packed << np.uint8(4) | packed >> np.uint8(4)
-            if how.scheme.packing == "groups":
-                packed = packed.reshape(*packed.shape[:-1], -1, 16)
-            write(names["codes"], packed, start)
+            write(names["codes"], how.scheme.packing.packed(codes, how.element), start)
             if how.scheme.swizzled:
                 tiles = swizzle(scales).reshape(-1, -(-scales.shape[1] // 4) * 4)
                 write(names["scales"], tiles, start)

@@ -4,32 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-from lowprec.checkpoints.words import Words
+from lowprec.checkpoints.packings import WHOLE, Packing
 
-__all__ = ["Packing", "Scheme"]
-
-Packing = Literal[
-    "whole",
-    "low_first",
-    "high_low",
-    "high_first",
-    "groups",
-    "gguf_mxfp4",
-    "gguf_nvfp4",
-    "gguf_q8_0",
-    "gguf_iq4_nl",
-    "gguf_q4_0",
-    "gguf_q4_1",
-    "gguf_q5_0",
-    "gguf_q5_1",
-    "gguf_q2_k",
-    "gguf_q3_k",
-    "gguf_q4_k",
-    "gguf_q5_k",
-    "gguf_q6_k",
-]
+__all__ = ["Scheme"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +26,8 @@ class Scheme:
         Formats; empty where the type says it.
     block : tuple of int, optional
         Rows and columns of a block; None where the scales' shape says it.
-    packing : str or Words
-        How codes lie: whole bytes; without gaps, the first in the lowest bits; two in a byte, the first in
-        the high half, in rows or as one long row; in groups of 16 bytes along an axis more; in blocks
-        of GGUF; or in words of 32 bits, as an object says.
+    packing : Packing
+        How codes lie in the bytes of their tensor: an object of `packings` or `words`.
     zeros : str
         What the name of the zero points ends with: whole numbers that are subtracted from elements.
     signed : bool
@@ -91,7 +67,7 @@ class Scheme:
     element: str = ""
     scale: str = ""
     block: tuple[int, int] | None = None
-    packing: Packing | Words = "whole"
+    packing: Packing = WHOLE
     zeros: str = ""
     signed: bool = False
     vanishing: bool = False

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lowprec.checkpoints.container import Entry
-from lowprec.checkpoints.scheme import Packing
-from lowprec.checkpoints.words import Words
+from lowprec.checkpoints.packings import LOW_FIRST, WHOLE
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.weights import Weight
 
-__all__ = ["is_six", "logical_shape", "misfit", "of_node", "padded", "sizes_of"]
+__all__ = ["is_six", "misfit", "of_node", "padded", "sizes_of"]
 
 #: Blocks of the last two axes that are tried in turn where no configuration says them: the field's own first.
 _USUAL_BLOCKS = tuple((rows, size) for size in (128, 64, 32, 16) for rows in (size, 1))
@@ -77,7 +76,7 @@ def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) ->
     """Return what shares a scale, or None if the scales do not fit or several blocks give their number."""
     assert weight.scales is not None
     scales, block = weight.scales.shape, _block(weight, config)
-    if weight.scheme.packing != "whole" and len(shape) < 2:
+    if weight.scheme.packing != WHOLE and len(shape) < 2:
         return None
     if (
         block is not None
@@ -135,7 +134,7 @@ def misfit(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) ->
         tiles = (-(-rows // 128) * 128, -(-columns // 4) * 4)
         if scales[-2:] == (shape[-1], -(-shape[-2] // block[1])):
             guess = "; these are scales of the other axis"
-        elif weight.scheme.packing == "low_first" and is_six(weight.codes, weight.scales):
+        elif weight.scheme.packing == LOW_FIRST and is_six(weight.codes, weight.scales):
             guess = "; these may be codes of 6 bits: the configuration must say fp6_e2m3 or fp6_e3m2"
         elif len(scales) == 2 and scales == (rows, columns // 2) and columns > 1:
             guess = "; half as many: computed from packed bytes instead of elements"
@@ -160,16 +159,3 @@ def of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: in
         return (*whole[:axis], 1, *whole[axis + 1 :]) if fits else None
     grid = (*shape[:axis], -(-shape[axis] // size), *shape[axis + 1 :])
     return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
-
-
-def logical_shape(shape: tuple[int, ...], packing: Packing | Words, bits: int = 4) -> tuple[int, ...]:
-    """Return the shape of codes of so many bits that lie in bytes of a shape.
-
-    >>> logical_shape((2, 3, 16), "groups")
-    (2, 96)
-    """
-    if packing in ("low_first", "high_low") and shape:
-        return (*shape[:-1], 8 * shape[-1] // bits)
-    if packing == "groups" and len(shape) > 1:
-        return (*shape[:-2], 32 * shape[-2])
-    return shape

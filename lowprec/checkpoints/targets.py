@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lowprec.arrays.random import is_plain
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import OTHER_BLOCKS, engine_format
+from lowprec.checkpoints.packings import GGUF_NVFP4
 from lowprec.checkpoints.schemes import PLAIN, Scheme, find
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule as rule_of
@@ -112,7 +113,7 @@ class Target:
             return "it has no elements"
         if self.scheme == PLAIN:
             return ""
-        needed = 3 if self.scheme.packing == "groups" else 2
+        needed = self.scheme.packing.axes
         if len(shape) < needed:
             return f"{len(shape)} axes, {needed} needed"
         of_axis = self.scheme.block and self.scheme.block[0] == 1 and self.scheme.family != "onnx"
@@ -133,7 +134,7 @@ class Target:
             return "" if len(shape) == 2 else "tiles need exactly two axes"
         along = shape[-2] if self.scheme.transposed else shape[-1 if of_axis else summed]
         size = self.scheme.block[1] if self.scheme.block else 1
-        size = 64 if self.scheme.packing == "gguf_nvfp4" else size
+        size = 64 if self.scheme.packing == GGUF_NVFP4 else size
         return "" if along % size == 0 else f"{along} elements are no multiple of {size}"
 
 

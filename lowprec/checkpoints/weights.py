@@ -16,6 +16,7 @@ from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.incomplete import incomplete
 from lowprec.checkpoints.onnx_reading import Decoded
+from lowprec.checkpoints.packings import GROUPS
 from lowprec.checkpoints.patterns import UnknownError
 from lowprec.checkpoints.saved import holds, in_catalog, saved_in
 from lowprec.checkpoints.schemes import (
@@ -31,7 +32,7 @@ from lowprec.checkpoints.schemes import (
     ZERO_POINT,
     Scheme,
 )
-from lowprec.checkpoints.sharing import is_six, logical_shape, misfit, of_node, sizes_of
+from lowprec.checkpoints.sharing import is_six, misfit, of_node, sizes_of
 from lowprec.checkpoints.torch_reading import checked
 from lowprec.checkpoints.torchao import attributes
 from lowprec.checkpoints.words import Words
@@ -429,15 +430,13 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     """Return the weight with the shape of its codes, and what shares a scale, or the problem with that."""
     if weight.scheme.state:
         return bitsandbytes.resolved(weight)
-    packed = weight.scheme.packing in ("low_first", "high_low")
-    bits = catalog.format(weight.scheme.element).width if packed else 8
-    shape = logical_shape(weight.codes.shape, weight.scheme.packing, bits)
+    shape = weight.scheme.packing.shape(weight.codes.shape, weight.scheme.element)
     said = weight.scheme.block is not None and config.get("is_swizzled_scales") is True
     swizzled = weight.scheme.swizzled or said
     fields = dict(weight.__dict__, shape=shape, swizzled=swizzled)
     if weight.scheme.family == TRANSFORMER_ENGINE and weight.scheme.tensor:
         fields["over"] = 6.0 * 256 if config.get("nvfp4_e4m3_max") == 256 else OVER
-    if weight.scheme.packing == "groups" and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
+    if weight.scheme.packing == GROUPS and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
         problem = ("shape", f"codes of shape {list(weight.codes.shape)} are no groups of 16 bytes")
         return Weight(**fields | {"problem": problem})
     if weight.scheme.family == "gguf":

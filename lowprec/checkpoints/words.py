@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.checkpoints.container import CheckpointError, Entry
+from lowprec.checkpoints.packings import Packing
+from lowprec.spec.format import Format
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.weights import Weight
@@ -32,7 +34,7 @@ _WIDTHS = range(2, 9)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
+class Words(Packing):
     """Layout of codes in words, of zero points, and of the groups that columns of the weight belong to.
 
     Parameters
@@ -68,10 +70,6 @@ class Words:
     def fits(self, codes: Entry, scales: Entry | None) -> bool:
         """Return whether shapes may be of this layout; more than one layout has these names of parts."""
         return True
-
-    def codes(self, weight: Weight, start: int, stop: int | None) -> Array:
-        """Return the codes of rows start to stop of `weight.shape`."""
-        raise NotImplementedError
 
     def zeros(self, weight: Weight) -> Array:
         """Return the zero points as whole numbers, in the shape of the scales."""
@@ -155,12 +153,18 @@ class RowWords(Words):
         found = unpacked(weight.codes.read(start, stop), bits, weight.shape[-1])
         return found ^ np.uint8(1 << (bits - 1))
 
-    def packed(self, codes: Array, bits: int) -> Array:
+    def stored(self, shape: tuple[int, ...], element: Format) -> tuple[int, ...]:
+        """Return the shape of the words of codes of this shape."""
+        return (*shape[:-1], -(-shape[-1] * element.width // 32))
+
+    def packed(self, codes: Array, element: Format) -> Array:
         """Return the words of codes in two's complement, as `codes` reads them.
 
-        >>> RowWords().packed(np.array([[0, 1, 15]], np.uint8), 4)
+        >>> from lowprec.spec import catalog
+        >>> RowWords().packed(np.array([[0, 1, 15]], np.uint8), catalog.format("int4"))
         array([[1944]], dtype=int32)
         """
+        bits = element.width
         plus = (codes ^ np.uint8(1 << (bits - 1)))[..., None]
         table = np.unpackbits(plus, axis=-1, count=bits, bitorder="little").reshape(*codes.shape[:-1], -1)
         padding = [*[(0, 0)] * (codes.ndim - 1), (0, -table.shape[-1] % 32)]

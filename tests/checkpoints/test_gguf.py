@@ -156,9 +156,9 @@ def test_strings_of_a_tokenizer_are_read_through_a_buffer(tmp_path, monkeypatch)
 def test_blocks_are_joined_as_they_are_split(to):
     each, size = {"mxfp4": (17, 32), "nvfp4": (36, 64), "q8_0": (34, 32), "iq4_nl": (18, 32)}[to]
     data = np.random.default_rng(0).integers(0, 256, (3, 5, 4 * each), dtype=np.uint8)
-    codes, scales, _ = split_blocks(data, f"gguf_{to}")
+    codes, scales, _ = split_blocks(data, to)
     assert codes.shape == (3, 5, 4 * size)
-    assert np.array_equal(join_blocks(codes, scales, f"gguf_{to}"), data)
+    assert np.array_equal(join_blocks(codes, scales, to), data)
 
 
 def test_codes_are_the_nearest_for_the_scale_that_is_stored(tmp_path):
@@ -501,7 +501,7 @@ def test_blocks_of_k_types_are_verified_where_scales_vanish(tmp_path, kind):
     data[:, vanishing[0] :: size] = vanishing[1]
     checkpoint = _blocks(tmp_path / "x.gguf", data, which)
     (weight,) = weights_of(checkpoint)
-    assert kind == "Q3_K" or (split_blocks(data, f"gguf_{kind.lower()}").scales == 0).any()
+    assert kind == "Q3_K" or (split_blocks(data, kind.lower()).scales == 0).any()
     assert lint(checkpoint) == ()
     dequantize_checkpoint(checkpoint, tmp_path / "v.safetensors")
     plain = open_checkpoint(tmp_path / "v.safetensors")
