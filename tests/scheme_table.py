@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -212,6 +213,9 @@ def main():
         return
     marks = r"(<!-- schemes -->\n)(?:.*?)(<!-- end -->)"
     text = PAGE.read_text()
+    named = set(re.findall(r"^\| ([^|]+) \|", re.search(marks, text, flags=re.S)[0], flags=re.M))
+    if lacking := sorted(named - set(re.findall(r"^\| ([^|]+) \|", lines, flags=re.M))):
+        sys.exit(f"not written: nothing here writes files of {', '.join(lacking)}, which the page has")
     PAGE.write_text(re.sub(marks, lambda match: match[1] + lines + "\n" + match[2], text, flags=re.S))
 
 
