@@ -47,6 +47,10 @@ _REPORTED = 1 << 18
 #: binades down.
 _FACTORS = np.array([math.ldexp(m, -4 - k) for k in range(6) for m in range(16, 8, -1)] + [1 / 64])
 
+#: Of the distance of two results: how far from their middle one may become the other. What lies in between
+#: has an error larger by four times that, relatively, than the nearest result: far less than TOLERANCE.
+_NEARLY = math.ldexp(1.0, -16)
+
 _SMALLEST = exact_float(1, -149)
 _LARGEST = np.finfo(np.float32).max
 _LARGEST_POWER = exact_float(1, 127)
@@ -89,7 +93,7 @@ class _Steps(NamedTuple):
     grid: Doubles
     limits: Doubles  #: the least quotients, rounded, that become the second and later results
     ends: tuple[float, float]  #: quotients from which on results are not finite, or infinities
-    nearest: bool
+    nearest: bool  #: whether limits are middles, or so near to them that it does not matter
     odd: bool  #: whether a sign changes nothing else: then grid and limits are of magnitudes
 
 
@@ -112,7 +116,8 @@ def _asked(fmt: Format, how: Projection) -> _Steps | None:
     if not np.isfinite(_results(np.concatenate([tiny, limits, after]), fmt, how)).all():
         return None
     middles, exact = (grid[:-1].astype(np.float64) + grid[1:]) / 2, grid.astype(np.float64)
-    nearest = bool(((after <= middles) & (middles <= limits)).all())
+    slack = _NEARLY * (exact[1:] - exact[:-1])
+    nearest = bool(((after <= middles + slack) & (middles - slack <= limits)).all())
     borders = (limits.astype(np.float64) + after) / 2
     ends = _end(-exact[0], -1, fmt, how) if grid[0] < 0 else -math.inf, _end(exact[-1], 1, fmt, how)
     odd = nearest and ends[0] == -ends[1] and np.array_equal(grid, -grid[::-1])
