@@ -394,9 +394,9 @@ def test_what_has_no_rule_is_refused_by_name():
         with pytest.raises(TypeError, match=r"torch's sum\S* with dtype=torch.float\d+ has no rule"):
             a.sum(**keywords)
     for keywords in ({"scale_grad_by_freq": True}, {"sparse": True}):
-        with pytest.raises(TypeError, match=r"F.embedding with scale_grad_by_freq=.* has no rule"):
+        with pytest.raises(TypeError, match=rf"embedding with {next(iter(keywords))}=True has no rule"):
             torch.nn.functional.embedding(torch.tensor(PLACES), a, **keywords)
-    for sizes in ([1, 1], [1, 3], 0):
+    for sizes in ([1, 1], [1, 3]):
         with pytest.raises((ValueError, RuntimeError), match=r"split|sizes that add up to it"):
             a.split(sizes)
     assert repr(sp.to_tensor([1.5])) == "tensor of ScaledArray([1.5], scale=1.0, format='binary32')"

@@ -132,9 +132,9 @@ def halves(x: npt.ArrayLike, fmt: Like, *, check: bool = False) -> tuple[Any, An
     if check:
         x, _ = _checked(x, 0.0, known)
     step = _Steps(known, check)
-    high, low = _halves(step, x)
+    high, low, constant = _halves(step, x)
     if check:
-        step.need_finite("halves", x, _splitter(known), high, low)
+        step.need_finite("halves", x, constant, high, low)
     return high, low
 
 
@@ -213,26 +213,23 @@ class _Steps:
         _need(holds, x, y, f"{function} in {self.fmt.name!r} needs {what}", "Divide by a power of two first")
 
 
-def _splitter(fmt: Format) -> Any:
-    """Return the factor of `halves`; refuse formats that do not have it."""
+def _halves(step: _Steps, x: npt.ArrayLike) -> tuple[Any, Any, Any]:
+    """Return the halves of numbers, and the factor; refuse formats that do not have it."""
+    fmt = step.fmt
     constant = np.float32(2 ** -(-fmt.precision // 2) + 1)
     if fmt.precision < 2 or float(quantize(constant, fmt)) != constant:
         raise ValueError(
             f"{fmt.name!r} does not have {constant}, by which numbers are split in halves; use two_prod, "
             "which needs none"
         )
-    return constant
-
-
-def _halves(step: _Steps, x: npt.ArrayLike) -> tuple[Any, Any]:
-    large = step(arith.multiply, x, _splitter(step.fmt))
+    large = step(arith.multiply, x, constant)
     high = step(arith.subtract, large, step(arith.subtract, large, x))
-    return high, step(arith.subtract, x, high)
+    return high, step(arith.subtract, x, high), constant
 
 
 def _lost_by(step: _Steps, product: Any, x: npt.ArrayLike, y: npt.ArrayLike) -> Any:
     """Return the rounding error of a product, from the four exact products of halves, largest first."""
-    (x_high, x_low), (y_high, y_low) = _halves(step, x), _halves(step, y)
+    (x_high, x_low, _), (y_high, y_low, _) = _halves(step, x), _halves(step, y)
     error = step(arith.subtract, step(arith.multiply, x_high, y_high), product)
     for left, right in ((x_high, y_low), (x_low, y_high), (x_low, y_low)):
         error = step(arith.add, error, step(arith.multiply, left, right))

@@ -22,7 +22,6 @@ from lowprec.methods.layers.parameters import (
     kept_part,
     refuse_shared,
     restored_part,
-    shapes_of,
     wide,
     with_scale,
     write,
@@ -238,7 +237,8 @@ class Optimizer:
                 raise ValueError(f"states of parameter {place} lack {', '.join(lacking)}")
             made = {name: restored_part(value, given[name]) for name, value in fields(state)}
             for name, value in fields(state):
-                found, held = (shapes_of(each) for each in (made[name], value))
+                pairs = (getattr(each, "parts", (each,)) for each in (made[name], value))
+                found, held = ([getattr(part, "shape", None) for part in parts] for parts in pairs)
                 if found != held:
                     raise ValueError(
                         f"states of parameter {place} have {name} of shape {found}, and it has {held}; give "

@@ -62,12 +62,6 @@ def restored_part(value: Any, kept: Any) -> Any:
     return np.array(reals(kept, "a state")).astype(value.dtype) if isinstance(value, np.ndarray) else kept
 
 
-def shapes_of(value: Any) -> Any:
-    """Return the shape of part of a state, of each of its parts if it is an expansion; None of a number."""
-    parts = getattr(value, "parts", None)
-    return getattr(value, "shape", None) if parts is None else [part.shape for part in parts]
-
-
 def refuse_shared(parameters: list[Any]) -> None:
     """Refuse parameters that lie in the same memory, where each would overwrite the other."""
     near = [

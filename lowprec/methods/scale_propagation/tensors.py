@@ -92,14 +92,13 @@ def _put(g: Any, sizes: Any, dim: int, where: Any) -> Any:
 
 def _split(x: Any, sizes: Any, dim: int = 0) -> list[Any]:
     """Return pieces of x along an axis, of one size (the last may be smaller) or of several."""
-    length = x.shape[dim]
-    given = [sizes] * max(1, -(-length // max(1, sizes))) if isinstance(sizes, int) else sizes
-    ends = [0, *map(int, np.cumsum(given))]
-    if min(given, default=0) < 0 or (ends[-1] < length if given is not sizes else ends[-1] != length):
+    length, one = x.shape[dim], isinstance(sizes, int)
+    ends = [*range(sizes, length, sizes), length] if one else [*map(int, np.cumsum(sizes))]
+    if not one and (ends[-1:] != [length] or min(sizes) < 0):
         raise ValueError(
             f"pieces of {sizes} do not make up an axis of {length}: give sizes that add up to it"
         )
-    return [_taken(x, dim, slice(*each)) for each in itertools.pairwise(ends)]
+    return [_taken(x, dim, slice(*each)) for each in itertools.pairwise([0, *ends])]
 
 
 def _times(x: Any, factor: Any) -> Any:
@@ -107,18 +106,7 @@ def _times(x: Any, factor: Any) -> Any:
     return x if factor == 1 else x * factor
 
 
-def _embedding(
-    w: Any, places: Any, padding: int = -1, by_frequency: bool = False, sparse: bool = False
-) -> Any:
-    if by_frequency or sparse:
-        raise TypeError(
-            f"F.embedding with scale_grad_by_freq={by_frequency} and sparse={sparse} has no rule for "
-            "ScaledArrays: leave both False, or give an operation of your own to sp.differentiable"
-        )
-    return embedding(places, w)[0]
-
-
-def _embedding_backward(g: Any, places: Any, rows: int, padding: int, by_frequency: bool) -> Any:
+def _embedding_backward(g: Any, places: Any, rows: int, padding: int, _: bool) -> Any:
     """Return the gradient of a table, none for the row of padding (-1: no such row)."""
     return scatter_add(np.where((places == padding)[..., None], 0.0, g), places, rows)
 
@@ -182,7 +170,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "_log_softmax_backward_data": lambda g, y, dim, _: g - np.exp(y) * np.sum(g, axis=dim, keepdims=True),
     "_softmax": lambda *given: np.exp(_log_softmax(*given)),
     "_softmax_backward_data": lambda g, y, dim, _: y * (g - np.sum(g * y, axis=dim, keepdims=True)),
-    "embedding": _embedding,
+    "embedding": lambda w, places, *_: embedding(places, w)[0],
     "embedding_dense_backward": _embedding_backward,
 }
 
@@ -221,6 +209,7 @@ def _tensors() -> Any:
         """A tensor of a ScaledArray."""
 
         memory: _Memory
+        array = property(lambda self: self.memory.read())
 
         @staticmethod
         def __new__(cls, memory: _Memory) -> Any:
@@ -228,21 +217,12 @@ def _tensors() -> Any:
             made.memory = memory
             return made
 
-        @property
-        def array(self) -> Any:
-            """The ScaledArray."""
-            return self.memory.read()
-
-        @property
-        def data(self) -> Any:
-            """The tensor without its history."""
-            return self.detach()
-
-        @data.setter
-        def data(self, given: Any) -> None:
+        def _exchange(self, given: Any) -> None:
             if not isinstance(given, ScaledTensor) or given.shape != self.shape:
                 raise _in_place("data")
             self.memory = given.memory
+
+        data = property(torch.Tensor.detach, _exchange)
 
         def __repr__(self) -> str:
             return f"tensor of {self.array!r}"
@@ -258,6 +238,8 @@ def _tensors() -> Any:
                 return args[0]
             said = (keywords or {}).items()
             given = {key: each for key, each in said if key in _KEYWORDS or str(each) not in _MEMORY}
+            if name == "embedding":
+                given = {("scale_grad_by_freq", "sparse")[n]: True for n, each in enumerate(args[3:]) if each}
             if name not in _RULES or given.keys() - _KEYWORDS:
                 what = "".join(f" with {key}={each}" for key, each in given.items())
                 raise TypeError(
