@@ -255,6 +255,14 @@ def test_comparisons_are_those_of_the_values(name):
         assert compare(a, other).tolist() == want.tolist()
 
 
+def test_single_elements_are_numbers_and_sums_of_themselves():
+    a = sp.to_tensor(sp.ScaledArray(np.float32([[3.0]]), 4.0))
+    assert a.item() == float(a) == 12.0
+    assert a
+    for same in (a[0, 0].sum(0), a[0, 0].mean(0), a[0, 0].squeeze(0)):
+        assert_same(same.array, a.array[0, 0])
+
+
 def test_plain_code_goes_on_behind_a_model_and_gives_its_gradients_back():
     """A loss of torch's that has no rule has the gradients of the same loss by the rules."""
     plain = sp.differentiable(sp.on_forward(sp.stop_scaling))

@@ -67,7 +67,7 @@ def _along(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a reduction with torch's arguments; no axes are all."""
 
     def reduced(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-        return function(x, axis=tuple(dim or ()) or None, keepdims=keepdim)
+        return function(x, axis=(x.ndim and tuple(dim or ())) or None, keepdims=keepdim)
 
     return reduced
 
@@ -165,7 +165,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "where.self": np.where,
     "relu": lambda x: np.maximum(x, 0),
     "threshold_backward": lambda g, y, end: np.where(y > end, g, 0),
-    "_local_scalar_dense": float,
+    "_local_scalar_dense": lambda x: float(np.reshape(x, ())),
     "_log_softmax": _log_softmax,
     "_log_softmax_backward_data": lambda g, y, dim, _: g - np.exp(y) * np.sum(g, axis=dim, keepdims=True),
     "_softmax": lambda *given: np.exp(_log_softmax(*given)),
