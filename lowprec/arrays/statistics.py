@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import block, lazy, lazy_statistics
-from lowprec.arrays.arith import divide
 from lowprec.arrays.block_products import spread
 from lowprec.arrays.block_stream import axes_of
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
@@ -29,7 +28,14 @@ from lowprec.arrays.kinds import check_labels, keeps_kind
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_of
 from lowprec.arrays.result_signatures import ScaleFor
-from lowprec.arrays.scale_search import PART, least_errors, narrowed, only_finite
+from lowprec.arrays.scale_search import (
+    PART,
+    is_lopsided,
+    least_errors,
+    narrowed,
+    only_finite,
+    smallest_scales,
+)
 from lowprec.arrays.signatures import Returns
 from lowprec.arrays.traverse import tile_of, tiles
 from lowprec.kernels.codes import unlocked
@@ -42,12 +48,11 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.layouts import lanes
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import TOWARD_POSITIVE, Rounding
+from lowprec.spec.rounding import Rounding
 
 __all__ = ["ErrorReport", "error_report", "scale_for"]
 
 Doubles = npt.NDArray[np.float64]
-Singles = npt.NDArray[np.float32]
 
 METHODS = ("max", "percentile", "mse")
 
@@ -55,17 +60,6 @@ METHODS = ("max", "percentile", "mse")
 _PART = PART
 #: And where that takes several arrays of each.
 _FEW = 1 << 13
-#: The powers of two that float32 has, and infinity.
-_POWERS = Format(
-    name="powers of two",
-    exponent_bits=9,
-    trailing_bits=0,
-    bias=149,
-    sign=Sign.UNSIGNED,
-    nans=234,
-    infinity=True,
-    subnormals=False,
-)
 
 
 @Returns[ScaleFor]()
@@ -178,7 +172,7 @@ def scale_for(
         lazy.refuse(values, progress=progress)
         verb = functools.partial(scale_for, fmt=target, power_of_two=power_of_two, projection=how)
         finite = functools.partial(only_finite, away=method == "max")
-        whole = method == "max" and _is_lopsided(target)
+        whole = method == "max" and is_lopsided(target)
         return lazy_statistics.scale_for(verb, finite, values, method, axis, percentile, whole)
     array, power_of_two = values_operand(values).array, bool(power_of_two)
     kept = lazy_statistics.channels_of(axis, array.ndim)
@@ -188,10 +182,10 @@ def scale_for(
     amax = _largest(rows, target, method != "percentile")
     if method == "percentile":
         amax = np.where((lower := _percentiles(rows, percentile)) > 0, lower, amax)
-    scales = _smallest_scales(amax, target.max_finite, power_of_two)
-    if method != "percentile" and _is_lopsided(target):
+    scales = smallest_scales(amax, target.max_finite, power_of_two)
+    if method != "percentile" and is_lopsided(target):
         lowest = _largest(np.where(rows < 0, rows, rows.dtype.type(0)), target, True)
-        least = _smallest_scales(lowest, -target.min_finite, power_of_two)
+        least = smallest_scales(lowest, -target.min_finite, power_of_two)
         scales = np.where(lowest > 0, np.maximum(scales, least), scales)
     if not np.isfinite(scales).all():
         raise ValueError(
@@ -356,18 +350,6 @@ def _percentiles(rows: Array, percentile: float) -> Doubles:
         for row in np.flatnonzero(finite.any(axis=1) & ~whole):
             found[tile[0].start + row] = np.percentile(magnitudes[row][finite[row]], percentile)
     return found
-
-
-def _is_lopsided(fmt: Format) -> bool:
-    """Return whether a codebook reaches less far below zero than above it."""
-    return isinstance(fmt, Codebook) and 0 < -fmt.min_finite < fmt.max_finite
-
-
-def _smallest_scales(amax: Doubles, limit: float, power_of_two: bool) -> Singles:
-    """Return least float32 scales s with amax <= s * limit; 1 for amax 0, inf if there is none."""
-    target = _POWERS if power_of_two else catalog.BINARY32
-    scales = divide(amax, limit, target, rounding=TOWARD_POSITIVE, dtype=np.float32)
-    return np.where(amax == 0, np.float32(1), scales)
 
 
 # -- errors ------------------------------------------------------------------------------------------
