@@ -295,7 +295,8 @@ class BlockArray:
     def __dlpack__(self, **options: Any) -> Any:
         """The codes without gaps, as `packed` has them, in the element's own type where DLPack has it.
 
-        ``torch.from_dlpack(blocks)`` is float8_e4m3fn of MXFP8, and float4_e2m1fn_x2 of MXFP4 and NVFP4.
+        ``torch.from_dlpack(blocks)`` is float8_e4m3fn of MXFP8, and float4_e2m1fn_x2 of MXFP4 and NVFP4, with
+        pairs along the axis of the blocks, as `packed` has them. Scales are not part of it.
         """
         return exported(np.ascontiguousarray(self.packed()), self.format.element, options)
 

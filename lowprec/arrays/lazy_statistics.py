@@ -147,25 +147,26 @@ def _flat(place: Iterable[int], counts: Iterable[int]) -> int:
 
 
 def scale_for(
-    verb: Verb, finite: Verb, values: Any, method: str, axis: Any, percentile: float
+    verb: Verb, finite: Verb, values: Any, method: str, axis: Any, percentile: float, whole: bool = False
 ) -> Any:  # fmt: skip
     """Scales of lazy values: `verb(array, axis=, method=)` gives those of an array in memory.
 
-    `finite(chunk)` gives values, with 0 for those that are not finite, and which are.
+    `finite(chunk)` gives values, with 0 for those that are not finite, and which are. With `whole` a
+    scale needs all its values at once.
     """
     lazy.check(values)
     values = lazy.dask_of(values) if lazy.is_dask(values) else lazy.as_named(values)
     kept = channels_of(axis, values.ndim)
     if lazy.is_named(values):  # without the dimensions that have one scale, so that it divides the values
         if lazy.is_dask(values.data):
-            data = scale_for(verb, finite, values.data, method, kept, percentile)
+            data = scale_for(verb, finite, values.data, method, kept, percentile, whole)
         else:
             data = verb(values.data, method=method, axis=kept, percentile=percentile)
         rest = data.reshape([n for at, n in enumerate(data.shape) if at in kept])
         dims = [name for at, name in enumerate(values.dims) if at in kept]
         return lazy.named(rest, dims, values, {*values.dims} - {*dims})
     gone = tuple(place for place in range(values.ndim) if place not in kept)
-    if method == "mse" or not gone:
+    if whole or method == "mse" or not gone:
         what = f"method={method!r} needs all values of a scale"
         values = lazy.aligned(values, {place: max(1, int(values.shape[place])) for place in gone}, what)
         ones = tuple((1,) if place in gone else along for place, along in enumerate(values.chunks))

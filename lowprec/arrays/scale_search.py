@@ -1,4 +1,4 @@
-"""The scale with the least sum of squared errors: the search of `scale_for`.
+"""The smallest scale that clips nothing, and that with the least sum of squared errors, for `scale_for`.
 
 What a format's results are, and from which quotient on a value becomes each, is asked of `quantize`. Where
 there are few, `kernels.scales` searches all scales; else some are tried.
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.arith import divide
 from lowprec.arrays.checks import Array
 from lowprec.arrays.convert import decode, quantize
 from lowprec.arrays.progress import Step
@@ -26,11 +27,11 @@ from lowprec.kernels.scales import find_scales
 from lowprec.kernels.sorting import sort_rows
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.format import Format, exact_float
+from lowprec.spec.format import Format, Sign, exact_float
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import NEAREST_EVEN
+from lowprec.spec.rounding import NEAREST_EVEN, TOWARD_POSITIVE
 
-__all__ = ["PART", "least_errors", "narrowed", "only_finite"]
+__all__ = ["PART", "is_lopsided", "least_errors", "narrowed", "only_finite", "smallest_scales"]
 
 Doubles = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
@@ -47,9 +48,37 @@ _REPORTED = 1 << 18
 #: binades down.
 _FACTORS = np.array([math.ldexp(m, -4 - k) for k in range(6) for m in range(16, 8, -1)] + [1 / 64])
 
+#: Of the distance of two results: how far from their middle one may become the other. What lies in between
+#: has an error larger by four times that, relatively, than the nearest result: far less than TOLERANCE.
+_NEARLY = math.ldexp(1.0, -16)
+
+#: The powers of two that float32 has, and infinity.
+_POWERS = Format(
+    name="powers of two",
+    exponent_bits=9,
+    trailing_bits=0,
+    bias=149,
+    sign=Sign.UNSIGNED,
+    nans=234,
+    infinity=True,
+    subnormals=False,
+)
+
 _SMALLEST = exact_float(1, -149)
 _LARGEST = np.finfo(np.float32).max
 _LARGEST_POWER = exact_float(1, 127)
+
+
+def is_lopsided(fmt: Format) -> bool:
+    """Return whether a codebook reaches less far below zero than above it."""
+    return isinstance(fmt, Codebook) and 0 < -fmt.min_finite < fmt.max_finite
+
+
+def smallest_scales(amax: Doubles, limit: float, power_of_two: bool) -> Singles:
+    """Return least float32 scales s with amax <= s * limit; 1 for amax 0, inf if there is none."""
+    target = _POWERS if power_of_two else catalog.BINARY32
+    scales = divide(amax, limit, target, rounding=TOWARD_POSITIVE, dtype=np.float32)
+    return np.where(amax == 0, np.float32(1), scales)
 
 
 def least_errors(
@@ -89,7 +118,7 @@ class _Steps(NamedTuple):
     grid: Doubles
     limits: Doubles  #: the least quotients, rounded, that become the second and later results
     ends: tuple[float, float]  #: quotients from which on results are not finite, or infinities
-    nearest: bool
+    nearest: bool  #: whether limits are middles, or so near to them that it does not matter
     odd: bool  #: whether a sign changes nothing else: then grid and limits are of magnitudes
 
 
@@ -112,7 +141,8 @@ def _asked(fmt: Format, how: Projection) -> _Steps | None:
     if not np.isfinite(_results(np.concatenate([tiny, limits, after]), fmt, how)).all():
         return None
     middles, exact = (grid[:-1].astype(np.float64) + grid[1:]) / 2, grid.astype(np.float64)
-    nearest = bool(((after <= middles) & (middles <= limits)).all())
+    slack = _NEARLY * (exact[1:] - exact[:-1])
+    nearest = bool(((after <= middles + slack) & (middles - slack <= limits)).all())
     borders = (limits.astype(np.float64) + after) / 2
     ends = _end(-exact[0], -1, fmt, how) if grid[0] < 0 else -math.inf, _end(exact[-1], 1, fmt, how)
     odd = nearest and ends[0] == -ends[1] and np.array_equal(grid, -grid[::-1])

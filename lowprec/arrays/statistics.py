@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import block, lazy, lazy_statistics
-from lowprec.arrays.arith import divide
 from lowprec.arrays.block_products import spread
 from lowprec.arrays.block_stream import axes_of
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
@@ -29,7 +28,14 @@ from lowprec.arrays.kinds import check_labels, keeps_kind
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_of
 from lowprec.arrays.result_signatures import ScaleFor
-from lowprec.arrays.scale_search import PART, least_errors, narrowed, only_finite
+from lowprec.arrays.scale_search import (
+    PART,
+    is_lopsided,
+    least_errors,
+    narrowed,
+    only_finite,
+    smallest_scales,
+)
 from lowprec.arrays.signatures import Returns
 from lowprec.arrays.traverse import tile_of, tiles
 from lowprec.kernels.codes import unlocked
@@ -42,12 +48,11 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.layouts import lanes
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import TOWARD_POSITIVE, Rounding
+from lowprec.spec.rounding import Rounding
 
 __all__ = ["ErrorReport", "error_report", "scale_for"]
 
 Doubles = npt.NDArray[np.float64]
-Singles = npt.NDArray[np.float32]
 
 METHODS = ("max", "percentile", "mse")
 
@@ -55,17 +60,6 @@ METHODS = ("max", "percentile", "mse")
 _PART = PART
 #: And where that takes several arrays of each.
 _FEW = 1 << 13
-#: The powers of two that float32 has, and infinity.
-_POWERS = Format(
-    name="powers of two",
-    exponent_bits=9,
-    trailing_bits=0,
-    bias=149,
-    sign=Sign.UNSIGNED,
-    nans=234,
-    infinity=True,
-    subnormals=False,
-)
 
 
 @Returns[ScaleFor]()
@@ -108,8 +102,9 @@ def scale_for(
     method : {"max", "percentile", "mse"}, optional
         By default max; of codebooks that are coarsest at their largest value, as posits, takums and HiF8
         are, mse. max: the smallest float32 s with amax <= s * fmt.max_finite, in exact arithmetic, so that
-        nothing is clipped. percentile: the same of a percentile of the magnitudes instead of amax;
-        of amax, where the percentile is 0. mse: the one with the least sum of squared errors; see Notes.
+        nothing is clipped; codebooks that reach less far below zero, such as "dynamic8", also hold the most
+        negative value, s * fmt.min_finite or above. percentile: amax is a percentile of the magnitudes,
+        unless that is 0. mse: the one with the least sum of squared errors; see Notes.
     axis : int or tuple of int, optional
         The axes of the channels: those that keep a scale for each index, as `ch_axis` in PyTorch and
         `axis` in ONNX. axis=0 gives each row of a weight matrix (out, in) its own. By default there
@@ -143,8 +138,9 @@ def scale_for(
     which remains where no other is better. A search takes 0.1 to 1 ms for each channel, and for long ones the
     time to sort them; values are copied.
 
-    - Formats of at most 8 bits, rounded to nearest: the error is at most 1 + 2**-9 times (0.01 dB above) that
-      of any scale searched, or beyond it by less than 2**-40 (120 dB) of the sum of squared values.
+    - Formats of at most 8 bits, rounded to nearest, or as near as 2**-16 of a step: the error is at most
+      1 + 2**-9 times (0.01 dB above) that of any scale searched, or beyond it by less than 2**-40 (120 dB) of
+      the sum of squared values.
     - Other roundings into them: the best of 256 scales a binade.
     - Wider formats: the best of the scale of max times m/16 * 2**-k, m from 16 to 9, k from 0 to 5.
     - Powers of two: the best of all; into wider formats of the six below that of max.
@@ -176,7 +172,8 @@ def scale_for(
         lazy.refuse(values, progress=progress)
         verb = functools.partial(scale_for, fmt=target, power_of_two=power_of_two, projection=how)
         finite = functools.partial(only_finite, away=method == "max")
-        return lazy_statistics.scale_for(verb, finite, values, method, axis, percentile)
+        whole = method == "max" and is_lopsided(target)
+        return lazy_statistics.scale_for(verb, finite, values, method, axis, percentile, whole)
     array, power_of_two = values_operand(values).array, bool(power_of_two)
     kept = lazy_statistics.channels_of(axis, array.ndim)
     shape = tuple(length if place in kept else 1 for place, length in enumerate(array.shape))
@@ -185,7 +182,11 @@ def scale_for(
     amax = _largest(rows, target, method != "percentile")
     if method == "percentile":
         amax = np.where((lower := _percentiles(rows, percentile)) > 0, lower, amax)
-    scales = _smallest_scales(amax, target, power_of_two)
+    scales = smallest_scales(amax, target.max_finite, power_of_two)
+    if method != "percentile" and is_lopsided(target):
+        lowest = _largest(np.where(rows < 0, rows, rows.dtype.type(0)), target, True)
+        least = smallest_scales(lowest, -target.min_finite, power_of_two)
+        scales = np.where(lowest > 0, np.maximum(scales, least), scales)
     if not np.isfinite(scales).all():
         raise ValueError(
             f"values up to {amax.max():.9g} need a scale for {target.name!r} that float32 does not hold; "
@@ -349,13 +350,6 @@ def _percentiles(rows: Array, percentile: float) -> Doubles:
         for row in np.flatnonzero(finite.any(axis=1) & ~whole):
             found[tile[0].start + row] = np.percentile(magnitudes[row][finite[row]], percentile)
     return found
-
-
-def _smallest_scales(amax: Doubles, fmt: Format, power_of_two: bool) -> Singles:
-    """Return least float32 scales s with amax <= s * fmt.max_finite; 1 for amax 0, inf if there is none."""
-    target = _POWERS if power_of_two else catalog.BINARY32
-    scales = divide(amax, fmt.max_finite, target, rounding=TOWARD_POSITIVE, dtype=np.float32)
-    return np.where(amax == 0, np.float32(1), scales)
 
 
 # -- errors ------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ class RowWords(Words):
             raise CheckpointError(f"{beside.name} says {list(shape)}, and {has}")
         fitting = [bits for bits in _WIDTHS if -(-shape[-1] * bits // 32) == codes.shape[-1]]
         named = said.get("bits")
-        bits = _chosen(fitting, named)
+        bits = _chosen(fitting, named, f"{has} for {list(shape)}")
         if bits is None or named not in (None, bits):
             of = "" if named is None else f" of {named} bits"
             raise CheckpointError(f"{beside.name} says {list(shape)}, and {has}, which are no words{of}")
@@ -224,7 +224,7 @@ class ColumnWords(Words):
             and 32 * codes.shape[0] % bits == 0
             and groups in (None, (32 * codes.shape[0] // bits,))
         ]
-        bits = _chosen(fitting, said.get("bits"))
+        bits = _chosen(fitting, said.get("bits"), shapes)
         if bits is None or codes.shape[1] != scales.shape[1]:
             raise CheckpointError(f"parts do not fit each other: {shapes}")
         return (32 * codes.shape[0] // bits, codes.shape[1]), bits
@@ -288,8 +288,13 @@ def unpacked(words: Array, bits: int, count: int) -> npt.NDArray[np.uint8]:
     return found.reshape(*rows, 8 * runs)[..., :count]
 
 
-def _chosen(fitting: list[int], said: object) -> int | None:
-    """Return the bits that shapes tell of, or the configuration where they leave a choice."""
+def _chosen(fitting: list[int], said: object, shapes: str) -> int | None:
+    """Return the bits that shapes tell of, or the configuration where they leave a choice; refuse a guess."""
+    if said is None and len(fitting) > 1:
+        raise CheckpointError(
+            f"{shapes} may be codes of {' or '.join(map(str, fitting))} bits, and no configuration says "
+            "which: put the file into a folder with its config.json"
+        )
     if type(said) is int and said in fitting:
         return said
     return fitting[0] if len(fitting) == 1 else None

@@ -103,8 +103,8 @@ class Codebook(Format):
         nearer to it, the higher or the lower one. Other modes have ties of their own.
     overflow : "gap", "never" or a number
         Which numbers overflow: those that would be rounded to one more value after the extreme one, as far
-        from it as the one before; none, as posits have it; or, in modes to nearest, those of at least this
-        magnitude.
+        from it as the one before; none, as posits have it; or, in modes to nearest, those of more than this
+        magnitude. A number of just this magnitude is a tie between the extreme value and overflow.
     source : str
         Key in docs/references.md.
 

@@ -331,6 +331,25 @@ def test_of_codebooks_no_power_of_two_is_better_nor_any_scale_around_the_best(fm
     )
 
 
+@pytest.mark.parametrize("kind", ["normal", "integers", "two", "one"])
+@pytest.mark.parametrize("fmt", ["nf4", "fp4_bnb", "dynamic8", "udynamic8", "hif8"])
+def test_limits_that_are_rounded_middles_have_the_bound_of_middles(fmt, kind):
+    """The limits of bitsandbytes' codebooks are float32 numbers next to the middles."""
+    values = data(kind, fmt)
+    found = scale_for(values, fmt, "mse")
+    near = found * np.concatenate([np.linspace(0.8, 1.25, 2000), np.linspace(0.999, 1.001, 200)])
+    assert_no_better(values, fmt, FINITE, found, near.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("fmt", "values", "decibels"), [("udynamic8", [1000, 3, 2], 100), ("dynamic8", [-1], 120)]
+)
+def test_few_values_are_found_in_dynamic_codebooks(fmt, values, decibels):
+    values = np.float32(values)
+    scale = scale_for(values, fmt, "mse")
+    assert lp.error_report(values, fmt, scale=scale, saturation="finite").sqnr > decibels
+
+
 @pytest.mark.parametrize(
     "fmt", ["posit8", "takum8", "posit16", pytest.param("takum16", marks=pytest.mark.apart)]
 )

@@ -649,3 +649,33 @@ error_report([1.0, 2.0], "int8", scale=np.ones(3))
     ValueError: scale of shape (3,) does not broadcast to values of shape (2,)
 """,
 )
+
+
+LOPSIDED = lp.Codebook("lopsided", [-1.0, 0.0, 1.0, 3.0])
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+    ("values", "fmt", "scale"),
+    [
+        ([-4, 1, 2], LOPSIDED, 4.0),
+        ([3, -0.5, 0], LOPSIDED, 1.0),
+        ([3, -2, np.nan], LOPSIDED, 2.0),
+        ([-0.25, 0, -np.inf], LOPSIDED, 0.25),
+        ([0, 0, 0], LOPSIDED, 1.0),
+        ([-254, 1, 2], "int8", 2.0),
+    ],
+)
+def test_on_neither_side_of_zero_is_anything_clipped(values, fmt, scale, lazy):
+    given = np.float32(values)
+    if lazy:
+        given = da.from_array(given, chunks=3)
+    assert np.asarray(lp.scale_for(given, fmt, "max")) == scale
+
+
+def test_the_scale_of_max_clips_nothing_in_dynamic8():
+    values = np.float32([-4.0, 1.0, 2.0])
+    scale = lp.scale_for(values, "dynamic8", "max")
+    assert lp.error_report(values, "dynamic8", scale=scale).clipped == 0
+    assert scale > 4.0
+    assert lp.scale_for(-values[:1], "dynamic8", "max") == 4.0

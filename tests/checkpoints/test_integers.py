@@ -5,13 +5,14 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
-from lowprec.checkpoints.quantizing import target
+from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.writers import folder
@@ -367,3 +368,32 @@ def test_scales_of_the_cache_are_judged(tmp_path):
     assert _rules(tmp_path / "right", tensors, config) == set()
     tensors["m.self_attn.k_scale"] = np.zeros(1, ml_dtypes.bfloat16)
     assert _rules(tmp_path / "wrong", tensors, config) == {"cache-scale-invalid"}
+
+
+@pytest.mark.parametrize(
+    ("length", "bits"), [(24, "3 or 4"), (8, "2 or 3 or 4"), (1, "2 or 3 or 4 or 5 or 6")]
+)
+def test_words_of_several_widths_need_a_configuration(tmp_path, length, bits):
+    """Short rows fill as many words with codes of another width; config.json says which."""
+    save_file({"l.weight": np.ones((8, length), np.float32)}, tmp_path / "m.safetensors")
+    made, how = (
+        open_checkpoint(tmp_path / "m.safetensors"),
+        target("compressed-tensors", "int4", channel=True),
+    )
+    with pytest.raises(
+        CheckpointError, match=rf"for \[8, {length}\] may be codes of {bits}.* bits, and no config"
+    ):
+        quantize_checkpoint(made, tmp_path / "out.safetensors", how)
+    (tmp_path / "config.json").write_text("{}")
+    quantize_checkpoint(open_checkpoint(tmp_path), tmp_path / "out", how)
+    dequantize_checkpoint(open_checkpoint(tmp_path / "out"), tmp_path / "values.safetensors")
+    values = open_checkpoint(tmp_path / "values.safetensors").entries["l.weight"].read()
+    assert np.allclose(values, 1.0)
+
+
+def test_words_of_gptq_of_several_widths_need_a_configuration(tmp_path):
+    tensors, config, _ = columns("gptq", 4, shape=(1, 32))
+    (weight,) = weights_of(folder(tmp_path / "alone", tensors, {}))
+    assert "may be codes of 2 or 4 or 8 bits, and no configuration says which" in weight.problem[1]
+    (weight,) = weights_of(folder(tmp_path / "m", tensors, config))
+    assert weight.problem is None

@@ -179,6 +179,31 @@ def test_what_the_checks_let_through_is_exact(name):
     assert (~held & (exponents == fmt.emin + fmt.precision - 2)).any()
 
 
+@pytest.mark.parametrize("name", ["e2m1fn", "e2m3fn", "e3m2fn"])
+def test_overflow_to_a_finite_number_is_refused(name):
+    """All pairs of formats without infinity and NaN: what passes is exact; small numbers pass."""
+    x, y, fmt = all_pairs(name)
+    total = x.astype(np.float64) + y
+    enough = np.frexp(x)[1] + np.frexp(y)[1] - 2 >= fmt.emin + fmt.precision - 1
+    rules = {
+        two_sum: (total, True),
+        fast_two_sum: (total, (np.abs(x) >= np.abs(y)) | (x == 0)),
+        two_prod: (x.astype(np.float64) * y, (x == 0) | (y == 0) | enough),
+    }
+    for function, (exact, holds) in rules.items():
+        good = (np.add(*np.float64(function(x, y, fmt))) == exact) & holds
+        small = good & (np.maximum(np.maximum(abs(x), abs(y)), abs(exact)) <= fmt.max_finite / 2)
+        function(x[small], y[small], fmt, check=True)
+        for place in np.flatnonzero(~good)[:: max(1, (~good).sum() // 400)]:
+            with pytest.raises(ValueError, match="do not fulfil this"):
+                function(x[place], y[place], fmt, check=True)
+    for function in rules:
+        with pytest.raises(
+            ValueError, match=rf"{function.__name__} in .* needs results that do not overflow"
+        ):
+            function(fmt.max_finite, fmt.max_finite, fmt, check=True)
+
+
 def _let_through(function, x, y, fmt, good):
     """All that is good passes, and of the others, those that are nearest to it and a sample."""
     function(x[good], y[good], fmt, check=True)

@@ -64,6 +64,12 @@ def test_what_overflows_is_named():
         halves(448.0, "e4m3fn", check=True)
     with pytest.raises(ValueError, match="two_prod in 'e4m3fn' needs finite operands and results"):
         two_prod(448.0, 1.0, "e4m3fn", fma=False, check=True)
+    for call in (
+        lambda: halves(6.0, "e2m1fn", check=True),
+        lambda: two_prod(6.0, 1.0, "e2m1fn", fma=False, check=True),
+    ):
+        with pytest.raises(ValueError, match="in 'e2m1fn' needs results that do not overflow"):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -303,6 +303,31 @@ def test_loaded_states_bring_all_their_options(strategy):
     assert {name: other.groups[0][name] for name in own} == own
 
 
+@pytest.mark.parametrize("strategy", ["light", "plus", "fp32", sp.Adam(), sp.SGD()])
+def test_states_of_another_shape_are_refused_part_by_part(strategy):
+    """And steps that were never taken."""
+    w = W.copy()
+    optimizer = layers.Optimizer([w], strategy=strategy)
+    optimizer.step([np.ones_like(W)])
+    held = w.copy()
+    for name, value in layers.optimizer.fields(optimizer.states[0]):
+        kept = optimizer.state_dict()
+        part = kept["state"][0][name]
+        if name == "steps":
+            changed = [-1, 0.5, None]
+        elif isinstance(value, np.ndarray):
+            changed = [part[:1], part.T]
+        elif isinstance(value, sp.ScaledArray):
+            changed = [[part[0][:1], part[1]]]
+        else:
+            changed = [] if value is None else [[each[:1] for each in part], [*part, part[-1]]]
+        for each in changed:
+            kept["state"][0][name] = each
+            with pytest.raises(ValueError, match=f"states of parameter 0.* have {name}"):
+                optimizer.load_state_dict(kept)
+    assert np.array_equal(w, held)
+
+
 # -- optimizers with scales ---------------------------------------------------------------------------
 
 SCALED = {

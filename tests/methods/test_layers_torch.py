@@ -449,7 +449,7 @@ def test_states_of_others_are_refused_and_change_nothing():
     kept = optimizer.state_dict()
     for message, other in {
         "states are of groups of [4] parameters, and this has [1]": [torch.nn.Parameter(torch.ones(3))],
-        "states of parameter 1 have shape (32,), and it has (3,)": [
+        "states of parameter 1 have parameter of shape [(32,)], and it has [(3,)]": [
             torch.nn.Parameter(torch.ones(each)) for each in ((32, 20), (3,), (4, 32), (4,))
         ],
     }.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import operator
 import pickle
 import subprocess
 import sys
@@ -156,6 +157,23 @@ CODE = {
         lambda a, p: np.take(a, PLACES, axis=0),
         lambda g, a, p, y: (sp.scatter_add(g, PLACES, 3),),
     ),
+    "embedding without a row": (
+        lambda a, p: torch.nn.functional.embedding(torch.tensor(PLACES), a, padding_idx=-2),
+        lambda a, p: np.take(a, PLACES, axis=0),
+        lambda g, a, p, y: (sp.scatter_add(np.where(PLACES[:, Y] == 1, 0.0, g), PLACES, 3),),
+    ),
+    "add alpha": (lambda a, p: a.add(p, alpha=3), lambda a, p: a + p * 3, lambda g, a, p, y: (g, g * 3)),
+    "add nothing": (lambda a, p: a.add(p, alpha=0), lambda a, p: a + p * 0, lambda g, a, p, y: (g, g * 0)),
+    "sub alpha": (lambda a, p: a.sub(p, alpha=3), lambda a, p: a - p * 3, lambda g, a, p, y: (g, -g * 3)),
+    "rsub alpha": (
+        lambda a, p: torch.rsub(a, 3.0, alpha=2), lambda a, p: 3.0 - a * 2, lambda g, a, p, y: (-g * 2,),
+    ),
+    "addmm": (
+        lambda a, p: torch.addmm(a[:, :3], a, p.T, beta=3, alpha=2),
+        lambda a, p: (a @ p.T) * 2 + a[:, :3] * 3,
+        lambda g, a, p, y: (None, g.T @ a * 2),
+    ),
+    "squeeze": (lambda a, p: a.squeeze(0).squeeze(-1), lambda a, p: a, lambda g, a, p, y: (g,)),
     "log_softmax": (
         lambda p, a: torch.log_softmax(p, 1),
         lambda p, a: (low := p - np.max(p, axis=1, keepdims=True))
@@ -191,6 +209,20 @@ def test_torch_code_computes_by_the_rules_of_numpy_code(name):
             assert_same(tensor.grad.array, each)
 
 
+@pytest.mark.parametrize("name", ["linear", "linear without bias", "relu", "gelu", "silu", "layer_norm"])
+def test_operations_take_plain_tensors_too(name):
+    operation, *arrays = PAIRS[name]
+    values = [each.data for each in arrays]
+    given = [torch.tensor(each, requires_grad=True) for each in values]
+    y, (want, pull) = sp.differentiable(operation)(*given), operation(*values)
+    assert type(y) is torch.Tensor
+    assert np.array_equal(y.detach().numpy(), want)
+    y.sum().backward()
+    pulled = pull(np.ones_like(want))
+    for tensor, each in zip(given, pulled if isinstance(pulled, tuple) else (pulled,), strict=False):
+        assert np.array_equal(tensor.grad.numpy(), each)
+
+
 def test_gradients_of_two_uses_are_added_by_the_rule():
     (a,) = leaves(A)
     (a * 4.0 + sp.differentiable(sp.relu)(a)).backward(sp.to_tensor(P))
@@ -212,6 +244,23 @@ def test_the_largest_are_found_as_in_numpy_code():
     (a,) = leaves(A)
     assert a.argmax().item() == np.argmax(A)
     assert a.argmax(1, keepdim=True).tolist() == np.argmax(A, axis=1, keepdims=True).tolist()
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_comparisons_are_those_of_the_values(name):
+    a, p = leaves(A, sp.ScaledArray(np.where(A.data > 0, A.data, 1.0), A.scale))
+    compare = getattr(operator, name)
+    for other in (p, 0.0):
+        want = compare(A.to_array(), other.array.to_array() if other is p else 0.0)
+        assert compare(a, other).tolist() == want.tolist()
+
+
+def test_single_elements_are_numbers_and_sums_of_themselves():
+    a = sp.to_tensor(sp.ScaledArray(np.float32([[3.0]]), 4.0))
+    assert a.item() == float(a) == 12.0
+    assert a
+    for same in (a[0, 0].sum(0), a[0, 0].mean(0), a[0, 0].squeeze(0)):
+        assert_same(same.array, a.array[0, 0])
 
 
 def test_plain_code_goes_on_behind_a_model_and_gives_its_gradients_back():
@@ -238,13 +287,84 @@ def test_a_tensor_takes_new_weights_in_place():
     assert_same(w.array, state.weights)
 
 
-def test_parts_of_a_tensor_do_not_change_in_place():
-    """Torch would change the tensor, and a new ScaledArray is no part of the old one."""
-    (w,) = leaves(A)
-    for part in (w.detach()[0], w.detach().T, w.detach()[:, 1:], w.detach().flatten()):
-        with pytest.raises(TypeError, match=r"torch's copy_ has no rule"):
-            part.copy_(sp.to_tensor(part.array * 2.0))
+IN_PLACE = {
+    "a part": lambda w, z: w.detach()[0].copy_(w[0] * 2.0),
+    "a transposed one": lambda w, z: w.detach().T.copy_(w.T * 2.0),
+    "a slice": lambda w, z: w.detach()[:, 1:].__setitem__(slice(None), w[:, 1:]),
+    "a flattened one": lambda w, z: w.detach().flatten().copy_(w.flatten()),
+    "plain, copied into": lambda w, z: z.copy_(w),
+    "plain, assigned to": lambda w, z: z.__setitem__(slice(None), w),
+    "plain, an element": lambda w, z: z.__setitem__((0, 0), w[0, 0]),
+    "plain, added to": lambda w, z: operator.iadd(z, w),
+    "plain, as out": lambda w, z: torch.add(w, z, out=z),
+    "values of a plain one": lambda w, z: w.copy_(z),
+    "another shape": lambda w, z: w.copy_(w[0]),
+    "data of another shape": lambda w, z: setattr(w, "data", w[0]),
+    "data of a plain one": lambda w, z: setattr(w, "data", z),
+    "-=": lambda w, z: operator.isub(w, 0.5 * w),
+    "+= of a plain one": lambda w, z: operator.iadd(w, z),
+    "*=": lambda w, z: operator.imul(w, 2),
+    "/=": lambda w, z: operator.itruediv(w, 2),
+    "add_": lambda w, z: w.add_(1.0),
+    "zero_": lambda w, z: w.zero_(),
+    "fill_": lambda w, z: w.fill_(5.0),
+    "uniform_": lambda w, z: torch.nn.init.uniform_(w),
+    "transpose_": lambda w, z: w.t_(),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_would_change_in_place_is_refused_and_changes_nothing(name):
+    """A plain tensor would drop the scale; and of a TypeError Python makes p = p - q."""
+    (w,), z = leaves(A), torch.zeros(3, 4)
+    with torch.no_grad(), pytest.raises(RuntimeError, match=r"torch's \S+ cannot change a tensor in place"):
+        IN_PLACE[name](w, z)
     assert_same(w.array, A)
+    assert not z.any()
+    assert not hasattr(z, "array")
+
+
+def test_states_with_scales_do_not_load_into_plain_models():
+    net = torch.nn.Linear(4, 3, bias=False)
+    with pytest.raises(RuntimeError, match="a plain tensor has no place for a scale"):
+        net.load_state_dict({"weight": sp.to_tensor(A)})
+
+
+SHARED = {
+    "detach": lambda w: w.detach(),
+    "data": lambda w: w.data,
+    "parameter": torch.nn.Parameter,
+    "state_dict": lambda w: torch.nn.ParameterList([w]).state_dict()["0"],
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_shares_memory_in_torch_changes_together(name):
+    (w,) = leaves(A)
+    shared = SHARED[name](w)
+    with torch.no_grad():
+        shared.copy_(sp.to_tensor(P))
+        assert_same(w.array, P)
+        w.copy_(sp.to_tensor(A * 2.0))
+    assert_same(shared.array, A * 2.0)
+
+
+def test_views_follow_a_tensor_that_changes():
+    (w,) = leaves(A)
+    with torch.no_grad():
+        views = [w[1], w.T[1:], *w.split(2)], [P[1], P.T[1:], P[:2], P[2:]]
+        w.copy_(sp.to_tensor(P))
+    for view, want in zip(*views, strict=True):
+        assert_same(view.array, want)
+
+
+def test_data_may_be_exchanged():
+    """Earlier views keep the values they had, as torch's do."""
+    w, other = leaves(A, P)
+    row = w.detach()[0]
+    w.data = other.detach()
+    assert_same(w.array, P)
+    assert_same(row.array, A[0])
 
 
 @pytest.mark.parametrize("fmt", ["binary16", "bfloat16", "e4m3fn", "binary32"])
@@ -278,8 +398,15 @@ def test_what_has_no_rule_is_refused_by_name():
     (a,) = leaves(A)
     with pytest.raises(TypeError, match=r"torch's sort has no rule .*sp.on_forward\(sp.stop_scaling\)"):
         a.sort()
-    with pytest.raises(TypeError, match=r"torch's add_.Tensor has no rule"):
-        a.detach().add_(1.0)
+    for keywords in ({"dtype": torch.float64}, {"dim": 0, "dtype": torch.float16}):
+        with pytest.raises(TypeError, match=r"torch's sum\S* with dtype=torch.float\d+ has no rule"):
+            a.sum(**keywords)
+    for keywords in ({"scale_grad_by_freq": True}, {"sparse": True}):
+        with pytest.raises(TypeError, match=rf"embedding with {next(iter(keywords))}=True has no rule"):
+            torch.nn.functional.embedding(torch.tensor(PLACES), a, **keywords)
+    for sizes in ([1, 1], [1, 3]):
+        with pytest.raises((ValueError, RuntimeError), match=r"split|sizes that add up to it"):
+            a.split(sizes)
     assert repr(sp.to_tensor([1.5])) == "tensor of ScaledArray([1.5], scale=1.0, format='binary32')"
 
 

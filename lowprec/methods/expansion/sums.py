@@ -160,7 +160,8 @@ def renormalise(x: Expansion) -> Expansion:
     Returns
     -------
     expansion : Expansion, shape (...)
-        Of as many parts and, unless a sum overflows, of the same value.
+        Of as many parts and of the same value, unless a sum overflows, or an error is no number of a format
+        without zero or subnormals.
 
     Source: [SHEWCHUK]; [PRIEST].
     """

@@ -53,12 +53,13 @@ def two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = Fals
     known = catalog.format(fmt)
     if check:
         x, y = _checked(x, y, known)
-    total = arith.add(x, y, known)
-    other = arith.subtract(total, x, known)
-    rest = arith.subtract(total, other, known)
-    error = arith.add(arith.subtract(x, rest, known), arith.subtract(y, other, known), known)
+    step = _Steps(known, check)
+    total = step(arith.add, x, y)
+    other = step(arith.subtract, total, x)
+    rest = step(arith.subtract, total, other)
+    error = step(arith.add, step(arith.subtract, x, rest), step(arith.subtract, y, other))
     if check:
-        _need_finite("two_sum", x, y, total, error, known)
+        step.need_finite("two_sum", x, y, total, error)
     return total, error
 
 
@@ -95,10 +96,11 @@ def fast_two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool =
             "fast_two_sum needs abs(x) >= abs(y), or what the sum was rounded by is lost",
             "Exchange them, or use two_sum",
         )  # fmt: skip
-    total = arith.add(x, y, known)
-    error = arith.subtract(y, arith.subtract(total, x, known), known)
+    step = _Steps(known, check)
+    total = step(arith.add, x, y)
+    error = step(arith.subtract, y, step(arith.subtract, total, x))
     if check:
-        _need_finite("fast_two_sum", x, y, total, error, known)
+        step.need_finite("fast_two_sum", x, y, total, error)
     return total, error
 
 
@@ -129,17 +131,10 @@ def halves(x: npt.ArrayLike, fmt: Like, *, check: bool = False) -> tuple[Any, An
     known = catalog.format(fmt)
     if check:
         x, _ = _checked(x, 0.0, known)
-    constant = np.float32(2 ** -(-known.precision // 2) + 1)
-    if known.precision < 2 or float(quantize(constant, known)) != constant:
-        raise ValueError(
-            f"{known.name!r} does not have {constant}, by which numbers are split in halves; use two_prod, "
-            "which needs none"
-        )
-    large = arith.multiply(x, constant, known)
-    high = arith.subtract(large, arith.subtract(large, x, known), known)
-    low = arith.subtract(x, high, known)
+    step = _Steps(known, check)
+    high, low, constant = _halves(step, x)
     if check:
-        _need_finite("halves", x, constant, large, low, known)
+        step.need_finite("halves", x, constant, high, low)
     return high, low
 
 
@@ -185,19 +180,59 @@ def two_prod(
             "product was rounded by may be below the format's smallest number",
             "Multiply the factors by powers of two first",
         )  # fmt: skip
-    product = arith.multiply(x, y, known)
-    error = arith.fma(x, y, np.negative(product), known) if fma else _lost_by(product, x, y, known)
+    step = _Steps(known, check)
+    product = step(arith.multiply, x, y)
+    error = step(arith.fma, x, y, np.negative(product)) if fma else _lost_by(step, product, x, y)
     if check:
-        _need_finite("two_prod", x, y, product, error, known)
+        step.need_finite("two_prod", x, y, product, error)
     return product, error
 
 
-def _lost_by(product: Any, x: npt.ArrayLike, y: npt.ArrayLike, fmt: Format) -> Any:
+class _Steps:
+    """Operations in one format; `lost` says where one of them overflowed to a finite value, if that is asked.
+
+    It is so in formats without infinity and NaN: in others a result that is not finite tells.
+    """
+
+    def __init__(self, fmt: Format, check: bool) -> None:
+        self.fmt, self.lost = fmt, np.False_
+        self.watched = check and not (fmt.infinity or fmt.has_nan)
+
+    def __call__(self, operation: Any, *operands: npt.ArrayLike) -> Any:
+        if not self.watched:
+            return operation(*operands, self.fmt)
+        flags = np.zeros(np.broadcast_shapes(*map(np.shape, operands)), np.uint8)
+        result = operation(*operands, self.fmt, flags=flags)
+        self.lost = self.lost | (flags & Flag.OVERFLOW != 0)
+        return result
+
+    def need_finite(self, function: str, x: npt.ArrayLike, y: npt.ArrayLike, result: Any, error: Any) -> None:
+        """Refuse operands of which a result was not finite or overflowed."""
+        what = "results that do not overflow" if self.watched else "finite operands and results"
+        holds = np.isfinite(result) & np.isfinite(error) & ~self.lost
+        _need(holds, x, y, f"{function} in {self.fmt.name!r} needs {what}", "Divide by a power of two first")
+
+
+def _halves(step: _Steps, x: npt.ArrayLike) -> tuple[Any, Any, Any]:
+    """Return the halves of numbers, and the factor; refuse formats that do not have it."""
+    fmt = step.fmt
+    constant = np.float32(2 ** -(-fmt.precision // 2) + 1)
+    if fmt.precision < 2 or float(quantize(constant, fmt)) != constant:
+        raise ValueError(
+            f"{fmt.name!r} does not have {constant}, by which numbers are split in halves; use two_prod, "
+            "which needs none"
+        )
+    large = step(arith.multiply, x, constant)
+    high = step(arith.subtract, large, step(arith.subtract, large, x))
+    return high, step(arith.subtract, x, high), constant
+
+
+def _lost_by(step: _Steps, product: Any, x: npt.ArrayLike, y: npt.ArrayLike) -> Any:
     """Return the rounding error of a product, from the four exact products of halves, largest first."""
-    (x_high, x_low), (y_high, y_low) = halves(x, fmt), halves(y, fmt)
-    error = arith.subtract(arith.multiply(x_high, y_high, fmt), product, fmt)
+    (x_high, x_low, _), (y_high, y_low, _) = _halves(step, x), _halves(step, y)
+    error = step(arith.subtract, step(arith.multiply, x_high, y_high), product)
     for left, right in ((x_high, y_low), (x_low, y_high), (x_low, y_low)):
-        error = arith.add(error, arith.multiply(left, right, fmt), fmt)
+        error = step(arith.add, error, step(arith.multiply, left, right))
     return error
 
 
@@ -239,10 +274,3 @@ def _need(holds: Array, x: npt.ArrayLike, y: npt.ArrayLike, rule: str, remedy: s
         f"{rule}: {int(wrong.sum()):,} of {wrong.size:,} pairs do not fulfil this, the first at index "
         f"{first}: x = {left}, y = {right}. {remedy}"
     )
-
-
-def _need_finite(
-    function: str, x: npt.ArrayLike, y: npt.ArrayLike, result: Any, error: Any, fmt: Format
-) -> None:
-    rule = f"{function} in {fmt.name!r} needs finite operands and results"
-    _need(np.isfinite(result) & np.isfinite(error), x, y, rule, "Divide by a power of two first")

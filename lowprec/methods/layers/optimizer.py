@@ -231,15 +231,23 @@ class Optimizer:
                     )
         _check_rng(state_dict["rng"], len(self._parameters))
         loaded = []
-        for place, (state, parameter) in enumerate(zip(self.states, self._parameters, strict=True)):
+        for place, state in enumerate(self.states):
             given = states.get(place, {})
             if lacking := [name for name, _ in fields(state) if name not in given]:
                 raise ValueError(f"states of parameter {place} lack {', '.join(lacking)}")
             made = {name: restored_part(value, given[name]) for name, value in fields(state)}
-            if made["weights"].shape != state.weights.shape:
+            for name, value in fields(state):
+                pairs = (getattr(each, "parts", (each,)) for each in (made[name], value))
+                found, held = ([getattr(part, "shape", None) for part in parts] for parts in pairs)
+                if found != held:
+                    raise ValueError(
+                        f"states of parameter {place} have {name} of shape {found}, and it has {held}; give "
+                        "states of an optimizer of parameters of the same shapes"
+                    )
+            if not isinstance(made["steps"], int) or made["steps"] < 0:
                 raise ValueError(
-                    f"states of parameter {place} have shape {made['weights'].shape}, and it has "
-                    f"{tuple(parameter.shape)}"
+                    f"states of parameter {place} have steps={made['steps']!r}, which must be an integer, 0 "
+                    "or more; give what state_dict() returned"
                 )
             loaded.append(type(state)(**made))
         for group, kept in zip(self.groups, groups, strict=True):

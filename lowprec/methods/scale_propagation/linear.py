@@ -116,7 +116,7 @@ def linear(
     y = matmul(narrow_x, narrow_w, sums[0])
 
     def pull(gradient: Any) -> tuple[Any, Any, Any]:
-        gradient = gradient if hasattr(gradient, "reshape") else as_array(gradient)
+        gradient = gradient if isinstance(gradient, ScaledArray) else as_array(gradient)
         narrow = cast(gradient, backward, saturation=saturation)
         at_x = matmul(narrow, narrow_w.T, sums[1])
         at_w = matmul(in_rows(narrow_x).T, in_rows(narrow), sums[2])

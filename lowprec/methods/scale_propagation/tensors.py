@@ -42,12 +42,13 @@ def to_tensor(x: Any, *, requires_grad: bool = False) -> Any:
     tensor : torch.Tensor
         Its `array` is x, a ScaledArray. Torch takes it for a float32 tensor on the CPU; formats and scales
         are those of the arrays. Operations that have no rule raise a TypeError. Tensors change in place by
-        `copy_` alone, and only as a whole. `torch.save` keeps them; ``torch.load`` reads them once
-        a program has called `differentiable` or `to_tensor`.
+        `copy_` from another of their shape, only as a whole, and `detach()`, `data` and views with them; all
+        else that would change one in place raises a RuntimeError. `torch.save` keeps them; ``torch.load``
+        reads them once a program has called `differentiable` or `to_tensor`.
 
     Raises ImportError: without torch.
     """
-    return _tensors()(as_scaled(x, 1.0)).requires_grad_(requires_grad)
+    return _tensors()(_Memory(as_scaled(x, 1.0))).requires_grad_(requires_grad)
 
 
 KINDS[ScaledArray] = to_tensor
@@ -66,7 +67,7 @@ def _along(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a reduction with torch's arguments; no axes are all."""
 
     def reduced(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-        return function(x, axis=tuple(dim or ()) or None, keepdims=keepdim)
+        return function(x, axis=(x.ndim and tuple(dim or ())) or None, keepdims=keepdim)
 
     return reduced
 
@@ -91,8 +92,23 @@ def _put(g: Any, sizes: Any, dim: int, where: Any) -> Any:
 
 def _split(x: Any, sizes: Any, dim: int = 0) -> list[Any]:
     """Return pieces of x along an axis, of one size (the last may be smaller) or of several."""
-    ends = [*range(sizes, x.shape[dim], sizes), x.shape[dim]] if isinstance(sizes, int) else np.cumsum(sizes)
-    return [_taken(x, dim, slice(*each)) for each in itertools.pairwise([0, *map(int, ends)])]
+    length, one = x.shape[dim], isinstance(sizes, int)
+    ends = [*range(sizes, length, sizes), length] if one else [*map(int, np.cumsum(sizes))]
+    if not one and (ends[-1:] != [length] or min(sizes) < 0):
+        raise ValueError(
+            f"pieces of {sizes} do not make up an axis of {length}: give sizes that add up to it"
+        )
+    return [_taken(x, dim, slice(*each)) for each in itertools.pairwise([0, *ends])]
+
+
+def _times(x: Any, factor: Any) -> Any:
+    """Multiply by an alpha or beta of torch, 1 by default."""
+    return x if factor == 1 else x * factor
+
+
+def _embedding_backward(g: Any, places: Any, rows: int, padding: int, _: bool) -> Any:
+    """Return the gradient of a table, none for the row of padding (-1: no such row)."""
+    return scatter_add(np.where((places == padding)[..., None], 0.0, g), places, rows)
 
 
 _RULES: dict[str, Callable[..., Any]] = {
@@ -104,13 +120,16 @@ _RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("mm", "bmm"), np.matmul),
     **dict.fromkeys(("gt.Scalar", "gt.Tensor"), np.greater),
     **dict.fromkeys(("lt.Scalar", "lt.Tensor"), np.less),
+    **dict.fromkeys(("ge.Scalar", "ge.Tensor"), np.greater_equal),
+    **dict.fromkeys(("le.Scalar", "le.Tensor"), np.less_equal),
     **dict.fromkeys(("eq.Scalar", "eq.Tensor"), np.equal),
+    **dict.fromkeys(("ne.Scalar", "ne.Tensor"), np.not_equal),
     "ones_like": np.ones_like,
     "zeros_like": np.zeros_like,
     "transpose.int": np.swapaxes,
     "expand": _sizes,
     "unsqueeze": np.expand_dims,
-    "squeeze.dim": np.squeeze,
+    "squeeze.dim": lambda x, dim: np.squeeze(x, dim) if x.shape[dim : dim + 1 or None] == (1,) else x,
     "select.int": _taken,
     "select_backward": _put,
     "slice.Tensor": lambda x, dim=0, *ends: _taken(x, dim, slice(*ends)),
@@ -123,14 +142,14 @@ _RULES: dict[str, Callable[..., Any]] = {
     "masked_fill.Scalar": lambda x, mask, value: np.where(mask, value, x),
     "neg": np.negative,
     "sgn": np.sign,
-    "add.Tensor": np.add,
-    "sub.Tensor": np.subtract,
-    "rsub.Scalar": lambda x, y: y - x,
+    "add.Tensor": lambda x, y, alpha=1: x + _times(y, alpha),
+    "sub.Tensor": lambda x, y, alpha=1: x - _times(y, alpha),
+    "rsub.Scalar": lambda x, y, alpha=1: y - _times(x, alpha),
     "reciprocal": np.reciprocal,
     "pow.Tensor_Scalar": np.power,
     "sqrt": np.sqrt,
     "abs": np.abs,
-    "addmm": lambda bias, x, w: x @ w + bias,
+    "addmm": lambda bias, x, w, beta=1, alpha=1: _times(x @ w, alpha) + _times(bias, beta),
     "exp": np.exp,
     "log": np.log,
     "tanh": np.tanh,
@@ -146,23 +165,40 @@ _RULES: dict[str, Callable[..., Any]] = {
     "where.self": np.where,
     "relu": lambda x: np.maximum(x, 0),
     "threshold_backward": lambda g, y, end: np.where(y > end, g, 0),
-    "_local_scalar_dense": float,
+    "_local_scalar_dense": lambda x: float(np.reshape(x, ())),
     "_log_softmax": _log_softmax,
     "_log_softmax_backward_data": lambda g, y, dim, _: g - np.exp(y) * np.sum(g, axis=dim, keepdims=True),
     "_softmax": lambda *given: np.exp(_log_softmax(*given)),
     "_softmax_backward_data": lambda g, y, dim, _: y * (g - np.sum(g * y, axis=dim, keepdims=True)),
     "embedding": lambda w, places, *_: embedding(places, w)[0],
-    "embedding_dense_backward": lambda g, places, rows, *_: scatter_add(g, places, rows),
+    "embedding_dense_backward": _embedding_backward,
 }
 
-#: Operations whose results torch takes for parts of their operand, which `copy_` would have to change.
+#: Operations whose results have the memory of their operand, for torch: all of it, or parts.
+_WHOLE = ("detach", "alias")
 _PARTS = (
     *("view", "t", "permute", "transpose.int", "expand", "unsqueeze", "squeeze.dim"),
     *("select.int", "slice.Tensor", "split.Tensor", "split_with_sizes", "unbind.int"),
 )
 
-#: What torch says of the memory of results.
-_MEMORY = ("dtype", "layout", "device", "pin_memory", "memory_format")
+#: Keywords that rules have, and what others may say: torch's defaults of memory and type.
+_KEYWORDS = ("alpha", "beta")
+_MEMORY = ("None", "False", "cpu", *(f"torch.{each}" for each in ("float32", "strided", "preserve_format")))
+_MEMORY += ("torch.contiguous_format",)
+
+
+class _Memory:
+    """A ScaledArray that several tensors share, as torch's detach() and views share memory."""
+
+    def __init__(self, array: ScaledArray, whole: Any = None, again: Any = None) -> None:
+        self.array, self.whole, self.again = array, whole, again
+        self.seen = whole and whole.read()
+
+    def read(self) -> Any:
+        """Return the array; that of a view is made again where the whole has changed."""
+        if self.whole is not None and self.seen is not (now := self.whole.read()):
+            self.seen, self.array = now, self.again(now)
+        return self.array
 
 
 @functools.cache
@@ -172,13 +208,21 @@ def _tensors() -> Any:
     class ScaledTensor(torch.Tensor):  # type: ignore[misc, name-defined]
         """A tensor of a ScaledArray."""
 
-        array: ScaledArray
+        memory: _Memory
+        array = property(lambda self: self.memory.read())
 
         @staticmethod
-        def __new__(cls, array: ScaledArray) -> Any:
-            made = torch.Tensor._make_wrapper_subclass(cls, array.shape, dtype=torch.float32)
-            made.array = array
+        def __new__(cls, memory: _Memory) -> Any:
+            made = torch.Tensor._make_wrapper_subclass(cls, memory.array.shape, dtype=torch.float32)
+            made.memory = memory
             return made
+
+        def _exchange(self, given: Any) -> None:
+            if not isinstance(given, ScaledTensor) or given.shape != self.shape:
+                raise _in_place("data")
+            self.memory = given.memory
+
+        data = property(torch.Tensor.detach, _exchange)
 
         def __repr__(self) -> str:
             return f"tensor of {self.array!r}"
@@ -186,21 +230,38 @@ def _tensors() -> Any:
         @classmethod
         def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), keywords: Any = None) -> Any:
             name = str(function).removeprefix("aten.").removesuffix(".default")
-            own = name == "copy_" and args[0].shape == args[1].shape and hasattr(args[1], "array")
-            if own and not hasattr(args[0], "part"):
-                args[0].array = args[1].array
+            if function._schema.is_mutable:
+                own = name == "copy_" and all(isinstance(each, cls) for each in args[:2])
+                if not own or args[0].shape != args[1].shape or args[0].memory.whole is not None:
+                    raise _in_place(name)
+                args[0].memory.array = args[1].array
                 return args[0]
-            if name not in _RULES:
+            said = (keywords or {}).items()
+            given = {key: each for key, each in said if key in _KEYWORDS or str(each) not in _MEMORY}
+            if name == "embedding":
+                given = {("scale_grad_by_freq", "sparse")[n]: True for n, each in enumerate(args[3:]) if each}
+            if name not in _RULES or given.keys() - _KEYWORDS:
+                what = "".join(f" with {key}={each}" for key, each in given.items())
                 raise TypeError(
-                    f"torch's {name} has no rule for ScaledArrays: use operations that do, a function of "
-                    f"ScaledArrays that returns (y, its gradient's function) by sp.differentiable, or plain "
-                    f"tensors, which sp.differentiable(sp.on_forward(sp.stop_scaling)) makes"
+                    f"torch's {name}{what} has no rule for ScaledArrays: use operations that do, a function "
+                    "of ScaledArrays that returns (y, its gradient's function) by sp.differentiable, or "
+                    "plain tensors, which sp.differentiable(sp.on_forward(sp.stop_scaling)) makes"
                 )
-            given = {key: each for key, each in (keywords or {}).items() if key not in _MEMORY}
-            made = _RULES[name](*map(_array, args), **given)
-            several = isinstance(made, list)
-            tensors = [_result(each, name in _PARTS) for each in (made if several else [made])]
-            return tensors if several else tensors[0]
+            if name in _WHOLE:
+                return cls(args[0].memory)
+
+            rest = [*map(_array, args[1:])]
+
+            def made(x: Any) -> Any:
+                return _RULES[name](x, *rest, **given)
+
+            results = made(_array(args[0]))
+            if name not in _PARTS:
+                return _result(results)
+            whole = args[0].memory
+            if not isinstance(results, list):
+                return cls(_Memory(results, whole, made))
+            return [cls(_Memory(each, whole, lambda x, n=n: made(x)[n])) for n, each in enumerate(results)]
 
         def __reduce_ex__(self, protocol: Any) -> Any:
             x = self.array
@@ -231,14 +292,21 @@ def _named(fmt: Any) -> Any:
         return fmt
 
 
-def _result(made: Any, part: bool) -> Any:
-    """Return what a rule gave as a tensor; mark one that is part of another tensor for torch."""
-    if not isinstance(made, ScaledArray):
-        return torch_module().as_tensor(made) if isinstance(made, np.ndarray | np.generic) else made
-    tensor = to_tensor(made)
-    if part:
-        tensor.part = True
-    return tensor
+def _in_place(name: str) -> RuntimeError:
+    """Return the refusal of a change: no TypeError, of which Python makes ``p = p - q`` for ``p -= q``."""
+    return RuntimeError(
+        f"torch's {name} cannot change a tensor in place here: a plain tensor has no place for a scale, and "
+        "one with a scale takes new values only as a whole, by w.copy_(y) of another with its shape and a "
+        "scale; write p = p - q for p -= q, and give a plain tensor what "
+        "sp.differentiable(sp.on_forward(sp.stop_scaling))(y) returns"
+    )
+
+
+def _result(made: Any) -> Any:
+    """Return what a rule gave as a tensor."""
+    if isinstance(made, ScaledArray):
+        return to_tensor(made)
+    return torch_module().as_tensor(made) if isinstance(made, np.ndarray | np.generic) else made
 
 
 def _array(given: Any) -> Any:
