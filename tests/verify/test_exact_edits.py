@@ -57,6 +57,33 @@ def test_bits_of_products_that_the_sticky_bit_misses_are_named(unseen, words):
     )
 
 
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_sticky_bit_that_comes_before_the_shift_of_subnormal_results_is_named(repeated):
+    """Of one product alone, with either sign and in either order, as a guess."""
+    drawn = np.random.default_rng(6)
+    x, y = drawn.integers(0x0080, 0x4000, (2, 60_000)).tolist()
+    pairs = [(a, b) for a, b in zip(x, y, strict=True) if -12 < (a >> 7) + (b >> 7) - 127 < 1]
+    got, right = [], []
+    for a, b in pairs:
+        whole, shift = (a & 0x7F | 0x80) * (b & 0x7F | 0x80), 7 + 1 - ((a >> 7) + (b >> 7) - 127)
+        kept, half, seen = whole >> shift, 1 << shift - 1, (1 << whole.bit_length() - 9) - 1
+        for made, mask in ((right, half - 1), (got, seen if whole.bit_length() - 8 < shift else half - 1)):
+            made.append(kept + bool(whole & half and (whole & mask or kept & 1)))
+    given, got, right = np.array(pairs, np.uint16).T, np.uint16(got), np.uint16(right)
+    if repeated:
+        wrong = np.flatnonzero(got != right)[:1]
+        keep = np.r_[np.flatnonzero(got == right), *8 * [wrong]]
+        given, got, right = given[:, keep], got[keep], right[keep]
+        given[:, -4:], got[-4:], right[-4:] = given[::-1, -4:], got[-4:], right[-4:]
+    asked = {"operation": "multiply", "source": "bfloat16", "limit": 0}
+    assert lp.compare(tuple(given), right, "bfloat16", **asked).agrees
+    report = lp.compare(tuple(given), got, "bfloat16", **asked)
+    words = "bits between the guard bits of subnormal and of normal results not seen by the sticky bit"
+    assert words in (report.cause.words, *report.cause.same)
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+    assert (f"may be {report.cause.words}" in str(report)) == repeated
+
+
 def test_a_bit_that_the_sticky_bit_of_a_conversion_misses_is_named():
     x = np.random.default_rng(5).integers(0x3F000000, 0x40FFFFFF, 400_000)
     guard, sticky, odd = x >> 15 & 1, x & 0x7FFF & ~(1 << 14), x >> 16 & 1
