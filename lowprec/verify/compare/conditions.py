@@ -133,7 +133,8 @@ def conditional(
             errors = int(np.count_nonzero(wrong & ~agree))
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
             continue
-        kept = agrees(batch, (change, NANS_KEPT))
+        nans = question.nans(batch.got[outside]).all()
+        kept = agrees(batch, (change, NANS_KEPT)) if nans else outside & False
         if kept[outside].all() and not (agree & ~kept & wrong).any():
             words, errors = f"{change.words}; {NANS_KEPT.words}", int(np.count_nonzero(wrong & ~agree))
             found.append(Conditional(None, (change, NANS_KEPT), words, Examples((), ()), errors))
