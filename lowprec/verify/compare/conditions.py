@@ -114,6 +114,8 @@ def conditional(
     def distinct(mask: Mask) -> int:
         return question.independent(batch.places[mask])
 
+    # Elements of a block stand behind the same block, lines with the same operands behind different ones.
+    behind = distinct if question.numbered == "element" else np.count_nonzero
     shares = [(mask.mean(), change) for change, mask in masks if mask.mean() >= 0.5]
     spoilt = {id(change): near.size for _, change in shares}
     for share, change in shares:
@@ -143,7 +145,15 @@ def conditional(
         for beyond in (right, outside) if change.field in ON_RESULTS else (outside,):
             rule = None
             if change.field not in _WHOLE:
-                rule = learn(features, inside, beyond, spent, of=right if scarce else None, distinct=distinct)
+                rule = learn(
+                    features,
+                    inside,
+                    beyond,
+                    spent,
+                    of=right if scarce else None,
+                    distinct=distinct,
+                    behind=behind,
+                )
             if rule is None:
                 continue
             where = rule.where(features)
@@ -159,7 +169,7 @@ def conditional(
                 break
     if all(one.errors for one in found):
         found += _of_two(masks, batch, wrong, right, agrees)
-    rule = learn(features, wrong, right, distinct=distinct)
+    rule = learn(features, wrong, right, distinct=distinct, behind=behind)
     if rule is not None:
         where = rule.where(features)
         errors = int(np.count_nonzero(wrong & ~where) + np.count_nonzero(right & where))

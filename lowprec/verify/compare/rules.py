@@ -121,19 +121,20 @@ def learn(
     *,
     of: Mask | None = None,
     distinct: Callable[[Mask], int] = np.count_nonzero,
+    behind: Callable[[Mask], int] = np.count_nonzero,
 ) -> Rule | None:
     """Return the shortest rule that holds inside and not outside, or the one with the fewest exceptions.
 
     None where no rule is proven by so few results; `spent` are bits of choice before that of the rule, and
     `of` are those that might have been inside, if more than those outside. Results that repeat each other, as
-    `distinct` counts them, prove no more than one of them, unless the rule is on what stood before.
+    `distinct` counts them, prove no more than one of them; `behind` counts for a rule on what stood before.
     """
     drawn = np.random.default_rng(5)
     some = _some(inside, _INSIDE, drawn), _some(outside, _OUTSIDE, drawn)
     if not some[0].size:
         return None
     sides = inside, outside if of is None else of
-    counts = [(count(sides[0]), count(sides[1])) for count in (distinct, np.count_nonzero)]
+    counts = [(count(sides[0]), count(sides[1])) for count in (distinct, behind)]
     proofs = [(int(count), _bits_of_choice(int(count), int(others)) - spent) for count, others in counts]
     found: Rule | None = None
     for _ in range(_ROUNDS):
@@ -155,8 +156,8 @@ def _learnt(
 ) -> Rule | None:
     """Return the rule of the results that are held, of which the first so many are inside.
 
-    `proofs`: how many results prove a rule, and the bits of choice that they prove: of those that differ from
-    each other, and of all, which prove a rule on what stood before.
+    `proofs`: how many results prove a rule, and the bits of choice that they prove: of rules on
+    results themselves, and of those on what stood before too.
     """
     given = [replace(f, values=f.values[held].astype(np.int64)) for f in features]
     wanted = np.arange(held.size) < first
