@@ -328,6 +328,27 @@ class Kept:
 KEPT = Kept()
 
 
+class Carry:
+    """A carry of rounding that raises the exponent of the next result, if it is normal and stays finite."""
+
+    def __init__(self):
+        self.old = self.new = False
+
+    def carried(self, code, fmt):
+        """Return a result, and keep that its rounding carried."""
+        self.new = True
+        return code
+
+    def result(self, code, operand, **facts):
+        """Return a result, twice as large behind one whose rounding carried."""
+        now, self.old, self.new = self.old, self.new, False
+        finite = operand & 0x7FFFFFFF < 0x7F800000
+        return code + 8 if now and finite and 8 <= code & 0x7F < 0x76 else code
+
+
+CARRY = Carry()
+
+
 def tree_of(numbers, node, halves=False):
     """Return the scale of MXFP4 of the largest exponent field, by a node of pairs or of the two halves."""
     fields = [n.last + 134 if n.whole > 127 else 0 for n in numbers]
@@ -593,7 +614,26 @@ DOT_BUGS |= {
     "addends with exponent field 0 keep the last addend": {"operands": Kept().addend},
 }
 
-CONVERT_BUGS |= {"sticky bit of the line before": {"number": KEPT.number, "up": KEPT.up}}
+DOT_BUGS |= {
+    "products shifted by 14 places or more lost": {
+        "shift": lambda shift, lane: 99 if lane >= 0 and shift >= 14 else shift
+    },
+    "code 3d of x read as 3c in lanes 4 to 7": {
+        "operands": lanes(lambda code: 0x3C if code == 0x3D else code, range(4, 8))
+    },
+}
+
+CONVERT_BUGS |= {
+    "sticky bit of the line before": {"number": KEPT.number, "up": KEPT.up},
+    "carry of the line before": {"carried": CARRY.carried, "result": CARRY.result},
+    "shifts of subnormal results have 5 bits": {
+        "number": lambda x: (
+            Number("n", x.sign, x.whole, x.last + 20 - (14 - x.first & 31) - 6 - x.first, 0)
+            if x.kind == "n" and x.first < -6
+            else x
+        )
+    },
+}
 
 BLOCK_BUGS |= {
     "pairs of exponents by OR": {"scale": lambda scale, n: tree_of(n, lambda a, b: a | b)},

@@ -56,6 +56,17 @@ def test_every_number_of_leading_bits_cancels(operation):
     assert lost >= set(range(1, B16.trailing_bits))
 
 
+@pytest.mark.parametrize("name", ["binary16", "bfloat16"])
+def test_two_of_three_operands_are_nans_of_unlike_signs(name):
+    """Each of the two is the negative one once."""
+    fmt = lp.format(name)
+    codes = np.array(beside_borders("fma", (fmt,) * 4, 1024, 0)).astype(np.int64)
+    nan = (codes & fmt.sign_code - 1) > fmt.infinity_code
+    signs = np.where(nan, np.where(codes & fmt.sign_code, -1, 1), 0)
+    found = {tuple(case) for case in signs.T.tolist() if sorted(case) == [-1, 0, 1]}
+    assert len(found) == 6
+
+
 def test_no_codes_are_added_where_all_were_tried():
     """Codebooks have no borders of this kind."""
     assert [codes.size for codes in beside_borders("add", (catalog.E4M3FN,) * 3, 1024, 0)] == [0, 0]

@@ -75,6 +75,36 @@ def test_a_bit_of_the_scale_of_some_lanes_is_named():
     explained(report, "the scale of y with the last bit read as 0 in lanes 16 to 31")
 
 
+def test_a_running_sum_that_is_not_loaded_where_products_are_zero_is_named():
+    """The first step has no product but zeros in every fifth line."""
+    x, y = (values(side).astype(np.float64) for side in factors(10, lanes=32))
+    x[::5, :16] = 0
+    addend = np.random.default_rng(11).standard_normal(len(x)).astype(np.float32)
+    last, got = 0.0, []
+    for row, other, first in zip(x, y, addend, strict=True):
+        zero = not (row[:16] * other[:16]).any()
+        last = lp.dot(row, other, ADA, addend=np.float32(last if zero else first))
+        got.append(last)
+    report = lp.compare((x, y), np.float32(got), operation="dot", accumulation=ADA, addend=addend, limit=0)
+    explained(
+        report, "the addend is the result of the line before, where in step 0 of 2 no product is nonzero"
+    )
+
+
+def test_scales_that_are_not_loaded_where_a_lane_is_zero_are_named():
+    x, y = factors(8, lanes=32)
+    x[np.random.default_rng(9).random(len(x)) < 0.5, 0] = 0x80
+    scales = np.random.default_rng(5).integers(120, 135, (2, len(x), 1)).astype(np.uint8)
+    here = np.maximum.accumulate(np.where(x[:, 0] & 0x7F, np.arange(len(x)), 0))
+    form = lp.BlockFormat(name="", element=lp.format("e4m3fn"), scale=lp.format("e8m0fnu"), size=32)
+    sides = (x, scales[0][here]), (y, scales[1])
+    blocks = [lp.BlockArray(side, of, form, (1,)) for side, of in sides]
+    scale = tuple(lp.decode(of, "e8m0fnu") for of in scales)
+    given = {"operation": "dot", "accumulation": MX, "scale": scale, "limit": 0}
+    report = lp.compare((values(x), values(y)), lp.dot(*blocks, MX), **given)
+    explained(report, "the scales of x are the last before, where lane 0 of x is zero")
+
+
 @pytest.mark.parametrize(
     ("bits", "words"), [(4, "shifts of alignment modulo 16"), (3, "shifts of alignment modulo 8")]
 )

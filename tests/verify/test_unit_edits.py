@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -313,6 +315,86 @@ def _field(product, x, y):
     return np.where(product == 0, 0, np.ldexp(1.0, np.frexp(x)[1] + np.frexp(y)[1] - 2))
 
 
+@pytest.mark.parametrize(
+    ("cut", "words"),
+    [
+        (
+            lambda x, y, e: np.where(np.abs(e[0] - e[1]) > 13, np.where(e[0] > e[1], x, y), x + y),
+            "terms that begin 14 places or more behind the largest lost",
+        ),
+        (
+            lambda x, y, e: sum(
+                np.ldexp(np.floor(np.ldexp(v, 13 - e.max(0))), e.max(0) - 13) for v in (x, y)
+            ),
+            "terms cut 12 places below the largest exponent, downwards",
+        ),
+    ],
+)
+def test_terms_that_are_lost_or_cut_below_the_largest_are_named(cut, words):
+    """Sums beyond the largest number are the largest number."""
+    drawn = np.random.default_rng(20)
+    x, y = (np.ldexp(1 + drawn.integers(0, 1024, 8000) / 1024, drawn.integers(-14, 15, 8000)) for _ in "xy")
+    x, y = (np.r_[side * drawn.choice([-1, 1], side.size), 65504, 65472] for side in (x, y))
+    rule = {"rounding": "toward_zero"}
+    made = cut(x, y, np.frexp([x, y])[1])
+    got = np.asarray(lp.encode(made, "binary16", **rule))
+    given = tuple(side.astype(np.float16) for side in (x, y))
+    named(lp.compare(given, got, "binary16", operation="add", limit=0, **rule), words)
+
+
+def test_nans_that_a_converter_shifts_as_numbers_keep_their_payload():
+    codes = np.arange(256, dtype=np.uint8)
+    report = lp.compare(codes, codes.astype(np.uint16) << 8, "binary16", source="e5m2", limit=0)
+    assert report.cause.words == "NaNs keep their sign and the first bits of their payload"
+    assert "may be NaNs keep" in str(report)
+
+
+def test_an_exponent_that_wraps_is_told_by_the_sum_of_exponents_not_by_the_result_before():
+    x, y = (side.reshape(-1).astype(np.uint8) for side in np.divmod(np.arange(1 << 16), 256))
+    asked = {"operation": "multiply", "source": "e5m2", "limit": 0}
+    sides = [lp.decode(side, "e5m2").astype(np.float64) for side in (x, y)]
+    with np.errstate(invalid="ignore"):
+        far = sides[0] * sides[1] != 0
+        right = np.asarray(lp.encode(sides[0] * sides[1], "e5m2"))
+    fields = np.maximum(x >> 2 & 31, 1).astype(int) + np.maximum(y >> 2 & 31, 1)
+    far &= np.isfinite(sides[0]) & np.isfinite(sides[1]) & (fields >= 47)
+    got = np.where(far, (x ^ y) & 0x80, right).astype(np.uint8)
+    report = lp.compare((x, y), got, "e5m2", any_nan=True, **asked)
+    named(report, "results zero, with their sign, where the sum of the factors' exponents is at least 17")
+
+
+def test_an_adder_of_a_tree_that_truncates_is_named():
+    x, y = np.random.default_rng(21).standard_normal((2, 3000, 8)).astype(np.float32)
+    c = np.random.default_rng(22).standard_normal(3000).astype(np.float32)
+    terms = [c, *(x * y).T]
+    fours = [terms[0] + terms[1] + (terms[2] + terms[3]), None, terms[8]]
+    low, high = terms[4] + terms[5], terms[6] + terms[7]
+    exact = low.astype(np.float64) + high
+    fours[1] = np.asarray(lp.quantize(exact, "binary32", rounding="toward_zero")).astype(np.float32)
+    got = fours[0] + fours[1] + fours[2]
+    asked = {"operation": "dot", "accumulation": "fp32_pairwise", "addend": c, "limit": 0}
+    named(lp.compare((x, y), got, **asked), "the sum of terms 4 to 7, of which the addend is 0: truncation")
+
+
+def test_signs_of_nans_do_not_make_a_condition_on_other_lines():
+    drawn = np.random.default_rng(23)
+    x = np.ldexp(1 + drawn.integers(0, 128, (4000, 1)) / 128, 60).astype(np.float32)
+    y = np.ldexp(1 + drawn.integers(0, 128, (4000, 1)) / 128, drawn.integers(60, 69, (4000, 1)))
+    y = y.astype(np.float32)
+    c = -np.ldexp(1 + drawn.random(4000), 127).astype(np.float32)
+    x[::32] = np.nan
+    c[::16] = np.copysign(np.nan, -1)
+    how = {"addend": c, "dtype": np.uint32}
+    got, right = (np.asarray(lp.dot(x, y, name, **how)) for name in ("fp32_sequential", "fp32_fma"))
+    nan = np.isnan(got.view(np.float32)) & np.isnan(right.view(np.float32))
+    assert (got != right)[nan].any()
+    asked = {"operation": "dot", "accumulation": "fp32_fma", "addend": c, "limit": 0}
+    report = lp.compare((x, y), np.where(nan, right, got).astype(np.uint32), **asked)
+    assert report.cause.words.endswith("; NaNs have the signs and payloads that they must have")
+    assert report.cause.rule is None
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+
+
 # -- block converters ----------------------------------------------------------------------------------
 
 
@@ -440,7 +522,7 @@ def test_quotients_by_other_scales_are_named(quotient, words):
 
 def test_scales_of_blocks_of_zeros_that_are_those_of_the_block_before_are_named(monkeypatch):
     """Begin a piece with some of these blocks."""
-    monkeypatch.setattr(blocks_question, "_PIECE", 7 * 32)
+    monkeypatch.setattr(blocks_question, "_PIECE", 187 * 32)
     x = blocks("mxfp4")
     x[7::20] = 0
     made = lp.encode(x, "mxfp4")
@@ -496,3 +578,44 @@ def test_what_stood_before_is_blamed_last():
     got[(wide != 0) & (np.abs(wide) < 2.0**-11)] = 0
     report = lp.compare(x, got, "e4m3fn", saturation="finite", limit=0)
     named(report, "results +0, where the operand is not zero and the exponent of the operand is at most -12")
+
+
+@pytest.mark.parametrize(
+    ("largest", "words"),
+    [
+        (lambda x: x * (1 + 2.0**-20), "scales as if the largest magnitude lay just above its value"),
+        (
+            lambda x: (x.astype("f4").view(np.uint32) >> 17 << 17).view("f4").astype("f8"),
+            "the largest magnitude read without its last bit",
+        ),
+    ],
+)
+def test_largest_magnitudes_that_are_read_a_little_otherwise_are_named(largest, words):
+    fmt = dataclasses.replace(lp.block_formats["mxfp4"], rule="rceil")
+    drawn = np.random.default_rng(24)
+    x = np.ldexp(drawn.integers(0, 128, (600, 32)) / 128, drawn.integers(-9, 9, (600, 1))).astype("f4")
+    x[:, 5] = np.ldexp(
+        drawn.choice([1.5, 1.5078125, 1.515625, 1.25, 1.625, 1.75], 600), drawn.integers(9, 20, 600)
+    )
+    power = np.ceil(np.log2(largest(np.abs(x).max(1).astype("f8")) / 6))
+    codes = lp.encode(x / np.exp2(power)[:, None], "e2m1fn", saturation="finite")
+    named(of_blocks(x, fmt, np.asarray(codes).view(np.uint8), power[:, None] + 127), words)
+
+
+def test_scales_by_the_reciprocal_in_binary32_are_named():
+    drawn = np.random.default_rng(25)
+    grid = lp.decode(np.arange(0x38, 0x70, dtype=np.uint8), "e4m3fn").astype("f8")
+    ties = (grid[:-1] + grid[1:]) / 2 * 6
+    x = np.where(drawn.random((800, 16)) < 0.5, 0.25, 0.5).astype("f4")
+    x[:, 3] = drawn.choice(ties, 800)
+    scales = np.asarray(lp.encode(x.max(1).astype("f8") * np.float64(np.float32(1 / 6)), "e4m3fn"))
+    units = lp.decode(scales, "e4m3fn").astype("f8")[:, None]
+    codes = lp.encode(x / units, "e2m1fn", saturation="finite")
+    report = of_blocks(
+        x,
+        "nvfp4",
+        np.asarray(codes).view(np.uint8),
+        scales.view(np.uint8)[:, None],
+        tensor_scale=np.float32(1),
+    )
+    named(report, "scales by the reciprocal of the largest element, rounded to 24 bits")

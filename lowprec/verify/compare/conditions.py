@@ -37,10 +37,12 @@ _FIRST = 8
 #: Lines of each kind that are told.
 _LINES = 3
 #: Fields of changes that are functions of codes of results.
-ON_RESULTS = ("result_code", "scale_code", "before")
+ON_RESULTS = ("result_code", "scale_code", "before", "nans")
 #: The edits that a result, or its sign, is that of the one before it.
 BEFORE = Change("before", None, "results equal to the results before", 2)
 SIGN_BEFORE = Change("before", "sign", "results with the signs of the results before", 2)
+#: The edit that takes back what another one does to the codes of NaNs.
+NANS_KEPT = Change("nans", None, "NaNs have the signs and payloads that they must have", 1)
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,9 @@ def edited(question: Question, batch: Batch, changes: Changes) -> Array:
                     sign = question.target.sign_code
                     before = answers.astype(np.int64) & ~sign | before.astype(np.int64) & sign
                 answers = before
+        elif change is NANS_KEPT:
+            right = question.answer(batch)
+            answers = np.where(question.nans(answers) & question.nans(right), right, answers)
         elif change.field in ON_RESULTS:
             answers = question.edited(answers, change)
     return answers
@@ -105,6 +110,12 @@ def conditional(
         if mask.mean() >= _NARROWED:
             masks += [(less, agrees(few, (less,))[asked]) for less in question.narrowed(change)]
     spent = math.log2(len(masks) + 1)
+
+    def distinct(mask: Mask) -> int:
+        return question.independent(batch.places[mask])
+
+    # Elements of a block stand behind the same block, lines with the same operands behind different ones.
+    behind = distinct if question.numbered == "element" else np.count_nonzero
     shares = [(mask.mean(), change) for change, mask in masks if mask.mean() >= 0.5]
     spoilt = {id(change): near.size for _, change in shares}
     for share, change in shares:
@@ -124,11 +135,25 @@ def conditional(
             errors = int(np.count_nonzero(wrong & ~agree))
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
             continue
+        nans = question.nans(batch.got[outside]).all()
+        kept = agrees(batch, (change, NANS_KEPT)) if nans else outside & False
+        if kept[outside].all() and not (agree & ~kept & wrong).any():
+            words, errors = f"{change.words}; {NANS_KEPT.words}", int(np.count_nonzero(wrong & ~agree))
+            found.append(Conditional(None, (change, NANS_KEPT), words, Examples((), ()), errors))
+            continue
         # What an edit of results leaves as it is may be outside its rule too: such a rule says more.
         for beyond in (right, outside) if change.field in ON_RESULTS else (outside,):
             rule = None
             if change.field not in _WHOLE:
-                rule = learn(features, inside, beyond, spent, of=right if scarce else None)
+                rule = learn(
+                    features,
+                    inside,
+                    beyond,
+                    spent,
+                    of=right if scarce else None,
+                    distinct=distinct,
+                    behind=behind,
+                )
             if rule is None:
                 continue
             where = rule.where(features)
@@ -144,7 +169,7 @@ def conditional(
                 break
     if all(one.errors for one in found):
         found += _of_two(masks, batch, wrong, right, agrees)
-    rule = learn(features, wrong, right)
+    rule = learn(features, wrong, right, distinct=distinct, behind=behind)
     if rule is not None:
         where = rule.where(features)
         errors = int(np.count_nonzero(wrong & ~where) + np.count_nonzero(right & where))

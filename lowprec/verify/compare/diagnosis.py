@@ -135,7 +135,9 @@ def diagnose(
         causes[0].same = trial.alike(causes[0], mismatches, each) + causes[0].same
     left = mismatches - (causes[0].explained if causes else 0)
     here = trial.batch.places[trial.wrong]
-    few = few or (here.size == mismatches and question.independent(here) < _MANY)
+    # What holds everywhere is proven by the right results too, except of the elements of one block.
+    if question.numbered == "element" or (causes and causes[0].rule is not None):
+        few = few or (here.size == mismatches and question.independent(here) < _MANY)
     return Diagnosis(causes, left, trial.left(causes[0]) if causes and left else {}, few)
 
 

@@ -8,7 +8,7 @@ were drawn at random.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -114,24 +114,31 @@ class Rule:
 
 
 def learn(
-    features: Sequence[Feature], inside: Mask, outside: Mask, spent: float = 0, *, of: Mask | None = None
+    features: Sequence[Feature],
+    inside: Mask,
+    outside: Mask,
+    spent: float = 0,
+    *,
+    of: Mask | None = None,
+    distinct: Callable[[Mask], int] = np.count_nonzero,
+    behind: Callable[[Mask], int] = np.count_nonzero,
 ) -> Rule | None:
     """Return the shortest rule that holds inside and not outside, or the one with the fewest exceptions.
 
     None where no rule is proven by so few results; `spent` are bits of choice before that of the rule, and
-    `of` are those that might have been inside, if more than those outside.
+    `of` are those that might have been inside, if more than those outside. Results that repeat each other, as
+    `distinct` counts them, prove no more than one of them; `behind` counts for a rule on what stood before.
     """
     drawn = np.random.default_rng(5)
     some = _some(inside, _INSIDE, drawn), _some(outside, _OUTSIDE, drawn)
     if not some[0].size:
         return None
-    proof = (
-        _bits_of_choice(int(np.count_nonzero(inside)), int(np.count_nonzero(outside if of is None else of)))
-        - spent
-    )
+    sides = inside, outside if of is None else of
+    counts = [(count(sides[0]), count(sides[1])) for count in (distinct, behind)]
+    proofs = [(int(count), _bits_of_choice(int(count), int(others)) - spent) for count, others in counts]
     found: Rule | None = None
     for _ in range(_ROUNDS):
-        found = _learnt(features, inside, outside, np.concatenate(some), some[0].size, proof)
+        found = _learnt(features, inside, outside, np.concatenate(some), some[0].size, proofs)
         missed = np.zeros(inside.size, bool) if found is None else found.where(features) & outside
         if found is None or not missed.any() or np.isin(np.flatnonzero(missed), some[1]).any():
             break
@@ -140,11 +147,20 @@ def learn(
 
 
 def _learnt(
-    features: Sequence[Feature], inside: Mask, outside: Mask, held: Array, count: int, proof: float
+    features: Sequence[Feature],
+    inside: Mask,
+    outside: Mask,
+    held: Array,
+    first: int,
+    proofs: Sequence[tuple[int, float]],
 ) -> Rule | None:
-    """Return the rule of the results that are held, of which the first so many are inside."""
+    """Return the rule of the results that are held, of which the first so many are inside.
+
+    `proofs`: how many results prove a rule, and the bits of choice that they prove: of rules on
+    results themselves, and of those on what stood before too.
+    """
     given = [replace(f, values=f.values[held].astype(np.int64)) for f in features]
-    wanted = np.arange(held.size) < count
+    wanted = np.arange(held.size) < first
     statements = {f.name for f in features if f.values.dtype == bool}
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=True)]
     values = {f.name: f.values for f in given}
@@ -152,11 +168,13 @@ def _learnt(
     counts = {f.name: np.unique(f.values).size * (_STATE if f.before else 1) for f in given}
     costs = np.array([_bits(condition, counts) for condition in tried])
     found = _covering(tried, costs, ~holds[:, ~wanted])
+    states = {f.name for f in given if f.before}
+    count, proof = proofs[any(one.feature in states for one in found or ())]
     plain = found is not None and count < _FEW and len(found) < 3 and all(map(_is_whole, found))
     if found is not None and (plain or sum(_bits(condition, counts) for condition in found) <= proof):
         bits = {condition: cost for condition, cost in zip(tried, costs.tolist(), strict=True)}
         rows = {condition: row for condition, row in zip(tried, holds, strict=True)}
-        if all(_proven(one, found, rows, bits[one], ~wanted, int(wanted.sum())) for one in found):
+        if all(_proven(one, found, rows, bits[one], ~wanted, min(count, first)) for one in found):
             return Rule((tuple(_with_limits(one, found, rows, values, ~wanted) for one in found),))
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=False)]
     if not tried:
@@ -169,6 +187,7 @@ def _learnt(
     hit, missed = int(np.count_nonzero(where & inside)), int(np.count_nonzero(where & outside))
     least = 2 * missed < hit and 2 * hit >= np.count_nonzero(inside)
     errors = int(np.count_nonzero(inside)) - hit + missed
+    proof = proofs[any(one.feature in states for together in rule.alternatives for one in together)][1]
     cost = sum(_bits(condition, counts) for together in rule.alternatives for condition in together)
     cost += 2 * errors * math.log2(max(held.size, 2)) ** 0.5
     return rule if least and cost <= proof else None

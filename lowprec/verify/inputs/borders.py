@@ -1,18 +1,20 @@
 """Operands whose results lie beside borders of the result's format, or cancel to few bits.
 
 Borders are the smallest normal number, powers of two and the largest number: where a rounding that goes up
-changes the exponent. Sums lose 1, 2, 3 and more leading bits by turns.
+changes the exponent. Sums lose 1, 2, 3 and more leading bits by turns. Of three operands two are NaNs of
+unlike signs in a few cases.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.format import Carrier, Format
+from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.verify.inputs.operands import FEW
 from lowprec.verify.inputs.recipes import Aim, nearest, recipes_of
 
@@ -46,7 +48,18 @@ def beside_borders(operation: str, formats: tuple[Format, ...], samples: int, se
         with np.errstate(all="ignore"):
             values = recipe(aim)
         parts.append([nearest(column, source) for column, source in zip(values, sources, strict=True)])
-    return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    columns = [np.concatenate(codes) for codes in zip(*parts, strict=True)]
+    pairs = itertools.permutations(range(len(sources)), 2) if len(sources) > 2 else ()
+    for case, pair in enumerate(pairs if all(map(_has_signed_nans, sources)) else (), 1):
+        for place, (column, source) in enumerate(zip(columns, sources, strict=True)):
+            nan = int(source.nan_code or 0) | source.sign_code * (place == pair[1])
+            column[-case] = nan if place in pair else nearest(np.ones(1), source)[0]
+    return columns
+
+
+def _has_signed_nans(fmt: Format) -> bool:
+    """Return whether a format has NaNs of either sign."""
+    return fmt.nan_code is not None and fmt.sign is Sign.MAGNITUDE and not fmt.nan_code & fmt.sign_code
 
 
 class _BorderAim(Aim):

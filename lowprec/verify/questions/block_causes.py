@@ -28,8 +28,10 @@ __all__ += ["with_scales"]
 #: A scale's code stands so many bits above the code of the element.
 SCALE_SHIFT = 32
 
-#: Bits of reciprocals: from so many up to the next.
-_RECIPROCAL = 4, 17
+#: Bits of reciprocals.
+_RECIPROCAL = (*range(4, 17), 24)
+#: Less than a last place of any value.
+_LITTLE = 2.0**-40
 
 _SPECIAL: dict[str, dict[Any, str]] = {
     "zero": {
@@ -217,6 +219,9 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
     if fmt.element.has_nan and has_sign_bit(fmt.element):
         yield Change("made", functools.partial(_positive_nans, fmt=fmt.element), "NaN elements have no sign")
     if fmt.rule.divisor != "binade":
+        for by, words in ((1 + _LITTLE, "above"), (1 - _LITTLE, "below")):
+            moved = of_values(functools.partial(np.multiply, by))
+            yield Change("scaling", moved, f"scales as if the largest magnitude lay just {words} its value")
         for words, inverse in _reciprocals(fmt.element.max_finite):
             by = inverse * fmt.element.max_finite
             said = f"scales by the reciprocal of the largest element, {words}"
@@ -251,7 +256,7 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
 def _reciprocals(number: float) -> Iterator[tuple[str, float]]:
     """Yield the reciprocal of a number in a few bits, rounded and cut, in words."""
     fraction, exponent = math.frexp(1 / number)
-    for bits in range(*_RECIPROCAL):
+    for bits in _RECIPROCAL:
         for words, whole in {"rounded": round(fraction * 2**bits), "cut": int(fraction * 2**bits)}.items():
             yield f"{words} to {bits} bits", math.ldexp(whole, exponent - bits)
 

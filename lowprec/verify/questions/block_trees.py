@@ -16,12 +16,22 @@ from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["trees"]
 
+#: Last bits of magnitudes that may be lost.
+_LOST = 3
+
 #: One magnitude of some along the last axis, from their codes.
 Node = Callable[[Array], Array]
 
 
-def trees(size: int, source: Format) -> Iterator[Change]:
-    """Yield trees of blocks of so many values of a format, of which some nodes or all are otherwise."""
+def trees(size: int, source: Format, places: int) -> Iterator[Change]:
+    """Yield trees of blocks of so many values of a format, of which some nodes or all are otherwise.
+
+    Values have so many trailing bits, if the format has more.
+    """
+    for bits in range(1, min(_LOST, places) + 1):
+        cut = functools.partial(_cut, lost=source.trailing_bits - places + bits)
+        words = f"the largest magnitude read without its last {f'{bits} bits' if bits > 1 else 'bit'}"
+        yield Change("scaling", functools.partial(_by_tree, size=size, first=cut, last=_right), words, 2)
     every, half = size.bit_length() - 1, "the largest of both halves"
     for words, node in _nodes(source):
         for bits in range(every, 0, -1):
@@ -50,6 +60,10 @@ def _nodes(source: Format) -> Iterator[tuple[str, Node]]:
 
 def _right(codes: Array) -> Array:
     return np.asarray(codes.max(-1))
+
+
+def _cut(codes: Array, lost: int) -> Array:
+    return _right(codes) >> lost << lost
 
 
 def _or(codes: Array, mask: int) -> Array:

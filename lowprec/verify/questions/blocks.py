@@ -355,7 +355,10 @@ class BlockQuestion(Question):
             yield from block_edits(self.format, self._source)
             source = catalog.carrier(self.dump.dtype)
             if block_causes.given_scales(self.format) and len(self.axes) == 1 and source is not None:
-                yield from trees(self.format.sizes[0], source)
+                held = self._source
+                if held is None or held.exponent_bits != source.exponent_bits:
+                    held = source
+                yield from trees(self.format.sizes[0], source, held.trailing_bits)
         if not self.values and len(self.axes) == 1:
             axis, size, masks = self.axes[0], self.format.sizes[0], {"elements": (1 << SCALE_SHIFT) - 1}
             if has_fields(self.target):

@@ -24,7 +24,7 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, Rounding
-from lowprec.verify.codes.values import as_doubles
+from lowprec.verify.codes.values import as_doubles, is_nan
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Change
 from lowprec.verify.questions.scales import POWERS
@@ -411,6 +411,15 @@ def edited_code(
     made = list(given)
     made[place] = change(given[place].astype(np.int64)).astype(given[place].dtype)
     return made, sources
+
+
+def payloads_kept(operands: Array, codes: Array, source: Format, target: Format, quiet: bool) -> Array:
+    """Return codes of which NaNs have the signs, and the first trailing bits, of the operands' codes."""
+    more, trailing = target.trailing_bits - source.trailing_bits, (1 << target.trailing_bits) - 1
+    payload = operands << more if more > 0 else operands >> -more
+    made = payload & trailing | quiet << target.trailing_bits >> 1 | target.sign_code - 1 & ~trailing
+    made |= np.where(operands & source.sign_code != 0, target.sign_code, 0)
+    return np.where(is_nan(operands.astype(np.uint32), source), made, codes).astype(codes.dtype)
 
 
 def added_to_codes(operands: Array, codes: Array, by: int) -> Array:

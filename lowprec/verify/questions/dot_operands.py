@@ -45,7 +45,7 @@ __all__ = [
     "factors",
     "holding",
 ]
-__all__ += ["in_blocks", "joining"]
+__all__ += ["in_blocks", "inverse_output", "joining"]
 __all__ += ["pairings", "parts_of", "scale_pair", "scaled", "scalings", "shape_of", "spread_blocks", "times"]
 
 #: Formats that elements of blocks are looked for in, the narrowest first.
@@ -242,6 +242,12 @@ def _in_blocks(
     form = BlockFormat(name=name, element=element, scale=scale, size=blocks.size)
     elements = np.asarray(encode(values, element, projection=plain))
     return BlockArray(elements, codes, form, (values.ndim + axis,))
+
+
+def inverse_output(given: Given) -> Given:
+    """Return the operands with the inverse of the output scale."""
+    assert given.output_scale is not None, "asked of calls with one"
+    return given._replace(output_scale=np.reciprocal(given.output_scale))
 
 
 def holding(values: Array) -> Format | Carrier | None:

@@ -37,6 +37,7 @@ from lowprec.verify.questions.step_faults import nans_as_numbers, step_faults
 from lowprec.verify.questions.step_features import of_sums
 from lowprec.verify.questions.step_model import Formats, PlainSums, has_steps, stepped
 from lowprec.verify.questions.sum_edits import narrowed, of_behind, of_groups, of_rounding, of_shifts
+from lowprec.verify.questions.sum_trees import of_adders, tree_sums
 from lowprec.verify.reference.dots import check_random, drawn_codes
 from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
 
@@ -50,7 +51,7 @@ _TERMS, _KNOWN = 1 << 16, 4
 #: Fields of changes of the operands, in the order in which they are made; others that are not of the
 #: accumulation; the longest step, and K, of which lanes are tried.
 _OF_OPERANDS = ("lane", "fault", "addend", "bias", "output_scale", "backward")
-_NOT_HOW = {*_OF_OPERANDS, "former", "epilogue", "pair", "scaling"}
+_NOT_HOW = {*_OF_OPERANDS, "former", "register", "adder", "epilogue", "pair", "scaling"}
 _LANES, _WIRED = 64, 32
 #: Products of which faults within steps are tried: fewer of matrices, whose samples are large.
 _STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
@@ -246,6 +247,8 @@ class DotQuestion(Question):
                 given = fields[field](given)
         if "former" in fields:
             given = fields["former"](given, lambda by: self._rows(np.maximum(batch.places - by, 0)).given)
+        if "register" in fields:
+            given = former.from_register(self, batch, given)
         x, y, addend, scales, bias, output_scale, _ = given
         factor = None if scales is None else scales.factor
         epilogue = None if "scaling" in fields else fields.get("epilogue", self.epilogue)
@@ -269,6 +272,8 @@ class DotQuestion(Question):
                 epilogue=replace(epilogue, block=block), dtype=code_dtype(target),
             )  # fmt: skip
             codes = np.asarray(made).reshape(-1)
+        elif "adder" in fields:
+            codes = tree_sums(x, y, addend, how, fields["adder"])
         elif (stages := stages_of(changes)) is not None:
             codes = self._stepped(x, y, addend, how, stages, self._plain_sums(batch, given, how))
         elif factor is None:
@@ -335,7 +340,7 @@ class DotQuestion(Question):
                 yield Change("epilogue", fused, f"the bias joins {words}")
         if self.output_scale is not None:
             yield dot_faults.LEFT_OUT["output_scale"]
-            yield Change("output_scale", _inverse_output, "the inverse of the output scale")
+            yield Change("output_scale", dot_operands.inverse_output, "the inverse of the output scale")
         blocks = self.scales is not None and any(self.scales.blocks)
         if not steps and (self.epilogue is None or not (how.machine or blocks)):
             yield from self._factors()
@@ -372,9 +377,10 @@ class DotQuestion(Question):
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
             yield from (*of_shifts(), *of_behind(), *of_groups(), *of_rounding(how.summed[0]))
-            yield from scale_edits.of_scales(how.scale[0]) if how.scale else ()
+            yield from (*scale_edits.of_scales(how.scale[0]), *former.of_gated_scales()) if how.scale else ()
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
+            yield from of_adders(whole.given, self.codes(self.answer(whole)), how)
             counts = length, min(self._step, length)
             yield from shown_edits(self, self._rows, whole, how, operands, counts, has_steps(how, operands))
 
@@ -487,11 +493,6 @@ class DotQuestion(Question):
             x, y = self.x[number, row], self.y[number, :, column]
         first = 0.0 if self.addend is None else float(self.addend.reshape(-1)[at])
         return dot_operands.exact_sum(x, y, first)
-
-
-def _inverse_output(given: Given) -> Given:
-    assert given.output_scale is not None, "asked of calls with one"
-    return given._replace(output_scale=np.reciprocal(given.output_scale))
 
 
 def _off(scales: OutputScales | None, factor: float) -> Array:

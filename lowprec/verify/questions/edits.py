@@ -45,8 +45,12 @@ _SHORT, _NARROW = 4, 16
 
 def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     """Yield edits of values that are to be rounded, in words: of shifts of subnormal results, and of bits."""
-    for words, change in shifts("shifts of subnormal results"):
-        yield words, functools.partial(of_exponents, change=change, least=target.emin)
+    lacks = source.trailing_bits - target.trailing_bits
+    for more, also in {0: "", lacks: f", by {lacks} places more than these,"}.items():
+        for words, change in shifts(f"shifts of subnormal results{also}"):
+            lowest = source.emin if more else None
+            by = functools.partial(of_exponents, change=change, least=target.emin, more=more, lowest=lowest)
+            yield words, by
     bits = target.precision
     twice = functools.partial(_rounded_first, bits=bits, least=target.emin)
     yield "rounded twice where the result is subnormal: first as if exponents had no least", twice
@@ -60,6 +64,10 @@ def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callab
             exponents(values) == target.emin - 1, 2 * values - np.copysign(least, values), values
         ),
     )
+    yield (
+        "bits between the guard bits of subnormal and of normal results not seen by the sticky bit",
+        functools.partial(_sticky_early, fmt=target),
+    )
     unit = 2.0 ** (target.emin - source.trailing_bits)
     yield "bits that shifts of subnormal results drop lost", lambda values: np.trunc(values / unit) * unit
     for bits in range(3, source.exponent_bits):
@@ -67,6 +75,13 @@ def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callab
         yield f"exponents of the operand of {bits} bits, which wrap around", wrapped
     for bits in range(GUARDED, source.trailing_bits - target.trailing_bits - 1):
         yield guard_words(bits), functools.partial(cut_behind_guard, fmt=target, bits=bits)
+
+
+def _sticky_early(values: Array, fmt: Format) -> Array:
+    """Return values without the bits that only a shift to the right brings behind the guard bit."""
+    unit = np.ldexp(1.0, exponents(values) - fmt.trailing_bits - 1)
+    between = np.trunc(values / unit) * unit - cut_behind_guard(values, fmt, 0)
+    return np.where(exponents(values) < fmt.emin, values - between, values)
 
 
 def _ties_by(values: Array, fmt: Format, bit: int) -> Array:
@@ -104,10 +119,16 @@ def shifts(what: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
         yield f"{what} at most {most}", functools.partial(np.minimum, most)
 
 
-def of_exponents(values: Array, change: Callable[[Array], Array], least: int) -> Array:
-    """Return values whose shifts, by which their exponents are below one, are changed."""
-    shift = np.maximum(least - exponents(values), 0)
-    return np.asarray(np.ldexp(values, shift - change(shift)))
+def of_exponents(
+    values: Array, change: Callable[[Array], Array], least: int, more: int = 0, lowest: int | None = None
+) -> Array:
+    """Return values whose shifts, by which their exponents are below one, and so many more, are changed.
+
+    Exponents of values are read as `lowest`, if it is given, where they are lower.
+    """
+    far = least - (exponents(values) if lowest is None else np.maximum(exponents(values), lowest))
+    shift = far + more
+    return np.asarray(np.where(far > 0, np.ldexp(values, shift - change(shift)), values))
 
 
 # -- operands of dot products --------------------------------------------------------------------------

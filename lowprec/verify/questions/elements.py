@@ -56,8 +56,8 @@ _PIECE = 1 << 19
 #: Bits more than the result has, in which a first of two roundings may be; bits of operands whose exact
 #: results fit float64.
 _TWICE, _EXACT = 4, 50
-#: Bits of the widest results whose codes are told.
-_NARROW = 8
+#: Bits of the widest results whose codes are told, and of operands whose payloads are looked at.
+_NARROW, _WIDE = 8, 32
 
 
 @dataclass(frozen=True)
@@ -284,6 +284,14 @@ class ElementQuestion(Question):
         if self.operation == "convert" and has_fields(first) and has_fields(self.target):
             for words, of_number in of_conversions(first, self.target):
                 yield Change("operand", functools.partial(causes.valued, change=of_number), words, 2)
+            if first.infinity and self.target.infinity and first.width <= _WIDE:
+                for words, quiet in {"": False, ", the first one set": True}.items():
+                    kept = functools.partial(
+                        causes.payloads_kept, source=first, target=self.target, quiet=quiet
+                    )
+                    yield Change(
+                        "by_code", kept, f"NaNs keep their sign and the first bits of their payload{words}", 2
+                    )
             if (first.exponent_bits, first.bias) == (self.target.exponent_bits, self.target.bias):
                 dropped = first.trailing_bits - self.target.trailing_bits
                 by = functools.partial(causes.added_to_codes, by=dropped)
@@ -294,7 +302,7 @@ class ElementQuestion(Question):
             if precision <= _EXACT:
                 for words, on_exact in of_exact(self.operation, self.target, precision):
                     yield Change("exact", on_exact, words, 2)
-                for words, held in of_held(self.target):
+                for words, held in of_held(self.target, self._rule):
                     yield Change("held", held, f"{words} of the line before", 2)
         if self._fused is not None:
             yield from self._fused.edits()
@@ -330,6 +338,22 @@ class ElementQuestion(Question):
                 yield Feature("the code of the result cut toward zero, without its sign,", exact >> _TWICE)
                 said = "the sixteenths of a step from that code to the exact result"
                 yield Feature(said, exact & (1 << _TWICE) - 1)
+
+    def independent(self, places: Array) -> int:
+        """Return how many of these results differ in more than signs and the order of operands."""
+        if places.size == 0 or not all(has_fields(fmt) for fmt in self.formats[:-1]):
+            return places.size
+        given = self._at(places)
+        sizes = np.array(
+            [one.astype(np.int64) & fmt.sign_code - 1 for one, fmt in zip(given, self.formats, strict=False)]
+        )
+        if len(set(self.formats[:2])) == 1:
+            sizes[:2] = np.sort(sizes[:2], axis=0)
+        return int(np.unique(sizes, axis=1).shape[1])
+
+    def swept(self, batch: Batch) -> bool:
+        """Return whether the codes of an operand only go up."""
+        return any(bool((codes[1:] >= codes[:-1]).all()) for codes in batch.given)
 
     def before(self, batch: Batch) -> Array | None:
         """Return the results at the places before."""

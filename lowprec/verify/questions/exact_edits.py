@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.arrays.convert import quantize
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
@@ -75,10 +76,11 @@ def of_exact(operation: str, target: Format, precision: int) -> Iterator[tuple[s
             yield f"{words}, where the significands' product is 2 or more", high
 
 
-def of_held(target: Format) -> Iterator[tuple[str, Callable[..., Array]]]:
+def of_held(target: Format, rule: Projection) -> Iterator[tuple[str, Callable[..., Array]]]:
     """Yield parts of exact results that those of former ones replace, in words."""
     for words, bits in {"guard bit": (0,), "sticky bit": (1,), "guard and sticky bits": (0, 1)}.items():
         yield f"the {words}", functools.partial(_held_rest, fmt=target, bits=bits)
+    yield "the carry of rounding", functools.partial(_held_carry, fmt=target, rule=rule)
     for words, part in {"significand": 0, "exponent": 1}.items():
         yield f"the {words} of the exact result", functools.partial(_held_part, part=part)
 
@@ -97,6 +99,12 @@ def _cut_at_guard(values: Array, fmt: Format) -> tuple[Array, ...]:
     whole = np.floor(size)
     rest = 2 * (size - whole)
     return whole, unit, np.floor(rest), rest > np.floor(rest)
+
+
+def _held_carry(values: Array, lasts: Array, before: Array, fmt: Format, rule: Projection) -> Array:
+    """Return values twice as large where others round to the next power of two."""
+    past = exponents(np.asarray(quantize(before, fmt, projection=rule)))
+    return np.where((past > exponents(before)) & (exponents(before) >= fmt.emin), 2 * values, values)
 
 
 def _held_part(values: Array, lasts: Array, before: Array, part: int) -> Array:
@@ -184,5 +192,6 @@ def operand_features(
         with np.errstate(all="ignore"):
             product = exponents(values[0] * values[1])
         yield "the significands' product is 2 or more", product > one + other
+        yield "the sum of the factors' exponents", one + other
     for name, side in zip(names, values, strict=False):
         yield f"the result has the sign of {name}", np.signbit(side) == result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.stages import fault
-from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, in_terms, window_sum
+from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, in_terms, lanes_of, window_sum
 from lowprec.verify.questions.step_faults import (
     beyond,
     cut_when_seen,
@@ -81,7 +81,9 @@ def shown_edits(
         terms = folded(how)
         window = terms.accumulator if isinstance(terms.accumulator, Window) else None
         count = counts[1] if window is None else min(counts[1], window.step)
-        stages.append(("values", "lane", counts[0], zeros_beside_infinities(formats)))
+        seen = _seen(question, question.sample(np.sort(wrong[:_CODES]), whole.places[:0]))
+        misread = _codes_misread(seen[:2], formats)
+        stages.append(("values", "lane", counts[0], (*zeros_beside_infinities(formats), *misread)))
         for side, fmt in zip("xy", formats, strict=True):
             stages.append((side, "lane", counts[0], readings_in_lanes(side, fmt)))
         stages.append(("running", "lane", count, edits.product_edits((*formats, question.target))))
@@ -138,8 +140,7 @@ def shown_edits(
                 if (question.answer(few, (edit(mark, ""),)) == few.got).any():
                     yield edit(mark, f"{words}, where {mark}")
     if stepped:
-        few = question.sample(np.sort(wrong[:_CODES]), whole.places[:0])
-        yield from _misread(question, few, formats)
+        yield from _products_misread(question, few, seen[2], formats)
 
 
 _halves = functools.partial(halves_compared, 1)
@@ -181,27 +182,31 @@ def _runs(count: int, least: int = 1) -> list[Array]:
 # -- codes and products that are read as others --------------------------------------------------------
 
 
-def _misread(question: Question, few: Batch, formats: Formats) -> Iterator[Change]:
-    """Yield codes of operands, and products, that every wrong result has and of which another gives it."""
-    held = list[tuple[Any, Any, Numbers]]()
+def _seen(question: Question, few: Batch) -> tuple[Any, Any, Any]:
+    """Return the factors of some results, and the terms of their first steps."""
+    held = list[Any]()
 
     def values(x: Array, y: Array) -> tuple[Array, Array]:
-        held.append((x, y, Numbers(*6 * [x])))
+        held.extend((x, y))
         return x, y
 
     def running(terms: Numbers) -> Numbers:
-        held[-1] = (*held[-1][:2], terms)
+        held.append(terms)
         return terms
 
     question.answer(few, (fault("", values=values, running=running, together=True),))
-    tried = list[Change]()
+    return held[0], held[1], held[2]
+
+
+def _codes_misread(values: Sequence[Array], formats: Formats) -> Iterator[tuple[str, Callable[[Array], Any]]]:
+    """Yield codes of x or y that every one of some results has, read as others; `values`: of the results."""
     for side, fmt in enumerate(formats):
         if fmt is None or not has_fields(fmt) or fmt.width > _WIDE:
             continue
         codes = np.arange(1 << fmt.width)
         read = as_doubles(codes.astype(np.uint8), fmt)
         for code in codes.tolist():
-            if not _is((held[0][0], held[0][1])[side], read[code]).any(1).all():
+            if not _is(values[side], read[code]).any(1).all():
                 continue
             near = codes.tolist() if fmt.width <= _SHORT else [0, code - 1, code + 1, code ^ fmt.sign_code]
             others = {hex_of(other, fmt): read[other] for other in near if 0 <= other < codes.size != code}
@@ -210,8 +215,12 @@ def _misread(question: Question, few: Batch, formats: Formats) -> Iterator[Chang
             for words, value in others.items():
                 change = functools.partial(_read_as, side=side, found=read[code], value=value)
                 said = f"the code {hex_of(code, fmt)} of {'xy'[side]} read as {words}"
-                tried.append(fault(said, 2, values=change))
-    products = held[0][2].significand[:, :-1]
+                yield said, functools.partial(functools.partial, change)
+
+
+def _products_misread(question: Question, few: Batch, terms: Numbers, formats: Formats) -> Iterator[Change]:
+    """Yield products that every wrong result has, of which another gives some of them."""
+    products, tried = terms.significand[:, :-1], list[Change]()
     every = np.arange(products.shape[1])
     if sum(fmt.precision for fmt in formats if fmt is not None) <= _WIDE:
         for product in np.unique(products).tolist():
@@ -228,9 +237,9 @@ def _is(values: Array, found: float) -> Array:
     return np.asarray(same & (np.signbit(values) == np.signbit(found)))
 
 
-def _read_as(x: Array, y: Array, side: int, found: float, value: float) -> tuple[Array, Array]:
+def _read_as(lanes: Array, x: Array, y: Array, side: int, found: float, value: float) -> tuple[Array, Array]:
     made = [x, y]
-    made[side] = np.where(_is(made[side], found), value, made[side])
+    made[side] = np.where(_is(made[side], found) & lanes_of(lanes, *x.shape), value, made[side])
     return made[0], made[1]
 
 

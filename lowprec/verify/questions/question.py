@@ -229,7 +229,7 @@ class Question(ABC):
         if self.coded and not self.values:
             yield from of_codes("the result", codes, self.target)
         yield from self.own_features(batch, want)
-        before = self.before(batch)
+        before = None if self.swept(batch) else self.before(batch)
         if before is not None:
             yield from of_neighbours("the result before", self.codes(before), self.target)
             if isinstance(batch.index, slice):
@@ -239,6 +239,10 @@ class Question(ABC):
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of this kind of question: of operands and of how the result comes about."""
         yield from ()
+
+    def swept(self, batch: Batch) -> bool:
+        """Return whether results are in the order of an operand, so that those before are like them."""
+        return False
 
     def before(self, batch: Batch) -> Array | None:
         """Return the results at the places before those of a batch; None where none come before."""

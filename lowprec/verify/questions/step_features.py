@@ -147,6 +147,7 @@ def _of_step(
     any_ = nonzero.any(1)
     largest = np.where(nonzero, terms.exponent, -(1 << 12)).max(1)
     shifts = np.where(nonzero, largest[:, None] - terms.exponent, 0)
+    yield Feature("some product is nonzero", nonzero[:, :-1].any(1))
     yield Feature("the largest shift of alignment", shifts.max(1))
     yield Feature("the shift of the addend or running sum", shifts[:, -1])
     others = nonzero[:, :-1] & (shifts[:, :-1] == 0)

@@ -449,7 +449,7 @@ def _step(
     sums = stages["before"](with_tops(sums, terms)) if "before" in stages else sums
     zero = sums.significand == 0
     sizes = np.where(zero, 0, as_float64(sums))
-    if window is not None or "mode" not in stages:
+    if window is not None:
         sizes = np.where(sizes >= np.ldexp(1.0, fmt.emax + 1), np.inf, sizes)
     nan, infinite, minus = stages.get("settled", ieee)(ends)
     if "zero" in stages:

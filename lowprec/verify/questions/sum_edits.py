@@ -27,13 +27,13 @@ _STEPS = 16
 #: Places behind the last bit of another term in which a term may be cut.
 _BEHIND = 4
 #: Places below the largest exponent at which terms may be cut.
-_BELOW = 8, 33
+_BELOW = 8, 49
 #: Leading bits that cancel, from which on sums may be misplaced.
 _CANCELLED = (1, 2, 3, 4, 6, 8, 12)
 #: All terms of a step, its products, and its running sum.
 _SOME_TERMS = {"terms": slice(None), "products": slice(-1), "running sums": slice(-1, None)}
 #: Places of shifts from which on terms may be lost.
-_DROPPED = (*range(7, 14), 15, 16, *range(23, 29), 31, 32)
+_DROPPED = range(7, 33)
 
 
 def of_shifts() -> Iterator[Change]:
@@ -55,12 +55,15 @@ def of_behind(dropped: Sequence[int] = _DROPPED) -> Iterator[Change]:
         added = functools.partial(_sticky_added, bits=bits)
         words = "bits of other terms behind it added to the larger term as a sticky bit, also in subtractions"
         yield fault(f"{words}: after {places}", 2, above=added)
-    for bits in range(*_BELOW):
-        cut = functools.partial(_cut_below, bits=bits)
-        yield fault(f"terms cut {bits} places below the largest exponent", 2, above=cut)
+    for bits, (down, said) in itertools.product(range(*_BELOW), {False: "", True: ", downwards"}.items()):
+        cut = functools.partial(_cut_below, bits=bits, downwards=down)
+        yield fault(f"terms cut {bits} places below the largest exponent{said}", 2, above=cut)
     for least, (what, some) in itertools.product(dropped, _SOME_TERMS.items()):
         lost = functools.partial(_dropped, least=least, some=some)
         yield fault(f"{what} that are shifted by {least} places or more lost", 2, above=lost)
+    for least in dropped:
+        far = functools.partial(_far_dropped, least=least)
+        yield fault(f"terms that begin {least} places or more behind the largest lost", 2, above=far)
 
 
 def _dropped(terms: Numbers, largest: Array, least: int, some: slice) -> Numbers:
@@ -69,9 +72,18 @@ def _dropped(terms: Numbers, largest: Array, least: int, some: slice) -> Numbers
     return terms._replace(significand=np.where(far, 0, terms.significand))
 
 
-def _cut_below(terms: Numbers, largest: Array, bits: int) -> Numbers:
+def _far_dropped(terms: Numbers, largest: Array, least: int) -> Numbers:
+    tops = np.frexp(terms.significand.astype(np.float64))[1] + terms.last
+    first = np.where(terms.significand > 0, tops, -4096).max(1)
+    return _dropped(terms._replace(exponent=tops), first, least, slice(None))._replace(
+        exponent=terms.exponent
+    )
+
+
+def _cut_below(terms: Numbers, largest: Array, bits: int, downwards: bool) -> Numbers:
     down = np.clip(largest[:, None] - bits - terms.last, 0, 62)
-    return terms._replace(significand=terms.significand >> down << down)
+    up = np.where(terms.negative & downwards, (np.int64(1) << down) - 1, 0)
+    return terms._replace(significand=terms.significand + up >> down << down)
 
 
 def _sticky_added(terms: Numbers, largest: Array, bits: int) -> Numbers:
