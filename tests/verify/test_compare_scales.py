@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -643,3 +644,28 @@ def test_integers_that_are_no_float64_are_refused_as_scales():
     assert lp.compare(([[1.0]], [[1.0]]), np.float32([2**62]), scale=(2**62, None), **options).agrees
     with pytest.raises(ValueError, match=r"^scale of x=1000.* is no float64 number: give one that is$"):
         lp.compare(([[1.0]], [[1.0]]), right, scale=(10**400, None), **options)
+
+
+@pytest.mark.parametrize("operation", ["dot", "matmul"])
+@pytest.mark.parametrize("kind", ["blocks", "rows"])
+def test_exact_results_are_told_with_their_scales(operation, kind):
+    x, y = (lp.decode(lp.encode(part, "e4m3fn"), "e4m3fn") for part in (X[:2, :64], X[2:4, :64]))
+    if kind == "blocks":
+        scales = np.float32([[2, 0.5], [4, 8]]), np.float32([[0.25, 2], [1, 16]])
+        wide = [np.repeat(part, 32, 1) for part in scales]
+    else:
+        scales = np.float32([3, 5]), np.float32([0.5, 7])
+        wide = [part[:, None] for part in scales]
+    left, right = (
+        np.asarray(part * scale, np.float64) for part, scale in zip((x, y), wide, strict=True)
+    )  # exact
+    given = (x, y) if operation == "dot" else (x, y.T)
+    if operation == "matmul":
+        scales = scales[0], scales[1].T
+    options = {"operation": operation, "accumulation": "fp32_fma", "scale": scales, "why": False}
+    options |= {"block": 32} if kind == "blocks" else {}
+    wrong = np.zeros(2 if operation == "dot" else (2, 2), np.float32)
+    report = lp.compare(given, wrong, **options)
+    pairs = [(0, 0), (1, 1)] if operation == "dot" else [(0, 0), (0, 1), (1, 0), (1, 1)]
+    exact = [sum(Fraction(a) * Fraction(b) for a, b in zip(left[i], right[j], strict=True)) for i, j in pairs]
+    assert [float.fromhex(text.split("= ")[1]) for text in re.findall("exact (.*)", str(report))] == exact

@@ -485,14 +485,21 @@ class DotQuestion(Question):
         return self.differing(said, data, got, want, "sums")
 
     def _exact(self, at: int) -> Fraction | None:
-        """Return the sum of the products, without any rounding."""
+        """Return the sum of the products times their scales, without any rounding."""
         if self.verb == "dot":
-            x, y = self.x[at], self.y[at]
+            given = self._rows(np.array([at])).given
         else:
-            number, row, column = np.unravel_index(at, self.inner)
-            x, y = self.x[number, row], self.y[number, :, column]
+            number, row, column = map(int, np.unravel_index(at, self.inner))
+            one = slice(row, row + 1), slice(column, column + 1)
+            given = self._batch(np.array([at]), (number, one[0]), one[1]).given
+        x, y, factor, scales = given.x, given.y, 1.0, given.scales
+        if scales is not None:
+            x = dot_operands.spread_blocks(x, scales.x_blocks, -1)
+            y = dot_operands.spread_blocks(y, scales.y_blocks, -1 if self.verb == "dot" else 0)
+            factor = float(scales.factor[0])
         first = 0.0 if self.addend is None else float(self.addend.reshape(-1)[at])
-        return dot_operands.exact_sum(x, y, first)
+        value = dot_operands.exact_sum(x.reshape(-1), y.reshape(-1), first)
+        return None if value is None or not math.isfinite(factor) else value * Fraction(factor)
 
 
 def _off(scales: OutputScales | None, factor: float) -> Array:
