@@ -412,6 +412,17 @@ def parts_of(call: LibraryCall) -> tuple[Accumulation, Epilogue]:
     return replace(how, output=call.output), replace(epilogue, output=None)
 
 
+def exact_result(given: Given, axis: int) -> Fraction | None:
+    """Return the exact sum of one output times its scales, blocks of y along an axis; None if not finite."""
+    x, y, factor, scales = given.x, given.y, 1.0, given.scales
+    if scales is not None:
+        x, y = spread_blocks(x, scales.x_blocks, -1), spread_blocks(y, scales.y_blocks, axis)
+        factor = float(scales.factor[0])
+    first = 0.0 if given.addend is None else float(given.addend.reshape(-1)[0])
+    value = exact_sum(x.reshape(-1), y.reshape(-1), first)
+    return None if value is None or not np.isfinite(factor) else value * Fraction(factor)
+
+
 def exact_sum(x: Array, y: Array, first: float) -> Fraction | None:
     """Return the sum of products and a number, without any rounding; None where one is not finite."""
     terms = doubles(x), doubles(y)

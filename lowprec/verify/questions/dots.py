@@ -492,14 +492,7 @@ class DotQuestion(Question):
             number, row, column = map(int, np.unravel_index(at, self.inner))
             one = slice(row, row + 1), slice(column, column + 1)
             given = self._batch(np.array([at]), (number, one[0]), one[1]).given
-        x, y, factor, scales = given.x, given.y, 1.0, given.scales
-        if scales is not None:
-            x = dot_operands.spread_blocks(x, scales.x_blocks, -1)
-            y = dot_operands.spread_blocks(y, scales.y_blocks, -1 if self.verb == "dot" else 0)
-            factor = float(scales.factor[0])
-        first = 0.0 if self.addend is None else float(self.addend.reshape(-1)[at])
-        value = dot_operands.exact_sum(x.reshape(-1), y.reshape(-1), first)
-        return None if value is None or not math.isfinite(factor) else value * Fraction(factor)
+        return dot_operands.exact_result(given, -1 if self.verb == "dot" else 0)
 
 
 def _off(scales: OutputScales | None, factor: float) -> Array:
