@@ -49,7 +49,8 @@ _REPORTED = 1 << 18
 _FACTORS = np.array([math.ldexp(m, -4 - k) for k in range(6) for m in range(16, 8, -1)] + [1 / 64])
 
 #: Of the distance of two results: how far from their middle one may become the other. What lies in between
-#: has an error larger by four times that, relatively, than the nearest result: far less than TOLERANCE.
+#: has a squared error larger by nine times that at most, relatively, than the nearest result, which is what
+#: the search counts; so the error of what it finds is larger by so much at most than it believes.
 _NEARLY = math.ldexp(1.0, -16)
 
 #: The powers of two that float32 has, and infinity.

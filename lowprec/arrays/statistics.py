@@ -139,8 +139,8 @@ def scale_for(
     time to sort them; values are copied.
 
     - Formats of at most 8 bits, rounded to nearest, or as near as 2**-16 of a step: the error is at most
-      1 + 2**-9 times (0.01 dB above) that of any scale searched, or beyond it by less than 2**-40 (120 dB) of
-      the sum of squared values.
+      1 + 2**-9 times that of any scale searched (of near ones 2**-12 more; 0.01 dB in all), or beyond it by
+      less than 2**-40 (120 dB) of the sum of squared values.
     - Other roundings into them: the best of 256 scales a binade.
     - Wider formats: the best of the scale of max times m/16 * 2**-k, m from 16 to 9, k from 0 to 5.
     - Powers of two: the best of all; into wider formats of the six below that of max.

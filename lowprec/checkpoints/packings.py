@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Packing:
-    """Codes as they are, one in each element of the tensor; other packings change what they must.
+    """Layout of codes in a tensor; one that nothing is written in has neither `stored` nor `packed`.
 
     Parameters
     ----------
@@ -46,14 +46,28 @@ class Packing:
 
     def stored(self, shape: tuple[int, ...], element: Format) -> tuple[int, ...]:
         """Return the shape of the tensor of codes of this shape."""
-        return shape
+        raise NotImplementedError
 
     def packed(self, codes: Array, element: Format) -> Array:
         """Return what is stored of whole rows of codes."""
-        return codes
+        raise NotImplementedError
 
     def codes(self, weight: Weight, start: int, stop: int | None) -> Array:
         """Return the codes of rows start to stop of a weight, one for each element, as unsigned integers."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Whole(Packing):
+    """Codes as they are, one in each element of the tensor."""
+
+    def stored(self, shape: tuple[int, ...], element: Format) -> tuple[int, ...]:
+        return shape
+
+    def packed(self, codes: Array, element: Format) -> Array:
+        return codes
+
+    def codes(self, weight: Weight, start: int, stop: int | None) -> Array:
         data = weight.codes.read(start, stop)
         return data.view(f"u{data.dtype.itemsize}")
 
@@ -141,7 +155,7 @@ class GgufPacking(Packing):
         return self.blocks(weight, start, stop).codes
 
 
-WHOLE = Packing()
+WHOLE = _Whole()
 LOW_FIRST = _LowFirst(is_paired=True)
 HIGH_LOW = _HighLow(is_paired=True)
 LONG_ROW = _LongRow()

@@ -267,13 +267,13 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
     rows = (*shape[:-2], shape[-1], shape[-2]) if scheme.transposed else shape
     sizes = _sizes(how, rows, weight.summed) if scheme.block else (*[1] * (len(rows) - 1), rows[-1])
     grid = tuple(-(-length // size) for length, size in zip(rows, sizes, strict=True))
-    codes = scheme.packing.stored(rows, how.element)
     if scheme.family == "gguf":
         gguf_plan = {"codes": (weight.name, scheme.code_tags[0], shape)}
         return gguf_plan | ({"tensor": (stem + scheme.tensor, "F32", (1,))} if scheme.tensor else {})
     tag = scheme.scale_tags[0]
     if scheme.block is None:
         grid = (*rows[:-1], 1) if how.channel else _one(scheme, len(rows))
+    codes = scheme.packing.stored(rows, how.element)
     code_tag = {"e4m3fn": "F8_E4M3", "e5m2": "F8_E5M2"}.get(how.element.name, scheme.code_tags[0])
     plan = {"codes": (stem + scheme.codes, code_tag, codes), "scales": (stem + scheme.scales, tag, grid)}
     if scheme.swizzled:

@@ -41,7 +41,7 @@ ITEMS = dict.fromkeys(item for mutant in MUTANTS for item in mutant.tried)
 @pytest.mark.parametrize("many", [False, True], ids=["few", "many"])
 @pytest.mark.parametrize("kind", dict.fromkeys(item.partition(":")[0] for item in ITEMS))
 def test_what_finds_mutants_finds_nothing_in_the_package(kind, many, monkeypatch):
-    """In kernels that requests for few results share, and in those of the requests' own.
+    """Try every item in kernels that requests for few results share, and in those of the requests' own.
 
     So every mutant of tests/mutations.txt that the driver finds fails this test.
     """
@@ -119,7 +119,7 @@ def test_engines_agree_on_what_is_drawn(operation):
     "operation", ["encode", "quantize", "cast", "add", "divide", "sqrt", "fma", "minimum"]
 )
 def test_kernels_of_a_requests_own_agree_on_what_is_drawn(operation, monkeypatch):
-    """As requests for many results have them; and chunks of operands that are narrowed."""
+    """Hold kernels that requests for many results have against the others, and narrow operands in chunks."""
     monkeypatch.setattr(engine, "MANY", 0)
     monkeypatch.setattr(narrowed_program, "_PART", 512)
     assert agree_where_drawn(operation, 1, 12) > 6
@@ -148,7 +148,7 @@ def rows(name, shape, kind):
 @pytest.mark.parametrize("many", [False, True], ids=["few", "many"])
 @pytest.mark.parametrize("name", BLOCKS)
 def test_blocks_are_the_same_on_every_engine(name, many, monkeypatch):
-    """Of every type and along both axes, cut at the end; values of any scales, NaN too, in both types."""
+    """Compare blocks of every type, along both axes, with a cut end; values of any scales, NaN too."""
     monkeypatch.setattr(engine, "MANY", 0 if many else 1 << 62)
     for shape, axis in SHAPES:
         axis = (len(shape) - 2, len(shape) - 1) if name == "nvfp4_2d" else axis
@@ -195,7 +195,7 @@ def test_signaling_nans_beside_operands_of_another_type_signal(operation):
 @pytest.mark.apart
 @pytest.mark.parametrize("operation", FLAGGED)
 def test_vectors_leave_few(monkeypatch, operation):
-    """Of ordinary numbers the scalar engine gets those on borders; one operand may be for all."""
+    """Count what the scalar engine gets: of ordinary numbers those on borders; one operand may be for all."""
     rng = np.random.default_rng(0)
     x, z = (np.abs(rng.standard_normal(1 << 16)).astype(np.float32) + 1 for _ in range(2))
     left, part = [], flagged_program.Flagged.part

@@ -298,7 +298,7 @@ def test_no_answer_changes(name, flags):
 
 
 def test_small_numbers_are_not_taken_for_zeros():
-    """So that what is compared above says something."""
+    """See that the mode is on: comparisons under it say something."""
     assert usual("statistics")["subnormal", "int8", "max"] == np.float32(3.67e-40).tobytes()
     assert lp.multiply(TINY_64, LARGE_64, "binary32")[0] == 2.0**-74
 

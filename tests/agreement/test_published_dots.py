@@ -148,5 +148,5 @@ def others(name: str) -> dict[str, Accumulation]:
 
 @pytest.mark.parametrize("name", SETS)
 def test_other_accumulations_are_seen(name):
-    """So that agreement means something."""
+    """See that agreement means something."""
     assert [what for what, how in others(name).items() if agrees(name, how)] == []

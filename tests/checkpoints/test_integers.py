@@ -12,9 +12,12 @@ from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkp
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.packings import LONG_ROW, GgufPacking
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
+from lowprec.checkpoints.words import ColumnWords
+from lowprec.spec import catalog
 from tests.checkpoints.writers import folder
 
 #: Which of eight columns each code of a word belongs to, in AWQ.
@@ -388,7 +391,8 @@ def test_words_of_several_widths_need_a_configuration(tmp_path, length, bits):
     quantize_checkpoint(open_checkpoint(tmp_path), tmp_path / "out", how)
     dequantize_checkpoint(open_checkpoint(tmp_path / "out"), tmp_path / "values.safetensors")
     values = open_checkpoint(tmp_path / "values.safetensors").entries["l.weight"].read()
-    assert np.allclose(values, 1.0)
+    scales = open_checkpoint(tmp_path / "out").entries["l.weight_scale"].read().astype(np.float32)
+    assert np.array_equal(values, np.broadcast_to(7 * scales, values.shape))
 
 
 def test_words_of_gptq_of_several_widths_need_a_configuration(tmp_path):
@@ -397,3 +401,12 @@ def test_words_of_gptq_of_several_widths_need_a_configuration(tmp_path):
     assert "may be codes of 2 or 4 or 8 bits, and no configuration says which" in weight.problem[1]
     (weight,) = weights_of(folder(tmp_path / "m", tensors, config))
     assert weight.problem is None
+
+
+@pytest.mark.parametrize("packing", [ColumnWords(), GgufPacking(type="q4_0"), LONG_ROW])
+def test_a_packing_without_a_way_to_write_codes_writes_none(packing):
+    """Refuse at once: codes as they are would be another packing's bytes."""
+    codes, fmt = np.zeros((8, 32), np.uint8), catalog.format("int4")
+    for call in (lambda: packing.packed(codes, fmt), lambda: packing.stored((8, 32), fmt)):
+        with pytest.raises(NotImplementedError):
+            call()

@@ -305,7 +305,7 @@ def test_loaded_states_bring_all_their_options(strategy):
 
 @pytest.mark.parametrize("strategy", ["light", "plus", "fp32", sp.Adam(), sp.SGD()])
 def test_states_of_another_shape_are_refused_part_by_part(strategy):
-    """And steps that were never taken."""
+    """Refuse steps that were never taken, too."""
     w = W.copy()
     optimizer = layers.Optimizer([w], strategy=strategy)
     optimizer.step([np.ones_like(W)])

@@ -57,7 +57,7 @@ def test_it_prints_the_table_of_the_page(example, name, tmp_path):
 
 @pytest.mark.parametrize("name", ["binary32", "mxfp4"])
 def test_the_page_says_what_training_in_mx_gives(example, name):
-    """Of the processor's own exponentials, so within a thousandth or two."""
+    """Compare within thousandths: exponentials are the processor's own."""
     _, loss, tested, accuracy, _ = next(
         line for line in shown("mx_training") if line.startswith(name)
     ).split()
@@ -68,7 +68,7 @@ def test_the_page_says_what_training_in_mx_gives(example, name):
 
 
 def test_the_page_says_what_training_a_transformer_gives(example):
-    """Of the processor's own exponentials and of BLAS, so within some hundredths."""
+    """Compare within some hundredths: exponentials and BLAS are the processor's own."""
     characters = example["mx_characters"].characters
     run = characters.train(characters.recipe("float32"), characters.adam(), 120)
     _, loss, tested = shown("mx_characters")[1].split()
@@ -78,7 +78,7 @@ def test_the_page_says_what_training_a_transformer_gives(example):
 
 @pytest.mark.parametrize("name", ["binary32", "mxfp4", "nvfp4 recipe"])
 def test_the_page_says_what_training_in_nvfp4_gives(example, name):
-    """Of the processor's own exponentials, so within a few thousandths."""
+    """Compare within thousandths: exponentials are the processor's own."""
     module = example["nvfp4_training"]
     got = module.line(name, [module.train(module.ROWS[name], 200, seed) for seed in range(2)])
     line = next(line for line in shown("nvfp4_training") if line.startswith(name))
@@ -88,7 +88,7 @@ def test_the_page_says_what_training_in_nvfp4_gives(example, name):
 
 @pytest.mark.parametrize("name", ["E4M3, E5M2 current", "E4M3, E5M2 delayed", "E4M3, E4M3 none"])
 def test_the_page_says_what_training_in_fp8_gives(example, name):
-    """Of the processor's own exponentials, so within a few thousandths."""
+    """Compare within thousandths: exponentials are the processor's own."""
     run = example["fp8_training"].train(example["fp8_training"].ROWS[name], 200)
     line = next(line for line in shown("fp8_training") if line.startswith(name))
     loss, tested, accuracy, flushed, _ = line[19:].split()
@@ -99,7 +99,7 @@ def test_the_page_says_what_training_in_fp8_gives(example, name):
 
 
 def test_diffused_weights_are_values_of_the_format_and_closer_in_what_they_do(example):
-    """Of a network that is not trained: embeddings stay, and the error of the logits is less than cast."""
+    """Diffuse an untrained network: embeddings stay, and the error of the logits is less than cast."""
     characters = example["mx_characters"].characters
     data, p = characters.text(), characters.initial(characters.text().size)
     tokens, _ = characters.windows(data.train, range(0, 1600, 50))

@@ -346,7 +346,7 @@ def test_conv2d_has_unit_variance(settings, alpha):
 
 
 def test_a_product_of_a_value_with_itself_or_a_number():
-    """Of a value with itself the page says that it has not."""
+    """Measure what has no unit variance; the page says so of a value with itself."""
     x = normal(256, 1024)
     y, vjp = us.multiply(x, x)
     assert y.var() == pytest.approx(2, rel=0.05)

@@ -47,7 +47,7 @@ def test_results_round_up_into_the_smallest_normal_number(operation):
 
 @pytest.mark.parametrize("operation", ["add", "fma"])
 def test_every_number_of_leading_bits_cancels(operation):
-    """One bit cancels, two, and all but the last one."""
+    """See one bit cancel, two, and all but the last one."""
     lost = {
         max(exponent(first), exponent(second)) - exponent(first + second)
         for first, second in exact_sums(operation)

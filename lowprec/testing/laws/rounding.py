@@ -20,7 +20,8 @@ from lowprec.testing.projecting import beyond_codes, farther
 from lowprec.testing.subjects import Subject
 
 NEAREST = tuple(mode.name for mode in MODES if mode.nearest)
-DIRECTED = ("toward_zero", "toward_positive", "toward_negative", "away_from_zero")
+#: Modes that take one side whatever the tail; `to_odd` alone asks which code is odd.
+DIRECTED = tuple(mode.name for mode in MODES if not mode.nearest and mode.positive_even == mode.positive_odd)
 _KINDS = {EXACT: "a value of the format", BELOW: "below the tie", TIE: "the tie", ABOVE: "above the tie"}
 
 
