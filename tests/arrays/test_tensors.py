@@ -412,3 +412,13 @@ def test_views_of_tensors_are_advised_only_where_they_can_be_taken(dtype, hint):
 def test_a_list_of_tensors_that_numpy_does_not_take_is_refused_with_the_way_out():
     with pytest.raises(TypeError, match=r"cannot make an array of list: .*; give torch\.stack"):
         lp.encode([_torch().tensor(1.0, dtype=_torch().bfloat16)], "e4m3fn")
+
+
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp4", "nvfp4", "mxint8"])
+@pytest.mark.parametrize("make", ["tensor", "as_tensor", "from_dlpack"])
+def test_tensors_of_blocks_are_packed_codes_without_scales(make, fmt):
+    torch = _torch()
+    blocks = lp.encode(np.random.default_rng(0).standard_normal((4, 32)).astype(np.float32), fmt)
+    codes = getattr(torch, make)(blocks)
+    assert np.array_equal(codes.view(torch.uint8).numpy().reshape(4, -1), blocks.packed())
+    assert np.array_equal(torch.tensor(np.asarray(blocks)).numpy(), blocks.values())
