@@ -173,6 +173,38 @@ def test_an_encoder_layer_computes_the_same_in_evaluation():
     assert layers.use_recipe(net, "float32", keep=["linear1"]) == ["linear2"]
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_an_encoder_leaves_out_padding_in_evaluation():
+    """torch.nn.TransformerEncoder makes a nested tensor of rows that are not padded."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+    net = torch.nn.TransformerEncoder(layer, 2).eval()
+    x, padding = torch.randn(2, 8, 32), torch.arange(8) >= torch.tensor([[8], [5]])
+    with torch.no_grad():
+        plain = net(x, src_key_padding_mask=padding)
+        layers.use_recipe(net, recipe="mxfp8")
+        nested = net(x, src_key_padding_mask=padding)
+        net.enable_nested_tensor = False
+        padded = net(x, src_key_padding_mask=padding)
+    error = (nested - padded)[~padding].abs().max()
+    assert error < 0.1 * (padded - plain)[~padding].abs().max()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_are_rows_of_one_product(layout):
+    rows, w, bias = torch.randn(7, 32), torch.randn(16, 32), torch.randn(16)
+    nested = torch.nested.nested_tensor(list(rows.split([3, 4])), layout=layout, requires_grad=True)
+    y = layers.apply(nested, w, bias, "fp8")
+    assert y.is_nested
+    assert y.layout is layout
+    assert torch.equal(torch.cat(y.unbind()), layers.apply(rows, w, bias, "fp8"))
+    torch.cat(y.unbind()).square().sum().backward()
+    rows.requires_grad_()
+    layers.apply(rows, w, bias, "fp8").square().sum().backward()
+    assert torch.equal(torch.cat(nested.grad.unbind()), rows.grad)
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, where it compiles
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("recipe", ["mxfp4", "fp8", "nvfp4"])

@@ -34,7 +34,7 @@ def apply(
     ----------
     x, w, bias : torch.Tensor
         As of `torch.nn.functional.linear`; of float32, bfloat16 or float16, on any device. All is computed on
-        the CPU.
+        the CPU. x may be nested, as `torch.nn.TransformerEncoder` makes it of padded rows in evaluation.
     recipe, rng, accumulation
         As for `linear`.
 
@@ -46,6 +46,12 @@ def apply(
 
     Raises ImportError: without torch. ValueError: as `linear` does.
     """
+    if getattr(x, "is_nested", False):
+        torch, parts = torch_module(), x.unbind()
+        y = apply(torch.cat(parts), w, bias, recipe, rng=rng, accumulation=accumulation)
+        if x.layout is torch.jagged:
+            return torch.nested.nested_tensor_from_jagged(y, x.offsets())
+        return torch.nested.as_nested_tensor(list(y.split([len(part) for part in parts])))
     return differentiable(_linear)(x, w, bias, recipe, rng, accumulation)
 
 
