@@ -17,7 +17,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.types.functions import Function
 
 from lowprec.kernels import engine
-from lowprec.kernels.cache import DiskCache, directory
+from lowprec.kernels.cache import DiskCache, directory, private
 
 __all__ = ["COMPILED", "Compiled", "at_once", "is_worth"]
 
@@ -122,7 +122,9 @@ class _Watch(event.Listener):  # type: ignore[misc]
         if self._told or self._began is None or time.perf_counter() - self._began[1] < _PATIENCE:
             return
         _Watch._told = True
-        folder = directory()
+        chosen, folder = directory(), None
+        with contextlib.suppress(OSError):  # nothing is kept where the folder cannot be made
+            folder = chosen and private(chosen, make=True)
         where = "again in each process" if folder is None else f"once, and keeps them in {str(folder)!r}"
         logging.getLogger("lowprec").info(_WAIT, where)
 

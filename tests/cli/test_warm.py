@@ -86,9 +86,11 @@ def test_the_second_process_compiles_nothing(tmp_path):
 
 
 @compiled
-def test_a_call_that_waits_says_so_once(monkeypatch, caplog):
+@pytest.mark.parametrize("folder", ["", "a file"])
+def test_a_call_that_waits_says_so_once(tmp_path, monkeypatch, caplog, folder):
     """Kernels of lowprec alone are timed; other users' functions are not."""
-    monkeypatch.setenv("LOWPREC_CACHE_DIR", "")
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("LOWPREC_CACHE_DIR", folder and str(tmp_path / folder))
     monkeypatch.setattr(compiling, "_PATIENCE", 0.0)
     monkeypatch.setattr(compiling._Watch, "_told", False)
     before = len(compiling.COMPILED)
