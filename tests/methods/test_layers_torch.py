@@ -173,6 +173,19 @@ def test_an_encoder_layer_computes_the_same_in_evaluation():
     assert layers.use_recipe(net, "float32", keep=["linear1"]) == ["linear2"]
 
 
+@pytest.mark.parametrize("strategy", [*expansion.STRATEGIES, sp.SGD()])
+def test_an_optimizer_steps_parameters_without_axes(strategy):
+    results = []
+    for shape in ((), (1,)):
+        parameter = torch.nn.Parameter(torch.ones(shape))
+        optimizer = layers.Optimizer([parameter], strategy=strategy, lr=0.1)
+        for _ in range(2):
+            parameter.grad = torch.ones(shape)
+            optimizer.step()
+        results.append(parameter.item())
+    assert results[0] == results[1] != 1
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_an_encoder_leaves_out_padding_in_evaluation():
     """torch.nn.TransformerEncoder makes a nested tensor of rows that are not padded."""

@@ -100,7 +100,7 @@ def write(parameter: Any, values: Any) -> None:
         return
     values = values.to_array(np.float32) if isinstance(values, ScaledArray) else values
     if is_tensor(parameter):
-        parameter.detach().copy_(tensor_of(np.ascontiguousarray(values)))
+        parameter.detach().copy_(tensor_of(np.asarray(values, order="C")))
     else:
         parameter[...] = values
 
