@@ -410,6 +410,21 @@ def test_what_has_no_rule_is_refused_by_name():
     assert repr(sp.to_tensor([1.5])) == "tensor of ScaledArray([1.5], scale=1.0, format='binary32')"
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        np.from_dlpack,
+        torch.from_dlpack,
+        lambda x: x.apply_(abs),
+        lambda x: torch.nn.ParameterList([x]).share_memory(),
+    ],
+    ids=["numpy", "torch", "apply_", "share_memory"],
+)
+def test_memory_that_torch_does_not_have_is_neither_read_nor_shared(read):
+    with pytest.raises(TypeError, match=r"^a tensor of a ScaledArray has no memory that DLPack"):
+        read(sp.to_tensor(A))
+
+
 @pytest.fixture(scope="module")
 def page():
     """What the page's code defines and prints."""

@@ -224,6 +224,14 @@ def _tensors() -> Any:
 
         data = property(torch.Tensor.detach, _exchange)
 
+        def _without_memory(self, *_: Any, **__: Any) -> Any:
+            raise TypeError(
+                "a tensor of a ScaledArray has no memory that DLPack, apply_ or another process could read: "
+                "give the plain tensor that sp.differentiable(sp.on_forward(sp.stop_scaling)) makes"
+            )
+
+        apply_ = share_memory_ = __dlpack__ = __dlpack_device__ = _without_memory
+
         def __repr__(self) -> str:
             return f"tensor of {self.array!r}"
 
