@@ -209,6 +209,14 @@ def test_torch_code_computes_by_the_rules_of_numpy_code(name):
             assert_same(tensor.grad.array, each)
 
 
+@pytest.mark.parametrize("name", CODE)
+def test_torch_code_computes_the_same_in_inference_mode(name):
+    code, numpy_code, _ = CODE[name]
+    arrays = (P, A) if name in OF_LARGE else (A, P)
+    with torch.inference_mode():
+        assert_same(code(*map(sp.to_tensor, arrays)).array, numpy_code(*arrays))
+
+
 @pytest.mark.parametrize("name", ["linear", "linear without bias", "relu", "gelu", "silu", "layer_norm"])
 def test_operations_take_plain_tensors_too(name):
     operation, *arrays = PAIRS[name]

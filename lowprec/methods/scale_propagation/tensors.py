@@ -244,6 +244,10 @@ def _tensors() -> Any:
                     raise _in_place(name)
                 args[0].memory.array = args[1].array
                 return args[0]
+            if name not in _RULES:  # in inference_mode torch leaves operations made of others whole
+                found = function.decompose(*args, **(keywords or {}))
+                if found is not NotImplemented:
+                    return found
             said = (keywords or {}).items()
             given = {key: each for key, each in said if key in _KEYWORDS or str(each) not in _MEMORY}
             if name == "embedding":
