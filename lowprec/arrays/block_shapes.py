@@ -32,7 +32,7 @@ def indexed(
     if any(item is Ellipsis for item in keys):
         place = [item is Ellipsis for item in keys].index(True)
         keys = (*keys[:place], *[slice(None)] * (ndim - len(keys) + 1), *keys[place + 1 :])
-    if len(keys) > ndim:
+    if sum(item is not None for item in keys) > ndim:
         raise IndexError(f"too many indices: a BlockArray of shape {shape} has {ndim} axes")
     keys = (*keys, *[slice(None)] * (ndim - len(keys)))
     along = dict(zip(axes, sizes, strict=True))

@@ -360,6 +360,7 @@ CUTS = [
     (IndexError, np.s_[:, 0], f"index 0 along axis 1 {ONE} 32; use .values()[...]"),
     (IndexError, np.s_[..., -1], f"index -1 along axis 1 {ONE} 32; use .values()[...]"),
     (IndexError, np.s_[0, 0, 0], "too many indices: a BlockArray of shape (6, 100) has 2 axes"),
+    (TypeError, np.s_[None, :, :], f"{NEITHER} None; use .values()[...]"),
     (IndexError, np.s_[..., ...], "an index can only have a single ellipsis ('...')"),
     (IndexError, np.s_[6], "index 6 is out of bounds for axis 0 with size 6"),
     (TypeError, None, f"{NEITHER} None; use .values()[...]"),
