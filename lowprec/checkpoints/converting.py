@@ -17,7 +17,7 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.mxfp4 import from_mxfp4, tensor_scale_for
 from lowprec.checkpoints import configs, transformer_engine
 from lowprec.checkpoints.container import TAGS, CheckpointError
-from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, stored_scales, tensor_scale, values_of
+from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, scale_codes, tensor_scale, values_of
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
 from lowprec.checkpoints.schemes import FLOATS, is_mark
@@ -78,7 +78,7 @@ def _scales(weight: Weight, how: Target) -> Given | None:
     if weight.scale == how.blocks.scale.name and weight.sizes == sizes:
         tensor = tensor_scale(weight)
         if how.blocks.tensor_scale == "none":
-            return None if tensor is not None else Given(None, functools.partial(_stored, weight))
+            return None if tensor is not None else Given(None, functools.partial(scale_codes, weight))
         number: Any = np.float32(1) if tensor is None else tensor
         if number.size != 1:
             return None
@@ -86,22 +86,17 @@ def _scales(weight: Weight, how: Target) -> Given | None:
             number = np.float32(1) / number if weight.scheme.divides else number / np.float32(weight.over)
         if not SMALLEST_SCALE <= number <= 1 / SMALLEST_SCALE:  # which is not kept, or has no inverse
             return None
-        return Given(np.float32(number), functools.partial(_stored, weight))
+        return Given(np.float32(number), functools.partial(scale_codes, weight))
     if weight.scale == "e8m0fnu" and weight.sizes[-1] == 32 and how.blocks.name == "nvfp4":
         return _of_powers(weight)
     return None
-
-
-def _stored(weight: Weight, start: int, stop: int) -> Array:
-    scales = stored_scales(weight, start, stop)
-    return scales.view(f"u{scales.dtype.itemsize}")
 
 
 def _of_powers(weight: Weight) -> Given:
     """Return the scales with which MXFP4's blocks are the same in NVFP4, wherever they can be."""
 
     def blocks(start: int, stop: int) -> BlockArray:
-        return BlockArray(codes_of(weight, start, stop), _stored(weight, start, stop), catalog.MXFP4)
+        return BlockArray(codes_of(weight, start, stop), scale_codes(weight, start, stop), catalog.MXFP4)
 
     # Some schemes store its inverse: both are normal float32 numbers.
     best = tensor_scale_for(blocks(start, stop) for start, stop in ranges(weight))

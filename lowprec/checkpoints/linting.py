@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block_products import spread
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints import bitsandbytes
@@ -21,7 +20,6 @@ from lowprec.checkpoints.decoding import (
     PART,
     WIDE,
     codes_of,
-    grid_of,
     offset_values,
     ranges,
     scale_values,
@@ -32,6 +30,7 @@ from lowprec.checkpoints.decoding import (
 )
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.schemes import FLOATS, NESTED_ABSMAX
+from lowprec.checkpoints.sharing import by_block, for_elements
 from lowprec.checkpoints.structure import Finding, structure
 from lowprec.checkpoints.weights import Weight, sources_of, weights_of
 from lowprec.checkpoints.writing import Watch
@@ -196,11 +195,7 @@ def _verb(key: str) -> str:
 def _high(weight: Weight, codes: Array) -> npt.NDArray[np.float32]:
     """Return the largest magnitude of the elements of each block; NaN where one is NaN."""
     magnitudes = np.abs(np.asarray(decode(codes, weight.format), np.float32))
-    for axis, size in enumerate(weight.sizes):
-        length = magnitudes.shape[axis]
-        if size > 1 and length:
-            magnitudes = np.maximum.reduceat(magnitudes, np.arange(0, length, min(size, length)), axis=axis)
-    return magnitudes
+    return by_block(np.maximum, magnitudes, weight.sizes)
 
 
 def _of_size(weight: Weight, lost: float) -> list[Finding]:
@@ -261,7 +256,7 @@ def _of_nested(weight: Weight) -> list[Finding]:
     """Return which scales of scales are no positive numbers; 0 is one where all scales are their mean."""
     if not bitsandbytes.is_nested(weight.scheme):
         return []
-    (entry,) = (part for part in weight.extras if part.name.endswith(NESTED_ABSMAX))
+    entry = bitsandbytes.part(weight, NESTED_ABSMAX)
     numbers, state = entry.read().reshape(-1), bitsandbytes.state_of(weight)
     codes = stored_scales(weight).reshape(-1) != bitsandbytes.zero_code()
     used = np.logical_or.reduceat(codes, np.arange(0, codes.size, state.nested)) if codes.size else codes
@@ -319,7 +314,7 @@ def _of_order(weight: Weight) -> list[Finding]:
 
     Of those that are said to be swizzled, whether they look as if they were not.
     """
-    grid = grid_of(weight)
+    grid = weight.grid
     if weight.scales is None or len(grid) != 2 or grid[0] % 128 or grid[1] % 4 or min(grid) < 8:
         return []
     with np.errstate(all="ignore"):
@@ -470,14 +465,12 @@ def _values(
     elements = np.asarray(decode(codes, weight.format, dtype=np.float64))
     if weight.zeros is not None:
         zeros = zero_values(weight, start, stop, np.float64)
-        elements -= spread(zeros, elements.shape, tuple(range(elements.ndim)), weight.sizes)
+        elements -= for_elements(zeros, elements.shape, weight.sizes)
     with np.errstate(all="ignore"):
-        found: npt.NDArray[np.float64] = elements * (
-            spread(units, elements.shape, tuple(range(elements.ndim)), weight.sizes) * factor
-        )
+        elements *= for_elements(units, elements.shape, weight.sizes) * factor
     if (offsets := offset_values(weight, start, stop)) is not None:
-        found += spread(offsets.astype(np.float64), found.shape, tuple(range(found.ndim)), weight.sizes)
-    return found
+        elements += for_elements(offsets.astype(np.float64), elements.shape, weight.sizes)
+    return elements
 
 
 def _distance(values: npt.NDArray[np.float64] | None, wanted: npt.NDArray[np.float64]) -> float:

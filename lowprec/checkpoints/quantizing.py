@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 import lowprec
 from lowprec.arrays.arith import divide
-from lowprec.arrays.block_products import spread
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import swizzle
@@ -32,6 +31,7 @@ from lowprec.checkpoints.integer_schemes import WEIGHT_SHAPE
 from lowprec.checkpoints.onnx_reading import PRODUCTS, UNKNOWN
 from lowprec.checkpoints.packings import GgufPacking
 from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SCALED_FP8, TRANSFORMER_ENGINE, Scheme
+from lowprec.checkpoints.sharing import for_elements, grid_of, in_tiles
 from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
 from lowprec.checkpoints.weights import Weight, weights_of
@@ -266,7 +266,7 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
         return transformer_engine.parts(weight, how)
     rows = (*shape[:-2], shape[-1], shape[-2]) if scheme.transposed else shape
     sizes = _sizes(how, rows, weight.summed) if scheme.block else (*[1] * (len(rows) - 1), rows[-1])
-    grid = tuple(-(-length // size) for length, size in zip(rows, sizes, strict=True))
+    grid = grid_of(rows, sizes)
     if scheme.family == "gguf":
         gguf_plan = {"codes": (weight.name, scheme.code_tags[0], shape)}
         return gguf_plan | ({"tensor": (stem + scheme.tensor, "F32", (1,))} if scheme.tensor else {})
@@ -277,7 +277,7 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
     code_tag = {"e4m3fn": "F8_E4M3", "e5m2": "F8_E5M2"}.get(how.element.name, scheme.code_tags[0])
     plan = {"codes": (stem + scheme.codes, code_tag, codes), "scales": (stem + scheme.scales, tag, grid)}
     if scheme.swizzled:
-        plan["scales"] = (stem + scheme.scales, tag, (-(-grid[0] // 128) * 128, -(-grid[1] // 4) * 4))
+        plan["scales"] = (stem + scheme.scales, tag, in_tiles(grid))
         plan["mark"] = (stem + COMFY_QUANT, "U8", (len(_mark(scheme)),))
     if scheme.tensor:
         plan["tensor"] = (stem + scheme.tensor, "F32", _one(scheme, len(rows)))
@@ -394,12 +394,12 @@ def _written(
         units = units if tensor is None else units * np.float64(tensor)
         elements = decode(codes, how.element)
         if given is not None:
-            exact = elements * spread(units, codes.shape, tuple(range(codes.ndim)), sizes)
+            exact = elements * for_elements(units, codes.shape, sizes)
             read: Array = exact.astype(np.float32)
             if how.scheme.family != "gguf" and tensor is not None:  # of GGUF products are rounded once
                 number = decode(scales, how.blocks.scale)
                 number = number / stored if how.scheme.divides else number * stored
-                read = elements * spread(number, codes.shape, tuple(range(codes.ndim)), sizes)
+                read = elements * for_elements(number, codes.shape, sizes)
             values = np.where(read == values, exact, values)  # what readers find again is no error
         errors.add(values, elements, sizes, units)
     return errors.report(_RAISED if raised else "") | ({} if outputs is None else outputs.report())

@@ -58,11 +58,11 @@ class Scheme:
 
     name: str
     family: str
-    codes: str
-    code_tags: tuple[str, ...]
-    scales: str
-    scale_tags: tuple[str, ...]
     source: str
+    codes: str = ""
+    code_tags: tuple[str, ...] = ()
+    scales: str = ""
+    scale_tags: tuple[str, ...] = ()
     tensor: str = ""
     element: str = ""
     scale: str = ""

@@ -102,7 +102,7 @@ class RowWords(Words):
 
     def _size(self, weight: Weight, said: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
         codes, scales = weight.codes, weight.scales
-        beside = next((part for part in weight.extras if part.name.endswith(".weight_shape")), None)
+        beside = weight.extra(".weight_shape")
         if beside is None:
             raise CheckpointError(f"{codes.name} has no weight_shape beside it")
         if beside.tag not in ("I64", "I32") or len(codes.shape) < 2 or beside.shape != (len(codes.shape),):
@@ -216,13 +216,13 @@ class ColumnWords(Words):
             if zeros.shape != (scales.shape[0], codes.shape[1]) or 8 * codes.shape[1] != scales.shape[1]:
                 raise CheckpointError(f"parts do not fit each other: {shapes}")
             return (codes.shape[0], 8 * codes.shape[1]), 4
-        groups = next((part.shape for part in weight.extras if part.name.endswith(self.groups)), None)
+        groups = weight.extra(self.groups)
         fitting = [
             bits
             for bits in _WIDTHS
             if zeros.shape == (scales.shape[0], -(-scales.shape[1] * bits // 32))
             and 32 * codes.shape[0] % bits == 0
-            and groups in (None, (32 * codes.shape[0] // bits,))
+            and (groups is None or groups.shape == (32 * codes.shape[0] // bits,))
         ]
         bits = _chosen(fitting, said.get("bits"), shapes)
         if bits is None or codes.shape[1] != scales.shape[1]:
@@ -304,7 +304,7 @@ def _grouped(
     weight: Weight, end: str, columns: int, count: int, said: Mapping[str, Any]
 ) -> tuple[int, Weight]:
     """Return how many columns are a group, and the weight with the groups of columns if they are no runs."""
-    beside = next((part for part in weight.extras if end and part.name.endswith(end)), None)
+    beside = weight.extra(end) if end else None
     size = said.get("group_size")
     if type(size) is not int or size < 1 or -(-columns // size) != count:
         size = -(-columns // max(count, 1))
