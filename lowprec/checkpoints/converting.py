@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import logging
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from lowprec.checkpoints import configs, transformer_engine
 from lowprec.checkpoints.container import TAGS, CheckpointError
 from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, scale_codes, tensor_scale, values_of
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.patterns import exactly, matching
 from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
 from lowprec.checkpoints.schemes import FLOATS, is_mark
 from lowprec.checkpoints.staying import with_staying
@@ -62,7 +62,7 @@ def convert_checkpoint(
     names = [weight.name for weight in weights_of(checkpoint) if weight.is_quantized]
     if not names:
         raise CheckpointError(f"{str(checkpoint.path)!r} has no quantised weights; use quantize")
-    chosen = tuple(include) or tuple(name.replace("[", "[[]") for name in names)
+    chosen = tuple(include) or tuple(map(exactly, names))
     return quantize_checkpoint(
         checkpoint, out, how, include=chosen, exclude=exclude, watch=watch, scales=_scales
     )
@@ -140,9 +140,8 @@ def dequantize_checkpoint(
     checkpoint.check_output(out, exclude)
     pairs: list[tuple[Weight, Task | None]] = []
     names, broken = [], []
-    kept = (
-        out.suffix == ".onnx" and source_of(checkpoint, out) is not None
-    )  # whose nodes take types as they are
+    # Nodes of an ONNX model take types as they are.
+    kept = out.suffix == ".onnx" and source_of(checkpoint, out) is not None
     for weight in weights_of(checkpoint):
         narrow = (
             not kept
@@ -151,8 +150,8 @@ def dequantize_checkpoint(
             and weight.codes.tag in FLOATS
             and not is_mark(weight.codes)
         )
-        chosen = not include or any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include)
-        chosen = chosen and not any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in exclude)
+        chosen = not include or matching(weight.name, include) is not None
+        chosen = chosen and matching(weight.name, exclude) is None
         if chosen and weight.problem is not None and (weight.is_quantized or not kept):
             broken.append(f"weight {weight.name!r} cannot be decoded: {weight.problem[1]}")
         elif chosen and (weight.is_quantized or narrow):

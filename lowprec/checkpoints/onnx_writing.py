@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from lowprec.checkpoints.container import TYPES, CheckpointError, Entry
 from lowprec.checkpoints.onnx_reading import TYPE_TAGS, Decoded, initializers, inlined, open_onnx
+from lowprec.checkpoints.patterns import exactly
 from lowprec.checkpoints.writer import Writer
 
 __all__ = ["OnnxWriter"]
@@ -148,7 +149,7 @@ def _check_names(parts: Plan, quantized: Mapping[str, Collection[str]]) -> None:
             if other in parts and other not in made:
                 raise CheckpointError(
                     f"tensor {other!r} has a name that weight {name!r} takes in an ONNX model; rename the "
-                    f"tensor, or leave the weight out with --exclude {name.replace('[', '[[]')!r}"
+                    f"tensor, or leave the weight out with --exclude {exactly(name)!r}"
                 )
 
 

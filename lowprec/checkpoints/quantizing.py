@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import json
 import math
@@ -30,6 +29,7 @@ from lowprec.checkpoints.gguf_writing import join_blocks
 from lowprec.checkpoints.integer_schemes import WEIGHT_SHAPE
 from lowprec.checkpoints.onnx_reading import PRODUCTS, UNKNOWN
 from lowprec.checkpoints.packings import GgufPacking
+from lowprec.checkpoints.patterns import matching
 from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SCALED_FP8, TRANSFORMER_ENGINE, Scheme
 from lowprec.checkpoints.sharing import for_elements, grid_of, in_tiles
 from lowprec.checkpoints.staying import with_staying
@@ -196,14 +196,14 @@ def quantize_checkpoint(
 
 
 def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], exclude: Sequence[str]) -> str:
-    if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in exclude):
+    if matching(weight.name, exclude) is not None:
         return "excluded"
     if weight.problem is not None:
         return weight.problem[1]
     if weight.codes.tag not in FLOATS and not weight.is_quantized:
         return f"{weight.codes.tag} is no format of floats"
     if include:
-        return "" if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include) else "not included"
+        return "" if matching(weight.name, include) is not None else "not included"
     if len(weight.shape) < 2:
         return "fewer than two axes"
     if len(weight.shape) > 2 and sum(length != 1 for length in weight.shape) < 2:
@@ -211,7 +211,7 @@ def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], ex
     used = checkpoint.graph.used.get(weight.name, set())
     if used and not used & {*PRODUCTS, UNKNOWN}:
         return f"taken by {' and '.join(sorted(used))}, and by no product or convolution"
-    pattern = next((pattern for pattern in EXCLUDED if fnmatch.fnmatchcase(weight.name, pattern)), None)
+    pattern = matching(weight.name, EXCLUDED)
     return "" if pattern is None else f"kept by default, by its name ({pattern}); --include takes it"
 
 

@@ -171,18 +171,11 @@ def _strategy(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
         assert weight.scales is not None
         evidence = f"one scale for a {said} is configured, and scales have shape {list(weight.scales.shape)}"
         yield Finding("scale-strategy", weight.scales.name, evidence, f"set strategy to {weight.blocks!r}")
-    if (
-        said in ("group", "tensor_group")
-        and isinstance(size, int)
-        and weight.sizes
-        and weight.groups is None
-        and weight.sizes[-1] != size
-    ):
+    are_groups = said in ("group", "tensor_group") and isinstance(size, int) and weight.groups is None
+    if are_groups and weight.sizes and (has := weight.sizes[-1]) != size:
         assert weight.scales is not None
-        evidence = (
-            f"the configuration says groups of {size}, and scales belong to {weight.sizes[-1]} elements"
-        )
-        yield Finding("scale-strategy", weight.scales.name, evidence, f"set group_size to {weight.sizes[-1]}")
+        evidence = f"the configuration says groups of {size}, and scales belong to {has} elements"
+        yield Finding("scale-strategy", weight.scales.name, evidence, f"set group_size to {has}")
 
 
 def _columns(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
@@ -192,8 +185,8 @@ def _columns(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
     assert weight.scales is not None
     assert weight.zeros is not None
     size, bits = setting.get("group_size"), weight.format.width
-    size = weight.shape[0] if size == -1 else size
     rows = weight.shape[0]
+    size = rows if size == -1 else size
     if type(size) is int and weight.groups is None and rows and weight.sizes[0] != min(size, rows):
         evidence = f"the configuration says groups of {size}, and scales belong to {weight.sizes[0]} elements"
         remedy = f"set group_size to {weight.sizes[0]}"
@@ -252,24 +245,17 @@ def _comfyui(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Find
     is_marked = any(map(is_mark, checkpoint.entries.values()))
     scaled = [weight for weight in weights if weight.scheme.name == "comfyui scaled fp8"]
     if scaled and not is_marked and not any(name.endswith(".comfy_quant") for name in checkpoint.entries):
-        evidence = (
-            f"{len(scaled)} weights have scale_weight, and there is no tensor scaled_fp8 or .comfy_quant"
-        )
-        yield Finding(
-            "comfyui-unmarked",
-            scaled[0].name,
-            evidence,
-            "without the mark scales are ignored; add it",
-            "warning",
-        )
+        what = f"{len(scaled)} weights have scale_weight"
+        evidence = f"{what}, and there is no tensor scaled_fp8 or .comfy_quant"
+        remedy = "without the mark scales are ignored; add it"
+        yield Finding("comfyui-unmarked", scaled[0].name, evidence, remedy, "warning")
     for name, entry in checkpoint.entries.items():
         if name.endswith(".comfy_quant"):
             try:
                 said = parse_json(entry.read().tobytes(), name).get("format")
             except CheckpointError as error:
-                yield Finding(
-                    "comfyui-quant", name, str(error), 'write JSON such as {"format": "float8_e4m3fn"}'
-                )
+                remedy = 'write JSON such as {"format": "float8_e4m3fn"}'
+                yield Finding("comfyui-quant", name, str(error), remedy)
                 continue
             of = checkpoint.entries.get(f"{name.removesuffix('.comfy_quant')}.weight")
             wanted = {

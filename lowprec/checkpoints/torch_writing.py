@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy.typing as npt
 
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, parse_json
+from lowprec.checkpoints.patterns import exactly
 from lowprec.checkpoints.pickles import Call, Global, Stored, write_pickle
 from lowprec.checkpoints.torch_reading import DTYPES, ELEMENTS, MADE, RECORD, SAID, STORAGES
 from lowprec.checkpoints.writer import Writer, filling
@@ -153,7 +154,7 @@ def _state(parts: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[s
         if stem in told and part in SAID:
             raise CheckpointError(
                 f"tensor {name!r} has the name of an attribute of Transformer Engine's {stem!r}; rename it, "
-                f"or leave the weight out with --exclude {stem.replace('[', '[[]')!r}"
+                f"or leave the weight out with --exclude {exactly(stem)!r}"
             )
         if stem in told and part in MADE[_kind(told[stem])]:
             is_bytes = tag[:3] == "F8_" and part.endswith(("data", "scale_inv"))

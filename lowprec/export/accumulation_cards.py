@@ -27,10 +27,10 @@ from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounded import Rounded
 
 
-def accumulation_listing(items: Iterable[Accumulation] | None = None) -> RenderableType:
-    """Return accumulations, by default all of the catalog, a row each."""
+def accumulation_listing(items: Iterable[Accumulation]) -> RenderableType:
+    """Return accumulations, a row each."""
     table = columns("accumulation", "x", "y", "sum", "output", "evidence")
-    for how in ACCUMULATIONS.values() if items is None else items:
+    for how in items:
         x, y = ("any", "any") if how.operands is None else (fmt.name for fmt in how.operands)
         output = "-" if how.output is None else how.output[0].name
         table.add_row(how.name, x, y, _sum(how), output, best_evidence(how))
