@@ -19,6 +19,7 @@ from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.schemes import NESTED_ABSMAX, NESTED_MAP, Scheme
 from lowprec.checkpoints.sharing import for_elements
 from lowprec.checkpoints.weights import Weight
+from lowprec.checkpoints.writer import Planned
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
@@ -62,7 +63,7 @@ def nested_scales(
     return encode(scales - mean, nested_format()), float(mean)
 
 
-def parts(weight: Weight, scheme: Scheme, stem: str) -> dict[str, tuple[str, str, tuple[int, ...]]]:
+def parts(weight: Weight, scheme: Scheme, stem: str) -> dict[str, Planned]:
     """Return name, type and shape of each tensor by its role."""
     assert scheme.block is not None
     shape = weight.value_shape

@@ -166,7 +166,8 @@ def dequantize_checkpoint(
             f"copy them as they are stored with --exclude"
         )
     made = {"format": "pt"}
-    made |= transformer_engine.metadata_of(weights_of(checkpoint), names, None, checkpoint.metadata)
+    weights = [weight for weight, _ in pairs]
+    made |= transformer_engine.metadata_of(weights, names, None, checkpoint.metadata)
     tasks = with_copies(pairs, out)
     made = with_staying(made, {}, out, checkpoint, pairs, tasks)
     others = configs.beside(checkpoint) if out.suffix not in SINGLE else None

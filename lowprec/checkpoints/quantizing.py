@@ -36,6 +36,7 @@ from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.words import RowWords
+from lowprec.checkpoints.writer import Planned
 from lowprec.checkpoints.writing import (
     SINGLE,
     Spread,
@@ -134,11 +135,11 @@ def quantize_checkpoint(
     ):
         raise CheckpointError(f"statistics of inputs are not used for {how.scheme.name}; leave them out")
     for suffix, family in _ENDINGS.items():
-        if (out.suffix == suffix) != (how.scheme.family == family):
+        if how.scheme.family == family and out.suffix != suffix:
+            raise CheckpointError(f"{how.scheme.name} is written to {suffix} files, not to {out.name!r}")
+        if how.scheme.family != family and out.suffix == suffix:
             raise CheckpointError(
-                f"{how.scheme.name} is written to {suffix} files, not to {out.name!r}"
-                if out.suffix != suffix
-                else f"{how.scheme.name} is not written to {suffix} files; use --scheme {family}"
+                f"{how.scheme.name} is not written to {suffix} files; use --scheme {family}"
             )
     checkpoint.check_output(out, exclude)
     if statistics is not None and statistics.checkpoint.has_file(out):
@@ -167,24 +168,19 @@ def quantize_checkpoint(
     ):
         mark = (SCALED_FP8, "F8_E4M3", (2,))
         tasks.append(Task(SCALED_FP8, checkpoint.files[0].name, (mark,), 2, lambda write: None))
-    spelled: dict[str, Any] = {
-        "scheme": how.scheme.name,
-        "format": (how.blocks or how.element).name,
-        "channel": how.channel,
-    }
+    fmt = how.blocks or how.element
+    spelled: dict[str, Any] = {"scheme": how.scheme.name, "format": fmt.name, "channel": how.channel}
     spelled |= {"rule": how.blocks.rule.name} if how.blocks is not None else {}
     if how.rounding != NEAREST_EVEN:
         spelled |= {"rounding": str(how.rounding), **({"seed": how.seed} if how.rounding.bits else {})}
     spelled |= {"correct": "gptq"} if statistics is not None and statistics.correct else {}
-    made = {
-        "format": "pt",
-        "lowprec": json.dumps(
-            {"version": lowprec.__version__, "made": "quantize" if scales is None else "convert", **spelled}
-        ),
-    }
+    verb = "quantize" if scales is None else "convert"
+    about = json.dumps({"version": lowprec.__version__, "made": verb, **spelled})
+    made = {"format": "pt", "lowprec": about}
+    weights = [weight for weight, _ in pairs]
     if how.scheme.family == "torchao":
-        made |= torchao.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
-    made |= transformer_engine.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
+        made |= torchao.metadata_of(weights, done, how, checkpoint.metadata)
+    made |= transformer_engine.metadata_of(weights, done, how, checkpoint.metadata)
     said = configs.quantization_config(how, kept) if out.suffix not in SINGLE else None
     made = with_staying(made, said or {}, out, checkpoint, pairs, tasks)
     others = configs.beside(checkpoint, said) if out.suffix not in SINGLE else None
@@ -243,9 +239,7 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
     )
 
 
-def _held(
-    weight: Weight, how: Target, plan: Mapping[str, tuple[str, str, tuple[int, ...]]]
-) -> dict[str, bytes]:
+def _held(weight: Weight, how: Target, plan: Mapping[str, Planned]) -> dict[str, bytes]:
     """Return what tensors have that say how others are read, but for numbers."""
     if how.scheme.state:
         return {plan["state"][0]: bitsandbytes_writing.state(weight, how.scheme)}
@@ -254,7 +248,7 @@ def _held(
     return {plan["mark"][0]: _mark(how.scheme).tobytes()} if how.scheme.swizzled else {}
 
 
-def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, ...]]]:
+def _plan(weight: Weight, how: Target) -> dict[str, Planned]:
     """Return name, type and shape of each part by its role."""
     scheme, shape = how.scheme, weight.value_shape
     if scheme == PLAIN:
@@ -317,9 +311,9 @@ def _written(
     how: Target,
     names: dict[str, str],
     write: Write,
-    given: Given | None = None,
-    inputs: Inputs | None = None,
-    correct: bool = False,
+    given: Given | None,
+    inputs: Inputs | None,
+    correct: bool,
 ) -> dict[str, Any]:
     """Write one weight, and return its report."""
     rows, errors = largest(weight, how), Errors(-how.element.max_finite, how.element.max_finite)
