@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block_products import spread
 from lowprec.checkpoints.container import Entry
 from lowprec.checkpoints.packings import LOW_FIRST, WHOLE
 
@@ -182,6 +181,8 @@ def of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: in
 
 def for_elements(numbers: Array, shape: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
     """Return for each element of a shape the number that its block has in a table of the grid's shape."""
+    from lowprec.arrays.block_products import spread  # which needs numba, as headers alone do not
+
     return spread(numbers, shape, tuple(range(len(shape))), sizes)
 
 
