@@ -51,7 +51,7 @@ def split_blocks(data: Array, packing: str) -> Blocks:
     ----------
     data : array of uint8, shape (..., bytes of a row)
     packing : str
-        Of a scheme, such as "gguf_q4_k".
+        A type in lower case, such as "q4_k".
     """
     size, split = _TYPES[packing]
     *rows, width = data.shape

@@ -49,31 +49,19 @@ def _block(weight: Weight, config: Mapping[str, Any]) -> tuple[int, int] | None:
     return weight.scheme.block
 
 
-def sizes_of(
-    weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any], swizzled: bool
-) -> tuple[int, ...] | None:
+def sizes_of(weight: Weight, config: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Return how many elements share a scale along each axis, or None if codes and scales do not tell."""
-    return (_tiled if swizzled else _padded if weight.scheme.padded else _sizes)(weight, shape, config)
-
-
-def _tiled(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return what shares a scale where scales lie in tiles, of which there must be as many as they need."""
     assert weight.scales is not None
-    block = _block(weight, config)
-    if block is None or len(shape) < 2 or block[0] > 1:
-        return None
-    grid = math.prod(shape[:-1]), -(-shape[-1] // block[1])
-    fits = math.prod(weight.scales.shape) == math.prod(in_tiles(grid))
-    return (*[1] * (len(shape) - 1), block[1]) if fits else None
-
-
-def _padded(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return what shares a scale where rows and columns of scales are padded."""
-    assert weight.scales is not None
-    block = weight.scheme.block
-    if len(shape) != 2 or block is None:
-        return None
-    return block if weight.scales.shape == padded(shape, block) else None
+    shape, scales, block = weight.shape, weight.scales.shape, _block(weight, config)
+    if weight.swizzled:  # there must be as many tiles as they need
+        if block is None or len(shape) < 2 or block[0] > 1:
+            return None
+        grid = math.prod(shape[:-1]), -(-shape[-1] // block[1])
+        return (*[1] * (len(shape) - 1), block[1]) if math.prod(scales) == math.prod(in_tiles(grid)) else None
+    if weight.scheme.padded and weight.scheme.block is not None:
+        fits = len(shape) == 2 and scales == padded(shape, weight.scheme.block)
+        return weight.scheme.block if fits else None
+    return _sizes(weight, scales, block)
 
 
 def padded(shape: tuple[int, ...], block: tuple[int, int]) -> tuple[int, ...]:
@@ -90,17 +78,13 @@ def in_tiles(grid: tuple[int, ...], tile: tuple[int, int] = (128, 4)) -> tuple[i
     return tuple(-(-count // each) * each for count, each in zip(grid, tile, strict=True))
 
 
-def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
+def _sizes(weight: Weight, scales: tuple[int, ...], block: tuple[int, int] | None) -> tuple[int, ...] | None:
     """Return what shares a scale, or None if the scales do not fit or several blocks give their number."""
-    assert weight.scales is not None
-    scales, block = weight.scales.shape, _block(weight, config)
+    shape = weight.shape
     if weight.scheme.packing != WHOLE and len(shape) < 2:
         return None
-    if (
-        block is not None
-        and len(shape) >= 2
-        and (weight.scheme.block is not None or len(scales) == len(shape))
-    ):
+    may_have_blocks = weight.scheme.block is not None or len(scales) == len(shape)
+    if block is not None and len(shape) >= 2 and may_have_blocks:
         sizes = (*[1] * (len(shape) - 2), *block)
         if scales == grid_of(shape, sizes):
             return sizes
@@ -135,10 +119,10 @@ def grid_of(shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(-(-length // size) for length, size in zip(shape, sizes, strict=True))
 
 
-def misfit(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> str:
+def misfit(weight: Weight, config: Mapping[str, Any]) -> str:
     """Return what shapes there are, what they should be, and what the difference looks like."""
     assert weight.scales is not None
-    scales, said = weight.scales.shape, _block(weight, config)
+    shape, scales, said = weight.shape, weight.scales.shape, _block(weight, config)
     block = said or (1, 1)
     if said is None and len(scales) == len(shape) and all(map(_may_be, shape, scales)):
         return (

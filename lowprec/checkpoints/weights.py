@@ -339,17 +339,7 @@ def _quantized(
             elif scales is not None and (scales.tag in scheme.scale_tags) != exact:
                 continue
             tensor = entries.get(stem + scheme.tensor) if scheme.tensor else None
-            if (
-                exact
-                and tensor is None
-                and scheme.tensor
-                and any(
-                    other.scales == scheme.scales
-                    and other.scale_tags == scheme.scale_tags
-                    and not other.tensor
-                    for other in fitting
-                )
-            ):
+            if exact and scheme.tensor and tensor is None and any(map(scheme.is_but_for_tensor, fitting)):
                 continue
             if scheme.state and (stem + scheme.state not in entries or not exact):
                 continue
@@ -453,9 +443,9 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
         weight = replace(weight, rounded=scales.tag)
     if isinstance(scheme.packing, Words):
         return scheme.packing.resolved(weight, config)
-    sizes = sizes_of(weight, weight.shape, config, weight.swizzled)
+    sizes = sizes_of(weight, config)
     if sizes is None:
-        return replace(weight, problem=("shape", misfit(weight, weight.shape, config)))
+        return replace(weight, problem=("shape", misfit(weight, config)))
     zeros, tag, grid = weight.zeros, weight.codes.tag, scales.shape
     if zeros is not None and (zeros.tag, zeros.shape) != (tag, grid):
         has = f"{zeros.name} is {zeros.tag} of shape {list(zeros.shape)}"

@@ -56,11 +56,12 @@ class Words(Packing):
             What the configuration says: `bits` and `group_size`.
         """
         assert weight.scales is not None
+        scales = weight.scales.shape
         try:
             shape, bits = self._size(weight, said)
             of = dataclasses.replace(weight, shape=shape)
-            columns, count = self._columns(shape), self._count(weight.scales.shape)
-            group, of = _grouped(of, self.groups, columns, count, said)
+            count = scales[self._axis] if scales else 1
+            group, of = _grouped(of, self.groups, shape[self._axis], count, said)
         except CheckpointError as error:
             return dataclasses.replace(weight, problem=("parts", str(error)))
         name = f"{'' if self._is_signed else 'u'}int{bits}"
@@ -76,17 +77,10 @@ class Words(Packing):
         raise NotImplementedError
 
     _is_signed = False
+    _axis = 0  #: the axis of the codes that has the columns of the weight, which are in groups
 
     def _size(self, weight: Weight, said: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
         """Return the shape of the codes, and the bits of one."""
-        raise NotImplementedError
-
-    def _columns(self, shape: tuple[int, ...]) -> int:
-        """Return how many columns of the weight are in groups."""
-        raise NotImplementedError
-
-    def _count(self, scales: tuple[int, ...]) -> int:
-        """Return how many groups there are."""
         raise NotImplementedError
 
     def _sizes(self, shape: tuple[int, ...], group: int, weight: Weight) -> tuple[int, ...]:
@@ -99,6 +93,7 @@ class RowWords(Words):
     """Layout of compressed-tensors: words along rows, zero points down columns, plus half their range."""
 
     _is_signed = True
+    _axis = -1
 
     def _size(self, weight: Weight, said: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
         codes, scales = weight.codes, weight.scales
@@ -134,12 +129,6 @@ class RowWords(Words):
                 f"shape {list(packed)}"
             )
         return shape, bits
-
-    def _columns(self, shape: tuple[int, ...]) -> int:
-        return shape[-1]
-
-    def _count(self, scales: tuple[int, ...]) -> int:
-        return scales[-1] if scales else 1
 
     def _sizes(self, shape: tuple[int, ...], group: int, weight: Weight) -> tuple[int, ...]:
         assert weight.scales is not None
@@ -228,12 +217,6 @@ class ColumnWords(Words):
         if bits is None or codes.shape[1] != scales.shape[1]:
             raise CheckpointError(f"parts do not fit each other: {shapes}")
         return (32 * codes.shape[0] // bits, codes.shape[1]), bits
-
-    def _columns(self, shape: tuple[int, ...]) -> int:
-        return shape[0]
-
-    def _count(self, scales: tuple[int, ...]) -> int:
-        return scales[0]
 
     def _sizes(self, shape: tuple[int, ...], group: int, weight: Weight) -> tuple[int, ...]:
         return (1 if weight.groups is not None else group), 1
