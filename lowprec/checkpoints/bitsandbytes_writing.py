@@ -13,7 +13,7 @@ from lowprec.arrays.block import BlockArray
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import pack
 from lowprec.checkpoints.bitsandbytes import NESTED, is_nested, padded, part, quant_map, state_of, state_text
-from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.container import CheckpointError, needed
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.schemes import NESTED_ABSMAX, NESTED_MAP, Scheme
@@ -137,8 +137,7 @@ def nested_differ(weight: Weight, scales: npt.NDArray[np.float32]) -> int:
     over = part(weight, NESTED_ABSMAX).read().reshape(-1)
     if state.nested != NESTED:
         raise CheckpointError(f"{weight.name!r} has nested blocks of {state.nested}; {NESTED} are verified")
-    assert weight.scales is not None
-    codes = np.count_nonzero(found.codes != weight.scales.read().reshape(-1))
+    codes = np.count_nonzero(found.codes != needed(weight.scales).read().reshape(-1))
     return int(codes + np.count_nonzero(found.scales != over.view(np.uint32)))
 
 

@@ -14,7 +14,7 @@ from lowprec.arrays.block import BlockArray
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import unswizzle
 from lowprec.checkpoints import bitsandbytes
-from lowprec.checkpoints.container import CheckpointError, Entry
+from lowprec.checkpoints.container import CheckpointError, Entry, needed
 from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.packings import GGUF_NVFP4, GgufPacking
 from lowprec.checkpoints.schemes import FLOATS, SAVED, TRANSFORMER_ENGINE, Scheme
@@ -129,20 +129,19 @@ def stored_scales(weight: Weight, start: int = 0, stop: int | None = None) -> Ar
     """Return the scales of these rows, in the grid's shape: codes, or numbers where the file has numbers."""
     if isinstance(weight.scheme.packing, GgufPacking):
         return weight.scheme.packing.blocks(weight, start, stop).scales
-    assert weight.scales is not None
+    scales, grid = needed(weight.scales), weight.grid
     if weight.groups is not None:
-        return _of_columns(weight, weight.scales.read())[start:stop]
+        return _of_columns(weight, scales.read())[start:stop]
     first, last = _scale_rows(weight, start, stop)
-    grid = weight.grid
     if not grid:
-        return weight.scales.read().reshape(grid)
+        return scales.read().reshape(grid)
     if weight.swizzled:
-        return _unswizzled(weight.scales, grid, first, last)
+        return _unswizzled(scales, grid, first, last)
     if weight.scheme.padded:
-        return weight.scales.read(first, last)[:, : grid[1]]
-    if weight.scales.shape[:1] == grid[:1]:
-        return weight.scales.read(first, last).reshape(last - first, *grid[1:])
-    return weight.scales.read().reshape(grid)[first:last]
+        return scales.read(first, last)[:, : grid[1]]
+    if scales.shape[:1] == grid[:1]:
+        return scales.read(first, last).reshape(last - first, *grid[1:])
+    return scales.read().reshape(grid)[first:last]
 
 
 def scale_codes(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
@@ -197,13 +196,12 @@ def zero_values(
     weight: Weight, start: int = 0, stop: int | None = None, dtype: npt.DTypeLike = np.float32
 ) -> Array:
     """Return the zero points of these rows as numbers, in the grid's shape."""
-    assert weight.zeros is not None
     if isinstance(weight.scheme.packing, Words):
         whole = weight.scheme.packing.zeros(weight)
         if weight.groups is not None:
             return _of_columns(weight, whole)[start:stop].astype(dtype)
         return whole.reshape(weight.grid)[slice(*_scale_rows(weight, start, stop))].astype(dtype)
-    stored = weight.zeros.read().reshape(weight.grid)
+    stored = needed(weight.zeros).read().reshape(weight.grid)
     if stored.ndim:
         stored = stored[slice(*_scale_rows(weight, start, stop))]
     return _elements(weight, _bits(stored), np.dtype(dtype))
@@ -211,8 +209,7 @@ def zero_values(
 
 def _of_columns(weight: Weight, table: Array) -> Array:
     """Return what each column's group has in a table of scales or zero points."""
-    assert weight.groups is not None
-    return np.take(table, weight.groups.read(), axis=0 if weight.scheme.transposed else -1)
+    return np.take(table, needed(weight.groups).read(), axis=0 if weight.scheme.transposed else -1)
 
 
 def offset_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import Entry
+from lowprec.checkpoints.container import Entry, needed
 from lowprec.checkpoints.packings import LOW_FIRST, WHOLE
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def _block(weight: Weight, config: Mapping[str, Any]) -> tuple[int, int] | None:
 
 def sizes_of(weight: Weight, config: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Return how many elements share a scale along each axis, or None if codes and scales do not tell."""
-    assert weight.scales is not None
-    shape, scales, block = weight.shape, weight.scales.shape, _block(weight, config)
+    shape, scales, block = weight.shape, needed(weight.scales).shape, _block(weight, config)
     if weight.swizzled:  # there must be as many tiles as they need
         if block is None or len(shape) < 2 or block[0] > 1:
             return None
@@ -121,12 +120,12 @@ def grid_of(shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 def misfit(weight: Weight, config: Mapping[str, Any]) -> str:
     """Return what shapes there are, what they should be, and what the difference looks like."""
-    assert weight.scales is not None
-    shape, scales, said = weight.shape, weight.scales.shape, _block(weight, config)
+    entry = needed(weight.scales)
+    shape, scales, said = weight.shape, entry.shape, _block(weight, config)
     block = said or (1, 1)
     if said is None and len(scales) == len(shape) and all(map(_may_be, shape, scales)):
         return (
-            f"scales {weight.scales.name} have shape {list(scales)}, which blocks of several sizes give for "
+            f"scales {entry.name} have shape {list(scales)}, which blocks of several sizes give for "
             f"{list(shape)} codes: the configuration must say which (block_structure or weight_block_size)"
         )
     wanted = grid_of(shape, (*[1] * (len(shape) - 2), *block)[-len(shape) :] if shape else ())
@@ -136,14 +135,14 @@ def misfit(weight: Weight, config: Mapping[str, Any]) -> str:
         tiles = in_tiles((rows, columns))
         if scales[-2:] == (shape[-1], -(-shape[-2] // block[1])):
             guess = "; these are scales of the other axis"
-        elif weight.scheme.packing == LOW_FIRST and is_six(weight.codes, weight.scales):
+        elif weight.scheme.packing == LOW_FIRST and is_six(weight.codes, entry):
             guess = "; these may be codes of 6 bits: the configuration must say fp6_e2m3 or fp6_e3m2"
         elif len(scales) == 2 and scales == (rows, columns // 2) and columns > 1:
             guess = "; half as many: computed from packed bytes instead of elements"
         elif scales in (tiles, (tiles[0] * tiles[1],), (tiles[0] // 4, tiles[1] * 4)):
             guess = "; these are padded to tiles of 128x4, as swizzled scales are"
     return (
-        f"scales {weight.scales.name} have shape {list(scales)}, and {list(shape)} codes in blocks of "
+        f"scales {entry.name} have shape {list(scales)}, and {list(shape)} codes in blocks of "
         f"{block[0]}x{block[1]} need {list(wanted)}{guess}"
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.configured import STRATEGIES, Configured, kind_of, unknown_method
-from lowprec.checkpoints.container import CheckpointError, parse_json, quoted
+from lowprec.checkpoints.container import CheckpointError, needed, parse_json, quoted
 from lowprec.checkpoints.decoding import zero_values
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.schemes import CACHE_SCALES, NESTED_MAP, is_mark
@@ -168,29 +168,27 @@ def _strategy(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
         evidence = f"the configuration says strategy {quoted(said)}, which is none of {', '.join(STRATEGIES)}"
         yield Finding("scale-strategy", weight.name, evidence, "correct strategy in quantization_config")
     if said in ("tensor", "channel") and weight.blocks in ("tensor", "channel") and said != weight.blocks:
-        assert weight.scales is not None
-        evidence = f"one scale for a {said} is configured, and scales have shape {list(weight.scales.shape)}"
-        yield Finding("scale-strategy", weight.scales.name, evidence, f"set strategy to {weight.blocks!r}")
+        scales = needed(weight.scales)
+        evidence = f"one scale for a {said} is configured, and scales have shape {list(scales.shape)}"
+        yield Finding("scale-strategy", scales.name, evidence, f"set strategy to {weight.blocks!r}")
     are_groups = said in ("group", "tensor_group") and isinstance(size, int) and weight.groups is None
     if are_groups and weight.sizes and (has := weight.sizes[-1]) != size:
-        assert weight.scales is not None
         evidence = f"the configuration says groups of {size}, and scales belong to {has} elements"
-        yield Finding("scale-strategy", weight.scales.name, evidence, f"set group_size to {has}")
+        yield Finding("scale-strategy", needed(weight.scales).name, evidence, f"set group_size to {has}")
 
 
 def _columns(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield what a configuration of GPTQ or AWQ says otherwise than the file."""
     layout = weight.scheme.packing
     assert isinstance(layout, ColumnWords)
-    assert weight.scales is not None
-    assert weight.zeros is not None
+    scales, points = needed(weight.scales), needed(weight.zeros)
     size, bits = setting.get("group_size"), weight.format.width
     rows = weight.shape[0]
     size = rows if size == -1 else size
     if type(size) is int and weight.groups is None and rows and weight.sizes[0] != min(size, rows):
         evidence = f"the configuration says groups of {size}, and scales belong to {weight.sizes[0]} elements"
         remedy = f"set group_size to {weight.sizes[0]}"
-        yield Finding("scale-strategy", weight.scales.name, evidence, remedy)
+        yield Finding("scale-strategy", scales.name, evidence, remedy)
     if setting.get("desc_act") is False and weight.groups is not None:
         evidence = "the configuration says desc_act false, and groups of columns are no runs"
         remedy = "readers would take runs of columns for groups: set desc_act to true"
@@ -204,7 +202,7 @@ def _columns(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
             ):
                 evidence += ", but all one more, as in a file of version 2"
             remedy = "readers would take the middle: correct sym, or checkpoint_format"
-            yield Finding("zero-point", weight.zeros.name, evidence, remedy)
+            yield Finding("zero-point", points.name, evidence, remedy)
 
 
 def _zero_points(weights: Sequence[Weight]) -> Iterator[Finding]:
@@ -285,5 +283,4 @@ def _fused(weights: Sequence[Weight]) -> Iterator[Finding]:
 
 
 def _numbers(weight: Weight) -> tuple[float, ...]:
-    assert weight.tensor is not None
-    return tuple(map(float, weight.tensor.read().reshape(-1)))
+    return tuple(map(float, needed(weight.tensor).read().reshape(-1)))

@@ -12,7 +12,7 @@ from typing import Any
 
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.configured import Configured, unknown_method
-from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
+from lowprec.checkpoints.container import CheckpointError, Entry, needed, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.incomplete import incomplete
 from lowprec.checkpoints.onnx_reading import Decoded
@@ -437,8 +437,7 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
         return replace(weight, problem=problem)
     if scheme.family == "gguf":
         return replace(weight, sizes=(*[1] * (len(weight.shape) - 1), scheme.block[1]))  # type: ignore[index]
-    scales = weight.scales
-    assert scales is not None
+    scales = needed(weight.scales)
     if scheme.by_scale and scales.tag != "F32":
         weight = replace(weight, rounded=scales.tag)
     if isinstance(scheme.packing, Words):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import CheckpointError, Entry
+from lowprec.checkpoints.container import CheckpointError, Entry, needed
 from lowprec.checkpoints.packings import Packing
 from lowprec.spec.format import Format
 
@@ -55,8 +55,7 @@ class Words(Packing):
         said : mapping
             What the configuration says: `bits` and `group_size`.
         """
-        assert weight.scales is not None
-        scales = weight.scales.shape
+        scales = needed(weight.scales).shape
         try:
             shape, bits = self._size(weight, said)
             of = dataclasses.replace(weight, shape=shape)
@@ -96,7 +95,7 @@ class RowWords(Words):
     _axis = -1
 
     def _size(self, weight: Weight, said: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
-        codes, scales = weight.codes, weight.scales
+        codes, scales = weight.codes, needed(weight.scales)
         beside = weight.extra(".weight_shape")
         if beside is None:
             raise CheckpointError(f"{codes.name} has no weight_shape beside it")
@@ -115,7 +114,6 @@ class RowWords(Words):
         if bits is None or named not in (None, bits):
             of = "" if named is None else f" of {named} bits"
             raise CheckpointError(f"{beside.name} says {list(shape)}, and {has}, which are no words{of}")
-        assert scales is not None
         one = all(length == 1 for length in scales.shape)
         if not one and (len(scales.shape) != len(shape) or scales.shape[:-1] != shape[:-1]):
             raise CheckpointError(
@@ -131,8 +129,7 @@ class RowWords(Words):
         return shape, bits
 
     def _sizes(self, shape: tuple[int, ...], group: int, weight: Weight) -> tuple[int, ...]:
-        assert weight.scales is not None
-        if all(length == 1 for length in weight.scales.shape) and weight.groups is None:
+        if all(length == 1 for length in needed(weight.scales).shape) and weight.groups is None:
             return tuple(max(length, 1) for length in shape)
         return (*[1] * (len(shape) - 1), 1 if weight.groups is not None else group)
 
@@ -161,13 +158,11 @@ class RowWords(Words):
 
     def zeros(self, weight: Weight) -> Array:
         """Return the zero points as whole numbers, in the shape of the scales."""
-        assert weight.zeros is not None
-        assert weight.scales is not None
-        stored = weight.zeros.read()
-        if weight.zeros.tag == "I8":
-            return stored.astype(np.int32)
+        zeros, rows = needed(weight.zeros), needed(weight.scales).shape[-2:-1]
+        if zeros.tag == "I8":
+            return zeros.read().astype(np.int32)
         bits = weight.format.width
-        found = unpacked(stored.swapaxes(-1, -2), bits, weight.scales.shape[-2]).swapaxes(-1, -2)
+        found = unpacked(zeros.read().swapaxes(-1, -2), bits, *rows).swapaxes(-1, -2)
         return found.astype(np.int32) - (1 << (bits - 1))
 
 
@@ -195,9 +190,7 @@ class ColumnWords(Words):
         return self.down or (whole and scales is not None and 8 * codes.shape[1] == scales.shape[1])
 
     def _size(self, weight: Weight, said: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
-        codes, scales, zeros = weight.codes, weight.scales, weight.zeros
-        assert scales is not None
-        assert zeros is not None
+        codes, scales, zeros = weight.codes, needed(weight.scales), needed(weight.zeros)
         shapes = ", ".join(f"{part.name} {list(part.shape)}" for part in (codes, scales, zeros))
         if not len(codes.shape) == len(scales.shape) == len(zeros.shape) == 2 or zeros.tag != "I32":
             raise CheckpointError(f"parts do not fit each other: {shapes}, zero points of {zeros.tag}")
@@ -231,8 +224,7 @@ class ColumnWords(Words):
 
     def zeros(self, weight: Weight) -> Array:
         """Return the zero points as whole numbers, in the shape of the scales."""
-        assert weight.zeros is not None
-        found = unpacked(weight.zeros.read(), weight.format.width, weight.shape[1])
+        found = unpacked(needed(weight.zeros).read(), weight.format.width, weight.shape[1])
         return self._in_order(found).astype(np.int32) + self.plus
 
     def _in_order(self, codes: Array) -> Array:
