@@ -48,7 +48,6 @@ from lowprec.checkpoints.writing import (
     write_checkpoint,
 )
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.spec.block import BlockFormat
 from lowprec.spec.naming import plain
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import NEAREST_EVEN
@@ -331,8 +330,10 @@ def _written(
     stored: Any = None
     raised: Any = False
     if how.blocks is not None and how.blocks.tensor_scale != "none":
-        exact = _tensor_scale(amax, how.blocks) if given is None else given.tensor
-        assert exact is not None  # of every target whose tensors have scales
+        if given is None:
+            exact: Any = encode(np.array([amax]), how.blocks, rounding=NEAREST_EVEN).tensor_scale
+        else:
+            exact = given.tensor
         tensor, raised = usable(exact), exact < SMALLEST_SCALE
         stored = np.float32(1) / tensor if how.scheme.divides else tensor
         write(names["tensor"], np.array(stored, np.float32), 0)
@@ -397,10 +398,6 @@ def _written(
             values = np.where(read == values, exact, values)  # what readers find again is no error
         errors.add(values, elements, sizes, units)
     return errors.report(_RAISED if raised else "") | ({} if outputs is None else outputs.report())
-
-
-def _tensor_scale(amax: Any, blocks: BlockFormat) -> Any:
-    return encode(np.array([amax]), blocks, rounding=NEAREST_EVEN).tensor_scale
 
 
 def key_of(name: str, seed: int) -> int:

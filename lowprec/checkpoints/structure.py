@@ -275,12 +275,8 @@ def _fused(weights: Sequence[Weight]) -> Iterator[Finding]:
             if f".{names[0]}." not in name:
                 continue
             others = [known.get(name.replace(f".{names[0]}.", f".{other}.")) for other in names[1:]]
-            scales = [_numbers(part) for part in (weight, *others) if part is not None]
-            if len(scales) > 1 and len(set(scales)) > 1:
+            numbers = [needed(part.tensor).read().reshape(-1) for part in (weight, *others) if part]
+            if len({tuple(map(float, each)) for each in numbers}) > 1:
                 evidence = f"the tensor scales of {', '.join(names)} differ"
                 remedy = "servers that join them take one scale for all; give all the same when quantising"
                 yield Finding("fused-scales-differ", name, evidence, remedy, "note")
-
-
-def _numbers(weight: Weight) -> tuple[float, ...]:
-    return tuple(map(float, needed(weight.tensor).read().reshape(-1)))

@@ -315,19 +315,9 @@ def accumulation_tables() -> Iterator[str]:
         "least. *Evidence*: the best there is; [silicon.md](silicon.md) has all."
     )
     yield ""
-    titles = (
-        "accumulation",
-        "x",
-        "y",
-        "scales",
-        "step",
-        "bits",
-        "lowest",
-        "result of a step",
-        "chunks",
-        "output",
-    )
-    yield from head(*titles, "evidence", "source")
+    sizes = ("scales", "step", "bits", "lowest")
+    places = ("result of a step", "chunks", "output")
+    yield from head("accumulation", "x", "y", *sizes, *places, "evidence", "source")
     for how in items:
         if isinstance(how.accumulator, Window):
             yield row(*_of_steps(how, how.accumulator))
