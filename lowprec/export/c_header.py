@@ -31,7 +31,7 @@ def c_header(fmt: Format, provenance: str) -> str:
     said = common | {
         "mask": f"{grid.mask:#x}u",
         "trailing_bits": grid.trailing_bits,
-        "hidden": _HIDDEN.format(hidden=f"{grid.hidden:#x}u") if grid.hidden else "",
+        "hidden": filled("format_hidden.h", {"least": f"{grid.hidden:#x}u"}) if grid.hidden else "",
         "emin": signed(grid.emin),
         "top": signed(grid.top),
         "last": _pair(side.max_magnitude for side in plain),
@@ -127,15 +127,6 @@ def identifier(name: str) -> str:
     return text if text and not text[0].isdigit() else f"f{text}"
 
 
-_HIDDEN = """\
-        if (kept < {hidden}) {{
-            /* Below the smallest value of a format without zero. */
-            magnitude = {hidden};
-            tail = 0;
-        }}
-        magnitude -= {hidden};
-"""
-
 #: Beside a code: that it is odd, that the threshold above is a binary64, that numbers above do not overflow.
 _ODD, _EXACT, _STAYS = 1 << 16, 1 << 17, 1 << 18
 
@@ -148,16 +139,14 @@ def codebook_header(fmt: Codebook, provenance: str) -> str:
     for sign, ray in enumerate(rays):
         for column, (field, digits) in enumerate((("sizes", 16), ("steps", 16), ("codes", 8))):
             tables[f"{field}{sign}"] = _words([row[column] & (1 << 64) - 1 for row in ray], digits)
-    said = (
-        common
-        | tables
-        | {
-            "own_limits": _limits((fmt.mode(mode), mode.name) for mode in MODES),
-            "mask": f"{(1 << fmt.width) - 1:#x}u",
-            "counts": f"{{{len(rays[0])}, {len(rays[1])}}}",
-            "zero": _BETWEEN if fmt.ray(False).sizes[0] < 0 else _ZERO.format(name=common["name"]),
-        }
-    )
+    said = common | tables
+    has_zero_between = fmt.ray(False).sizes[0] < 0
+    said |= {
+        "own_limits": _limits((fmt.mode(mode), mode.name) for mode in MODES),
+        "mask": f"{(1 << fmt.width) - 1:#x}u",
+        "counts": f"{{{len(rays[0])}, {len(rays[1])}}}",
+        "zero": filled(f"codebook_{'between' if has_zero_between else 'zero'}.h", said),
+    }
     parts = ("format_beginning", "codebook_tables", "format_special", "codebook_encode", "format_end")
     return _joined(parts, said)
 
@@ -189,14 +178,3 @@ def _first(number: Number) -> tuple[int, bool]:
 
 def _bits(value: float) -> int:
     return int(struct.unpack("<Q", struct.pack("<d", abs(value)))[0])
-
-
-_ZERO = """\
-    if (magnitude == 0)
-        return {name}_special(negative, 0, saturation);
-"""
-
-_BETWEEN = """\
-    if (magnitude == 0)
-        negative = 0;
-"""
