@@ -41,7 +41,6 @@ __all__ = [
     "held_shape",
     "is_text",
     "naming",
-    "needed",
     "open_file",
     "open_regular",
     "parse_json",
@@ -247,12 +246,6 @@ class HeldEntry(Entry):
         if self.stamp and stamp(os.stat(self.path)) != self.stamp:
             raise CheckpointError(changed(self.path))
         return self.held[offset : offset + count]
-
-
-def needed(part: Entry | None) -> Entry:
-    """Return a part that a weight has, as its scheme needs it."""
-    assert part is not None
-    return part
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from lowprec.arrays.block import BlockArray
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import unswizzle
 from lowprec.checkpoints import bitsandbytes
-from lowprec.checkpoints.container import CheckpointError, Entry, needed
+from lowprec.checkpoints.container import CheckpointError, Entry
 from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.packings import GGUF_NVFP4, GgufPacking
 from lowprec.checkpoints.schemes import FLOATS, SAVED, TRANSFORMER_ENGINE, Scheme
-from lowprec.checkpoints.sharing import for_elements
+from lowprec.checkpoints.sharing import for_elements, needed
 from lowprec.checkpoints.weights import Weight
 from lowprec.checkpoints.words import Words
 from lowprec.kernels.modes import usual_arithmetic

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import Entry, needed
+from lowprec.checkpoints.container import Entry
 from lowprec.checkpoints.packings import LOW_FIRST, WHOLE
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = [
     "in_tiles",
     "is_six",
     "misfit",
+    "needed",
     "of_node",
     "padded",
     "sizes_of",
@@ -31,6 +32,12 @@ Array = npt.NDArray[Any]
 
 #: Blocks of the last two axes that are tried in turn where no configuration says them: the field's own first.
 _USUAL_BLOCKS = tuple((rows, size) for size in (128, 64, 32, 16) for rows in (size, 1))
+
+
+def needed(part: Entry | None) -> Entry:
+    """Return a part that a weight has, as its scheme needs it."""
+    assert part is not None
+    return part
 
 
 def is_six(codes: Entry, scales: Entry | None) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.configured import Configured, unknown_method
-from lowprec.checkpoints.container import CheckpointError, Entry, needed, parse_json
+from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.incomplete import incomplete
 from lowprec.checkpoints.onnx_reading import Decoded
@@ -32,7 +32,7 @@ from lowprec.checkpoints.schemes import (
     ZERO_POINT,
     Scheme,
 )
-from lowprec.checkpoints.sharing import grid_of, is_six, misfit, of_node, sizes_of
+from lowprec.checkpoints.sharing import grid_of, is_six, misfit, needed, of_node, sizes_of
 from lowprec.checkpoints.torch_reading import checked
 from lowprec.checkpoints.torchao import attributes
 from lowprec.checkpoints.words import Words

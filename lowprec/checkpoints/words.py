@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import CheckpointError, Entry, needed
+from lowprec.checkpoints.container import CheckpointError, Entry
 from lowprec.checkpoints.packings import Packing
+from lowprec.checkpoints.sharing import needed
 from lowprec.spec.format import Format
 
 if TYPE_CHECKING:
