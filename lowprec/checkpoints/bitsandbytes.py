@@ -31,6 +31,7 @@ __all__ = [
     "is_nested",
     "nested_values",
     "padded",
+    "part",
     "resolved",
     "state_of",
     "state_text",
@@ -63,7 +64,7 @@ def is_nested(scheme: Scheme) -> bool:
 
 def state_of(weight: Weight) -> State:
     """Return the state of a weight, checked."""
-    entry = _part(weight, weight.scheme.state)
+    entry = part(weight, weight.scheme.state)
     if entry.tag != "U8" or entry.nbytes > _LONGEST:
         raise CheckpointError(
             f"{entry.name} has {entry.nbytes:,} bytes of {entry.tag}, and must be short JSON"
@@ -94,17 +95,17 @@ def resolved(weight: Weight) -> Weight:
         lengths: dict[Entry | None, int] = {weight.codes: -(-size // 2), weight.scales: blocks}
         if is_nested(weight.scheme):
             lengths |= {
-                _part(weight, NESTED_ABSMAX): -(-blocks // state.nested),
-                _part(weight, NESTED_MAP): 256,
+                part(weight, NESTED_ABSMAX): -(-blocks // state.nested),
+                part(weight, NESTED_MAP): 256,
             }
             for end in (NESTED_ABSMAX, NESTED_MAP):
-                if (beside := _part(weight, end)).tag != "F32":
+                if (beside := part(weight, end)).tag != "F32":
                     raise CheckpointError(f"{beside.name} is {beside.tag}, and must be F32")
-        for part, length in lengths.items():
-            if part is not None and math.prod(part.shape) != length:
+        for entry, length in lengths.items():
+            if entry is not None and (size := math.prod(entry.shape)) != length:
                 raise CheckpointError(
-                    f"{part.name} has {math.prod(part.shape):,} elements, and {list(state.shape)} in blocks "
-                    f"of {state.block} need {length:,}"
+                    f"{entry.name} has {size:,} elements, and {list(state.shape)} in blocks of {state.block} "
+                    f"need {length:,}"
                 )
     except CheckpointError as error:
         return dataclasses.replace(weight, shape=weight.codes.shape, problem=("quant-state", str(error)))
@@ -129,8 +130,8 @@ def nested_values(weight: Weight, codes: Array, first: int) -> npt.NDArray[np.fl
     first : int
     """
     state = state_of(weight)
-    values = _part(weight, NESTED_MAP).read().reshape(-1)[codes.reshape(-1)]
-    over = _part(weight, NESTED_ABSMAX).read().reshape(-1)
+    values = part(weight, NESTED_MAP).read().reshape(-1)[codes.reshape(-1)]
+    over = part(weight, NESTED_ABSMAX).read().reshape(-1)
     places = np.arange(first, first + codes.size) // state.nested
     return np.asarray(values * over[places] + np.float32(state.offset), np.float32).reshape(codes.shape)
 
@@ -164,8 +165,9 @@ def zero_code() -> int:
     return int(np.flatnonzero(quant_map("dynamic8") == 0)[0])
 
 
-def _part(weight: Weight, end: str) -> Entry:
-    for part in weight.extras:
-        if part.name.endswith(end):
-            return part
-    raise CheckpointError(f"{weight.codes.name} has no {end.removeprefix('.weight.')} beside it")
+def part(weight: Weight, end: str) -> Entry:
+    """Return the tensor of an ending beside a weight, which needs it."""
+    found = weight.extra(end)
+    if found is None:
+        raise CheckpointError(f"{weight.codes.name} has no {end.removeprefix('.weight.')} beside it")
+    return found

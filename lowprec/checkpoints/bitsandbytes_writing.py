@@ -10,15 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_products import spread
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import pack
-from lowprec.checkpoints.bitsandbytes import NESTED, is_nested, padded, quant_map, state_of, state_text
+from lowprec.checkpoints.bitsandbytes import NESTED, is_nested, padded, part, quant_map, state_of, state_text
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.schemes import NESTED_ABSMAX, NESTED_MAP, Scheme
+from lowprec.checkpoints.sharing import for_elements, needed
 from lowprec.checkpoints.weights import Weight
+from lowprec.checkpoints.writer import Planned
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
@@ -62,7 +63,7 @@ def nested_scales(
     return encode(scales - mean, nested_format()), float(mean)
 
 
-def parts(weight: Weight, scheme: Scheme, stem: str) -> dict[str, tuple[str, str, tuple[int, ...]]]:
+def parts(weight: Weight, scheme: Scheme, stem: str) -> dict[str, Planned]:
     """Return name, type and shape of each tensor by its role."""
     assert scheme.block is not None
     shape = weight.value_shape
@@ -104,8 +105,9 @@ def write_blocks(
         write(names["scales"], nested.codes, 0)
         write(names[NESTED_ABSMAX], nested.scales, 0)
         write(names[NESTED_MAP], quant_map("dynamic8"), 0)
-        products = decode(nested.codes, nested.format.element) * spread(
-            decode(nested.scales, nested.format.scale), nested.codes.shape, (0,), (NESTED,)
+        units = decode(nested.scales, nested.format.scale)
+        products = decode(nested.codes, nested.format.element) * for_elements(
+            units, nested.codes.shape, (NESTED,)
         )
         final = np.asarray(products, np.float32) + np.float32(offset)
     write(names["state"], np.frombuffer(state(weight, scheme, offset), np.uint8), 0)
@@ -132,11 +134,10 @@ def nested_differ(weight: Weight, scales: npt.NDArray[np.float32]) -> int:
     """Return how many codes and scales of nested scales are others than these make around the file's mean."""
     state = state_of(weight)
     found, _ = nested_scales(scales, np.float32(state.offset))
-    (over,) = (part.read().reshape(-1) for part in weight.extras if part.name.endswith(NESTED_ABSMAX))
+    over = part(weight, NESTED_ABSMAX).read().reshape(-1)
     if state.nested != NESTED:
         raise CheckpointError(f"{weight.name!r} has nested blocks of {state.nested}; {NESTED} are verified")
-    assert weight.scales is not None
-    codes = np.count_nonzero(found.codes != weight.scales.read().reshape(-1))
+    codes = np.count_nonzero(found.codes != needed(weight.scales).read().reshape(-1))
     return int(codes + np.count_nonzero(found.scales != over.view(np.uint32)))
 
 

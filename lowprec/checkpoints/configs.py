@@ -36,10 +36,8 @@ def quantization_config(how: Target, kept: Mapping[str, str]) -> dict[str, Any] 
             "strategy": "channel" if how.channel else "tensor",
         }
         if scheme.block is not None:
-            weights |= {
-                "strategy": "tensor_group" if scheme.divides else "group",
-                "group_size": scheme.block[1],
-            }
+            weights["strategy"] = "tensor_group" if scheme.divides else "group"
+            weights["group_size"] = scheme.block[1]
         group = {
             "targets": ["Linear"],
             "weights": weights,
@@ -116,11 +114,8 @@ def beside(checkpoint: Checkpoint, said: Mapping[str, Any] | None = None) -> dic
             config = parse_json(found["config.json"], "config.json")
         except CheckpointError as error:
             raise CheckpointError(f"{str(folder)!r}: {error}") from None
-    config = {
-        key: value
-        for key, value in config.items()
-        if key not in ("quantization_config", "compression_config")
-    }
+    for key in ("quantization_config", "compression_config"):
+        config.pop(key, None)
     if said is not None:
         config["quantization_config"] = said
     if config or "config.json" in found:  # which may have said nothing else

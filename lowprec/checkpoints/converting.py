@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import logging
 from collections.abc import Sequence
@@ -17,8 +16,9 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.mxfp4 import from_mxfp4, tensor_scale_for
 from lowprec.checkpoints import configs, transformer_engine
 from lowprec.checkpoints.container import TAGS, CheckpointError
-from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, stored_scales, tensor_scale, values_of
+from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, scale_codes, tensor_scale, values_of
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.patterns import exactly, matching
 from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
 from lowprec.checkpoints.schemes import FLOATS, is_mark
 from lowprec.checkpoints.staying import with_staying
@@ -62,7 +62,7 @@ def convert_checkpoint(
     names = [weight.name for weight in weights_of(checkpoint) if weight.is_quantized]
     if not names:
         raise CheckpointError(f"{str(checkpoint.path)!r} has no quantised weights; use quantize")
-    chosen = tuple(include) or tuple(name.replace("[", "[[]") for name in names)
+    chosen = tuple(include) or tuple(map(exactly, names))
     return quantize_checkpoint(
         checkpoint, out, how, include=chosen, exclude=exclude, watch=watch, scales=_scales
     )
@@ -78,7 +78,7 @@ def _scales(weight: Weight, how: Target) -> Given | None:
     if weight.scale == how.blocks.scale.name and weight.sizes == sizes:
         tensor = tensor_scale(weight)
         if how.blocks.tensor_scale == "none":
-            return None if tensor is not None else Given(None, functools.partial(_stored, weight))
+            return None if tensor is not None else Given(None, functools.partial(scale_codes, weight))
         number: Any = np.float32(1) if tensor is None else tensor
         if number.size != 1:
             return None
@@ -86,22 +86,17 @@ def _scales(weight: Weight, how: Target) -> Given | None:
             number = np.float32(1) / number if weight.scheme.divides else number / np.float32(weight.over)
         if not SMALLEST_SCALE <= number <= 1 / SMALLEST_SCALE:  # which is not kept, or has no inverse
             return None
-        return Given(np.float32(number), functools.partial(_stored, weight))
+        return Given(np.float32(number), functools.partial(scale_codes, weight))
     if weight.scale == "e8m0fnu" and weight.sizes[-1] == 32 and how.blocks.name == "nvfp4":
         return _of_powers(weight)
     return None
-
-
-def _stored(weight: Weight, start: int, stop: int) -> Array:
-    scales = stored_scales(weight, start, stop)
-    return scales.view(f"u{scales.dtype.itemsize}")
 
 
 def _of_powers(weight: Weight) -> Given:
     """Return the scales with which MXFP4's blocks are the same in NVFP4, wherever they can be."""
 
     def blocks(start: int, stop: int) -> BlockArray:
-        return BlockArray(codes_of(weight, start, stop), _stored(weight, start, stop), catalog.MXFP4)
+        return BlockArray(codes_of(weight, start, stop), scale_codes(weight, start, stop), catalog.MXFP4)
 
     # Some schemes store its inverse: both are normal float32 numbers.
     best = tensor_scale_for(blocks(start, stop) for start, stop in ranges(weight))
@@ -145,9 +140,8 @@ def dequantize_checkpoint(
     checkpoint.check_output(out, exclude)
     pairs: list[tuple[Weight, Task | None]] = []
     names, broken = [], []
-    kept = (
-        out.suffix == ".onnx" and source_of(checkpoint, out) is not None
-    )  # whose nodes take types as they are
+    # Nodes of an ONNX model take types as they are.
+    kept = out.suffix == ".onnx" and source_of(checkpoint, out) is not None
     for weight in weights_of(checkpoint):
         narrow = (
             not kept
@@ -156,8 +150,8 @@ def dequantize_checkpoint(
             and weight.codes.tag in FLOATS
             and not is_mark(weight.codes)
         )
-        chosen = not include or any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include)
-        chosen = chosen and not any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in exclude)
+        chosen = not include or matching(weight.name, include) is not None
+        chosen = chosen and matching(weight.name, exclude) is None
         if chosen and weight.problem is not None and (weight.is_quantized or not kept):
             broken.append(f"weight {weight.name!r} cannot be decoded: {weight.problem[1]}")
         elif chosen and (weight.is_quantized or narrow):
@@ -172,7 +166,8 @@ def dequantize_checkpoint(
             f"copy them as they are stored with --exclude"
         )
     made = {"format": "pt"}
-    made |= transformer_engine.metadata_of(weights_of(checkpoint), names, None, checkpoint.metadata)
+    weights = [weight for weight, _ in pairs]
+    made |= transformer_engine.metadata_of(weights, names, None, checkpoint.metadata)
     tasks = with_copies(pairs, out)
     made = with_staying(made, {}, out, checkpoint, pairs, tasks)
     others = configs.beside(checkpoint) if out.suffix not in SINGLE else None

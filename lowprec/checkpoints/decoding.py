@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_products import spread
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import unswizzle
 from lowprec.checkpoints import bitsandbytes
@@ -19,6 +18,7 @@ from lowprec.checkpoints.container import CheckpointError, Entry
 from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.packings import GGUF_NVFP4, GgufPacking
 from lowprec.checkpoints.schemes import FLOATS, SAVED, TRANSFORMER_ENGINE, Scheme
+from lowprec.checkpoints.sharing import for_elements, needed
 from lowprec.checkpoints.weights import Weight
 from lowprec.checkpoints.words import Words
 from lowprec.kernels.modes import usual_arithmetic
@@ -35,10 +35,10 @@ __all__ = [
     "codes_of",
     "engine_format",
     "given_values",
-    "grid_of",
     "offset_values",
     "ranges",
     "rows_together",
+    "scale_codes",
     "scale_values",
     "stored_scales",
     "values_of",
@@ -120,11 +120,6 @@ def ranges(weight: Weight, part: int = PART, unit: int = 1) -> Iterator[tuple[in
         yield start, min(start + each, rows)
 
 
-def grid_of(weight: Weight) -> tuple[int, ...]:
-    """Return how many scales there are along each axis."""
-    return tuple(-(-length // size) for length, size in zip(weight.shape, weight.sizes, strict=True))
-
-
 def codes_of(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
     """Return the codes of rows start to stop as unsigned integers, one for each element."""
     return weight.scheme.packing.codes(weight, start, stop)
@@ -134,20 +129,28 @@ def stored_scales(weight: Weight, start: int = 0, stop: int | None = None) -> Ar
     """Return the scales of these rows, in the grid's shape: codes, or numbers where the file has numbers."""
     if isinstance(weight.scheme.packing, GgufPacking):
         return weight.scheme.packing.blocks(weight, start, stop).scales
-    assert weight.scales is not None
+    scales, grid = needed(weight.scales), weight.grid
     if weight.groups is not None:
-        return _of_columns(weight, weight.scales.read())[start:stop]
+        return _of_columns(weight, scales.read())[start:stop]
     first, last = _scale_rows(weight, start, stop)
-    grid = grid_of(weight)
     if not grid:
-        return weight.scales.read().reshape(grid)
+        return scales.read().reshape(grid)
     if weight.swizzled:
-        return _unswizzled(weight.scales, grid, first, last)
+        return _unswizzled(scales, grid, first, last)
     if weight.scheme.padded:
-        return weight.scales.read(first, last)[:, : grid[1]]
-    if weight.scales.shape[:1] == grid[:1]:
-        return weight.scales.read(first, last).reshape(last - first, *grid[1:])
-    return weight.scales.read().reshape(grid)[first:last]
+        return scales.read(first, last)[:, : grid[1]]
+    if scales.shape[:1] == grid[:1]:
+        return scales.read(first, last).reshape(last - first, *grid[1:])
+    return scales.read().reshape(grid)[first:last]
+
+
+def scale_codes(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
+    """Return `stored_scales` as codes, whatever the file has."""
+    return _bits(stored_scales(weight, start, stop))
+
+
+def _bits(stored: Array) -> Array:
+    return stored.view(f"u{stored.dtype.itemsize}")
 
 
 def _unswizzled(scales: Entry, grid: tuple[int, ...], first: int, last: int) -> Array:
@@ -180,13 +183,12 @@ def scale_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt
     elif weight.scheme.family == "gguf":
         found = stored if stored.dtype == np.float32 else decode(stored, weight.scale)
     elif bitsandbytes.is_nested(weight.scheme):
-        first = _scale_rows(weight, start, stop)[0] * math.prod(grid_of(weight)[1:])
+        first = _scale_rows(weight, start, stop)[0] * math.prod(weight.grid[1:])
         return bitsandbytes.nested_values(weight, stored, first)
     else:
         # A sign that a scale should not have is in the file all the same: E4M3 reads it, UE4M3 has none.
         name = "e4m3fn" if weight.scale == "ue4m3" else weight.scale
-        bits = stored.view(f"u{stored.dtype.itemsize}")
-        found = decode(bits, name)
+        found = decode(_bits(stored), name)
     return np.asarray(found, np.float32)
 
 
@@ -194,22 +196,20 @@ def zero_values(
     weight: Weight, start: int = 0, stop: int | None = None, dtype: npt.DTypeLike = np.float32
 ) -> Array:
     """Return the zero points of these rows as numbers, in the grid's shape."""
-    assert weight.zeros is not None
     if isinstance(weight.scheme.packing, Words):
         whole = weight.scheme.packing.zeros(weight)
         if weight.groups is not None:
             return _of_columns(weight, whole)[start:stop].astype(dtype)
-        return whole.reshape(grid_of(weight))[slice(*_scale_rows(weight, start, stop))].astype(dtype)
-    stored = weight.zeros.read().reshape(grid_of(weight))
+        return whole.reshape(weight.grid)[slice(*_scale_rows(weight, start, stop))].astype(dtype)
+    stored = needed(weight.zeros).read().reshape(weight.grid)
     if stored.ndim:
         stored = stored[slice(*_scale_rows(weight, start, stop))]
-    return _elements(weight, stored.view(f"u{stored.dtype.itemsize}"), np.dtype(dtype))
+    return _elements(weight, _bits(stored), np.dtype(dtype))
 
 
 def _of_columns(weight: Weight, table: Array) -> Array:
     """Return what each column's group has in a table of scales or zero points."""
-    assert weight.groups is not None
-    return np.take(table, weight.groups.read(), axis=0 if weight.scheme.transposed else -1)
+    return np.take(table, needed(weight.groups).read(), axis=0 if weight.scheme.transposed else -1)
 
 
 def offset_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32] | None:
@@ -239,12 +239,9 @@ def check(weight: Weight) -> None:
     if weight.problem is not None:
         raise CheckpointError(f"weight {weight.name!r} cannot be decoded: {weight.problem[1]}")
     if not weight.is_quantized and weight.codes.tag not in FLOATS:
-        known = (
-            "these are bytes of an unsupported block type"
-            if isinstance(weight.codes, GgufBlocks)
-            else "no floats"
-        )
-        raise CheckpointError(f"tensor {weight.name!r} is {weight.codes.tag}: {known}")
+        is_block = isinstance(weight.codes, GgufBlocks)
+        what = "these are bytes of an unsupported block type" if is_block else "no floats"
+        raise CheckpointError(f"tensor {weight.name!r} is {weight.codes.tag}: {what}")
 
 
 @usual_arithmetic()
@@ -284,30 +281,25 @@ def values_of(
     if weight.scheme.family in ("gguf", "bitsandbytes"):
         elements += 0  # in whose tables 0 has no sign
     if weight.zeros is not None:
-        elements -= spread(
-            zero_values(weight, start, stop, kind), elements.shape, *_axes(weight, elements.shape)
-        )
+        elements -= for_elements(zero_values(weight, start, stop, kind), elements.shape, weight.sizes)
     units, tensor = scale_values(weight, start, stop).astype(kind), tensor_scale(weight)
     if tensor is not None:
-        over = (
-            tensor.astype(kind)
-            if tensor.ndim == 0
-            else tensor.astype(kind)[slice(*_scale_rows(weight, start, stop))]
-        )
+        over = tensor.astype(kind)
+        over = over[slice(*_scale_rows(weight, start, stop))] if over.ndim else over
         if weight.scheme.family == "gguf" or weight.scheme.divides and kind == np.float64:
             # The product is exact, and rounded once by the tensor's scale.
-            elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
+            elements *= for_elements(units, elements.shape, weight.sizes)
             elements = elements / over if weight.scheme.divides else elements * over
             return _turned(weight, elements)
         units = units / over if weight.scheme.divides else units * over
         if weight.over != 1 and kind == np.float64:  # exact till here, and rounded once
-            elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
+            elements *= for_elements(units, elements.shape, weight.sizes)
             elements /= weight.over
             return _turned(weight, elements)
         units = units * (np.float32(1) / np.float32(weight.over)) if weight.over != 1 else units
-    elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
+    elements *= for_elements(units, elements.shape, weight.sizes)
     if (offsets := offset_values(weight, start, stop)) is not None:
-        elements += spread(offsets.astype(kind), elements.shape, *_axes(weight, elements.shape))
+        elements += for_elements(offsets.astype(kind), elements.shape, weight.sizes)
     if weight.rounded and kind == np.float32:
         elements = decode(encode(elements, FLOATS[weight.rounded]), FLOATS[weight.rounded], dtype=kind)
     return _turned(weight, elements)
@@ -334,10 +326,6 @@ def _elements(weight: Weight, codes: Array, kind: np.dtype[Any]) -> Array:
 
 def _turned(weight: Weight, values: Array) -> Array:
     return np.ascontiguousarray(values.swapaxes(-1, -2)) if weight.scheme.transposed else values
-
-
-def _axes(weight: Weight, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return tuple(range(len(shape))), weight.sizes
 
 
 def block_format_of(weight: Weight, made: bool = False) -> BlockFormat | None:
@@ -400,7 +388,7 @@ def as_blocks(weight: Weight) -> BlockArray:
         raise CheckpointError(
             f"weight {weight.name!r} of {weight.scheme.name} is in no block format; use its values"
         )
-    scales, tensor = stored_scales(weight), tensor_scale(weight)
+    tensor = tensor_scale(weight)
     if fmt.tensor_scale == "none":
         number = None
     else:
@@ -419,6 +407,5 @@ def as_blocks(weight: Weight) -> BlockArray:
                 f"weight {weight.name!r} is divided by {stored:.9g}, whose inverse is no float32; "
                 f"use its values"
             )
-    axes = axes_of(weight, fmt)
-    codes = scales.view(f"u{scales.dtype.itemsize}")
-    return BlockArray(codes_of(weight), codes, fmt, axes, None if number is None else np.float32(number))
+    given = None if number is None else np.float32(number)
+    return BlockArray(codes_of(weight), scale_codes(weight), fmt, axes_of(weight, fmt), given)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block_products import spread
 from lowprec.arrays.errors import decibels, report_of
 from lowprec.arrays.threads import share_rows
+from lowprec.checkpoints.sharing import by_block, for_elements, grid_of
 from lowprec.kernels.errors import LONGEST, TOTALS, measure, measure_runs
 from lowprec.kernels.modes import usual_arithmetic
 
@@ -55,7 +55,7 @@ class Errors:
         """
         kind = np.float64 if np.float64 in (values.dtype, elements.dtype) else np.float32
         some, theirs = (np.ascontiguousarray(part, kind).reshape(-1) for part in (values, elements))
-        grid = tuple(-(-length // size) for length, size in zip(values.shape, sizes, strict=False))
+        grid = grid_of(values.shape, sizes) if sizes else ()
         over = np.asarray(units, np.float64)
         whole = np.ascontiguousarray(np.broadcast_to(over, grid)) if sizes else over
         # A run is what a row has of a block; where rows are no whole runs, each element is one.
@@ -63,7 +63,7 @@ class Errors:
         runs = (*values.shape[:-1], grid[-1]) if is_run else values.shape
         of_runs = (*sizes[:-1], 1) if is_run else sizes
         if sizes:
-            whole = np.ascontiguousarray(spread(whole, runs, tuple(range(values.ndim)), of_runs))
+            whole = np.ascontiguousarray(for_elements(whole, runs, of_runs))
         self._parts += _totals(some, theirs, whole.reshape(-1), self._limits)
         most = np.abs(over).max(initial=0) * max(theirs.max(initial=0), -theirs.min(initial=0))
         lost: Any = None
@@ -90,11 +90,11 @@ class Errors:
             of_runs, wide = sizes, values.astype(np.float64)
             each = np.repeat(whole, sizes[-1], -1) if is_run else whole
             parts = wide * wide, (elements * each - wide) ** 2
-        signal, noise = (_by_block(part, of_runs).reshape(-1) for part in parts)
+        signal, noise = (by_block(np.add, part, of_runs).reshape(-1) for part in parts)
         self._blocks += noise.size
         exact = noise == 0
         if lost is not None:
-            exact &= _by_block(lost.astype(np.int64), sizes).reshape(-1) == 0
+            exact &= by_block(np.add, lost.astype(np.int64), sizes).reshape(-1) == 0
         self._exact += int(np.count_nonzero(exact))
         with np.errstate(all="ignore"):
             ratios = decibels(signal, noise, signal > 0)
@@ -139,11 +139,3 @@ def _totals(some: Array, theirs: Array, over: Array, limits: tuple[float, float]
     if found:
         share_rows(measured, len(found), piece)
     return found
-
-
-def _by_block(numbers: Array, sizes: tuple[int, ...]) -> Array:
-    for axis, size in enumerate(sizes):
-        length = numbers.shape[axis]
-        if size > 1:
-            numbers = np.add.reduceat(numbers, np.arange(0, length, min(size, max(length, 1))), axis=axis)
-    return numbers

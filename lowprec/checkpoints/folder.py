@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 import os
 import re
@@ -14,6 +13,7 @@ from typing import Any
 
 from lowprec.checkpoints.container import CheckpointError, Entry, absent, open_file, parse_json
 from lowprec.checkpoints.onnx_reading import Graph, open_onnx
+from lowprec.checkpoints.patterns import exactly, matching
 from lowprec.checkpoints.saved import joined
 from lowprec.checkpoints.torch_reading import open_torch
 
@@ -108,12 +108,12 @@ class Checkpoint:
         if self.path.suffix == out.suffix == ".onnx":  # which keeps all that the source has
             return
         unread = {**self.unread, **self.missing}
-        lost = [name for name in unread if not any(fnmatch.fnmatchcase(name, pattern) for pattern in exclude)]
+        lost = [name for name in unread if matching(name, exclude) is None]
         if lost:
             more = f", and {len(lost) - 1:,} others" if lost[1:] else ""
             raise CheckpointError(
                 f"another file would lack what is not read: {unread[lost[0]]}{more}; lint lists them, "
-                f"and --exclude {lost[0].replace('[', '[[]')!r} leaves it out"
+                f"and --exclude {exactly(lost[0])!r} leaves it out"
             )
 
     def entry(self, name: str) -> Entry:

@@ -51,7 +51,7 @@ def split_blocks(data: Array, packing: str) -> Blocks:
     ----------
     data : array of uint8, shape (..., bytes of a row)
     packing : str
-        Of a scheme, such as "gguf_q4_k".
+        A type in lower case, such as "q4_k".
     """
     size, split = _TYPES[packing]
     *rows, width = data.shape
@@ -72,28 +72,19 @@ def _nvfp4(blocks: Array) -> Blocks:
     return Blocks(groups.reshape(-1, 64), blocks[:, :4])
 
 
-def _iq4_nl(blocks: Array) -> Blocks:
-    return Blocks(_halves(blocks[:, 2:]), _words(blocks[:, :2]))
+def _of_32(
+    read: Callable[[Array], Array], flip: int = 0, has_offsets: bool = False
+) -> Callable[[Array], Blocks]:
+    """Return what splits blocks of a scale in binary16, perhaps an offset, and codes that `read` finds.
 
+    The bits of codes that `flip` has are stored the other way round.
+    """
 
-def _q8_0(blocks: Array) -> Blocks:
-    return Blocks(blocks[:, 2:], _words(blocks[:, :2]))
+    def split(blocks: Array) -> Blocks:
+        codes = read(blocks[:, 4 if has_offsets else 2 :]) ^ np.uint8(flip)
+        return Blocks(codes, _words(blocks[:, :2]), _halfs(blocks[:, 2:4]) if has_offsets else None)
 
-
-def _q4_0(blocks: Array) -> Blocks:
-    return Blocks(_halves(blocks[:, 2:]) ^ np.uint8(8), _words(blocks[:, :2]))
-
-
-def _q4_1(blocks: Array) -> Blocks:
-    return Blocks(_halves(blocks[:, 4:]), _words(blocks[:, :2]), _halfs(blocks[:, 2:4]))
-
-
-def _q5_0(blocks: Array) -> Blocks:
-    return Blocks(_fives(blocks[:, 2:]) ^ np.uint8(16), _words(blocks[:, :2]))
-
-
-def _q5_1(blocks: Array) -> Blocks:
-    return Blocks(_fives(blocks[:, 4:]), _words(blocks[:, :2]), _halfs(blocks[:, 2:4]))
+    return split
 
 
 def _q2_k(blocks: Array) -> Blocks:
@@ -129,24 +120,6 @@ def _q6_k(blocks: Array) -> Blocks:
     high = _quarters(blocks[:, 128:192])
     scales = _halfs(blocks[:, 208:]) * blocks[:, 192:208].view(np.int8).astype(np.float32)
     return Blocks((low | high << np.uint8(4)) ^ np.uint8(32), scales)
-
-
-#: Bytes of a block, and what splits it, by the types' names.
-_TYPES: dict[str, tuple[int, Callable[[Array], Blocks]]] = {
-    "mxfp4": (17, _mxfp4),
-    "nvfp4": (36, _nvfp4),
-    "iq4_nl": (18, _iq4_nl),
-    "q8_0": (34, _q8_0),
-    "q4_0": (18, _q4_0),
-    "q4_1": (20, _q4_1),
-    "q5_0": (22, _q5_0),
-    "q5_1": (24, _q5_1),
-    "q2_k": (84, _q2_k),
-    "q3_k": (110, _q3_k),
-    "q4_k": (144, _q4_k),
-    "q5_k": (176, _q5_k),
-    "q6_k": (210, _q6_k),
-}
 
 
 def _words(data: Array) -> Array:
@@ -192,3 +165,21 @@ def _sixes(blocks: Array) -> tuple[Array, Array]:
     others = np.concatenate([second & low, rest >> np.uint8(4) | second >> np.uint8(2) & top], axis=1)
     scales = _halfs(blocks[:, :2]) * factors.astype(np.float32)
     return scales, -(_halfs(blocks[:, 2:4]) * others.astype(np.float32))
+
+
+#: Bytes of a block, and what splits it, by the types' names.
+_TYPES: dict[str, tuple[int, Callable[[Array], Blocks]]] = {
+    "mxfp4": (17, _mxfp4),
+    "nvfp4": (36, _nvfp4),
+    "iq4_nl": (18, _of_32(_halves)),
+    "q8_0": (34, _of_32(np.asarray)),
+    "q4_0": (18, _of_32(_halves, flip=8)),
+    "q4_1": (20, _of_32(_halves, has_offsets=True)),
+    "q5_0": (22, _of_32(_fives, flip=16)),
+    "q5_1": (24, _of_32(_fives, has_offsets=True)),
+    "q2_k": (84, _q2_k),
+    "q3_k": (110, _q3_k),
+    "q4_k": (144, _q4_k),
+    "q5_k": (176, _q5_k),
+    "q6_k": (210, _q6_k),
+}

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry
 from lowprec.checkpoints.gguf import GgufBlocks, GgufHeader, gguf_package, open_gguf
-from lowprec.checkpoints.writer import Writer
+from lowprec.checkpoints.writer import Laid, Planned, Writer
 
 __all__ = ["GgufWriter", "join_blocks"]
 
@@ -69,35 +69,17 @@ def _halved(codes: Array) -> Array:
 
 
 class GgufWriter(Writer):
-    """A GGUF file; see `Writer`.
+    """A GGUF file; see `Writer`."""
 
-    Parameters
-    ----------
-    file : binary file
-    plan : iterable of (str, str, tuple of int)
-        Name, type and shape of each tensor; of blocks the shape of their values.
-    metadata : mapping of str to str
-    again : bool
-    source : Path, optional
-        A GGUF file whose keys and values are kept.
-    """
-
-    def __init__(
-        self,
-        file: BinaryIO,
-        plan: Iterable[tuple[str, str, tuple[int, ...]]],
-        metadata: Mapping[str, str],
-        again: bool = False,
-        source: Path | None = None,
-    ) -> None:
-        tensors = list(plan)
-        head, align = _header(tensors, metadata, source)
-        entries, end = [], len(head)
-        for name, tag, shape in tensors:
+    def _laid(self, path: Path, plan: Sequence[Planned], metadata: Mapping[str, str]) -> Laid:
+        head, align = _header(plan, metadata, self._source)
+        entries: list[Entry] = []
+        end = len(head)
+        for name, tag, shape in plan:
             kind = Entry if tag in TAGS else GgufBlocks
-            entries.append(kind(name, tag, shape, Path(file.name), end, _nbytes(tag, shape)))
+            entries.append(kind(name, tag, shape, path, end, _nbytes(tag, shape)))
             end += -(-entries[-1].nbytes // align) * align
-        super().__init__(file, entries, [(0, head)], end, again)
+        return entries, [(0, head)], end
 
 
 def _nbytes(tag: str, shape: tuple[int, ...]) -> int:
@@ -116,9 +98,7 @@ def _type(gguf: Any, tag: str, name: str) -> Any:
         ) from None
 
 
-def _header(
-    plan: list[tuple[str, str, tuple[int, ...]]], metadata: Mapping[str, str], source: Path | None
-) -> tuple[bytes, int]:
+def _header(plan: Sequence[Planned], metadata: Mapping[str, str], source: Path | None) -> tuple[bytes, int]:
     """Return all bytes before the first tensor, and how tensors are aligned."""
     gguf = gguf_package()
     old = GgufHeader({}, gguf.GGUF_DEFAULT_ALIGNMENT, {}) if source is None else open_gguf(source)

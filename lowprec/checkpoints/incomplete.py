@@ -5,14 +5,13 @@ Names and types tell codes and scales; whether FP8 needs a scale is told by what
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from lowprec.checkpoints.configured import Configured
-from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
+from lowprec.checkpoints.container import Entry
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.saved import SCALES, TENSOR, saved_in
+from lowprec.checkpoints.saved import SCALES, TENSOR, said_by_lowprec, saved_in
 from lowprec.checkpoints.schemes import FLOATS, INTEGERS, NESTED_ABSMAX, ONNX, PLAIN, SCHEMES, is_mark
 from lowprec.checkpoints.words import Words
 
@@ -122,12 +121,8 @@ def _is_marked(checkpoint: Checkpoint) -> bool:
     """Return whether a mark, a configuration or lowprec's metadata say that weights are scaled."""
     if checkpoint.config or any(map(is_mark, checkpoint.entries.values())):
         return True
-    for metadata in checkpoint.headers.values() or (checkpoint.metadata,):
-        with contextlib.suppress(CheckpointError):
-            said = parse_json(metadata.get("lowprec", "{}").encode(), "what lowprec wrote")
-            if said.get("scheme", PLAIN.name) != PLAIN.name:
-                return True
-    return False
+    headers = checkpoint.headers.values() or (checkpoint.metadata,)
+    return any(said_by_lowprec(metadata).get("scheme", PLAIN.name) != PLAIN.name for metadata in headers)
 
 
 def _needs_scale(configured: Configured, module: str) -> bool:

@@ -85,8 +85,6 @@ GGUF_SCHEMES: tuple[Scheme, ...] = (
             codes=end,
             weight=end,
             code_tags=(name,),
-            scales="",
-            scale_tags=(),
             tensor=".scale" if name == "NVFP4" else "",
             element=element,
             scale=scale,

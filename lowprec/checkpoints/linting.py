@@ -7,12 +7,11 @@ judged by `structure`, data here.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block_products import spread
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints import bitsandbytes
@@ -21,7 +20,6 @@ from lowprec.checkpoints.decoding import (
     PART,
     WIDE,
     codes_of,
-    grid_of,
     offset_values,
     ranges,
     scale_values,
@@ -32,6 +30,7 @@ from lowprec.checkpoints.decoding import (
 )
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.schemes import FLOATS, NESTED_ABSMAX
+from lowprec.checkpoints.sharing import by_block, for_elements
 from lowprec.checkpoints.structure import Finding, structure
 from lowprec.checkpoints.weights import Weight, sources_of, weights_of
 from lowprec.checkpoints.writing import Watch
@@ -148,12 +147,8 @@ def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
     of, nested = f"of {totals['scales']:,} scales", bitsandbytes.is_nested(weight.scheme)
     if whole and weight.scale not in ("e8m0fnu", "ue4m3") and top > 1:
         evidence = f"all {totals['scales']:,} scales are whole numbers from {_BYTES_FROM} to {_BYTES_TO}"
-        found.append(
-            Finding(
-                "scale-bytes-as-floats", where, evidence, "these are E8M0 bytes: the scale is 2**(x - 127)"
-            )
-        )
-        return found
+        remedy = "these are E8M0 bytes: the scale is 2**(x - 127)"
+        return [*found, Finding("scale-bytes-as-floats", where, evidence, remedy)]
     for key, rule, remedy in (
         ("nan", "scale-nan", "every value of the block is NaN; export again from weights without NaN"),
         ("infinite", "scale-infinite", "scales overflowed; export again with float32 scales"),
@@ -175,11 +170,8 @@ def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
         evidence = f"{totals['codes']:,} blocks hold NaN codes"
         remedy = "the cast overflowed; quantise with saturation, or with a larger scale"
         found.append(Finding("code-nan", weight.codes.name, evidence, remedy))
-    if (
-        str(checkpoint.config.get("scale_fmt", "")).lower() == "ue8m0"
-        and totals["not_power"]
-        and weight.scale == "binary32"
-    ):
+    is_ue8m0 = str(checkpoint.config.get("scale_fmt", "")).lower() == "ue8m0"
+    if is_ue8m0 and totals["not_power"] and weight.scale == "binary32":
         evidence = f"scale_fmt is ue8m0, and {totals['not_power']:,} {of} are no powers of two"
         remedy = "round scales up to powers of two before quantising, or drop scale_fmt"
         found.append(Finding("scale-not-a-power-of-two", where, evidence, remedy))
@@ -196,11 +188,7 @@ def _verb(key: str) -> str:
 def _high(weight: Weight, codes: Array) -> npt.NDArray[np.float32]:
     """Return the largest magnitude of the elements of each block; NaN where one is NaN."""
     magnitudes = np.abs(np.asarray(decode(codes, weight.format), np.float32))
-    for axis, size in enumerate(weight.sizes):
-        length = magnitudes.shape[axis]
-        if size > 1 and length:
-            magnitudes = np.maximum.reduceat(magnitudes, np.arange(0, length, min(size, length)), axis=axis)
-    return magnitudes
+    return by_block(np.maximum, magnitudes, weight.sizes)
 
 
 def _of_size(weight: Weight, lost: float) -> list[Finding]:
@@ -213,15 +201,8 @@ def _of_size(weight: Weight, lost: float) -> list[Finding]:
     what = "divisor" if weight.scheme.divides else "multiplier"
     of = "tensor's scale" if weight.tensor is not None else "largest scale"
     evidence = f"read as a {what}, the {of} makes the largest weight {amax:.3g}"
-    return [
-        Finding(
-            "scale-inverted",
-            entry.name,
-            evidence,
-            "store its reciprocal: the other convention was written; --against tells if weights are so large",
-            "warning",
-        )
-    ]
+    remedy = "store its reciprocal: the other convention was written; --against tells if weights are so large"
+    return [Finding("scale-inverted", entry.name, evidence, remedy, "warning")]
 
 
 def _of_tensor_scale(weight: Weight) -> list[Finding]:
@@ -235,11 +216,8 @@ def _of_tensor_scale(weight: Weight) -> list[Finding]:
         return [Finding("tensor-scale-invalid", weight.tensor.name, evidence, _UNCOMPUTED)]
     if ((numbers < float(_SMALLEST_NORMAL)) & (numbers > 0)).any():
         evidence = f"the tensor's scale is {numbers.min():g}, a subnormal float32 number"
-        return [
-            Finding(
-                "tensor-scale-invalid", weight.tensor.name, evidence, "memory that was never written looks so"
-            )
-        ]
+        remedy = "memory that was never written looks so"
+        return [Finding("tensor-scale-invalid", weight.tensor.name, evidence, remedy)]
     return []
 
 
@@ -248,12 +226,11 @@ def _of_inputs(weight: Weight) -> list[Finding]:
     for entry in weight.extras:
         if "scale" in entry.name.rsplit(".", 1)[-1] and entry.tag in ("F32", "BF16", "F16"):
             numbers = entry.read().astype(np.float64).reshape(-1)
-            if not (np.isfinite(numbers) & (numbers > 0)).all():
-                wrong = numbers[~(np.isfinite(numbers) & (numbers > 0))][0]
+            wrong = numbers[~(np.isfinite(numbers) & (numbers > 0))]
+            if wrong.size:
+                evidence = f"a scale of activations is {wrong[0]:g}"
                 remedy = "calibrate again: this layer saw no data"
-                found.append(
-                    Finding("input-scale-invalid", entry.name, f"a scale of activations is {wrong:g}", remedy)
-                )
+                found.append(Finding("input-scale-invalid", entry.name, evidence, remedy))
     return found
 
 
@@ -261,7 +238,7 @@ def _of_nested(weight: Weight) -> list[Finding]:
     """Return which scales of scales are no positive numbers; 0 is one where all scales are their mean."""
     if not bitsandbytes.is_nested(weight.scheme):
         return []
-    (entry,) = (part for part in weight.extras if part.name.endswith(NESTED_ABSMAX))
+    entry = bitsandbytes.part(weight, NESTED_ABSMAX)
     numbers, state = entry.read().reshape(-1), bitsandbytes.state_of(weight)
     codes = stored_scales(weight).reshape(-1) != bitsandbytes.zero_code()
     used = np.logical_or.reduceat(codes, np.arange(0, codes.size, state.nested)) if codes.size else codes
@@ -319,7 +296,7 @@ def _of_order(weight: Weight) -> list[Finding]:
 
     Of those that are said to be swizzled, whether they look as if they were not.
     """
-    grid = grid_of(weight)
+    grid = weight.grid
     if weight.scales is None or len(grid) != 2 or grid[0] % 128 or grid[1] % 4 or min(grid) < 8:
         return []
     with np.errstate(all="ignore"):
@@ -376,17 +353,10 @@ def _of_plain(weight: Weight) -> list[Finding]:
         remedy = "the cast overflowed; quantise with saturation, or with a scale"
         return [Finding("code-nan", weight.name, f"{wrong:,} codes are NaN or infinite", remedy)]
     if high == fmt.max_finite:
-        evidence = (
-            f"the largest weight is exactly {high:g}, the largest value of {fmt.name}, and there is no scale"
-        )
+        evidence = f"the largest weight is exactly {high:g}, the largest value of {fmt.name}, "
+        remedy = "its scale is missing, or the cast clipped it"
         return [
-            Finding(
-                "fp8-without-scale",
-                weight.name,
-                evidence,
-                "its scale is missing, or the cast clipped it",
-                "warning",
-            )
+            Finding("fp8-without-scale", weight.name, f"{evidence}and there is no scale", remedy, "warning")
         ]
     return []
 
@@ -396,11 +366,8 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
     """Return what brings the values nearer to those that they were made of."""
     if source.problem is not None or source.value_shape != weight.value_shape:
         shapes = f"{list(weight.value_shape)}, and the source's {list(source.value_shape)}"
-        return [
-            Finding(
-                "source-shape", weight.name, f"its shape is {shapes}", "name the source of this checkpoint"
-            )
-        ]
+        remedy = "name the source of this checkpoint"
+        return [Finding("source-shape", weight.name, f"its shape is {shapes}", remedy)]
     # Scales in tiles belong together: the whole weight where it is small, else its first rows as they are.
     small = math.prod(weight.shape) <= PART
     stop = None if small or weight.is_turned or source.is_turned else next(ranges(weight))[1]
@@ -410,7 +377,7 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
     if wrong := int(np.count_nonzero(~np.isfinite(wanted))):
         evidence, remedy = f"{wrong:,} values of the source are NaN or infinite", "name a source without"
         return [Finding("source-nan", weight.name, evidence, remedy)]
-    as_is = _distance(_values(weight, 0, stop), wanted)
+    as_is = _distance(_values(weight, stop), wanted)
     if as_is < 0.1:
         return []
     tried = {
@@ -422,31 +389,22 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
         "fp8-without-scale": "codes are the values themselves: the scale was not applied when quantising",
     }
     for rule, remedy in tried.items():
-        values = _values(weight, 0, stop, rule) if small or "swizzled" not in rule else None
-        if values is not None and 4 * _distance(values, wanted) < as_is:
-            evidence = (
-                f"the error is {as_is:.3g} of the weight, and {_distance(values, wanted):.3g} after "
-                f"the remedy"
-            )
+        values = _values(weight, stop, rule) if small or "swizzled" not in rule else None
+        if values is not None and 4 * (then := _distance(values, wanted)) < as_is:
+            evidence = f"the error is {as_is:.3g} of the weight, and {then:.3g} after the remedy"
             return [Finding(rule.split(" ")[0], weight.name, evidence, remedy)]
     evidence = f"the error is {as_is:.3g} of the weight's mean square"
-    return [
-        Finding(
-            "far-from-source", weight.name, evidence, "this is another weight, or was damaged; quantise again"
-        )
-    ]
+    remedy = "this is another weight, or was damaged; quantise again"
+    return [Finding("far-from-source", weight.name, evidence, remedy)]
 
 
-def _values(
-    weight: Weight, start: int, stop: int | None, changed: str = ""
-) -> npt.NDArray[np.float64] | None:
-    codes, units = codes_of(weight, start, stop), scale_values(weight, start, stop).astype(np.float64)
+def _values(weight: Weight, stop: int | None, changed: str = "") -> npt.NDArray[np.float64] | None:
+    """Return the values of the first rows, with a remedy tried; None where it is none for such a weight."""
+    codes, units = codes_of(weight, 0, stop), scale_values(weight, 0, stop).astype(np.float64)
     tensor = tensor_scale(weight)
-    factor = (
-        np.float64(1)
-        if tensor is None
-        else (1 / tensor.astype(np.float64) if weight.scheme.divides else tensor / weight.over)
-    )
+    factor: Any = np.float64(1)
+    if tensor is not None:
+        factor = 1 / tensor.astype(np.float64) if weight.scheme.divides else tensor / weight.over
     if changed == "swapped-nibbles":
         if not weight.scheme.packing.is_paired:
             return None
@@ -469,21 +427,17 @@ def _values(
         units = np.ones_like(units)
     elements = np.asarray(decode(codes, weight.format, dtype=np.float64))
     if weight.zeros is not None:
-        zeros = zero_values(weight, start, stop, np.float64)
-        elements -= spread(zeros, elements.shape, tuple(range(elements.ndim)), weight.sizes)
+        zeros = zero_values(weight, 0, stop, np.float64)
+        elements -= for_elements(zeros, elements.shape, weight.sizes)
     with np.errstate(all="ignore"):
-        found: npt.NDArray[np.float64] = elements * (
-            spread(units, elements.shape, tuple(range(elements.ndim)), weight.sizes) * factor
-        )
-    if (offsets := offset_values(weight, start, stop)) is not None:
-        found += spread(offsets.astype(np.float64), found.shape, tuple(range(found.ndim)), weight.sizes)
-    return found
+        elements *= for_elements(units, elements.shape, weight.sizes) * factor
+    if (offsets := offset_values(weight, 0, stop)) is not None:
+        elements += for_elements(offsets.astype(np.float64), elements.shape, weight.sizes)
+    return elements
 
 
 def _distance(values: npt.NDArray[np.float64] | None, wanted: npt.NDArray[np.float64]) -> float:
     assert values is not None
     with np.errstate(all="ignore"):
         found = float(np.sum((values - wanted) ** 2) / max(float(np.sum(wanted**2)), float(_SMALLEST_NORMAL)))
-    if not math.isfinite(found):
-        return math.inf
-    return found
+    return found if math.isfinite(found) else math.inf

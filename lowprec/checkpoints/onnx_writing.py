@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy.typing as npt
 
 from lowprec.checkpoints.container import TYPES, CheckpointError, Entry
 from lowprec.checkpoints.onnx_reading import TYPE_TAGS, Decoded, initializers, inlined, open_onnx
-from lowprec.checkpoints.writer import Writer
+from lowprec.checkpoints.patterns import exactly
+from lowprec.checkpoints.writer import Laid, Planned, Writer
 
 __all__ = ["OnnxWriter"]
 
@@ -40,18 +41,6 @@ _LARGEST = (1 << 31) - 1
 class OnnxWriter(Writer):
     """An ONNX model; see `Writer`.
 
-    Parameters
-    ----------
-    file : binary file
-    plan : iterable of (str, str, tuple of int)
-        Name, type and shape of each initializer.
-    metadata : mapping of str to str
-    again : bool
-    source : Path, optional
-        An ONNX model whose nodes are kept.
-    quantized : mapping of str to sequence of str
-        Weights that need nodes, and the names of their parts, which are in the plan.
-
     Raises
     ------
     CheckpointError
@@ -60,18 +49,10 @@ class OnnxWriter(Writer):
         nodes expect.
     """
 
-    def __init__(
-        self,
-        file: BinaryIO,
-        plan: Iterable[tuple[str, str, tuple[int, ...]]],
-        metadata: Mapping[str, str],
-        again: bool = False,
-        source: Path | None = None,
-        quantized: Mapping[str, Collection[str]] | None = None,
-    ) -> None:
-        parts, quantized = {name: (tag, shape) for name, tag, shape in plan}, quantized or {}
+    def _laid(self, path: Path, plan: Sequence[Planned], metadata: Mapping[str, str]) -> Laid:
+        parts, quantized = {name: (tag, shape) for name, tag, shape in plan}, self._split
         _check_names(parts, quantized)
-        model = _new(parts, quantized) if source is None else _changed(parts, quantized, source)
+        model = _new(parts, quantized) if self._source is None else _changed(parts, quantized, self._source)
         _described(model, metadata)
         graph = model.graph.SerializeToString()
         model.ClearField("graph")
@@ -82,14 +63,14 @@ class OnnxWriter(Writer):
         for name, (tag, shape) in parts.items():
             pieces.append((end, heads[name]))
             end += len(heads[name])
-            entries.append(Entry(name, tag, shape, Path(file.name), end, _nbytes(tag, shape)))
+            entries.append(Entry(name, tag, shape, path, end, _nbytes(tag, shape)))
             end += entries[-1].nbytes
         if end > _LARGEST:
             raise CheckpointError(
                 f"the model would have {end:,} bytes, and an ONNX file has at most {_LARGEST:,}; leave "
                 f"weights out, take fewer bits, or write a .safetensors file"
             )
-        super().__init__(file, entries, pieces, end, again)
+        return entries, pieces, end
 
 
 # -- bytes --------------------------------------------------------------------------------------------
@@ -148,7 +129,7 @@ def _check_names(parts: Plan, quantized: Mapping[str, Collection[str]]) -> None:
             if other in parts and other not in made:
                 raise CheckpointError(
                     f"tensor {other!r} has a name that weight {name!r} takes in an ONNX model; rename the "
-                    f"tensor, or leave the weight out with --exclude {name.replace('[', '[[]')!r}"
+                    f"tensor, or leave the weight out with --exclude {exactly(name)!r}"
                 )
 
 

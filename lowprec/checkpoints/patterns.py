@@ -2,7 +2,7 @@
 
 Python's `re` tries one way after another, in exponential time. Here all positions that a pattern can have
 reached are followed together, as bits of an integer, so time grows with the pattern and the name alone; and
-the work for all names is counted.
+the work for all names is counted. Shell patterns of the user's own need none of this: `matching`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import functools
 import operator
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-__all__ = ["Names", "Patterns", "UnknownError"]
+__all__ = ["Names", "Patterns", "UnknownError", "exactly", "matching"]
 
 #: Steps, which take less than a microsecond each: for each name, and for all together.
 _FOR_EACH, _FOR_ALL = 4_000, 100_000
@@ -235,3 +235,17 @@ class Names:
     def __contains__(self, module: str) -> bool:
         """Return whether the list has a module. Raises UnknownError: that is not known."""
         return module in self._plain or any(self._patterns.matches(each, module) for each in self._wild)
+
+
+def matching(name: str, patterns: Iterable[str]) -> str | None:
+    """Return the first of some shell patterns that a name matches."""
+    return next((pattern for pattern in patterns if fnmatch.fnmatchcase(name, pattern)), None)
+
+
+def exactly(name: str) -> str:
+    """Return the shell pattern that matches a name and no other.
+
+    >>> matching("a[0]", ["a[0]"]), matching("a[0]", [exactly("a[0]")])
+    (None, 'a[[]0]')
+    """
+    return name.replace("[", "[[]")

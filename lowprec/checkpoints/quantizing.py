@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import json
 import math
@@ -15,7 +14,6 @@ import numpy.typing as npt
 
 import lowprec
 from lowprec.arrays.arith import divide
-from lowprec.arrays.block_products import spread
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import swizzle
@@ -31,11 +29,14 @@ from lowprec.checkpoints.gguf_writing import join_blocks
 from lowprec.checkpoints.integer_schemes import WEIGHT_SHAPE
 from lowprec.checkpoints.onnx_reading import PRODUCTS, UNKNOWN
 from lowprec.checkpoints.packings import GgufPacking
+from lowprec.checkpoints.patterns import matching
 from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SCALED_FP8, TRANSFORMER_ENGINE, Scheme
+from lowprec.checkpoints.sharing import for_elements, grid_of, in_tiles
 from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.words import RowWords
+from lowprec.checkpoints.writer import Planned
 from lowprec.checkpoints.writing import (
     SINGLE,
     Spread,
@@ -47,7 +48,6 @@ from lowprec.checkpoints.writing import (
     write_checkpoint,
 )
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.spec.block import BlockFormat
 from lowprec.spec.naming import plain
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import NEAREST_EVEN
@@ -134,11 +134,11 @@ def quantize_checkpoint(
     ):
         raise CheckpointError(f"statistics of inputs are not used for {how.scheme.name}; leave them out")
     for suffix, family in _ENDINGS.items():
-        if (out.suffix == suffix) != (how.scheme.family == family):
+        if how.scheme.family == family and out.suffix != suffix:
+            raise CheckpointError(f"{how.scheme.name} is written to {suffix} files, not to {out.name!r}")
+        if how.scheme.family != family and out.suffix == suffix:
             raise CheckpointError(
-                f"{how.scheme.name} is written to {suffix} files, not to {out.name!r}"
-                if out.suffix != suffix
-                else f"{how.scheme.name} is not written to {suffix} files; use --scheme {family}"
+                f"{how.scheme.name} is not written to {suffix} files; use --scheme {family}"
             )
     checkpoint.check_output(out, exclude)
     if statistics is not None and statistics.checkpoint.has_file(out):
@@ -167,24 +167,19 @@ def quantize_checkpoint(
     ):
         mark = (SCALED_FP8, "F8_E4M3", (2,))
         tasks.append(Task(SCALED_FP8, checkpoint.files[0].name, (mark,), 2, lambda write: None))
-    spelled: dict[str, Any] = {
-        "scheme": how.scheme.name,
-        "format": (how.blocks or how.element).name,
-        "channel": how.channel,
-    }
+    fmt = how.blocks or how.element
+    spelled: dict[str, Any] = {"scheme": how.scheme.name, "format": fmt.name, "channel": how.channel}
     spelled |= {"rule": how.blocks.rule.name} if how.blocks is not None else {}
     if how.rounding != NEAREST_EVEN:
         spelled |= {"rounding": str(how.rounding), **({"seed": how.seed} if how.rounding.bits else {})}
     spelled |= {"correct": "gptq"} if statistics is not None and statistics.correct else {}
-    made = {
-        "format": "pt",
-        "lowprec": json.dumps(
-            {"version": lowprec.__version__, "made": "quantize" if scales is None else "convert", **spelled}
-        ),
-    }
+    verb = "quantize" if scales is None else "convert"
+    about = json.dumps({"version": lowprec.__version__, "made": verb, **spelled})
+    made = {"format": "pt", "lowprec": about}
+    weights = [weight for weight, _ in pairs]
     if how.scheme.family == "torchao":
-        made |= torchao.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
-    made |= transformer_engine.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
+        made |= torchao.metadata_of(weights, done, how, checkpoint.metadata)
+    made |= transformer_engine.metadata_of(weights, done, how, checkpoint.metadata)
     said = configs.quantization_config(how, kept) if out.suffix not in SINGLE else None
     made = with_staying(made, said or {}, out, checkpoint, pairs, tasks)
     others = configs.beside(checkpoint, said) if out.suffix not in SINGLE else None
@@ -196,14 +191,14 @@ def quantize_checkpoint(
 
 
 def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], exclude: Sequence[str]) -> str:
-    if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in exclude):
+    if matching(weight.name, exclude) is not None:
         return "excluded"
     if weight.problem is not None:
         return weight.problem[1]
     if weight.codes.tag not in FLOATS and not weight.is_quantized:
         return f"{weight.codes.tag} is no format of floats"
     if include:
-        return "" if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include) else "not included"
+        return "" if matching(weight.name, include) is not None else "not included"
     if len(weight.shape) < 2:
         return "fewer than two axes"
     if len(weight.shape) > 2 and sum(length != 1 for length in weight.shape) < 2:
@@ -211,7 +206,7 @@ def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], ex
     used = checkpoint.graph.used.get(weight.name, set())
     if used and not used & {*PRODUCTS, UNKNOWN}:
         return f"taken by {' and '.join(sorted(used))}, and by no product or convolution"
-    pattern = next((pattern for pattern in EXCLUDED if fnmatch.fnmatchcase(weight.name, pattern)), None)
+    pattern = matching(weight.name, EXCLUDED)
     return "" if pattern is None else f"kept by default, by its name ({pattern}); --include takes it"
 
 
@@ -243,9 +238,7 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
     )
 
 
-def _held(
-    weight: Weight, how: Target, plan: Mapping[str, tuple[str, str, tuple[int, ...]]]
-) -> dict[str, bytes]:
+def _held(weight: Weight, how: Target, plan: Mapping[str, Planned]) -> dict[str, bytes]:
     """Return what tensors have that say how others are read, but for numbers."""
     if how.scheme.state:
         return {plan["state"][0]: bitsandbytes_writing.state(weight, how.scheme)}
@@ -254,7 +247,7 @@ def _held(
     return {plan["mark"][0]: _mark(how.scheme).tobytes()} if how.scheme.swizzled else {}
 
 
-def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, ...]]]:
+def _plan(weight: Weight, how: Target) -> dict[str, Planned]:
     """Return name, type and shape of each part by its role."""
     scheme, shape = how.scheme, weight.value_shape
     if scheme == PLAIN:
@@ -266,7 +259,7 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
         return transformer_engine.parts(weight, how)
     rows = (*shape[:-2], shape[-1], shape[-2]) if scheme.transposed else shape
     sizes = _sizes(how, rows, weight.summed) if scheme.block else (*[1] * (len(rows) - 1), rows[-1])
-    grid = tuple(-(-length // size) for length, size in zip(rows, sizes, strict=True))
+    grid = grid_of(rows, sizes)
     if scheme.family == "gguf":
         gguf_plan = {"codes": (weight.name, scheme.code_tags[0], shape)}
         return gguf_plan | ({"tensor": (stem + scheme.tensor, "F32", (1,))} if scheme.tensor else {})
@@ -277,7 +270,7 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
     code_tag = {"e4m3fn": "F8_E4M3", "e5m2": "F8_E5M2"}.get(how.element.name, scheme.code_tags[0])
     plan = {"codes": (stem + scheme.codes, code_tag, codes), "scales": (stem + scheme.scales, tag, grid)}
     if scheme.swizzled:
-        plan["scales"] = (stem + scheme.scales, tag, (-(-grid[0] // 128) * 128, -(-grid[1] // 4) * 4))
+        plan["scales"] = (stem + scheme.scales, tag, in_tiles(grid))
         plan["mark"] = (stem + COMFY_QUANT, "U8", (len(_mark(scheme)),))
     if scheme.tensor:
         plan["tensor"] = (stem + scheme.tensor, "F32", _one(scheme, len(rows)))
@@ -317,9 +310,9 @@ def _written(
     how: Target,
     names: dict[str, str],
     write: Write,
-    given: Given | None = None,
-    inputs: Inputs | None = None,
-    correct: bool = False,
+    given: Given | None,
+    inputs: Inputs | None,
+    correct: bool,
 ) -> dict[str, Any]:
     """Write one weight, and return its report."""
     rows, errors = largest(weight, how), Errors(-how.element.max_finite, how.element.max_finite)
@@ -337,8 +330,10 @@ def _written(
     stored: Any = None
     raised: Any = False
     if how.blocks is not None and how.blocks.tensor_scale != "none":
-        exact = _tensor_scale(amax, how.blocks) if given is None else given.tensor
-        assert exact is not None  # of every target whose tensors have scales
+        if given is None:
+            exact: Any = encode(np.array([amax]), how.blocks, rounding=NEAREST_EVEN).tensor_scale
+        else:
+            exact = given.tensor
         tensor, raised = usable(exact), exact < SMALLEST_SCALE
         stored = np.float32(1) / tensor if how.scheme.divides else tensor
         write(names["tensor"], np.array(stored, np.float32), 0)
@@ -394,19 +389,15 @@ def _written(
         units = units if tensor is None else units * np.float64(tensor)
         elements = decode(codes, how.element)
         if given is not None:
-            exact = elements * spread(units, codes.shape, tuple(range(codes.ndim)), sizes)
+            exact = elements * for_elements(units, codes.shape, sizes)
             read: Array = exact.astype(np.float32)
             if how.scheme.family != "gguf" and tensor is not None:  # of GGUF products are rounded once
                 number = decode(scales, how.blocks.scale)
                 number = number / stored if how.scheme.divides else number * stored
-                read = elements * spread(number, codes.shape, tuple(range(codes.ndim)), sizes)
+                read = elements * for_elements(number, codes.shape, sizes)
             values = np.where(read == values, exact, values)  # what readers find again is no error
         errors.add(values, elements, sizes, units)
     return errors.report(_RAISED if raised else "") | ({} if outputs is None else outputs.report())
-
-
-def _tensor_scale(amax: Any, blocks: BlockFormat) -> Any:
-    return encode(np.array([amax]), blocks, rounding=NEAREST_EVEN).tensor_scale
 
 
 def key_of(name: str, seed: int) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from lowprec.checkpoints.container import LONGEST_HEADER, METADATA, TAGS, CheckpointError, Entry
-from lowprec.checkpoints.writer import Writer
+from lowprec.checkpoints.writer import Laid, Planned, Writer
 
 __all__ = ["SafetensorsWriter"]
 
@@ -18,27 +18,13 @@ __all__ = ["SafetensorsWriter"]
 class SafetensorsWriter(Writer):
     """A safetensors file; see `Writer`.
 
-    Parameters
-    ----------
-    file : binary file
-    plan : iterable of (str, str, tuple of int)
-        Name, type and shape of each tensor.
-    metadata : mapping of str to str
-    again : bool
-
     Raises
     ------
     CheckpointError
         A tensor that takes no whole bytes, or has the name of the metadata; a header that is too long.
     """
 
-    def __init__(
-        self,
-        file: BinaryIO,
-        plan: Iterable[tuple[str, str, tuple[int, ...]]],
-        metadata: Mapping[str, str],
-        again: bool = False,
-    ) -> None:
+    def _laid(self, path: Path, plan: Sequence[Planned], metadata: Mapping[str, str]) -> Laid:
         header: dict[str, Any] = {METADATA: dict(sorted(metadata.items()))} if metadata else {}
         # As the safetensors library orders them, so that wide types stay aligned.
         tensors = sorted(plan, key=lambda item: (-TAGS[item[1]][1], item[0]))
@@ -67,5 +53,5 @@ class SafetensorsWriter(Writer):
         entries = []
         for name, tag, shape in tensors:
             first, last = header[name]["data_offsets"]
-            entries.append(Entry(name, tag, shape, Path(file.name), len(head) + first, last - first))
-        super().__init__(file, entries, [(0, head)], len(head) + end, again)
+            entries.append(Entry(name, tag, shape, path, len(head) + first, last - first))
+        return entries, [(0, head)], len(head) + end

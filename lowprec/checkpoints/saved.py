@@ -18,7 +18,7 @@ from lowprec.spec.toml_reading import from_toml
 from lowprec.spec.toml_writing import to_toml
 
 __all__ = ["SCALES", "TENSOR", "Saved", "blocks_in", "holds", "in_catalog", "joined", "metadata_of"]
-__all__ += ["saved_in"]
+__all__ += ["said_by_lowprec", "saved_in"]
 
 #: What is added to the name of a `BlockArray` for its scales, and for the tensor's scale.
 SCALES, TENSOR = ".scales", ".tensor_scale"
@@ -93,6 +93,14 @@ def blocks_in(metadata: Mapping[str, str], where: str) -> dict[str, Any]:
     Raises CheckpointError: metadata that were damaged.
     """
     return _blocks(_said(metadata, where), where) if _KEY in metadata else {}
+
+
+def said_by_lowprec(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Return what lowprec wrote into a header, of `save` or of `quantize`; nothing if it cannot be read."""
+    try:
+        return _said(metadata, "it") if _KEY in metadata else {}
+    except CheckpointError:
+        return {}
 
 
 def _said(metadata: Mapping[str, str], where: str) -> dict[str, Any]:

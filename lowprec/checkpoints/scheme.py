@@ -58,11 +58,11 @@ class Scheme:
 
     name: str
     family: str
-    codes: str
-    code_tags: tuple[str, ...]
-    scales: str
-    scale_tags: tuple[str, ...]
     source: str
+    codes: str = ""
+    code_tags: tuple[str, ...] = ()
+    scales: str = ""
+    scale_tags: tuple[str, ...] = ()
     tensor: str = ""
     element: str = ""
     scale: str = ""
@@ -86,3 +86,7 @@ class Scheme:
     def is_distinctive(self) -> bool:
         """True if the name of the codes alone says that they need scales."""
         return self.codes != ".weight"
+
+    def is_but_for_tensor(self, other: Scheme) -> bool:
+        """Return whether another scheme has scales of that name and type, and no scale of the tensor."""
+        return (other.scales, other.scale_tags, other.tensor) == (self.scales, self.scale_tags, "")

@@ -71,47 +71,33 @@ INTEGERS: Mapping[str, str] = {
 _FP8 = ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
 _BYTES = ("U8", "F8_E8M0")
 
-
-PLAIN = Scheme(
-    name="plain",
-    family="plain",
-    codes="",
-    code_tags=(),
-    scales="",
-    scale_tags=(),
-    source="safetensors",
-    weight="",
-)
+PLAIN = Scheme(name="plain", family="plain", source="safetensors", weight="")
 
 #: Of `lowprec.save`: the metadata name the formats.
 SAVED = Scheme(
     name="lowprec",
     family="lowprec",
-    codes="",
-    code_tags=(),
     scales=".scales",
-    scale_tags=(),
     tensor=".tensor_scale",
     weight="",
     source="docs/blocks.md",
 )
 
-_MODELOPT_NVFP4 = Scheme(
-    name="modelopt nvfp4",
-    family="modelopt",
+#: What most schemes of NVFP4 and of MXFP4 have alike, to be named by those that `replace` the rest.
+_NVFP4 = Scheme(
+    name="",
+    family="",
+    source="",
     codes=".weight",
     code_tags=("U8",),
     scales=".weight_scale",
     scale_tags=("F8_E4M3",),
-    tensor=".weight_scale_2",
     element="e2m1fn",
     scale="ue4m3",
     block=(1, 16),
     packing=LOW_FIRST,
-    extras=(".input_scale",),
-    source="NVIDIA/Model-Optimizer",
 )
-_MX_CODES = dict(codes=".weight", scales=".weight_scale", scale="e8m0fnu", block=(1, 32))
+_MXFP4 = replace(_NVFP4, scale_tags=_BYTES, scale="e8m0fnu", block=(1, 32))
 
 #: Of ComfyUI: JSON beside a weight that says its format.
 COMFY_QUANT = ".comfy_quant"
@@ -130,7 +116,6 @@ ONNX = Scheme(
     name="onnx",
     family="onnx",
     codes="_quantized",
-    code_tags=(),
     scales="_scale",
     scale_tags=("F32", "F16", "BF16", "F8_E8M0"),
     weight="",
@@ -167,49 +152,27 @@ def _of_transformer_engine(name: str, along: str, block: tuple[int, int]) -> Sch
 
 #: All schemes, in the order in which they are tried.
 SCHEMES: tuple[Scheme, ...] = (
-    Scheme(
+    replace(
+        _NVFP4,
         name="nvfp4-pack-quantized",
         family="compressed-tensors",
         codes=".weight_packed",
-        code_tags=("U8",),
-        scales=".weight_scale",
-        scale_tags=("F8_E4M3",),
         tensor=".weight_global_scale",
         divides=True,
-        element="e2m1fn",
-        scale="ue4m3",
-        block=(1, 16),
-        packing=LOW_FIRST,
         extras=(".input_global_scale", WEIGHT_SHAPE),
         source="vllm-project/compressed-tensors",
     ),
-    Scheme(
-        name="mxfp6-pack-quantized",
-        family="compressed-tensors",
-        codes=".weight_packed",
-        code_tags=("U8",),
-        scales=".weight_scale",
-        scale_tags=_BYTES,
-        element="e2m3fn",
-        scale="e8m0fnu",
-        block=(1, 32),
-        packing=LOW_FIRST,
-        extras=(WEIGHT_SHAPE,),
-        source="vllm-project/compressed-tensors",
-    ),
-    Scheme(
-        name="mxfp4-pack-quantized",
-        family="compressed-tensors",
-        codes=".weight_packed",
-        code_tags=("U8",),
-        scales=".weight_scale",
-        scale_tags=_BYTES,
-        element="e2m1fn",
-        scale="e8m0fnu",
-        block=(1, 32),
-        packing=LOW_FIRST,
-        extras=(WEIGHT_SHAPE,),
-        source="vllm-project/compressed-tensors",
+    *(
+        replace(
+            _MXFP4,
+            name=f"{name}-pack-quantized",
+            family="compressed-tensors",
+            codes=".weight_packed",
+            element=element,
+            extras=(WEIGHT_SHAPE,),
+            source="vllm-project/compressed-tensors",
+        )
+        for name, element in (("mxfp6", "e2m3fn"), ("mxfp4", "e2m1fn"))
     ),
     *(
         Scheme(
@@ -234,7 +197,14 @@ SCHEMES: tuple[Scheme, ...] = (
             ("mxfp8", ("F8_E4M3", "F8_E5M2"), ("F8_E8M0", "U8"), "", "", "e8m0fnu", (1, 32)),
         )
     ),
-    _MODELOPT_NVFP4,
+    replace(
+        _NVFP4,
+        name="modelopt nvfp4",
+        family="modelopt",
+        tensor=".weight_scale_2",
+        extras=(".input_scale",),
+        source="NVIDIA/Model-Optimizer",
+    ),
     *(
         Scheme(
             name=f"bitsandbytes {name}{' nested' if nested else ''}",
@@ -255,39 +225,32 @@ SCHEMES: tuple[Scheme, ...] = (
         for nested in (False, True)
     ),
     *(
-        Scheme(
-            name=f"quark mxfp6_{name}",
+        replace(
+            _MXFP4,
+            name=f"quark {name}",
             family="quark",
-            code_tags=("U8",),
-            scale_tags=_BYTES,
-            element=f"{name}fn",
-            packing=LOW_FIRST,
+            element=element,
             extras=(".input_scale",),
-            marks={"weight_dtype": f"fp6_{name}"},
+            marks=marks,
             source="amd/Quark",
-            **_MX_CODES,  # type: ignore[arg-type]
         )
-        for name in ("e3m2", "e2m3")
-    ),
-    Scheme(
-        name="quark mxfp4",
-        family="quark",
-        code_tags=("U8",),
-        scale_tags=_BYTES,
-        element="e2m1fn",
-        packing=LOW_FIRST,
-        extras=(".input_scale",),
-        source="amd/Quark",
-        **_MX_CODES,  # type: ignore[arg-type]
+        for name, element, marks in (
+            ("mxfp6_e3m2", "e3m2fn", {"weight_dtype": "fp6_e3m2"}),
+            ("mxfp6_e2m3", "e2m3fn", {"weight_dtype": "fp6_e2m3"}),
+            ("mxfp4", "e2m1fn", {}),
+        )
     ),
     Scheme(
         name="mxfp8-quantized",
         family="compressed-tensors",
+        codes=".weight",
         code_tags=("F8_E4M3", "F8_E5M2"),
+        scales=".weight_scale",
         scale_tags=_BYTES,
+        scale="e8m0fnu",
+        block=(1, 32),
         extras=(".input_scale",),
         source="vllm-project/compressed-tensors",
-        **_MX_CODES,  # type: ignore[arg-type]
     ),
     *(
         Scheme(
@@ -319,17 +282,13 @@ SCHEMES: tuple[Scheme, ...] = (
         extras=(".input_scale",),
         source="deepseek-ai/DeepSeek-V3",
     ),
-    Scheme(
+    replace(
+        _MXFP4,
         name="deepseek-v4 fp4",
         family="deepseek-v4",
-        codes=".weight",
         code_tags=("I8",),
         scales=".scale",
         scale_tags=("F8_E8M0", "U8"),
-        element="e2m1fn",
-        scale="e8m0fnu",
-        block=(1, 32),
-        packing=LOW_FIRST,
         source="deepseek-ai/DeepSeek-V4",
     ),
     Scheme(
@@ -354,16 +313,12 @@ SCHEMES: tuple[Scheme, ...] = (
         source="comfyanonymous/ComfyUI",
     ),
     *(
-        Scheme(
+        replace(
+            _MXFP4,
             name=name,
             family="gpt-oss",
             codes=f"{mark}blocks",
-            code_tags=("U8",),
             scales=f"{mark}scales",
-            scale_tags=_BYTES,
-            element="e2m1fn",
-            scale="e8m0fnu",
-            block=(1, 32),
             packing=GROUPS,
             transposed=transposed,
             weight="",

@@ -6,16 +6,38 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from lowprec.checkpoints.container import Entry
 from lowprec.checkpoints.packings import LOW_FIRST, WHOLE
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.weights import Weight
 
-__all__ = ["is_six", "misfit", "of_node", "padded", "sizes_of"]
+__all__ = [
+    "by_block",
+    "for_elements",
+    "grid_of",
+    "in_tiles",
+    "is_six",
+    "misfit",
+    "needed",
+    "of_node",
+    "padded",
+    "sizes_of",
+]
+
+Array = npt.NDArray[Any]
 
 #: Blocks of the last two axes that are tried in turn where no configuration says them: the field's own first.
 _USUAL_BLOCKS = tuple((rows, size) for size in (128, 64, 32, 16) for rows in (size, 1))
+
+
+def needed(part: Entry | None) -> Entry:
+    """Return a part that a weight has, as its scheme needs it."""
+    assert part is not None
+    return part
 
 
 def is_six(codes: Entry, scales: Entry | None) -> bool:
@@ -34,31 +56,18 @@ def _block(weight: Weight, config: Mapping[str, Any]) -> tuple[int, int] | None:
     return weight.scheme.block
 
 
-def sizes_of(
-    weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any], swizzled: bool
-) -> tuple[int, ...] | None:
+def sizes_of(weight: Weight, config: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Return how many elements share a scale along each axis, or None if codes and scales do not tell."""
-    return (_tiled if swizzled else _padded if weight.scheme.padded else _sizes)(weight, shape, config)
-
-
-def _tiled(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return what shares a scale where scales lie in tiles, of which there must be as many as they need."""
-    assert weight.scales is not None
-    block = _block(weight, config)
-    if block is None or len(shape) < 2 or block[0] > 1:
-        return None
-    rows, columns = math.prod(shape[:-1]), -(-shape[-1] // block[1])
-    fits = math.prod(weight.scales.shape) == (-(-rows // 128) * 128) * (-(-columns // 4) * 4)
-    return (*[1] * (len(shape) - 1), block[1]) if fits else None
-
-
-def _padded(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return what shares a scale where rows and columns of scales are padded."""
-    assert weight.scales is not None
-    block = weight.scheme.block
-    if len(shape) != 2 or block is None:
-        return None
-    return block if weight.scales.shape == padded(shape, block) else None
+    shape, scales, block = weight.shape, needed(weight.scales).shape, _block(weight, config)
+    if weight.swizzled:  # there must be as many tiles as they need
+        if block is None or len(shape) < 2 or block[0] > 1:
+            return None
+        grid = math.prod(shape[:-1]), -(-shape[-1] // block[1])
+        return (*[1] * (len(shape) - 1), block[1]) if math.prod(scales) == math.prod(in_tiles(grid)) else None
+    if weight.scheme.padded and weight.scheme.block is not None:
+        fits = len(shape) == 2 and scales == padded(shape, weight.scheme.block)
+        return weight.scheme.block if fits else None
+    return _sizes(weight, scales, block)
 
 
 def padded(shape: tuple[int, ...], block: tuple[int, int]) -> tuple[int, ...]:
@@ -67,24 +76,23 @@ def padded(shape: tuple[int, ...], block: tuple[int, int]) -> tuple[int, ...]:
     >>> padded((208, 192), (1, 16)), padded((224, 192), (32, 1))
     ((256, 12), (8, 256))
     """
-    to = (128, 4) if block[0] == 1 else (4, 128)
-    grid = (-(-length // size) for length, size in zip(shape, block, strict=True))
-    return tuple(-(-count // by) * by for count, by in zip(grid, to, strict=True))
+    return in_tiles(grid_of(shape, block), (128, 4) if block[0] == 1 else (4, 128))
 
 
-def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
+def in_tiles(grid: tuple[int, ...], tile: tuple[int, int] = (128, 4)) -> tuple[int, ...]:
+    """Return rows and columns of scales, padded so that they are whole tiles."""
+    return tuple(-(-count // each) * each for count, each in zip(grid, tile, strict=True))
+
+
+def _sizes(weight: Weight, scales: tuple[int, ...], block: tuple[int, int] | None) -> tuple[int, ...] | None:
     """Return what shares a scale, or None if the scales do not fit or several blocks give their number."""
-    assert weight.scales is not None
-    scales, block = weight.scales.shape, _block(weight, config)
+    shape = weight.shape
     if weight.scheme.packing != WHOLE and len(shape) < 2:
         return None
-    if (
-        block is not None
-        and len(shape) >= 2
-        and (weight.scheme.block is not None or len(scales) == len(shape))
-    ):
+    may_have_blocks = weight.scheme.block is not None or len(scales) == len(shape)
+    if block is not None and len(shape) >= 2 and may_have_blocks:
         sizes = (*[1] * (len(shape) - 2), *block)
-        if scales == _grid(shape, sizes):
+        if scales == grid_of(shape, sizes):
             return sizes
         if weight.scheme.block is not None:
             return None
@@ -96,12 +104,12 @@ def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) ->
         return None
     sizes = tuple(max(-(-length // max(count, 1)), 1) for length, count in zip(shape, scales, strict=True))
     if all(count in (1, length) for length, count in zip(shape, scales, strict=True)):  # of channels
-        return sizes if _grid(shape, sizes) == scales else None
+        return sizes if grid_of(shape, sizes) == scales else None
     if block is not None:
         return None
     for usual in _USUAL_BLOCKS if len(shape) > 1 else ():
         tried = (*[1] * (len(shape) - 2), *usual)
-        if _grid(shape, tried) == scales:
+        if grid_of(shape, tried) == scales:
             return tried
     divides = all(count and length % count == 0 for length, count in zip(shape, scales, strict=True))
     return sizes if divides else None
@@ -112,36 +120,36 @@ def _may_be(length: int, count: int) -> bool:
     return 0 < count <= length and -(-length // -(-length // count)) == count
 
 
-def _grid(shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+def grid_of(shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how many scales there are along each axis."""
     return tuple(-(-length // size) for length, size in zip(shape, sizes, strict=True))
 
 
-def misfit(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> str:
+def misfit(weight: Weight, config: Mapping[str, Any]) -> str:
     """Return what shapes there are, what they should be, and what the difference looks like."""
-    assert weight.scales is not None
-    scales, said = weight.scales.shape, _block(weight, config)
+    entry = needed(weight.scales)
+    shape, scales, said = weight.shape, entry.shape, _block(weight, config)
     block = said or (1, 1)
     if said is None and len(scales) == len(shape) and all(map(_may_be, shape, scales)):
         return (
-            f"scales {weight.scales.name} have shape {list(scales)}, which blocks of several sizes give for "
+            f"scales {entry.name} have shape {list(scales)}, which blocks of several sizes give for "
             f"{list(shape)} codes: the configuration must say which (block_structure or weight_block_size)"
         )
-    lengths = zip(shape, (*[1] * (len(shape) - 2), *block)[-len(shape) :], strict=False)
-    wanted = tuple(-(-length // size) for length, size in lengths)
+    wanted = grid_of(shape, (*[1] * (len(shape) - 2), *block)[-len(shape) :] if shape else ())
     guess = ""
     if len(shape) >= 2:
         rows, columns = wanted[-2:]
-        tiles = (-(-rows // 128) * 128, -(-columns // 4) * 4)
+        tiles = in_tiles((rows, columns))
         if scales[-2:] == (shape[-1], -(-shape[-2] // block[1])):
             guess = "; these are scales of the other axis"
-        elif weight.scheme.packing == LOW_FIRST and is_six(weight.codes, weight.scales):
+        elif weight.scheme.packing == LOW_FIRST and is_six(weight.codes, entry):
             guess = "; these may be codes of 6 bits: the configuration must say fp6_e2m3 or fp6_e3m2"
         elif len(scales) == 2 and scales == (rows, columns // 2) and columns > 1:
             guess = "; half as many: computed from packed bytes instead of elements"
         elif scales in (tiles, (tiles[0] * tiles[1],), (tiles[0] // 4, tiles[1] * 4)):
             guess = "; these are padded to tiles of 128x4, as swizzled scales are"
     return (
-        f"scales {weight.scales.name} have shape {list(scales)}, and {list(shape)} codes in blocks of "
+        f"scales {entry.name} have shape {list(scales)}, and {list(shape)} codes in blocks of "
         f"{block[0]}x{block[1]} need {list(wanted)}{guess}"
     )
 
@@ -159,3 +167,23 @@ def of_node(shape: tuple[int, ...], scales: tuple[int, ...], axis: int, size: in
         return (*whole[:axis], 1, *whole[axis + 1 :]) if fits else None
     grid = (*shape[:axis], -(-shape[axis] // size), *shape[axis + 1 :])
     return tuple(size if place == axis else 1 for place in range(len(shape))) if scales == grid else None
+
+
+def for_elements(numbers: Array, shape: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
+    """Return for each element of a shape the number that its block has in a table of the grid's shape."""
+    from lowprec.arrays.block_products import spread  # which needs numba, as headers alone do not
+
+    return spread(numbers, shape, tuple(range(len(shape))), sizes)
+
+
+def by_block(join: np.ufunc, values: Array, sizes: tuple[int, ...]) -> Array:
+    """Return the values of each block joined to one, in the grid's shape: `join` adds, or takes the largest.
+
+    >>> by_block(np.add, np.arange(6).reshape(2, 3), (1, 2))
+    array([[1, 2],
+           [7, 5]])
+    """
+    for axis, size in enumerate(sizes):
+        if size > 1 and values.shape[axis]:
+            values = join.reduceat(values, np.arange(0, values.shape[axis], size), axis=axis)
+    return values

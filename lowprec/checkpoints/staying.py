@@ -13,6 +13,7 @@ import numpy as np
 from lowprec.checkpoints.container import TYPES, CheckpointError, Entry, HeldEntry
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.onnx_reading import Graph
+from lowprec.checkpoints.patterns import exactly
 from lowprec.checkpoints.saved import blocks_in, joined
 from lowprec.checkpoints.schemes import SAVED
 from lowprec.checkpoints.torchao import attributes
@@ -83,7 +84,7 @@ def with_staying(
         if weight.is_quantized and weight.codes.name in plain:
             name, beside = weight.codes.name, [part.name for part in weight.parts[1:]]
             is_copy = any(name == each.codes.name for each in staying)
-            way = "" if is_copy else f", or leave the weight out with --exclude {name.replace('[', '[[]')!r}"
+            way = "" if is_copy else f", or leave the weight out with --exclude {exactly(name)!r}"
             raise CheckpointError(
                 f"tensor {name!r} would be read as {weight.scheme.name} in {out.name!r}, with "
                 f"{' and '.join(map(repr, beside)) or 'nothing'} beside it; rename one of these{way}"
@@ -114,7 +115,7 @@ def _check_made(weights: Sequence[tuple[Weight, Task | None]], then: Sequence[We
             else f"{beside} would be a part of it or have its name"
         )
         way = f"rename {beside}" if beside else "quantise or dequantise it too"
-        way += "" if task is None else f", or leave it out with --exclude {weight.name.replace('[', '[[]')!r}"
+        way += "" if task is None else f", or leave it out with --exclude {exactly(weight.name)!r}"
         raise CheckpointError(
             f"weight {weight.name!r} would not be read in {out.name!r} as it is written: {why}; {way}"
         )

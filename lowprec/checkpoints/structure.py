@@ -15,6 +15,7 @@ from lowprec.checkpoints.container import CheckpointError, parse_json, quoted
 from lowprec.checkpoints.decoding import zero_values
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.schemes import CACHE_SCALES, NESTED_MAP, is_mark
+from lowprec.checkpoints.sharing import needed
 from lowprec.checkpoints.weights import Weight
 from lowprec.checkpoints.words import ColumnWords
 
@@ -168,36 +169,27 @@ def _strategy(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
         evidence = f"the configuration says strategy {quoted(said)}, which is none of {', '.join(STRATEGIES)}"
         yield Finding("scale-strategy", weight.name, evidence, "correct strategy in quantization_config")
     if said in ("tensor", "channel") and weight.blocks in ("tensor", "channel") and said != weight.blocks:
-        assert weight.scales is not None
-        evidence = f"one scale for a {said} is configured, and scales have shape {list(weight.scales.shape)}"
-        yield Finding("scale-strategy", weight.scales.name, evidence, f"set strategy to {weight.blocks!r}")
-    if (
-        said in ("group", "tensor_group")
-        and isinstance(size, int)
-        and weight.sizes
-        and weight.groups is None
-        and weight.sizes[-1] != size
-    ):
-        assert weight.scales is not None
-        evidence = (
-            f"the configuration says groups of {size}, and scales belong to {weight.sizes[-1]} elements"
-        )
-        yield Finding("scale-strategy", weight.scales.name, evidence, f"set group_size to {weight.sizes[-1]}")
+        scales = needed(weight.scales)
+        evidence = f"one scale for a {said} is configured, and scales have shape {list(scales.shape)}"
+        yield Finding("scale-strategy", scales.name, evidence, f"set strategy to {weight.blocks!r}")
+    are_groups = said in ("group", "tensor_group") and isinstance(size, int) and weight.groups is None
+    if are_groups and weight.sizes and (has := weight.sizes[-1]) != size:
+        evidence = f"the configuration says groups of {size}, and scales belong to {has} elements"
+        yield Finding("scale-strategy", needed(weight.scales).name, evidence, f"set group_size to {has}")
 
 
 def _columns(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield what a configuration of GPTQ or AWQ says otherwise than the file."""
     layout = weight.scheme.packing
     assert isinstance(layout, ColumnWords)
-    assert weight.scales is not None
-    assert weight.zeros is not None
+    scales, points = needed(weight.scales), needed(weight.zeros)
     size, bits = setting.get("group_size"), weight.format.width
-    size = weight.shape[0] if size == -1 else size
     rows = weight.shape[0]
+    size = rows if size == -1 else size
     if type(size) is int and weight.groups is None and rows and weight.sizes[0] != min(size, rows):
         evidence = f"the configuration says groups of {size}, and scales belong to {weight.sizes[0]} elements"
         remedy = f"set group_size to {weight.sizes[0]}"
-        yield Finding("scale-strategy", weight.scales.name, evidence, remedy)
+        yield Finding("scale-strategy", scales.name, evidence, remedy)
     if setting.get("desc_act") is False and weight.groups is not None:
         evidence = "the configuration says desc_act false, and groups of columns are no runs"
         remedy = "readers would take runs of columns for groups: set desc_act to true"
@@ -211,7 +203,7 @@ def _columns(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
             ):
                 evidence += ", but all one more, as in a file of version 2"
             remedy = "readers would take the middle: correct sym, or checkpoint_format"
-            yield Finding("zero-point", weight.zeros.name, evidence, remedy)
+            yield Finding("zero-point", points.name, evidence, remedy)
 
 
 def _zero_points(weights: Sequence[Weight]) -> Iterator[Finding]:
@@ -252,24 +244,17 @@ def _comfyui(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Find
     is_marked = any(map(is_mark, checkpoint.entries.values()))
     scaled = [weight for weight in weights if weight.scheme.name == "comfyui scaled fp8"]
     if scaled and not is_marked and not any(name.endswith(".comfy_quant") for name in checkpoint.entries):
-        evidence = (
-            f"{len(scaled)} weights have scale_weight, and there is no tensor scaled_fp8 or .comfy_quant"
-        )
-        yield Finding(
-            "comfyui-unmarked",
-            scaled[0].name,
-            evidence,
-            "without the mark scales are ignored; add it",
-            "warning",
-        )
+        what = f"{len(scaled)} weights have scale_weight"
+        evidence = f"{what}, and there is no tensor scaled_fp8 or .comfy_quant"
+        remedy = "without the mark scales are ignored; add it"
+        yield Finding("comfyui-unmarked", scaled[0].name, evidence, remedy, "warning")
     for name, entry in checkpoint.entries.items():
         if name.endswith(".comfy_quant"):
             try:
                 said = parse_json(entry.read().tobytes(), name).get("format")
             except CheckpointError as error:
-                yield Finding(
-                    "comfyui-quant", name, str(error), 'write JSON such as {"format": "float8_e4m3fn"}'
-                )
+                remedy = 'write JSON such as {"format": "float8_e4m3fn"}'
+                yield Finding("comfyui-quant", name, str(error), remedy)
                 continue
             of = checkpoint.entries.get(f"{name.removesuffix('.comfy_quant')}.weight")
             wanted = {
@@ -291,13 +276,8 @@ def _fused(weights: Sequence[Weight]) -> Iterator[Finding]:
             if f".{names[0]}." not in name:
                 continue
             others = [known.get(name.replace(f".{names[0]}.", f".{other}.")) for other in names[1:]]
-            scales = [_numbers(part) for part in (weight, *others) if part is not None]
-            if len(scales) > 1 and len(set(scales)) > 1:
+            numbers = [needed(part.tensor).read().reshape(-1) for part in (weight, *others) if part]
+            if len({tuple(map(float, each)) for each in numbers}) > 1:
                 evidence = f"the tensor scales of {', '.join(names)} differ"
                 remedy = "servers that join them take one scale for all; give all the same when quantising"
                 yield Finding("fused-scales-differ", name, evidence, remedy, "note")
-
-
-def _numbers(weight: Weight) -> tuple[float, ...]:
-    assert weight.tensor is not None
-    return tuple(map(float, weight.tensor.read().reshape(-1)))

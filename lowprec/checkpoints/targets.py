@@ -122,14 +122,10 @@ class Target:
                 f"products sum over its axis {summed}, and blocks of {self.scheme.name} lie along the last; "
                 f"use --scheme onnx"
             )
-        if self.scheme.swizzled:
-            unit = 16 if self.scheme.tensor else 32
+        if self.scheme.swizzled or self.scheme.padded:
+            unit, why = 16 if self.scheme.tensor else 32, ", which ComfyUI pads to" * self.scheme.swizzled
             fits = len(shape) == 2 and not any(length % unit for length in shape)
-            return "" if fits else f"two axes in multiples of {unit} needed, which ComfyUI pads to"
-        if self.scheme.padded:
-            unit = 16 if self.scheme.tensor else 32
-            fits = len(shape) == 2 and not any(length % unit for length in shape)
-            return "" if fits else f"two axes in multiples of {unit} needed"
+            return "" if fits else f"two axes in multiples of {unit} needed{why}"
         if self.scheme.block == (128, 128):
             return "" if len(shape) == 2 else "tiles need exactly two axes"
         along = shape[-2] if self.scheme.transposed else shape[-1 if of_axis else summed]

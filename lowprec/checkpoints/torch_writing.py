@@ -10,17 +10,18 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy.typing as npt
 
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, parse_json
+from lowprec.checkpoints.patterns import exactly
 from lowprec.checkpoints.pickles import Call, Global, Stored, write_pickle
 from lowprec.checkpoints.torch_reading import DTYPES, ELEMENTS, MADE, RECORD, SAID, STORAGES
-from lowprec.checkpoints.writer import Writer, filling
+from lowprec.checkpoints.writer import Laid, Planned, Writer, filling
 
 __all__ = ["TorchWriter"]
 
@@ -37,28 +38,13 @@ _TOLD = '{"_type": "transformer-engine '
 class TorchWriter(Writer):
     """A file of torch.save; see `Writer`.
 
-    Parameters
-    ----------
-    file : binary file
-    plan : iterable of (str, str, tuple of int)
-        Name, type and shape of each tensor.
-    metadata : mapping of str to str
-        Of Transformer Engine's tensors what they are made of, as `transformer_engine.metadata_of` gives it.
-    again : bool
-
     Raises
     ------
     CheckpointError
         A type that torch lacks, or a tensor with the name of an attribute of another one.
     """
 
-    def __init__(
-        self,
-        file: BinaryIO,
-        plan: Iterable[tuple[str, str, tuple[int, ...]]],
-        metadata: Mapping[str, str],
-        again: bool = False,
-    ) -> None:
+    def _laid(self, path: Path, plan: Sequence[Planned], metadata: Mapping[str, str]) -> Laid:
         parts = {name: (tag, shape) for name, tag, shape in plan}
         kept = {key: text for key, text in metadata.items() if not text.startswith(_TOLD)}
         texts = {
@@ -72,14 +58,14 @@ class TorchWriter(Writer):
         records += [(f"data/{place}", size, b"") for place, size in enumerate(sizes)]
         self._places: list[tuple[int, int, int]] = []  # of checksums: two places, and where the data begin
         self._sizes = [size for _, size, _ in records]
-        pieces, size = self._laid(records)
+        pieces, end = self._archived(records)
         entries = [
-            Entry(name, tag, shape, Path(file.name), self._places[len(texts) + place][2], sizes[place])
+            Entry(name, tag, shape, path, self._places[len(texts) + place][2], sizes[place])
             for place, (name, (tag, shape)) in enumerate(parts.items())
         ]
-        super().__init__(file, entries, pieces, size, again)
+        return entries, pieces, end
 
-    def _laid(self, records: list[tuple[str, int, bytes]]) -> tuple[list[tuple[int, bytes]], int]:
+    def _archived(self, records: list[tuple[str, int, bytes]]) -> tuple[list[tuple[int, bytes]], int]:
         """Return all bytes but those of tensors, each with its place, and how many there are in all."""
         pieces: list[tuple[int, bytes]] = []
         central: list[bytes] = []
@@ -153,7 +139,7 @@ def _state(parts: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[s
         if stem in told and part in SAID:
             raise CheckpointError(
                 f"tensor {name!r} has the name of an attribute of Transformer Engine's {stem!r}; rename it, "
-                f"or leave the weight out with --exclude {stem.replace('[', '[[]')!r}"
+                f"or leave the weight out with --exclude {exactly(stem)!r}"
             )
         if stem in told and part in MADE[_kind(told[stem])]:
             is_bytes = tag[:3] == "F8_" and part.endswith(("data", "scale_inv"))

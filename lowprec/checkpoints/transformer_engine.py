@@ -24,6 +24,7 @@ from lowprec.checkpoints.sharing import padded
 from lowprec.checkpoints.torch_reading import checked
 from lowprec.checkpoints.torchao import attributes
 from lowprec.checkpoints.weights import OVER, Weight
+from lowprec.checkpoints.writer import Planned
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
@@ -55,9 +56,9 @@ def encoded(values: Array, fmt: BlockFormat, amax: Any, scales: Array | None = N
     return made[: len(values)]
 
 
-def parts(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, ...]]]:
+def parts(weight: Weight, how: Target) -> dict[str, Planned]:
     """Return name, type and shape of each tensor by its role."""
-    plan: dict[str, tuple[str, str, tuple[int, ...]]] = {}
+    plan: dict[str, Planned] = {}
     across = find(f"{how.scheme.name} columnwise")
     of_rows, of_columns = ("codes", "scales", "tensor"), ("turned", "others", "amax")
     for scheme, (codes, scales, tensor) in ((how.scheme, of_rows), (across, of_columns)):
@@ -78,7 +79,7 @@ def write_copies(
     names: Mapping[str, str],
     write: Callable[[str, Array, int], None],
     rows: Array,
-    scales: Callable[[int, int], Array] | None = None,
+    scales: Callable[[int, int], Array] | None,
 ) -> dict[str, Any]:
     """Write both copies of a weight, and return the report of the one along rows.
 

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.arith import divide
-from lowprec.arrays.block_products import spread
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.statistics import scale_for
 from lowprec.checkpoints import transformer_engine
@@ -28,14 +27,15 @@ from lowprec.checkpoints.decoding import (
     offset_values,
     ranges,
     rows_together,
+    scale_codes,
     scale_values,
-    stored_scales,
     tensor_scale,
     values_of,
     zero_values,
 )
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.sharing import by_block, for_elements
 from lowprec.checkpoints.targets import usable
 from lowprec.checkpoints.weights import OVER, Weight, sources_of, weights_of
 from lowprec.checkpoints.writing import Watch
@@ -147,8 +147,7 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
             wrong[name][1] += _unlike(weight, made.codes, codes)
             single.append(decode(made.scales, fmt.scale).reshape(-1))
             continue
-        scales = stored_scales(weight, start, stop)
-        scales = scales.view(f"u{scales.dtype.itemsize}")
+        scales = scale_codes(weight, start, stop)
         number: Any = None if tensor is None or tensor.size != 1 else np.float32(tensor)
         if weight.over != 1 and candidates:
             differ += _of_copies(weight, wanted, number, scales, codes, candidates, wrong)
@@ -160,7 +159,6 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
                 wrong[name][0] += int(np.count_nonzero(made.scales != scales))
                 wrong[name][1] += _unlike(weight, made.codes, codes)
             fmt = next(iter(candidates.values()))
-            given = number if fmt.tensor_scale != "none" else None
             with np.errstate(all="ignore"):
                 nearest = encode(wanted, fmt, axis=axes, tensor_scale=given, scales=scales).codes
             differ += _unlike(weight, nearest, codes)
@@ -168,11 +166,10 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
             units = scale_values(weight, start, stop).astype(np.float64)
             if tensor is not None:  # exact: of 28 bits at most
                 units = units * (tensor if tensor.size == 1 else tensor[start:stop]) / weight.over
-            axes = tuple(range(codes.ndim))
-            wide = spread(units, codes.shape, axes, weight.sizes)
-            highest.append(_highest(weight, wanted))
+            wide = for_elements(units, codes.shape, weight.sizes)
+            highest.append(by_block(np.maximum, np.abs(wanted), weight.sizes))
             if (offsets := offset_values(weight, start, stop)) is not None:
-                wanted = wanted - spread(offsets.astype(np.float64), codes.shape, axes, weight.sizes)
+                wanted = wanted - for_elements(offsets.astype(np.float64), codes.shape, weight.sizes)
             lost = wide == 0  # where any code means the same
             nearest = _nearest(weight, wanted, np.where(lost, 1, wide), start, stop)
             differ += int(np.count_nonzero((nearest != codes) & ~lost))
@@ -187,15 +184,6 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
         f"{best}: {wrong[best][0]:,} scales and {wrong[best][1]:,} codes differ" if best and not exact else ""
     )
     return Verdict(weight.name, weight.scheme.name, exact, words, differ, errors.report())
-
-
-def _highest(weight: Weight, values: Array) -> Array:
-    """Return the largest magnitudes of what shares a scale, in some rows."""
-    high = np.abs(values)
-    for axis, size in enumerate(weight.sizes):
-        if high.shape[axis] > 1 < size:
-            high = np.maximum.reduceat(high, np.arange(0, high.shape[axis], size), axis=axis)
-    return high
 
 
 def _rules_of(weight: Weight, highest: list[Array]) -> list[str]:
@@ -238,7 +226,7 @@ def _nearest(weight: Weight, wanted: Array, wide: Array, start: int, stop: int) 
         return found
     whole = divide(wanted, wide, _WHOLE, saturation="finite", dtype=np.float64)
     zeros = zero_values(weight, start, stop, np.float64)
-    whole += spread(zeros, whole.shape, tuple(range(whole.ndim)), weight.sizes)
+    whole += for_elements(zeros, whole.shape, weight.sizes)
     found = encode(whole, weight.format, saturation="finite")
     return found
 

@@ -18,7 +18,7 @@ from lowprec.checkpoints.incomplete import incomplete
 from lowprec.checkpoints.onnx_reading import Decoded
 from lowprec.checkpoints.packings import GROUPS
 from lowprec.checkpoints.patterns import UnknownError
-from lowprec.checkpoints.saved import holds, in_catalog, saved_in
+from lowprec.checkpoints.saved import holds, in_catalog, said_by_lowprec, saved_in
 from lowprec.checkpoints.schemes import (
     COMFY_QUANT,
     FLOATS,
@@ -32,7 +32,7 @@ from lowprec.checkpoints.schemes import (
     ZERO_POINT,
     Scheme,
 )
-from lowprec.checkpoints.sharing import is_six, misfit, of_node, sizes_of
+from lowprec.checkpoints.sharing import grid_of, is_six, misfit, needed, of_node, sizes_of
 from lowprec.checkpoints.torch_reading import checked
 from lowprec.checkpoints.torchao import attributes
 from lowprec.checkpoints.words import Words
@@ -131,6 +131,15 @@ class Weight:
         """All tensors that it is made of."""
         others = (self.scales, self.tensor, self.zeros)
         return (self.codes, *(part for part in others if part is not None), *self.extras)
+
+    def extra(self, end: str) -> Entry | None:
+        """Return the first of `extras` whose name ends so."""
+        return next((part for part in self.extras if part.name.endswith(end)), None)
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Scales along each axis."""
+        return grid_of(self.shape, self.sizes)
 
     @property
     def value_shape(self) -> tuple[int, ...]:
@@ -252,7 +261,7 @@ def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[
         scale=fmt.scale.name,
         block=(1, *blocks)[-2:],  # type: ignore[arg-type]
     )
-    grid = tuple(-(-length // size) for length, size in zip(codes.shape, blocks, strict=True))
+    grid = grid_of(codes.shape, blocks)
     problem = None
     if scales is None or scales.shape != grid:
         has = "none" if scales is None else str(list(scales.shape))
@@ -330,17 +339,7 @@ def _quantized(
             elif scales is not None and (scales.tag in scheme.scale_tags) != exact:
                 continue
             tensor = entries.get(stem + scheme.tensor) if scheme.tensor else None
-            if (
-                exact
-                and tensor is None
-                and scheme.tensor
-                and any(
-                    other.scales == scheme.scales
-                    and other.scale_tags == scheme.scale_tags
-                    and not other.tensor
-                    for other in fitting
-                )
-            ):
+            if exact and scheme.tensor and tensor is None and any(map(scheme.is_but_for_tensor, fitting)):
                 continue
             if scheme.state and (stem + scheme.state not in entries or not exact):
                 continue
@@ -358,18 +357,20 @@ def _quantized(
             if scheme.name in ("float-quantized", "int-quantized", "pack-quantized"):
                 said_of = configured.block_of(stem)
             found = _resolved(found, ChainMap(said_of, config))  # type: ignore[arg-type]  # it is only read
-            zeros = None if scheme.zeros else entries.get(stem + ZERO_POINT)
-            lengths = entries.get(stem + WEIGHT_SHAPE) if WEIGHT_SHAPE in scheme.extras else None
-            if found.problem is None and lengths is not None:
-                if (said_shape := lengths.read().reshape(-1).tolist()) != [*found.value_shape]:
-                    what = (
-                        f"{lengths.name} says {said_shape}, and {entry.name} has {[*found.value_shape]} codes"
-                    )
-                    return replace(found, problem=("shape", what))
-            if found.problem is None and zeros is not None and (zeros.read() != 0).any():
-                what = f"{zeros.name} has others than 0, which values of {scheme.name} are not shifted by"
-                return replace(found, problem=("zero-point", what))
-            return found
+            return found if found.problem is not None else replace(found, problem=_denied(found))
+    return None
+
+
+def _denied(weight: Weight) -> tuple[str, str] | None:
+    """Return what a tensor beside a weight says against it, as rule and evidence; None if none does."""
+    lengths = weight.extra(WEIGHT_SHAPE) if WEIGHT_SHAPE in weight.scheme.extras else None
+    shape = [*weight.value_shape]
+    if lengths is not None and (said := lengths.read().reshape(-1).tolist()) != shape:
+        return "shape", f"{lengths.name} says {said}, and {weight.codes.name} has {shape} codes"
+    zeros = None if weight.scheme.zeros else weight.extra(ZERO_POINT)
+    if zeros is not None and (zeros.read() != 0).any():
+        name = weight.scheme.name
+        return "zero-point", f"{zeros.name} has others than 0, which values of {name} are not shifted by"
     return None
 
 
@@ -390,7 +391,8 @@ def _six_bits(checkpoint: Checkpoint) -> Callable[[str, Entry], object]:
 
     @functools.cache
     def made(path: Path) -> str:
-        return _format(checkpoint.headers.get(path, checkpoint.metadata))
+        said = said_by_lowprec(checkpoint.headers.get(path, checkpoint.metadata))
+        return str(said.get("format", "")).replace("mxfp6_", "fp6_")
 
     def format_of(module: str, codes: Entry) -> object:
         try:
@@ -400,15 +402,6 @@ def _six_bits(checkpoint: Checkpoint) -> Callable[[str, Entry], object]:
         return said["dtype"] if "dtype" in said else made(codes.path)
 
     return format_of
-
-
-def _format(metadata: Mapping[str, str]) -> str:
-    """Return the format of weights that lowprec wrote into a file, by Quark's name; empty without one."""
-    try:
-        made = parse_json(metadata.get("lowprec", "{}").encode(), "what lowprec wrote")
-    except CheckpointError:
-        return ""
-    return str(made.get("format", "")).replace("mxfp6_", "fp6_")
 
 
 def _of_comfyui(stem: str, entries: Mapping[str, Entry]) -> dict[str, Any]:
@@ -428,56 +421,59 @@ def _is_marked(scheme: Scheme, config: Mapping[str, Any]) -> bool:
 
 def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     """Return the weight with the shape of its codes, and what shares a scale, or the problem with that."""
-    if weight.scheme.state:
+    scheme = weight.scheme
+    if scheme.state:
         return bitsandbytes.resolved(weight)
-    shape = weight.scheme.packing.shape(weight.codes.shape, weight.scheme.element)
-    said = weight.scheme.block is not None and config.get("is_swizzled_scales") is True
-    swizzled = weight.scheme.swizzled or said
-    fields = dict(weight.__dict__, shape=shape, swizzled=swizzled)
-    if weight.scheme.family == TRANSFORMER_ENGINE and weight.scheme.tensor:
-        fields["over"] = 6.0 * 256 if config.get("nvfp4_e4m3_max") == 256 else OVER
-    if weight.scheme.packing == GROUPS and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
-        problem = ("shape", f"codes of shape {list(weight.codes.shape)} are no groups of 16 bytes")
-        return Weight(**fields | {"problem": problem})
-    if weight.scheme.family == "gguf":
-        return Weight(**fields | {"sizes": (*[1] * (len(shape) - 1), weight.scheme.block[1])})  # type: ignore[index]
-    if weight.scales is None:
-        what = f"{weight.codes.name} has no {weight.scheme.scales.lstrip('.')} beside it"
-        return Weight(**fields | {"problem": ("missing-scale", what)})
-    if weight.scales.tag not in weight.scheme.scale_tags:
-        what = (
-            f"{weight.scales.name} is {weight.scales.tag}, and scales of {weight.scheme.name} are "
-            f"{' or '.join(weight.scheme.scale_tags)}"
-        )
-        return Weight(**fields | {"problem": ("scale-type", what)})
-    if weight.tensor is not None and weight.tensor.tag not in FLOATS:
-        what = f"{weight.tensor.name} is {weight.tensor.tag}, and a tensor's scale is a float"
-        return Weight(**fields | {"problem": ("scale-type", what)})
-    said_parts = config.get("_tensor_data_names", ())  # of torchao, where the tensor's scale may be left out
-    if (
-        weight.scheme.tensor
-        and weight.tensor is None
-        and (weight.scheme.family != "torchao" or "per_tensor_scale" in said_parts)
-    ):
-        what = f"{weight.codes.name} has no {weight.scheme.tensor.lstrip('.')} beside it"
-        return Weight(**fields | {"problem": ("missing-tensor-scale", what)})
-    other = weight.scheme.unless.replace("_data", "_scale_inv")
-    if other and any(part.name.endswith(other) for part in weight.extras):
-        what = f"{weight.name} has {other.lstrip('.')} and no {weight.scheme.unless.lstrip('.')} beside it"
-        return Weight(**fields | {"problem": ("missing-codes", what)})
-    if weight.scheme.by_scale and weight.scales.tag != "F32":
-        fields["rounded"] = weight.scales.tag
-    needs_zeros = weight.scheme.zeros not in ("", ZERO_POINT) or config.get("symmetric") is False
-    if weight.scheme.zeros and weight.zeros is None and needs_zeros:
-        what = f"{weight.codes.name} has no {weight.scheme.zeros.lstrip('.')} beside it"
-        return Weight(**fields | {"problem": ("missing-zero-point", what)})
-    if isinstance(weight.scheme.packing, Words):
-        return weight.scheme.packing.resolved(Weight(**fields), config)
-    sizes = sizes_of(weight, shape, config, swizzled)
+    said = scheme.block is not None and config.get("is_swizzled_scales") is True
+    over = 6.0 * 256 if config.get("nvfp4_e4m3_max") == 256 else OVER
+    weight = replace(
+        weight,
+        shape=scheme.packing.shape(weight.codes.shape, scheme.element),
+        swizzled=scheme.swizzled or said,
+        over=over if scheme.family == TRANSFORMER_ENGINE and scheme.tensor else 1.0,
+    )
+    problem = _parts_problem(weight, config)
+    if problem is not None:
+        return replace(weight, problem=problem)
+    if scheme.family == "gguf":
+        return replace(weight, sizes=(*[1] * (len(weight.shape) - 1), scheme.block[1]))  # type: ignore[index]
+    scales = needed(weight.scales)
+    if scheme.by_scale and scales.tag != "F32":
+        weight = replace(weight, rounded=scales.tag)
+    if isinstance(scheme.packing, Words):
+        return scheme.packing.resolved(weight, config)
+    sizes = sizes_of(weight, config)
     if sizes is None:
-        return Weight(**fields | {"problem": ("shape", misfit(weight, shape, config))})
-    zeros, wanted = weight.zeros, (weight.codes.tag, weight.scales.shape)
-    if zeros is not None and (zeros.tag, zeros.shape) != wanted:
-        what = f"{zeros.name} is {zeros.tag} of shape {list(zeros.shape)}, and must be {wanted[0]} of shape "
-        return Weight(**fields | {"problem": ("shape", f"{what}{list(wanted[1])}")})
-    return Weight(**fields | {"sizes": sizes})
+        return replace(weight, problem=("shape", misfit(weight, config)))
+    zeros, tag, grid = weight.zeros, weight.codes.tag, scales.shape
+    if zeros is not None and (zeros.tag, zeros.shape) != (tag, grid):
+        has = f"{zeros.name} is {zeros.tag} of shape {list(zeros.shape)}"
+        return replace(weight, problem=("shape", f"{has}, and must be {tag} of shape {list(grid)}"))
+    return replace(weight, sizes=sizes)
+
+
+def _parts_problem(weight: Weight, config: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return which part is missing or of a wrong type, as rule and evidence; None if all are there."""
+    scheme, codes, scales, tensor = weight.scheme, weight.codes, weight.scales, weight.tensor
+    if scheme.packing == GROUPS and (len(codes.shape) < 2 or codes.shape[-1] != 16):
+        return "shape", f"codes of shape {list(codes.shape)} are no groups of 16 bytes"
+    if scheme.family == "gguf":
+        return None
+    if scales is None:
+        return "missing-scale", f"{codes.name} has no {scheme.scales.lstrip('.')} beside it"
+    if scales.tag not in scheme.scale_tags:
+        tags = " or ".join(scheme.scale_tags)
+        return "scale-type", f"{scales.name} is {scales.tag}, and scales of {scheme.name} are {tags}"
+    if tensor is not None and tensor.tag not in FLOATS:
+        return "scale-type", f"{tensor.name} is {tensor.tag}, and a tensor's scale is a float"
+    said_parts = config.get("_tensor_data_names", ())  # of torchao, where the tensor's scale may be left out
+    if scheme.tensor and tensor is None and (scheme.family != "torchao" or "per_tensor_scale" in said_parts):
+        return "missing-tensor-scale", f"{codes.name} has no {scheme.tensor.lstrip('.')} beside it"
+    other = scheme.unless.replace("_data", "_scale_inv")
+    if other and weight.extra(other):
+        what = f"{weight.name} has {other.lstrip('.')} and no {scheme.unless.lstrip('.')} beside it"
+        return "missing-codes", what
+    needs_zeros = scheme.zeros not in ("", ZERO_POINT) or config.get("symmetric") is False
+    if scheme.zeros and weight.zeros is None and needs_zeros:
+        return "missing-zero-point", f"{codes.name} has no {scheme.zeros.lstrip('.')} beside it"
+    return None

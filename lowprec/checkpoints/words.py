@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from lowprec.checkpoints.container import CheckpointError, Entry
 from lowprec.checkpoints.packings import Packing
+from lowprec.checkpoints.sharing import needed
 from lowprec.spec.format import Format
 
 if TYPE_CHECKING:
@@ -55,12 +56,12 @@ class Words(Packing):
         said : mapping
             What the configuration says: `bits` and `group_size`.
         """
-        assert weight.scales is not None
+        scales = needed(weight.scales).shape
         try:
             shape, bits = self._size(weight, said)
             of = dataclasses.replace(weight, shape=shape)
-            columns, count = self._columns(shape), self._count(weight.scales.shape)
-            group, of = _grouped(of, self.groups, columns, count, said)
+            count = scales[self._axis] if scales else 1
+            group, of = _grouped(of, self.groups, shape[self._axis], count, said)
         except CheckpointError as error:
             return dataclasses.replace(weight, problem=("parts", str(error)))
         name = f"{'' if self._is_signed else 'u'}int{bits}"
@@ -76,17 +77,10 @@ class Words(Packing):
         raise NotImplementedError
 
     _is_signed = False
+    _axis = 0  #: the axis of the codes that has the columns of the weight, which are in groups
 
     def _size(self, weight: Weight, said: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
         """Return the shape of the codes, and the bits of one."""
-        raise NotImplementedError
-
-    def _columns(self, shape: tuple[int, ...]) -> int:
-        """Return how many columns of the weight are in groups."""
-        raise NotImplementedError
-
-    def _count(self, scales: tuple[int, ...]) -> int:
-        """Return how many groups there are."""
         raise NotImplementedError
 
     def _sizes(self, shape: tuple[int, ...], group: int, weight: Weight) -> tuple[int, ...]:
@@ -99,10 +93,11 @@ class RowWords(Words):
     """Layout of compressed-tensors: words along rows, zero points down columns, plus half their range."""
 
     _is_signed = True
+    _axis = -1
 
     def _size(self, weight: Weight, said: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
-        codes, scales = weight.codes, weight.scales
-        beside = next((part for part in weight.extras if part.name.endswith(".weight_shape")), None)
+        codes, scales = weight.codes, needed(weight.scales)
+        beside = weight.extra(".weight_shape")
         if beside is None:
             raise CheckpointError(f"{codes.name} has no weight_shape beside it")
         if beside.tag not in ("I64", "I32") or len(codes.shape) < 2 or beside.shape != (len(codes.shape),):
@@ -120,7 +115,6 @@ class RowWords(Words):
         if bits is None or named not in (None, bits):
             of = "" if named is None else f" of {named} bits"
             raise CheckpointError(f"{beside.name} says {list(shape)}, and {has}, which are no words{of}")
-        assert scales is not None
         one = all(length == 1 for length in scales.shape)
         if not one and (len(scales.shape) != len(shape) or scales.shape[:-1] != shape[:-1]):
             raise CheckpointError(
@@ -135,15 +129,8 @@ class RowWords(Words):
             )
         return shape, bits
 
-    def _columns(self, shape: tuple[int, ...]) -> int:
-        return shape[-1]
-
-    def _count(self, scales: tuple[int, ...]) -> int:
-        return scales[-1] if scales else 1
-
     def _sizes(self, shape: tuple[int, ...], group: int, weight: Weight) -> tuple[int, ...]:
-        assert weight.scales is not None
-        if all(length == 1 for length in weight.scales.shape) and weight.groups is None:
+        if all(length == 1 for length in needed(weight.scales).shape) and weight.groups is None:
             return tuple(max(length, 1) for length in shape)
         return (*[1] * (len(shape) - 1), 1 if weight.groups is not None else group)
 
@@ -172,13 +159,11 @@ class RowWords(Words):
 
     def zeros(self, weight: Weight) -> Array:
         """Return the zero points as whole numbers, in the shape of the scales."""
-        assert weight.zeros is not None
-        assert weight.scales is not None
-        stored = weight.zeros.read()
-        if weight.zeros.tag == "I8":
-            return stored.astype(np.int32)
+        zeros, rows = needed(weight.zeros), needed(weight.scales).shape[-2:-1]
+        if zeros.tag == "I8":
+            return zeros.read().astype(np.int32)
         bits = weight.format.width
-        found = unpacked(stored.swapaxes(-1, -2), bits, weight.scales.shape[-2]).swapaxes(-1, -2)
+        found = unpacked(zeros.read().swapaxes(-1, -2), bits, *rows).swapaxes(-1, -2)
         return found.astype(np.int32) - (1 << (bits - 1))
 
 
@@ -206,9 +191,7 @@ class ColumnWords(Words):
         return self.down or (whole and scales is not None and 8 * codes.shape[1] == scales.shape[1])
 
     def _size(self, weight: Weight, said: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
-        codes, scales, zeros = weight.codes, weight.scales, weight.zeros
-        assert scales is not None
-        assert zeros is not None
+        codes, scales, zeros = weight.codes, needed(weight.scales), needed(weight.zeros)
         shapes = ", ".join(f"{part.name} {list(part.shape)}" for part in (codes, scales, zeros))
         if not len(codes.shape) == len(scales.shape) == len(zeros.shape) == 2 or zeros.tag != "I32":
             raise CheckpointError(f"parts do not fit each other: {shapes}, zero points of {zeros.tag}")
@@ -216,24 +199,18 @@ class ColumnWords(Words):
             if zeros.shape != (scales.shape[0], codes.shape[1]) or 8 * codes.shape[1] != scales.shape[1]:
                 raise CheckpointError(f"parts do not fit each other: {shapes}")
             return (codes.shape[0], 8 * codes.shape[1]), 4
-        groups = next((part.shape for part in weight.extras if part.name.endswith(self.groups)), None)
+        groups = weight.extra(self.groups)
         fitting = [
             bits
             for bits in _WIDTHS
             if zeros.shape == (scales.shape[0], -(-scales.shape[1] * bits // 32))
             and 32 * codes.shape[0] % bits == 0
-            and groups in (None, (32 * codes.shape[0] // bits,))
+            and (groups is None or groups.shape == (32 * codes.shape[0] // bits,))
         ]
         bits = _chosen(fitting, said.get("bits"), shapes)
         if bits is None or codes.shape[1] != scales.shape[1]:
             raise CheckpointError(f"parts do not fit each other: {shapes}")
         return (32 * codes.shape[0] // bits, codes.shape[1]), bits
-
-    def _columns(self, shape: tuple[int, ...]) -> int:
-        return shape[0]
-
-    def _count(self, scales: tuple[int, ...]) -> int:
-        return scales[0]
 
     def _sizes(self, shape: tuple[int, ...], group: int, weight: Weight) -> tuple[int, ...]:
         return (1 if weight.groups is not None else group), 1
@@ -248,8 +225,7 @@ class ColumnWords(Words):
 
     def zeros(self, weight: Weight) -> Array:
         """Return the zero points as whole numbers, in the shape of the scales."""
-        assert weight.zeros is not None
-        found = unpacked(weight.zeros.read(), weight.format.width, weight.shape[1])
+        found = unpacked(needed(weight.zeros).read(), weight.format.width, weight.shape[1])
         return self._in_order(found).astype(np.int32) + self.plus
 
     def _in_order(self, codes: Array) -> Array:
@@ -304,7 +280,7 @@ def _grouped(
     weight: Weight, end: str, columns: int, count: int, said: Mapping[str, Any]
 ) -> tuple[int, Weight]:
     """Return how many columns are a group, and the weight with the groups of columns if they are no runs."""
-    beside = next((part for part in weight.extras if end and part.name.endswith(end)), None)
+    beside = weight.extra(end) if end else None
     size = said.get("group_size")
     if type(size) is not int or size < 1 or -(-columns // size) != count:
         size = -(-columns // max(count, 1))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -16,7 +16,13 @@ import numpy.typing as npt
 from lowprec import files
 from lowprec.checkpoints.container import MOST_TENSORS, CheckpointError, Entry
 
-__all__ = ["Writer", "filling", "writable"]
+__all__ = ["Laid", "Planned", "Writer", "filling", "writable"]
+
+#: Name, type and shape of a tensor that is to be written.
+Planned = tuple[str, str, tuple[int, ...]]
+#: The tensors of a file; what else it has, each piece with its place, of which the first begins the file and
+#: says which tensors it has; and its size in bytes.
+Laid = tuple[list[Entry], list[tuple[int, bytes]], int]
 
 
 @contextlib.contextmanager
@@ -36,30 +42,35 @@ def filling(file: BinaryIO) -> Iterator[None]:
 
 
 class Writer:
-    """A file whose tensors have their places before they are written.
+    """A file whose tensors have their places before they are written; subclasses say where, by its format.
 
     Parameters
     ----------
     file : binary file
         Open to read and write, and read by nobody else yet: the caller renames it when it is whole.
-    entries : iterable of Entry
-        The tensors.
-    pieces : sequence of (int, bytes)
-        What else the file has, each with its place. The first begins the file, and says which tensors it has.
-    size : int
-        Of the whole file, in bytes.
+    plan : iterable of (str, str, tuple of int)
+        Name, type and shape of each tensor; of GGUF's blocks the shape of their values.
+    metadata : mapping of str to str
+        Of Transformer Engine's tensors what they are made of, as `transformer_engine.metadata_of` gives it.
     again : bool
         Whether the file may have the same first piece and size already, and keeps what it has.
+    source : Path, optional
+        A GGUF file whose keys and values are kept, or an ONNX model whose nodes are.
+    split : mapping of str to sequence of str
+        Weights whose parts have other names, and these, which are in the plan: nodes of ONNX decode them.
     """
 
     def __init__(
         self,
         file: BinaryIO,
-        entries: Iterable[Entry],
-        pieces: Sequence[tuple[int, bytes]],
-        size: int,
-        again: bool,
+        plan: Iterable[Planned],
+        metadata: Mapping[str, str],
+        again: bool = False,
+        source: Path | None = None,
+        split: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
+        self._source, self._split = source, split
+        entries, pieces, size = self._laid(Path(file.name), list(plan), metadata)
         self.entries = {entry.name: entry for entry in entries}
         if len(self.entries) > MOST_TENSORS:
             raise CheckpointError(
@@ -75,6 +86,10 @@ class Writer:
                 for place, piece in pieces:
                     self._file.seek(place)
                     self._file.write(piece)
+
+    def _laid(self, path: Path, plan: Sequence[Planned], metadata: Mapping[str, str]) -> Laid:
+        """Return where everything lies."""
+        raise NotImplementedError
 
     def write(self, name: str, values: npt.NDArray[Any], start: int = 0) -> None:
         """Write parts of a tensor, from `start` along its first axis; elements of few bits are packed.

@@ -30,7 +30,7 @@ from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.schemes import INPUT_SCALES, ONNX, is_mark
 from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.weights import Weight
-from lowprec.checkpoints.writer import Writer, filling, writable
+from lowprec.checkpoints.writer import Planned, Writer, filling, writable
 from lowprec.spec.naming import plain
 
 __all__ = ["SINGLE", "Spread", "Task", "source_of", "with_copies", "write_checkpoint"]
@@ -49,8 +49,11 @@ _JOURNAL = ".lowprec-journal"
 _COPIED = 1 << 24
 _SINGLE = "model"
 
-#: Endings of outputs that are one file; others are folders.
-SINGLE = (".safetensors", ".gguf", ".onnx", ".pt")
+#: Writers by the endings of outputs that are one file; others are folders.
+_WRITERS: Mapping[str, type[Writer]] = {
+    ".safetensors": SafetensorsWriter, ".gguf": GgufWriter, ".onnx": OnnxWriter, ".pt": TorchWriter
+}  # fmt: skip
+SINGLE = tuple(_WRITERS)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Task:
 
     name: str
     file: str
-    plan: tuple[tuple[str, str, tuple[int, ...]], ...]
+    plan: tuple[Planned, ...]
     size: int
     work: Callable[[Write], dict[str, Any] | None]
     reads: tuple[Entry, ...] = ()
@@ -210,7 +213,7 @@ def write_checkpoint(
         raise CheckpointError(f"there is no folder {str(out.parent)!r} to write {out.name!r} to")
     with writable(out):
         place = out if not single and out.is_dir() else files.target(out)[0]
-    plans: dict[str, list[tuple[str, str, tuple[int, ...]]]] = {}
+    plans: dict[str, list[Planned]] = {}
     names: set[str] = set()
     for task in tasks:
         for name, tag, shape in task.plan:
@@ -253,7 +256,7 @@ def _write(
     place: Path,
     single: bool,
     tasks: Sequence[Task],
-    plans: Mapping[str, Sequence[tuple[str, str, tuple[int, ...]]]],
+    plans: Mapping[str, Sequence[Planned]],
     metadata: Mapping[str, str],
     how: str,
     others: Mapping[str, bytes] | None,
@@ -286,7 +289,8 @@ def _write(
                 for name, plan in plans.items():
                     with writable(home / name):
                         file = stack.enter_context(files.own(home / name))
-                    writers[name] = _writer(file, plan, metadata, bool(done), source, split)
+                    kind = _WRITERS[Path(name).suffix]
+                    writers[name] = kind(file, plan, metadata, bool(done), source, split)
                     stack.push(writers[name])
             finally:
                 if done and not all(writer.kept for writer in writers.values()):
@@ -352,24 +356,6 @@ def _perform(task: Task, writer: Writer) -> tuple[str, dict[str, Any] | None]:
 
 def _named(file: str) -> str:
     return file if file.endswith(".safetensors") else f"{_SINGLE}.safetensors"
-
-
-def _writer(
-    file: BinaryIO,
-    plan: Sequence[tuple[str, str, tuple[int, ...]]],
-    metadata: Mapping[str, str],
-    again: bool,
-    source: Path | None,
-    split: Mapping[str, Sequence[str]],
-) -> Writer:
-    suffix = Path(file.name).suffix
-    if suffix == ".gguf":
-        return GgufWriter(file, plan, metadata, again, source)
-    if suffix == ".onnx":
-        return OnnxWriter(file, plan, metadata, again, source, split)
-    if suffix == ".pt":
-        return TorchWriter(file, plan, metadata, again)
-    return SafetensorsWriter(file, plan, metadata, again)
 
 
 def _begun(room: Path, digest: str) -> tuple[BinaryIO, dict[str, dict[str, Any]]]:
@@ -448,7 +434,7 @@ def _note(journal: BinaryIO, entry: Mapping[str, Any]) -> None:
         journal.flush()
 
 
-def _index(plans: Mapping[str, Iterable[tuple[str, str, tuple[int, ...]]]]) -> bytes:
+def _index(plans: Mapping[str, Iterable[Planned]]) -> bytes:
     """Return an index; `total_size` is the bytes of the tensors, without headers, as others count it."""
     weights = {name: file for file, plan in plans.items() for name, _, _ in plan}
     size = sum(math.prod(shape) * TYPES[tag][1] // 8 for plan in plans.values() for _, tag, shape in plan)

@@ -11,9 +11,9 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
@@ -58,6 +58,19 @@ def usage_errors(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator
         yield
     except kinds as error:
         raise click.UsageError(reason(error)) from None
+
+
+def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a name that is none of those that are known."""
+    for name in names:
+        if name not in known:
+            raise click.UsageError(f"unknown {what} {name!r}; use one of {', '.join(known)}")
+
+
+def nothing_compared(why: str) -> NoReturn:
+    """Say why nothing was compared, and exit."""
+    say(f"nothing was compared: {why}", err=True)
+    sys.exit(NOTHING)
 
 
 def reason(error: Exception) -> str:
@@ -237,8 +250,7 @@ def operation_formats(operation: str, names: tuple[str, ...], define: str | None
     """Return the formats of an operation's operands and of its result."""
     from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
-    if operation not in OPERATIONS:
-        raise click.UsageError(f"unknown operation {operation!r}; use one of {', '.join(OPERATIONS)}")
+    check_known("operation", [operation], OPERATIONS)
     wanted = OPERATIONS[operation].operands + 1
     if len(names) != wanted:
         example = " ".join(_EXAMPLES.get(operation, ("e4m3fn",) * wanted))
@@ -316,13 +328,10 @@ def frameworks_named(names: tuple[str, ...]) -> list[Framework]:
     """Return the installed frameworks of these names, or all of them."""
     from lowprec.verify.frameworks import FRAMEWORKS
 
-    for name in names:
-        if name not in FRAMEWORKS:
-            raise click.UsageError(f"unknown framework {name!r}; use one of {', '.join(FRAMEWORKS)}")
+    check_known("framework", names, FRAMEWORKS)
     for name in names:
         if FRAMEWORKS[name].version is None:
-            say(f"nothing was compared: {name} is not installed; {FRAMEWORKS[name].install}", err=True)
-            sys.exit(NOTHING)
+            nothing_compared(f"{name} is not installed; {FRAMEWORKS[name].install}")
     chosen = []
     for framework in FRAMEWORKS.values():
         if framework.version is None or (names and framework.name not in names):

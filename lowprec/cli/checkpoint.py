@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver_json, usage_errors
+from lowprec.cli.arguments import AGREE, DIFFER, deliver_json, nothing_compared, usage_errors
 from lowprec.cli.options import NEW, PLACE, flag, json_option, named, scheduler_option, seed_option, several
 from lowprec.cli.terminal import say
 from lowprec.spec.naming import plain
@@ -295,8 +295,7 @@ def verify(path: Path, source: Path, as_json: bool) -> None:
         _table(rows)
         _notes({verdict.name: verdict.report for verdict in verdicts})
     if not verdicts:
-        say("nothing was compared: no quantised weight has a source of its name", err=True)
-        sys.exit(NOTHING)
+        nothing_compared("no quantised weight has a source of its name")
     sys.exit(AGREE if all(verdict.holds for verdict in verdicts) else DIFFER)
 
 

@@ -17,6 +17,7 @@ from lowprec.cli.arguments import (
     block_named,
     deliver,
     format_named,
+    nothing_compared,
     operation_formats,
     product_named,
     profile_named,
@@ -287,8 +288,7 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         try:
             return _unit_lines(path, operation, names, asked, **options)
         except NoLines as error:
-            say(f"nothing was compared: {error}", err=True)
-            sys.exit(NOTHING)
+            nothing_compared(str(error))
     _refuse(asked, ("rule",))
     formats = operation_formats(operation, tuple(names), asked["define"])
     if asked["profile"] is not None:

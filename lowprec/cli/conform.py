@@ -12,10 +12,11 @@ from lowprec.cli import completing
 from lowprec.cli.arguments import (
     AGREE,
     DIFFER,
-    NOTHING,
+    check_known,
     deliver,
     frameworks_named,
     load,
+    nothing_compared,
     target_named,
     usage_errors,
 )
@@ -106,31 +107,17 @@ def conform(
     from lowprec.verify.inputs.conversions import SOURCES
 
     chosen = frameworks_named(frameworks)
-    for given, known, what in (
-        (sources, SOURCES, "source"),
-        (operations, ("cast", "blocks", *OPERANDS), "operation"),
-    ):
-        for name in given:
-            if name not in known:
-                raise click.UsageError(f"unknown {what} {name!r}; use one of {', '.join(known)}")
+    check_known("source", sources, SOURCES)
+    check_known("operation", operations, ("cast", "blocks", *OPERANDS))
     page = markdown or against is not None
-    for wrong, message in (
-        (
-            sum((as_json, markdown, against is not None)) > 1,
-            "--json, --markdown and --against exclude each other",
-        ),
-        (output is not None and not (as_json or markdown), "-o FILE needs --json or --markdown"),
-        (
-            everything and (as_json or page),
-            "--all is for text: --json, --markdown and --against have every task anyway",
-        ),
-        (
-            baseline is not None and page,
-            "--baseline does not go with --markdown and --against, which are about a page",
-        ),
-    ):
-        if wrong:
-            raise click.UsageError(message)
+    if sum((as_json, markdown, against is not None)) > 1:
+        raise click.UsageError("--json, --markdown and --against exclude each other")
+    if output is not None and not (as_json or markdown):
+        raise click.UsageError("-o FILE needs --json or --markdown")
+    if everything and (as_json or page):
+        raise click.UsageError("--all is for text: --json, --markdown and --against have every task anyway")
+    if baseline is not None and page:
+        raise click.UsageError("--baseline does not go with --markdown and --against, which are about a page")
     with usage_errors():
         accepted = None if baseline is None else read_baseline(baseline, "conform")
         earlier = "" if against is None else read_text(against, errors="replace")
@@ -171,13 +158,10 @@ def conform(
     if junit is not None:
         with usage_errors((ImportError,)):
             deliver(conformance_report.as_junit(rows).encode(), junit, of=[*read, str(output or "")])
-    for nothing, why in (
-        (not compared, f"{against} is about other versions"),
-        (not sum(row.tried for row in rows), "no framework has such a cast, or there were no values"),
-    ):
-        if nothing:
-            say(f"nothing was compared: {why}", err=True)
-            sys.exit(NOTHING)
+    if not compared:
+        nothing_compared(f"{against} is about other versions")
+    if not sum(row.tried for row in rows):
+        nothing_compared("no framework has such a cast, or there were no values")
     sys.exit(DIFFER if stale or any(row.unexplained for row in rows) else AGREE)
 
 

@@ -17,10 +17,11 @@ from lowprec.cli.arguments import (
     FAILED,
     INTERRUPTED,
     NO_CHECKOUT,
-    NOTHING,
+    check_known,
     deliver,
     format_named,
     frameworks_named,
+    nothing_compared,
     usage_errors,
 )
 from lowprec.cli.options import (
@@ -164,8 +165,7 @@ def _sweep(
         chosen = chosen if shard is None else [each for each in exhaustive.shard(shard) if each in chosen]
         sweeps = exhaustive.plan(subjects, formats, modes, policies, nan)
     if not sweeps:
-        say("nothing was compared: no framework has such a cast from float32", err=True)
-        sys.exit(NOTHING)
+        nothing_compared("no framework has such a cast from float32")
     if action is not None:
         _check_action(action, sweeps, folder, {"--ranges": ranges, "--shard": shard})
     try:
@@ -196,9 +196,7 @@ def _subjects(names: tuple[str, ...]) -> list[str]:
     from lowprec.verify.frameworks import FRAMEWORKS
     from lowprec.verify.sweeps.exhaustive import OURS
 
-    for name in names:
-        if name not in (OURS, *FRAMEWORKS):
-            raise click.UsageError(f"unknown framework {name!r}; use one of {', '.join((OURS, *FRAMEWORKS))}")
+    check_known("framework", names, (OURS, *FRAMEWORKS))
     others = tuple(name for name in names if name != OURS)
     found = [framework.name for framework in frameworks_named(others)] if others else []
     return [OURS, *found] if OURS in names or not names else found

@@ -27,10 +27,10 @@ from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounded import Rounded
 
 
-def accumulation_listing(items: Iterable[Accumulation] | None = None) -> RenderableType:
-    """Return accumulations, by default all of the catalog, a row each."""
+def accumulation_listing(items: Iterable[Accumulation]) -> RenderableType:
+    """Return accumulations, a row each."""
     table = columns("accumulation", "x", "y", "sum", "output", "evidence")
-    for how in ACCUMULATIONS.values() if items is None else items:
+    for how in items:
         x, y = ("any", "any") if how.operands is None else (fmt.name for fmt in how.operands)
         output = "-" if how.output is None else how.output[0].name
         table.add_row(how.name, x, y, _sum(how), output, best_evidence(how))
@@ -315,19 +315,9 @@ def accumulation_tables() -> Iterator[str]:
         "least. *Evidence*: the best there is; [silicon.md](silicon.md) has all."
     )
     yield ""
-    titles = (
-        "accumulation",
-        "x",
-        "y",
-        "scales",
-        "step",
-        "bits",
-        "lowest",
-        "result of a step",
-        "chunks",
-        "output",
-    )
-    yield from head(*titles, "evidence", "source")
+    sizes = ("scales", "step", "bits", "lowest")
+    places = ("result of a step", "chunks", "output")
+    yield from head("accumulation", "x", "y", *sizes, *places, "evidence", "source")
     for how in items:
         if isinstance(how.accumulator, Window):
             yield row(*_of_steps(how, how.accumulator))

@@ -57,16 +57,13 @@ def block_card(fmt: BlockFormat, profile: Profile | None = None) -> RenderableTy
 
 def block_tables() -> Iterator[str]:
     """Yield the catalog's block formats and the policies of every profile, as lines of Markdown."""
-    yield "# Block formats"
-    yield ""
+    yield from ("# Block formats", "")
     yield from head(
         "block format", "element", "scale", "size", "bits a value", "rule", "tensor scale", "source"
     )
     for fmt in catalog.BLOCK_FORMATS.values():
         yield row(f"`{fmt.name}`", *_parts(fmt), str(fmt.rule), fmt.tensor_scale, fmt.source)
-    yield ""
-    yield "# What profiles make of them"
-    yield ""
+    yield from ("", "# What profiles make of them", "")
     yield (
         "Every policy, as the catalog has it and as each profile has it; an empty cell is as the "
         "catalog has it."
@@ -76,9 +73,7 @@ def block_tables() -> Iterator[str]:
         known = {
             name: each.blocks[fmt] for name, each in PROFILES.items() if fmt in each.blocks and name != "ocp"
         }
-        yield ""
-        yield f"## {fmt.name}"
-        yield ""
+        yield from ("", f"## {fmt.name}", "")
         yield from head("policy", "catalog, `ocp`", *(f"`{name}`" for name in known))
         for name in names:
             ours = getattr(fmt, name)

@@ -6,11 +6,11 @@ Formats and roundings are the words that the kernels read, so that no policy is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import resources
 from typing import Any
 
 from lowprec.export.accumulation_cards import words
-from lowprec.export.c_header import identifier, lowered
+from lowprec.export.c_header import identifier, lowered, signed
+from lowprec.export.filling import filled
 from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.records import OVERFLOW_TESTS, Source
 from lowprec.kernels.lower.scalar import lower_source
@@ -175,7 +175,7 @@ class _Header:
                 "moved": f"x_scales + i * {blocks}, y_scales + j * {blocks}, ",
             }
         shared = ["sums.h", *["machines.h"] * bool(how.machine)]
-        return "\n".join([*map(_part, shared), _OWN.format(**said)])
+        return "\n".join([*map(filled, shared), "", filled("dot.h", said)])
 
     def targets(self, formats: dict[str, Format]) -> dict[str, Rounded]:
         """Return what numbers are rounded to, by its name in the header."""
@@ -245,11 +245,6 @@ _CALLS = {
 }
 
 
-def _part(name: str) -> str:
-    """Return what headers have alike, once in a program that includes several."""
-    return (resources.files("lowprec") / "export" / "replay" / name).read_text()
-
-
 def _last(fmt: Format) -> int:
     """Return the exponent of the last bit of a format's smallest numbers."""
     return fmt.emin - fmt.trailing_bits
@@ -274,19 +269,18 @@ def _source(fmt: Format, operand: bool = False) -> str:
         found.keeps_nan_sign, found.trailing_bits, found.field_mask, found.lowest,
     )  # fmt: skip
     numbers = ", ".join(f"UINT64_C({field:#x})" for field in fields)
-    return f"{{{numbers}, {found.exponent - (1 << 64) if found.exponent >> 63 else found.exponent}, {cut}}}"
+    return f"{{{numbers}, {signed(found.exponent)}, {cut}}}"
 
 
 def _target(into: Rounded) -> str:
     fmt, rule = into
     assert not isinstance(fmt, Codebook), "checked by unsaid"
     grid, sides = lowered(fmt, rule)
-    signed = [word - (1 << 64) if word >> 63 else word for word in (grid.emin, grid.top)]
     bits = ", ".join(f"UINT64_C({word:#x})" for word in (grid.mask, grid.trailing_bits, grid.hidden))
-    tiny = [word - (1 << 64) if word >> 63 else word for word in (grid.tiny, grid.surely)]
-    tiny = [max(word, -(1 << 30)) for word in tiny]
+    ends = signed(grid.emin), signed(grid.top)
     flags = (int(grid.before == _BY_EXPONENT), int(grid.flush))
-    first = ", ".join([bits, *map(str, (*signed, *flags, *tiny))])
+    tiny = (max(signed(word), -(1 << 30)) for word in (grid.tiny, grid.surely))
+    first = ", ".join([bits, *map(str, (*ends, *flags, *tiny))])
     rows = []
     for side in sides:
         fields = (
@@ -296,40 +290,3 @@ def _target(into: Rounded) -> str:
         rows.append("{" + ", ".join(f"UINT64_C({field:#x})" for field in fields) + "}")
     last = int(rule.rounding.downward)
     return f"{{{first}, {{{', '.join(rows)}}}, {_source(fmt)}, {fmt.emax}, {last}}}"
-
-
-_OWN = """
-/* {provenance}
-
-   {said} */
-
-#ifndef {guard}
-#define {guard}
-
-{tables}
-
-/* The dot product of two rows of codes{scales_said}. `addend` is a code of {begin_name}, or NULL. */
-static inline {code} {name}_dot(
-    const {x} *x, const {y} *y, {parameters}size_t count, const {begin} *addend)
-{{
-    lowprec_rows rows = {{{rows}, {scales}, {block}}};
-    uint64_t added = addend ? *addend : 0, *given = addend ? &added : NULL;
-
-    return ({code}){call};
-}}
-
-/* out[i][j], of row i of x, shape (m, count), and row j of y, shape (n, count); addends have its shape. */
-static inline void {name}_matmul(
-    const {x} *x, const {y} *y, {parameters}size_t m, size_t n, size_t count,
-    const {begin} *addend, {code} *out)
-{{
-    size_t i, j;
-
-    for (i = 0; i < m; i++)
-        for (j = 0; j < n; j++)
-            out[i * n + j] = {name}_dot(
-                x + i * count, y + j * count, {moved}count, addend ? addend + i * n + j : NULL);
-}}
-
-#endif
-"""

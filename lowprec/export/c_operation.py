@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lowprec.export.c_header import identifier
+from lowprec.export.filling import filled
 from lowprec.export.formula import Formula, formula
 from lowprec.export.words import Word, in_order
 from lowprec.kernels.request import CONVERT
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
-__all__ = ["WORDS", "operation_function", "operation_header", "operation_name"]
+__all__ = ["operation_function", "operation_header", "operation_name"]
 
 #: Longer expressions have a line of their own.
 _LONGEST = 60
@@ -83,7 +84,8 @@ def operation_header(
 
     Raises ValueError: what `formula` refuses.
     """
-    return WORDS + operation_function(operation, sources, target, projection, provenance, name) + "\n#endif\n"
+    function = operation_function(operation, sources, target, projection, provenance, name)
+    return filled("words.h") + function + "\n#endif\n"
 
 
 def operation_function(
@@ -95,7 +97,7 @@ def operation_function(
     name: str = "",
     dpi: bool = True,
 ) -> str:
-    """Return the function alone: not what all headers begin with (`WORDS`), and not its last #endif."""
+    """Return the function alone: not what all headers begin with (words.h), and not its last #endif."""
     found = formula(operation, sources, target, projection)
     name = name or operation_name(operation, sources, target, projection)
     given = [f"uint{fmt.code_bits}_t {word.name}" for word, fmt in zip(found.given, sources, strict=False)]
@@ -121,9 +123,9 @@ def operation_function(
             [f"({text.split()[0]}){word.name}" for text, word in zip(given, found.given, strict=True)]
         ),
     }
-    if not dpi or max(fmt.width for fmt in (*sources, target)) > 32:
-        return _OWN.format(**said)
-    return _OWN.format(**said) + _DPI.format(**said)
+    has_dpi = dpi and max(fmt.width for fmt in (*sources, target)) <= 32
+    parts = ["operation.h", *["operation_dpi.h"] * has_dpi]
+    return "".join("\n" + filled(part, said) for part in parts)
 
 
 def _body(found: Formula, code: str) -> Iterator[str]:
@@ -177,111 +179,3 @@ def _bare(text: str) -> str:
         if depth == 0:
             return text[1:-1] if place == len(text) - 1 else text
     return text
-
-
-#: What headers of operations have alike, once in a program that includes several.
-WORDS = """\
-#ifndef LOWPREC_WORDS
-#define LOWPREC_WORDS
-
-#include <stdint.h>
-
-/* Shifts by any number of bits, read as unsigned. */
-static inline uint64_t lowprec_up(uint64_t word, uint64_t by)
-{
-    return by < 64 ? word << by : 0;
-}
-
-static inline uint64_t lowprec_down(uint64_t word, uint64_t by)
-{
-    return by < 64 ? word >> by : 0;
-}
-
-/* A shift of a two's complement by at most 63 bits, and the order of two of them. */
-static inline uint64_t lowprec_halved(uint64_t word, uint64_t by)
-{
-    return word >> 63 ? ~(~word >> by) : word >> by;
-}
-
-static inline uint64_t lowprec_less(uint64_t x, uint64_t y)
-{
-    return (x ^ UINT64_C(1) << 63) < (y ^ UINT64_C(1) << 63);
-}
-
-/* Bits up to the leading one; 0 for 0. */
-static inline uint64_t lowprec_bits(uint64_t word)
-{
-    uint64_t length = 0;
-
-    for (; word != 0; word >>= 1)
-        length++;
-    return length;
-}
-
-/* x * 2^50 / y, rounded down; both have bit 52 as their leading one. */
-static inline uint64_t lowprec_quotient(uint64_t x, uint64_t y)
-{
-    uint64_t made = 0;
-    int i;
-
-    for (i = 0; i <= 50; i++, x <<= 1) {
-        made <<= 1;
-        if (x >= y) {
-            made |= 1;
-            x -= y;
-        }
-    }
-    return made;
-}
-
-/* The square root of x * 2^(48 + uneven), rounded down; x has bit 52 as its leading one. */
-static inline uint64_t lowprec_root(uint64_t x, uint64_t uneven)
-{
-    uint64_t made = 0, rest = 0;
-    int place = 100;
-
-    for (x <<= uneven; place >= 0; place -= 2) {
-        rest = rest << 2 | (place >= 48 ? x >> (place - 48) & 3 : 0);
-        made <<= 1;
-        if (rest > made << 1) {
-            rest -= made << 1 | 1;
-            made |= 1;
-        }
-    }
-    return made;
-}
-
-#endif
-"""
-
-_OWN = """
-/* {provenance}
-
-   {what}.
-   In integers alone. `flags` may be NULL, else it is set: {flags}. */
-
-#ifndef {guard}
-#define {guard}
-
-static inline {code} {name}({given}, uint8_t *flags)
-{{
-{body}
-}}
-"""
-
-_DPI = """
-#ifdef LOWPREC_DPI
-/* What SystemVerilog imports, with the flags above bit 32: to be compiled once, as C or as C++. */
-#ifdef __cplusplus
-extern "C"
-#endif
-uint64_t {name}_dpi({dpi});
-uint64_t {name}_dpi({dpi})
-{{
-    uint8_t flags;
-    uint64_t code = {name}({passed}, &flags);
-
-    return (uint64_t)flags << 32 | code;
-}}
-#endif
-"""

@@ -24,7 +24,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.evidence import evidence_for
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.naming import plain
-from lowprec.spec.profiles import PROFILES, Profile
+from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.display import hex_code, hex_of, number
 
@@ -102,10 +102,10 @@ def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
     return Group(f"[bold]{profile.name}[/bold]  {said}", "", table)
 
 
-def profile_listing(profiles: Iterable[Profile] | None = None) -> RenderableType:
-    """Return profiles, by default all, a row each."""
+def profile_listing(profiles: Iterable[Profile]) -> RenderableType:
+    """Return profiles, a row each."""
     table = columns("profile", "formats", "block formats", "evidence", "versions")
-    for profile in PROFILES.values() if profiles is None else profiles:
+    for profile in profiles:
         found = evidence_for(profile.name)
         names = _names(profile.formats), _names(profile.blocks)
         table.add_row(profile.name, *names, found[0].kind if found else "-", profile.versions)
@@ -174,9 +174,8 @@ def describe(fmt: Format) -> dict[str, Any]:
         "ml_dtypes": catalog.ml_dtypes_name(fmt),
     }
     names = "name width exponent_bits trailing_bits precision bias emin emax sign infinity_code nan_code nans"
-    names += (
-        " negative_zero subnormals max_finite min_finite min_normal min_subnormal eps code_bits ml_dtypes"
-    )
+    names += " negative_zero subnormals max_finite min_finite min_normal min_subnormal eps code_bits"
+    names += " ml_dtypes"
     return _described(fmt, names, changed)
 
 
@@ -204,10 +203,10 @@ def _describe_codebook(fmt: Codebook) -> dict[str, Any]:
     return _described(fmt, names, changed)
 
 
-def codebook_listing(names: Iterable[str] | None = None) -> RenderableType:
-    """Return named codebooks, by default all, a row each, without making them."""
+def codebook_listing(names: Iterable[str]) -> RenderableType:
+    """Return named codebooks, a row each, without making them."""
     table = columns("codebook", "bits", "what", "source", right=("bits",))
-    for name in codebooks.ENTRIES if names is None else names:
+    for name in names:
         each = describe_entry(name)
         table.add_row(name, str(each["width"]), each["what"], each["source"])
     return table
@@ -224,10 +223,8 @@ def sentence(fmt: Format) -> str:
     several = fmt.sign is Sign.MAGNITUDE
     nan = f"{fmt.nans} NaN{'s' if fmt.nans > 1 else ''}" if fmt.nans else ""
     if isinstance(fmt, Codebook):
-        what, both = (
-            f"{'signed' if several else 'unsigned'} codebook, {fmt.width} bits",
-            None not in fmt.infinity_codes,
-        )
+        what = f"{'signed' if several else 'unsigned'} codebook, {fmt.width} bits"
+        both = None not in fmt.infinity_codes
     else:
         kinds = {
             Sign.MAGNITUDE: "signed",

@@ -28,9 +28,10 @@ from lowprec.export import cards
 from lowprec.export.accumulation_cards import accumulation_tables
 from lowprec.export.block_cards import block_tables
 from lowprec.export.evidence_page import evidence_page
+from lowprec.export.markdown import head, row
 from lowprec.export.tables import Table
 from lowprec.export.tabulate import provenance
-from lowprec.export.vectors import Suite, suite
+from lowprec.export.vectors import suite
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
@@ -135,7 +136,7 @@ def generate(watch: Callable[[int, int, str], None] | None = None) -> Iterator[t
 def _listed() -> Iterator[tuple[str, bytes]]:
     """Yield the files that digests.json lists."""
     yield "formats.json", _formats_json()
-    yield "formats.md", _formats_md()
+    yield "formats.md", _of_lines(_formats_md())
     yield "blocks.md", _of_lines(block_tables())
     yield "accumulations.md", _of_lines(accumulation_tables())
     yield "silicon.md", _of_lines(evidence_page())
@@ -288,16 +289,12 @@ def _formats_json() -> bytes:
     return _as_json(document)
 
 
-def _formats_md() -> bytes:
-    lines = [f"<!-- {provenance('lowprec golden --write')} -->", "", "# The formats of the catalog", ""]
-    lines += [
-        "| format | what it is | max_finite | min_normal | min_subnormal | source |",
-        "|---|---|---|---|---|---|",
-    ]
+def _formats_md() -> Iterator[str]:
+    yield from ("# The formats of the catalog", "")
+    yield from head("format", "what it is", "max_finite", "min_normal", "min_subnormal", "source")
     for fmt in catalog.FORMATS.values():
-        limits = (number(value) for value in (fmt.max_finite, fmt.min_normal, fmt.min_subnormal))
-        lines.append(f"| `{fmt.name}` | {cards.sentence(fmt)} | {' | '.join(limits)} | {fmt.source} |")
-    return ("\n".join(lines) + "\n").encode()
+        limits = map(number, (fmt.max_finite, fmt.min_normal, fmt.min_subnormal))
+        yield row(f"`{fmt.name}`", cards.sentence(fmt), *limits, fmt.source)
 
 
 def _of_lines(lines: Iterator[str]) -> bytes:
@@ -386,7 +383,7 @@ def _verify_sweep(fmt: Format, sweep: dict[str, Any]) -> None:
 
 
 def _vectors(target: str, rounding: str, saturation: str) -> bytes:
-    """Return vectors whose results are the oracle's."""
+    """Return vectors whose results are the oracle's too."""
     formats = (catalog.BINARY32, catalog.format(target))
     projection = Projection(rounding=rounding, saturation=saturation)
     options = f"--rounding {rounding} --saturation {saturation}"
@@ -395,9 +392,7 @@ def _vectors(target: str, rounding: str, saturation: str) -> bytes:
     codes = [oracle.cast(code, *formats, projection) for code in made.operands[0].tolist()]
     results = np.array(codes, dtype=made.results.dtype)
     _must_agree(results, made.results, f"converting binary32 to {target} under {projection}")
-    return Suite(
-        made.operation, formats, projection, made.operands, results, made.left_out, made.command
-    ).render("text")
+    return made.render("text")
 
 
 def _bits(values: Array) -> Array:

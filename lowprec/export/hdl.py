@@ -8,6 +8,7 @@ so that simulators without unpacked array constants or DPI take them too.
 from __future__ import annotations
 
 from lowprec.export.c_header import identifier
+from lowprec.export.filling import filled
 from lowprec.export.tabulate import nan_codes, value_words
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
@@ -29,15 +30,27 @@ def _chains(fmt: Format, projection: Projection, first: str, then: str, code: st
     return chains
 
 
-def _named(fmt: Format) -> tuple[str, str, list[int], int]:
-    """Return the name of a package, what values are written as, and they with their width."""
+def _said(fmt: Format, projection: Projection, provenance: str) -> tuple[dict[str, object], list[int], int]:
+    """Return what both packages say, the words of the values, and the bits of a word."""
     kind, values = value_words(fmt)
-    return f"lowprec_{identifier(fmt.name)}", kind, values, 32 if kind == "binary32" else 64
+    bits = 32 if kind == "binary32" else 64
+    said = {
+        "provenance": provenance,
+        "format": fmt.name,
+        "kind": kind,
+        "projection": projection,
+        "name": f"lowprec_{identifier(fmt.name)}",
+        "width": fmt.width,
+        "code_top": fmt.width - 1,
+        "bits": bits,
+        "value_top": bits - 1,
+    }
+    return said, values, bits
 
 
 def systemverilog(fmt: Format, projection: Projection, provenance: str) -> str:
     """Return the package's text."""
-    name, kind, values, bits = _named(fmt)
+    said, values, bits = _said(fmt, projection, provenance)
     w = fmt.width
     cases = "\n".join(
         f"            {w}'h{code:x}: decode = {bits}'h{word:0{bits // 4}x};"
@@ -56,100 +69,33 @@ def systemverilog(fmt: Format, projection: Projection, provenance: str) -> str:
     modes = "\n".join(
         f"    localparam int {name} = {number};" for each in names for number, name in enumerate(each)
     )
-    return f"""\
-// {provenance}
-// {fmt.name}: the value of every code as {kind} bits; encode binary32 under {projection}.
-
-// A file may have another name than its package, a package has no delays, and constants may be unused.
-// verilator lint_off DECLFILENAME
-// verilator lint_off TIMESCALEMOD
-// verilator lint_off UNUSED
-package {name}_pkg;
-
-    localparam int WIDTH = {w};
-{fields}
-    function automatic [{bits - 1}:0] decode(input [{w - 1}:0] code);
-        case (code)
-{cases}
-            default: decode = {{{bits}{{1'bx}}}};
-        endcase
-    endfunction
-
-    function automatic [{w - 1}:0] encode(input [31:0] operand);
-        reg [30:0] magnitude;
-        magnitude = operand[30:0];
-        if (magnitude > 31'h7f800000)
-            encode = operand[31] ? {w}'h{nans[1]:x} : {w}'h{nans[0]:x};
-        else if (!operand[31]) begin
-{chains[0]}
-        end else begin
-{chains[1]}
-        end
-    endfunction
-
-    // The C header's encode in every mode, where the simulator has DPI: compile it with -DLOWPREC_DPI.
-`ifdef LOWPREC_DPI
-{modes}
-    import "DPI-C" function int unsigned {name}_dpi(
-        input int unsigned operand, input int rounding, input int saturation);
-`endif
-
-endpackage
-// verilator lint_on UNUSED
-// verilator lint_on TIMESCALEMOD
-// verilator lint_on DECLFILENAME
-"""
+    said |= {
+        "fields": fields,
+        "cases": cases,
+        "positive": chains[0],
+        "negative": chains[1],
+        "nan": f"{nans[0]:x}",
+        "negative_nan": f"{nans[1]:x}",
+        "modes": modes,
+    }
+    return filled("package.sv", said)
 
 
 def vhdl(fmt: Format, projection: Projection, provenance: str) -> str:
     """Return the package's text, VHDL-93 with numeric_std."""
-    name, kind, values, bits = _named(fmt)
+    said, values, bits = _said(fmt, projection, provenance)
     w = fmt.width
     code = f'"{{:0{w}b}}"'
     table = ",\n".join(f'        {place} => x"{word:0{bits // 4}x}"' for place, word in enumerate(values))
     then = 'if magnitude >= unsigned\'(x"{:08x}") then code := {}; end if;'
     chains = _chains(fmt, projection, "code := {};", then, code)
     nans = [code.format(each) for each in nan_codes(fmt)]
-    return f"""\
--- {provenance}
--- {fmt.name}: the value of every code as {kind} bits; encode binary32 under {projection}.
-
-library ieee;
-use ieee.std_logic_1164.all;
-use ieee.numeric_std.all;
-
-package {name}_pkg is
-    constant CODE_WIDTH : positive := {w};
-    subtype code_type is std_logic_vector({w - 1} downto 0);
-    subtype value_type is std_logic_vector({bits - 1} downto 0);
-    type table_type is array (0 to {len(values) - 1}) of value_type;
-    constant VALUES : table_type := (
-{table}
-    );
-    function decode(code : code_type) return value_type;
-    function encode(operand : std_logic_vector(31 downto 0)) return code_type;
-end package;
-
-package body {name}_pkg is
-    function decode(code : code_type) return value_type is
-    begin
-        return VALUES(to_integer(unsigned(code)));
-    end function;
-
-    function encode(operand : std_logic_vector(31 downto 0)) return code_type is
-        variable magnitude : unsigned(31 downto 0);
-        variable code : code_type;
-    begin
-        magnitude := unsigned(operand);
-        magnitude(31) := '0';
-        if magnitude > unsigned'(x"7f800000") then
-            if operand(31) = '1' then code := {nans[1]}; else code := {nans[0]}; end if;
-        elsif operand(31) = '0' then
-{chains[0]}
-        else
-{chains[1]}
-        end if;
-        return code;
-    end function;
-end package body;
-"""
+    said |= {
+        "table": table,
+        "last": len(values) - 1,
+        "positive": chains[0],
+        "negative": chains[1],
+        "nan": nans[0],
+        "negative_nan": nans[1],
+    }
+    return filled("package.vhd", said)

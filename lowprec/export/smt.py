@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowprec.export.c_operation import operation_name
+from lowprec.export.filling import filled
 from lowprec.export.formula import formula
 from lowprec.export.words import Word, in_order
 from lowprec.spec.format import Format
@@ -52,7 +53,8 @@ def operation_functions(
     given = " ".join(
         f"({word.name} (_ BitVec {width}))" for word, width in zip(found.given, widths, strict=True)
     )
-    lines = [f"; {provenance}", f"; {operation}: the result in {target.name}, {projection}", _SHARED]
+    lines = [f"; {provenance}", f"; {operation}: the result in {target.name}, {projection}"]
+    lines.append(filled("words.smt2").rstrip())
     for suffix, word, bits in (("", found.code, target.width), ("_flags", found.flags, 5)):
         ordered, (end,) = in_order([word])
         lines.append(f"(define-fun {name}{suffix} ({given}) (_ BitVec {bits})")
@@ -86,23 +88,3 @@ def _term(word: Word, args: Sequence[str], widths: dict[str, int]) -> str:
     else:
         term = _TERMS[word.operation]
     return f"({term} {' '.join(args)})"
-
-
-def _length() -> str:
-    """Return the definition of the number of bits up to the leading one: half of what is left each time."""
-    lines = ["(define-fun lowprec_bits ((word (_ BitVec 64))) (_ BitVec 64)"]
-    word, steps = "word", []
-    for step in (32, 16, 8, 4, 2, 1):
-        lines.append(f"(let ((above{step} (not (= (bvlshr {word} (_ bv{step} 64)) (_ bv0 64)))))")
-        lines.append(f"(let ((word{step} (ite above{step} (bvlshr {word} (_ bv{step} 64)) {word})))")
-        word = f"word{step}"
-        steps.append(f"(ite above{step} (_ bv{step} 64) (_ bv0 64))")
-    return "\n".join([*lines, f"(bvadd {word} {' '.join(steps)}){')' * 13}"])
-
-
-_SHARED = (
-    _length()
-    + """
-(define-fun lowprec_quotient ((x (_ BitVec 64)) (y (_ BitVec 64))) (_ BitVec 64)
-((_ extract 63 0) (bvudiv (bvshl ((_ zero_extend 64) x) (_ bv50 128)) ((_ zero_extend 64) y))))"""
-)

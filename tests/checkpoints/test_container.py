@@ -357,9 +357,9 @@ def test_what_lowprec_wrote_and_the_configuration_are_looked_through_once(tmp_pa
     parts = {name: np.ones((1, 24), np.uint8) for name in names}  # codes of six bits, whose format it says
     parts |= {f"{name}_scale": np.ones((1, 1), np.uint8) for name in names}
     save_file(parts, tmp_path / "x.safetensors", {"lowprec": "{}"})
-    monkeypatch.setattr(weights, "parse_json", lambda text, what: parsed.append(what) or {})
+    monkeypatch.setattr(weights, "said_by_lowprec", lambda metadata: parsed.append(metadata) or {})
     assert len(weights_of(open_checkpoint(tmp_path / "x.safetensors"))) == 50
-    assert parsed == ["what lowprec wrote"]
+    assert parsed == [{"lowprec": "{}"}]
 
 
 @pytest.mark.parametrize("count", [0, 2])

@@ -12,7 +12,7 @@ from lowprec.arrays.axes import axis_within
 from lowprec.arrays.checks import as_array
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.factors import attention_scale, softmax_scales
-from lowprec.methods.unit_scaling.products import Product
+from lowprec.methods.unit_scaling.products import Product, result_of
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, need_positive, scaled
 
 
@@ -121,24 +121,19 @@ def attention(
         )
     keys, width = k.shape[-2:]
     scale = attention_scale(keys, width, causal=causal, mult=mult)
-    kind = np.result_type(q, k, v)
     factor = mult / width
-    logits = factor * np.asarray(product(q, k.swapaxes(-1, -2))).astype(kind, copy=False)
+    logits = factor * result_of(product(q, k.swapaxes(-1, -2)), q, k, v)
     if (seen := _seen(causal, mask, logits.shape)) is not None:
         logits = np.where(seen, logits, -np.inf)
     shares = _shares(logits, -1)
-    plain = np.asarray(product(shares, v)).astype(kind, copy=False)
+    plain = result_of(product(shares, v), q, k, v)
 
     def pull(grad: Array) -> tuple[Array, Array, Array]:
-        dshares = np.asarray(product(grad, v.swapaxes(-1, -2))).astype(kind, copy=False)
+        dshares = result_of(product(grad, v.swapaxes(-1, -2)), q, k, v)
         dlogits = factor * _shares_pull(shares, dshares, -1)
-        found = (
-            product(dlogits, k),
-            product(dlogits.swapaxes(-1, -2), q),
-            product(shares.swapaxes(-1, -2), grad),
-        )
-        dq, dk, dv = (np.asarray(each).astype(kind, copy=False) for each in found)
-        return dq, dk, dv
+        dq, dk = product(dlogits, k), product(dlogits.swapaxes(-1, -2), q)
+        dv = product(shares.swapaxes(-1, -2), grad)
+        return result_of(dq, q, k, v), result_of(dk, q, k, v), result_of(dv, q, k, v)
 
     return scaled("attention", plain, scale, (scale,) * 3, pull)
 

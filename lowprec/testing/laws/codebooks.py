@@ -21,7 +21,7 @@ from lowprec.testing import book
 from lowprec.testing.grid import EXACT, Array
 from lowprec.testing.law import Outcome, law as any_law, number
 from lowprec.testing.laws.decoding import same
-from lowprec.testing.laws.rounding import compared, mirrored, refused, unbiased
+from lowprec.testing.laws.rounding import compared, encoded, mirrored, refused, unbiased
 from lowprec.testing.subjects import Subject
 
 #: A law about codebooks alone.
@@ -82,8 +82,7 @@ def _judged(subject: Subject, stops: book.Stops, numbers: Array) -> Iterator[Out
     for mode, policy in itertools.product(subject.modes, policies):
         how = Projection(rounding=mode, saturation=policy)
         want = book.codes_of(stops, _of(subject), how)
-        got = subject.encode(numbers, how)
-        yield compared(subject, numbers, got, want, ("projection", str(how)))
+        yield encoded(subject, numbers, want, how)
 
 
 @law(
@@ -106,7 +105,7 @@ def specials(subject: Subject) -> Iterator[Outcome]:
     for mode, policy in itertools.product(subject.modes, subject.policies):
         how = Projection(rounding=mode, saturation=policy)
         want = extremes if policy is Saturation.FINITE else book.beyond(fmt, signs, extremes)
-        yield compared(subject, infinite, subject.encode(infinite, how), want, ("projection", str(how)))
+        yield encoded(subject, infinite, want, how)
     nan = book.nan_code(fmt)
     if not fmt.subnormals and fmt.min_finite > 0:
         zero = np.array([order[0] if nan is None else nan])
@@ -137,7 +136,7 @@ def negatives(subject: Subject) -> Iterator[Outcome]:
         how = Projection(rounding=mode)
         made = np.where(stops.past, -1, book.codes_of(stops, fmt, how))
         want = np.where((made == zero) & (zero >= 0), zero, rest)
-        yield compared(subject, -numbers, subject.encode(-numbers, how), want, ("projection", str(how)))
+        yield encoded(subject, -numbers, want, how)
 
 
 @law("flags of codebooks", "finite numbers other than 0, every mode", lambda s: s.projects)

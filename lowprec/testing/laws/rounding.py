@@ -49,6 +49,11 @@ def compared(subject: Subject, values: Array, got: Array, want: Array, *more: tu
     return Outcome.of(got != want, ("value", number, values), *more, *said)
 
 
+def encoded(subject: Subject, values: Array, want: Array, how: Projection) -> Outcome:
+    """Encode values by a projection, and compare their codes with those that are wanted."""
+    return compared(subject, values, subject.encode(values, how), want, ("projection", str(how)))
+
+
 def mirrored(mode: str) -> str:
     """Return the mode that rounds the negative of a number to the negative of what a mode makes of it."""
     ways = {"toward_positive": "toward_negative", "toward_negative": "toward_positive"}
@@ -140,7 +145,7 @@ def overflow(subject: Subject) -> Iterator[Outcome]:
         for policy in subject.policies:
             want = np.where(over, beyond_codes(places.negative, fmt, grid, policy, infinite=False), inner)
             how = Projection(rounding=mode, saturation=policy)
-            yield compared(subject, places.values, subject.encode(places.values, how), want, _said(how))
+            yield encoded(subject, places.values, want, how)
 
 
 @law(
@@ -157,11 +162,7 @@ def infinities(subject: Subject) -> Iterator[Outcome]:
         for policy in subject.policies:
             how = Projection(rounding=mode, saturation=policy)
             want = beyond_codes(np.signbit(values), subject.format, subject.grid, policy, infinite=True)
-            yield compared(subject, values, subject.encode(values, how), want, _said(how))
-
-
-def _said(how: Projection) -> tuple[str, str]:
-    return "projection", str(how)
+            yield encoded(subject, values, want, how)
 
 
 @law(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 from fractions import Fraction
@@ -11,21 +10,19 @@ from typing import get_args
 import numpy as np
 
 from lowprec.spec.format import Sign
-from lowprec.spec.projection import DEFAULT, Flag, Projection, Saturation, Tininess
+from lowprec.spec.projection import Flag, Projection, Saturation, Tininess
 from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Positions, code_of, nan_code
 from lowprec.testing.law import Outcome, law, number
-from lowprec.testing.laws.rounding import codes_at, compared, inside, refused
+from lowprec.testing.laws.rounding import codes_at, compared, encoded, inside, refused
 from lowprec.testing.projecting import farther
 from lowprec.testing.subjects import Subject
 
 
-def _in_every_mode(
-    subject: Subject, values: Array, want: Array, rest: Projection = DEFAULT
-) -> Iterator[Outcome]:
+def _in_every_mode(subject: Subject, values: Array, want: Array) -> Iterator[Outcome]:
     """Yield values whose codes are the same in every mode."""
     for mode in subject.modes:
-        how = dataclasses.replace(rest, rounding=mode)
-        yield compared(subject, values, subject.encode(values, how), want, ("rounding", mode.name))
+        got = subject.encode(values, Projection(rounding=mode))
+        yield compared(subject, values, got, want, ("rounding", mode.name))
 
 
 @law("zeros", "+0 and -0, every mode", lambda s: s.known and s.encodes)
@@ -84,9 +81,7 @@ def negative_numbers(subject: Subject) -> Iterator[Outcome]:
         infinite = code_of(np.ones(1, np.int64), np.ones(1, bool), subject.format)
         for policy in subject.policies:
             how = Projection(rounding=mode, saturation=policy)
-            got = subject.encode(np.append(values, -np.inf), how)
-            said = ("projection", str(how))
-            yield compared(subject, np.append(values, -np.inf), got, np.append(want, infinite), said)
+            yield encoded(subject, np.append(values, -np.inf), np.append(want, infinite), how)
 
 
 _TININESS: tuple[Tininess, ...] = get_args(Tininess)
@@ -159,9 +154,7 @@ def flushing(subject: Subject) -> Iterator[Outcome]:
         usual = codes_at(subject, places, farther(mode.name, places))
         want = np.where(_tiny(subject, places, mode.name, tininess), zero, usual)
         how = Projection(rounding=mode, subnormals="flush_results", tininess=tininess)
-        yield compared(
-            subject, places.values, subject.encode(places.values, how), want, ("projection", str(how))
-        )
+        yield encoded(subject, places.values, want, how)
 
 
 @law(

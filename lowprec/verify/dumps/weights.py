@@ -48,7 +48,7 @@ class WeightDump(Dump):
     def __init__(self, weight: Weight, part: Literal["values", "codes", "scales"] | str, name: str) -> None:
         decoding.check(weight)
         self.name, self._weight, self._part = name, weight, part
-        whole = decoding.grid_of(weight) if part == "scales" else weight.shape
+        whole = weight.grid if part == "scales" else weight.shape
         self.shape = (*whole[:-2], whole[-1], whole[-2]) if weight.scheme.transposed else whole
         self.read_as = self._told(part)
         # Rows are decoded many at a time: the last ones are kept, as the next piece is mostly of them.

@@ -1,0 +1,2 @@
+    if (magnitude == 0)
+        negative = 0;
