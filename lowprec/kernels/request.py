@@ -132,14 +132,14 @@ class BlockDecoding(Request):
     Parameters
     ----------
     format : BlockFormat
-    tensor : Fraction, optional
-        The scale of the whole tensor.
+    tensor : bool
+        Whether the whole tensor has a scale.
     carrier : Format
         The floating-point type of the values.
     """
 
     format: BlockFormat
-    tensor: Fraction | None
+    tensor: bool
     carrier: Format
 
     __hash__ = Request.__hash__
