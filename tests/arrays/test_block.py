@@ -686,9 +686,8 @@ def test_each_tensor_has_a_scale_of_its_own():
     values = [np.float32(2.0**power) * SAMPLE for power in (-100, -3, 0, 3, 100, -3)]
     made = [lp.encode(each, "nvfp4") for each in values]
     assert len({blocks.tensor_scale for blocks in made}) == 5
-    for backend in (None, "scalar"):
-        plain = lp.decode(made[2], backend=backend)
+    for backend, dtype in itertools.product((None, "scalar"), (np.float32, np.float64)):
+        plain = lp.decode(made[2], dtype=dtype, backend=backend)
         for blocks, power in zip(made, (-100, -3, 0, 3, 100, -3), strict=True):
-            wanted = plain * np.float32(2.0**power)
-            assert np.array_equal(lp.decode(blocks, backend=backend), wanted)
-            assert np.array_equal(lp.decode(blocks, dtype=np.float64, backend=backend), wanted)
+            wanted = plain * dtype(2.0**power)
+            assert np.array_equal(lp.decode(blocks, dtype=dtype, backend=backend), wanted)
