@@ -27,7 +27,7 @@ from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, Tensor
 from lowprec.kernels.general.scales import tensor_numbers
 from lowprec.kernels.lower.block import Number, exactly, lower_tensor, number_of
-from lowprec.kernels.request import BlockDecoding, BlockEncoding
+from lowprec.kernels.request import BlockDecoding, BlockEncoding, known
 from lowprec.kernels.vector.block import largest_magnitude
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec import catalog
@@ -60,9 +60,6 @@ _PART = 1 << 16
 
 #: Of ndarray.flags: one element after the other in C order, at their natural addresses.
 _PLAIN = 0x101
-
-#: Requests of equal calls are one, so that their programs are soon found.
-_encoding, _decoding = functools.lru_cache(BlockEncoding), functools.lru_cache(BlockDecoding)
 
 
 def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
@@ -223,7 +220,7 @@ def encode_blocks(
 ) -> None:
     """Write the codes of values, and those of their scales, to new arrays; scales that are given are read."""
     scaled = tensor.value is not None
-    program = engine.lower(_encoding(operand.fmt, fmt, scaled, given, backend=backend))
+    program = engine.lower(known(BlockEncoding, operand.fmt, fmt, scaled, given, backend=backend))
     if not codes.size:
         return
     layout = _layout(codes.shape, axes, fmt.sizes) if program.partial else None
@@ -244,7 +241,7 @@ def encode_blocks(
             return
         blocks = _marked(marks)
     if program.partial:
-        program = engine.lower(_encoding(operand.fmt, fmt, scaled, backend="scalar"))
+        program = engine.lower(known(BlockEncoding, operand.fmt, fmt, scaled, backend="scalar"))
     if blocks is None:
         in_rows = [_rows(array, codes.shape, axes, fmt.sizes) for array in (values, random)]
         made = np.empty(in_rows[0].size, codes.dtype)
@@ -363,7 +360,7 @@ def decode_blocks(
     if backend is None and tensor is None and decode_products(codes, scales, fmt, axes, result, carrier):
         return
     flat_codes, flat_scales, out = _flat(codes), _flat(scales), result.reshape(-1).view(f"u{result.itemsize}")
-    request = _decoding(fmt, tensor is not None, carrier, backend=backend)
+    request = known(BlockDecoding, fmt, tensor is not None, carrier, backend=backend)
     number = (1, 0) if tensor is None else _number_of_single(tensor)
     whole = Tensor(tensor, lower_tensor(fmt, number))
     program, blocks = engine.lower(request), None
