@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block_products import decode_products
-from lowprec.arrays.checks import Array, Operand, values_operand
+from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.threads import ALIGNED, share
 from lowprec.arrays.traverse import PAST_FROM
 from lowprec.kernels import engine
+from lowprec.kernels.compiling import is_worth
 from lowprec.kernels.engine import Backend, Tensor
-from lowprec.kernels.general.scales import tensor_numbers
-from lowprec.kernels.lower.block import Number, exactly, lower_tensor, number_of
+from lowprec.kernels.lower.block import Number, exactly, lower_tensor, number_of, tensor_numbers
 from lowprec.kernels.request import BlockDecoding, BlockEncoding, known
 from lowprec.kernels.vector.block import largest_magnitude
 from lowprec.kernels.vector.ir.lanes import LANES
@@ -121,27 +121,19 @@ def tensor_of(
         return Tensor(None, lower_tensor(fmt))
     scale, inverse = (1, 0), (1, 0)
     if backend == "oracle":
-        scale, inverse = _by_oracle(operand, fmt, None if given is None else exact_single(given))
+        program = engine.lower(
+            known(BlockEncoding, operand.fmt, fmt, fmt.tensor_scale != "none", backend="oracle")
+        )
+        exact = program.tensor_scale(operand.codes, None if given is None else exact_single(given))
+        scale, inverse = map(number_of, exact)
     elif given is not None:
         scale = _number_of_single(given)
-        inverse = _numbers(scale, (1, 0), True)[1]
+        inverse = tensor_numbers(scale, (1, 0), True)[1]
     elif (amax := largest_finite(operand))[0]:
-        most = _most_of(fmt)
-        if most[0] < 1 << _BITS_OF_MOST:
-            scale, inverse = _numbers(amax, most, fmt.tensor_scale == "reciprocal")
-        else:
-            exact = exactly(*amax)
-            whole = exact.denominator == 1 and exact < 1 << 64
-            one = values_operand(np.array([int(exact)], np.uint64) if whole else np.array([float(exact)]))
-            scale, inverse = _by_oracle(one, fmt, None)
+        most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
+        scale, inverse = tensor_numbers(amax, number_of(most), fmt.tensor_scale == "reciprocal")
     value = given if given is not None or fmt.tensor_scale == "none" else _single(*scale)
     return Tensor(value, lower_tensor(fmt, scale, inverse))
-
-
-def _by_oracle(operand: Operand, fmt: BlockFormat, given: Fraction | None) -> tuple[Number, Number]:
-    program = engine.lower(BlockEncoding(operand.fmt, fmt, fmt.tensor_scale != "none", backend="oracle"))
-    scale, inverse = program.tensor_scale(operand.codes, given)
-    return number_of(scale), number_of(inverse)
 
 
 def exact_single(value: np.float32) -> Fraction:
@@ -162,26 +154,6 @@ def _single(significand: int, exponent: int) -> np.float32:
     return np.uint32((place + 149 << 23) + fraction).view(np.float32)
 
 
-#: Bits of the largest product of an element and a scale that `tensor_numbers` takes.
-_BITS_OF_MOST = 48
-
-
-@functools.lru_cache(maxsize=64)
-def _most_of(fmt: BlockFormat) -> Number:
-    """Return the largest product of an element and a scale, its significand odd."""
-    most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
-    zeros = (most.numerator & -most.numerator).bit_length() - 1
-    return most.numerator >> zeros, zeros + 1 - most.denominator.bit_length()
-
-
-def _numbers(amax: Number, most: Number, by_inverse: bool) -> tuple[Number, Number]:
-    """Return the scale and its inverse."""
-    (over, place), (by, by_place) = amax, most
-    made = tensor_numbers(np.uint64(over), np.int64(place), np.uint64(by), np.int64(by_place), by_inverse)
-    scale, scale_place, inverse, inverse_place = map(int, made)
-    return (scale, scale_place), (inverse, inverse_place)
-
-
 def largest_finite(operand: Operand) -> Number:
     """Return the largest magnitude among the finite values of an array: its significand and exponent."""
     codes, fmt = operand.codes, operand.fmt
@@ -190,7 +162,7 @@ def largest_finite(operand: Operand) -> Number:
         return 0, 0
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         most = max(int(operand.array.max()), -int(operand.array.min()))
-    elif mask < 1 << 31 and fmt.subnormals:
+    elif mask < 1 << 31 and fmt.subnormals and is_worth(largest_magnitude, codes.size):
         flat = _flat(codes)
         limits = np.uint32(mask), np.uint32(fmt.max_magnitude)
         most = share(lambda i, j: largest_magnitude(flat[i:j], *limits), flat.size)

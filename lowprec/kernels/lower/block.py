@@ -144,6 +144,40 @@ def lower_tensor(fmt: BlockFormat, scale: Number = (1, 0), inverse: Number = (1,
     return _array(*Tensor(*_normalized(*scale), *_normalized(*inverse), limit, exponent))
 
 
+#: The largest binary32 number, and the smallest.
+_MOST, _SMALLEST = ((1 << 24) - 1, 104), (1, -149)
+
+
+def tensor_numbers(amax: Number, most: Number, by_inverse: bool) -> tuple[Number, Number]:
+    """Return the scale of a tensor of this amax, and its inverse: binary32 numbers, each rounded once.
+
+    The scale is amax / most; with `by_inverse` amax is rounded, then most / amax, which is the inverse, then
+    1 over that. A scale is never 0, nor is an inverse that it follows from.
+    """
+    if by_inverse:
+        inverse = _not_zero(nearest_single(most, _not_zero(nearest_single(amax))))
+        return _not_zero(nearest_single((1, 0), inverse)), inverse
+    scale = _not_zero(nearest_single(amax, most))
+    return scale, nearest_single((1, 0), scale)
+
+
+def _not_zero(number: Number) -> Number:
+    return number if number[0] else _SMALLEST
+
+
+def nearest_single(over: Number, under: Number = (1, 0)) -> Number:
+    """Return a quotient rounded to binary32, ties to even; beyond the largest number that."""
+    (x, exponent), (y, y_exponent) = over, under
+    exponent -= y_exponent
+    lead = x.bit_length() - y.bit_length()
+    lead -= x << max(-lead, 0) < y << max(lead, 0)
+    place = max(lead + exponent - 23, _SMALLEST[1])  # of the last bit
+    y <<= max(place - exponent, 0)
+    whole, rest = divmod(x << max(exponent - place, 0), y)
+    whole += 2 * rest > y or (2 * rest == y and whole % 2 == 1)
+    return _MOST if (place, whole) > _MOST[::-1] else (whole, place)
+
+
 def _has_limit(fmt: BlockFormat) -> bool:
     """Return whether amax is compared with a limit, as 64 bits of an exact quotient may not suffice."""
     return fmt.arithmetic == "exact" and fmt.rule.powers not in ("none", "down", "up", "even")
