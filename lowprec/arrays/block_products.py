@@ -31,7 +31,6 @@ def spread(scales: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: 
     return scales
 
 
-@usual_arithmetic()
 def decode_products(
     codes: Array, scales: Array, fmt: BlockFormat, axes: tuple[int, ...], result: Array, carrier: Format
 ) -> bool:
@@ -45,6 +44,15 @@ def decode_products(
     kind = result.dtype
     if kind not in (np.float32, np.float64) or not carrier.contains(fmt.element):
         return False
+    _write_products(codes, scales, fmt, axes, result, carrier)
+    return True
+
+
+@usual_arithmetic()
+def _write_products(
+    codes: Array, scales: Array, fmt: BlockFormat, axes: tuple[int, ...], result: Array, carrier: Format
+) -> None:
+    kind = result.dtype
     every = np.arange(1 << fmt.element.width).astype(code_dtype(fmt.element))
     values = convert(Operand(every, fmt.element, every, True), carrier, DEFAULT, kind)
     units = convert(Operand(scales, fmt.scale, scales, True), carrier, DEFAULT, kind)
@@ -59,4 +67,3 @@ def decode_products(
         made *= spread(units[blocks], made.shape, axes, fmt.sizes)
         made[np.isnan(made)] = np.nan
         result[place] = made
-    return True

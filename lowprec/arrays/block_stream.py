@@ -20,14 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block_products import decode_products
-from lowprec.arrays.checks import Array, Operand, values_operand
+from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.threads import ALIGNED, share
 from lowprec.arrays.traverse import PAST_FROM
 from lowprec.kernels import engine
+from lowprec.kernels.compiling import is_worth
 from lowprec.kernels.engine import Backend, Tensor
-from lowprec.kernels.general.scales import tensor_numbers
-from lowprec.kernels.lower.block import lower_tensor
-from lowprec.kernels.request import BlockDecoding, BlockEncoding
+from lowprec.kernels.lower.block import Number, exactly, lower_tensor, number_of, tensor_numbers
+from lowprec.kernels.request import BlockDecoding, BlockEncoding, known
 from lowprec.kernels.vector.block import largest_magnitude
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec import catalog
@@ -57,6 +57,9 @@ _MANY = 2
 
 #: Elements that the general kernel is given at a time.
 _PART = 1 << 16
+
+#: Of ndarray.flags: one element after the other in C order, at their natural addresses.
+_PLAIN = 0x101
 
 
 def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
@@ -102,7 +105,9 @@ def grid_of(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...
 
 def _flat(codes: Array) -> Array:
     """Elements one after the other, at their natural addresses: the array's own, if it is so."""
-    return np.require(codes, codes.dtype.newbyteorder("="), ["C", "A"]).reshape(-1)
+    if codes.flags.num & _PLAIN != _PLAIN or not codes.dtype.isnative:
+        codes = np.require(codes, codes.dtype.newbyteorder("="), ["C", "A"])
+    return codes.reshape(-1)
 
 
 # -- the scale of a tensor ---------------------------------------------------------------------------
@@ -112,72 +117,52 @@ def tensor_of(
     operand: Operand, fmt: BlockFormat, given: np.float32 | None, backend: Backend | None
 ) -> Tensor:
     """Return the scale that is given, or that follows from the values."""
-    value, scale, inverse = given, Fraction(1), Fraction(1)
+    if fmt.tensor_scale == "none" and given is None and backend != "oracle":
+        return Tensor(None, lower_tensor(fmt))
+    scale, inverse = (1, 0), (1, 0)
     if backend == "oracle":
-        number = None if given is None else exact_single(given)
-        scale, inverse = _by_oracle(operand, fmt).tensor_scale(operand.codes, number)
+        program = engine.lower(
+            known(BlockEncoding, operand.fmt, fmt, fmt.tensor_scale != "none", backend="oracle")
+        )
+        exact = program.tensor_scale(operand.codes, None if given is None else exact_single(given))
+        scale, inverse = map(number_of, exact)
     elif given is not None:
-        scale = exact_single(given)
-        inverse = _numbers(scale, Fraction(1), True)[1]
-    elif fmt.tensor_scale != "none" and (amax := largest_finite(operand)):
+        scale = _number_of_single(given)
+        inverse = tensor_numbers(scale, (1, 0), True)[1]
+    elif (amax := largest_finite(operand))[0]:
         most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
-        if _scaled(most)[0] < 1 << _BITS_OF_MOST:
-            scale, inverse = _numbers(amax, most, fmt.tensor_scale == "reciprocal")
-        else:
-            whole = amax.denominator == 1 and amax < 1 << 64
-            one = values_operand(np.array([int(amax)], np.uint64) if whole else np.array([float(amax)]))
-            scale, inverse = _by_oracle(one, fmt).tensor_scale(one.codes, None)
-    if value is None and fmt.tensor_scale != "none":
-        value = _single(scale)
-    return Tensor(value, scale, inverse, lower_tensor(fmt, scale, inverse))
-
-
-def _by_oracle(operand: Operand, fmt: BlockFormat) -> Any:
-    return engine.lower(BlockEncoding(operand.fmt, fmt, fmt.tensor_scale != "none", backend="oracle"))
+        scale, inverse = tensor_numbers(amax, number_of(most), fmt.tensor_scale == "reciprocal")
+    value = given if given is not None or fmt.tensor_scale == "none" else _single(*scale)
+    return Tensor(value, lower_tensor(fmt, scale, inverse))
 
 
 def exact_single(value: np.float32) -> Fraction:
+    """Return what a positive float32 stands for."""
+    return exactly(*_number_of_single(value))
+
+
+def _number_of_single(value: np.float32) -> Number:
     """Return what a positive float32 stands for, from its bits: the process may take subnormals for zeros."""
-    significand, exponent = catalog.BINARY32.scaled(int(value.view(np.uint32)))
-    return significand * Fraction(2) ** exponent
+    return catalog.BINARY32.scaled(int(value.view(np.uint32)))
 
 
-def _single(value: Fraction) -> np.float32:
+def _single(significand: int, exponent: int) -> np.float32:
     """Return the float32 that is this positive number, from its bits."""
-    field = max(value.numerator.bit_length() - value.denominator.bit_length() + 127, 1)
-    field -= value < Fraction(2) ** (field - 127) and field > 1
-    fraction = int(value / Fraction(2) ** (field - 150))  # with the leading one, but for subnormals
-    return np.uint32((field - 1 << 23) + fraction).view(np.float32)
+    place = max(exponent + significand.bit_length() - 24, -149)  # of the last bit
+    up = exponent - place
+    fraction = significand << up if up >= 0 else significand >> -up
+    return np.uint32((place + 149 << 23) + fraction).view(np.float32)
 
 
-#: Bits of the largest product of an element and a scale that `tensor_numbers` takes.
-_BITS_OF_MOST = 48
-
-
-def _numbers(amax: Fraction, most: Fraction, by_inverse: bool) -> tuple[Fraction, Fraction]:
-    """Return the scale and its inverse."""
-    (over, place), (by, by_place) = _scaled(amax), _scaled(most)
-    made = tensor_numbers(np.uint64(over), np.int64(place), np.uint64(by), np.int64(by_place), by_inverse)
-    scale, scale_exponent, inverse, inverse_exponent = map(int, made)
-    return scale * Fraction(2) ** scale_exponent, inverse * Fraction(2) ** inverse_exponent
-
-
-def _scaled(number: Fraction) -> tuple[int, int]:
-    """Significand, odd, and exponent."""
-    significand = number.numerator
-    zeros = (significand & -significand).bit_length() - 1
-    return significand >> zeros, zeros + 1 - number.denominator.bit_length()
-
-
-def largest_finite(operand: Operand) -> Fraction:
-    """Return the largest magnitude among the finite values of an array."""
+def largest_finite(operand: Operand) -> Number:
+    """Return the largest magnitude among the finite values of an array: its significand and exponent."""
     codes, fmt = operand.codes, operand.fmt
     mask = ((1 << fmt.width) - 1) & ~fmt.sign_code
     if not codes.size:
-        return Fraction(0)
+        return 0, 0
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         most = max(int(operand.array.max()), -int(operand.array.min()))
-    elif mask < 1 << 31 and fmt.subnormals:
+    elif mask < 1 << 31 and fmt.subnormals and is_worth(largest_magnitude, codes.size):
         flat = _flat(codes)
         limits = np.uint32(mask), np.uint32(fmt.max_magnitude)
         most = share(lambda i, j: largest_magnitude(flat[i:j], *limits), flat.size)
@@ -186,9 +171,8 @@ def largest_finite(operand: Operand) -> Fraction:
         finite = magnitudes <= fmt.max_magnitude
         most = int(magnitudes.max(where=finite, initial=0))
         if not finite.any():  # of a format without zero, 0 is a value
-            return Fraction(0)
-    significand, exponent = fmt.scaled(most)
-    return significand * Fraction(2) ** exponent
+            return 0, 0
+    return fmt.scaled(most)
 
 
 # -- encoding ----------------------------------------------------------------------------------------
@@ -207,7 +191,8 @@ def encode_blocks(
     given: bool = False,
 ) -> None:
     """Write the codes of values, and those of their scales, to new arrays; scales that are given are read."""
-    program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, given, backend=backend))
+    scaled = tensor.value is not None
+    program = engine.lower(known(BlockEncoding, operand.fmt, fmt, scaled, given, backend=backend))
     if not codes.size:
         return
     layout = _layout(codes.shape, axes, fmt.sizes) if program.partial else None
@@ -228,7 +213,7 @@ def encode_blocks(
             return
         blocks = _marked(marks)
     if program.partial:
-        program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, backend="scalar"))
+        program = engine.lower(known(BlockEncoding, operand.fmt, fmt, scaled, backend="scalar"))
     if blocks is None:
         in_rows = [_rows(array, codes.shape, axes, fmt.sizes) for array in (values, random)]
         made = np.empty(in_rows[0].size, codes.dtype)
@@ -347,7 +332,9 @@ def decode_blocks(
     if backend is None and tensor is None and decode_products(codes, scales, fmt, axes, result, carrier):
         return
     flat_codes, flat_scales, out = _flat(codes), _flat(scales), result.reshape(-1).view(f"u{result.itemsize}")
-    request = BlockDecoding(fmt, None if tensor is None else exact_single(tensor), carrier, backend=backend)
+    request = known(BlockDecoding, fmt, tensor is not None, carrier, backend=backend)
+    number = (1, 0) if tensor is None else _number_of_single(tensor)
+    whole = Tensor(tensor, lower_tensor(fmt, number))
     program, blocks = engine.lower(request), None
     layout = _layout(codes.shape, axes, fmt.sizes) if program.partial else None
     if layout is not None:
@@ -356,7 +343,7 @@ def decode_blocks(
 
         def part(part: _Layout, elements: slice, blocks: slice) -> int:
             undone: int = program.run(
-                flat_codes[elements], out[elements], flat_scales[blocks], marks[blocks], part, past
+                flat_codes[elements], out[elements], flat_scales[blocks], marks[blocks], part, whole, past
             )
             return undone
 
@@ -368,12 +355,12 @@ def decode_blocks(
     if blocks is None:
         in_rows = _rows(flat_codes, codes.shape, axes, fmt.sizes)
         values = np.empty(in_rows.size, out.dtype)
-        program.run(in_rows, flat_scales, values)
+        program.run(in_rows, flat_scales, values, whole)
         _from_rows(values, result.view(out.dtype), axes, fmt.sizes)
         return
     for ids, places in _parts(codes.shape, axes, fmt.sizes, blocks):
         values = np.empty(places.size, out.dtype)
-        program.run(flat_codes[places].reshape(-1), flat_scales[ids], values)
+        program.run(flat_codes[places].reshape(-1), flat_scales[ids], values, whole)
         out[places.reshape(-1)] = values
 
 

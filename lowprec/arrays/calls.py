@@ -31,7 +31,7 @@ from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels import engine
 from lowprec.kernels.codes import unlocked
 from lowprec.kernels.engine import DONE, MANY, Backend, ElementwiseProgram
-from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.kernels.request import CONVERT, Elementwise, known
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
@@ -336,7 +336,7 @@ def _program(
 ) -> tuple[ElementwiseProgram, list[Array]]:
     """Return the program and the operands' codes; in binary32 where that holds all, and vectors take it."""
     sources = tuple(operand.fmt for operand in operands)
-    request = Elementwise(operation, sources, fmt, rule, carrier, flags, backend=backend)
+    request = known(Elementwise, operation, sources, fmt, rule, carrier, flags, backend=backend)
     converted = operation == CONVERT
     if backend in (None, "vector") and any(values_depend(operand) for operand in operands):
         narrow = [narrowed(each, converted) if values_depend(each) else each for each in operands]

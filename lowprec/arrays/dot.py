@@ -33,7 +33,7 @@ from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, Rows, check_backend
 from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.kernels.request import CONVERT, Dot
+from lowprec.kernels.request import CONVERT, Dot, known
 from lowprec.spec.accumulation import Accumulation, as_it_is
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.codebook import Codebook
@@ -43,6 +43,8 @@ from lowprec.spec.library_calls import library_call
 from lowprec.spec.order import EXACT
 
 __all__ = ["dot", "matmul"]
+
+_ONE = Fraction(1)
 
 
 @Returns[DotSignature]()
@@ -305,7 +307,7 @@ def _run(
     x, y = alike(x, y, how.term)
     if how.split is None:
         how.order.check_length(-(-x.codes.shape[1] // (x.block or 1)))
-    if Fraction(x.tensor) * Fraction(y.tensor) != 1 and addend is not None:
+    if _tensor(x, y) != 1 and addend is not None:
         raise ValueError(
             "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result"
         )
@@ -330,7 +332,7 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
         and how.summed[0] != into
         and way.backend is None
         and not how.rounds_randomly
-        and x.tensor * y.tensor == 1
+        and _tensor(x, y) == 1
     ):
         # The sum, which is kept in a binary format, is made by any engine, and looked up. Times the scales
         # of tensors it is rounded once.
@@ -340,8 +342,7 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
     begin, addends = _addends(how, addend, shape, layout, calls.thorough(way.backend))
     codes = np.zeros(layout, np.uint64)
     scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
-    tensor = Fraction(x.tensor) * Fraction(y.tensor)
-    request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=way.backend)
+    request = known(Dot, how, x.fmt, y.fmt, begin, scales, x.block, _tensor(x, y), backend=way.backend)
     program = engine.lower(request)
     most = _steps(program.rows, layout, x.codes.shape[1]) if way.step else layout[1]
     for number in range(layout[0]):
@@ -353,6 +354,11 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
             if way.step:
                 way.step(made.size)
     return codes
+
+
+def _tensor(x: Rows, y: Rows) -> Fraction:
+    """Return what multiplies sums: the scales of both tensors."""
+    return _ONE if x.tensor == y.tensor == 1 else Fraction(x.tensor) * Fraction(y.tensor)
 
 
 def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: Any, way: _Way) -> Array:
@@ -377,7 +383,7 @@ def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: A
         check_joins("addend", np.shape(addend), shape)
         added = coded(rounded_codes(addend, into, only), into[0])
         total = coded(computed("add", [total, added], into, only), into[0])
-    tensor = float(Fraction(x.tensor) * Fraction(y.tensor))
+    tensor = float(_tensor(x, y))
     if tensor == 1:
         made = computed(CONVERT, [total], how.output, only)
     else:

@@ -25,19 +25,20 @@ from lowprec.arrays.checks import (
     refuse_codes,
     values_operand,
 )
-from lowprec.kernels.codes import unlocked
+from lowprec.kernels.codes import nans, unlocked
 from lowprec.kernels.engine import Backend, Rows
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.format import Format
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = ["Factors", "Side", "alike", "along", "factors", "part_of", "takes_scales"]
 
 Factors = npt.ArrayLike | BlockArray
 
-_DOUBLE = np.dtype(np.float64)
+#: Projections that say of all values whether a format with NaN, or one without, has them.
+_CODES = {True: Projection(nan="error"), False: Projection(nan="max")}
 #: Columns that are copied together: what is read of a transposed array stays in the caches meanwhile.
 _STRIP = 128
 
@@ -175,19 +176,17 @@ def _as_format(
     name: str, operand: Operand, fmt: Format, how: Projection | None, backend: Backend | None
 ) -> Operand:
     """Return the values as codes of a format; those that the format lacks are refused, or projected."""
-    rule = how or Projection(nan="error" if fmt.has_nan else "max")
-    made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt), backend=calls.thorough(backend)))
-    codes = Operand(made, fmt, made, True)
-    if how is None:
-        inexact = np.zeros(made.shape, np.uint8) if operand.array.dtype.kind in "iu" else None
-        array, back = (
-            np.asarray(calls.convert(each, catalog.BINARY64, DEFAULT, _DOUBLE, flags=flags))
-            for each, flags in ((operand, inexact), (codes, None))
-        )
-        wrong = (back != array) & ~(np.isnan(back) & np.isnan(array))
-        wrong |= (array == 0) & (np.signbit(back) != np.signbit(array))
-        if inexact is not None:
-            wrong |= inexact != 0
+    flags = None if how is not None else np.zeros(operand.array.shape, np.uint8)
+    rule = how or _CODES[fmt.has_nan]
+    made = np.asarray(
+        calls.convert(operand, fmt, rule, code_dtype(fmt), backend=calls.thorough(backend), flags=flags)
+    )
+    if flags is not None:
+        wrong = flags != 0
+        if fmt.has_nan:  # a signaling one is as good as any
+            wrong &= ~nans(operand.codes, operand.fmt)
+        if _has_two_zeros(operand.fmt) and not _has_two_zeros(fmt):
+            wrong |= operand.codes == operand.fmt.sign_code
         if wrong.any():
             place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), made.shape))
             raise ValueError(
@@ -195,7 +194,11 @@ def _as_format(
                 f"the first at index {place}: {operand.array[place]}. Quantize {name} to {fmt.name!r} first"
                 f"{', or decode it if these are codes' if operand.array.dtype.kind in 'iu' else ''}"
             )
-    return codes
+    return Operand(made, fmt, made, True)
+
+
+def _has_two_zeros(fmt: Format) -> bool:
+    return fmt.sign is Sign.MAGNITUDE and fmt.negative_zero
 
 
 def _in_blocks(

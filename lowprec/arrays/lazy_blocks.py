@@ -167,8 +167,8 @@ def _tensor_scale(values: Any, fmt: BlockFormat, backend: Backend | None) -> Any
 
 def _largest(chunk: Array) -> Array:
     """Return the largest finite magnitude: an integer, or the bits of a float64, in the same order."""
-    most = largest_finite(values_operand(chunk))
-    bits = most.numerator if chunk.dtype.kind in "iub" else np.float64(float(most)).view(np.uint64)
+    most, exponent = largest_finite(values_operand(chunk))
+    bits = most if chunk.dtype.kind in "iub" else np.float64(math.ldexp(most, exponent)).view(np.uint64)
     return np.full((1,) * chunk.ndim, bits, np.uint64)
 
 

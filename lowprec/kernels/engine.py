@@ -20,7 +20,6 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -116,12 +115,15 @@ class BlockRefusal(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """The scale of a whole tensor in blocks, 1 if there is none, and the inverse that some rules use."""
+    """The scale of a whole tensor in blocks, if there is one, and the inverse that some rules use."""
 
     value: np.float32 | None
-    scale: Fraction
-    inverse: Fraction
-    words: Codes  #: both, lowered
+    words: Codes  #: both, lowered; 1 if there is none
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """The significand of the scale, with bit 63 set, and the exponent of its last bit."""
+        return int(self.words[0]), int(self.words[1].view(np.int64))
 
 
 class Rows(NamedTuple):

@@ -10,8 +10,10 @@ Floor 2b. Imports spec.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, TypeVar, cast
 
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.arith import operands_of
@@ -19,7 +21,9 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["CONVERT", "BlockDecoding", "BlockEncoding", "Dot", "Elementwise", "Request"]
+__all__ = ["CONVERT", "BlockDecoding", "BlockEncoding", "Dot", "Elementwise", "Request", "known"]
+
+_Kind = TypeVar("_Kind", bound="Request")
 
 #: The operation of the four verbs: the value of the operand itself.
 CONVERT = "convert"
@@ -132,14 +136,14 @@ class BlockDecoding(Request):
     Parameters
     ----------
     format : BlockFormat
-    tensor : Fraction, optional
-        The scale of the whole tensor.
+    tensor : bool
+        Whether the whole tensor has a scale.
     carrier : Format
         The floating-point type of the values.
     """
 
     format: BlockFormat
-    tensor: Fraction | None
+    tensor: bool
     carrier: Format
 
     __hash__ = Request.__hash__
@@ -183,3 +187,14 @@ class Dot(Request):
     def formats(self) -> tuple[Format, ...]:
         """The formats of operands and results."""
         return self.x, self.y, *(self.scales or ()), self.accumulation.output[0]
+
+
+def known(kind: type[_Kind], *fields: Any, backend: str | None = None) -> _Kind:
+    """Return a request of a kind; for equal fields it is the same one, whose program is soon found."""
+    return cast(_Kind, _known(cast(Any, kind), *fields, backend=backend))
+
+
+@functools.lru_cache(maxsize=1024)
+def _known(kind: Any, *fields: Any, backend: str | None) -> Request:
+    made: Request = kind(*fields, backend=backend)
+    return made

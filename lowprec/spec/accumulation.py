@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.fields import LARGEST_SIZE, choose, integer, text, truth
+from lowprec.spec.fields import LARGEST_SIZE, Hashed, choose, integer, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.formats import BINARY32, find
 from lowprec.spec.order import EXACT, SEQUENTIAL, Order, Split, order
@@ -141,7 +141,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accumulation:
+class Accumulation(Hashed):
     """Specification of how the products of a dot product are summed.
 
     Terms are added to a running sum that begins as the addend, or as +0. Each sum is projected into the
@@ -240,6 +240,8 @@ class Accumulation:
             machine: str = ...,
             source: str = ...,
         ) -> None: ...
+
+    __hash__ = Hashed.__hash__
 
     def __post_init__(self) -> None:
         text(self, "an accumulation", "name", "machine", "source")

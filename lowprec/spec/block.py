@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from lowprec.spec import formats
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.codebooks import ENTRIES, named
-from lowprec.spec.fields import LARGEST_SIZE, choose, described, text, truth
+from lowprec.spec.fields import LARGEST_SIZE, Hashed, choose, described, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 
@@ -174,7 +174,7 @@ _FINITE = Projection(saturation=Saturation.FINITE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class BlockFormat:
+class BlockFormat(Hashed):
     """A block format: the elements, their scale, and how both follow from the values.
 
     The scale of a block is the rule's quotient, projected into the scale's format; the elements are
@@ -285,6 +285,8 @@ class BlockFormat:
             flush_subnormals: bool = ...,
             source: str = ...,
         ) -> None: ...
+
+    __hash__ = Hashed.__hash__
 
     def __post_init__(self) -> None:
         text(self, "a block format", "name", "source")

@@ -23,6 +23,23 @@ K = TypeVar("K")
 V = TypeVar("V", covariant=True)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Hashed:
+    """A specification that computes its hash once; kinds name `__hash__` again, or `dataclass` makes one."""
+
+    __slots__ = ("_known_hash",)
+
+    def __hash__(self) -> int:
+        """Return the hash of all fields that are compared."""
+        try:
+            known: int = self._known_hash  # type: ignore[attr-defined]
+        except AttributeError:
+            compared = [getattr(self, field.name) for field in dataclasses.fields(self) if field.compare]
+            known = hash((type(self), *compared))
+            object.__setattr__(self, "_known_hash", known)
+        return known
+
+
 def described(spec: Any, is_named: Callable[[Any], bool] = lambda value: False) -> str:
     """Return the call that constructs a specification, without defaults; named values by their names."""
     fields = [

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from lowprec.spec.fields import check_line, described
+from lowprec.spec.fields import Hashed, check_line, described
 
 
 class Sign(enum.Enum):
@@ -37,7 +37,7 @@ class Sign(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Format:
+class Format(Hashed):
     """A binary format: which code stands for which number.
 
     Magnitude codes run 0, 1, 2, ... in order of value. From the top down they are spent on
@@ -103,6 +103,8 @@ class Format:
             subnormals: bool = ...,
             source: str = ...,
         ) -> None: ...
+
+    __hash__ = Hashed.__hash__
 
     def __post_init__(self) -> None:
         names = {member.value: member for member in Sign}

@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from lowprec.spec.fields import by_field, choose, described, truth
+from lowprec.spec.fields import Hashed, by_field, choose, described, truth
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.formats import carrier, find
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, Rounding, rounding
@@ -98,7 +98,7 @@ BINARY_ONLY = {"overflow_test": "exponent", "smallest": "zero"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Projection:
+class Projection(Hashed):
     """Rules by which a real number becomes a code: round, then saturate, then encode.
 
     The defaults are what NumPy and IEEE 754 do. Fields name the one rule that they change.
@@ -189,6 +189,8 @@ class Projection:
             tininess: Tininess = ...,
             via: tuple[Format | str, ...] = ...,
         ) -> None: ...
+
+    __hash__ = Hashed.__hash__
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rounding", rounding(self.rounding))

@@ -149,7 +149,7 @@ def test_requests_are_equal_by_value_and_cannot_be_changed():
     with pytest.raises(ValueError, match=r"^unknown operation 'plus'"):
         Elementwise("plus", (catalog.BINARY32,) * 2, catalog.E5M2, Projection())
     assert hash(BlockEncoding(catalog.BINARY32, catalog.block_format("mxfp4"), False)) is not None
-    assert hash(BlockDecoding(catalog.block_format("mxfp4"), None, catalog.BINARY32)) is not None
+    assert hash(BlockDecoding(catalog.block_format("mxfp4"), False, catalog.BINARY32)) is not None
     assert hash(Dot(accumulation("exact"), catalog.E5M2, catalog.E5M2, catalog.BINARY32)) is not None
 
 

@@ -656,3 +656,39 @@ lp.encode(SAMPLE, "mxfp4", out=np.zeros((6, 100), np.uint8))
     ValueError: out= is for formats of single values, and 'mxfp4' has blocks; leave it out
 """,
 )
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        (
+            "mxfp4",
+            {"nan": "elements", "elements": lp.Projection()},
+            r"cannot encode the value nan at index \(150001,\) as an element of ",
+        ),
+        (
+            "nvfp4",
+            {"scale": lp.format("e2m1fn"), "tensor_scale": "none", "nan": "scale"},
+            r"the first such block is \(9375,\)\.",
+        ),
+    ],
+)
+def test_refusals_name_the_first_place_of_many(name, changes, message):
+    """Blocks are encoded some at a time."""
+    values = np.ones(200_000, np.float32)
+    values[150_001:150_003] = values[190_000] = np.nan
+    fmt = dataclasses.replace(lp.block_formats[name], **changes)
+    with pytest.raises(ValueError, match=message):
+        lp.encode(values, fmt, backend="scalar")
+
+
+def test_each_tensor_has_a_scale_of_its_own():
+    """Programs are shared by the tensors of a format: each time the scale of this one counts."""
+    values = [np.float32(2.0**power) * SAMPLE for power in (-100, -3, 0, 3, 100, -3)]
+    made = [lp.encode(each, "nvfp4") for each in values]
+    assert len({blocks.tensor_scale for blocks in made}) == 5
+    for backend, dtype in itertools.product((None, "scalar"), (np.float32, np.float64)):
+        plain = lp.decode(made[2], dtype=dtype, backend=backend)
+        for blocks, power in zip(made, (-100, -3, 0, 3, 100, -3), strict=True):
+            wanted = plain * dtype(2.0**power)
+            assert np.array_equal(lp.decode(blocks, dtype=dtype, backend=backend), wanted)

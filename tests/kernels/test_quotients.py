@@ -7,7 +7,9 @@ import pytest
 
 from lowprec.kernels.general.quotients import long_quotient, quotient
 from lowprec.kernels.jit import jit
+from lowprec.kernels.lower.block import exactly, nearest_single
 from lowprec.kernels.scalar.block import quotient as wide_quotient
+from lowprec.spec.catalog import BINARY32
 
 
 @jit
@@ -52,3 +54,20 @@ def test_digits_and_what_follows_them(kernel, bits, by_bits, digits):
         whole, rest = divmod(a << max(-place, 0), b << max(place, 0))
         assert word == whole | (rest != 0), (a, b)
         assert word.bit_length() > digits, (a, b)
+
+
+@pytest.mark.parametrize(
+    ("over", "under"),
+    [((1, 1 << 31), (1, 1 << 31)), ((1, 1 << 22), (1 << 24, 1 << 31)), ((1 << 30, 1 << 31), (1, 1 << 24))],
+)
+def test_quotients_of_a_tensors_scale_are_the_processors(over, under):
+    """Subnormal ones too; those beyond the largest number are that."""
+    x, y = (
+        np.random.default_rng(1).integers(*ends, 2000, np.uint32) % 0x7F800000 | 1 for ends in (over, under)
+    )
+    y[::3] = np.maximum(y[::3] >> 23, 1) << 23  # powers of two: ties, where results are subnormal
+    with np.errstate(all="ignore"):
+        words = np.minimum((x.view(np.float32) / y.view(np.float32)).view(np.uint32), 0x7F7FFFFF)
+    for a, b, word in zip(x.tolist(), y.tolist(), words.tolist(), strict=True):
+        made = nearest_single(BINARY32.scaled(a), BINARY32.scaled(b))
+        assert exactly(*made) == exactly(*BINARY32.scaled(word))

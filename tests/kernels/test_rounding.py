@@ -52,9 +52,8 @@ NARROWING |= {"right_shift", "floor_divide", "astype", "frexp", "narrowed_to_hal
 #: Functions that shift down or narrow, and why no bit of a significand is lost.
 EXACT = {
     "general/block_program.py:run": "codes of scales, in wider words",
+    "general/block_program.py:_part": "codes of scales, in wider words",
     "general/blocks.py:divided": "a factor in binary32, normalized: what goes are zeros",
-    "general/blocks.py:key_of": "a normalized number of at most 53 bits: what goes are zeros",
-    "general/blocks.py:largest": "the exponent in a word of `key_of`",
     "general/blocks.py:whole": "zeros below the last bit that is set",
     "general/codebooks.py:_answers": "codes and flags, in the type that holds both",
     "general/codebooks.py:_draws": "a gap, of which a point about three quarters along is looked at",
@@ -136,7 +135,7 @@ EXACT = {
     "vector/convert.py:project": "calls the rounding module",
     "vector/exact.py:extent": "exponent fields, and places of bits",
     "vector/order.py:gap": "an exponent field",
-    "vector/widened_program.py:_part": "binary32 numbers as wider ones",
+    "vector/widened_program.py:_factors": "binary32 numbers as wider ones",
     "vector/ir/lanes.py:fused": "the meaning in NumPy of one instruction, the processor's own",
     "vector/ir/lanes.py:one_where": "a mask as words",
     "vector/ir/lanes.py:widened_from_half": "16 bits of a word, and a wider number",

@@ -35,7 +35,7 @@ def requested(text):
     operation, operands, target, rest = re.fullmatch(r"(\w+)\((.*?)\) to (\w+)(.*)", text).groups()
     modes = [word for word in rest.split(", ") if word not in ("", "flags")]
     if operation == "decode":
-        return BlockDecoding(catalog.block_format(operands), None, format_of(target))
+        return BlockDecoding(catalog.block_format(operands), False, format_of(target))
     sources = [format_of(name) for name in operands.split(", ")]
     if operation == "dot":
         how = lp.accumulations[target]

@@ -5,7 +5,6 @@ Floor 2b. Imports the general and the scalar kernels; never the oracle, which ch
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from lowprec.kernels.general.numbers import CHUNK
 from lowprec.kernels.general.operations import bits_of
 from lowprec.kernels.general.program import FLUSHES, is_usual, read_as, readable, reader
 from lowprec.kernels.general.scales import scaler
-from lowprec.kernels.lower.block import ARITHMETICS, BlockRule, lower_block, lower_tensor
+from lowprec.kernels.lower.block import ARITHMETICS, BlockRule, lower_block
 from lowprec.kernels.lower.scalar import lower_target
 from lowprec.kernels.request import BlockDecoding, BlockEncoding
 from lowprec.spec.block import BlockFormat
@@ -32,6 +31,9 @@ __all__ = ["BlockDecoder", "BlockEncoder", "scales_fit"]
 Codes = npt.NDArray[Any]
 
 _NO_VALUES = np.empty(0, np.uint64)
+
+#: Elements that go together: what they take stays in the caches.
+_PART = 1 << 16
 _SMALLEST, _LIMITED, _DIVISOR = (
     BlockRule._fields.index(name) for name in ("smallest", "by_limit", "divisor")
 )
@@ -65,7 +67,7 @@ class BlockEncoder:
         source, divisor = bits[0], max(bits[1], _bits_of(self._rule[_SMALLEST]))
         exact = fmt.arithmetic == "exact"
         divisor = divisor + 24 * request.tensor if exact else 24
-        self._short, drawn = source <= 53, fmt.elements.rounding.bits
+        drawn = fmt.elements.rounding.bits
         lanes, powers = max(source, divisor) <= 53, divisor == 1
         usual, self._answers = is_usual([], fmt.element, self._element), None
         if isinstance(fmt.element, Codebook):
@@ -84,11 +86,27 @@ class BlockEncoder:
         self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
     ) -> BlockRefusal | None:
         """Write the codes and the scales of whole blocks, or say what is refused."""
+        size, element, scale = values.size // scales.size, -1, -1
+        step = max(1, _PART // size)
+        for start in range(0, scales.size, step):
+            blocks, first = slice(start, start + step), start * size
+            some = slice(first, first + step * size)
+            refusal = self._part(
+                values[some], codes[some], scales[blocks], tensor, random[some], scale_random[blocks]
+            )
+            if refusal is not None:
+                element = first + refusal.element if element < 0 <= refusal.element else element
+                scale = start + refusal.scale if scale < 0 <= refusal.scale else scale
+        return BlockRefusal(element, scale) if max(element, scale) >= 0 else None
+
+    def _part(
+        self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
+    ) -> BlockRefusal | None:
         given = readable(values, self._from)
         read = given.view(np.uint8), given.itemsize, self._read, given.size // scales.size
         most, places = np.empty(scales.size, np.uint64), np.empty(scales.size, np.int64)
         kinds, words = np.empty(scales.size, np.uint64), np.empty(4 * CHUNK, np.uint64)
-        magnitudes(self._short)(*read, most, places, kinds, words)
+        magnitudes(*read, most, places, kinds, words)
         made = scales.astype(np.uint64)
         refused_scales, first_scale = self._scaler(
             most, places, kinds, made, self._scale, self._scale_read, self._values, self._rule, tensor.words,
@@ -111,18 +129,17 @@ class BlockDecoder:
     partial = False
 
     def __init__(self, request: BlockDecoding) -> None:
-        fmt, scale = request.format, Fraction(1) if request.tensor is None else request.tensor
+        fmt = request.format
         self._from = fmt.element, fmt.scale
         self._element, self._scale = reader(fmt.element), reader(fmt.scale)
-        self._tensor = lower_tensor(fmt, scale, Fraction(1))
         self._target = lower_target(request.carrier, DEFAULT)
         self._usual = is_usual([], request.carrier, self._target)
 
-    def run(self, codes: Codes, scales: Codes, out: Codes) -> None:
+    def run(self, codes: Codes, scales: Codes, out: Codes, tensor: Tensor) -> None:
         """Write the values of whole blocks."""
         elements = readable(codes, self._from[0])
         decoder(self._usual and is_worth(decoder(True), out.size))(
             elements.view(np.uint8), elements.itemsize, self._element, codes.size // scales.size,
-            readable(scales, self._from[1]).astype(np.uint64), self._scale, self._tensor, out.view(np.uint8),
+            readable(scales, self._from[1]).astype(np.uint64), self._scale, tensor.words, out.view(np.uint8),
             out.itemsize, self._target, np.empty(4 * CHUNK, np.uint64),
         )  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 
 from lowprec.kernels.general.codebooks import answered
 from lowprec.kernels.general.kernel import counted, narrow, widen
-from lowprec.kernels.general.numbers import CHUNK, Lane, pick, read, zeros_above
+from lowprec.kernels.general.numbers import CHUNK, Lane, parted, pick, read
 from lowprec.kernels.general.operations import long_product
 from lowprec.kernels.general.quotients import quotient
 from lowprec.kernels.general.rounding import (
@@ -36,7 +36,7 @@ from lowprec.kernels.general.scales import (
     NANS,
     NOT_A_NUMBER,
     ZEROS,
-    above,
+    normalized,
 )
 from lowprec.kernels.jit import bit_length, helper, in_wide_vectors, inlined, jit, load_record
 from lowprec.kernels.lower.block import ARITHMETICS, Tensor
@@ -49,74 +49,58 @@ __all__ = ["POWERS", "decoder", "encoder", "magnitudes"]
 
 _U = np.uint64
 _I = np.int64
-_0, _11, _40, _52 = _U(0), _U(11), _U(40), _U(52)
-_FRACTION = _U((1 << 52) - 1)
-_TOP, _REFUSED = _U(1 << 63), _U(REFUSED)
+_0, _40, _REFUSED = _U(0), _U(40), _U(REFUSED)
+#: Above all magnitudes, and none that stands for infinity.
+_BEYOND = _U((1 << 64) - 2)
 
-#: Set in what is known of a scale if it is negative.
-_NEGATIVE = _U(4)
+#: Set in what is known of a block that holds finite values, and of a scale that is negative.
+_FINITE = _NEGATIVE = _U(4)
 
 _EXACT, _PRODUCT = ARITHMETICS.index("exact"), ARITHMETICS.index("product")
 
 #: Instead of a place in ARITHMETICS: exact quotients by powers of two.
 POWERS = len(ARITHMETICS)
 
-#: Added to exponents in `key_of`: those of normalized binary64 numbers become positive, of 12 bits.
-_FAR = _I(1 << 11)
 
+@jit
+def magnitudes(
+    values: Any, value_size: int, source_words: Any, size: int, amax: Any, places: Any, kinds: Any, words: Any
+) -> None:
+    """Write the largest finite magnitude of each block, normalized, and what it holds besides finite values.
 
-@inlined
-def key_of(significand: np.uint64, exponent: np.int64) -> np.uint64:
-    """Return a word that orders numbers of at most 53 bits, bit 63 of which is set."""
-    return _U(exponent + _FAR) << _52 | (significand >> _11) & _FRACTION
-
-
-@functools.cache
-def magnitudes(short: bool) -> Any:
-    """Return the kernel that writes the largest finite magnitude of each block, and whether it holds others.
-
-    `short` says that values have at most 53 bits: then words order them.
+    Magnitudes of codes are in the order of values, infinities and NaNs last: only the largest is read.
     """
-
-    def largest(
-        values: Any, value_size: int, source_words: Any, size: int, amax: Any, places: Any, kinds: Any,
-        words: Any,
-    ) -> None:  # fmt: skip
-        in_wide_vectors()
-        source = load_record(Source, source_words, 0)
-        total = values.size // value_size
-        block, left, key, most, place, held = 0, size, _0, _0, _I(0), _0
-        for start in range(0, total, CHUNK):
-            count = min(CHUNK, total - start)
-            widen(values, value_size, start, words, 0, count)
-            for i in range(count):
-                x = read(words[i], source, False)
-                up = zeros_above(x.significand)
-                none = x.nan | x.infinite | (x.significand == _0)
-                significand, exponent = x.significand << _U(up), x.exponent - up
-                words[_U(CHUNK + i)] = pick(none, _0, key_of(significand, exponent) if short else significand)
-                words[_U(2 * CHUNK + i)] = pick(x.nan, NOT_A_NUMBER, pick(x.infinite, INFINITE, _0))
-                if not short:
-                    words[_U(3 * CHUNK + i)] = _U(exponent)
-            done = 0
-            while done < count:
-                some = min(left, count - done)
+    in_wide_vectors()
+    source = load_record(Source, source_words, 0)
+    total, block, left, most, held = values.size // value_size, 0, size, _0, _0
+    for start in range(0, total, CHUNK):
+        count = min(CHUNK, total - start)
+        widen(values, value_size, start, words, 0, count)
+        for i in range(count):
+            _, magnitude, _, _, not_a_zero = parted(words[i], source, False)
+            words[_U(CHUNK + i)] = pick(not_a_zero, _BEYOND, magnitude)
+        done = 0
+        while done < count:
+            some, largest = min(left, count - done), _0
+            for i in range(done, done + some):
+                largest = max(largest, words[_U(CHUNK + i)])
+            if largest <= source.max_magnitude:
+                most, held = max(most, largest), held | _FINITE
+            else:
                 for i in range(done, done + some):
-                    held |= words[_U(2 * CHUNK + i)]
-                    if short:
-                        key = max(key, words[_U(CHUNK + i)])
+                    magnitude = words[_U(CHUNK + i)]
+                    if magnitude <= source.max_magnitude:
+                        most, held = max(most, magnitude), held | _FINITE
                     else:
-                        significand, exponent = words[_U(CHUNK + i)], _I(words[_U(3 * CHUNK + i)])
-                        if above(significand, exponent, most, place):
-                            most, place = significand, exponent
-                done, left = done + some, left - some
-                if left == 0:
-                    if short and key != _0:
-                        most, place = _TOP | (key & _FRACTION) << _11, _I(key >> _52) - _FAR
-                    amax[block], places[block], kinds[block] = most, place, held
-                    block, left, key, most, place, held = block + 1, size, _0, _0, _I(0), _0
-
-    return jit(largest, f"general_largest_{short:d}")
+                        held |= INFINITE if magnitude == source.infinity else NOT_A_NUMBER
+            done, left = done + some, left - some
+            if left == 0:
+                amax[block], kinds[block] = most, held
+                block, left, most, held = block + 1, size, _0, _0
+    for i in range(amax.size):
+        x = read(amax[i], source, False)
+        significand, places[i] = normalized(x.significand, x.exponent)
+        amax[i] = pick(kinds[i] & _FINITE != _0, significand, _0)
 
 
 @inlined

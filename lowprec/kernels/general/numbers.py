@@ -17,7 +17,7 @@ import numpy as np
 from lowprec.kernels.jit import bit_length, inlined
 from lowprec.kernels.lower.records import Source
 
-__all__ = ["CHUNK", "Lane", "normal", "pick", "read", "word_product", "zeros_above"]
+__all__ = ["CHUNK", "Lane", "normal", "parted", "pick", "read", "word_product", "zeros_above"]
 
 Word = Any
 
@@ -55,10 +55,10 @@ def zeros_above(word: np.uint64) -> np.int64:
 
 
 @inlined
-def read(code: np.uint64, source: Source, usual: bool) -> Lane:
-    """Return the number that a code stands for.
+def parted(code: np.uint64, source: Source, usual: bool) -> tuple[Word, Word, Word, Word, Word]:
+    """Return the parts of a code: whether it is negative, the magnitude, and whether that is infinite.
 
-    `usual` sources have no two's complement and no payload, and flush nothing.
+    The last two are whether the magnitude is a NaN, and whether the code is one in the place of -0.
     """
     code &= source.mask
     negative = code & source.sign != _0
@@ -67,8 +67,16 @@ def read(code: np.uint64, source: Source, usual: bool) -> Lane:
     if not usual:
         magnitude = pick(negative & (source.complement != _0), (_0 - code) & source.mask, magnitude)
     special, infinity = magnitude > source.max_magnitude, magnitude == source.infinity
-    infinite = special & infinity
-    special &= not infinity
+    return negative, magnitude, special & infinity, special & (not infinity), not_a_zero
+
+
+@inlined
+def read(code: np.uint64, source: Source, usual: bool) -> Lane:
+    """Return the number that a code stands for.
+
+    `usual` sources have no two's complement and no payload, and flush nothing.
+    """
+    negative, magnitude, infinite, special, not_a_zero = parted(code, source, usual)
     signaling = special & (magnitude & source.quiet == _0)
     nan = special | not_a_zero
     field = max((magnitude >> source.trailing_bits) & source.field_mask, source.lowest)

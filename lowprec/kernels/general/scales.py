@@ -61,7 +61,6 @@ __all__ = [
     "normalized",
     "product",
     "scaler",
-    "tensor_numbers",
 ]
 
 Number = tuple[Any, Any]
@@ -81,8 +80,8 @@ _EXACT, _PRODUCT, _RECIPROCAL, _RECIPROCALS = range(len(ARITHMETICS))
 
 #: A normalized number below 2**-126 has an exponent below this.
 _LEAST_NORMAL = _I(-126 - 63)
-#: The exponents of the power of two after the largest binary32 number, normalized, and of the smallest.
-_POWER, _SMALLEST = _I(128 - 63), _I(-149)
+#: The exponent of the power of two after the largest binary32 number, normalized.
+_POWER = _I(128 - 63)
 
 
 @inlined
@@ -326,30 +325,3 @@ def scaler(arithmetic: int, limited: bool, stochastic: bool, book: bool) -> Any:
         return refused, first
 
     return jit(run, f"general_scales_{name}")
-
-
-# -- tensors -----------------------------------------------------------------------------------------
-
-
-@inlined
-def not_zero(number: Number) -> Number:
-    """Return a binary32 number, or the smallest one where it is 0."""
-    return pick(number[0] == _0, _1, number[0]), pick(number[0] == _0, _SMALLEST, number[1])
-
-
-@jit
-def tensor_numbers(
-    amax: np.uint64, exponent: np.int64, most: np.uint64, most_exponent: np.int64, by_inverse: bool
-) -> tuple[np.uint64, np.int64, np.uint64, np.int64]:
-    """Return the scale of a tensor of this amax, and its inverse: binary32 numbers.
-
-    The scale is amax / most, rounded, where `most` has at most 48 bits; with `by_inverse`, amax is rounded,
-    then most / amax, which is the inverse, then 1 over that.
-    """
-    if by_inverse:
-        inverse = not_zero(over((most, most_exponent), not_zero(to_single(amax, exponent))))
-        scale = not_zero(over((_1, _I(0)), inverse))
-    else:
-        scale = not_zero(over((amax, exponent), (most, most_exponent)))
-        inverse = over((_1, _I(0)), scale)
-    return scale[0], scale[1], inverse[0], inverse[1]

@@ -31,7 +31,19 @@ __all__ = [
     "BlockRule",
     "Tensor",
 ]
-__all__ += ["edge", "floor_log2", "lower_block", "lower_tensor", "up_above"]
+__all__ += [
+    "edge",
+    "exactly",
+    "floor_log2",
+    "lower_block",
+    "lower_tensor",
+    "number_of",
+    "tensor_of",
+    "up_above",
+]
+
+#: A significand, and the exponent of its last bit.
+Number = tuple[int, int]
 
 #: What a block becomes that holds a NaN or an infinity.
 BLOCK, SCALE, ALL, ELEMENTS, POWER, LARGEST = range(6)
@@ -91,9 +103,9 @@ def lower_block(fmt: BlockFormat) -> Params:
     """Return the kernels' parameters besides the formats of elements and scales."""
     by = fmt.rule.divides_by(fmt.element)
     smallest = Fraction(0) if fmt.smallest_divides_as is None else Fraction(fmt.smallest_divides_as)
-    by_significand, by_exponent = _number(by)
-    least, least_exponent = _number(Fraction(fmt.min_scale))
-    smallest_significand, smallest_exponent = _number(smallest)
+    by_significand, by_exponent = _normalized(*number_of(by))
+    least, least_exponent = _normalized(*number_of(Fraction(fmt.min_scale)))
+    smallest_significand, smallest_exponent = _normalized(*number_of(smallest))
     words = BlockRule(
         powers=fmt.rule.powers != "none",
         of_amax=fmt.rule.powers == "even",
@@ -117,7 +129,7 @@ def lower_block(fmt: BlockFormat) -> Params:
 
 
 @functools.lru_cache(maxsize=1024)
-def lower_tensor(fmt: BlockFormat, scale: Fraction, inverse: Fraction) -> Params:
+def lower_tensor(fmt: BlockFormat, scale: Number = (1, 0), inverse: Number = (1, 0)) -> Params:
     """Return a tensor's scale and its inverse, both binary32; and a limit for amax, with its exponent.
 
     The quotient of an amax of 64 bits may lie closer to where the next power of two is nearer than 64
@@ -125,11 +137,45 @@ def lower_tensor(fmt: BlockFormat, scale: Fraction, inverse: Fraction) -> Params
     """
     limit, exponent = 0, 0
     if _has_limit(fmt):
-        root, exact, reached, exponent = edge(fmt.rule, fmt.element, 63, scale)
+        root, exact, reached, exponent = edge(fmt.rule, fmt.element, 63, exactly(*scale))
         limit = root + (not exact or not reached) - 1
         if limit == _ONES:
             limit, exponent = (1 << 63) - 1, exponent + 1
-    return _array(*Tensor(*_number(scale), *_number(inverse), limit, exponent))
+    return _array(*Tensor(*_normalized(*scale), *_normalized(*inverse), limit, exponent))
+
+
+#: The largest binary32 number, and the smallest.
+_MOST, _SMALLEST = ((1 << 24) - 1, 104), (1, -149)
+
+
+def tensor_numbers(amax: Number, most: Number, by_inverse: bool) -> tuple[Number, Number]:
+    """Return the scale of a tensor of this amax, and its inverse: binary32 numbers, each rounded once.
+
+    The scale is amax / most; with `by_inverse` amax is rounded, then most / amax, which is the inverse, then
+    1 over that. A scale is never 0, nor is an inverse that it follows from.
+    """
+    if by_inverse:
+        inverse = _not_zero(nearest_single(most, _not_zero(nearest_single(amax))))
+        return _not_zero(nearest_single((1, 0), inverse)), inverse
+    scale = _not_zero(nearest_single(amax, most))
+    return scale, nearest_single((1, 0), scale)
+
+
+def _not_zero(number: Number) -> Number:
+    return number if number[0] else _SMALLEST
+
+
+def nearest_single(over: Number, under: Number = (1, 0)) -> Number:
+    """Return a quotient rounded to binary32, ties to even; beyond the largest number that."""
+    (x, exponent), (y, y_exponent) = over, under
+    exponent -= y_exponent
+    lead = x.bit_length() - y.bit_length()
+    lead -= x << max(-lead, 0) < y << max(lead, 0)
+    place = max(lead + exponent - 23, _SMALLEST[1])  # of the last bit
+    y <<= max(place - exponent, 0)
+    whole, rest = divmod(x << max(exponent - place, 0), y)
+    whole += 2 * rest > y or (2 * rest == y and whole % 2 == 1)
+    return _MOST if (place, whole) > _MOST[::-1] else (whole, place)
 
 
 def _has_limit(fmt: BlockFormat) -> bool:
@@ -171,15 +217,30 @@ def up_above(rule: ScaleRule, element: Format) -> int:
     return (root if root**2 == scaled else root | 1) - reached
 
 
-def _number(value: Fraction) -> tuple[int, int]:
-    """Return the normalized significand and the exponent of a number that is a multiple of a power of two."""
-    significand, exponent = value.numerator, 1 - value.denominator.bit_length()
+def number_of(value: Fraction) -> Number:
+    """Return the significand and the exponent of a number that is a multiple of a power of two."""
+    return value.numerator, 1 - value.denominator.bit_length()
+
+
+def exactly(significand: int, exponent: int) -> Fraction:
+    """Return a number of this significand and exponent."""
+    return Fraction(significand << max(exponent, 0), 1 << max(-exponent, 0))
+
+
+def tensor_of(words: Params) -> tuple[Fraction, Fraction]:
+    """Return the scale of a tensor and its inverse, of the words of `lower_tensor`."""
+    scale, place, inverse, inverse_place = (int(word) for word in words[:4].view(np.int64))
+    return exactly(scale & _ONES, place), exactly(inverse & _ONES, inverse_place)
+
+
+def _normalized(significand: int, exponent: int) -> Number:
+    """Return a number with bit 63 of its significand set, unless it is zero."""
     if not significand:
         return 0, 0
     up = 64 - significand.bit_length()
     normalized = significand << up if up > 0 else significand >> -up
     exact = significand.bit_length() - (significand & -significand).bit_length() < 32
-    assert exact, f"{value} has more than 32 significant bits"
+    assert exact, f"{significand} has more than 32 significant bits"
     return normalized, exponent - up
 
 

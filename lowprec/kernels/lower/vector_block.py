@@ -31,7 +31,7 @@ from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import NEAREST_EVEN, Threshold
 
-__all__ = ["NEVER", "BlockPlan", "Factors", "Products", "Setup", "lower_blocks", "lower_products"]
+__all__ = ["NEVER", "BlockPlan", "Factors", "Setup", "lower_blocks", "lower_factors", "lower_products"]
 
 #: Instead of a code: the blocks that it would be for are left to `block`.
 NEVER = 0xFFFFFFFF
@@ -71,13 +71,6 @@ class Factors(NamedTuple):
     tensor: Word  #: the tensor's scale, or 1.0
     lowest: Word  #: where codes of scales are patterns themselves, between which products stay normal
     highest: Word
-
-
-class Products(NamedTuple):
-    """Parameters of a kernel that decodes blocks."""
-
-    plan: Words
-    factors: Words
 
 
 @functools.lru_cache(maxsize=1024)
@@ -145,34 +138,58 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
 
 
 @functools.lru_cache(maxsize=1024)
-def lower_products(fmt: BlockFormat, tensor: Fraction, scaled: bool) -> Products | None:
-    """Return the plan to decode blocks to binary32, and the scales, each as what `times` multiplies with.
+def lower_products(fmt: BlockFormat, scaled: bool) -> Words | None:
+    """Return the plan to decode elements of blocks to binary32, of a tensor that has a scale too if `scaled`.
 
     None where a product could be rounded twice, or where codes of scales are too many to list.
     """
-    element, scale = fmt.element, fmt.scale
-    reader, scale_reader = lower_decoder(element), lower_decoder(scale)
-    direct = scale_reader is not None and not scale_reader[0]
-    lowest = element.emin - (element.trailing_bits if element.subnormals else 0)
-    highest = element.emax + 1  # one more, for the most negative of two's complement
-    if reader is None or not reader[0] or lowest < -126 or not (direct or scale.width <= 8):
+    element, reader = fmt.element, lower_decoder(fmt.element)
+    if reader is None or not reader[0] or _lowest(element) < -126:
         return None
-    bits = element.precision + scale.precision
-    if scaled and bits > 24:
+    if not (_is_direct(fmt.scale) or fmt.scale.width <= 8):
         return None
-    turn = floor_log2(tensor)
+    return None if scaled and element.precision + fmt.scale.precision > 24 else plan(reader)
+
+
+def _lowest(element: Format) -> int:
+    return element.emin - (element.trailing_bits if element.subnormals else 0)
+
+
+def _is_direct(scale: Format) -> bool:
+    """Return whether codes of scales are patterns of binary32."""
+    reader = lower_decoder(scale)
+    return reader is not None and not reader[0]
+
+
+@functools.lru_cache(maxsize=1024)
+def lower_factors(fmt: BlockFormat, scaled: bool, tensor: int, exponent: int) -> Words | None:
+    """Return the scales, each as what `times` multiplies with; None where products might not be normal.
+
+    `tensor` is the significand of the tensor's scale, with bit 63 set, and `exponent` that of its last bit.
+    """
+    element, scale, turn = fmt.element, fmt.scale, exponent + 63
+    lowest, highest = (
+        _lowest(element),
+        element.emax + 1,
+    )  # one more, for the most negative of two's complement
     least = max(-126, -126 - lowest, -126 - lowest - turn)
     most = min(127, 127 - highest, 126 - highest - turn)
     if not -126 <= turn <= 127 or least > most:
         return None
     factors = Factors(
-        exact=not scaled and bits <= 24,
-        tensor=(turn + 126 << 23) + int(tensor / Fraction(2) ** (turn - 23)),
+        exact=not scaled and element.precision + scale.precision <= 24,
+        tensor=(turn + 126 << 23) + (tensor >> 40),
         lowest=(least + 127) << 23,
         highest=((most + 127) << 23) - 1,
     )
-    words = [] if direct else [_pattern(scale, code, least, most) for code in range(1 << scale.code_bits)]
-    return Products(plan(reader), np.array([*factors, *words], np.uint32))
+    words = np.array(factors, np.uint32)
+    return words if _is_direct(scale) else np.concatenate([words, _patterns(scale, least, most)])
+
+
+@functools.lru_cache(maxsize=1024)
+def _patterns(scale: Format, least: int, most: int) -> Words:
+    codes = range(1 << scale.code_bits)
+    return np.array([_pattern(scale, code, least, most) for code in codes], np.uint32)
 
 
 def _pattern(scale: Format, code: int, least: int, most: int) -> int:

@@ -89,6 +89,7 @@ BIAS = 1024
 _ROWS, _TOGETHER = 3, 8
 
 
+@functools.cache
 def plan() -> Words:
     """Return the plan of the probe of the processor's rounding mode."""
     return conversion_plan()

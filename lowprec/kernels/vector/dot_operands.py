@@ -16,7 +16,7 @@ from lowprec.kernels import engine
 from lowprec.kernels.codes import code_dtype, unlocked
 from lowprec.kernels.engine import Rows
 from lowprec.kernels.lower.words import DOUBLE, POWERS, SINGLE
-from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.kernels.request import CONVERT, Elementwise, known
 from lowprec.kernels.vector.dot import BIAS
 from lowprec.kernels.vector.exact import NO_BIT, extent
 from lowprec.spec.accumulation import Window
@@ -195,7 +195,7 @@ def converted(codes: Array, source: Format, target: Format, rule: Projection) ->
     """Codes of one format as those of another, columns in memory as these."""
     if codes.ndim == 2 and codes.flags.f_contiguous and not codes.flags.c_contiguous:
         return converted(codes.T, source, target, rule).T
-    program = engine.lower(Elementwise(CONVERT, (source,), target, rule))
+    program = engine.lower(known(Elementwise, CONVERT, (source,), target, rule))
     flat, out = np.ascontiguousarray(codes).reshape(-1), np.empty(codes.size, code_dtype(target))
     program.run([flat], out, np.empty(0, np.uint8), np.empty(0, np.uint32))
     return out.reshape(codes.shape)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from lowprec.kernels.lower.vector import (
     shapes,
     specialized,
 )
-from lowprec.kernels.lower.vector_block import BlockPlan, Products, lower_blocks, lower_products
+from lowprec.kernels.lower.vector_block import BlockPlan, lower_blocks, lower_factors, lower_products
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
@@ -323,10 +322,8 @@ def _block_decoder(request: BlockDecoding) -> Any:
 
     if request.carrier != SINGLE:
         return widened_program.lower_blocks(request)
-    scale = Fraction(1) if request.tensor is None else request.tensor
-    scaled = request.tensor is not None
-    products = lower_products(request.format, scale, scaled)
-    return None if products is None else BlockDecoder(products, scaled)
+    plan = lower_products(request.format, request.tensor)
+    return None if plan is None else BlockDecoder(request, plan)
 
 
 class BlockDecoder:
@@ -334,17 +331,21 @@ class BlockDecoder:
 
     partial = True
 
-    def __init__(self, products: Products, scaled: bool) -> None:
-        own = shapes(products.plan)[0] if specialized(products.plan) else ()
-        self._products = products
-        self.kernels = block_values.decoder((), scaled), block_values.decoder(own, scaled)
+    def __init__(self, request: BlockDecoding, plan: Plan) -> None:
+        own = shapes(plan)[0] if specialized(plan) else ()
+        self._plan, self._of = plan, (request.format, request.tensor)
+        self.kernels = tuple(block_values.decoder(shape, request.tensor) for shape in ((), own))
 
-    def run(self, codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: Layout, past: bool) -> int:
+    def run(
+        self, codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: Layout, tensor: Tensor,
+        past: bool,
+    ) -> int:  # fmt: skip
         """Write values; return how many blocks are left, which are marked."""
-        plan, factors = self._products
-        plan = past_caches(plan) if past else plan
-        by = self.kernels[is_worth(self.kernels[1], out.size)]
-        undone = by(codes, out, scales, marks, layout, plan, factors)
+        factors, undone = lower_factors(*self._of, *tensor.number), block.UNSUITED
+        if factors is not None:
+            plan = past_caches(self._plan) if past else self._plan
+            by = self.kernels[is_worth(self.kernels[1], out.size)]
+            undone = by(codes, out, scales, marks, layout, plan, factors)
         if undone >= block.UNSUITED:
             marks[:] = 1
             undone = marks.size

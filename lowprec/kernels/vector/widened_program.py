@@ -10,13 +10,14 @@ Floor 2b. Imports the other programs of the engine; never the oracle, which chec
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels import engine
-from lowprec.kernels.engine import DONE, ElementwiseProgram
+from lowprec.kernels.engine import DONE, ElementwiseProgram, Tensor
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, BlockDecoding, Elementwise
@@ -85,14 +86,14 @@ class Widened(InParts):
 
 def lower_blocks(request: BlockDecoding) -> WidenedBlocks | None:
     """Return the program of a request, or None where another engine must serve it."""
-    fmt, scaled = request.format, request.tensor is not None
+    fmt, scaled = request.format, request.tensor
     bits = fmt.element.precision + fmt.scale.precision + 24 * scaled
     read = readers(fmt.element, fmt.scale)
     if request.carrier != DOUBLE or read is None or bits > 53:
         return None
     exact = bits <= SINGLE.precision  # but for very large and very small ones
     short = engine.lower_by("vector", dataclasses.replace(request, carrier=SINGLE)) if exact else None
-    return WidenedBlocks(read, float(request.tensor or 1), short)
+    return WidenedBlocks(read, short)
 
 
 class WidenedBlocks:
@@ -100,22 +101,24 @@ class WidenedBlocks:
 
     partial = True
 
-    def __init__(self, read: list[Read], tensor: float, short: Any) -> None:
-        self._read, self._tensor, self._short = read, tensor, short
+    def __init__(self, read: list[Read], short: Any) -> None:
+        self._read, self._short = read, short
 
     @usual_arithmetic()
     def run(
-        self, codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], past: bool
-    ) -> int:
+        self, codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], tensor: Tensor,
+        past: bool,
+    ) -> int:  # fmt: skip
         """Write values; return how many blocks are left, which are marked: those with a scale of NaN.
 
         The program of binary32 values widens what it writes, and all is done again where that is not all.
         """
         if self._short is not None:
-            if self._short.run(codes, out, scales, marks, layout, past) == 0:
+            if self._short.run(codes, out, scales, marks, layout, tensor, past) == 0:
                 return 0
             marks[:] = 0
         outer, rows, columns, high, wide, _, _ = layout
+        factor = math.ldexp(*tensor.number)
         grid = scales.reshape(outer, -(-rows // high), -(-columns // wide))
         given, marked = codes.reshape(outer, rows, columns), marks.reshape(grid.shape)
         down = max(1, _PART // (columns * high))
@@ -127,18 +130,13 @@ class WidenedBlocks:
                     first, last = column * wide, (column + across) * wide
                     some = given[matrix, row * high : (row + down) * high, first:last]
                     start = (matrix * rows + row * high) * columns + first
-                    self._part(some, grid[blocks], out[start:], columns, marked[blocks], high, wide)
+                    factors = self._factors(grid[blocks]) * factor
+                    marked[blocks] |= ~np.isfinite(factors)
+                    values = self._read[0](np.ascontiguousarray(some).reshape(-1)).reshape(some.shape)
+                    scaled_blocks(values, factors, high, wide, out[start:].view(np.float64), columns)
         return int(np.count_nonzero(marks))
 
-    def _part(
-        self, codes: Codes, scales: Codes, out: Codes, stride: int, marks: Codes, high: int, wide: int
-    ) -> None:
-        """Write some rows and columns, and mark blocks."""
-        element, scale = self._read
-        factors = scale(np.ascontiguousarray(scales).reshape(-1)).astype(np.float64) * self._tensor
-        factors = factors.reshape(scales.shape)
-        left = ~np.isfinite(factors)
-        if left.any():
-            marks[left] = 1
-        values = element(np.ascontiguousarray(codes).reshape(-1))
-        scaled_blocks(values.reshape(codes.shape), factors, high, wide, out.view(np.float64), stride)
+    def _factors(self, scales: Codes) -> Codes:
+        """Return scales as binary64 numbers."""
+        numbers = self._read[1](np.ascontiguousarray(scales).reshape(-1))
+        return np.asarray(numbers.astype(np.float64).reshape(scales.shape))
