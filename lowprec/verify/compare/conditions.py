@@ -8,7 +8,7 @@ Where no edit gives them, a rule tells wrong results from right ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lowprec.verify.compare.rules import Rule, learn
 from lowprec.verify.questions.features import Feature, has_fields
-from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question
+from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question, excluded
 from lowprec.verify.questions.result_edits import of_results
 
 __all__ = ["Conditional", "Examples", "conditional", "edited"]
@@ -34,6 +34,8 @@ _NARROWED, _WHOLLY = 0.1, 0.9
 _PROOF = 8
 #: Edits that are tried as the first of two.
 _FIRST = 8
+#: Right results that a second change may take back what the first does to.
+_REPAIRED = 64
 #: Lines of each kind that are told.
 _LINES = 3
 #: Fields of changes that are functions of codes of results.
@@ -43,6 +45,8 @@ BEFORE = Change("before", None, "results equal to the results before", 2)
 SIGN_BEFORE = Change("before", "sign", "results with the signs of the results before", 2)
 #: The edit that takes back what another one does to the codes of NaNs.
 NANS_KEPT = Change("nans", None, "NaNs have the signs and payloads that they must have", 1)
+#: The edit that takes back what another one does to results that are not infinite.
+INFINITIES_KEPT = Change("nans", "infinite", "what it makes infinite by itself stays the largest number", 1)
 
 
 @dataclass(frozen=True)
@@ -76,9 +80,13 @@ def edited(question: Question, batch: Batch, changes: Changes) -> Array:
                     sign = question.target.sign_code
                     before = answers.astype(np.int64) & ~sign | before.astype(np.int64) & sign
                 answers = before
-        elif change is NANS_KEPT:
+        elif change.field == "nans":
             right = question.answer(batch)
-            answers = np.where(question.nans(answers) & question.nans(right), right, answers)
+            kept = question.nans(answers) & question.nans(right)
+            if change is INFINITIES_KEPT:
+                sizes = [question.codes(each) & question.target.sign_code - 1 for each in (answers, right)]
+                kept = (sizes[0] == question.target.infinity_code) & (sizes[1] < sizes[0])
+            answers = np.where(kept, right, answers)
         elif change.field in ON_RESULTS:
             answers = question.edited(answers, change)
     return answers
@@ -127,7 +135,7 @@ def conditional(
     of_codes = [pair for pair in best if pair[1].field in ON_RESULTS][:_OF_RESULTS]
     best = best[:_EDITS] + [pair for pair in of_codes if pair not in best[:_EDITS]]
     scarce = np.count_nonzero(wrong) < _FEW
-    found = []
+    found, tries = [], False
     for _, change in best:
         agree = agrees(batch, (change,))
         inside, outside = wrong & agree, right & ~agree
@@ -135,12 +143,14 @@ def conditional(
             errors = int(np.count_nonzero(wrong & ~agree))
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
             continue
-        nans = question.nans(batch.got[outside]).all()
-        kept = agrees(batch, (change, NANS_KEPT)) if nans else outside & False
-        if kept[outside].all() and not (agree & ~kept & wrong).any():
-            words, errors = f"{change.words}; {NANS_KEPT.words}", int(np.count_nonzero(wrong & ~agree))
-            found.append(Conditional(None, (change, NANS_KEPT), words, Examples((), ()), errors))
-            continue
+        repaired = not tries and agree[wrong].all() and change.field not in (*ON_RESULTS, *_WHOLE)
+        tries |= repaired
+        for also in _repairs(question, batch, change, changes if repaired else (), outside, agrees):
+            kept = agrees(batch, (change, also))
+            if kept[right].all() and not (agree & ~kept & wrong).any():
+                words, errors = f"{change.words}; {also.words}", int(np.count_nonzero(wrong & ~agree))
+                found.append(Conditional(None, (change, also), words, Examples((), ()), errors))
+                break
         # What an edit of results leaves as it is may be outside its rule too: such a rule says more.
         for beyond in (right, outside) if change.field in ON_RESULTS else (outside,):
             rule = None
@@ -167,6 +177,9 @@ def conditional(
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
             if not errors and rule.size == 1:
                 break
+        if repaired and _PROOF * np.count_nonzero(outside) < np.count_nonzero(inside):  # as the nearest
+            errors = int(np.count_nonzero(outside))
+            found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
     if all(one.errors for one in found):
         found += _of_two(masks, batch, wrong, right, agrees)
     rule = learn(features, wrong, right, distinct=distinct, behind=behind)
@@ -175,6 +188,23 @@ def conditional(
         errors = int(np.count_nonzero(wrong & ~where) + np.count_nonzero(right & where))
         found.append(_told(rule, (), batch, wrong, right, where, errors))
     return sorted(found, key=_order)
+
+
+def _repairs(
+    question: Question, batch: Batch, change: Change, tried: Iterable[Change], outside: Mask, agrees: Agrees
+) -> Iterator[Change]:
+    """Yield changes that take back what an edit does to the right results `outside`, if these are few.
+
+    The other results need not tell such a change from what was asked.
+    """
+    places = batch.places[outside]
+    if places.size > _REPAIRED:
+        return
+    few, settled = question.sample(places[:0], places), excluded((change,))
+    asked = np.isin(few.places, places)
+    for also in (NANS_KEPT, *[INFINITIES_KEPT] * has_fields(question.target), *(one for one in tried if one.field not in (*settled, *ON_RESULTS))):
+        if agrees(few, (change, also))[asked].all():
+            yield also
 
 
 def _of_two(

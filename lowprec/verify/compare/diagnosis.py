@@ -42,6 +42,8 @@ _BEAM, _DEPTH = 6, 3
 _WHOLE = 1 << 16
 #: Results that a hypothesis is tried on first, of a question whose answers are dear.
 _FEW = 256
+#: Times that conditions are sought again, with right results that the last ones contradict.
+_ROUNDS = 2
 #: Standard deviations by which what it is seen to contradict there must exceed what it explains, to be left.
 _DOUBTS = 4
 #: Hypotheses that are tried on everything; more, where more are as good as the best.
@@ -125,9 +127,14 @@ def diagnose(
     if causes and causes[0].changes and 0 < causes[0].net < mismatches:
         causes = _completed(question, causes, each, failures)
     if few or not causes or causes[0].net < mismatches:
-        if ruled is None:  # what the first contradicts may not have been in the sample
-            ruled = trial.conditional() if causes and causes[0].contradicted else []
-        causes = _with_rules(ruled, causes, mismatches, each, failures)
+        # What single changes, or rules, contradict may not have been in the sample.
+        ruled = trial.conditional() if ruled is None else ruled
+        causes, against = _with_rules(ruled, causes, mismatches, each, failures)
+        for _ in range(_ROUNDS if not causes or causes[0].net < mismatches else 0):
+            if not against.size:
+                break
+            trial.examined_too(against)
+            causes, against = _with_rules(trial.conditional(), causes, mismatches, each, failures)
     # Besides one that explains everything the others are worth nothing, unless it explains few.
     causes = causes[:1] if not few and causes and causes[0].net == mismatches else causes[:_TOLD]
     scarce = _MANY <= mismatches < _SCARCE and not question.dear
@@ -143,10 +150,11 @@ def diagnose(
 
 def _with_rules(
     found: list[Conditional], causes: list[Cause], mismatches: int, each: Each, failures: Failures
-) -> list[Cause]:
-    """Return the causes; in front, if it explains more than the first, an edit where a rule holds.
+) -> tuple[list[Cause], Array]:
+    """Return the causes, and places of right results that edits contradict.
 
-    A rule alone says where, and not why: it comes where no cause explains half of what differs.
+    In front of the causes, if it explains more than the first, comes an edit where a rule holds. A rule alone
+    says where, and not why: it comes where no cause explains half of what differs.
     """
     alone = not causes or 2 * causes[0].net < mismatches
     tried = [
@@ -155,16 +163,19 @@ def _with_rules(
         if one.edit or alone
     ]
     if not tried:
-        return causes
+        return causes, np.empty(0, np.int64)
     _on_everything(tried, each, failures)
+    wrongly = [one for one in tried if one.contradicted and one.rule is None]
+    some = [part.places()[1] for part in each(_contradicted, wrongly)] if wrongly else []
+    against = np.unique(np.concatenate(some)) if some else np.empty(0, np.int64)
     best = max(tried, key=lambda cause: cause.net)  # of those with as much the first
     like = {one.words for one in tried if one.net == best.net and _size(one) == _size(best)}
     best.same = sorted(like - {best.words})
     if best.net > max(0, causes[0].net if causes else 0):
-        return [best, *causes]
+        return [best, *causes], against
     named = {word for cause in causes for word in (cause.words, *cause.same)}
     also = mismatches < _MANY and best.net == mismatches and best.words not in named
-    return [*causes[:1], best, *causes[1:]] if also else causes
+    return ([*causes[:1], best, *causes[1:]] if also else causes), against
 
 
 def _size(cause: Cause) -> int:
@@ -206,6 +217,14 @@ class _Trial:
         with trying("the list of hypotheses", failures):
             for change in question.changes():
                 self.changes.append(change)
+
+    def examined_too(self, places: Array) -> None:
+        """Add right results to the sample."""
+        equal = np.union1d(self.batch.places[self.right], places)
+        self.batch = self.question.sample(self.batch.places[self.wrong], equal)
+        found = judged(self.question, self.batch)
+        self.want, self.wrong, self.right = found.want, found.wrong, found.right
+        self._screens.clear()
 
     def agrees(self, changes: Changes) -> npt.NDArray[np.bool_]:
         """Return where results are what a hypothesis gives."""
@@ -423,6 +442,15 @@ def _left_over(question: Question, batch: Batch, changes: Changes, below: Sequen
     agree = _agrees(question, batch, changes, {})  # it has not failed so far
     sample, first = Sample(below), batch.index.start  # type: ignore[union-attr]
     sample.add(first, found.wrong, (found.wrong | found.right) & ~(found.wrong & agree))
+    return sample
+
+
+def _contradicted(question: Question, batch: Batch, causes: list[Cause]) -> Sample:
+    """Return a sample of the right results of a piece that causes contradict."""
+    found, sample = judged(question, batch), Sample()
+    agree = [_agrees(question, batch, cause.changes, {}) for cause in causes if cause.changes]
+    against = found.right & ~np.logical_and.reduce([found.right, *agree])
+    sample.add(batch.index.start, found.wrong & False, against)  # type: ignore[union-attr]
     return sample
 
 

@@ -131,6 +131,7 @@ def shown_edits(
                 broken, mended = int(differs[right].sum()), int((~differs & ~right).sum())
                 shown += lanes.tolist() if lanes.size == 1 and broken * _RARELY <= mended else []
                 best += [] if broken else [lanes]
+                near += [(-same[place].mean(), broken, lanes)] * (0 < broken * _RARELY <= mended)
             near.sort(key=lambda one: (*one[:2], one[2].size))
             best += [lanes for _, _, lanes in near[:_NEAR]]
             for lanes in best + [np.array(shown)] * (1 < len(shown) < count):
