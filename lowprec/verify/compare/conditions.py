@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lowprec.verify.compare.rules import Rule, learn
 from lowprec.verify.questions.features import Feature, has_fields
+from lowprec.verify.questions.former import last_loaded
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question, excluded
 from lowprec.verify.questions.result_edits import of_results
 
@@ -36,6 +37,8 @@ _PROOF = 8
 _FIRST = 8
 #: Right results that a second change may take back what the first does to.
 _REPAIRED = 64
+#: Lines back to which a register may keep its value, less one, and times that the rule is learnt of these.
+_LAGS, _HELD = 7, 3
 #: Lines of each kind that are told.
 _LINES = 3
 #: Fields of changes that are functions of codes of results.
@@ -182,6 +185,13 @@ def conditional(
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
     if all(one.errors for one in found):
         found += _of_two(masks, batch, wrong, right, agrees)
+    if all(one.errors for one in found) and batch.got.size == question.size:
+
+        def rules(inside: Mask, outside: Mask) -> Rule | None:
+            return learn(features, inside, outside, spent, distinct=distinct, behind=behind)
+
+        former = [change for change, mask in masks if change.field in ("former", "held") and mask.any()]
+        found += [one for one in (_held(c, features, batch, judged, agrees, rules) for c in former) if one]
     rule = learn(features, wrong, right, distinct=distinct, behind=behind)
     if rule is not None:
         where = rule.where(features)
@@ -202,9 +212,50 @@ def _repairs(
         return
     few, settled = question.sample(places[:0], places), excluded((change,))
     asked = np.isin(few.places, places)
-    for also in (NANS_KEPT, *[INFINITIES_KEPT] * has_fields(question.target), *(one for one in tried if one.field not in (*settled, *ON_RESULTS))):
+    for also in (
+        NANS_KEPT,
+        *[INFINITIES_KEPT] * has_fields(question.target),
+        *(one for one in tried if one.field not in (*settled, *ON_RESULTS)),
+    ):
         if agrees(few, (change, also))[asked].all():
             yield also
+
+
+def _held(
+    change: Change,
+    features: list[Feature],
+    batch: Batch,
+    judged: Judged,
+    agrees: Agrees,
+    rules: Callable[[Mask, Mask], Rule | None],
+) -> Conditional | None:
+    """Return a register that keeps its value where a rule holds, if that gives every result.
+
+    A wrong result that has the value of an earlier line says that no line between loads the register. The rule
+    then says which lines load it, and is learnt again from what the register holds.
+    """
+    every = np.arange(batch.got.size)
+
+    def of(source: Array) -> Changes:
+        return change, Change("source", source, "")
+
+    shown, left = np.zeros(every.size, bool), judged.wrong.copy()
+    for lag in range(1, _LAGS):
+        found = np.flatnonzero(left & agrees(batch, of(np.maximum(every - lag, 0))))
+        shown[np.concatenate([found - by for by in range(lag)])] = True
+        left[found] = False
+    held = np.zeros(every.size, bool)
+    for _ in range(_HELD):
+        spoilt = judged.right & ~agrees(batch, of(last_loaded(held)))
+        rule = rules(shown, spoilt & ~shown)
+        if rule is None:
+            return None
+        held = rule.where(features)
+        kept = of(np.where(held, last_loaded(held), every))
+        if agrees(batch, kept)[judged.wrong | judged.right].all():
+            words = f"{change.words}, and kept, where {rule}"
+            return Conditional(None, kept, words, Examples((), ()))
+    return None
 
 
 def _of_two(

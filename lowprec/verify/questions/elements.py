@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,7 +173,9 @@ class ElementQuestion(Question):
         if "exact" in fields:
             codes = edited_codes(asked, codes, fields["exact"])
         if "held" in fields:
-            held = functools.partial(fields["held"], before=self._exact_before(batch))
+            before = self._earlier(batch, fields)(1)
+            exact = exact_results(self.operation, before, self.formats[:-1])
+            held = functools.partial(fields["held"], before=np.where(np.isfinite(exact), exact, 0.0))
             codes = edited_codes(asked, codes, held, zeros=True)
         if "wrapped" in fields:
             wide = fields["wrapped"][0]
@@ -187,14 +189,11 @@ class ElementQuestion(Question):
             codes = fields["received"](codes, target)
         return codes if asked.outside is None else np.where(asked.outside, -1, codes.astype(np.int64))
 
-    def _exact_before(self, batch: Batch) -> Array:
-        """Return the last finite exact result before each, or 0."""
-
-        def before(by: int) -> Array:
-            given = self._at(np.maximum(batch.places - by - 1, 0))
-            return np.where(batch.places > by, exact_results(self.operation, given, self.formats[:-1]), 0.0)
-
-        return former.kept(before(0), np.isfinite, before)
+    def _earlier(self, batch: Batch, fields: dict[str, Any]) -> Callable[[int], list[Array]]:
+        """Return what gives the operands of so many lines before, or of the lines that changes say."""
+        return lambda by: self._at(
+            fields["source"][batch.places] if "source" in fields else np.maximum(batch.places - by, 0)
+        )
 
     def _asked(self, batch: Batch, fields: dict[str, Any]) -> Computation:
         """Return what is computed, with some fields changed."""
@@ -205,7 +204,7 @@ class ElementQuestion(Question):
             outside = (index < 0) | (index >= self.size)
             operands = self._at(np.clip(index, 0, self.size - 1))
         if "former" in fields:
-            operands = fields["former"](operands, lambda by: self._at(np.maximum(batch.places - by, 0)))
+            operands = fields["former"](operands, self._earlier(batch, fields))
         if "operand" in fields:
             operands, sources = fields["operand"](operands, sources)
         rule = self._rule
@@ -315,6 +314,10 @@ class ElementQuestion(Question):
         """Yield features of the operands and of how the result is rounded; of an `fma` those of its sum."""
         every = self.situations(batch, np.ones(want.size, bool), want)
         yield Feature("the exact result", every.astype(np.int64), tuple(self.situation_names))
+        inexact = [
+            not name.startswith(("exact", "zero", "NaN", "in", "div")) for name in self.situation_names
+        ]
+        yield Feature("the result is inexact", np.array(inexact)[every])
         names = operand_names(len(batch.given))
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
