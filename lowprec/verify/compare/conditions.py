@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.verify.compare.rules import Rule, learn
+from lowprec.verify.compare.rules import Rule, entries, learn
 from lowprec.verify.questions.features import Feature, has_fields
 from lowprec.verify.questions.former import last_loaded
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question, excluded
@@ -146,7 +146,7 @@ def conditional(
             errors = int(np.count_nonzero(wrong & ~agree))
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
             continue
-        repaired = not tries and agree[wrong].all() and change.field not in (*ON_RESULTS, *_WHOLE)
+        repaired = not tries and bool(agree[wrong].all()) and change.field not in (*ON_RESULTS, *_WHOLE)
         tries |= repaired
         for also in _repairs(question, batch, change, changes if repaired else (), outside, agrees):
             kept = agrees(batch, (change, also))
@@ -180,6 +180,13 @@ def conditional(
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
             if not errors and rule.size == 1:
                 break
+        of_codes = (
+            all(one.rule is not None and one.rule.of_codes for one in found) and change.field not in _WHOLE
+        )
+        rule = entries(features, inside, right) if of_codes and not (wrong & ~agree).any() else None
+        if rule is not None:
+            named = _told(rule, (change,), batch, wrong, right, rule.where(features), 0)
+            found.append(replace(named, exact=False))
         if repaired and _PROOF * np.count_nonzero(outside) < np.count_nonzero(inside):  # as the nearest
             errors = int(np.count_nonzero(outside))
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
@@ -231,8 +238,8 @@ def _held(
 ) -> Conditional | None:
     """Return a register that keeps its value where a rule holds, if that gives every result.
 
-    A wrong result that has the value of an earlier line says that no line between loads the register. The rule
-    then says which lines load it, and is learnt again from what the register holds.
+    A wrong result that has the value of an earlier line says that no line between loads the register. The
+    rule then says which lines load it, and is learnt again from what the register holds.
     """
     every = np.arange(batch.got.size)
 
@@ -291,7 +298,7 @@ def _order(one: Conditional) -> tuple[int, int, int, int, int]:
     """
     cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
     plain = all(change.field in ON_RESULTS for change in one.edit)
-    size = (one.rule.size if one.rule else 0) + (not one.edit)
+    size = (one.rule.size if one.rule else 0) + (not one.edit) + any(c.field == "nans" for c in one.edit)
     return one.errors, size, not (plain and one.exact), cost, plain
 
 

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from lowprec.verify.compare.conditions import Conditional, Examples, conditional, edited
 from lowprec.verify.compare.rules import Rule
-from lowprec.verify.compare.sample import MATCHES, Sample
-from lowprec.verify.compare.stochastic_rounding import random_bits_of
+from lowprec.verify.compare.sample import Sample
+from lowprec.verify.compare.stochastic_rounding import STOCHASTIC, chances
 from lowprec.verify.questions.question import (
     Array,
     Batch,
@@ -54,7 +54,6 @@ _MANY = 8
 _SCARCE = 64
 #: Causes that are told, where none explains everything.
 _TOLD = 3
-_STOCHASTIC = "stochastic rounding"
 #: A cause explains at least this share of the mismatches, net.
 _LEAST = 0.1
 
@@ -116,8 +115,9 @@ def diagnose(
         Cause(_words(changes), changes=changes) for changes in trial.finalists(scores, deep=not exact)
     ]
     chance = None
-    with trying(_STOCHASTIC, failures, (ValueError,)):
-        chance = None if exact else chances(question)
+    with trying(STOCHASTIC, failures, (ValueError,)):
+        said = None if exact else chances(question)
+        chance = None if said is None else Cause(said)
     tried = [*finalists, *([] if chance is None else [chance])]
     if tried:
         _on_everything(tried, each, failures)
@@ -145,6 +145,8 @@ def diagnose(
     # What holds everywhere is proven by the right results too, except of the elements of one block.
     if question.numbered == "element" or (causes and causes[0].rule is not None):
         few = few or (here.size == mismatches and question.independent(here) < _MANY)
+    rule = causes[0].rule if causes else None
+    few = few and (rule is None or not rule.of_codes)
     return Diagnosis(causes, left, trial.left(causes[0]) if causes and left else {}, few)
 
 
@@ -363,28 +365,6 @@ class _Screen:
         )
         gain, doubt = left * found - held * lost, math.hypot(left * math.sqrt(found), held * math.sqrt(lost))
         return bool(gain + _DOUBTS * doubt > 0)
-
-
-def chances(question: Question) -> Cause | None:
-    """Return stochastic rounding as a cause, if results lie on either side as often as it would have them."""
-    if not question.size:
-        return None
-    places = np.random.default_rng(1).integers(0, question.size, 2 * MATCHES)
-    batch = question.sample(np.sort(places), places[:0])
-    sides = question.random(batch)
-    if sides is None:
-        return None
-    (down, up, far), got = sides, batch.got
-    inside = (down != up) & (far > 0) & (far < 1)
-    is_up, is_down = ~differ(question, got, up), ~differ(question, got, down)
-    faithful = inside & (is_up | is_down)
-    if np.count_nonzero(faithful) < 0.98 * np.count_nonzero(inside):
-        return None
-    bits = random_bits_of(far[faithful], is_up[faithful])
-    if bits is None:
-        return None
-    which = f" with {bits} random bit{'s' * (bits > 1)}" if bits else ""
-    return Cause(f"{_STOCHASTIC}{which}: each result is a neighbour, taken as often as it is near")
 
 
 def _rank(changes: Changes, scores: dict[Changes, int]) -> tuple[int, int]:

@@ -321,9 +321,11 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, Calla
     limits = {top: f", of {bits} bits" for bits in range(4, 10) for top in (1 << bits - 1,)}
     limits |= {1 - fmt.emin + low: "" for fmt in formats if fmt is not None for low in (0, fmt.trailing_bits)}
     for top, of_bits in limits.items():
-        clamps = {f"at most {top - 1}": (np.minimum, top - 1), f"at least {-top}": (np.maximum, -top)}
-        clamps |= {f"at least {1 - top}": (np.maximum, 1 - top)}
-        changed = {said: functools.partial(*clamp) for said, clamp in clamps.items()}
+        changed: dict[str, Callable[[Array], Array]] = {
+            f"at most {top - 1}": functools.partial(np.minimum, top - 1),
+            f"at least {-top}": functools.partial(np.maximum, -top),
+            f"at least {1 - top}": functools.partial(np.maximum, 1 - top),
+        }
         if of_bits:
             changed[f"wrap around{of_bits}"] = functools.partial(wrapped_at, top=top)
         for said, limited in changed.items():

@@ -289,7 +289,7 @@ class ElementQuestion(Question):
                         causes.payloads_kept, source=first, target=self.target, quiet=quiet
                     )
                     yield Change(
-                        "by_code", kept, f"NaNs keep their sign and the first bits of their payload{words}", 2
+                        "by_code", kept, f"NaNs keep their sign and the first bits of their payload{words}", 3
                     )
             if (first.exponent_bits, first.bias) == (self.target.exponent_bits, self.target.bias):
                 dropped = first.trailing_bits - self.target.trailing_bits
@@ -321,6 +321,10 @@ class ElementQuestion(Question):
         names = operand_names(len(batch.given))
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
+        if not names[1:] and has_fields(self.formats[0]) and self.formats[0].width <= _WIDE:
+            codes = batch.given[0].astype(np.int64)
+            yield Feature("the magnitude of the operand, as a code,", codes & self.formats[0].sign_code - 1)
+            yield Feature("the operand, as a code,", codes)
         if self.operation in EXACT and names[1:] and all(has_fields(fmt) for fmt in self.formats):
             negative = self.codes(want) & self.target.sign_code != 0
             given = batch.given, self.formats[:-1]

@@ -27,7 +27,7 @@ Adder = tuple[int, int | None, Rounding]
 
 
 def of_adders(given: Given, right: Array, how: Accumulation) -> Iterator[Change]:
-    """Yield adders of a tree, and levels, each rounding in every other mode, if the tree has the right codes."""
+    """Yield adders of a tree, and its levels, in every other mode, if the tree has the right codes."""
     plain = how.product is not None and isinstance(how.accumulator, tuple) and how.output == how.accumulator
     if how.order != PAIRWISE or how.split or how.term or how.addend != "first" or not plain:
         return
