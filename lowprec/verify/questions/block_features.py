@@ -52,7 +52,11 @@ def of_a_block(values: Array, fmt: BlockFormat, axis: int) -> Iterator[Feature]:
     finite = np.isfinite(blocks)
     sizes = np.where(finite, np.abs(blocks), 0)
     largest = sizes.max(-1)
-    for words, special in {"a NaN": np.isnan(blocks), "an infinity": np.isinf(blocks)}.items():
+    for words, special in {
+        "a NaN": np.isnan(blocks),
+        "an infinity": np.isinf(blocks),
+        "a NaN or an infinity": ~finite,
+    }.items():
         has = np.asarray(special.any(-1))
         yield Feature(f"the block has {words}", spread_out(has))
         before = np.concatenate([[False], has.reshape(-1)[:-1]]).reshape(has.shape)
