@@ -386,9 +386,8 @@ def _specials(aim: _Aim) -> Terms:
     # A NaN against zero is negative, if its format has such NaNs, and one against a number too.
     for c in special[0]:
         pairs += [(c, one[1])] + [(_negative_nan(c, x_fmt), other) for other in (0, one[1])]
-    pairs += [
-        pair for c in special[1] for pair in ((one[0], c), (0, n := _negative_nan(c, y_fmt)), (one[0], n))
-    ]
+    for c in special[1]:
+        pairs += [(one[0], c)] + [(other, _negative_nan(c, y_fmt)) for other in (0, one[0])]
     pairs += [(left, right) for left in special[0][:1] for right in special[1][:1]]
     infinite = [[int(fmt.infinity_code or 0)] * fmt.infinity for fmt in (x_fmt, y_fmt)]  # against subnormals
     pairs += [(code, 1) for code in infinite[0]] + [(1, code) for code in infinite[1]]
