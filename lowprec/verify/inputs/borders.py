@@ -122,7 +122,7 @@ def _single_bits(aim: Aim) -> tuple[Array, ...]:
     last = exponent - aim.target.trailing_bits
     whole = aim.integer(0, (1 << max(aim.target.trailing_bits - 1, 0)) - 1) * 2.0
     above = np.where(rows % 3 == 0, 3.0, 1.0)
-    below = 1 + rows // 2 % max(trailing - (rows % 3 == 0).any(), 1)
+    below = 1 + rows // 2 % np.maximum(trailing - (rows % 3 == 0), 1)
     half = np.ldexp(above + np.ldexp(1.0, -below), last - 1)
     return np.copysign(np.ldexp(1.0, exponent) + np.ldexp(whole, last), aim.sign()), half * aim.sign()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,8 @@ _PIECE = 1 << 19
 #: Bits more than the result has, in which a first of two roundings may be; bits of operands whose exact
 #: results fit float64.
 _TWICE, _EXACT = 4, 50
+#: Lines back to which one with a finite result is sought.
+_BACK = 64
 #: Bits of the widest results whose codes are told, and of operands whose payloads are looked at.
 _NARROW, _WIDE = 8, 32
 
@@ -173,9 +175,7 @@ class ElementQuestion(Question):
         if "exact" in fields:
             codes = edited_codes(asked, codes, fields["exact"])
         if "held" in fields:
-            before = self._earlier(batch, fields)(1)
-            exact = exact_results(self.operation, before, self.formats[:-1])
-            held = functools.partial(fields["held"], before=np.where(np.isfinite(exact), exact, 0.0))
+            held = functools.partial(fields["held"], before=self._exact_before(batch, fields))
             codes = edited_codes(asked, codes, held, zeros=True)
         if "wrapped" in fields:
             wide = fields["wrapped"][0]
@@ -189,11 +189,17 @@ class ElementQuestion(Question):
             codes = fields["received"](codes, target)
         return codes if asked.outside is None else np.where(asked.outside, -1, codes.astype(np.int64))
 
-    def _earlier(self, batch: Batch, fields: dict[str, Any]) -> Callable[[int], list[Array]]:
-        """Return what gives the operands of so many lines before, or of the lines that changes say."""
-        return lambda by: self._at(
-            fields["source"][batch.places] if "source" in fields else np.maximum(batch.places - by, 0)
-        )
+    def _exact_before(self, batch: Batch, fields: dict[str, Any]) -> Array:
+        """Return the last finite exact result before each, or of the lines that changes say, or 0."""
+        at = fields["source"][batch.places] if "source" in fields else batch.places - 1
+        made = np.full(at.size, np.inf)
+        for _ in range(_BACK):
+            idle = ~np.isfinite(made) & (at >= 0)
+            if not idle.any():
+                break
+            made[idle] = exact_results(self.operation, self._at(at[idle]), self.formats[:-1])
+            at = np.where(np.isfinite(made), at, at - 1)
+        return np.where(np.isfinite(made), made, 0.0)
 
     def _asked(self, batch: Batch, fields: dict[str, Any]) -> Computation:
         """Return what is computed, with some fields changed."""
@@ -204,7 +210,8 @@ class ElementQuestion(Question):
             outside = (index < 0) | (index >= self.size)
             operands = self._at(np.clip(index, 0, self.size - 1))
         if "former" in fields:
-            operands = fields["former"](operands, self._earlier(batch, fields))
+            at = fields["source"][batch.places] if "source" in fields else np.maximum(batch.places - 1, 0)
+            operands = fields["former"](operands, lambda _: self._at(at))
         if "operand" in fields:
             operands, sources = fields["operand"](operands, sources)
         rule = self._rule
