@@ -85,7 +85,7 @@ def test_what_rare_right_results_contradict_is_given_up():
 def test_products_that_are_left_out_where_x_is_zero_are_named():
     x, y = (side.astype(np.float32) for side in factors(5, 8))
     y[::7, 3], x[::7, 3] = np.inf, 0
-    y[::11, 2], x[::11, 2] = np.nan, 0
+    y[::11, 2], x[::11, 2], y[3::11, 5] = np.nan, 0, np.nan
     with np.errstate(all="ignore"):
         got = lp.dot(x, np.where(x == 0, np.float32(1), y), "fp32_fma")
     report = lp.compare((x, y), got, operation="dot", accumulation="fp32_fma", limit=0)

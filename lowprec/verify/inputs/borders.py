@@ -30,7 +30,7 @@ def beside_borders(operation: str, formats: tuple[Format, ...], samples: int, se
 
     >>> from lowprec.spec.catalog import BINARY16
     >>> [codes.size for codes in beside_borders("fma", (BINARY16,) * 4, 1024, 0)]
-    [264, 264, 264]
+    [308, 308, 308]
 
     Parameters
     ----------
@@ -132,20 +132,8 @@ def _single_bits_of_addend(aim: Aim) -> tuple[Array, ...]:
     return first, np.ones(aim.size), second
 
 
-def _single_bits_of_product(aim: Aim) -> tuple[Array, ...]:
-    """Return factors whose product is a tie and one bit below it, each by turns, where it is below 2."""
-    bits = [source.trailing_bits for source in aim.sources]
-    if aim.target.trailing_bits != bits[0] or bits[0] != bits[1] or bits[0] < 2:
-        return aim.any(0), aim.any(1)
-    one, size = 1 << bits[0], bits[0]
-    first = [int(x) | 1 for x in aim.integer(0, one - 1)]
-    low = [(one >> 1 | 1 << row % (size - 1)) * pow(x, -1, one) % one for row, x in enumerate(first)]
-    return np.ldexp(np.add(first, float(one)), -size) * aim.sign(), np.ldexp(np.add(low, float(one)), -size)
-
-
 _MORE: dict[str, tuple[Any, ...]] = {
     "add": (_cancelling, _single_bits),
     "subtract": (_cancelling_difference, _single_bits),
-    "multiply": (_single_bits_of_product,),
     "fma": (_product_alone, _cancelling_product, _single_bits_of_addend),
 }
