@@ -131,7 +131,7 @@ def diagnose(
         ruled = trial.conditional() if ruled is None else ruled
         causes, against = _with_rules(ruled, causes, mismatches, each, failures)
         for _ in range(_ROUNDS if not causes or causes[0].net < mismatches else 0):
-            if not against.size:
+            if not against.size or trial.examined[0].got.size == question.size:
                 break
             trial.examined_too(against)
             causes, against = _with_rules(trial.conditional(), causes, mismatches, each, failures)

@@ -34,6 +34,7 @@ from lowprec.verify.questions.step_cuts import (
 )
 
 __all__ = [
+    "LEFT_OUT",
     "OnLanes",
     "code_edits",
     "lane_edits",
@@ -45,6 +46,8 @@ __all__ = [
 __all__ += ["on_codes", "orders", "product_edits", "shifts", "subnormals_read", "term_edits", "value_edits"]
 __all__ += ["wrapped_at"]
 
+#: The edit that no result of all lanes shows, as most sums have other products.
+LEFT_OUT = "products left out"
 #: Bits of formats of which each bit may be stuck.
 _SHORT, _NARROW = 4, 16
 
@@ -184,7 +187,7 @@ def orders(length: int, period: int) -> Iterator[Change]:
 def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[str, OnLanes]]:
     """Yield edits of lanes of x and y, each as words and what makes the edit of some lanes."""
     least = [0.0 if fmt is None else 2.0**fmt.emin for fmt in formats]
-    yield "products left out", functools.partial(_left_out, least=least)
+    yield LEFT_OUT, functools.partial(_left_out, least=least)
     for side, fmt in enumerate(formats):
         name = "xy"[side]
         if fmt is None or not has_fields(fmt) or fmt.width > 32:

@@ -137,7 +137,8 @@ def shown_edits(
             for lanes in best + [np.array(shown)] * (1 < len(shown) < count):
                 which = f"{unit}{'s' * (lanes.size > 1)} {runs_of(lanes.tolist())}"
                 yield edit(lanes, f"{words}{',' * (',' in words)} in {which}")
-            for mark in MARKS if stage in _MARKED and (made == few.got).any() else ():
+            hopeful = words == edits.LEFT_OUT or (made == few.got).any()
+            for mark in MARKS if stage in _MARKED and hopeful else ():
                 if (question.answer(few, (edit(mark, ""),)) == few.got).any():
                     yield edit(mark, f"{words}, where {mark}")
     if stepped:
