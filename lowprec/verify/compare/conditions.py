@@ -180,10 +180,10 @@ def conditional(
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
             if not errors and rule.size == 1:
                 break
-        of_codes = (
+        by_codes = (
             all(one.rule is not None and one.rule.of_codes for one in found) and change.field not in _WHOLE
         )
-        rule = entries(features, inside, right) if of_codes and not (wrong & ~agree).any() else None
+        rule = entries(features, inside, right) if by_codes and not (wrong & ~agree).any() else None
         if rule is not None:
             named = _told(rule, (change,), batch, wrong, right, rule.where(features), 0)
             found.append(replace(named, exact=False))

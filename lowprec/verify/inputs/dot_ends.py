@@ -67,8 +67,8 @@ def of_blocks(aim: Any, cases: DotCases) -> DotCases:
     x[nan[:, None] & here & other[:, None]], y[nan[:, None] & here & ~other[:, None]] = 0.0, 0.0
     one = np.arange(aim.lanes) % 2 == 0
     least = [fmt.min_subnormal or 2.0**fmt.emin for fmt in aim.shape.formats]
-    first = np.arange(aim.lanes) % size == 0
-    cancelled = np.where(here, np.where(one, 1.0, -1.0), least[0] * first), np.where(here, 1.0, least[1])
+    begins = np.arange(aim.lanes) % size == 0
+    cancelled = np.where(here, np.where(one, 1.0, -1.0), least[0] * begins), np.where(here, 1.0, least[1])
     x, y = (np.where(nan[:, None], *sides) for sides in zip((x, y), cancelled, strict=True))
     scales, small = [], int(encode(1.0, fmt)) // 8 | 1
     for number in range(2):
@@ -79,7 +79,7 @@ def of_blocks(aim: Any, cases: DotCases) -> DotCases:
         own = ~nan | (side == (number == 0))
         codes[rows[own], block[own]] = special[own]
         scales.append(codes.astype(cases.scales[0].dtype))
-    made = *aim.codes((x, y, np.zeros(rows.size))), *scales
-    parts = cases.x, cases.y, cases.addend, *cases.scales
-    joined = [np.concatenate(pair) for pair in zip(parts, made, strict=True)]
-    return DotCases(*joined[:3], (joined[3], joined[4]))
+    made = aim.codes((x, y, np.zeros(rows.size)))
+    joined = [np.concatenate(pair) for pair in zip((cases.x, cases.y, cases.addend), made, strict=True)]
+    first, second = (np.concatenate(pair) for pair in zip(cases.scales, scales, strict=True))
+    return DotCases(joined[0], joined[1], joined[2], (first, second))
