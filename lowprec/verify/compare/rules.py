@@ -114,7 +114,7 @@ class Rule:
 
     @property
     def of_codes(self) -> bool:
-        """Whether the rule names codes of operands, of which it says nothing about others."""
+        """Codes of operands alone as conditions: such a rule says nothing about other operands."""
         return all(
             c.relation == "=" and c.feature.endswith(AS_CODE) for each in self.alternatives for c in each
         )

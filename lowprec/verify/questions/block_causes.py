@@ -167,7 +167,8 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
             value: words for value, words in _SPECIAL[field].items() if value not in ("block", "scale", "all")
         }
         for value, said in treated.items() if unread else ():
-            words = f"{what} in {_named(unread)} of {size}: {said}"
+            own = said.removeprefix(f"{what} ")
+            words = f"{what} in {_named(unread)} of {size}{' ' if own != said else ': '}{own}"
             unseen_by = functools.partial(_unread, lanes=unread, field=field, value=value)
             yield Change("scaling", unseen_by, words)
     low = doubles(given[(came[:, 0] >> SCALE_SHIFT) < (right[:, 0] >> SCALE_SHIFT)])
