@@ -192,7 +192,7 @@ def conditional(
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
     if all(one.errors for one in found):
         found += _of_two(masks, batch, wrong, right, agrees)
-    if all(one.errors for one in found) and batch.got.size == question.size:
+    if all(one.errors for one in found) and batch.got.size == question.size and question.numbered == "line":
 
         def rules(inside: Mask, outside: Mask) -> Rule | None:
             return learn(features, inside, outside, spent, distinct=distinct, behind=behind)
@@ -244,7 +244,7 @@ def _held(
     every = np.arange(batch.got.size)
 
     def of(source: Array) -> Changes:
-        return change, Change("source", source, "")
+        return change, Change("loaded", source, "")
 
     shown, left = np.zeros(every.size, bool), judged.wrong.copy()
     for lag in range(1, _LAGS):

@@ -93,10 +93,10 @@ def of_a_scale(
     yield Feature("the exponent field of the value, less the exponent of the right scale,", fields)
     with np.errstate(all="ignore"):
         quotients = np.where(plain, flat / np.where(plain, units, 1), 0)
+    yield from _of_quotients(quotients, elements, fmt)
     yield Feature("the exponent of the quotient", exponents(quotients))
     low = (flat != 0) & (np.abs(quotients) < 2.0**fmt.element.emin)
     yield Feature("the quotient is below the normal numbers", plain & low)
-    yield from _of_quotients(quotients, elements, fmt)
 
 
 def _of_quotients(quotients: Array, codes: Array, fmt: BlockFormat) -> Iterator[Feature]:

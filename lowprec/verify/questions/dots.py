@@ -51,7 +51,7 @@ _TERMS, _KNOWN = 1 << 16, 4
 #: Fields of changes of the operands, in the order in which they are made; others that are not of the
 #: accumulation; the longest step, and K, of which lanes are tried.
 _OF_OPERANDS = ("lane", "fault", "addend", "bias", "output_scale", "backward")
-_NOT_HOW = {*_OF_OPERANDS, "former", "source", "register", "adder", "epilogue", "pair", "scaling"}
+_NOT_HOW = {*_OF_OPERANDS, "former", "loaded", "register", "adder", "epilogue", "pair", "scaling"}
 _LANES, _WIRED = 64, 32
 #: Products of which faults within steps are tried: fewer of matrices, whose samples are large.
 _STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
@@ -246,7 +246,7 @@ class DotQuestion(Question):
             if field in fields:
                 given = fields[field](given)
         if "former" in fields:
-            at = fields["source"][batch.places] if "source" in fields else np.maximum(batch.places - 1, 0)
+            at = fields["loaded"][batch.places] if "loaded" in fields else np.maximum(batch.places - 1, 0)
             given = fields["former"](given, lambda _: self._rows(at).given)
         if "register" in fields:
             given = former.from_register(self, batch, given)

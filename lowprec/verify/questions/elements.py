@@ -191,7 +191,7 @@ class ElementQuestion(Question):
 
     def _exact_before(self, batch: Batch, fields: dict[str, Any]) -> Array:
         """Return the last finite exact result before each, or of the lines that changes say, or 0."""
-        at = fields["source"][batch.places] if "source" in fields else batch.places - 1
+        at = fields["loaded"][batch.places] if "loaded" in fields else batch.places - 1
         made = np.full(at.size, np.inf)
         for _ in range(_BACK):
             idle = ~np.isfinite(made) & (at >= 0)
@@ -210,7 +210,7 @@ class ElementQuestion(Question):
             outside = (index < 0) | (index >= self.size)
             operands = self._at(np.clip(index, 0, self.size - 1))
         if "former" in fields:
-            at = fields["source"][batch.places] if "source" in fields else np.maximum(batch.places - 1, 0)
+            at = fields["loaded"][batch.places] if "loaded" in fields else np.maximum(batch.places - 1, 0)
             operands = fields["former"](operands, lambda _: self._at(at))
         if "operand" in fields:
             operands, sources = fields["operand"](operands, sources)
