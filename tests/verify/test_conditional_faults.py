@@ -102,7 +102,7 @@ def test_scales_that_are_not_loaded_where_a_lane_is_zero_are_named():
     scale = tuple(lp.decode(of, "e8m0fnu") for of in scales)
     given = {"operation": "dot", "accumulation": MX, "scale": scale, "limit": 0}
     report = lp.compare((values(x), values(y)), lp.dot(*blocks, MX), **given)
-    explained(report, "the scales of x are the last before, where lane 0 of x is zero")
+    explained(report, "the scales of x of the line before, and kept, where in lane 0 x is zero")
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,10 @@ def test_products_below_the_normal_numbers_that_are_not_shifted_are_named():
             lambda x, y, n: (x, np.copysign(y, np.r_[y[:1], y[:-1]])),
             "the sign of the operand2 of the line before",
         ),
-        (lambda x, y, n: (kept(x), y), "operand1s that are zero or subnormal are the last operand1"),
+        (
+            lambda x, y, n: (kept(x), y),
+            "the operand1 of the line before, and kept, where operand1 is not normal",
+        ),
     ],
 )
 def test_operands_of_products_that_are_misread_are_named(change, words):

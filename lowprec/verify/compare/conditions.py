@@ -8,15 +8,16 @@ Where no edit gives them, a rule tells wrong results from right ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.verify.compare.rules import Rule, learn
+from lowprec.verify.compare.rules import Rule, entries, learn
 from lowprec.verify.questions.features import Feature, has_fields
-from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question
+from lowprec.verify.questions.former import last_loaded
+from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question, excluded
 from lowprec.verify.questions.result_edits import of_results
 
 __all__ = ["Conditional", "Examples", "conditional", "edited"]
@@ -34,6 +35,10 @@ _NARROWED, _WHOLLY = 0.1, 0.9
 _PROOF = 8
 #: Edits that are tried as the first of two.
 _FIRST = 8
+#: Right results that a second change may take back what the first does to.
+_REPAIRED = 64
+#: Lines back to which a register may keep its value, less one, and times that the rule is learnt of these.
+_LAGS, _HELD = 7, 3
 #: Lines of each kind that are told.
 _LINES = 3
 #: Fields of changes that are functions of codes of results.
@@ -43,6 +48,8 @@ BEFORE = Change("before", None, "results equal to the results before", 2)
 SIGN_BEFORE = Change("before", "sign", "results with the signs of the results before", 2)
 #: The edit that takes back what another one does to the codes of NaNs.
 NANS_KEPT = Change("nans", None, "NaNs have the signs and payloads that they must have", 1)
+#: The edit that takes back what another one does to results that are not infinite.
+INFINITIES_KEPT = Change("nans", "infinite", "what it makes infinite by itself stays the largest number", 1)
 
 
 @dataclass(frozen=True)
@@ -76,9 +83,13 @@ def edited(question: Question, batch: Batch, changes: Changes) -> Array:
                     sign = question.target.sign_code
                     before = answers.astype(np.int64) & ~sign | before.astype(np.int64) & sign
                 answers = before
-        elif change is NANS_KEPT:
+        elif change.field == "nans":
             right = question.answer(batch)
-            answers = np.where(question.nans(answers) & question.nans(right), right, answers)
+            kept = question.nans(answers) & question.nans(right)
+            if change is INFINITIES_KEPT:
+                sizes = [question.codes(each) & question.target.sign_code - 1 for each in (answers, right)]
+                kept = (sizes[0] == question.target.infinity_code) & (sizes[1] < sizes[0])
+            answers = np.where(kept, right, answers)
         elif change.field in ON_RESULTS:
             answers = question.edited(answers, change)
     return answers
@@ -127,7 +138,7 @@ def conditional(
     of_codes = [pair for pair in best if pair[1].field in ON_RESULTS][:_OF_RESULTS]
     best = best[:_EDITS] + [pair for pair in of_codes if pair not in best[:_EDITS]]
     scarce = np.count_nonzero(wrong) < _FEW
-    found = []
+    found, tries = [], False
     for _, change in best:
         agree = agrees(batch, (change,))
         inside, outside = wrong & agree, right & ~agree
@@ -135,12 +146,14 @@ def conditional(
             errors = int(np.count_nonzero(wrong & ~agree))
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
             continue
-        nans = question.nans(batch.got[outside]).all()
-        kept = agrees(batch, (change, NANS_KEPT)) if nans else outside & False
-        if kept[outside].all() and not (agree & ~kept & wrong).any():
-            words, errors = f"{change.words}; {NANS_KEPT.words}", int(np.count_nonzero(wrong & ~agree))
-            found.append(Conditional(None, (change, NANS_KEPT), words, Examples((), ()), errors))
-            continue
+        repaired = not tries and bool(agree[wrong].all()) and change.field not in (*ON_RESULTS, *_WHOLE)
+        tries |= repaired
+        for also in _repairs(question, batch, change, changes if repaired else (), outside, agrees):
+            kept = agrees(batch, (change, also))
+            if kept[right].all() and not (agree & ~kept & wrong).any():
+                words, errors = f"{change.words}; {also.words}", int(np.count_nonzero(wrong & ~agree))
+                found.append(Conditional(None, (change, also), words, Examples((), ()), errors))
+                break
         # What an edit of results leaves as it is may be outside its rule too: such a rule says more.
         for beyond in (right, outside) if change.field in ON_RESULTS else (outside,):
             rule = None
@@ -167,14 +180,89 @@ def conditional(
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
             if not errors and rule.size == 1:
                 break
+        by_codes = (
+            all(one.rule is not None and one.rule.of_codes for one in found) and change.field not in _WHOLE
+        )
+        rule = entries(features, inside, right) if by_codes and not (wrong & ~agree).any() else None
+        if rule is not None:
+            named = _told(rule, (change,), batch, wrong, right, rule.where(features), 0)
+            found.append(replace(named, exact=False))
+        if repaired and _PROOF * np.count_nonzero(outside) < np.count_nonzero(inside):  # as the nearest
+            errors = int(np.count_nonzero(outside))
+            found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
     if all(one.errors for one in found):
         found += _of_two(masks, batch, wrong, right, agrees)
+    if all(one.errors for one in found) and batch.got.size == question.size and question.numbered == "line":
+
+        def rules(inside: Mask, outside: Mask) -> Rule | None:
+            return learn(features, inside, outside, spent, distinct=distinct, behind=behind)
+
+        former = [change for change, mask in masks if change.field in ("former", "held") and mask.any()]
+        found += [one for one in (_held(c, features, batch, judged, agrees, rules) for c in former) if one]
     rule = learn(features, wrong, right, distinct=distinct, behind=behind)
     if rule is not None:
         where = rule.where(features)
         errors = int(np.count_nonzero(wrong & ~where) + np.count_nonzero(right & where))
         found.append(_told(rule, (), batch, wrong, right, where, errors))
     return sorted(found, key=_order)
+
+
+def _repairs(
+    question: Question, batch: Batch, change: Change, tried: Iterable[Change], outside: Mask, agrees: Agrees
+) -> Iterator[Change]:
+    """Yield changes that take back what an edit does to the right results `outside`, if these are few.
+
+    The other results need not tell such a change from what was asked.
+    """
+    places = batch.places[outside]
+    if places.size > _REPAIRED:
+        return
+    few, settled = question.sample(places[:0], places), excluded((change,))
+    asked = np.isin(few.places, places)
+    for also in (
+        NANS_KEPT,
+        *[INFINITIES_KEPT] * has_fields(question.target),
+        *(one for one in tried if one.field not in (*settled, *ON_RESULTS)),
+    ):
+        if agrees(few, (change, also))[asked].all():
+            yield also
+
+
+def _held(
+    change: Change,
+    features: list[Feature],
+    batch: Batch,
+    judged: Judged,
+    agrees: Agrees,
+    rules: Callable[[Mask, Mask], Rule | None],
+) -> Conditional | None:
+    """Return a register that keeps its value where a rule holds, if that gives every result.
+
+    A wrong result that has the value of an earlier line says that no line between loads the register. The
+    rule then says which lines load it, and is learnt again from what the register holds.
+    """
+    every = np.arange(batch.got.size)
+
+    def of(source: Array) -> Changes:
+        return change, Change("loaded", source, "")
+
+    shown, left = np.zeros(every.size, bool), judged.wrong.copy()
+    for lag in range(1, _LAGS):
+        found = np.flatnonzero(left & agrees(batch, of(np.maximum(every - lag, 0))))
+        shown[np.concatenate([found - by for by in range(lag)])] = True
+        left[found] = False
+    held = np.zeros(every.size, bool)
+    for _ in range(_HELD):
+        spoilt = judged.right & ~agrees(batch, of(last_loaded(held)))
+        rule = rules(shown, spoilt & ~shown)
+        if rule is None:
+            return None
+        held = rule.where(features)
+        kept = of(np.where(held, last_loaded(held), every))
+        if agrees(batch, kept)[judged.wrong | judged.right].all():
+            words = f"{change.words}, and kept, where {rule}"
+            return Conditional(None, kept, words, Examples((), ()))
+    return None
 
 
 def _of_two(
@@ -210,7 +298,7 @@ def _order(one: Conditional) -> tuple[int, int, int, int, int]:
     """
     cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
     plain = all(change.field in ON_RESULTS for change in one.edit)
-    size = (one.rule.size if one.rule else 0) + (not one.edit)
+    size = (one.rule.size if one.rule else 0) + (not one.edit) + any(c.field == "nans" for c in one.edit)
     return one.errors, size, not (plain and one.exact), cost, plain
 
 

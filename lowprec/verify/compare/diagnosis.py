@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from lowprec.verify.compare.conditions import Conditional, Examples, conditional, edited
 from lowprec.verify.compare.rules import Rule
-from lowprec.verify.compare.sample import MATCHES, Sample
-from lowprec.verify.compare.stochastic_rounding import random_bits_of
+from lowprec.verify.compare.sample import Sample
+from lowprec.verify.compare.stochastic_rounding import STOCHASTIC, chances
 from lowprec.verify.questions.question import (
     Array,
     Batch,
@@ -42,6 +42,8 @@ _BEAM, _DEPTH = 6, 3
 _WHOLE = 1 << 16
 #: Results that a hypothesis is tried on first, of a question whose answers are dear.
 _FEW = 256
+#: Times that conditions are sought again, with right results that the last ones contradict.
+_ROUNDS = 2
 #: Standard deviations by which what it is seen to contradict there must exceed what it explains, to be left.
 _DOUBTS = 4
 #: Hypotheses that are tried on everything; more, where more are as good as the best.
@@ -52,7 +54,6 @@ _MANY = 8
 _SCARCE = 64
 #: Causes that are told, where none explains everything.
 _TOLD = 3
-_STOCHASTIC = "stochastic rounding"
 #: A cause explains at least this share of the mismatches, net.
 _LEAST = 0.1
 
@@ -114,8 +115,9 @@ def diagnose(
         Cause(_words(changes), changes=changes) for changes in trial.finalists(scores, deep=not exact)
     ]
     chance = None
-    with trying(_STOCHASTIC, failures, (ValueError,)):
-        chance = None if exact else chances(question)
+    with trying(STOCHASTIC, failures, (ValueError,)):
+        said = None if exact else chances(question)
+        chance = None if said is None else Cause(said)
     tried = [*finalists, *([] if chance is None else [chance])]
     if tried:
         _on_everything(tried, each, failures)
@@ -125,9 +127,14 @@ def diagnose(
     if causes and causes[0].changes and 0 < causes[0].net < mismatches:
         causes = _completed(question, causes, each, failures)
     if few or not causes or causes[0].net < mismatches:
-        if ruled is None:  # what the first contradicts may not have been in the sample
-            ruled = trial.conditional() if causes and causes[0].contradicted else []
-        causes = _with_rules(ruled, causes, mismatches, each, failures)
+        # What single changes, or rules, contradict may not have been in the sample.
+        ruled = trial.conditional() if ruled is None else ruled
+        causes, against = _with_rules(ruled, causes, mismatches, each, failures)
+        for _ in range(_ROUNDS if not causes or causes[0].net < mismatches else 0):
+            if not against.size or trial.examined[0].got.size == question.size:
+                break
+            trial.examined_too(against)
+            causes, against = _with_rules(trial.conditional(), causes, mismatches, each, failures)
     # Besides one that explains everything the others are worth nothing, unless it explains few.
     causes = causes[:1] if not few and causes and causes[0].net == mismatches else causes[:_TOLD]
     scarce = _MANY <= mismatches < _SCARCE and not question.dear
@@ -138,15 +145,18 @@ def diagnose(
     # What holds everywhere is proven by the right results too, except of the elements of one block.
     if question.numbered == "element" or (causes and causes[0].rule is not None):
         few = few or (here.size == mismatches and question.independent(here) < _MANY)
+    rule = causes[0].rule if causes else None
+    few = few and (rule is None or not rule.of_codes)
     return Diagnosis(causes, left, trial.left(causes[0]) if causes and left else {}, few)
 
 
 def _with_rules(
     found: list[Conditional], causes: list[Cause], mismatches: int, each: Each, failures: Failures
-) -> list[Cause]:
-    """Return the causes; in front, if it explains more than the first, an edit where a rule holds.
+) -> tuple[list[Cause], Array]:
+    """Return the causes, and places of right results that edits contradict.
 
-    A rule alone says where, and not why: it comes where no cause explains half of what differs.
+    In front of the causes, if it explains more than the first, comes an edit where a rule holds. A rule alone
+    says where, and not why: it comes where no cause explains half of what differs.
     """
     alone = not causes or 2 * causes[0].net < mismatches
     tried = [
@@ -155,16 +165,19 @@ def _with_rules(
         if one.edit or alone
     ]
     if not tried:
-        return causes
+        return causes, np.empty(0, np.int64)
     _on_everything(tried, each, failures)
+    wrongly = [one for one in tried if one.contradicted and one.rule is None]
+    some = [part.places()[1] for part in each(_contradicted, wrongly)] if wrongly else []
+    against = np.unique(np.concatenate(some)) if some else np.empty(0, np.int64)
     best = max(tried, key=lambda cause: cause.net)  # of those with as much the first
     like = {one.words for one in tried if one.net == best.net and _size(one) == _size(best)}
     best.same = sorted(like - {best.words})
     if best.net > max(0, causes[0].net if causes else 0):
-        return [best, *causes]
+        return [best, *causes], against
     named = {word for cause in causes for word in (cause.words, *cause.same)}
     also = mismatches < _MANY and best.net == mismatches and best.words not in named
-    return [*causes[:1], best, *causes[1:]] if also else causes
+    return ([*causes[:1], best, *causes[1:]] if also else causes), against
 
 
 def _size(cause: Cause) -> int:
@@ -206,6 +219,14 @@ class _Trial:
         with trying("the list of hypotheses", failures):
             for change in question.changes():
                 self.changes.append(change)
+
+    def examined_too(self, places: Array) -> None:
+        """Add right results to the sample."""
+        equal = np.union1d(self.batch.places[self.right], places)
+        self.batch = self.question.sample(self.batch.places[self.wrong], equal)
+        found = judged(self.question, self.batch)
+        self.want, self.wrong, self.right = found.want, found.wrong, found.right
+        self._screens.clear()
 
     def agrees(self, changes: Changes) -> npt.NDArray[np.bool_]:
         """Return where results are what a hypothesis gives."""
@@ -346,28 +367,6 @@ class _Screen:
         return bool(gain + _DOUBTS * doubt > 0)
 
 
-def chances(question: Question) -> Cause | None:
-    """Return stochastic rounding as a cause, if results lie on either side as often as it would have them."""
-    if not question.size:
-        return None
-    places = np.random.default_rng(1).integers(0, question.size, 2 * MATCHES)
-    batch = question.sample(np.sort(places), places[:0])
-    sides = question.random(batch)
-    if sides is None:
-        return None
-    (down, up, far), got = sides, batch.got
-    inside = (down != up) & (far > 0) & (far < 1)
-    is_up, is_down = ~differ(question, got, up), ~differ(question, got, down)
-    faithful = inside & (is_up | is_down)
-    if np.count_nonzero(faithful) < 0.98 * np.count_nonzero(inside):
-        return None
-    bits = random_bits_of(far[faithful], is_up[faithful])
-    if bits is None:
-        return None
-    which = f" with {bits} random bit{'s' * (bits > 1)}" if bits else ""
-    return Cause(f"{_STOCHASTIC}{which}: each result is a neighbour, taken as often as it is near")
-
-
 def _rank(changes: Changes, scores: dict[Changes, int]) -> tuple[int, int]:
     return -scores[changes], sum(change.cost for change in changes)
 
@@ -423,6 +422,15 @@ def _left_over(question: Question, batch: Batch, changes: Changes, below: Sequen
     agree = _agrees(question, batch, changes, {})  # it has not failed so far
     sample, first = Sample(below), batch.index.start  # type: ignore[union-attr]
     sample.add(first, found.wrong, (found.wrong | found.right) & ~(found.wrong & agree))
+    return sample
+
+
+def _contradicted(question: Question, batch: Batch, causes: list[Cause]) -> Sample:
+    """Return a sample of the right results of a piece that causes contradict."""
+    found, sample = judged(question, batch), Sample()
+    agree = [_agrees(question, batch, cause.changes, {}) for cause in causes if cause.changes]
+    against = found.right & ~np.logical_and.reduce([found.right, *agree])
+    sample.add(batch.index.start, found.wrong & False, against)  # type: ignore[union-attr]
     return sample
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.question import Array
 
-__all__ = ["Condition", "Rule", "learn"]
+__all__ = ["Condition", "Rule", "entries", "learn"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -26,7 +26,7 @@ _INSIDE, _OUTSIDE, _PAIRS, _THREES = 1024, 4096, 600, 80
 #: Values of a number that are tried as limits, where no condition holds of all.
 _LIMITS = 24
 #: How features of the result and of operands begin.
-_WHOLES = ("the result", "the operand", "the addend", "operand")
+_WHOLES = ("the result", "the operand", "the addend", "operand", "the block has", "the block before has")
 #: Of fewer results a rule of one or two such features is told, as a guess.
 _FEW = 8
 #: Distance from a limit to the next result beyond it, if there is none.
@@ -72,9 +72,12 @@ class Condition:
         untold += [f"up to {self.most}"] * (self.most is not None)
         if untold:
             to += f" (or {' or '.join(untold)}: no results lie between)"
-        return f"{self.feature} is {no}{limit}{self.value}{to}"
+        value = f"{self.value:x}" if self.feature.endswith(AS_CODE) else str(self.value)
+        return f"{self.feature} is {no}{limit}{value}{to}"
 
 
+#: How features end whose values are codes.
+AS_CODE = "as a code,"
 #: What a statement is negated by: the first of its words that is here.
 _NEGATED = {"some ": "no ", " is ": " is not ", " are ": " are not ", " has ": " does not have "}
 _NEGATED |= {" have ": " do not have ", " goes ": " does not go ", " carries ": " does not carry "}
@@ -109,8 +112,25 @@ class Rule:
         ]
         return np.asarray(np.logical_or.reduce(found))
 
+    @property
+    def of_codes(self) -> bool:
+        """Codes of operands alone as conditions: such a rule says nothing about other operands."""
+        return all(
+            c.relation == "=" and c.feature.endswith(AS_CODE) for each in self.alternatives for c in each
+        )
+
     def __str__(self) -> str:
         return ", or where ".join(" and ".join(map(str, together)) for together in self.alternatives)
+
+
+def entries(features: Sequence[Feature], inside: Mask, outside: Mask) -> Rule | None:
+    """Return a rule that names the few codes of an operand that results inside have, and none outside."""
+    for feature in features:
+        if feature.name.endswith(AS_CODE):
+            codes = np.unique(feature.values[inside])
+            if codes.size <= _ALTERNATIVES and not np.isin(feature.values[outside], codes).any():
+                return Rule(tuple((Condition(feature.name, "=", int(code)),) for code in codes))
+    return None
 
 
 def learn(
@@ -159,7 +179,9 @@ def _learnt(
     `proofs`: how many results prove a rule, and the bits of choice that they prove: of rules on
     results themselves, and of those on what stood before too.
     """
-    given = [replace(f, values=f.values[held].astype(np.int64)) for f in features]
+    given = [
+        replace(f, values=f.values[held].astype(np.int64)) for f in features if not f.name.endswith(AS_CODE)
+    ]
     wanted = np.arange(held.size) < first
     statements = {f.name for f in features if f.values.dtype == bool}
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=True)]

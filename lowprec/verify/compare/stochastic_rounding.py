@@ -9,7 +9,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["random_bits_of"]
+from lowprec.verify.compare.sample import MATCHES
+from lowprec.verify.questions.question import Question, differ
+
+__all__ = ["STOCHASTIC", "chances", "random_bits_of"]
+
+STOCHASTIC = "stochastic rounding"
 
 #: Up to how many random bits can be told from more of them.
 _FEW = 7
@@ -17,6 +22,28 @@ _FEW = 7
 _MARGIN = 12.0
 #: Tails this near 0, a half or 1 tell nothing.
 _NEXT = 2.0**-6
+
+
+def chances(question: Question) -> str | None:
+    """Return stochastic rounding in words, if results lie on either side as often as it would have them."""
+    if not question.size:
+        return None
+    places = np.random.default_rng(1).integers(0, question.size, 2 * MATCHES)
+    batch = question.sample(np.sort(places), places[:0])
+    sides = question.random(batch)
+    if sides is None:
+        return None
+    (down, up, far), got = sides, batch.got
+    inside = (down != up) & (far > 0) & (far < 1)
+    is_up, is_down = ~differ(question, got, up), ~differ(question, got, down)
+    faithful = inside & (is_up | is_down)
+    if np.count_nonzero(faithful) < 0.98 * np.count_nonzero(inside):
+        return None
+    bits = random_bits_of(far[faithful], is_up[faithful])
+    if bits is None:
+        return None
+    which = f" with {bits} random bit{'s' * (bits > 1)}" if bits else ""
+    return f"{STOCHASTIC}{which}: each result is a neighbour, taken as often as it is near"
 
 
 def random_bits_of(tails: npt.NDArray[np.float64], farther: npt.NDArray[np.bool_]) -> int | None:

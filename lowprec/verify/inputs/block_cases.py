@@ -98,7 +98,7 @@ def block_cases(fmt: BlockFormat, source: Format, samples: int = 1024, seed: int
         )
     made = _Maker(fmt, source, np.random.default_rng(seed))
     parts = [made.borders(samples), made.lanes(), made.zeros(), made.patterns(max(samples // 8, 8))]
-    parts += [made.thresholds(), made.seconds(), made.between_zeros()]
+    parts += [made.thresholds(), made.seconds(), made.between_zeros(), made.after_specials()]
     values = np.concatenate([codes for codes, _ in parts])
     tensors = None if fmt.tensor_scale == "none" else np.concatenate([scales for _, scales in parts])
     random = None
@@ -274,6 +274,16 @@ class _Maker:
         both = np.zeros((2 * len(numbers), self.size), numbers.dtype)
         both[::2] = numbers
         return both, np.repeat(scales, 2)
+
+    def after_specials(self) -> tuple[Array, Array]:
+        """Return blocks with a NaN or an infinity beside large numbers, and a smaller block behind each."""
+        special = [code for code in special_codes(self.source).tolist() if not np.isfinite(self._value(code))]
+        rows = np.arange(2 * max(_BEFORE_ZEROS // 4, len(special)))
+        exponents = np.where(rows % 2, -4, 4)[:, None] + self.random.random((rows.size, self.size)) * 3
+        codes = self._signed(self._codes(2.0**exponents))
+        for row in rows[::2] if special else ():
+            codes[row, row // 2 % self.size] = special[row // 2 % len(special)]
+        return codes, np.ones(rows.size, np.float32)
 
     def patterns(self, n: int) -> tuple[Array, Array]:
         """Return random finite codes."""

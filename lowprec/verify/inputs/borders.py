@@ -30,7 +30,7 @@ def beside_borders(operation: str, formats: tuple[Format, ...], samples: int, se
 
     >>> from lowprec.spec.catalog import BINARY16
     >>> [codes.size for codes in beside_borders("fma", (BINARY16,) * 4, 1024, 0)]
-    [264, 264, 264]
+    [308, 308, 308]
 
     Parameters
     ----------
@@ -112,8 +112,28 @@ def _cancelling_product(aim: Aim) -> tuple[Array, ...]:
     return first, second, -(first * second) * (1 + aim.sign() * np.ldexp(0.75, -bits))
 
 
+def _single_bits(aim: Aim) -> tuple[Array, ...]:
+    """Return a number whose last bit is 0, and half of that bit and one bit below, each by turns.
+
+    In a third of the cases the second number has bits above, too.
+    """
+    rows, trailing = np.arange(aim.size), min(aim.target.trailing_bits, aim.sources[-1].trailing_bits)
+    exponent = np.frexp(aim.any(0))[1].astype(np.int64) - 1
+    last = exponent - aim.target.trailing_bits
+    whole = aim.integer(0, (1 << max(aim.target.trailing_bits - 1, 0)) - 1) * 2.0
+    above = np.where(rows % 3 == 0, 3.0, 1.0)
+    below = 1 + rows // 2 % np.maximum(trailing - (rows % 3 == 0), 1)
+    half = np.ldexp(above + np.ldexp(1.0, -below), last - 1)
+    return np.copysign(np.ldexp(1.0, exponent) + np.ldexp(whole, last), aim.sign()), half * aim.sign()
+
+
+def _single_bits_of_addend(aim: Aim) -> tuple[Array, ...]:
+    first, second = _single_bits(aim)
+    return first, np.ones(aim.size), second
+
+
 _MORE: dict[str, tuple[Any, ...]] = {
-    "add": (_cancelling,),
-    "subtract": (_cancelling_difference,),
-    "fma": (_product_alone, _cancelling_product),
+    "add": (_cancelling, _single_bits),
+    "subtract": (_cancelling_difference, _single_bits),
+    "fma": (_product_alone, _cancelling_product, _single_bits_of_addend),
 }

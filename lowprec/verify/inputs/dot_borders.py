@@ -1,6 +1,6 @@
 """Cases of dot units that random operands seldom make.
 
-They are zeros of large factors, addends far below ties, and sums that cancel.
+They are zeros of large factors, addends far below ties, sums that cancel, and exponents one place apart.
 
 Notation as in `lowprec.verify.inputs.dots`.
 """
@@ -63,10 +63,33 @@ def _cancelled_bits(aim: Any, n: int) -> Terms:
     return kept, y, -product * (1 + aim.signs(n) * np.ldexp(0.75, -bits))
 
 
+def _one_place_apart(aim: Any, n: int) -> Terms:
+    """Return two neighbours one exponent apart, half a last place of their sum, and a bit below the window.
+
+    Each lane by turns has the larger exponent, in a third of the cases alone. Were it missed, the window
+    would keep the bit below it.
+    """
+    rows, lane = np.arange(n), aim.turns(n)
+    least, group = min(aim.low + aim.places + 2, aim.top_high), np.arange(n) // aim.lanes
+    top = aim.random.integers(least, aim.top_high, n, endpoint=True)
+    top -= (top + group) % 2 * (top > least)
+    exponents, kept = np.repeat(top[:, None] - aim.places - 1, aim.lanes, 1), np.zeros((n, aim.lanes), bool)
+    below = lane ^ 2
+    for place, exponent, some in (
+        (below, top - aim.places - 1, group >= 0),
+        (lane ^ 1, top - 1, group // 2 % 3 < 2),
+    ):
+        inside = (place < aim.lanes) & some
+        kept[rows[inside], place[inside]] = True
+        exponents[rows[inside], place[inside]] = exponent[inside]
+    kept[rows, lane], exponents[rows, lane] = True, top
+    x, y = (np.abs(factors) for factors in aim.factors(exponents, 0))
+    x[rows, np.minimum(below, aim.lanes - 1)] *= np.where((group // 2 % 3 == 1) & (below < aim.lanes), -1, 1)
+    return np.where(kept, x, 0.0), y, np.ldexp(1.0, top - aim.precision)
+
+
 def borders(aim: Any) -> list[Terms]:
-    """Return the cases of each recipe as codes: three for each lane, and at least 48."""
-    n = max(3 * aim.lanes, _LEAST)
+    """Return the cases of each recipe as codes: three for each lane or, of neighbours, six; at least 48."""
+    recipes = {_zero_of_large_factors: 3, _far_below_tie: 3, _cancelled_bits: 3, _one_place_apart: 6}
     with np.errstate(all="ignore"):
-        return [
-            aim.codes(recipe(aim, n)) for recipe in (_zero_of_large_factors, _far_below_tie, _cancelled_bits)
-        ]
+        return [aim.codes(recipe(aim, max(n * aim.lanes, _LEAST))) for recipe, n in recipes.items()]

@@ -1,4 +1,4 @@
-"""Cases of dot units with scales whose sums lie at the ends of the result's range."""
+"""Cases of dot units with scales: sums at the ends of the result's range, and blocks whose sums are zero."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lowprec.arrays.convert import encode
 from lowprec.spec.projection import Projection
 from lowprec.verify.inputs.dot_shape import DotCases
 
-__all__ = ["CLOSEST", "at_the_ends"]
+__all__ = ["CLOSEST", "at_the_ends", "of_blocks"]
 
 #: Cases that are added.
 _ENDS = 128
@@ -48,3 +48,38 @@ def at_the_ends(aim: Any, cases: DotCases) -> DotCases:
         np.concatenate([cases.addend, addend]),
         (first, second),
     )
+
+
+def of_blocks(aim: Any, cases: DotCases) -> DotCases:
+    """Return the cases, and for each block some in which it is zero, or cancels, under a scale of its own.
+
+    The scale is NaN, if the format has it, or the largest, beside blocks of small scales that alignment to it
+    cuts; of x, or of y.
+    """
+    assert aim.shape.how.scale is not None, "the unit has no scales"
+    assert cases.scales is not None, "the cases have no scales"
+    fmt, size = aim.shape.how.scale
+    blocks = cases.scales[0].shape[1]
+    rows = np.arange(8 * blocks)
+    block, (nan, side, other) = rows % blocks, (rows // blocks >> bit & 1 == 0 for bit in range(3))
+    x, y = aim.factors(aim.top_high - aim.less(rows.size, 3, 0))
+    here = np.arange(aim.lanes) // size == block[:, None]
+    x[nan[:, None] & here & other[:, None]], y[nan[:, None] & here & ~other[:, None]] = 0.0, 0.0
+    one = np.arange(aim.lanes) % 2 == 0
+    least = [fmt.min_subnormal or 2.0**fmt.emin for fmt in aim.shape.formats]
+    begins = np.arange(aim.lanes) % size == 0
+    cancelled = np.where(here, np.where(one, 1.0, -1.0), least[0] * begins), np.where(here, 1.0, least[1])
+    x, y = (np.where(nan[:, None], *sides) for sides in zip((x, y), cancelled, strict=True))
+    scales, small = [], int(encode(1.0, fmt)) // 8 | 1
+    for number in range(2):
+        codes = np.where(nan[:, None], int(encode(1.0, fmt)), np.full((rows.size, blocks), small))
+        special = np.where(
+            nan, fmt.max_magnitude if fmt.nan_code is None else fmt.nan_code, fmt.max_magnitude
+        )
+        own = ~nan | (side == (number == 0))
+        codes[rows[own], block[own]] = special[own]
+        scales.append(codes.astype(cases.scales[0].dtype))
+    made = aim.codes((x, y, np.zeros(rows.size)))
+    joined = [np.concatenate(pair) for pair in zip((cases.x, cases.y, cases.addend), made, strict=True)]
+    first, second = (np.concatenate(pair) for pair in zip(cases.scales, scales, strict=True))
+    return DotCases(joined[0], joined[1], joined[2], (first, second))

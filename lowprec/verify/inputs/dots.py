@@ -24,7 +24,7 @@ from lowprec.arrays.convert import encode
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
 from lowprec.verify.inputs.dot_borders import borders
-from lowprec.verify.inputs.dot_ends import CLOSEST, at_the_ends
+from lowprec.verify.inputs.dot_ends import CLOSEST, at_the_ends, of_blocks
 from lowprec.verify.inputs.dot_shape import DotCases, Shape, values_of
 from lowprec.verify.inputs.operands import special_codes
 
@@ -381,14 +381,13 @@ def _specials(aim: _Aim) -> Terms:
     x_fmt, y_fmt = aim.shape.formats
     one = [int(_encoded(np.ones(1), fmt)[0]) for fmt in (x_fmt, y_fmt)]
     pairs: list[tuple[int, int]] = []
-    few = [special_codes(fmt, few=True) for fmt in (x_fmt, y_fmt)]
-    special = [
-        codes[~np.isfinite(values_of(codes, fmt))].tolist()
-        for codes, fmt in zip(few, (x_fmt, y_fmt), strict=True)
-    ]
-    # A NaN against zero is negative, if its format has such NaNs.
-    pairs += [pair for code in special[0] for pair in ((code, one[1]), (_negative_nan(code, x_fmt), 0))]
-    pairs += [pair for code in special[1] for pair in ((one[0], code), (0, _negative_nan(code, y_fmt)))]
+    few = [(fmt, special_codes(fmt, few=True)) for fmt in (x_fmt, y_fmt)]
+    special = [codes[~np.isfinite(values_of(codes, fmt))].tolist() for fmt, codes in few]
+    # A NaN against zero is negative, if its format has such NaNs, and one against a number too.
+    for c in special[0]:
+        pairs += [(c, one[1])] + [(_negative_nan(c, x_fmt), other) for other in (0, one[1])]
+    for c in special[1]:
+        pairs += [(one[0], c)] + [(other, _negative_nan(c, y_fmt)) for other in (0, one[0])]
     pairs += [(left, right) for left in special[0][:1] for right in special[1][:1]]
     infinite = [[int(fmt.infinity_code or 0)] * fmt.infinity for fmt in (x_fmt, y_fmt)]  # against subnormals
     pairs += [(code, 1) for code in infinite[0]] + [(1, code) for code in infinite[1]]
@@ -464,8 +463,8 @@ def _zeros(aim: _Aim) -> Terms:
 
 def _patterns(aim: _Aim, n: int) -> Terms:
     """Return random finite codes, which have every exponent."""
-    columns = []
-    for fmt, size in ((aim.shape.formats[0], (n, aim.lanes)), (aim.shape.formats[1], (n, aim.lanes))):
+    columns, size = [], (n, aim.lanes)
+    for fmt in aim.shape.formats:
         codes = aim.random.integers(0, fmt.max_magnitude + 1, size).astype(code_dtype(fmt))
         signs = (
             aim.random.integers(0, 2, size).astype(bool) if fmt.has_negative_zero else np.zeros(size, bool)
@@ -497,4 +496,4 @@ def _scaled(aim: _Aim, cases: DotCases) -> DotCases:
         sides.append(codes.astype(code_dtype(fmt)))
     order = aim.random.permutation(n)
     made = dataclasses.replace(cases, scales=(sides[0][order], sides[1][order]))
-    return at_the_ends(aim, made)
+    return of_blocks(aim, at_the_ends(aim, made))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -23,15 +22,10 @@ from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["SCALE_SHIFT", "elements", "lanes", "moved", "operands", "orders", "scales", "special_blocks"]
 __all__ += ["again", "encoded", "given_scales", "has_sign_bit", "of_blocks", "under", "units_of", "with_nan"]
-__all__ += ["with_scales"]
+__all__ += ["of_values", "with_scales"]
 
 #: A scale's code stands so many bits above the code of the element.
 SCALE_SHIFT = 32
-
-#: Bits of reciprocals.
-_RECIPROCAL = (*range(4, 17), 24)
-#: Less than a last place of any value.
-_LITTLE = 2.0**-40
 
 _SPECIAL: dict[str, dict[Any, str]] = {
     "zero": {
@@ -52,6 +46,13 @@ _SPECIAL: dict[str, dict[Any, str]] = {
         "elements": "infinities become elements, and the scale does not see them",
     },
     "flush_subnormals": {True: "blocks whose largest magnitude is subnormal in binary32 become zeros"},
+}
+
+
+#: What the fields of blocks with special values are about.
+_SEEN: dict[str, tuple[str, Callable[[Array], Array]]] = {
+    "nan": ("NaNs", np.isnan),
+    "infinity": ("infinities", np.isinf),
 }
 
 
@@ -159,11 +160,17 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
     if 0 < len(silent) < size:
         away = functools.partial(_without, lanes=silent, axis=axis, size=size)
         yield Change("lane", away, f"{_named(silent)} of {size} left out")
-    nans = np.isnan(doubles(given))
-    unread = np.flatnonzero(nans[~_has_nan(fmt, came) & _has_nan(fmt, right)].any(0)).tolist()
-    if 0 < len(unread) < size:
-        words = f"NaNs in {_named(unread)} of {size} become elements, and the scale does not see them"
-        yield Change("scaling", functools.partial(_unread, lanes=unread), words)
+    missed = given[~_has_nan(fmt, came) & _has_nan(fmt, right)]
+    for field, (what, is_it) in _SEEN.items():
+        unread = np.flatnonzero(is_it(doubles(missed)).any(0)).tolist()
+        treated = {"": "taken as numbers, of the next exponent"} | {
+            value: words for value, words in _SPECIAL[field].items() if value not in ("block", "scale", "all")
+        }
+        for value, said in treated.items() if unread else ():
+            own = said.removeprefix(f"{what} ")
+            words = f"{what} in {_named(unread)} of {size}{' ' if own != said else ': '}{own}"
+            unseen_by = functools.partial(_unread, lanes=unread, field=field, value=value)
+            yield Change("scaling", unseen_by, words)
     low = doubles(given[(came[:, 0] >> SCALE_SHIFT) < (right[:, 0] >> SCALE_SHIFT)])
     unseen = np.unique(np.argmax(np.abs(low[np.isfinite(low).all(1)]), axis=1)).tolist()
     if 0 < len(unseen) < size and given_scales(fmt):
@@ -219,13 +226,6 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
     if fmt.element.has_nan and has_sign_bit(fmt.element):
         yield Change("made", functools.partial(_positive_nans, fmt=fmt.element), "NaN elements have no sign")
     if fmt.rule.divisor != "binade":
-        for by, words in ((1 + _LITTLE, "above"), (1 - _LITTLE, "below")):
-            moved = of_values(functools.partial(np.multiply, by))
-            yield Change("scaling", moved, f"scales as if the largest magnitude lay just {words} its value")
-        for words, inverse in _reciprocals(fmt.element.max_finite):
-            by = inverse * fmt.element.max_finite
-            said = f"scales by the reciprocal of the largest element, {words}"
-            yield Change("scaling", of_values(functools.partial(np.multiply, by)), said)
         yield Change("shaping", _by_unrounded, "elements divided by the scale before it is rounded")
     if fmt.scale.subnormals:
         low = functools.partial(_low_scales, least=1 << fmt.scale.trailing_bits)
@@ -244,21 +244,21 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
             named = with_scales(lambda codes, nan, code=code: np.where(nan, code, codes))
             yield Change("scaling", named, f"NaN scales are {code:#x}, {said}")
     if not fmt.scale.trailing_bits and not fmt.scale.subnormals:
-        words = f"scales below the smallest wrap around, modulo {1 << fmt.scale.width}"
+        words, own = (
+            f"scales below the smallest wrap around, modulo {1 << fmt.scale.width}",
+            "elements are under",
+        )
         yield Change("scaling", _wrapped, words)
+        for said, wraps in {
+            f"{words}; {own} what they are before": True,
+            f"{own} scales that have no smallest": False,
+        }.items():
+            yield Change("scaling", functools.partial(_unlimited, wraps=wraps), said)
     for words, by in (("the block before", 1), ("the next block", -1)):
         moved = with_scales(lambda codes, _, by=by: np.roll(codes, by))
         yield Change("scaling", moved, f"scales are those of {words}, above right elements")
     exchanged = with_scales(lambda codes, _: _pairs(codes))
     yield Change("scaling", exchanged, "scales of neighbouring blocks swapped, above right elements")
-
-
-def _reciprocals(number: float) -> Iterator[tuple[str, float]]:
-    """Yield the reciprocal of a number in a few bits, rounded and cut, in words."""
-    fraction, exponent = math.frexp(1 / number)
-    for bits in _RECIPROCAL:
-        for words, whole in {"rounded": round(fraction * 2**bits), "cut": int(fraction * 2**bits)}.items():
-            yield f"{words} to {bits} bits", math.ldexp(whole, exponent - bits)
 
 
 def elements(fmt: BlockFormat) -> Iterator[Change]:
@@ -342,12 +342,16 @@ def with_scales(change: Callable[..., Any]) -> BlockChange:
     return changed
 
 
-def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArray:
-    """Return blocks whose NaNs in some lanes are elements; those with others are as before."""
+def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int], field: str, value: str) -> BlockArray:
+    """Return blocks whose NaNs or infinities in some lanes are treated otherwise; others are as before."""
     fmt, axis, size = blocks.format, blocks.axes[0], blocks.format.sizes[0]
-    plain = with_nan(dataclasses.replace(fmt, nan="elements"))
-    other = encoded(blocks, values, plain)
-    seen = np.isnan(units_of(encoded(blocks, _without(values, lanes, axis, size)).scales, fmt))
+    if value:
+        given: dict[str, Any] = {field: value}
+        other = encoded(blocks, values, with_nan(dataclasses.replace(fmt, **given)))
+    else:
+        other = encoded(blocks, _numbers(np.asarray(values, np.float32)))
+    without = np.where(_SEEN[field][1](values), _without(values, lanes, axis, size), values)
+    seen = np.isnan(units_of(encoded(blocks, without).scales, fmt))
     kept = spread(seen, values.shape, blocks.axes, fmt.sizes)
     return dataclasses.replace(
         blocks,
@@ -370,14 +374,28 @@ def _but_nan(blocks: BlockArray, codes: Array) -> Array:
     return np.where(np.isnan(nan), blocks.scales, codes).astype(blocks.scales.dtype)
 
 
+def _low_codes(blocks: BlockArray, values: Array) -> tuple[BlockArray, Array, Array]:
+    """Return blocks under higher scales, of which none is too low, codes that wrap around, and which do."""
+    fmt, up = blocks.format, 64
+    raised = encoded(blocks, np.ldexp(doubles(values), up))
+    high = raised.scales.astype(np.int64)
+    low = (blocks.scales == 0) & (0 < high) & (high < up)  # blocks of zeros are as before
+    return raised, np.where(low, high - up & (1 << fmt.scale.width) - 1, blocks.scales), low
+
+
 def _wrapped(blocks: BlockArray, values: Array) -> BlockArray:
     """Return scales whose exponents are below the smallest as codes that wrap around, and their elements."""
-    fmt, up = blocks.format, 64
-    high = encoded(blocks, np.ldexp(doubles(values), up)).scales.astype(np.int64)
-    low = (blocks.scales == 0) & (0 < high) & (high < up)  # blocks of zeros are as before
-    codes = np.where(low, high - up & (1 << fmt.scale.width) - 1, blocks.scales)
-    made = under(blocks, values, np.minimum(codes, fmt.scale.max_magnitude).astype(blocks.scales.dtype))
-    return dataclasses.replace(made, scales=codes.astype(blocks.scales.dtype))
+    _, codes, _ = _low_codes(blocks, values)
+    kept = np.minimum(codes, blocks.format.scale.max_magnitude).astype(blocks.scales.dtype)
+    return dataclasses.replace(under(blocks, values, kept), scales=codes.astype(blocks.scales.dtype))
+
+
+def _unlimited(blocks: BlockArray, values: Array, wraps: bool) -> BlockArray:
+    """Return elements under scales below the smallest, whose codes wrap around or are the smallest."""
+    raised, codes, low = _low_codes(blocks, values)
+    here = spread(low, values.shape, blocks.axes, blocks.format.sizes)
+    scales = codes.astype(blocks.scales.dtype) if wraps else blocks.scales
+    return dataclasses.replace(blocks, codes=np.where(here, raised.codes, blocks.codes), scales=scales)
 
 
 # -- elements ----------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["block_edits"]
 
-#: Bits of divisors and reciprocals: of those that explain as much the first is told.
-_DIVISOR = range(24, 3, -1)
+#: Bits of divisors and reciprocals, the usual ones first: of those that explain as much the first is told.
+_DIVISOR = tuple(dict.fromkeys((24, 11, 8, *range(24, 3, -1))))
 #: Last bits of the scale of a tensor that may be lost.
 _LOST = (1, 2, 4, 8, 16, 23)
 

@@ -52,7 +52,11 @@ def of_a_block(values: Array, fmt: BlockFormat, axis: int) -> Iterator[Feature]:
     finite = np.isfinite(blocks)
     sizes = np.where(finite, np.abs(blocks), 0)
     largest = sizes.max(-1)
-    for words, special in {"a NaN": np.isnan(blocks), "an infinity": np.isinf(blocks)}.items():
+    for words, special in {
+        "a NaN": np.isnan(blocks),
+        "an infinity": np.isinf(blocks),
+        "a NaN or an infinity": ~finite,
+    }.items():
         has = np.asarray(special.any(-1))
         yield Feature(f"the block has {words}", spread_out(has))
         before = np.concatenate([[False], has.reshape(-1)[:-1]]).reshape(has.shape)
@@ -90,6 +94,9 @@ def of_a_scale(
     with np.errstate(all="ignore"):
         quotients = np.where(plain, flat / np.where(plain, units, 1), 0)
     yield from _of_quotients(quotients, elements, fmt)
+    yield Feature("the exponent of the quotient", exponents(quotients))
+    low = (flat != 0) & (np.abs(quotients) < 2.0**fmt.element.emin)
+    yield Feature("the quotient is below the normal numbers", plain & low)
 
 
 def _of_quotients(quotients: Array, codes: Array, fmt: BlockFormat) -> Iterator[Feature]:

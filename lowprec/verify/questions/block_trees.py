@@ -1,26 +1,85 @@
-"""Trees that find the largest magnitude of a block otherwise: by OR, or by some bits of magnitudes alone."""
+"""Largest magnitudes of blocks that are found otherwise, as by OR or by some bits, or scaled otherwise."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from lowprec.arrays.block import BlockArray
+from lowprec.arrays.convert import quantize
 from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
-from lowprec.verify.codes.values import words_of
-from lowprec.verify.questions.block_causes import encoded, of_blocks, under
+from lowprec.verify.codes.values import doubles, words_of
+from lowprec.verify.questions.block_causes import encoded, given_scales, of_blocks, of_values, under
 from lowprec.verify.questions.question import Array, Change
 
-__all__ = ["trees"]
+__all__ = ["maxima", "trees"]
 
+#: Bits of reciprocals, and formats that largest magnitudes are scaled in: the usual ones first.
+_RECIPROCAL, _SCALED_IN = (
+    (24, 11, 8, *range(4, 8), 9, 10, *range(12, 17)),
+    ("binary32", "binary16", "bfloat16"),
+)
+#: Less than a last place of any value.
+_LITTLE = 2.0**-40
 #: Last bits of magnitudes that may be lost.
 _LOST = 3
 
 #: One magnitude of some along the last axis, from their codes.
 Node = Callable[[Array], Array]
+
+
+def maxima(fmt: BlockFormat) -> Iterator[Change]:
+    """Yield largest magnitudes that are scaled otherwise, or that the block before has a part in."""
+    if not given_scales(fmt):
+        return
+    if fmt.rule.divisor != "binade":
+        for factor, words in ((1 + _LITTLE, "above"), (1 - _LITTLE, "below")):
+            moved = of_values(functools.partial(np.multiply, factor))
+            yield Change("scaling", moved, f"scales as if the largest magnitude lay just {words} its value")
+        largest = fmt.element.max_finite
+        for words, inverse in _reciprocals(largest):
+            said = f"scales by the reciprocal of the largest element, {words}"
+            yield Change("scaling", of_values(functools.partial(np.multiply, inverse * largest)), said)
+            for name in _SCALED_IN:
+                by = functools.partial(_scaled_in, factor=inverse, largest=largest, name=name)
+                yield Change("scaling", of_values(by), f"{said}, and products with it to {name}")
+        for name in _SCALED_IN:
+            by = functools.partial(_scaled_in, factor=1 / largest, largest=largest, name=name)
+            words = f"largest magnitudes divided by the largest element are rounded to {name} first"
+            yield Change("scaling", of_values(by), words)
+    words = "the largest magnitude of the block before counts too"
+    yield Change("scaling", functools.partial(_by_former, own=True), words, 2)
+    yield Change(
+        "scaling", functools.partial(_by_former, own=False), "scales by the values of the block before", 2
+    )
+
+
+def _scaled_in(values: Array, factor: float, largest: float, name: str) -> Array:
+    """Return values that, divided by the largest element, are the products with a factor in a format."""
+    return np.asarray(quantize(values * factor, name)) * largest
+
+
+def _reciprocals(number: float) -> Iterator[tuple[str, float]]:
+    """Yield the reciprocal of a number in a few bits, rounded and cut, in words."""
+    fraction, exponent = math.frexp(1 / number)
+    for bits in _RECIPROCAL:
+        for words, whole in {"rounded": round(fraction * 2**bits), "cut": int(fraction * 2**bits)}.items():
+            yield f"{words} to {bits} bits", math.ldexp(whole, exponent - bits)
+
+
+def _by_former(blocks: BlockArray, values: Array, own: bool) -> BlockArray:
+    """Return blocks under scales by the finite values of the blocks before, and by their own or not."""
+    wide, size = doubles(values), blocks.format.sizes[0]
+    largest = of_blocks(blocks, np.where(np.isfinite(wide), np.abs(wide), 0), np.max)
+    if blocks.axes[0] != values.ndim - 1:
+        raise ValueError("blocks do not follow each other")
+    former = np.concatenate([np.zeros(size), largest.reshape(-1)[:-size]]).reshape(values.shape)
+    return of_values(lambda wide: np.fmax(np.abs(wide), former) if own else former)(blocks, values)
 
 
 def trees(size: int, source: Format, places: int) -> Iterator[Change]:

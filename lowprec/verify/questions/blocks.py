@@ -42,7 +42,7 @@ from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.block_edits import block_edits
 from lowprec.verify.questions.block_features import of_a_block, of_a_scale, of_one_value
-from lowprec.verify.questions.block_trees import trees
+from lowprec.verify.questions.block_trees import maxima, trees
 from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.questions.dot_operands import holding
 from lowprec.verify.questions.features import Feature, has_fields
@@ -297,7 +297,7 @@ class BlockQuestion(Question):
             yield Change("transposed", True, "transposed: rows and columns exchanged")
         yield from block_causes.operands(self.dump.dtype)
         yield from block_causes.special_blocks(fmt)
-        yield from block_causes.scales(fmt)
+        yield from (*block_causes.scales(fmt), *maxima(fmt))
         yield from block_causes.elements(fmt)
         if len(self.axes) == 1:
             for size in _SIZES:

@@ -51,7 +51,7 @@ _TERMS, _KNOWN = 1 << 16, 4
 #: Fields of changes of the operands, in the order in which they are made; others that are not of the
 #: accumulation; the longest step, and K, of which lanes are tried.
 _OF_OPERANDS = ("lane", "fault", "addend", "bias", "output_scale", "backward")
-_NOT_HOW = {*_OF_OPERANDS, "former", "register", "adder", "epilogue", "pair", "scaling"}
+_NOT_HOW = {*_OF_OPERANDS, "former", "loaded", "register", "adder", "epilogue", "pair", "scaling"}
 _LANES, _WIRED = 64, 32
 #: Products of which faults within steps are tried: fewer of matrices, whose samples are large.
 _STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
@@ -246,7 +246,8 @@ class DotQuestion(Question):
             if field in fields:
                 given = fields[field](given)
         if "former" in fields:
-            given = fields["former"](given, lambda by: self._rows(np.maximum(batch.places - by, 0)).given)
+            at = fields["loaded"][batch.places] if "loaded" in fields else np.maximum(batch.places - 1, 0)
+            given = fields["former"](given, lambda _: self._rows(at).given)
         if "register" in fields:
             given = former.from_register(self, batch, given)
         x, y, addend, scales, bias, output_scale, _ = given
@@ -372,12 +373,12 @@ class DotQuestion(Question):
         period = how.accumulator.step if isinstance(how.accumulator, Window) else length
         if self.addend is not None:
             yield from edits.of_addends(self.addend.dtype)
-            yield from former.of_addend(self.addend.dtype) if self.verb == "dot" else ()
+            yield from former.of_addend() if self.verb == "dot" else ()
         yield from edits.orders(length, min(period, length))
         operands = how.operands or self.read
         if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
             yield from (*of_shifts(), *of_behind(), *of_groups(), *of_rounding(how.summed[0]))
-            yield from (*scale_edits.of_scales(how.scale[0]), *former.of_gated_scales()) if how.scale else ()
+            yield from scale_edits.of_scales(how.scale[0]) if how.scale else ()
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
             yield from of_adders(whole.given, self.codes(self.answer(whole)), how)

@@ -22,9 +22,19 @@ from lowprec.verify.questions.dot_operands import Given
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
-from lowprec.verify.questions.step_cuts import LOW, MARKS, Numbers, Where, in_terms, terms_in
+from lowprec.verify.questions.step_cuts import (
+    LOW,
+    MARKS,
+    Numbers,
+    Where,
+    in_terms,
+    marks_of,
+    terms_in,
+    which_terms,
+)
 
 __all__ = [
+    "LEFT_OUT",
     "OnLanes",
     "code_edits",
     "lane_edits",
@@ -36,6 +46,8 @@ __all__ = [
 __all__ += ["on_codes", "orders", "product_edits", "shifts", "subnormals_read", "term_edits", "value_edits"]
 __all__ += ["wrapped_at"]
 
+#: The edit that no result of all lanes shows, as most sums have other products.
+LEFT_OUT = "products left out"
 #: Bits of formats of which each bit may be stuck.
 _SHORT, _NARROW = 4, 16
 
@@ -175,6 +187,7 @@ def orders(length: int, period: int) -> Iterator[Change]:
 def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[str, OnLanes]]:
     """Yield edits of lanes of x and y, each as words and what makes the edit of some lanes."""
     least = [0.0 if fmt is None else 2.0**fmt.emin for fmt in formats]
+    yield LEFT_OUT, functools.partial(_left_out, least=least)
     for side, fmt in enumerate(formats):
         name = "xy"[side]
         if fmt is None or not has_fields(fmt) or fmt.width > 32:
@@ -197,8 +210,22 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
                 led = functools.partial(_led_by_lane, by=by, least=2.0**fmt.emin)
                 changes[f"the leading one of {name} by the exponent of the lane {words}"] = led
             changes[f"the sign of {name} of the lane {words}"] = functools.partial(_sign_of, by=by)
+            changes[f"{name} of the lane {words}"] = functools.partial(np.roll, shift=by, axis=-1)
         for words, change in changes.items():
             yield words, functools.partial(_in_lanes, side=side, change=change, least=least)
+
+
+def _left_out(where: Where, least: Sequence[float]) -> Fault:
+    """Return what makes products -0, which leaves sums as they are."""
+
+    def changed(given: Given) -> Given:
+        here = _places(where, given, least)
+        for side, zero in enumerate((-0.0, 0.0)):
+            zeros = functools.partial(np.full_like, fill_value=zero)
+            given = of_sides((side,), functools.partial(_at, where=here, change=zeros))(given)
+        return given
+
+    return changed
 
 
 def lane_moves() -> Iterator[tuple[str, OnLanes]]:
@@ -294,20 +321,24 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, Calla
     for by, words in ((-1, "low"), (1, "high")):
         shifted = functools.partial(_aligned, by=by)
         yield f"terms aligned one place too {words}", functools.partial(in_terms, change=shifted)
-    for bits in range(4, 10):
-        top = 1 << bits - 1
-        for words, limited in (
-            ("wrap around", functools.partial(wrapped_at, top=top)),
-            (f"at most {top - 1}", functools.partial(np.minimum, top - 1)),
-            (f"at least {-top}", functools.partial(np.maximum, -top)),
-        ):
-            said = f"exponents of products {words}{f', of {bits} bits' if 'wrap' in words else ''}"
-            yield said, functools.partial(in_terms, change=functools.partial(_exponents, change=limited))
+    limits = {top: f", of {bits} bits" for bits in range(4, 10) for top in (1 << bits - 1,)}
+    limits |= {1 - fmt.emin + low: "" for fmt in formats if fmt is not None for low in (0, fmt.trailing_bits)}
+    for top, of_bits in limits.items():
+        changed: dict[str, Callable[[Array], Array]] = {
+            f"at most {top - 1}": functools.partial(np.minimum, top - 1),
+            f"at least {-top}": functools.partial(np.maximum, -top),
+            f"at least {1 - top}": functools.partial(np.maximum, 1 - top),
+        }
+        if of_bits:
+            changed[f"wrap around{of_bits}"] = functools.partial(wrapped_at, top=top)
+        for said, limited in changed.items():
+            on_terms = functools.partial(in_terms, change=functools.partial(_exponents, change=limited))
+            yield f"exponents of products {said}", on_terms
     for words, mark in {
         "a subnormal factor": "a factor is subnormal",
         "two subnormal factors": "both factors are subnormal",
     }.items():
-        zeroed = functools.partial(_marked_lost, bit=list(MARKS).index(mark))
+        zeroed = functools.partial(_marked_lost, mark=mark)
         yield f"products of {words} taken as zero", functools.partial(in_terms, change=zeroed)
     for fmt in dict.fromkeys(formats):
         if fmt is not None and has_fields(fmt):
@@ -317,9 +348,9 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, Calla
                 yield words, functools.partial(in_terms, change=small)
 
 
-def _marked_lost(terms: Numbers, bit: int) -> Numbers:
+def _marked_lost(terms: Numbers, mark: str) -> Numbers:
     """Return terms that are zero if a word of `MARKS` holds of their factors."""
-    return terms._replace(significand=np.where(terms.marks >> bit & 1 == 1, 0, terms.significand))
+    return terms._replace(significand=np.where(which_terms(terms, mark), 0, terms.significand))
 
 
 def _small_lost(terms: Numbers, least: int, exact: bool) -> Numbers:
@@ -377,14 +408,17 @@ def _of_parts(lanes: Array, change: Callable[[Any], Array], total: Callable[[Any
 
 def _in_lanes(where: Where, side: int, change: Callable[[Array], Array], least: Sequence[float]) -> Fault:
     def changed(given: Given) -> Given:
-        if not isinstance(where, str):
-            return of_sides((side,), functools.partial(_at, where=where, change=change))(given)
-        if not given.paired:
-            raise ValueError("factors of products of matrices have many others")
-        here = np.asarray(MARKS[where](given.x, given.y, least))
+        here = _places(where, given, least)
         return of_sides((side,), functools.partial(_at, where=here, change=change))(given)
 
     return changed
+
+
+def _places(where: Where, given: Given, least: Sequence[float]) -> Array:
+    """Return lanes, or which factors of each row are meant. Raises ValueError: products of matrices."""
+    if isinstance(where, str) and not given.paired:
+        raise ValueError("factors of products of matrices have many others")
+    return np.asarray(MARKS[where](marks_of(given.x, given.y, least))) if isinstance(where, str) else where
 
 
 def _at(values: Array, where: Array, change: Callable[[Array], Array]) -> Array:

@@ -56,6 +56,8 @@ _PIECE = 1 << 19
 #: Bits more than the result has, in which a first of two roundings may be; bits of operands whose exact
 #: results fit float64.
 _TWICE, _EXACT = 4, 50
+#: Lines back to which one with a finite result is sought.
+_BACK = 64
 #: Bits of the widest results whose codes are told, and of operands whose payloads are looked at.
 _NARROW, _WIDE = 8, 32
 
@@ -173,7 +175,7 @@ class ElementQuestion(Question):
         if "exact" in fields:
             codes = edited_codes(asked, codes, fields["exact"])
         if "held" in fields:
-            held = functools.partial(fields["held"], before=self._exact_before(batch))
+            held = functools.partial(fields["held"], before=self._exact_before(batch, fields))
             codes = edited_codes(asked, codes, held, zeros=True)
         if "wrapped" in fields:
             wide = fields["wrapped"][0]
@@ -187,14 +189,17 @@ class ElementQuestion(Question):
             codes = fields["received"](codes, target)
         return codes if asked.outside is None else np.where(asked.outside, -1, codes.astype(np.int64))
 
-    def _exact_before(self, batch: Batch) -> Array:
-        """Return the last finite exact result before each, or 0."""
-
-        def before(by: int) -> Array:
-            given = self._at(np.maximum(batch.places - by - 1, 0))
-            return np.where(batch.places > by, exact_results(self.operation, given, self.formats[:-1]), 0.0)
-
-        return former.kept(before(0), np.isfinite, before)
+    def _exact_before(self, batch: Batch, fields: dict[str, Any]) -> Array:
+        """Return the last finite exact result before each, or of the lines that changes say, or 0."""
+        at = fields["loaded"][batch.places] if "loaded" in fields else batch.places - 1
+        made = np.full(at.size, np.inf)
+        for _ in range(_BACK):
+            idle = ~np.isfinite(made) & (at >= 0)
+            if not idle.any():
+                break
+            made[idle] = exact_results(self.operation, self._at(at[idle]), self.formats[:-1])
+            at = np.where(np.isfinite(made), at, at - 1)
+        return np.where(np.isfinite(made), made, 0.0)
 
     def _asked(self, batch: Batch, fields: dict[str, Any]) -> Computation:
         """Return what is computed, with some fields changed."""
@@ -205,7 +210,8 @@ class ElementQuestion(Question):
             outside = (index < 0) | (index >= self.size)
             operands = self._at(np.clip(index, 0, self.size - 1))
         if "former" in fields:
-            operands = fields["former"](operands, lambda by: self._at(np.maximum(batch.places - by, 0)))
+            at = fields["loaded"][batch.places] if "loaded" in fields else np.maximum(batch.places - 1, 0)
+            operands = fields["former"](operands, lambda _: self._at(at))
         if "operand" in fields:
             operands, sources = fields["operand"](operands, sources)
         rule = self._rule
@@ -290,7 +296,7 @@ class ElementQuestion(Question):
                         causes.payloads_kept, source=first, target=self.target, quiet=quiet
                     )
                     yield Change(
-                        "by_code", kept, f"NaNs keep their sign and the first bits of their payload{words}", 2
+                        "by_code", kept, f"NaNs keep their sign and the first bits of their payload{words}", 3
                     )
             if (first.exponent_bits, first.bias) == (self.target.exponent_bits, self.target.bias):
                 dropped = first.trailing_bits - self.target.trailing_bits
@@ -315,9 +321,17 @@ class ElementQuestion(Question):
         """Yield features of the operands and of how the result is rounded; of an `fma` those of its sum."""
         every = self.situations(batch, np.ones(want.size, bool), want)
         yield Feature("the exact result", every.astype(np.int64), tuple(self.situation_names))
+        inexact = [
+            not name.startswith(("exact", "zero", "NaN", "in", "div")) for name in self.situation_names
+        ]
+        yield Feature("the result is inexact", np.array(inexact)[every])
         names = operand_names(len(batch.given))
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
+        if not names[1:] and has_fields(self.formats[0]) and self.formats[0].width <= _WIDE:
+            codes = batch.given[0].astype(np.int64)
+            yield Feature("the magnitude of the operand, as a code,", codes & self.formats[0].sign_code - 1)
+            yield Feature("the operand, as a code,", codes)
         if self.operation in EXACT and names[1:] and all(has_fields(fmt) for fmt in self.formats):
             negative = self.codes(want) & self.target.sign_code != 0
             given = batch.given, self.formats[:-1]

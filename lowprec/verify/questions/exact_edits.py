@@ -80,6 +80,7 @@ def of_held(target: Format, rule: Projection) -> Iterator[tuple[str, Callable[..
     """Yield parts of exact results that those of former ones replace, in words."""
     for words, bits in {"guard bit": (0,), "sticky bit": (1,), "guard and sticky bits": (0, 1)}.items():
         yield f"the {words}", functools.partial(_held_rest, fmt=target, bits=bits)
+    yield "the increment of rounding", functools.partial(_held_increment, fmt=target, rule=rule)
     yield "the carry of rounding", functools.partial(_held_carry, fmt=target, rule=rule)
     for words, part in {"significand": 0, "exponent": 1}.items():
         yield f"the {words} of the exact result", functools.partial(_held_part, part=part)
@@ -99,6 +100,15 @@ def _cut_at_guard(values: Array, fmt: Format) -> tuple[Array, ...]:
     whole = np.floor(size)
     rest = 2 * (size - whole)
     return whole, unit, np.floor(rest), rest > np.floor(rest)
+
+
+def _held_increment(values: Array, lasts: Array, before: Array, fmt: Format, rule: Projection) -> Array:
+    """Return values cut to a format's last places, and raised by one where others are rounded up."""
+    # What overflows is rounded as if exponents went on.
+    before = np.ldexp(before, np.minimum(fmt.emax - 1 - exponents(before), 0))
+    (whole, unit, *_), (other, of_other, *_) = (_cut_at_guard(side, fmt) for side in (values, before))
+    up = np.abs(np.asarray(quantize(before, fmt, projection=rule))) > other * of_other
+    return np.where(whole > 0, (whole + up) * unit, values)
 
 
 def _held_carry(values: Array, lasts: Array, before: Array, fmt: Format, rule: Projection) -> Array:

@@ -111,7 +111,7 @@ def shown_edits(
         for words, of_lanes in found:
             edit = functools.partial(_edit, stage, of_lanes)
             made = question.answer(few, (edit(every, ""),))
-            if not (made != plain).any():
+            if stage and not (made != plain).any():  # halves of some lanes are not those of all
                 continue
             if unit == "block" or count == 1 or (made == few.got).any():
                 yield edit(every, words)
@@ -131,12 +131,14 @@ def shown_edits(
                 broken, mended = int(differs[right].sum()), int((~differs & ~right).sum())
                 shown += lanes.tolist() if lanes.size == 1 and broken * _RARELY <= mended else []
                 best += [] if broken else [lanes]
+                near += [(-same[place].mean(), broken, lanes)] * (0 < broken * _RARELY <= mended)
             near.sort(key=lambda one: (*one[:2], one[2].size))
             best += [lanes for _, _, lanes in near[:_NEAR]]
             for lanes in best + [np.array(shown)] * (1 < len(shown) < count):
                 which = f"{unit}{'s' * (lanes.size > 1)} {runs_of(lanes.tolist())}"
                 yield edit(lanes, f"{words}{',' * (',' in words)} in {which}")
-            for mark in MARKS if stage in _MARKED and (made == few.got).any() else ():
+            hopeful = words == edits.LEFT_OUT or (made == few.got).any()
+            for mark in MARKS if stage in _MARKED and hopeful else ():
                 if (question.answer(few, (edit(mark, ""),)) == few.got).any():
                     yield edit(mark, f"{words}, where {mark}")
     if stepped:

@@ -40,13 +40,13 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         changes |= {f"{said} if they are {what}": read for said, read in found.items()}
     if count > 1:
         changes |= {
-            "in reverse order of blocks": lambda scales: scales[..., ::-1],
             "of the block before": lambda scales: np.roll(scales, 1, -1),
             "of the block behind": lambda scales: np.roll(scales, -1, -1),
             "below that of the block before raised to it": functools.partial(_bounded, bound=np.fmax),
             "above that of the block before lowered to it": functools.partial(_bounded, bound=np.fmin),
             "of the first block": lambda scales: np.repeat(scales[..., :1], count, -1),
             "of the last block": lambda scales: np.repeat(scales[..., -1:], count, -1),
+            "in reverse order of blocks": lambda scales: scales[..., ::-1],
         }
         for block in range(count - 1):
             order = [*range(block), block + 1, block, *range(block + 2, count)]

@@ -31,24 +31,35 @@ Array = npt.NDArray[Any]
 #: Bits of the lower word.
 LOW = 50
 
-#: What may hold of the factors of a product, in words, with their values and their least normal numbers.
-MARKS: dict[str, Callable[[Array, Array, Sequence[float]], Array]] = {
-    "x is negative": lambda x, y, least: np.signbit(x),
-    "x is positive": lambda x, y, least: ~np.signbit(x),
-    "y is negative": lambda x, y, least: np.signbit(y),
-    "y is positive": lambda x, y, least: ~np.signbit(y),
-    "both factors are negative": lambda x, y, least: np.signbit(x) & np.signbit(y),
-    "x is subnormal": lambda x, y, least: np.abs(x) < least[0],
-    "y is subnormal": lambda x, y, least: np.abs(y) < least[1],
-    "a factor is subnormal": lambda x, y, least: (np.abs(x) < least[0]) | (np.abs(y) < least[1]),
-    "both factors are subnormal": lambda x, y, least: (np.abs(x) < least[0]) & (np.abs(y) < least[1]),
+#: What may hold of the factors of a product, in words, by the bits of `marks_of`.
+MARKS: dict[str, Callable[[Array], Array]] = {
+    "x is negative": lambda bits: bits & 1 > 0,
+    "x is positive": lambda bits: bits & 257 == 256,
+    "y is negative": lambda bits: bits & 2 > 0,
+    "y is positive": lambda bits: bits & 258 == 256,
+    "both factors are negative": lambda bits: bits & 3 == 3,
+    "x is zero": lambda bits: bits & 16 > 0,
+    "y is zero": lambda bits: bits & 32 > 0,
+    "a factor is zero": lambda bits: bits & 48 > 0,
+    "x is subnormal": lambda bits: bits & 4 > 0,
+    "y is subnormal": lambda bits: bits & 8 > 0,
+    "a factor is subnormal": lambda bits: bits & 12 > 0,
+    "both factors are subnormal": lambda bits: bits & 12 == 12,
+    "x is not finite": lambda bits: bits & 64 > 0,
+    "y is not finite": lambda bits: bits & 128 > 0,
 }
 
 
 def marks_of(x: Array, y: Array, least: Sequence[float]) -> Array:
-    """Return a bit for each of `MARKS` that holds of factors; `least`: the least normal numbers."""
-    bits = [np.asarray(mark(x, y, least)) * np.int64(1 << bit) for bit, mark in enumerate(MARKS.values())]
-    return np.asarray(sum(bits))
+    """Return a bit for each property of factors: signs, below the least normal numbers, zero, not finite.
+
+    Bit 8 tells factors from running sums, which have none.
+    """
+    sizes, bits = (np.abs(x), np.abs(y)), np.full(x.shape, 256, np.uint16)
+    for number, (side, size) in enumerate(zip((x, y), sizes, strict=True)):
+        for bit, holds in enumerate((np.signbit(side), size < least[number], size == 0, ~(size < np.inf))):
+            bits |= holds * np.uint16(1 << 2 * bit + number)
+    return bits
 
 
 class Numbers(NamedTuple):
@@ -135,7 +146,7 @@ def lanes_of(where: Array, rows: int, count: int) -> Array:
 def which_terms(terms: Numbers, where: Where) -> Array:
     """Return which terms of a step are meant; the lane -1 is the last term, the running sum."""
     if isinstance(where, str):
-        return np.asarray(terms.marks >> list(MARKS).index(where) & 1 == 1)
+        return np.asarray(MARKS[where](terms.marks))
     return terms_in(where, *terms.negative.shape)
 
 

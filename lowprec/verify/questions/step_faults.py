@@ -79,6 +79,9 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
     terms = folded(how).accumulator
     if isinstance(terms, Window) and terms.fraction_bits is not None:
         yield from _of_alignment(terms, what)
+        if terms is not window:
+            words = "groups whose products cancel do not count for the largest exponent"
+            yield fault(words, 2, counts=lambda terms: terms.significand != 0)
     yield from _of_rounding(window, form)
     yield from of_zeros(window)
     yield from of_ends(addend)

@@ -64,7 +64,8 @@ def of_products(x: Array, y: Array, addend: Array | None, formats: Formats) -> I
     for name, side, fmt in zip("xy", wide, formats, strict=True):
         yield from any_of(f"{name} is NaN", np.isnan(side), lanes)
         yield from any_of(f"{name} is infinite", np.isinf(side), lanes)
-        yield from any_of(f"{name} is zero", side == 0, ())
+        yield from any_of(f"{name} is zero", side == 0, lanes)
+        yield Feature(f"all {name} are zero", np.asarray((side == 0).all(1)))
         yield from any_of(f"{name} is negative", np.signbit(side), lanes)
         if fmt is None:
             continue

@@ -20,7 +20,7 @@ from lowprec.verify.questions.stages import OF_A_STEP, fault
 from lowprec.verify.questions.step_cuts import Numbers, Parts, chosen, terms_in
 from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
 
-__all__ = ["narrowed", "node_edits", "of_behind", "of_groups", "of_rounding", "of_shifts"]
+__all__ = ["narrowed", "node_edits", "of_behind", "of_groups", "of_rounding", "of_shifts", "of_unseen"]
 
 #: Last steps of which each may have a fault of its own.
 _STEPS = 16
@@ -64,6 +64,20 @@ def of_behind(dropped: Sequence[int] = _DROPPED) -> Iterator[Change]:
     for least in dropped:
         far = functools.partial(_far_dropped, least=least)
         yield fault(f"terms that begin {least} places or more behind the largest lost", 2, above=far)
+
+
+def of_unseen(fmt: Format) -> Iterator[Change]:
+    """Yield single bits of terms that are lost behind the guard bit of a format, or some places below."""
+    for bit, more in itertools.product(range(_BEHIND), range(3)):
+        lost = functools.partial(_bit_unseen, bit=bit, places=fmt.precision + more)
+        behind = f"{more} place{'s' * (more != 1)} behind the guard bit" if more else "the guard bit"
+        yield fault(f"bit {bit} of terms lost where it is shifted below {behind}", 2, above=lost)
+
+
+def _bit_unseen(terms: Numbers, largest: Array, bit: int, places: int) -> Numbers:
+    """Return terms without a bit that lies more than so many places below the largest exponent."""
+    here = terms.last + bit < largest[:, None] - places
+    return terms._replace(significand=np.where(here, terms.significand & ~(1 << bit), terms.significand))
 
 
 def _dropped(terms: Numbers, largest: Array, least: int, some: slice) -> Numbers:

@@ -1,8 +1,9 @@
-"""Sums by a tree of additions, of which one adder rounds otherwise."""
+"""Sums by a tree of additions, of which one adder, or those of one level, round otherwise."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,12 +22,12 @@ from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["of_adders", "tree_sums"]
 
-#: An adder of a tree, by its level and its place there, and how it rounds.
-Adder = tuple[int, int, Rounding]
+#: An adder of a tree by its level and its place there, or all of a level, and how it rounds.
+Adder = tuple[int, int | None, Rounding]
 
 
 def of_adders(given: Given, right: Array, how: Accumulation) -> Iterator[Change]:
-    """Yield adders of a tree, each rounding in every other mode, if the tree has the right codes."""
+    """Yield adders of a tree, and its levels, in every other mode, if the tree has the right codes."""
     plain = how.product is not None and isinstance(how.accumulator, tuple) and how.output == how.accumulator
     if how.order != PAIRWISE or how.split or how.term or how.addend != "first" or not plain:
         return
@@ -39,14 +40,15 @@ def of_adders(given: Given, right: Array, how: Accumulation) -> Iterator[Change]
         or (tree_sums(given.x, given.y, given.addend, how) != right).any()
     ):
         return
+    modes = [mode for mode in MODES if mode != how.output[1].rounding]
     for level in range(length.bit_length()):
+        which: dict[int | None, str] = {None: f"all sums of level {level + 1} of the tree"}
         for place in range((length + 1 + (1 << level) - 1 >> level) // 2):
             first = place << level + 1
             last = min(first + (2 << level) - 1, length)
-            for mode in MODES:
-                if mode != how.output[1].rounding:
-                    words = f"the sum of terms {first} to {last}, of which the addend is 0: {in_words(mode)}"
-                    yield Change("adder", (level, place, mode), words, 2)
+            which[place] = f"the sum of terms {first} to {last}, of which the addend is 0"
+        for (at, words), mode in itertools.product(which.items(), modes):
+            yield Change("adder", (level, at, mode), f"{words}: {in_words(mode)}", 2)
 
 
 def tree_sums(x: Array, y: Array, addend: Array, how: Accumulation, adder: Adder | None = None) -> Array:
@@ -59,7 +61,8 @@ def tree_sums(x: Array, y: Array, addend: Array, how: Accumulation, adder: Adder
     while len(terms) > 1:
         made = []
         for place, pair in enumerate(zip(terms[::2], terms[1::2], strict=False)):
-            mode = rule.rounding if adder is None or (level, place) != adder[:2] else adder[2]
+            own = adder is None or adder[0] != level or adder[1] not in (place, None)
+            mode = rule.rounding if own else adder[2]  # type: ignore[index]
             other = dataclasses.replace(rule, rounding=mode)
             made.append(as_doubles(np.asarray(add(*pair, fmt, projection=other, dtype=code_dtype(fmt))), fmt))
         terms = made + terms[2 * len(made) :]
