@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lowprec.methods import scale_propagation as sp
-from tests.support import example_script
+from tests.examples import example_script
 
 pytestmark = pytest.mark.apart
 
