@@ -1,7 +1,5 @@
 """Accumulations drawn at random, as units to identify: python -m tests.identify_units --count 60 --seed 1."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time

@@ -1,7 +1,5 @@
 """What the code may import and do, and what every claim must name: checked on the source itself."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect

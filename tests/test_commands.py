@@ -3,8 +3,6 @@
 Those that take minutes are parsed here, and not run; tests of the examples run them reduced.
 """
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import importlib.util

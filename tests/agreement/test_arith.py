@@ -4,8 +4,6 @@ The oracle is asked once for each exact result. Everything goes through the fast
 serve it, and through the general one, which has flags too.
 """
 
-from __future__ import annotations
-
 import itertools
 import platform
 from fractions import Fraction

@@ -4,8 +4,6 @@ A library loaded into the same process may set any of them (compilers' fast-math
 does). They live in MXCSR, at byte 28 of glibc's fenv_t on x86-64.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

@@ -7,8 +7,6 @@ Nearest even, no saturation. What differs is known, and asserted to be exactly w
 - A NaN has no code in formats without NaN; ml_dtypes gives -0, lowprec refuses. Left out.
 """
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

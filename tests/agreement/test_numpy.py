@@ -4,8 +4,6 @@ NumPy keeps what fits of a NaN's payload; lowprec gives the quiet NaN alone. So 
 by being NaN and by their sign, everything else by its code.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

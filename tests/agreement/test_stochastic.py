@@ -1,7 +1,5 @@
 """Stochastic rounding: of all integers the table's share rounds up; kernels agree with the oracle."""
 
-from __future__ import annotations
-
 import functools
 import math
 from fractions import Fraction

@@ -3,8 +3,6 @@
 Asking for flags takes the general kernel, so that each verb can be held against itself.
 """
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Operations on binary16 against Berkeley SoftFloat: codes and flags, as TestFloat generated them."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

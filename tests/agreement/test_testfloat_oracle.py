@@ -1,7 +1,5 @@
 """The oracle against Berkeley SoftFloat: codes and flags of conversions, as TestFloat generated them."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

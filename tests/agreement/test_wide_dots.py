@@ -1,7 +1,5 @@
 """Dot products of binary64 numbers that binary32 does not hold, against the oracle."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

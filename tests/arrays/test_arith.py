@@ -1,7 +1,5 @@
 """Operations as array verbs: shapes, types, memory, randomness, refusals. Results are tested elsewhere."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import dask.array

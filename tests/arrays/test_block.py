@@ -1,7 +1,5 @@
 """Arrays in blocks: what they are made of, their values and parts, and what the verbs take and refuse."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Refusals, word for word: what was asked, what was given, why it cannot be, the way out."""
 
-from __future__ import annotations
-
 import dataclasses
 import fractions
 import re

@@ -1,7 +1,5 @@
 """sweep_formats: errors are those of the verbs, the front is one, and bad calls are refused."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

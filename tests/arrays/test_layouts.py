@@ -4,8 +4,6 @@ The plain call, on a contiguous array with nothing to write to, is held against 
 other layout is held against the plain call, bit for bit.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Comparisons, classes and neighbours, against the oracle: every pair of small formats."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

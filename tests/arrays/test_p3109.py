@@ -1,7 +1,5 @@
 """`lowprec.p3109` as it is called: parameters, strings, shapes, messages, κ, and planted mistakes."""
 
-from __future__ import annotations
-
 import hashlib
 import pathlib
 import re

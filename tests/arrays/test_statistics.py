@@ -1,7 +1,5 @@
 """scale_for and error_report: against their definitions in exact arithmetic, and published numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,7 +1,5 @@
 """What tests of benchmarks share."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import peers, timing

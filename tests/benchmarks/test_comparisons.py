@@ -1,7 +1,5 @@
 """Comparisons are timed only if right, and beside ml_dtypes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

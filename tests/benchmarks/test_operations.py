@@ -1,7 +1,5 @@
 """Operations are timed only if right, on codes beside peers that give the same, and on the data named."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

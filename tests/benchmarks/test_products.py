@@ -1,7 +1,5 @@
 """Matrix products are timed only if right, beside peers that give the same, at rates that compare."""
 
-from __future__ import annotations
-
 import functools
 import json
 

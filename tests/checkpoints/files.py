@@ -1,7 +1,5 @@
 """Small checkpoints for tests."""
 
-from __future__ import annotations
-
 import numpy as np
 from safetensors.numpy import save_file
 

@@ -1,7 +1,5 @@
 """safetensors files: every type, parts of tensors, and headers that are cut, wrong or hostile."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

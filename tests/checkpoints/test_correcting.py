@@ -1,7 +1,5 @@
 """GPTQ against its definition, column by column, and what becomes of outputs."""
 
-from __future__ import annotations
-
 import functools
 import json
 

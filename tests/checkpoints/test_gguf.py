@@ -1,7 +1,5 @@
 """GGUF files that are written: by the layout, read back by the gguf package, with the source's keys."""
 
-from __future__ import annotations
-
 import os
 import struct
 import tracemalloc

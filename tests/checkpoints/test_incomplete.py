@@ -1,7 +1,5 @@
 """Weights that lack a part: of every scheme each part is taken away in turn, and the loss is named."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

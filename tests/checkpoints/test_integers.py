@@ -1,7 +1,5 @@
 """Integers in safetensors: GPTQ, AWQ and those of compressed-tensors, by their layouts bit by bit."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

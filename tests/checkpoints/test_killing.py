@@ -1,7 +1,5 @@
 """quantize, killed by the system at many points, and two of them at once."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Tensors beside a weight that have names of its parts: they are refused, and never become parts of it."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """ONNX models: every type in every field, what DequantizeLinear makes of it, models that are written."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 

@@ -1,7 +1,5 @@
 """ONNX models: what nodes say of initializers, and no names; what becomes of the nodes of a source."""
 
-from __future__ import annotations
-
 import json
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """The console lines of docs/checkpoints.md, run on small models that are what the page says they are."""
 
-from __future__ import annotations
-
 import importlib.util
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """Every scheme against its definition, written once more here, and back."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Roundings of every mode, and clusters: the same bytes, however the work is cut and whoever does it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Quantised weights that another checkpoint takes as they are have the values there that they had."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of torch.save: tensors of every kind, what is said of others, hostile pickles."""
 
-from __future__ import annotations
-
 import pickle
 import struct
 import warnings

@@ -3,8 +3,6 @@
 The package needs CUDA, so its functions that make tensors are stood in for, with its names and arguments.
 """
 
-from __future__ import annotations
-
 import copyreg
 import enum
 import io

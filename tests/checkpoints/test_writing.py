@@ -1,7 +1,5 @@
 """Files appear whole or not at all, and a run that was killed goes on."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import io

@@ -1,7 +1,5 @@
 """`lowprec compare --baseline`: what an earlier report has is accepted, and nothing worse."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

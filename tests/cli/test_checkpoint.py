@@ -1,7 +1,5 @@
 """`lowprec checkpoint`: what it prints, its exit codes, and that looking at headers waits for no compiler."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

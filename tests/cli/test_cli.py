@@ -1,7 +1,5 @@
 """The command line: what it prints, and the exit codes that scripts rely on."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

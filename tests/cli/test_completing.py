@@ -1,7 +1,5 @@
 """What a shell completes: commands, options, names of formats and the like, and files."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

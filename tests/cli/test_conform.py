@@ -1,7 +1,5 @@
 """What `lowprec conform` prints, accepts by a baseline, and reports to servers that run tests."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """`lowprec doctor`: what it says is true, what is broken fails, and what is slow has a remedy."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import json

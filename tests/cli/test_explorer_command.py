@@ -1,7 +1,5 @@
 """`lowprec explorer`: the file that it writes, and what it refuses."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

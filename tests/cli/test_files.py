@@ -3,8 +3,6 @@
 No device is written to here: pipes and links of the test's own stand for what is no regular file.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """Every option that takes a name takes a file that defines the thing; lists are filtered by words."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

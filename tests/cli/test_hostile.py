@@ -1,7 +1,5 @@
 """Files and names made to harm their readers: refused at once, in one printable message, exit code 2."""
 
-from __future__ import annotations
-
 import ast
 import html
 import json

@@ -1,7 +1,5 @@
 """`lowprec identify`: a program as the unit, recorded rows, and exit codes."""
 
-from __future__ import annotations
-
 import json
 import sys
 

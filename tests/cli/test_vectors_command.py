@@ -1,7 +1,5 @@
 """The command that writes vectors: of operations, of units, and what they cover."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

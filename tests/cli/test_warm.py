@@ -1,7 +1,5 @@
 """`lowprec warm`: what it calls, and what it says of kernels that are compiled."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Headers of library calls, compiled as C99, against the kernels: scales, bias and addends, any K."""
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import itertools

@@ -1,7 +1,5 @@
 """Headers of operations, compiled as C99, against the oracle: codes and flags, any formats and rules."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import re

@@ -1,7 +1,5 @@
 """The page of conformance: written from rows, and read back."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

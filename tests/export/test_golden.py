@@ -1,7 +1,5 @@
 """The golden files are right, their schemas hold, and one wrong byte is found."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

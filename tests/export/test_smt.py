@@ -1,7 +1,5 @@
 """Formulas in SMT-LIB: a solver proves them, and finds the operands for which a planted one is wrong."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -7,8 +7,6 @@ The kernels are compiled for processors with AVX2 and with AVX-512, in a process
 not run: the processor at hand may be any x86-64.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """Vectors of words: what is compiled is what NumPy does, lane by lane, on words at every border."""
 
-from __future__ import annotations
-
 import functools
 
 import numba

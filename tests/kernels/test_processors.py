@@ -1,7 +1,5 @@
 """Kernels compiled for another processor than the one at hand give the same answers."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -5,8 +5,6 @@ instruction or a NumPy call that narrows) is in a rounding module, or in a funct
 why nothing is lost.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """The transformer of the examples: its gradients against differences, with plain arrays and with scales."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The examples of docs/fp8-recipe.md that train a network and quantise a sentence model."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 

@@ -1,7 +1,5 @@
 """One linear layer for all recipes: it is each recipe's own, and says what it does not know."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

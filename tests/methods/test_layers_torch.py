@@ -1,7 +1,5 @@
 """Recipes in torch's autograd: bits of the NumPy path, finite differences, models, types. Needs torch."""
 
-from __future__ import annotations
-
 import copy
 import pathlib
 import pickle

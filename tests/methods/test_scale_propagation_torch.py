@@ -1,7 +1,5 @@
 """Scalify in torch's autograd: bits and scales of the NumPy rules, loss scales, training. Needs torch."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import operator

@@ -1,7 +1,5 @@
 """The example of weights and states in narrow formats: few steps of it, and what the page shows of all."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

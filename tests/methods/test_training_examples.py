@@ -1,7 +1,5 @@
 """Examples that train and quantise networks: pages show what they print, and NaNs are not slow."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import sys

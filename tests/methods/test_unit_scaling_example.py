@@ -1,7 +1,5 @@
 """The example of Unit Scaling: its reduced version, held against the page that shows it."""
 
-from __future__ import annotations
-
 import re
 import sys
 

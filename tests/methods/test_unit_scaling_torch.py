@@ -1,7 +1,5 @@
 """Unit Scaling in torch's autograd: bits of the NumPy rules, reports, a transformer. Needs torch."""
 
-from __future__ import annotations
-
 import functools
 import pickle
 import re

@@ -4,8 +4,6 @@ The laws say what a mode means without thresholds, tails or codes of neighbours:
 all values of a format.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """The oracle's flags: rows reasoned out, and laws about what is delivered."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """The oracle's projection fields beside mode and saturation: NaN codes, flushing, overflow test, stages."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Stochastic rounding of the oracle: literals by hand, and the share of all integers that rounds up."""
 
-from __future__ import annotations
-
 import math
 import re
 from fractions import Fraction

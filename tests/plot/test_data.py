@@ -1,7 +1,5 @@
 """What plots show is what the verbs give: compared code by code, and with sums in fractions."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from fractions import Fraction

@@ -120,11 +120,9 @@ def test_the_size_of_chunks_is_an_integer(size):
 # -- windows ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    refusals(
-        globals(),
-        """
+test_windows_that_are_none_are_refused = refusal_test(
+    globals(),
+    """
 dataclasses.replace(STEP, step=0, fraction_bits=24)
     ValueError: step=0 of a window is out of range; use 1 to 4,294,967,296, so that the sum of a step
     with fraction_bits=24 has at most 63 bits
@@ -173,12 +171,7 @@ dataclasses.replace(STEP, step=1 << 62, fraction_bits=None, groups="alternate_pa
 dataclasses.replace(STEP, lowest_exponent=1 << 40)
     ValueError: lowest_exponent=1099511627776 of a window is out of range; use -32,768 to 32,768
 """,
-    ),
 )
-def test_windows_that_are_none_are_refused(call, error, message):
-    """With the field at fault."""
-    with pytest.raises(error, match=f"^{re.escape(message)}$"):
-        call()
 
 
 @pytest.mark.parametrize("field", ["step", "group", "fraction_bits", "lowest_exponent"])

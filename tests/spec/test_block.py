@@ -1,7 +1,5 @@
 """Block formats and scale rules: their defaults, which are equal, how they are spelled and refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from fractions import Fraction

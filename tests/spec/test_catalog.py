@@ -1,7 +1,5 @@
 """The catalog: what names, aliases and dtypes stand for, and which are refused."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 import pydoc

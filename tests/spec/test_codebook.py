@@ -8,7 +8,6 @@ import decimal
 import hashlib
 import math
 import pickle
-import re
 import struct
 from fractions import Fraction
 
@@ -19,7 +18,7 @@ from lowprec.arrays.convert import encode
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.codebooks import CODEBOOKS, dynamic_map, lns, named, posit, takum
-from tests.support import refusal_test, refusals
+from tests.support import refusal_test
 
 NAN, INFINITY = math.nan, math.inf
 
@@ -259,29 +258,27 @@ def test_limits_are_those_of_the_values():
 # -- refusals ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    refusals(
-        globals(),
-        """
+test_what_is_no_codebook_is_refused = refusal_test(
+    globals(),
+    """
 Codebook("b", values=[1.0, 2.0, 3.0])
     ValueError: values of codebook 'b' are 3; give one for each code, 4 to 65,536 and a power of two.
-    Codes without a value can be NaN
+    Codes without a value can be NaN...
 Codebook("b", values=[0.0] * (1 << 17))
-    ValueError: values of codebook 'b' are 131,072; give one for each code
+    ValueError: values of codebook 'b' are 131,072; give one for each code...
 Codebook("b", values=[0.0, 1.0, 1.0, 2.0])
     ValueError: values of codebook 'b' are not all different: codes 0x1 and 0x2 are both 1.0; make one
     of them NaN
 Codebook("b", values=[0.0, INFINITY, 1.0, INFINITY])
-    ValueError: codes 0x1 and 0x3 are both inf; make one of them NaN
+    ValueError: ...codes 0x1 and 0x3 are both inf; make one of them NaN
 Codebook("b", values=[NAN, NAN, NAN, 1.0])
-    ValueError: values of codebook 'b' have no two finite numbers of which one is positive
+    ValueError: values of codebook 'b' have no two finite numbers of which one is positive...
 Codebook("b", values=[-3.0, -2.0, -1.0, 0.0])
-    ValueError: have no two finite numbers of which one is positive
+    ValueError: ...have no two finite numbers of which one is positive...
 Codebook("b", values=[-0.0, 1.0, 2.0, 3.0])
-    ValueError: values of codebook 'b' have -0.0 (code 0x0) but no 0.0
+    ValueError: values of codebook 'b' have -0.0 (code 0x0) but no 0.0...
 Codebook("b", values=[-0.0, 0.0, 2.0, 3.0])
-    ValueError: values of codebook 'b' have -0.0 (code 0x0) but no negative number
+    ValueError: values of codebook 'b' have -0.0 (code 0x0) but no negative number...
 Codebook("b", values=[Fraction(1, 3), 0, 1, 2])
     ValueError: the value of code 0x0 of codebook 'b', 1/3, is no float64 number, which lowprec carries
     values in; give float(1/3)
@@ -292,7 +289,7 @@ Codebook("b", values=[0, 1, 2, 3], thresholds=[0.5, 2.5, 1.5])
     thresholds in ascending order of values
 Codebook("b", values=[0, 1, 2, 3], thresholds=[0.5, Fraction(4, 3), 2.5])
     ValueError: the threshold of codebook 'b' above code 0x1 is no binary fraction of at most 120
-    significant bits
+    significant bits...
 Codebook("b", values=[0, 1, 2, 3], thresholds=[0.5, NAN, 2.5])
     ValueError: threshold 1 of codebook 'b' must be finite, not nan
 Codebook("b", values=[0, 2.0**-200, 1, 3])
@@ -308,11 +305,7 @@ Codebook("b", values=[0, 1, 2, 3], overflow="no")
 Codebook("b", values=[0, 1, 2, 3], overflow=3)
     ValueError: overflow=3.0 of codebook 'b' must lie beyond its extreme value, 3.0
 """,
-    ),
 )
-def test_what_is_no_codebook_is_refused(call, error, message):
-    with pytest.raises(error, match=re.escape(message)):
-        call()
 
 
 def test_a_codebook_of_one_bit_has_two_bits_of_which_one_is_used():

@@ -1,7 +1,5 @@
 """Formats: the published limits of each, typed out; what follows from them; and what is no format."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re
@@ -16,7 +14,7 @@ from lowprec.oracle.exact import Special
 from lowprec.spec import catalog
 from lowprec.spec.families import finite, fixed, fn, fnuz, ieee, p3109, power_of_two
 from lowprec.spec.format import Carrier, Format, Sign, exact_float
-from tests.support import CATALOG_UP_TO_8, UP_TO_8, refusals
+from tests.support import CATALOG_UP_TO_8, UP_TO_8, refusal_test
 
 # -- the catalog, as published ----------------------------------------------------------------------
 
@@ -320,7 +318,7 @@ def test_bits_alone_make_a_format(exponent_bits):
 
 GOOD = dict(name="x", exponent_bits=4, trailing_bits=3, bias=7)
 
-REFUSED = refusals(
+test_parameters_that_are_no_format_are_refused_by_name = refusal_test(
     {**globals(), "changed": lambda **change: Format(**{**GOOD, **change})},
     """
 changed(exponent_bits=-1)
@@ -363,13 +361,6 @@ changed(bias=-1009)
     values in float64. Reduce exponent_bits=4 or increase bias=-1009
 """,
 )
-
-
-@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
-def test_parameters_that_are_no_format_are_refused_by_name(call, error, message):
-    """The field at fault, its value, why, and what to use."""
-    with pytest.raises(error, match=f"^{re.escape(message)}$"):
-        call()
 
 
 def test_parameters_just_inside_the_limits_are_formats():

@@ -3,8 +3,6 @@
 The codes are literals; the oracle converts. What libraries do on many operands is in tests/agreement.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from fractions import Fraction

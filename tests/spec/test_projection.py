@@ -1,7 +1,5 @@
 """Projections: defaults, coercion, text, and which values each field refuses."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """`lowprec.testing`: what people's own tests call, and what it tells them."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`lowprec check-format`: what it takes, what it prints, and how it ends."""
 
-from __future__ import annotations
-
 import json
 import re
 

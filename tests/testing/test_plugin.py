@@ -1,7 +1,5 @@
 """The plugin, the profiles, and what is imported when."""
 
-from __future__ import annotations
-
 import doctest
 import importlib.metadata
 import os
