@@ -28,18 +28,27 @@ def _tree(path):
     return ast.parse(path.read_text())
 
 
+@functools.cache
+def _walk(path):
+    """Return every node of a file's tree."""
+    return tuple(ast.walk(_tree(path)))
+
+
 def _name(path):
     return path.relative_to(ROOT).as_posix()
 
 
+@functools.cache
 def _imports(path):
-    """Top-level names of all modules imported anywhere in a file."""
-    for node in ast.walk(_tree(path)):
+    """Return the top-level names of all modules imported anywhere in a file."""
+    found = []
+    for node in _walk(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{_name(path)}: relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -101,20 +110,18 @@ def _module(path):
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+@functools.cache
 def _arrows():
-    """The modules that each module imports, anywhere in its file but for type checkers alone."""
+    """Return the modules that each module imports, anywhere in its file but for type checkers alone."""
     names = {_module(path): path for path in MODULES}
     arrows = {}
     for name, path in names.items():
-        tree = _tree(path)
-        typing = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        ]
+        nodes = _walk(path)
+        ifs = [node for node in nodes if isinstance(node, ast.If)]
+        typing = [node for node in ifs if ast.unparse(node.test) == "TYPE_CHECKING"]
         unseen = {id(inner) for node in typing for inner in ast.walk(node)}
         found = set()
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.ImportFrom) and id(node) not in unseen:
                 wholes = [f"{node.module}.{alias.name}" for alias in node.names]
                 found |= {name if name in names else node.module for name in wholes}
@@ -150,7 +157,7 @@ def test_a_class_of_the_tools_has_a_name_of_its_own():
     homes = {}
     for path in MODULES:
         if path.relative_to(PACKAGE).parts[0] in ("verify", "testing", "export", "cli"):
-            for node in ast.walk(_tree(path)):
+            for node in _walk(path):
                 if isinstance(node, ast.ClassDef):
                     homes.setdefault(node.name, []).append(_name(path))
     assert len(homes) > 40
@@ -171,9 +178,9 @@ def test_no_kernel_is_compiled_with_fastmath():
 
 
 def _nodes():
-    """Every node of every kernel's source."""
+    """Yield every node of every kernel's source."""
     for path in KERNELS:
-        yield from ast.walk(_tree(path))
+        yield from _walk(path)
 
 
 def test_kernels_know_no_format():
@@ -397,7 +404,7 @@ KEY = re.compile(r"\[([A-Z][A-Z0-9_]+)\]")
 def test_every_source_that_a_docstring_cites_is_in_the_references():
     """A key in brackets is a heading of docs/references.md."""
     for path in MODULES:
-        for node in ast.walk(_tree(path)):
+        for node in _walk(path):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 cited = set(KEY.findall(ast.get_docstring(node) or ""))
                 assert cited <= REFERENCES, f"{_name(path)}: {getattr(node, 'name', 'module')}"

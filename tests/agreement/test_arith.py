@@ -312,17 +312,9 @@ def test_numpy_agrees_on_its_own_types(dtype):
 def test_nans_are_those_of_an_x86_processor():
     """NumPy's float32 operations are the processor's: payloads, signs, and the NaN that it generates."""
     words = [
-        0x7FC00001,
-        0xFFC12345,
-        0x7F800001,
-        0xFF8ABCDE,
-        0x7F800000,
-        0xFF800000,
-        0,
-        0x80000000,
-        0x3F800000,
+        0x7FC00001, 0xFFC12345, 0x7F800001, 0xFF8ABCDE, 0x7F800000, 0xFF800000, 0, 0x80000000, 0x3F800000,
         0xBF800000,
-    ]
+    ]  # fmt: skip
     x, y = (grid.astype(np.uint32).reshape(-1).view(np.float32) for grid in np.meshgrid(words, words))
     with np.errstate(all="ignore"):
         for operation in ("add", "subtract", "multiply", "divide"):

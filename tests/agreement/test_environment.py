@@ -64,16 +64,8 @@ def environment(flags):
 
 
 TARGETS = (
-    "binary32",
-    "tf32",
-    "binary16",
-    "bfloat16",
-    "e4m3fn",
-    "e5m2fnuz",
-    "e8m0fnu",
-    "int8f6",
-    "binary8p1se",
-)
+    "binary32", "tf32", "binary16", "bfloat16", "e4m3fn", "e5m2fnuz", "e8m0fnu", "int8f6", "binary8p1se",
+)  # fmt: skip
 
 
 def _patterns(width):

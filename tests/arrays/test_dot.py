@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -145,13 +146,25 @@ def test_the_result_is_the_oracles():
     same(right(), expected(X[:, None], Y.T, HOPPER))
 
 
-@pytest.mark.parametrize(("bits", "code"), [(16, 0x7C01), (32, 0xFF800001), (64, 0x7FF << 52 | 1)])
-def test_signaling_nans_are_nans(bits, code):
-    """No matter how wide, as operands and as addends; nothing is said about them."""
-    nan = np.array([code], f"u{bits // 8}").view(f"f{bits // 8}")
-    for how in ("fp32_fma", "fp64_sequential", "exact", HOPPER):
-        assert np.isnan(lp.dot(nan, [1.0], how))
-        assert np.isnan(lp.dot([1.0], [1.0], how, addend=nan[0]))
+SIGNALING = (np.uint16([0x7C01]), np.uint32([0xFF800001]), np.uint64([0x7FF << 52 | 1]))
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        # Those of binary64 have kernels of their own; test_wide_dots asks for their sums in binary32 always.
+        pytest.param(
+            how, words, marks=[pytest.mark.apart] * (how == "fp64_sequential" or words.itemsize == 8)
+        )
+        for how, words in itertools.product(("fp32_fma", "exact", HOPPER, "fp64_sequential"), SIGNALING)
+    ],
+    ids=str,
+)
+def test_signaling_nans_are_nans(how, words):
+    """They are however wide, as operands and as addends; nothing is said about them."""
+    nan = words.view(f"f{words.itemsize}")
+    assert np.isnan(lp.dot(nan, [1.0], how))
+    assert np.isnan(lp.dot([1.0], [1.0], how, addend=nan[0]))
 
 
 def test_operands_are_rounded_where_the_accumulation_says_so():

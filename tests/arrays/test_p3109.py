@@ -190,17 +190,10 @@ def test_kappa_of_operands_that_are_given():
 @pytest.mark.parametrize(
     ("defined", "given", "measure"),
     [
-        (0x7F, 0x7E, "inf"),
-        (0x7F, 0xFF, "inf"),
-        (0x7E, 0x7F, "inf"),
-        (0x80, 0x00, "nan"),
-        (0x01, 0x80, "nan"),
-        (0x01, 0x81, "2"),
-        (0x00, 0x81, "1"),
-        (0x40, 0x3D, "3"),
-        (0xC0, 0x40, "128"),
+        (0x7F, 0x7E, "inf"), (0x7F, 0xFF, "inf"), (0x7E, 0x7F, "inf"), (0x80, 0x00, "nan"),
+        (0x01, 0x80, "nan"), (0x01, 0x81, "2"), (0x00, 0x81, "1"), (0x40, 0x3D, "3"), (0xC0, 0x40, "128"),
     ],
-)
+)  # fmt: skip
 def test_kappa_of_one_wrong_result(defined, given, measure):
     """NaNs count before infinities, and these before steps; zero has one place."""
     same = p3109.Convert[E, E, HOW]
@@ -241,16 +234,8 @@ def test_the_page_has_every_operation_and_a_test_that_checks_it():
     assert len(rows) == len(p3109.OPERATIONS)
     assert all(len(row) == 5 and all(cell.strip(" |") for cell in row) for row in rows)
     command = [
-        "-m",
-        "pytest",
-        "--collect-only",
-        "-q",
-        "-n",
-        "0",
-        "-m",
-        "long or not long",
-        agreement.__file__,
-    ]
+        "-m", "pytest", "--collect-only", "-q", "-n", "0", "-m", "long or not long", agreement.__file__,
+    ]  # fmt: skip
     run = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True, cwd=ROOT)
     for operation in p3109.OPERATIONS.values():
         assert p3109_page.checked(operation)[1] in run.stdout

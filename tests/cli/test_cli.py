@@ -198,16 +198,8 @@ def test_show_gives_a_card_with_every_code():
     assert "signed floating point, 4 bits: 2 exponent, 1 trailing; no specials" in text
     assert "max_finite     6" in text
     assert text.rstrip().splitlines()[-1].split() == [
-        "8",
-        "-0",
-        "-2^-1",
-        "-1",
-        "-1.5",
-        "-2",
-        "-3",
-        "-4",
-        "-6",
-    ]
+        "8", "-0", "-2^-1", "-1", "-1.5", "-2", "-3", "-4", "-6",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("fmt", [*catalog.FORMATS, "binary8p3se", "float8_e4m3fn", "half"])
@@ -473,15 +465,8 @@ def test_show_says_what_a_profile_does():
     """For one format and for all that it has."""
     text = lowprec("show", "e4m3fn", "--profile", "ocp_sat").stdout
     assert text.splitlines()[-1].split()[:8] == [
-        "e4m3fn",
-        "0x7e",
-        "0x7e",
-        "0xfe",
-        "0x7f",
-        "0xff",
-        "0x00",
-        "0x80",
-    ]
+        "e4m3fn", "0x7e", "0x7e", "0xfe", "0x7f", "0xff", "0x00", "0x80",
+    ]  # fmt: skip
     assert "saturation=finite" in text
     assert {line.split()[0] for line in lowprec("show", "--profile", "ocp_ovf").stdout.splitlines()[3:]} == {
         "e4m3fn",

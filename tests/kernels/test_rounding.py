@@ -32,19 +32,9 @@ MODULES = sorted(
 
 #: Methods of LLVM's builder, and functions of NumPy, whose result may lack low bits.
 NARROWING = {
-    "lshr",
-    "ashr",
-    "fptrunc",
-    "fptosi",
-    "fptoui",
-    "sdiv",
-    "udiv",
-    "rint",
-    "round",
-    "floor",
-    "ceil",
+    "lshr", "ashr", "fptrunc", "fptosi", "fptoui", "sdiv", "udiv", "rint", "round", "floor", "ceil",
     "trunc",
-}
+}  # fmt: skip
 NARROWING |= {"right_shift", "floor_divide", "astype", "frexp", "narrowed_to_half", "truncated"}
 
 #: Functions that shift down or narrow, and why no bit of a significand is lost.

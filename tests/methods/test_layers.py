@@ -63,18 +63,8 @@ def test_torch_is_asked_for_by_name(monkeypatch):
 
 
 REFUSED = [
-    "int8",
-    "int8f6",
-    "int4",
-    "uint8",
-    "e2m1fn",
-    "e3m2fn",
-    "e3m4",
-    "nf4",
-    "iq4_nl",
-    "dynamic8",
-    "ue4m3",
-]
+    "int8", "int8f6", "int4", "uint8", "e2m1fn", "e3m2fn", "e3m4", "nf4", "iq4_nl", "dynamic8", "ue4m3",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -398,28 +398,12 @@ def test_the_catalog_is_complete():
         machine_of(name) if found.source else "" for name, found in ACCUMULATIONS.items()
     )
     assert counts == {
-        "": 7,
-        "volta_mma": 2,
-        "turing_mma": 2,
-        "ampere_mma": 4,
-        "ada_mma": 12,
-        "hopper_mma": 8,
-        "hopper_wgmma": 12,
-        "blackwell_mma": 12,
-        "blackwell_tcgen05": 82,
-        "rtx_blackwell_mma": 82,
-        "cdna1_mfma": 2,
-        "cdna2_mfma": 2,
-        "cdna2_mfma1k": 1,
-        "cdna3_mfma": 7,
-        "riscv_bulk4": 4,
-        "riscv_bulk8": 1,
-        "riscv_bulk16": 4,
-        "arm_bfdot": 1,
-        "arm_fdot": 8,
-        "arm_fmmla": 8,
+        "": 7, "volta_mma": 2, "turing_mma": 2, "ampere_mma": 4, "ada_mma": 12, "hopper_mma": 8,
+        "hopper_wgmma": 12, "blackwell_mma": 12, "blackwell_tcgen05": 82, "rtx_blackwell_mma": 82,
+        "cdna1_mfma": 2, "cdna2_mfma": 2, "cdna2_mfma1k": 1, "cdna3_mfma": 7, "riscv_bulk4": 4,
+        "riscv_bulk8": 1, "riscv_bulk16": 4, "arm_bfdot": 1, "arm_fdot": 8, "arm_fmmla": 8,
         "ace_top4mx": 5,
-    }
+    }  # fmt: skip
 
 
 def test_every_machine_is_in_the_catalog():

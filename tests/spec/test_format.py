@@ -60,21 +60,10 @@ PUBLISHED = {
 }
 
 NAN_CODES = {
-    "binary32": 0x7FC00000,
-    "tf32": 0x3FE00,
-    "binary16": 0x7E00,
-    "bfloat16": 0x7FC0,
-    "e5m2": 0x7E,
-    "e4m3fn": 0x7F,
-    "float8_e4m3": 0x7C,
-    "e3m4": 0x78,
-    "e4m3fnuz": 0x80,
-    "e5m2fnuz": 0x80,
-    "e4m3b11fnuz": 0x80,
-    "ue4m3": 0x7F,
-    "ue5m3": 0xFF,
-    "e8m0fnu": 0xFF,
-}
+    "binary32": 0x7FC00000, "tf32": 0x3FE00, "binary16": 0x7E00, "bfloat16": 0x7FC0, "e5m2": 0x7E,
+    "e4m3fn": 0x7F, "float8_e4m3": 0x7C, "e3m4": 0x78, "e4m3fnuz": 0x80, "e5m2fnuz": 0x80,
+    "e4m3b11fnuz": 0x80, "ue4m3": 0x7F, "ue5m3": 0xFF, "e8m0fnu": 0xFF,
+}  # fmt: skip
 
 
 def test_the_published_table_is_of_the_whole_catalog():
@@ -551,16 +540,9 @@ def test_a_carrier_is_a_format_whose_limits_are_waived():
     assert catalog.BINARY64.max_finite == 1.7976931348623157e308
     assert catalog.BINARY64.min_subnormal == 5e-324
     assert {name: fmt.width for name, fmt in catalog.CARRIERS.items()} == {
-        "binary64": 64,
-        "int1": 1,
-        "uint1": 1,
-        "int16": 16,
-        "uint16": 16,
-        "int32": 32,
-        "uint32": 32,
-        "int64": 64,
-        "uint64": 64,
-    }
+        "binary64": 64, "int1": 1, "uint1": 1, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32,
+        "int64": 64, "uint64": 64,
+    }  # fmt: skip
 
 
 # -- NaNs -------------------------------------------------------------------------------------------
