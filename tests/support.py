@@ -156,10 +156,16 @@ def cases(table: str) -> list[tuple[list[str], str, str]]:
 
     A line is `words | value: said, value: said`; indented lines go on, and what follows # is a comment.
     """
-    lines = re.sub(r"\n +", " ", re.sub(r" *#.*", "", table)).splitlines()
-    parts = [line.partition(" | ")[::2] for line in lines if line]
-    pairs = [(words.split(), each.partition(": ")[::2]) for words, rest in parts for each in rest.split(", ")]
-    return [(words, value, said) for words, (value, said) in pairs]
+    rows = [
+        (words.split(), each.partition(": ")) for words, rest in pairs(table) for each in rest.split(", ")
+    ]
+    return [(words, value, said) for words, (value, _, said) in rows]
+
+
+def pairs(table: str) -> list[tuple[str, str]]:
+    """Return what stands before and behind the bar of each line of a table as text, as in `cases`."""
+    lines = re.sub(r"\n +", " ", re.sub(r"(^| +)#.*", "", table, flags=re.M)).splitlines()
+    return [(before, behind) for before, _, behind in (line.partition(" | ") for line in lines if line)]
 
 
 def meant(text: str) -> Any:

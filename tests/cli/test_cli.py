@@ -22,6 +22,7 @@ from lowprec.spec.arith import OPERANDS
 from lowprec.spec.codebooks import CODEBOOKS
 from lowprec.spec.profiles import PROFILES
 from lowprec.verify.frameworks import FRAMEWORKS
+from tests.support import pairs
 
 
 def lowprec(*arguments):
@@ -249,21 +250,21 @@ def test_conform_takes_own_values(tmp_path):
     assert (row["source"], row["tried"], row["mismatches"]) == ("float64", 2, 1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["conform", "tensorflop"], "unknown framework 'tensorflop'; use one of ml_dtypes, numpy"),
-        (["conform", "--source", "float8"], "unknown source 'float8'; use one of float16, bfloat16"),
-        (["conform", "--target", "e4m3"], "format 'e4m3' is ambiguous: use 'e4m3fn'"),
-        (["conform", "--values", "nowhere.npy"], "'nowhere.npy' does not exist"),
-        (["conform", "--samples", "-1"], "--samples and --seed must not be negative"),
-        (["show", "e4m3fm"], "unknown format 'e4m3fm'; did you mean 'e4m3fn'"),
-        (["frobnicate"], "No such command 'frobnicate'"),
-    ],
-)
-def test_misuse_exits_2_and_says_what_to_do(arguments, message):
-    """Never a traceback."""
-    result = lowprec(*arguments)
+MISUSED = """
+conform tensorflop | unknown framework 'tensorflop'; use one of ml_dtypes, numpy
+conform --source float8 | unknown source 'float8'; use one of float16, bfloat16
+conform --target e4m3 | format 'e4m3' is ambiguous: use 'e4m3fn'
+conform --values nowhere.npy | 'nowhere.npy' does not exist
+conform --samples -1 | --samples and --seed must not be negative
+show e4m3fm | unknown format 'e4m3fm'; did you mean 'e4m3fn'
+frobnicate | No such command 'frobnicate'
+"""
+
+
+@pytest.mark.parametrize(("words", "message"), pairs(MISUSED))
+def test_misuse_exits_2_and_says_what_to_do(words, message):
+    """No traceback is printed."""
+    result = lowprec(*words.split())
     assert result.exit_code == 2
     assert message in result.output
 
@@ -415,48 +416,30 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["table.csv"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["vectors", "cosine", "binary32", "e4m3fn"],
-            "unknown operation 'cosine'; use one of convert, add, subtract",
-        ),
-        (
-            ["compare", "-", "cosine", "binary32", "e4m3fn"],
-            "unknown operation 'cosine'; use one of convert, add",
-        ),
-        (
-            ["vectors", "fma", "e4m3fn", "e4m3fn", "e4m3fn"],
-            "fma takes 4 formats, of each operand and of the result",
-        ),
-        (["vectors", "add", "e4m3fn"], "not 1 (e4m3fn); for instance add e4m3fn e4m3fn e4m3fn"),
-        (["compare", "-", "scaleb", "e4m3fn"], "not 1 (e4m3fn); for instance scaleb e4m3fn int32 e4m3fn"),
-        (
-            ["vectors", "scaleb", "e4m3fn", "e4m3fn", "e4m3fn"],
-            "scaleb takes an integer as its second operand",
-        ),
-        (["compare", "-", "scaleb", "e4m3fn", "e4m3fn", "e4m3fn"], "use a format such as 'int8' or 'int32'"),
-        (["vectors", "add", "binary64", "binary64", "binary64"], "'binary64' is a type that values come in"),
-        (
-            ["vectors", "convert", "binary32"],
-            "convert takes 2 formats, of each operand and of the result, not 1",
-        ),
-        (["vectors", "convert", "binary32", "binary64"], "'binary64' is a type that values come in"),
-        (
-            ["vectors", "convert", "binary32", "e4m3fn", "--rounding", "odd"],
-            "unknown rounding 'odd'; use one of",
-        ),
-        (["vectors", "convert", "binary32", "e4m3fn", "--operands", "--as", "csv"], "--operands prints text"),
-        (["table"], "name a FORMAT, or define one with --define"),
-        (["table", "e4m3fn", "--as", "c", "--thresholds"], "c files encode already"),
-        (["table", "mine", "--define", "exponent_bits=3"], "a format's definition needs trailing_bits="),
-        (["table", "nowhere.toml"], "cannot read 'nowhere.toml' as TOML"),
-    ],
-)
-def test_misuse_of_the_file_commands_exits_2(arguments, message):
-    """Each with its way out."""
-    result = lowprec(*arguments)
+MISUSED_FILES = """
+vectors cosine binary32 e4m3fn | unknown operation 'cosine'; use one of convert, add, subtract
+compare - cosine binary32 e4m3fn | unknown operation 'cosine'; use one of convert, add
+vectors fma e4m3fn e4m3fn e4m3fn | fma takes 4 formats, of each operand and of the result
+vectors add e4m3fn | not 1 (e4m3fn); for instance add e4m3fn e4m3fn e4m3fn
+compare - scaleb e4m3fn | not 1 (e4m3fn); for instance scaleb e4m3fn int32 e4m3fn
+vectors scaleb e4m3fn e4m3fn e4m3fn | scaleb takes an integer as its second operand
+compare - scaleb e4m3fn e4m3fn e4m3fn | use a format such as 'int8' or 'int32'
+vectors add binary64 binary64 binary64 | 'binary64' is a type that values come in
+vectors convert binary32 | convert takes 2 formats, of each operand and of the result, not 1
+vectors convert binary32 binary64 | 'binary64' is a type that values come in
+vectors convert binary32 e4m3fn --rounding odd | unknown rounding 'odd'; use one of
+vectors convert binary32 e4m3fn --operands --as csv | --operands prints text
+table | name a FORMAT, or define one with --define
+table e4m3fn --as c --thresholds | c files encode already
+table mine --define exponent_bits=3 | a format's definition needs trailing_bits=
+table nowhere.toml | cannot read 'nowhere.toml' as TOML
+"""
+
+
+@pytest.mark.parametrize(("words", "message"), pairs(MISUSED_FILES))
+def test_misuse_of_the_file_commands_exits_2(words, message):
+    """Each message has its way out."""
+    result = lowprec(*words.split())
     assert result.exit_code == 2
     assert message in result.output
 
