@@ -1,7 +1,5 @@
 """The scripts of docs/examples: each as a module, what it prints, and what a page shows of that."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

@@ -1,7 +1,5 @@
 """MPFR's opinion of functions, through gmpy2: its rounding, its subnormals, its special cases."""
 
-from __future__ import annotations
-
 import gmpy2
 import ml_dtypes
 import numpy as np

@@ -1,7 +1,5 @@
 """What tests of operations share: the oracle on arrays, and operands that matter."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What test files share: formats to go through, inputs at the borders, exact comparison with reports."""
 
-from __future__ import annotations
-
 import builtins
 import functools
 import math

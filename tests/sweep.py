@@ -37,8 +37,6 @@ how many of each kind are read, which depends on the version of the gguf package
 **p3109**: operations of the P3109 draft on all operands; its digests are in tables/p3109, see `p3109_sweep`.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import hashlib

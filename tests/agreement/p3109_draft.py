@@ -3,8 +3,6 @@
 Decoding and projection, extrema, comparisons and blocks; arithmetic and functions are in `p3109_reals`.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -4,8 +4,6 @@ Closed extended reals are Fractions, `INF`, `NINF` and `NAN`; what is irrational
 it lies between, by MPFR, and both must project alike.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from fractions import Fraction

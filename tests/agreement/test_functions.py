@@ -1,7 +1,5 @@
 """Functions: MPFR's opinion, special cases by clause 9 of IEEE 754, exact cases, and what lies at limits."""
 
-from __future__ import annotations
-
 import math
 import pathlib
 from fractions import Fraction

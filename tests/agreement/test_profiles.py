@@ -5,8 +5,6 @@ a library does what no projection says, it is one of DIFFERENCES: a reason, wher
 the library gives there instead. Anywhere else all codes are equal.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Callable

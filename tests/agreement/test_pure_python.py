@@ -1,7 +1,5 @@
 """The kernels are Python first: without the compiler they give the oracle's answers too."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

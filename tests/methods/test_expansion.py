@@ -1,7 +1,5 @@
 """Error-free transforms and expansions: over all FP8 pairs, against the oracle, and Collage's numbers."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Accumulations: what contradicts itself is refused with words, orders and names are spelled and found."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """Codebooks: what their sources publish of them, what is refused, and that they compare by value."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import decimal
