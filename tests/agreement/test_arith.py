@@ -8,7 +8,6 @@ import itertools
 import platform
 from fractions import Fraction
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -24,7 +23,6 @@ from tests.operations import Expected, agrees, all_tuples, chosen, operand, poli
 from tests.support import assert_same_codes, engines_agree, most_apart
 
 USUAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
-ML_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16")
 
 
 # -- small formats ----------------------------------------------------------------------------------
@@ -283,31 +281,6 @@ def test_integers_are_exact_operands():
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("dtype", most_apart([np.float16, np.float32], [np.float32]))
-def test_numpy_agrees_on_its_own_types(dtype):
-    """binary16 and binary32, nearest_even, on random bit patterns; a NaN stands for any."""
-    rng, bits = np.random.default_rng(11), np.dtype(dtype).itemsize * 8
-    fmt = catalog.format(np.dtype(dtype))
-    x, y = (
-        rng.integers(0, 1 << bits, 100_000, dtype=np.uint64).astype(f"u{bits // 8}").view(dtype)
-        for _ in range(2)
-    )
-    y[::2] = (
-        x.view(f"u{bits // 8}")[::2]
-        ^ (1 << (bits - 1))
-        ^ rng.integers(0, 64, x[::2].size).astype(f"u{bits // 8}")
-    ).view(dtype)
-    with np.errstate(all="ignore"):
-        for operation in ("add", "subtract", "multiply", "divide", "sqrt"):
-            operands = (x,) if operation == "sqrt" else (x, y)
-            want = getattr(np, operation)(*operands)
-            got = getattr(lp, operation)(*operands, fmt, dtype=dtype)
-            nan = np.isnan(want)
-            assert (np.isnan(got) == nan).all(), operation
-            assert (got[~nan].view(f"u{bits // 8}") == want[~nan].view(f"u{bits // 8}")).all(), operation
-
-
-@pytest.mark.apart
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="compares with an x86 processor")
 def test_nans_are_those_of_an_x86_processor():
     """NumPy's float32 operations are the processor's: payloads, signs, and the NaN that it generates."""
@@ -368,20 +341,3 @@ def test_integers_are_those_of_arm_and_risc_v():
         -3,
         2,
     ]
-
-
-@pytest.mark.apart
-@pytest.mark.parametrize("name", most_apart(ML_DTYPES, ML_DTYPES[:1]))
-def test_ml_dtypes_agrees_where_it_rounds_once(name):
-    """Its operators compute in binary32, wide enough for sums, products and quotients of few bits."""
-    dtype = np.dtype(getattr(ml_dtypes, name))
-    codes = np.arange(1 << (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}")
-    x, y = np.meshgrid(codes[:: max(codes.size // 256, 1)], codes[:: max(codes.size // 256, 1)])
-    x, y = x.reshape(-1).view(dtype), y.reshape(-1).view(dtype)
-    with np.errstate(all="ignore"):
-        for operation in ("add", "subtract", "multiply", "divide"):
-            want = getattr(np, operation)(x, y)
-            got = getattr(lp, operation)(x, y, name, dtype=dtype)
-            nan = np.isnan(want.astype(np.float32))
-            assert (np.isnan(got.astype(np.float32)) == nan).all(), operation
-            assert (got[~nan].view(codes.dtype) == want[~nan].view(codes.dtype)).all(), operation
