@@ -3,10 +3,14 @@
 import builtins
 import functools
 import math
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -183,6 +187,20 @@ def projected_to(words: Sequence[str]) -> tuple[Format, Projection]:
     if "symmetric" in fields:
         fields["symmetric"] = fields["symmetric"] == "True"
     return catalog.format(words[0]), Projection(**fields)
+
+
+# -- processes --------------------------------------------------------------------------------------
+
+
+def python(*words: object, **environment: str) -> str:
+    """Return what Python prints in a process of its own, at the root of the checkout, which must succeed."""
+    root = str(Path(__file__).parents[1])
+    run = subprocess.run(
+        [sys.executable, *map(str, words)], cwd=root, env={**os.environ, "PYTHONPATH": root, **environment},
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout
 
 
 # -- chunks -----------------------------------------------------------------------------------------

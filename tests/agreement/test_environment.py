@@ -8,12 +8,9 @@ import contextlib
 import ctypes
 import functools
 import json
-import os
 import pickle
 import platform
 import struct
-import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -26,6 +23,7 @@ from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from tests.support import python
 
 pytestmark = [
     pytest.mark.apart,
@@ -322,13 +320,7 @@ def test_modules_are_compiled_and_imported_in_any_rounding_mode(mode, tmp_path):
     """
 
     def imported(mode):
-        done = subprocess.run(
-            [sys.executable, "-c", IMPORT, mode],
-            env={**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path / mode)},
-            capture_output=True, text=True, check=False, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return json.loads(python("-c", IMPORT, mode, PYTHONPYCACHEPREFIX=str(tmp_path / mode)))
 
     assert imported(mode) == imported("0")
 

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ from safetensors.numpy import save_file
 
 from lowprec.cli.main import main
 from tests.checkpoints.files import changed, quantized
+from tests.support import python
 
 
 def lowprec(*arguments):
@@ -95,7 +94,7 @@ def test_help_and_inspect_do_not_import_numba(tmp_path):
             "import sys; from lowprec.cli.main import main\n"
             f"main({['checkpoint', *arguments]!r}, standalone_mode=False); sys.exit('numba' in sys.modules)"
         )
-        subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+        python("-c", program)
 
 
 def test_a_scale_that_was_raised_is_noted(tmp_path):

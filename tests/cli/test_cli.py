@@ -22,7 +22,7 @@ from lowprec.spec.arith import OPERANDS
 from lowprec.spec.codebooks import CODEBOOKS
 from lowprec.spec.profiles import PROFILES
 from lowprec.verify.frameworks import FRAMEWORKS
-from tests.support import pairs
+from tests.support import pairs, python
 
 
 def lowprec(*arguments):
@@ -221,7 +221,7 @@ def test_commands_that_only_inform_start_without_numba(arguments):
         "except SystemExit as stop: assert not stop.code\n"
         "assert not {'numba', 'numpy'} & set(sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
+    python("-c", script)
 
 
 def test_conform_exits_0_where_only_known_divergences_are_found():

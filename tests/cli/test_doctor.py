@@ -20,6 +20,7 @@ from lowprec.cli.main import main
 from lowprec.kernels import cache, compiling
 from lowprec.kernels.jit import MODES
 from lowprec.kernels.modes import exchange
+from tests.support import python
 
 compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 registered = pytest.mark.skipif(MODES is None, reason="the modes of this processor are not known")
@@ -86,14 +87,12 @@ def test_frameworks_are_not_imported_and_the_way_to_install_each_is_told(monkeyp
 
 
 def test_it_is_fast_and_imports_no_framework():
-    """In a process of its own."""
     script = (
         "import sys\nfrom lowprec.cli.main import main\n"
         "try: main(['doctor'])\nexcept SystemExit as stop: assert not stop.code, stop.code\n"
         "print(sorted({'torch', 'jax', 'onnx', 'tensorflow', 'matplotlib', 'dask'} & {*sys.modules}))"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout.endswith("\n[]\n")
+    assert python("-c", script).endswith("\n[]\n")
 
 
 @compiled

@@ -6,12 +6,11 @@ why nothing is lost.
 """
 
 import ast
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
+
+from tests.support import python
 
 ROOT = pathlib.Path(__file__).parents[2]
 KERNELS = ROOT / "lowprec" / "kernels"
@@ -304,14 +303,5 @@ print(failed, "of", len(tries))
 
 
 def test_what_a_kernel_does_not_know_fails():
-    """The number after the last, for an operation, kind, route, limit and policy; uncompiled."""
-    run = subprocess.run(
-        [sys.executable, "-c", UNKNOWN],
-        cwd=ROOT,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.strip() == "11 of 11"
+    """Give the number after the last, for an operation, kind, route, limit and policy; uncompiled."""
+    assert python("-c", UNKNOWN, NUMBA_DISABLE_JIT="1").strip() == "11 of 11"

@@ -3,8 +3,6 @@
 import functools
 import pickle
 import re
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 from lowprec.methods import scale_propagation as sp, unit_scaling as us
 from tests.examples import cells, example_script, printed, shown
 from tests.methods.test_unit_scaling_gradients import CASES, INDICES, LABELS, normal
-from tests.support import torch_code
+from tests.support import python, torch_code
 
 pytestmark = pytest.mark.apart
 with warnings.catch_warnings():
@@ -171,8 +169,7 @@ def test_without_torch_it_says_how_to_install_it():
         "import sys; sys.modules['torch'] = None; from lowprec.methods import unit_scaling as us\n"
         "try: us.differentiable(us.linear)\nexcept ImportError as error: print(error)"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout == 'gradients of torch need torch: pip install "lowprec[torch]"\n'
+    assert python("-c", program) == 'gradients of torch need torch: pip install "lowprec[torch]"\n'
 
 
 # -- reports ------------------------------------------------------------------------------------------
