@@ -20,6 +20,7 @@ from lowprec.spec.families import fixed, fnuz, p3109
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
+from tests.fraction_sums import MODES as LAWS
 from tests.support import (
     MODE_PROJECTIONS,
     NAN,
@@ -278,52 +279,13 @@ def _points(values):
     return [point for point in [*points, values[-1]] if point != 0]
 
 
-def _least_above(x, values):
-    return min(value for value in values if value >= x)
-
-
-def _greatest_below(x, values):
-    return max(value for value in values if value <= x)
-
-
-def _nearest(x, values):
-    """All values that are as near as any."""
-    distance = min(abs(value - x) for value in values)
-    return [value for value in values if abs(value - x) == distance]
-
-
-def _even(x, values, codes):
-    near = _nearest(x, values)
-    return near[0] if len(near) == 1 else next(value for value in near if _magnitude(value, codes) % 2 == 0)
-
-
-def _to_odd(x, values, codes):
+def _chosen(x, values, codes, mode):
+    """Return the one of the two values around a point that a mode takes, by its definition on magnitudes."""
     if x in codes:
         return x
-    around = (_greatest_below(x, values), _least_above(x, values))
-    return next(value for value in around if _magnitude(value, codes) % 2 == 1)
-
-
-def _magnitude(value, codes):
-    """The place of |value| among the nonnegative values: the code of its mirror image, if it has one."""
-    mirrored = abs(value)
-    if mirrored in codes:
-        return codes[mirrored]
-    return codes[max(codes)] + 1  # the most negative of two's complement
-
-
-LAWS = {
-    "nearest_even": _even,
-    "nearest_away": lambda x, values, codes: max(_nearest(x, values), key=abs),
-    "nearest_zero": lambda x, values, codes: min(_nearest(x, values), key=abs),
-    "toward_zero": lambda x, values, codes: _greatest_below(x, values) if x > 0 else _least_above(x, values),
-    "toward_positive": lambda x, values, codes: _least_above(x, values),
-    "toward_negative": lambda x, values, codes: _greatest_below(x, values),
-    "away_from_zero": lambda x, values, codes: (
-        _least_above(x, values) if x > 0 else _greatest_below(x, values)
-    ),
-    "to_odd": _to_odd,
-}
+    around = max(value for value in values if value < x), min(value for value in values if value > x)
+    near, far = sorted(around, key=abs)
+    return far if LAWS[mode](x < 0, codes[abs(near)] % 2 == 1, (x - near) / (far - near)) else near
 
 
 @pytest.mark.parametrize("mode", LAWS)
@@ -335,7 +297,7 @@ def test_each_mode_does_what_its_name_says_about_real_numbers(fmt, mode):
     wrong = [
         point
         for point in _points(values)
-        if _value_of(project(point, fmt, projection), fmt) != LAWS[mode](point, values, codes)
+        if _value_of(project(point, fmt, projection), fmt) != _chosen(point, values, codes, mode)
     ]
     assert wrong == []
 
