@@ -345,12 +345,15 @@ def both_signs(magnitudes: np.ndarray) -> np.ndarray:
     return np.concatenate([magnitudes, -magnitudes])
 
 
-def value_and_tie(magnitude: int, fmt: Format) -> tuple[float, float]:
-    """The value of a magnitude and the midpoint to the next, on the continued grid; both are float64s."""
+def value_of(magnitude: int, fmt: Format) -> Fraction:
+    """Return the value of a magnitude; past the largest, on the continued grid."""
     significand, exponent = fmt.scaled(magnitude)
-    further, scale = fmt.scaled(magnitude + 1)
-    low = Fraction(significand) * Fraction(2) ** exponent
-    high = Fraction(further) * Fraction(2) ** scale
+    return significand * Fraction(2) ** exponent
+
+
+def value_and_tie(magnitude: int, fmt: Format) -> tuple[float, float]:
+    """Return the value of a magnitude and the midpoint to the next; both are float64s."""
+    low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
     return to_float(low), to_float((low + high) / 2)
 
 

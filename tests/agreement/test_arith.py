@@ -20,7 +20,7 @@ from lowprec.spec.arith import OPERANDS
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from tests.operations import Expected, agrees, all_tuples, chosen, operand, policy
-from tests.support import assert_same_codes, engines_agree, most_apart
+from tests.support import assert_same_codes, engines_agree, most_apart, value_of
 
 USUAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
 
@@ -158,7 +158,7 @@ def nearly_cancelled(target):
         rows += [((1 << 24) - (2 * d - 1), (1 << 23) + d, Fraction(1 << 47))]
     rows = [(Fraction(x, 1 << 23), Fraction(y, 1 << 23), goal / (1 << 46)) for x, y, goal in rows]
     for magnitude in rng.integers(1 << target.trailing_bits, target.max_magnitude, 60).tolist():
-        below, above = fraction(magnitude, target), fraction(magnitude + 1, target)
+        below, above = value_of(magnitude, target), value_of(magnitude + 1, target)
         for goal in (below, (below + above) / 2):
             x = np.float32(rng.uniform(1, 2))
             y = np.float32(float(goal) / x)
@@ -182,7 +182,7 @@ def near_ties(operation, target):
     rng = np.random.default_rng(7)
     magnitudes = rng.integers(0, target.max_magnitude, 40)
     ties = np.array(
-        [float(sum(map(fraction, (m, m + 1), (target, target))) / 2) for m in magnitudes.tolist()]
+        [float(sum(map(value_of, (m, m + 1), (target, target))) / 2) for m in magnitudes.tolist()]
     )
     ties *= rng.choice([-1, 1], ties.size)
     # At the tie, and a hair above and below it, of very different sizes.
@@ -215,12 +215,6 @@ def tied(operation, base, off, rng):
     )
     beside = (exact * (1 + np.sign(off) * 2.0**-23)).astype(np.float32).astype(np.float64)
     return (beside,) if operation == "sqrt" else (beside, other)
-
-
-def fraction(magnitude, fmt):
-    """The value of a magnitude."""
-    significand, exponent = fmt.scaled(magnitude)
-    return significand * Fraction(2) ** exponent
 
 
 # -- limits -----------------------------------------------------------------------------------------

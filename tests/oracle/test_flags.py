@@ -10,7 +10,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Flag, Projection
 from lowprec.spec.rounding import MODES
-from tests.support import INF, NAN, NEG_NAN, TINY, cases, meant, most_apart, projected_to
+from tests.support import INF, NAN, NEG_NAN, TINY, cases, meant, most_apart, projected_to, value_of
 
 NONE, X, UX, OX, V = 0, 1, 2 | 1, 4 | 1, 16
 
@@ -192,8 +192,7 @@ def test_flags_agree_with_what_is_delivered(fmt, mode):
     wide = Format(name="wide", exponent_bits=10, trailing_bits=fmt.trailing_bits, bias=510 + fmt.bias % 2)
     projection = Projection(rounding=mode, saturation="finite")
     for magnitude in range(0, fmt.max_magnitude + 3):
-        (low, shift), (high, further) = fmt.scaled(magnitude), fmt.scaled(magnitude + 1)
-        low, high = low * Fraction(2) ** shift, high * Fraction(2) ** further
+        low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
         for eighth in (0, 1, 4, 7):
             for side in (-TINY, 0, TINY):
                 value = low + (high - low) * Fraction(eighth, 8) + side

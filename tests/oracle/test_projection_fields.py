@@ -14,7 +14,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from tests.support import INF, NAN, NEG_INF, TINY, cases, meant, most_apart, projected_to
+from tests.support import INF, NAN, NEG_INF, TINY, cases, meant, most_apart, projected_to, value_of
 
 BY_HAND = """
 # Formats and fields of the projection, values and their codes.
@@ -208,8 +208,7 @@ def _points(fmt):
     """Values, eighths of gaps and what is closest to them, to twice the largest."""
     points = []
     for magnitude in range(fmt.max_magnitude + 1):
-        (low, shift), (high, further) = fmt.scaled(magnitude), fmt.scaled(magnitude + 1)
-        low, high = low * Fraction(2) ** shift, high * Fraction(2) ** further
+        low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
         points += [
             low + (high - low) * Fraction(eighth, 8) + side
             for eighth in (0, 1, 4, 7)

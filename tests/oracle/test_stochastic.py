@@ -13,7 +13,7 @@ from lowprec.spec import catalog
 from lowprec.spec.layouts import lanes
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN, stochastic
-from tests.support import TINY, cases, meant, projected_to
+from tests.support import TINY, cases, meant, projected_to, value_of
 
 # -- by hand ----------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ def test_the_share_of_all_random_integers_that_rounds_up_is_the_rounded_tail(fmt
     """Not statistics: every R, all binades. The last magnitude's farther code is overflow's NaN or itself."""
     projection = Projection(rounding=stochastic(bits, variant))
     for magnitude in magnitudes:
-        low, high = _value(magnitude, fmt), _value(magnitude + 1, fmt)
+        low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
         farther = fmt.nan_code if magnitude == fmt.max_magnitude and fmt.has_nan else magnitude + 1
         for tail in _tails(bits):
             value = low + tail * (high - low)
@@ -141,12 +141,6 @@ def test_the_share_of_all_random_integers_that_rounds_up_is_the_rounded_tail(fmt
             codes = [project(value, fmt, projection, random=r) for r in range(1 << bits)]
             share = SHARES[variant](tail * (1 << bits))
             assert codes == [magnitude] * ((1 << bits) - share) + [farther] * share, (magnitude, tail)
-
-
-def _value(magnitude, fmt):
-    """The value of a magnitude; past the largest, on the continued grid."""
-    significand, exponent = fmt.scaled(magnitude)
-    return Fraction(significand) * Fraction(2) ** exponent
 
 
 @pytest.mark.parametrize("bits", [16, 32])
@@ -161,7 +155,7 @@ def test_of_many_random_bits_the_least_integer_that_rounds_up_does_and_one_less_
                 continue
             share = SHARES[variant](tail * 2**bits)
             for magnitude in (0, 3, 0x38):
-                low, high = _value(magnitude, catalog.E4M3FN), _value(magnitude + 1, catalog.E4M3FN)
+                low, high = value_of(magnitude, catalog.E4M3FN), value_of(magnitude + 1, catalog.E4M3FN)
                 value = low + tail * (high - low)
                 least = 2**bits - share
                 if least > 0:
