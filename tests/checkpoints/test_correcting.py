@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 import lowprec as lp
@@ -15,8 +14,8 @@ from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
-from lowprec.cli.main import main
 from tests.checkpoints.files import refusal, source
+from tests.command import lowprec
 
 TARGETS = [
     ("modelopt", "nvfp4"),
@@ -145,10 +144,10 @@ def test_what_statistics_cannot_serve_is_refused(tmp_path):
 def test_the_command_corrects(tmp_path):
     made, _ = source(tmp_path / "s.safetensors", (48, 128)), _inputs(tmp_path)
     words = ["checkpoint", "quantize", str(made.path), "-o", str(tmp_path / "o.safetensors"), "--to", "nvfp4"]
-    result = CliRunner().invoke(main, [*words, "--correct", "gptq"])
+    result = lowprec(*words, "--correct", "gptq")
     assert (result.exit_code, "give --statistics" in result.output) == (2, True)
     inputs = ["--statistics", str(tmp_path / "inputs.safetensors")]
-    result = CliRunner().invoke(main, [*words, *inputs, "--correct", "gptq"])
+    result = lowprec(*words, *inputs, "--correct", "gptq")
     assert result.exit_code == 0, result.output
     assert "outputs' SQNR" in result.output
     said = json.loads(open_checkpoint(tmp_path / "o.safetensors").metadata["lowprec"])

@@ -11,7 +11,6 @@ import sys
 import click
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
 from lowprec.cli.main import main
@@ -22,11 +21,8 @@ from lowprec.spec.arith import OPERANDS
 from lowprec.spec.codebooks import CODEBOOKS
 from lowprec.spec.profiles import PROFILES
 from lowprec.verify.frameworks import FRAMEWORKS
+from tests.command import lowprec
 from tests.support import pairs, python
-
-
-def lowprec(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def test_formats_lists_the_whole_catalog():
@@ -304,15 +300,15 @@ def test_vectors_piped_into_compare_agree_and_wrong_ones_do_not():
     """The two commands take the same arguments."""
     arguments = ["convert", "binary32", "e5m2", "--saturation", "finite"]
     right = lowprec("vectors", *arguments).stdout
-    assert CliRunner().invoke(main, ["compare", "-", *arguments], input=right).exit_code == 0
+    assert lowprec("compare", "-", *arguments, input=right).exit_code == 0
     wrong = lowprec("vectors", *arguments, "--rounding", "toward_zero").stdout
-    result = CliRunner().invoke(main, ["compare", "-", *arguments], input=wrong)
+    result = lowprec("compare", "-", *arguments, input=wrong)
     assert result.exit_code == 1
     assert "above a tie" in result.output
     operands = lowprec("vectors", *arguments, "--operands").stdout
-    assert CliRunner().invoke(main, ["compare", "-", *arguments], input=operands).exit_code == 1
-    assert CliRunner().invoke(main, ["compare", "-", *arguments], input="").exit_code == 3
-    assert CliRunner().invoke(main, ["compare", "-", *arguments], input="zz 00\n").exit_code == 2
+    assert lowprec("compare", "-", *arguments, input=operands).exit_code == 1
+    assert lowprec("compare", "-", *arguments, input="").exit_code == 3
+    assert lowprec("compare", "-", *arguments, input="zz 00\n").exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -332,11 +328,11 @@ def test_operands_are_answered_and_the_answers_judged(arguments):
     right = lowprec("vectors", *arguments, "--samples", 100).stdout.splitlines()
     answers = {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in right if line[0] != "#"}
     answered = [f"{line} {answers[line]}" for line in operands]
-    result = CliRunner().invoke(main, ["compare", "-", *arguments], input="\n".join(answered))
+    result = lowprec("compare", "-", *arguments, input="\n".join(answered))
     assert (result.exit_code, result.output) == (0, f"{len(operands):,} lines agree\n")
     code = int(answered[17].rpartition(" ")[2], 16) ^ 1
     answered[17] = f"{operands[17]} {code:0{len(answers[operands[17]])}x}"
-    result = CliRunner().invoke(main, ["compare", "-", *arguments], input="\n".join(answered))
+    result = lowprec("compare", "-", *arguments, input="\n".join(answered))
     assert result.exit_code == 1
     assert result.output.startswith(f"1 of {len(operands):,} lines differ (")
     assert re.search(r"\n(may be|unexplained|explained)\b.*\n\nline 18:\n", result.output, re.S)
@@ -396,7 +392,7 @@ def test_private_formats_work_in_every_command(tmp_path):
     assert json.loads(lowprec("show", *define, "--json").stdout)["max_finite"] == 12.0
     assert lowprec("table", *define).stdout.splitlines()[2].startswith("0x00,zero")
     vectors = lowprec("vectors", "convert", "binary32", "mine", *define).stdout
-    result = CliRunner().invoke(main, ["compare", "-", "convert", "binary32", "mine", *define], input=vectors)
+    result = lowprec("compare", "-", "convert", "binary32", "mine", *define, input=vectors)
     assert result.exit_code == 0
     (tmp_path / "mine.toml").write_text("exponent_bits = 3\ntrailing_bits = 2\nbias = 4\nnans = 1\n")
     assert json.loads(lowprec("show", tmp_path / "mine.toml", "--json").stdout)["name"] == "mine"

@@ -4,14 +4,13 @@ import json
 import pathlib
 
 import pytest
-from click.testing import CliRunner
 
-from lowprec.cli.main import main
+from tests.command import lowprec
 from tests.support import pairs
 
 
 def run(*words):
-    return CliRunner().invoke(main, ["vectors", *(str(word) for word in words)])
+    return lowprec("vectors", *words)
 
 
 UNIT = """

@@ -11,12 +11,11 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import lowprec as lp
-from lowprec.cli.main import main
 from lowprec.export import golden, release
 from lowprec.spec import catalog
+from tests.command import lowprec
 
 TABLES = Path(__file__).parents[2] / "tables"
 
@@ -80,7 +79,7 @@ def small(monkeypatch, tmp_path):
 
 
 def run(action, folder):
-    result = CliRunner().invoke(main, ["golden", action, "--tables", str(folder)])
+    result = lowprec("golden", action, "--tables", folder)
     return result.exit_code, result.output
 
 
@@ -321,10 +320,10 @@ def test_without_a_checkout_no_folder_is_written_to(small, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     before = contents(tmp_path)
     for action in ("--write", "--check"):
-        result = CliRunner().invoke(main, ["golden", action])
+        result = lowprec("golden", action)
         assert result.exit_code == 2
         assert "lowprec does not run from a checkout here, so it has no tables/ of its own" in result.output
-    result = CliRunner().invoke(main, ["conform", "--exhaustive", "--target", "e2m1fn", "--write"])
+    result = lowprec("conform", "--exhaustive", "--target", "e2m1fn", "--write")
     assert result.exit_code == 2
     assert "name the folder with --tables" in result.output
     assert contents(tmp_path) == before
@@ -355,5 +354,5 @@ def test_a_wrong_kernel_makes_no_golden_file(small, monkeypatch):
 
 def test_misuse_exits_2(tmp_path):
     """No action, no folder."""
-    assert CliRunner().invoke(main, ["golden"]).exit_code == 2
+    assert lowprec("golden").exit_code == 2
     assert run("--check", tmp_path / "nowhere")[0] == 2
