@@ -80,10 +80,6 @@ def _in_binary32(values: Array) -> Array:
     return np.abs(lp.decode(lp.encode(values, "binary32"), "binary32", dtype="float64"))
 
 
-def _between(values: Array) -> Array:
-    return (_in_binary32(values) > 2.0**-127) & (_in_binary32(values) < 2.0**-126)
-
-
 def _tiny(values: Array) -> Array:
     """Below binary32's smallest normal after rounding to its precision: 2**-126 less half a last place."""
     return (values != 0) & (np.abs(values) < 2.0**-126 * (1 - 2.0**-25))
