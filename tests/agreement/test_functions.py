@@ -179,8 +179,9 @@ def test_an_atan2pi_of_swapped_operands_would_be_seen(monkeypatch):
     """By its special cases, and by MPFR."""
     right = values._atan2pi
     monkeypatch.setitem(values._TWO, "atan2pi", lambda y, x: right(x, y))
-    with pytest.raises(AssertionError):
-        test_special_and_exact_cases_of_two_operands(["atan2pi"], "0 1", "0")
+    for said in [("0 1", "0"), ("NEG_ZERO -1", "-1"), ("3 0", "1/2"), ("-2 2", "-1/4")]:
+        with pytest.raises(AssertionError):
+            test_special_and_exact_cases_of_two_operands(["atan2pi"], *said)
     with pytest.raises(AssertionError):
         test_mpfr_agrees_on_pairs("atan2pi")
 
