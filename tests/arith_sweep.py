@@ -3,8 +3,6 @@
 Each task compares both kernels with the oracle, or with NumPy, and gives the oracle's codes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

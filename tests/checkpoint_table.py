@@ -6,8 +6,6 @@ MODEL is the folder of a BERT for sentences, such as the one in the package gt-a
 model is run in NumPy, in float32, with the values of the quantised files.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """Hypothesis runs the same examples every time: a failure here is a failure everywhere."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

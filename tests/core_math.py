@@ -7,8 +7,6 @@ compiled, called in the four modes that a processor has, and compared with lowpr
 those next to which its own code has special cases.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import re

@@ -4,8 +4,6 @@
 changed in its bytes, or whose JSON is changed, and then goes through everything that reads files.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import json

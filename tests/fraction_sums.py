@@ -4,8 +4,6 @@ Of formats only the parameters are taken from the package. A value is a Fraction
 inf, -inf and nan. Operands are numbers, so a NaN comes from operations alone, and is positive.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

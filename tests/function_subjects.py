@@ -6,8 +6,6 @@ prints the table of docs/functions.md: NumPy's float32 functions, and torch's wh
 number of bfloat16 and of binary16. Both depend on the processor and its libraries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

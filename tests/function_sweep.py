@@ -3,8 +3,6 @@
 `python -m tests.sweep functions` runs it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any, NamedTuple
 

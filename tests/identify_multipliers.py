@@ -3,8 +3,6 @@
 They are in NumPy and integers, not with the library's sums. What `identify` says of each is printed.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 

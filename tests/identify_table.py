@@ -4,8 +4,6 @@ Each accumulation is a unit whose name is withheld. It is identified where the a
 every answer and, beside that, all of some thousand aimed rows that the unit was not asked.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -1,7 +1,5 @@
 """Accumulations drawn at random, as units to identify: python -m tests.identify_units --count 60 --seed 1."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time
@@ -21,17 +19,8 @@ from lowprec.verify.identify.probes import TOPICS, draw
 
 #: Formats of operands, of outputs, and of what sums are kept in.
 OPERANDS = (
-    "e4m3fn",
-    "e5m2",
-    "e4m3fnuz",
-    "e5m2fnuz",
-    "binary16",
-    "bfloat16",
-    "tf32",
-    "e3m2fn",
-    "e2m1fn",
-    "int8",
-)
+    "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "binary16", "bfloat16", "tf32", "e3m2fn", "e2m1fn", "int8",
+)  # fmt: skip
 OUTPUTS = ("binary32", "binary16", "bfloat16")
 INNER = ("binary32", "binary16", "bfloat16", "tf32")
 

@@ -1,7 +1,5 @@
 """MPFR's opinion of functions, through gmpy2: its rounding, its subnormals, its special cases."""
 
-from __future__ import annotations
-
 import gmpy2
 import ml_dtypes
 import numpy as np
@@ -10,31 +8,13 @@ import lowprec as lp
 
 #: MPFR's functions by our names.
 PEERS = {
-    "exp": gmpy2.exp,
-    "exp2": gmpy2.exp2,
-    "exp10": gmpy2.exp10,
-    "expm1": gmpy2.expm1,
-    "log": gmpy2.log,
-    "log2": gmpy2.log2,
-    "log10": gmpy2.log10,
-    "log1p": gmpy2.log1p,
-    "sin": gmpy2.sin,
-    "cos": gmpy2.cos,
-    "tan": gmpy2.tan,
-    "asin": gmpy2.asin,
-    "acos": gmpy2.acos,
-    "atan": gmpy2.atan,
-    "sinh": gmpy2.sinh,
-    "cosh": gmpy2.cosh,
-    "tanh": gmpy2.tanh,
-    "asinh": gmpy2.asinh,
-    "acosh": gmpy2.acosh,
-    "atanh": gmpy2.atanh,
-    "rsqrt": gmpy2.rec_sqrt,
-    "cbrt": gmpy2.cbrt,
-    "erf": gmpy2.erf,
+    "exp": gmpy2.exp, "exp2": gmpy2.exp2, "exp10": gmpy2.exp10, "expm1": gmpy2.expm1, "log": gmpy2.log,
+    "log2": gmpy2.log2, "log10": gmpy2.log10, "log1p": gmpy2.log1p, "sin": gmpy2.sin, "cos": gmpy2.cos,
+    "tan": gmpy2.tan, "asin": gmpy2.asin, "acos": gmpy2.acos, "atan": gmpy2.atan, "sinh": gmpy2.sinh,
+    "cosh": gmpy2.cosh, "tanh": gmpy2.tanh, "asinh": gmpy2.asinh, "acosh": gmpy2.acosh,
+    "atanh": gmpy2.atanh, "rsqrt": gmpy2.rec_sqrt, "cbrt": gmpy2.cbrt, "erf": gmpy2.erf,
     "erfc": gmpy2.erfc,
-}
+}  # fmt: skip
 
 ROUNDINGS = {
     "nearest_even": gmpy2.RoundToNearest,

@@ -18,8 +18,6 @@ read as float32 against the same as float64, `statistics:e4m3fn` a report agains
 that a search finds against others.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -9,8 +9,6 @@ programs change less, and exits with 1 where a step fails or the steps take long
 what pip downloads.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import resource

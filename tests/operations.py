@@ -1,7 +1,5 @@
 """What tests of operations share: the oracle on arrays, and operands that matter."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -138,15 +136,8 @@ def chosen(operation: str, fmt: Format, count: int, seed: int) -> list[np.ndarra
         )
     normal, last = 1 << fmt.trailing_bits, (1 << fmt.width) - 1 & ~fmt.sign_code
     special = [
-        0,
-        1,
-        normal - 1,
-        normal,
-        fmt.max_magnitude,
-        fmt.max_magnitude + 1,
-        fmt.max_magnitude + 2,
-        last,
-    ]
+        0, 1, normal - 1, normal, fmt.max_magnitude, fmt.max_magnitude + 1, fmt.max_magnitude + 2, last,
+    ]  # fmt: skip
     special = [magnitude for magnitude in special if magnitude <= last]
     for column in columns:
         column[-count // 12 :] = (

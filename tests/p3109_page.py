@@ -4,8 +4,6 @@ python -m tests.p3109_page             print the table
 python -m tests.p3109_page --write     and put it into the page
 """
 
-from __future__ import annotations
-
 import pathlib
 import sys
 

@@ -8,8 +8,6 @@ then saturation mode, in the order of `parameters`, then the first operand, then
 `tables/p3109/digests.csv` has a line for each format and a column for each operation.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import itertools

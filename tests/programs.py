@@ -1,7 +1,5 @@
 """Programs and frameworks that tests need: skipped if missing, unless LOWPREC_REQUIRE names their kind."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import importlib.util

@@ -7,8 +7,6 @@ Each proof asks for operands for which the code of the formula, read as a float,
 theory. The solver answers that there are none. Zeros count with their signs; NaN is one value.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -7,8 +7,6 @@ documents in the test itself; they must have no finding. Then the first file is 
 `DEFECTS`: the last columns say which damage `lint` names, and which it does not.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

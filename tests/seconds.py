@@ -5,8 +5,6 @@ python -m tests.seconds DURATIONS.xml ...     put those of two seconds and more 
                                               by the fastest of several reports
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -12,8 +12,6 @@ the headers of CUDA 13.5 in these folders, as the packages nvidia-cuda-runtime, 
 nvidia-cuda-cccl have them.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import pathlib

@@ -1,18 +1,16 @@
 """What test files share: formats to go through, inputs at the borders, exact comparison with reports."""
 
-from __future__ import annotations
-
 import builtins
 import functools
-import importlib.util
 import math
+import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -82,6 +80,9 @@ MODE_PROJECTIONS = tuple(Projection(rounding=mode) for mode in MODES)
 
 INFINITY_BITS = 0x7FF << 52
 
+#: A number below all differences that are looked at.
+TINY = Fraction(1, 2**200)
+
 
 INF, NEG_INF, NAN, NEG_NAN, NEG_ZERO = (
     Special.INFINITY,
@@ -147,6 +148,59 @@ def refusal_test(names: dict[str, Any], table: str) -> Callable[..., None]:
         assert type(caught.value) is error
 
     return test
+
+
+# -- tables as text ---------------------------------------------------------------------------------
+
+
+def cases(table: str) -> list[tuple[list[str], str, str]]:
+    """Return the cases of a table as text: the words of a line, a value, and what is said of it.
+
+    A line is `words | value: said, value: said`; indented lines go on, and what follows # is a comment.
+    """
+    rows = [
+        (words.split(), each.partition(": ")) for words, rest in pairs(table) for each in rest.split(", ")
+    ]
+    return [(words, value, said) for words, (value, _, said) in rows]
+
+
+def pairs(table: str) -> list[tuple[str, str]]:
+    """Return what stands before and behind the bar of each line of a table as text, as in `cases`."""
+    lines = re.sub(r"\n +", " ", re.sub(r"(^| +)#.*", "", table, flags=re.M)).splitlines()
+    return [(before, behind) for before, _, behind in (line.partition(" | ") for line in lines if line)]
+
+
+def meant(text: str) -> Any:
+    """Return the number that a text stands for: a fraction, such as 1/3, or a special value by its name."""
+    names = {"F": Fraction, "TINY": TINY, "BEYOND": Fraction(10**6)}
+    names |= {"INF": INF, "NEG_INF": NEG_INF, "NAN": NAN, "NEG_NAN": NEG_NAN, "NEG_ZERO": NEG_ZERO}
+    return eval(re.sub(r"\b\d+\b", r"F(\g<0>)", text), names)
+
+
+def projected_to(words: Sequence[str]) -> tuple[Format, Projection]:
+    """Return a format by its name, and the projection of words such as `nan=max` after it."""
+    fields: dict[str, Any] = dict(word.split("=") for word in words[1:])
+    if "via" in fields:
+        fields["via"] = tuple(map(catalog.format, fields["via"].split("+")))
+    if "nan_code" in fields:
+        fields["nan_code"] = int(fields["nan_code"], 16)
+    if "symmetric" in fields:
+        fields["symmetric"] = fields["symmetric"] == "True"
+    return catalog.format(words[0]), Projection(**fields)
+
+
+# -- processes --------------------------------------------------------------------------------------
+
+
+def python(*words: object, **environment: str) -> str:
+    """Return what Python prints in a process of its own, at the root of the checkout, which must succeed."""
+    root = str(Path(__file__).parents[1])
+    run = subprocess.run(
+        [sys.executable, *map(str, words)], cwd=root, env={**os.environ, "PYTHONPATH": root, **environment},
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout
 
 
 # -- chunks -----------------------------------------------------------------------------------------
@@ -291,12 +345,15 @@ def both_signs(magnitudes: np.ndarray) -> np.ndarray:
     return np.concatenate([magnitudes, -magnitudes])
 
 
-def value_and_tie(magnitude: int, fmt: Format) -> tuple[float, float]:
-    """The value of a magnitude and the midpoint to the next, on the continued grid; both are float64s."""
+def value_of(magnitude: int, fmt: Format) -> Fraction:
+    """Return the value of a magnitude; past the largest, on the continued grid."""
     significand, exponent = fmt.scaled(magnitude)
-    further, scale = fmt.scaled(magnitude + 1)
-    low = Fraction(significand) * Fraction(2) ** exponent
-    high = Fraction(further) * Fraction(2) ** scale
+    return significand * Fraction(2) ** exponent
+
+
+def value_and_tie(magnitude: int, fmt: Format) -> tuple[float, float]:
+    """Return the value of a magnitude and the midpoint to the next; both are float64s."""
+    low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
     return to_float(low), to_float((low + high) / 2)
 
 
@@ -324,17 +381,6 @@ def ratio_of_times(call: Callable[[], object], usual: Callable[[], object], roun
             each()
             least[place] = min(least[place], time.process_time() - begun)
     return least[0] / least[1]
-
-
-def example_script(name: str) -> ModuleType:
-    """Return a script of docs/examples as a module."""
-    path = Path(__file__).parents[1] / "docs" / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def assert_gradients_are_differences(layer: Callable[..., Any], upstream: Any, back: Any) -> None:

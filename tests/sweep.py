@@ -37,8 +37,6 @@ how many of each kind are read, which depends on the version of the gguf package
 **p3109**: operations of the P3109 draft on all operands; its digests are in tables/p3109, see `p3109_sweep`.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import hashlib
@@ -49,7 +47,6 @@ import pathlib
 import struct
 import sys
 import time
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -63,7 +60,7 @@ from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from tests import arith_sweep, file_sweep, function_sweep, p3109_sweep
-from tests.support import stepped, value_and_tie
+from tests.support import stepped, value_and_tie, value_of
 
 WIDE = ("binary16", "bfloat16", "tf32")
 BLOCKS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4", "mxint8")
@@ -76,16 +73,11 @@ def inputs(name: str, negative: bool) -> list[float]:
     fmt = catalog.format(name)
     sign = 1 << 63 if negative else 0
     found = []
-    values = (_value(magnitude, fmt) for magnitude in range(fmt.max_magnitude + 2))
+    values = (value_of(magnitude, fmt) for magnitude in range(fmt.max_magnitude + 2))
     for low, high in itertools.pairwise(values):
         (bits,) = struct.unpack("<Q", struct.pack("<d", to_float((low + high) / 2)))
         found += [struct.unpack("<d", struct.pack("<Q", (bits + step) | sign))[0] for step in (-1, 0, 1)]
     return found
-
-
-def _value(magnitude: int, fmt: lp.Format) -> Fraction:
-    significand, exponent = fmt.scaled(magnitude)
-    return Fraction(significand) * Fraction(2) ** exponent
 
 
 def part(task: tuple[str, int, bool]) -> tuple[bytes, list[str]]:

@@ -1,13 +1,10 @@
 """What the code may import and do, and what every claim must name: checked on the source itself."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
@@ -17,6 +14,7 @@ from lowprec.arrays import arith, comparisons, order
 from lowprec.spec import catalog
 from tests.conftest import SAMPLED, WHOLE
 from tests.seconds import seconds
+from tests.support import python
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "lowprec"
@@ -30,30 +28,43 @@ def _tree(path):
     return ast.parse(path.read_text())
 
 
+@functools.cache
+def _walk(path):
+    """Return every node of a file's tree."""
+    return tuple(ast.walk(_tree(path)))
+
+
 def _name(path):
     return path.relative_to(ROOT).as_posix()
 
 
+@functools.cache
 def _imports(path):
-    """Top-level names of all modules imported anywhere in a file."""
-    for node in ast.walk(_tree(path)):
+    """Return the top-level names of all modules imported anywhere in a file."""
+    found = []
+    for node in _walk(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{_name(path)}: relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+HEAVY = {"numba", "numpy", "ml_dtypes", "hypothesis"}
 
 
 @pytest.mark.parametrize(
-    "modules", ["lowprec", "lowprec, lowprec.oracle.convert, lowprec.spec.catalog; lowprec.format('e4m3fn')"]
+    "modules",
+    [
+        *("lowprec", "lowprec, lowprec.oracle.convert, lowprec.spec.catalog; lowprec.format('e4m3fn')"),
+        *("lowprec.testing", "lowprec.testing.plugin"),
+    ],
 )
-def test_importing_the_package_or_the_oracle_loads_neither_numpy_nor_numba(modules):
-    """In a fresh interpreter; a format looked up by name needs them no more."""
-    program = f"import sys, {modules}; print(sorted({{'numba', 'numpy', 'ml_dtypes'}} & set(sys.modules)))"
-    run = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert run.stdout.strip() == "[]"
+def test_importing_loads_neither_numpy_nor_numba(modules):
+    """A format looked up by name needs them no more; pytest imports the plugin wherever it runs."""
+    program = f"import sys, {modules}; print(sorted({HEAVY} & set(sys.modules)))"
+    assert python("-c", program).strip() == "[]"
 
 
 def test_only_the_kernels_import_numba():
@@ -103,20 +114,18 @@ def _module(path):
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+@functools.cache
 def _arrows():
-    """The modules that each module imports, anywhere in its file but for type checkers alone."""
+    """Return the modules that each module imports, anywhere in its file but for type checkers alone."""
     names = {_module(path): path for path in MODULES}
     arrows = {}
     for name, path in names.items():
-        tree = _tree(path)
-        typing = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        ]
+        nodes = _walk(path)
+        ifs = [node for node in nodes if isinstance(node, ast.If)]
+        typing = [node for node in ifs if ast.unparse(node.test) == "TYPE_CHECKING"]
         unseen = {id(inner) for node in typing for inner in ast.walk(node)}
         found = set()
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.ImportFrom) and id(node) not in unseen:
                 wholes = [f"{node.module}.{alias.name}" for alias in node.names]
                 found |= {name if name in names else node.module for name in wholes}
@@ -152,7 +161,7 @@ def test_a_class_of_the_tools_has_a_name_of_its_own():
     homes = {}
     for path in MODULES:
         if path.relative_to(PACKAGE).parts[0] in ("verify", "testing", "export", "cli"):
-            for node in ast.walk(_tree(path)):
+            for node in _walk(path):
                 if isinstance(node, ast.ClassDef):
                     homes.setdefault(node.name, []).append(_name(path))
     assert len(homes) > 40
@@ -173,9 +182,9 @@ def test_no_kernel_is_compiled_with_fastmath():
 
 
 def _nodes():
-    """Every node of every kernel's source."""
+    """Yield every node of every kernel's source."""
     for path in KERNELS:
-        yield from ast.walk(_tree(path))
+        yield from _walk(path)
 
 
 def test_kernels_know_no_format():
@@ -399,7 +408,7 @@ KEY = re.compile(r"\[([A-Z][A-Z0-9_]+)\]")
 def test_every_source_that_a_docstring_cites_is_in_the_references():
     """A key in brackets is a heading of docs/references.md."""
     for path in MODULES:
-        for node in ast.walk(_tree(path)):
+        for node in _walk(path):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 cited = set(KEY.findall(ast.get_docstring(node) or ""))
                 assert cited <= REFERENCES, f"{_name(path)}: {getattr(node, 'name', 'module')}"

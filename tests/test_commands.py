@@ -3,8 +3,6 @@
 Those that take minutes are parsed here, and not run; tests of the examples run them reduced.
 """
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import importlib.util
@@ -71,17 +69,9 @@ if importlib.util.find_spec("torch") is None:
 
 #: Pages, and how many of their commands are run.
 COMMANDS = {
-    "howto-hardware": 3,
-    "capture": 5,
-    "command-line": 10,
-    "compare": 19,
-    "dot-products": 1,
-    "exhaustive": 1,
-    "explorer": 3,
-    "hardware": 4,
-    "identify": 2,
-    "testing-your-format": 9,
-}
+    "howto-hardware": 3, "capture": 5, "command-line": 10, "compare": 19, "dot-products": 1,
+    "exhaustive": 1, "explorer": 3, "hardware": 4, "identify": 2, "testing-your-format": 9,
+}  # fmt: skip
 
 #: Pages whose commands other tests run.
 ELSEWHERE = {

@@ -1,7 +1,5 @@
 """Every example that people are shown is run, and every path and link leads somewhere."""
 
-from __future__ import annotations
-
 import doctest
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The site is built without a warning, and every link inside it leads somewhere."""
 
-from __future__ import annotations
-
 import fcntl
 import html.parser
 import inspect

@@ -3,8 +3,6 @@
 Decoding and projection, extrema, comparisons and blocks; arithmetic and functions are in `p3109_reals`.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re
@@ -300,48 +298,16 @@ def clamp(X, lo, hi):
     return hi if less(hi, X) else X
 
 
-OMEGA = {
+#: Operations that have their names in `p3109_reals`, in small letters.
+OF_REALS = (
+    "Negate CopySign Add Subtract Multiply Divide FMA FAA Sqrt Recip RSqrt Exp Exp2 Log Log2 LogOnePlus "
+    "ExpMinusOne Sin Cos Tan ArcSin ArcCos ArcTan Sinh Cosh Tanh ArcSinh ArcCosh ArcTanh SinPi CosPi TanPi "
+    "ArcSinPi ArcCosPi ArcTanPi Softplus Hypot ArcTan2 ArcTan2Pi"
+)
+
+OMEGA = {name: getattr(reals, name.lower()) for name in OF_REALS.split()} | {
     "Convert": lambda X: X,
     "Abs": reals.absolute,
-    "Negate": reals.negate,
-    "CopySign": reals.copysign,
-    "Add": reals.add,
-    "Subtract": reals.subtract,
-    "Multiply": reals.multiply,
-    "Divide": reals.divide,
-    "FMA": reals.fma,
-    "FAA": reals.faa,
-    "Sqrt": reals.sqrt,
-    "Recip": reals.recip,
-    "RSqrt": reals.rsqrt,
-    "Exp": reals.exp,
-    "Exp2": reals.exp2,
-    "Log": reals.log,
-    "Log2": reals.log2,
-    "LogOnePlus": reals.logoneplus,
-    "ExpMinusOne": reals.expminusone,
-    "Sin": reals.sin,
-    "Cos": reals.cos,
-    "Tan": reals.tan,
-    "ArcSin": reals.arcsin,
-    "ArcCos": reals.arccos,
-    "ArcTan": reals.arctan,
-    "Sinh": reals.hyperbolic_sine,
-    "Cosh": reals.hyperbolic_cosine,
-    "Tanh": reals.tanh,
-    "ArcSinh": reals.arcsinh,
-    "ArcCosh": reals.arccosh,
-    "ArcTanh": reals.arctanh,
-    "SinPi": reals.sinpi,
-    "CosPi": reals.cospi,
-    "TanPi": reals.tanpi,
-    "ArcSinPi": reals.arcsinpi,
-    "ArcCosPi": reals.arccospi,
-    "ArcTanPi": reals.arctanpi,
-    "Softplus": reals.softplus,
-    "Hypot": reals.hypot,
-    "ArcTan2": reals.arctan2,
-    "ArcTan2Pi": reals.arctan2pi,
     "Minimum": minimum,
     "Maximum": maximum,
     "MinimumNumber": number(minimum),

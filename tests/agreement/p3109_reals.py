@@ -4,8 +4,6 @@ Closed extended reals are Fractions, `INF`, `NINF` and `NAN`; what is irrational
 it lies between, by MPFR, and both must project alike.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from fractions import Fraction
@@ -132,6 +130,21 @@ def wide(function):
     return functools.lru_cache(1 << 18)(evaluated)
 
 
+def extended(inf, ninf):
+    """Evaluate a function of finite numbers; of NaN it is NaN, and of infinities as given."""
+    of_names = {NAN: NAN, INF: inf, NINF: ninf}
+
+    def of(function):
+        @wide
+        @functools.wraps(function)
+        def evaluated(X):
+            return of_names[X] if isinstance(X, str) else function(X)
+
+        return evaluated
+
+    return of
+
+
 def mp(X):
     return gmpy2.mpfr(gmpy2.mpq(X))
 
@@ -142,23 +155,15 @@ def root(X):
     return Fraction(*parts) if (parts[0] ** 2, parts[1] ** 2) == (X.numerator, X.denominator) else None
 
 
-@wide
+@extended(INF, NAN)
 def sqrt(X):
-    if X in (NAN, NINF):
-        return NAN
-    if X == INF:
-        return INF
     if X < 0:
         return NAN
     return near(gmpy2.sqrt(mp(X))) if root(X) is None else root(X)
 
 
-@wide
+@extended(Fraction(0), NAN)
 def rsqrt(X):
-    if X in (NAN, NINF):
-        return NAN
-    if X == INF:
-        return Fraction(0)
     if X <= 0:
         return NAN
     return near(gmpy2.rec_sqrt(mp(X))) if root(X) is None else 1 / root(X)
@@ -183,165 +188,113 @@ def power(base, X):
     return near(gmpy2.exp(mp(X)) if base == 0 else gmpy2.exp2(mp(X)))
 
 
-@wide
+@extended(INF, Fraction(0))
 def exp(X):
-    if X == NAN:
-        return NAN
-    if is_inf(X):
-        return INF if X == INF else Fraction(0)
     return Fraction(1) if X == 0 else power(0, X)
 
 
-@wide
+@extended(INF, Fraction(0))
 def exp2(X):
-    if X == NAN:
-        return NAN
-    if is_inf(X):
-        return INF if X == INF else Fraction(0)
     return two(int(X)) if X.denominator == 1 and abs(X) < 1 << 12 else power(2, X)
 
 
-@wide
+@extended(INF, Fraction(-1))
 def expminusone(X):
-    if X in (NAN, INF) or X == 0:
+    if X == 0:
         return X
-    if X == NINF:
-        return Fraction(-1)
     if X < -500:
         return above(Fraction(-1))
     return Between(_HUGE, 2 * _HUGE) if X > 1 << 12 else near(gmpy2.expm1(mp(X)))
 
 
-def logarithm(function, X):
-    if X in (NAN, NINF):
-        return NAN
-    if X == INF:
-        return INF
-    if X < 0:
-        return NAN
-    if X == 0:
-        return NINF
-    return Fraction(0) if X == 1 else near(function(mp(X)))
+def logarithm(function, X, of):
+    """Return the logarithm of a fraction as a function of MPFR's gives it of another number."""
+    if X <= 0:
+        return NINF if X == 0 else NAN
+    return Fraction(0) if X == 1 else near(function(mp(of)))
 
 
-@wide
+@extended(INF, NAN)
 def log(X):
-    return logarithm(gmpy2.log, X)
+    return logarithm(gmpy2.log, X, X)
 
 
-@wide
+@extended(INF, NAN)
 def log2(X):
-    if not isinstance(X, str) and X > 0 and two(floor_log2(X)) == X:
+    if X > 0 and two(floor_log2(X)) == X:
         return Fraction(floor_log2(X))
-    return logarithm(gmpy2.log2, X)
+    return logarithm(gmpy2.log2, X, X)
 
 
-@wide
+@extended(INF, NAN)
 def logoneplus(X):
-    if isinstance(X, str) or X <= -1:
-        return logarithm(None, add(Fraction(1), X))
-    return X if X == 0 else near(gmpy2.log1p(mp(X)))
+    return logarithm(gmpy2.log1p, 1 + X, X)
 
 
-@wide
+@extended(INF, Fraction(0))
 def softplus(X):
-    if X == NAN:
-        return NAN
-    if is_inf(X):
-        return INF if X == INF else Fraction(0)
     if X > 500:
         return above(X)
     return Between(_TINY / 2, _TINY) if X < -(1 << 12) else near(gmpy2.log1p(gmpy2.exp(mp(X))))
 
 
 def of_finite(function, at_zero=0):
-    @wide
-    def evaluated(X):
-        if isinstance(X, str):
-            return NAN
-        return Fraction(at_zero) if X == 0 else near(function(mp(X)))
+    return extended(NAN, NAN)(lambda X: Fraction(at_zero) if X == 0 else near(function(mp(X))))
 
-    return evaluated
+
+def within_one(function):
+    """Evaluate a function of numbers from -1 to 1."""
+    return extended(NAN, NAN)(lambda X: NAN if abs(X) > 1 else function(X))
 
 
 sin, cos, tan = of_finite(gmpy2.sin), of_finite(gmpy2.cos, 1), of_finite(gmpy2.tan)
-
-
-@wide
-def arcsin(X):
-    if isinstance(X, str) or abs(X) > 1:
-        return NAN
-    return X if X == 0 else near(gmpy2.asin(mp(X)))
-
-
-@wide
-def arccos(X):
-    if isinstance(X, str) or abs(X) > 1:
-        return NAN
-    return Fraction(0) if X == 1 else near(gmpy2.acos(mp(X)))
+arcsin = within_one(lambda X: X if X == 0 else near(gmpy2.asin(mp(X))))
+arccos = within_one(lambda X: Fraction(0) if X == 1 else near(gmpy2.acos(mp(X))))
 
 
 @wide
 def arctan(X):
     if X == NAN or X == 0:
         return X
-    if is_inf(X):
-        return near(gmpy2.const_pi() / 2 * sign(X))
-    return near(gmpy2.atan(mp(X)))
+    return near(gmpy2.const_pi() / 2 * sign(X) if is_inf(X) else gmpy2.atan(mp(X)))
 
 
-@wide
-def hyperbolic_sine(X):
-    if isinstance(X, str) or X == 0:
-        return X
+@extended(INF, NINF)
+def sinh(X):
     if abs(X) > 1 << 12:
         return Between(_HUGE, 2 * _HUGE) if X > 0 else Between(-2 * _HUGE, -_HUGE)
-    return near(gmpy2.sinh(mp(X)))
+    return X if X == 0 else near(gmpy2.sinh(mp(X)))
 
 
-@wide
-def hyperbolic_cosine(X):
-    if isinstance(X, str):
-        return NAN if X == NAN else INF
+@extended(INF, INF)
+def cosh(X):
     if abs(X) > 1 << 12:
         return Between(_HUGE, 2 * _HUGE)
-    if X == 0:
-        return Fraction(1)
-    return near(gmpy2.cosh(mp(X)))
+    return Fraction(1) if X == 0 else near(gmpy2.cosh(mp(X)))
 
 
-@wide
+@extended(Fraction(1), Fraction(-1))
 def tanh(X):
-    if X == NAN or X == 0:
-        return X
-    if is_inf(X):
-        return Fraction(sign(X))
     if abs(X) > 250:
         below = Between(1 - _TINY, 1 - _TINY / 2)
         return below if X > 0 else negate(below)
-    return near(gmpy2.tanh(mp(X)))
+    return X if X == 0 else near(gmpy2.tanh(mp(X)))
 
 
-@wide
+@extended(INF, NINF)
 def arcsinh(X):
-    return X if isinstance(X, str) or X == 0 else near(gmpy2.asinh(mp(X)))
+    return X if X == 0 else near(gmpy2.asinh(mp(X)))
 
 
-@wide
+@extended(INF, NAN)
 def arccosh(X):
-    if X in (NAN, NINF):
-        return NAN
-    if X == INF:
-        return INF
     if X < 1:
         return NAN
     return Fraction(0) if X == 1 else near(gmpy2.acosh(mp(X)))
 
 
-@wide
+@within_one
 def arctanh(X):
-    if isinstance(X, str) or abs(X) > 1:
-        return NAN
     if abs(X) == 1:
         return INF if X == 1 else NINF
     return X if X == 0 else near(gmpy2.atanh(mp(X)))
@@ -352,30 +305,24 @@ def turned(X):
     return (X + 1) % 2 - 1
 
 
-@wide
+@extended(NAN, NAN)
 def sinpi(X):
-    if isinstance(X, str):
-        return NAN
     X = turned(X)
     if X.denominator <= 2:
         return Fraction(0) if X.denominator == 1 else 2 * X
     return near(gmpy2.sin(mp(X) * gmpy2.const_pi()))
 
 
-@wide
+@extended(NAN, NAN)
 def cospi(X):
-    if isinstance(X, str):
-        return NAN
     X = turned(X)
     if X.denominator <= 2:
         return Fraction(0) if X.denominator == 2 else Fraction(1 if X == 0 else -1)
     return near(gmpy2.cos(mp(X) * gmpy2.const_pi()))
 
 
-@wide
+@extended(NAN, NAN)
 def tanpi(X):
-    if isinstance(X, str):
-        return NAN
     X = turned(X)
     if X.denominator == 2:
         return NAN
@@ -386,26 +333,18 @@ def tanpi(X):
     return near(gmpy2.tan(mp(X) * gmpy2.const_pi()))
 
 
-@wide
+@within_one
 def arcsinpi(X):
-    if isinstance(X, str) or abs(X) > 1:
-        return NAN
     return X / 2 if X in (-1, 0, 1) else near(gmpy2.asin(mp(X)) / gmpy2.const_pi())
 
 
-@wide
+@within_one
 def arccospi(X):
-    if isinstance(X, str) or abs(X) > 1:
-        return NAN
     return (1 - X) / 2 if X in (-1, 0, 1) else near(gmpy2.acos(mp(X)) / gmpy2.const_pi())
 
 
-@wide
+@extended(Fraction(1, 2), Fraction(-1, 2))
 def arctanpi(X):
-    if X == NAN:
-        return NAN
-    if is_inf(X):
-        return Fraction(sign(X), 2)
     return X / 4 if X in (-1, 0, 1) else near(gmpy2.atan(mp(X)) / gmpy2.const_pi())
 
 

@@ -4,13 +4,10 @@ The oracle is asked once for each exact result. Everything goes through the fast
 serve it, and through the general one, which has flags too.
 """
 
-from __future__ import annotations
-
 import itertools
 import platform
 from fractions import Fraction
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -23,10 +20,9 @@ from lowprec.spec.arith import OPERANDS
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from tests.operations import Expected, agrees, all_tuples, chosen, operand, policy
-from tests.support import assert_same_codes, engines_agree, most_apart
+from tests.support import assert_same_codes, engines_agree, most_apart, value_of
 
 USUAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
-ML_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16")
 
 
 # -- small formats ----------------------------------------------------------------------------------
@@ -162,7 +158,7 @@ def nearly_cancelled(target):
         rows += [((1 << 24) - (2 * d - 1), (1 << 23) + d, Fraction(1 << 47))]
     rows = [(Fraction(x, 1 << 23), Fraction(y, 1 << 23), goal / (1 << 46)) for x, y, goal in rows]
     for magnitude in rng.integers(1 << target.trailing_bits, target.max_magnitude, 60).tolist():
-        below, above = fraction(magnitude, target), fraction(magnitude + 1, target)
+        below, above = value_of(magnitude, target), value_of(magnitude + 1, target)
         for goal in (below, (below + above) / 2):
             x = np.float32(rng.uniform(1, 2))
             y = np.float32(float(goal) / x)
@@ -186,7 +182,7 @@ def near_ties(operation, target):
     rng = np.random.default_rng(7)
     magnitudes = rng.integers(0, target.max_magnitude, 40)
     ties = np.array(
-        [float(sum(map(fraction, (m, m + 1), (target, target))) / 2) for m in magnitudes.tolist()]
+        [float(sum(map(value_of, (m, m + 1), (target, target))) / 2) for m in magnitudes.tolist()]
     )
     ties *= rng.choice([-1, 1], ties.size)
     # At the tie, and a hair above and below it, of very different sizes.
@@ -219,12 +215,6 @@ def tied(operation, base, off, rng):
     )
     beside = (exact * (1 + np.sign(off) * 2.0**-23)).astype(np.float32).astype(np.float64)
     return (beside,) if operation == "sqrt" else (beside, other)
-
-
-def fraction(magnitude, fmt):
-    """The value of a magnitude."""
-    significand, exponent = fmt.scaled(magnitude)
-    return significand * Fraction(2) ** exponent
 
 
 # -- limits -----------------------------------------------------------------------------------------
@@ -285,46 +275,13 @@ def test_integers_are_exact_operands():
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("dtype", most_apart([np.float16, np.float32], [np.float32]))
-def test_numpy_agrees_on_its_own_types(dtype):
-    """binary16 and binary32, nearest_even, on random bit patterns; a NaN stands for any."""
-    rng, bits = np.random.default_rng(11), np.dtype(dtype).itemsize * 8
-    fmt = catalog.format(np.dtype(dtype))
-    x, y = (
-        rng.integers(0, 1 << bits, 100_000, dtype=np.uint64).astype(f"u{bits // 8}").view(dtype)
-        for _ in range(2)
-    )
-    y[::2] = (
-        x.view(f"u{bits // 8}")[::2]
-        ^ (1 << (bits - 1))
-        ^ rng.integers(0, 64, x[::2].size).astype(f"u{bits // 8}")
-    ).view(dtype)
-    with np.errstate(all="ignore"):
-        for operation in ("add", "subtract", "multiply", "divide", "sqrt"):
-            operands = (x,) if operation == "sqrt" else (x, y)
-            want = getattr(np, operation)(*operands)
-            got = getattr(lp, operation)(*operands, fmt, dtype=dtype)
-            nan = np.isnan(want)
-            assert (np.isnan(got) == nan).all(), operation
-            assert (got[~nan].view(f"u{bits // 8}") == want[~nan].view(f"u{bits // 8}")).all(), operation
-
-
-@pytest.mark.apart
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="compares with an x86 processor")
 def test_nans_are_those_of_an_x86_processor():
     """NumPy's float32 operations are the processor's: payloads, signs, and the NaN that it generates."""
     words = [
-        0x7FC00001,
-        0xFFC12345,
-        0x7F800001,
-        0xFF8ABCDE,
-        0x7F800000,
-        0xFF800000,
-        0,
-        0x80000000,
-        0x3F800000,
+        0x7FC00001, 0xFFC12345, 0x7F800001, 0xFF8ABCDE, 0x7F800000, 0xFF800000, 0, 0x80000000, 0x3F800000,
         0xBF800000,
-    ]
+    ]  # fmt: skip
     x, y = (grid.astype(np.uint32).reshape(-1).view(np.float32) for grid in np.meshgrid(words, words))
     with np.errstate(all="ignore"):
         for operation in ("add", "subtract", "multiply", "divide"):
@@ -378,20 +335,3 @@ def test_integers_are_those_of_arm_and_risc_v():
         -3,
         2,
     ]
-
-
-@pytest.mark.apart
-@pytest.mark.parametrize("name", most_apart(ML_DTYPES, ML_DTYPES[:1]))
-def test_ml_dtypes_agrees_where_it_rounds_once(name):
-    """Its operators compute in binary32, wide enough for sums, products and quotients of few bits."""
-    dtype = np.dtype(getattr(ml_dtypes, name))
-    codes = np.arange(1 << (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}")
-    x, y = np.meshgrid(codes[:: max(codes.size // 256, 1)], codes[:: max(codes.size // 256, 1)])
-    x, y = x.reshape(-1).view(dtype), y.reshape(-1).view(dtype)
-    with np.errstate(all="ignore"):
-        for operation in ("add", "subtract", "multiply", "divide"):
-            want = getattr(np, operation)(x, y)
-            got = getattr(lp, operation)(x, y, name, dtype=dtype)
-            nan = np.isnan(want.astype(np.float32))
-            assert (np.isnan(got.astype(np.float32)) == nan).all(), operation
-            assert (got[~nan].view(codes.dtype) == want[~nan].view(codes.dtype)).all(), operation

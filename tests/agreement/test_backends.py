@@ -1,7 +1,5 @@
 """Engines by their names: what they refuse, and in which words; tables, the memo, and signs of NaNs."""
 
-from __future__ import annotations
-
 import logging
 import re
 import sys

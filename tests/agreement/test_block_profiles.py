@@ -5,8 +5,6 @@ their binary32 steps are written out here, from their sources. Where a stack doe
 format says, a test says where, and what it does instead; everywhere else all codes are equal.
 """
 
-from __future__ import annotations
-
 import functools
 from types import SimpleNamespace
 from typing import Any

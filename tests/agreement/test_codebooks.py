@@ -1,7 +1,5 @@
 """Codebooks: engines against the oracle, at every value, threshold and step, and next to them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

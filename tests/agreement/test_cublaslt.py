@@ -5,8 +5,6 @@ are exact in any order and say nothing of accumulations. What is compared: where
 the roundings of an epilogue's steps, saturation, largest magnitudes, and the blocks that results become.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

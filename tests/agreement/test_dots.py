@@ -1,7 +1,5 @@
 """Dot products against the oracle: every named accumulation, and others of every order, on rows that tell."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

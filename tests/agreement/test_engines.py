@@ -4,8 +4,6 @@ The usual engine, whichever serves a call, is held against the scalar one on all
 oracle, which shares no algorithm with either, on some.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -4,18 +4,13 @@ A library loaded into the same process may set any of them (compilers' fast-math
 does). They live in MXCSR, at byte 28 of glibc's fenv_t on x86-64.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools
 import json
-import os
 import pickle
 import platform
 import struct
-import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -28,6 +23,7 @@ from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from tests.support import python
 
 pytestmark = [
     pytest.mark.apart,
@@ -66,16 +62,8 @@ def environment(flags):
 
 
 TARGETS = (
-    "binary32",
-    "tf32",
-    "binary16",
-    "bfloat16",
-    "e4m3fn",
-    "e5m2fnuz",
-    "e8m0fnu",
-    "int8f6",
-    "binary8p1se",
-)
+    "binary32", "tf32", "binary16", "bfloat16", "e4m3fn", "e5m2fnuz", "e8m0fnu", "int8f6", "binary8p1se",
+)  # fmt: skip
 
 
 def _patterns(width):
@@ -332,13 +320,7 @@ def test_modules_are_compiled_and_imported_in_any_rounding_mode(mode, tmp_path):
     """
 
     def imported(mode):
-        done = subprocess.run(
-            [sys.executable, "-c", IMPORT, mode],
-            env={**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path / mode)},
-            capture_output=True, text=True, check=False, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return json.loads(python("-c", IMPORT, mode, PYTHONPYCACHEPREFIX=str(tmp_path / mode)))
 
     assert imported(mode) == imported("0")
 

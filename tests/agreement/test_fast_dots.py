@@ -3,8 +3,6 @@
 And that these do them: what is left to the scalar kernels is counted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

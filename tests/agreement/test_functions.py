@@ -1,7 +1,5 @@
 """Functions: MPFR's opinion, special cases by clause 9 of IEEE 754, exact cases, and what lies at limits."""
 
-from __future__ import annotations
-
 import math
 import pathlib
 from fractions import Fraction
@@ -16,9 +14,10 @@ from lowprec.arrays import functions
 from lowprec.kernels.functions import enclosures, values
 from lowprec.kernels.functions.enclosures import exact
 from lowprec.kernels.functions.values import value_of
+from lowprec.oracle.exact import to_float
 from lowprec.spec.functions import FUNCTIONS
 from tests.mpfr import PEERS, ROUNDINGS, differences
-from tests.support import refusal_test
+from tests.support import cases, meant, refusal_test
 
 NAN, INFINITY = math.nan, math.inf
 INVALID, DIVIDE, INEXACT = 16, 8, 1
@@ -80,167 +79,109 @@ def test_mpfr_agrees_on_pairs(name):
 # -- special cases ---------------------------------------------------------------------------------------
 
 #: Operand, result, flags: IEEE 754, 9.2.1; of what it does not have, limits.
-SPECIAL = {
-    "exp": [(0.0, 1, 0), (-0.0, 1, 0), (INFINITY, INFINITY, 0), (-INFINITY, 0.0, 0)],
-    "expm1": [(-0.0, -0.0, 0), (-INFINITY, -1, 0), (INFINITY, INFINITY, 0)],
-    "exp2": [(3, 8, 0), (-3, 0.125, 0), (-INFINITY, 0.0, 0)],
-    "exp2m1": [(3, 7, 0), (-1, -0.5, 0), (-0.0, -0.0, 0)],
-    "exp10": [(2, 100, 0), (0.0, 1, 0)],
-    "exp10m1": [(1, 9, 0), (-INFINITY, -1, 0)],
-    "log": [
-        (1, 0.0, 0),
-        (0.0, -INFINITY, DIVIDE),
-        (-0.0, -INFINITY, DIVIDE),
-        (-1, NAN, INVALID),
-        (INFINITY, INFINITY, 0),
-        (-INFINITY, NAN, INVALID),
-    ],
-    "log2": [(8, 3, 0), (0.125, -3, 0), (0.0, -INFINITY, DIVIDE)],
-    "log10": [(100, 2, 0), (-2, NAN, INVALID)],
-    "log1p": [(-0.0, -0.0, 0), (-1, -INFINITY, DIVIDE), (-2, NAN, INVALID)],
-    "log2p1": [(7, 3, 0), (-0.5, -1, 0), (-1, -INFINITY, DIVIDE)],
-    "log10p1": [(9, 1, 0), (-0.0, -0.0, 0)],
-    "sin": [(-0.0, -0.0, 0), (INFINITY, NAN, INVALID)],
-    "cos": [(-0.0, 1, 0), (-INFINITY, NAN, INVALID)],
-    "tan": [(0.0, 0.0, 0), (-INFINITY, NAN, INVALID)],
-    "sinpi": [(2, 0.0, 0), (-2, -0.0, 0), (0.5, 1, 0), (1.5, -1, 0), (-0.5, -1, 0), (INFINITY, NAN, INVALID)],
-    "cospi": [(0.5, 0.0, 0), (-1.5, 0.0, 0), (1, -1, 0), (2, 1, 0), (INFINITY, NAN, INVALID)],
-    "tanpi": [
-        (1, -0.0, 0),
-        (2, 0.0, 0),
-        (-1, 0.0, 0),
-        (-2, -0.0, 0),
-        (0.5, INFINITY, DIVIDE),
-        (1.5, -INFINITY, DIVIDE),
-        (-0.5, -INFINITY, DIVIDE),
-        (0.25, 1, 0),
-        (0.75, -1, 0),
-        (-0.25, -1, 0),
-    ],
-    "asin": [(-0.0, -0.0, 0), (2, NAN, INVALID), (INFINITY, NAN, INVALID)],
-    "acos": [(1, 0.0, 0), (-2, NAN, INVALID)],
-    "atan": [(-0.0, -0.0, 0)],
-    "asinpi": [(1, 0.5, 0), (-1, -0.5, 0)],
-    "acospi": [(1, 0.0, 0), (0.0, 0.5, 0), (-1, 1, 0)],
-    "atanpi": [(1, 0.25, 0), (INFINITY, 0.5, 0), (-INFINITY, -0.5, 0)],
-    "sinh": [(-INFINITY, -INFINITY, 0), (-0.0, -0.0, 0)],
-    "cosh": [(-INFINITY, INFINITY, 0), (-0.0, 1, 0)],
-    "tanh": [(-INFINITY, -1, 0), (INFINITY, 1, 0), (-0.0, -0.0, 0)],
-    "asinh": [(-INFINITY, -INFINITY, 0), (-0.0, -0.0, 0)],
-    "acosh": [(1, 0.0, 0), (0.5, NAN, INVALID), (0.0, NAN, INVALID), (-INFINITY, NAN, INVALID)],
-    "atanh": [(1, INFINITY, DIVIDE), (-1, -INFINITY, DIVIDE), (2, NAN, INVALID), (-0.0, -0.0, 0)],
-    "rsqrt": [
-        (4, 0.5, 0),
-        (0.25, 2, 0),
-        (0.0, INFINITY, DIVIDE),
-        (-0.0, -INFINITY, DIVIDE),
-        (INFINITY, 0.0, 0),
-        (-1, NAN, INVALID),
-        (-INFINITY, NAN, INVALID),
-    ],
-    "reciprocal": [(4, 0.25, 0), (-0.0, -INFINITY, DIVIDE), (-INFINITY, -0.0, 0)],
-    "cbrt": [(-8, -2, 0), (0.125, 0.5, 0), (-0.0, -0.0, 0), (-INFINITY, -INFINITY, 0)],
-    "sigmoid": [(0.0, 0.5, 0), (-INFINITY, 0.0, 0), (INFINITY, 1, 0)],
-    "erf": [(-INFINITY, -1, 0), (-0.0, -0.0, 0)],
-    "erfc": [(-INFINITY, 2, 0), (0.0, 1, 0), (INFINITY, 0.0, 0)],
-    "gelu": [(-INFINITY, -0.0, 0), (-0.0, -0.0, 0), (INFINITY, INFINITY, 0)],
-    "gelu_tanh": [(-INFINITY, -0.0, 0), (0.0, 0.0, 0)],
-    "silu": [(-INFINITY, -0.0, 0), (0.0, 0.0, 0), (INFINITY, INFINITY, 0)],
-    "softplus": [(-INFINITY, 0.0, 0), (INFINITY, INFINITY, 0)],
-}
+SPECIAL = """
+exp | 0: 1, NEG_ZERO: 1, INF: INF, NEG_INF: 0
+expm1 | NEG_ZERO: NEG_ZERO, NEG_INF: -1, INF: INF
+exp2 | 3: 8, -3: 1/8, NEG_INF: 0
+exp2m1 | 3: 7, -1: -1/2, NEG_ZERO: NEG_ZERO
+exp10 | 2: 100, 0: 1
+exp10m1 | 1: 9, NEG_INF: -1
+log | 1: 0, 0: NEG_INF divide, NEG_ZERO: NEG_INF divide, -1: NAN invalid, INF: INF, NEG_INF: NAN invalid
+log2 | 8: 3, 1/8: -3, 0: NEG_INF divide
+log10 | 100: 2, -2: NAN invalid
+log1p | NEG_ZERO: NEG_ZERO, -1: NEG_INF divide, -2: NAN invalid
+log2p1 | 7: 3, -1/2: -1, -1: NEG_INF divide
+log10p1 | 9: 1, NEG_ZERO: NEG_ZERO
+sin | NEG_ZERO: NEG_ZERO, INF: NAN invalid
+cos | NEG_ZERO: 1, NEG_INF: NAN invalid
+tan | 0: 0, NEG_INF: NAN invalid
+sinpi | 2: 0, -2: NEG_ZERO, 1/2: 1, 3/2: -1, -1/2: -1, INF: NAN invalid
+cospi | 1/2: 0, -3/2: 0, 1: -1, 2: 1, INF: NAN invalid
+tanpi | 1: NEG_ZERO, 2: 0, -1: 0, -2: NEG_ZERO, 1/2: INF divide, 3/2: NEG_INF divide, -1/2: NEG_INF divide,
+    1/4: 1, 3/4: -1, -1/4: -1
+asin | NEG_ZERO: NEG_ZERO, 2: NAN invalid, INF: NAN invalid
+acos | 1: 0, -2: NAN invalid
+atan | NEG_ZERO: NEG_ZERO
+asinpi | 1: 1/2, -1: -1/2
+acospi | 1: 0, 0: 1/2, -1: 1
+atanpi | 1: 1/4, INF: 1/2, NEG_INF: -1/2
+sinh | NEG_INF: NEG_INF, NEG_ZERO: NEG_ZERO
+cosh | NEG_INF: INF, NEG_ZERO: 1
+tanh | NEG_INF: -1, INF: 1, NEG_ZERO: NEG_ZERO
+asinh | NEG_INF: NEG_INF, NEG_ZERO: NEG_ZERO
+acosh | 1: 0, 1/2: NAN invalid, 0: NAN invalid, NEG_INF: NAN invalid
+atanh | 1: INF divide, -1: NEG_INF divide, 2: NAN invalid, NEG_ZERO: NEG_ZERO
+rsqrt | 4: 1/2, 1/4: 2, 0: INF divide, NEG_ZERO: NEG_INF divide, INF: 0, -1: NAN invalid,
+    NEG_INF: NAN invalid
+reciprocal | 4: 1/4, NEG_ZERO: NEG_INF divide, NEG_INF: NEG_ZERO
+cbrt | -8: -2, 1/8: 1/2, NEG_ZERO: NEG_ZERO, NEG_INF: NEG_INF
+sigmoid | 0: 1/2, NEG_INF: 0, INF: 1
+erf | NEG_INF: -1, NEG_ZERO: NEG_ZERO
+erfc | NEG_INF: 2, 0: 1, INF: 0
+gelu | NEG_INF: NEG_ZERO, NEG_ZERO: NEG_ZERO, INF: INF
+gelu_tanh | NEG_INF: NEG_ZERO, 0: 0
+silu | NEG_INF: NEG_ZERO, 0: 0, INF: INF
+softplus | NEG_INF: 0, INF: INF
+"""
+
+
+def number(text):
+    """Return the float that a text stands for."""
+    return to_float(meant(text))
+
+
+def told(said):
+    """Return a result, None for any, and flags."""
+    result, *signals = said.split()
+    bits = {"divide": DIVIDE, "invalid": INVALID, "inexact": INEXACT}
+    return None if result == "-" else number(result), sum(bits[each] for each in signals)
 
 
 @pytest.mark.parametrize("name", [name for name, rule in FUNCTIONS.items() if rule.operands == 1])
 def test_special_and_exact_cases(name):
-    operands = np.array([operand for operand, _, _ in SPECIAL[name]], np.float32)
+    rows = [(number(x), *told(said)) for words, x, said in cases(SPECIAL) if words == [name]]
+    operands, expected, signals = (np.array(column) for column in zip(*rows, strict=True))
     flags = np.empty(operands.shape, np.uint8)
-    found = getattr(lp, name)(operands, "binary16", flags=flags)
-    np.testing.assert_array_equal(found, np.array([each for _, each, _ in SPECIAL[name]], np.float32))
-    expected = np.array([each for _, each, _ in SPECIAL[name]])
+    found = getattr(lp, name)(operands.astype(np.float32), "binary16", flags=flags)
+    np.testing.assert_array_equal(found, expected.astype(np.float32))
     known = ~np.isnan(expected)
     np.testing.assert_array_equal(np.signbit(found)[known], np.signbit(expected)[known])
-    assert flags.tolist() == [each for _, _, each in SPECIAL[name]]
+    assert flags.tolist() == signals.tolist()
     assert np.isnan(getattr(lp, name)(np.float32([NAN]), "binary16")).all()
 
 
-PAIRS = {
-    "hypot": [
-        (3, 4, 5, 0),
-        (-INFINITY, NAN, INFINITY, 0),
-        (NAN, INFINITY, INFINITY, 0),
-        (0.0, -0.0, 0.0, 0),
-        (NAN, 1, NAN, 0),
-    ],
-    "atan2": [
-        (0.0, 1, 0.0, 0),
-        (-0.0, 0.0, -0.0, 0),
-        (-0.0, INFINITY, -0.0, 0),
-        (1, INFINITY, 0.0, 0),
-        (NAN, 1, NAN, 0),
-    ],
-    "atan2pi": [
-        (0.0, 1, 0.0, 0),
-        (-0.0, -1, -1, 0),
-        (-0.0, 0.0, -0.0, 0),
-        (0.0, -0.0, 1, 0),
-        (3, 0.0, 0.5, 0),
-        (-3, -0.0, -0.5, 0),
-        (-2, -2, -0.75, 0),
-        (2, -2, 0.75, 0),
-        (-2, 2, -0.25, 0),
-        (INFINITY, -INFINITY, 0.75, 0),
-        (-INFINITY, INFINITY, -0.25, 0),
-        (-INFINITY, 1, -0.5, 0),
-        (-1, INFINITY, -0.0, 0),
-        (-1, -INFINITY, -1, 0),
-        (1, 2, None, INEXACT),
-        (NAN, 1, NAN, 0),
-    ],
-    "pow": [
-        (2, 3, 8, 0),
-        (-2, 3, -8, 0),
-        (4, 0.5, 2, 0),
-        (4, -0.5, 0.5, 0),
-        (8, 1.5, None, INEXACT),
-        (-8, 0.5, NAN, INVALID),
-        (NAN, 0.0, 1, 0),
-        (1, NAN, 1, 0),
-        (-1, INFINITY, 1, 0),
-        (0.0, -1, INFINITY, DIVIDE),
-        (-0.0, -1, -INFINITY, DIVIDE),
-        (-0.0, -2, INFINITY, DIVIDE),
-        (0.0, -INFINITY, INFINITY, 0),
-        (-0.0, 3, -0.0, 0),
-        (-0.0, 0.5, 0.0, 0),
-        (0.5, INFINITY, 0.0, 0),
-        (0.5, -INFINITY, INFINITY, 0),
-        (2, INFINITY, INFINITY, 0),
-        (INFINITY, -1, 0.0, 0),
-        (-INFINITY, 3, -INFINITY, 0),
-        (-INFINITY, -3, -0.0, 0),
-        (-INFINITY, 2, INFINITY, 0),
-        (2, NAN, NAN, 0),
-    ],
-}
+PAIRS = """
+hypot | 3 4: 5, NEG_INF NAN: INF, NAN INF: INF, 0 NEG_ZERO: 0, NAN 1: NAN
+atan2 | 0 1: 0, NEG_ZERO 0: NEG_ZERO, NEG_ZERO INF: NEG_ZERO, 1 INF: 0, NAN 1: NAN
+atan2pi | 0 1: 0, NEG_ZERO -1: -1, NEG_ZERO 0: NEG_ZERO, 0 NEG_ZERO: 1, 3 0: 1/2, -3 NEG_ZERO: -1/2,
+    -2 -2: -3/4, 2 -2: 3/4, -2 2: -1/4, INF NEG_INF: 3/4, NEG_INF INF: -1/4, NEG_INF 1: -1/2,
+    -1 INF: NEG_ZERO, -1 NEG_INF: -1, 1 2: - inexact, NAN 1: NAN
+pow | 2 3: 8, -2 3: -8, 4 1/2: 2, 4 -1/2: 1/2, 8 3/2: - inexact, -8 1/2: NAN invalid, NAN 0: 1, 1 NAN: 1,
+    -1 INF: 1, 0 -1: INF divide, NEG_ZERO -1: NEG_INF divide, NEG_ZERO -2: INF divide, 0 NEG_INF: INF,
+    NEG_ZERO 3: NEG_ZERO, NEG_ZERO 1/2: 0, 1/2 INF: 0, 1/2 NEG_INF: INF, 2 INF: INF, INF -1: 0,
+    NEG_INF 3: NEG_INF, NEG_INF -3: NEG_ZERO, NEG_INF 2: INF, 2 NAN: NAN
+"""
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_special_and_exact_cases_of_two_operands(name):
-    for x, y, expected, signaled in PAIRS[name]:
-        flags = np.empty(1, np.uint8)
-        found = getattr(lp, name)(np.float32([x]), np.float32([y]), "binary16", flags=flags)
-        assert flags.tolist() == [signaled], (x, y)
-        if expected is not None:
-            np.testing.assert_array_equal(found, np.float32([expected]), err_msg=f"{x}, {y}")
-            assert math.isnan(expected) or math.copysign(1, found[0]) == math.copysign(1, expected), (x, y)
+@pytest.mark.parametrize(("words", "operands", "said"), cases(PAIRS))
+def test_special_and_exact_cases_of_two_operands(words, operands, said):
+    expected, signaled = told(said)
+    flags = np.empty(1, np.uint8)
+    x, y = (np.float32([number(each)]) for each in operands.split())
+    found = getattr(lp, words[0])(x, y, "binary16", flags=flags)
+    assert flags.tolist() == [signaled]
+    if expected is not None:
+        np.testing.assert_array_equal(found, np.float32([expected]))
+        assert math.isnan(expected) or math.copysign(1, found[0]) == math.copysign(1, expected)
 
 
 def test_an_atan2pi_of_swapped_operands_would_be_seen(monkeypatch):
     """By its special cases, and by MPFR."""
     right = values._atan2pi
     monkeypatch.setitem(values._TWO, "atan2pi", lambda y, x: right(x, y))
-    with pytest.raises(AssertionError):
-        test_special_and_exact_cases_of_two_operands("atan2pi")
+    for said in [("0 1", "0"), ("NEG_ZERO -1", "-1"), ("3 0", "1/2"), ("-2 2", "-1/4")]:
+        with pytest.raises(AssertionError):
+            test_special_and_exact_cases_of_two_operands(["atan2pi"], *said)
     with pytest.raises(AssertionError):
         test_mpfr_agrees_on_pairs("atan2pi")
 

@@ -1,7 +1,5 @@
 """Split-K and epilogues against the oracle, and against steps in fractions."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from fractions import Fraction

@@ -1,65 +1,45 @@
-"""Agreement with NumPy: binary16 and binary32, whose conversions it gets right.
+"""Agreement with NumPy and ml_dtypes on their types' own bits, decoded values, and integers.
 
-NumPy keeps what fits of a NaN's payload; lowprec gives the quiet NaN alone. So NaNs are compared
-by being NaN and by their sign, everything else by its code.
+What they make of floats is compared with their profiles, at every value and tie, in test_profiles.
 """
 
-from __future__ import annotations
-
+import ml_dtypes
 import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.spec import catalog
 from lowprec.spec.catalog import BINARY16, BINARY32
-from tests.support import assert_same_bits, assert_same_codes, border_points, both_signs, value_and_tie
+from tests.support import assert_same_bits, assert_same_codes
+
+FORMATS = tuple(
+    fmt
+    for fmt in catalog.FORMATS.values()
+    if (name := catalog.ml_dtypes_name(fmt))
+    and name.startswith(("float", "bfloat"))
+    and hasattr(ml_dtypes, name)
+)
 
 
-def _assert_as_numpy(values, fmt, dtype):
-    with np.errstate(all="ignore"):
-        theirs = values.astype(dtype).view(f"u{fmt.code_bits // 8}")
-    nan = np.isnan(values)
-    sign = np.where(np.signbit(values), fmt.sign_code, 0)
-    assert np.isnan(theirs[nan].view(dtype)).all()
-    assert np.array_equal(theirs[nan] & fmt.sign_code, sign[nan])
-    want = np.where(nan, sign | fmt.nan_code, theirs)
-    assert_same_codes(lp.encode(values, fmt), want, fmt, values)
+def test_all_floating_formats_of_ml_dtypes_are_compared():
+    """Eleven of at most 8 bits, and bfloat16."""
+    ours = {catalog.ml_dtypes_name(fmt) for fmt in FORMATS}
+    assert ours == {name for name in dir(ml_dtypes) if name.startswith(("float", "bfloat"))}
+    assert len(ours) == 12
 
 
-def test_float32_to_binary16_agrees_around_every_value_and_tie():
-    """All 31,744 magnitudes, both signs, float32 neighbours: where rounding is decided."""
-    points = np.array(
-        [point for m in range(BINARY16.max_magnitude + 2) for point in value_and_tie(m, BINARY16)]
-    )
-    bits = np.unique(points.astype(np.float32)).view(np.int32)
-    around = np.unique(
-        np.concatenate([bits - 1, bits, bits + 1, np.arange(256), 0x7F800000 - np.arange(256)])
-    )
-    around = around[(around >= 0) & (around <= 0x7F800000)]
-    _assert_as_numpy(both_signs(around.astype(np.int32).view(np.float32)), BINARY16, np.float16)
-
-
-def test_float64_to_binary16_agrees_around_every_value_and_tie():
-    """The same with float64 neighbours: NumPy rounds once from float64 too."""
-    _assert_as_numpy(border_points(BINARY16, range(BINARY16.max_magnitude + 2)), BINARY16, np.float16)
-
-
-def test_float32_to_binary16_agrees_on_random_bit_patterns():
-    """In addition: 2**24 patterns, NaNs with payloads among them."""
-    generator = np.random.default_rng(20260628)
-    for _ in range(16):
-        bits = generator.integers(0, 1 << 32, 1 << 20, dtype=np.uint32)
-        _assert_as_numpy(bits.view(np.float32), BINARY16, np.float16)
-
-
-def test_float64_to_binary32_agrees_on_random_patterns_near_its_range():
-    """In addition: 2**22 float64 whose exponent is binary32's, tails of few and of many bits."""
-    generator = np.random.default_rng(20260628)
-    for cut in (0, 20, 27, 28):
-        fields = generator.integers(1023 - 152, 1023 + 130, 1 << 20, dtype=np.uint64)
-        bits = generator.integers(0, 1 << 52, 1 << 20, dtype=np.uint64) >> np.uint64(cut) << np.uint64(cut)
-        signs = generator.integers(0, 2, 1 << 20, dtype=np.uint64)
-        values = (bits | fields << np.uint64(52) | signs << np.uint64(63)).view(np.float64)
-        _assert_as_numpy(values, BINARY32, np.float32)
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+def test_decode_agrees_with_ml_dtypes_on_every_code(fmt):
+    """Exhaustive, through a view of the codes as ml_dtypes' type; bits compared, NaNs by place and sign."""
+    codes = np.arange(1 << fmt.width, dtype=f"u{fmt.code_bits // 8}")
+    typed = codes.view(lp.dtype(fmt))
+    with np.errstate(invalid="ignore"):
+        theirs = typed.astype(np.float32)
+    ours = lp.decode(codes, fmt)
+    assert np.array_equal(np.isnan(ours), np.isnan(theirs))
+    numbers = ~np.isnan(ours)
+    assert_same_bits(ours[numbers], theirs[numbers], codes[numbers], str(fmt))
+    assert_same_bits(lp.decode(typed, fmt), ours, codes, f"{fmt}, codes as {typed.dtype}")
 
 
 @pytest.mark.parametrize(("fmt", "dtype"), [(BINARY16, np.float16), (BINARY32, np.float32)], ids=str)

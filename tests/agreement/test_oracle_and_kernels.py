@@ -5,8 +5,6 @@ either side of them are where an encoder can go wrong. The oracle finds the step
 through `project` alone.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

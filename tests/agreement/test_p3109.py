@@ -1,7 +1,5 @@
 """`lowprec.p3109` against the draft's definitions, written down once more in `p3109_draft`."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 

@@ -5,8 +5,6 @@ a library does what no projection says, it is one of DIFFERENCES: a reason, wher
 the library gives there instead. Anywhere else all codes are equal.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Callable
@@ -80,10 +78,6 @@ def _is_nan_of_the_same_sign(values: Array, codes: Array, fmt: Format) -> Array:
 def _in_binary32(values: Array) -> Array:
     """Magnitudes after a rounding to binary32."""
     return np.abs(lp.decode(lp.encode(values, "binary32"), "binary32", dtype="float64"))
-
-
-def _between(values: Array) -> Array:
-    return (_in_binary32(values) > 2.0**-127) & (_in_binary32(values) < 2.0**-126)
 
 
 def _tiny(values: Array) -> Array:

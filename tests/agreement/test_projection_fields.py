@@ -1,7 +1,5 @@
 """Every field of Projection, and flags: kernels against the oracle, on cases that touch each rule."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -3,8 +3,6 @@
 The tables are of a draft (interim report 4.0); agreeing with them is no claim of conformance.
 """
 
-from __future__ import annotations
-
 import hashlib
 import pathlib
 import tomllib

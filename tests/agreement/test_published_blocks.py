@@ -1,7 +1,5 @@
 """Published: blocks as microxcaling makes them, and figures of the literature for whole arrays."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 

@@ -1,7 +1,5 @@
 """Codebooks in blocks, as libraries have quantised them: see tables/published/README.md."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

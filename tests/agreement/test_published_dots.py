@@ -1,7 +1,5 @@
 """Published: dot products that tensor cores gave when they were measured, code for code."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import pathlib

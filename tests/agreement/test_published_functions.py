@@ -1,7 +1,5 @@
 """Published: functions of The RLIBM Project, whose results round rightly in five modes."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

@@ -1,15 +1,11 @@
 """The kernels are Python first: without the compiler they give the oracle's answers too."""
 
-from __future__ import annotations
-
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from lowprec.spec.arith import OPERANDS
+from tests.support import python
 
 pytestmark = pytest.mark.apart
 
@@ -90,17 +86,8 @@ np.empty = empty
 
 
 def interpreted(script: str) -> int:
-    """What a script prints last, run without the compiler and with warnings as errors."""
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", UNWRITTEN + BEGIN + script],
-        cwd=ROOT,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return int(run.stdout)
+    """Return what a script prints, run without the compiler and with warnings as errors."""
+    return int(python("-W", "error", "-c", UNWRITTEN + BEGIN + script, NUMBA_DISABLE_JIT="1"))
 
 
 @pytest.mark.parametrize(

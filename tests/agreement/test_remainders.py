@@ -1,7 +1,5 @@
 """Remainders against those of the standard library, which are exact."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Hashes of results that others recorded on devices, and what tables/silicon.toml says of accumulations."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import tomllib

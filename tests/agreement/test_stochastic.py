@@ -1,7 +1,5 @@
 """Stochastic rounding: of all integers the table's share rounds up; kernels agree with the oracle."""
 
-from __future__ import annotations
-
 import functools
 import math
 from fractions import Fraction
@@ -14,7 +12,8 @@ from lowprec.oracle import convert as oracle
 from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import stochastic
-from tests.support import CATALOG_UP_TO_8, assert_same_codes, most_apart
+from tests.oracle.test_stochastic import SHARES
+from tests.support import CATALOG_UP_TO_8, assert_same_codes, most_apart, value_of
 
 #: Tails that no number of bits up to 32 holds, that all hold, next to both ends, and ties.
 TAILS = (
@@ -34,29 +33,22 @@ def operands(fmt):
     chosen = dict.fromkeys([*starts, fmt.max_magnitude - 1, fmt.max_magnitude])
     step = 2 if len(starts) < 40 else len(TAILS)  # of hundreds of binades one tail each
     for number, magnitude in enumerate(chosen):
-        low, high = (
-            Fraction(s) * Fraction(2) ** e for s, e in (fmt.scaled(magnitude), fmt.scaled(magnitude + 1))
-        )
+        low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
         for tail in TAILS[number % step :: step]:
             yield float(low + tail * (high - low))
     if fmt.subnormals:
         for far in (1, 7, 30, 60):
-            yield float(
-                Fraction(fmt.scaled(1)[0]) * Fraction(2) ** (fmt.scaled(1)[1] - far) * Fraction(4097, 4096)
-            )
+            yield float(value_of(1, fmt) / (1 << far) * Fraction(4097, 4096))
 
 
 def share(tail, bits, variant):
-    """How many of the 2**bits random integers take the farther code: semantics, not code."""
-    exact = tail * (1 << bits)
-    if variant == "A":
-        return math.floor(exact)
-    return math.floor(exact + Fraction(1, 2)) if variant == "B" else round(exact)
+    """Return how many of the 2**bits random integers take the farther code."""
+    return SHARES[variant](tail * (1 << bits))
 
 
 @functools.cache
 def values_of(fmt):
-    return [Fraction(s) * Fraction(2) ** e for s, e in map(fmt.scaled, range(fmt.max_magnitude + 1))]
+    return [value_of(magnitude, fmt) for magnitude in range(fmt.max_magnitude + 1)]
 
 
 @functools.cache
@@ -103,7 +95,7 @@ def test_over_all_random_integers_the_share_is_the_tables(fmt, bits):
 @pytest.mark.parametrize("fmt", [*CATALOG_UP_TO_8[::2], catalog.BINARY16, catalog.BFLOAT16], ids=str)
 def test_wide_random_integers_turn_at_the_boundary(fmt, bits):
     """R at the first integer that rounds up, and one less; significands shifted by 1 to over 60 places."""
-    steps = [Fraction(fmt.scaled(m)[0]) * Fraction(2) ** fmt.scaled(m)[1] for m in (1, 2)]
+    steps = [value_of(magnitude, fmt) for magnitude in (1, 2)]
     ulp = steps[1] - steps[0]
     significands = (Fraction(1), Fraction(0x800001, 0x800000), Fraction((1 << 53) - 1, 1 << 52))
     values = [steps[0] + ulp * s / (1 << k) for k in range(1, 29) for s in significands[:1]]

@@ -3,8 +3,6 @@
 Asking for flags takes the general kernel, so that each verb can be held against itself.
 """
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -18,7 +16,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
-from tests.support import UP_TO_8, assert_same_codes, engines_agree, most_apart
+from tests.support import UP_TO_8, assert_same_codes, engines_agree, most_apart, value_of
 
 SOURCES = {
     "float32": catalog.BINARY32,
@@ -37,7 +35,7 @@ def _spread(fmt, source, count=400, seed=1):
         magnitudes = np.unique(
             np.concatenate([np.arange(0, min(last, 40) + 1), np.linspace(0, last, 60).astype(int)])
         )
-        values = np.array([float(fmt.scaled(int(m))[0]) * 2.0 ** fmt.scaled(int(m))[1] for m in magnitudes])
+        values = np.array([float(value_of(magnitude, fmt)) for magnitude in magnitudes.tolist()])
         values = np.concatenate(
             [values, (values[1:] + values[:-1]) / 2, values * 1.5, values[-1:] * [2, 4, 8]]
         )

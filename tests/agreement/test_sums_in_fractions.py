@@ -1,7 +1,5 @@
 """Kept sums, split-K and epilogues against fractions: every backend shares the code that computes them."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import tracemalloc

@@ -1,7 +1,5 @@
 """Sums as trees: kernels against the oracle, and both against a reading in fractions."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operations as array verbs: shapes, types, memory, randomness, refusals. Results are tested elsewhere."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import dask.array
@@ -51,7 +49,7 @@ def test_scalars_give_scalars():
     """NumPy's; Python numbers are float64 or int64, and exact."""
     assert lp.add(1, 2.0**-4, "e4m3fn") == 1
     assert type(lp.multiply(1.5, 1.5, "e4m3fn")) is np.float32
-    assert lp.fma(3, 3, -8.5, "e4m3fn") == 0.5
+    assert lp.fma(3, 3, -8.5, "e4m3fn", backend="oracle") == 0.5
 
 
 # -- memory -----------------------------------------------------------------------------------------
@@ -125,7 +123,8 @@ def test_dask_arrays_without_axes_are_tried_on_no_zeros():
     """Zero divided by zero has no code in a format without NaN; the values do."""
     one, two = (dask.array.asarray(np.float64(value)) for value in (1.0, 2.0))
     assert lp.divide(one, two, "e2m1fn").compute() == 0.5
-    assert lp.divide(one, 2.0, "e2m1fn", rounding="stochastic(8)", random=3).compute() == 0.5
+    drawn = lp.divide(one, 2.0, "e2m1fn", rounding="stochastic(8)", random=3, backend="oracle")
+    assert drawn.compute() == 0.5
 
 
 @pytest.mark.parametrize("backend", [None, "scalar", "oracle"])

@@ -1,7 +1,5 @@
 """Arrays in blocks: what they are made of, their values and parts, and what the verbs take and refuse."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re
@@ -124,30 +122,17 @@ def test_a_block_array_does_not_change():
 
 
 SIZES = {
-    "mxfp8_e4m3": 33,
-    "mxfp8_e5m2": 33,
-    "mxfp6_e2m3": 25,
-    "mxfp6_e3m2": 25,
-    "mxfp4": 17,
-    "mxint8": 33,
-    "nvfp4": 2 * 9 + 4,
-    "nvfp4_2d": 2 * 9 + 4,
-    "bfp8": 2 * 17,
-    "bfp4": 2 * 9,
-    "bfp2": 2 * 5,
-    "msfp12": 2 * 9,
-    "msfp16": 2 * 17,
-    "fp8_block_1x128": 32 + 4,
-    "fp8_block_128x128": 32 + 4,
-    "bnb_nf4": 16 + 4,
-    "bnb_fp4": 16 + 4,
-}
+    "mxfp8_e4m3": 33, "mxfp8_e5m2": 33, "mxfp6_e2m3": 25, "mxfp6_e3m2": 25, "mxfp4": 17, "mxint8": 33,
+    "nvfp4": 2 * 9 + 4, "nvfp4_2d": 2 * 9 + 4, "bfp8": 2 * 17, "bfp4": 2 * 9, "bfp2": 2 * 5,
+    "msfp12": 2 * 9, "msfp16": 2 * 17, "fp8_block_1x128": 32 + 4, "fp8_block_128x128": 32 + 4,
+    "bnb_nf4": 16 + 4, "bnb_fp4": 16 + 4,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_its_bytes_are_those_of_packed_codes_and_scales(fmt):
     """Of 32 values: blocks of 33, 25 and 17 bytes in MX; NVFP4 has two of 9, and four for the tensor."""
-    blocks = lp.encode(np.ones((1, 32), np.float32), fmt)
+    blocks = lp.encode(np.ones((1, 32), np.float32), fmt, backend="oracle")  # which compiles nothing
     assert blocks.nbytes == SIZES[fmt.name]
     assert blocks.nbytes == blocks.packed().nbytes + blocks.scales.nbytes + 4 * (
         blocks.tensor_scale is not None

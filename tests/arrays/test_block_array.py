@@ -1,7 +1,5 @@
 """A BlockArray as an array: its shapes, equality, copies, and what NumPy gets of it."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import pickle

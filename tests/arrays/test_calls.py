@@ -1,7 +1,5 @@
 """The memo of earlier calls: a second call is answered, or refused, as the first was."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 

@@ -1,7 +1,5 @@
 """Refusals, word for word: what was asked, what was given, why it cannot be, the way out."""
 
-from __future__ import annotations
-
 import dataclasses
 import fractions
 import re
@@ -95,20 +93,12 @@ def test_a_format_without_a_type_in_numpy_or_ml_dtypes_is_refused():
 @pytest.mark.parametrize(
     ("fmt", "name"),
     [
-        ("binary16", "float16"),
-        ("binary32", "float32"),
-        ("bfloat16", "bfloat16"),
-        ("e4m3fn", "float8_e4m3fn"),
-        ("float8_e4m3", "float8_e4m3"),
-        ("e8m0fnu", "float8_e8m0fnu"),
-        ("e2m1fn", "float4_e2m1fn"),
-        ("e3m2fn", "float6_e3m2fn"),
-        ("int4", "int4"),
-        ("uint2", "uint2"),
-        ("int8", "int8"),
-        ("uint8", "uint8"),
+        ("binary16", "float16"), ("binary32", "float32"), ("bfloat16", "bfloat16"),
+        ("e4m3fn", "float8_e4m3fn"), ("float8_e4m3", "float8_e4m3"), ("e8m0fnu", "float8_e8m0fnu"),
+        ("e2m1fn", "float4_e2m1fn"), ("e3m2fn", "float6_e3m2fn"), ("int4", "int4"), ("uint2", "uint2"),
+        ("int8", "int8"), ("uint8", "uint8"),
     ],
-)
+)  # fmt: skip
 def test_dtype_is_the_type_whose_elements_are_the_codes(fmt, name):
     """By name; and the format of that type is the one that was asked for."""
     assert lp.dtype(fmt).name == name

@@ -1,7 +1,5 @@
 """Codes where values are meant: refused with a question, and nothing else is."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

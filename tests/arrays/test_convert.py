@@ -1,7 +1,5 @@
 """The four verbs on arrays: shapes, layouts, types in and out, and where results are put."""
 
-from __future__ import annotations
-
 import itertools
 
 import ml_dtypes

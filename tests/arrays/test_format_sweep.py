@@ -1,20 +1,16 @@
 """sweep_formats: errors are those of the verbs, the front is one, and bad calls are refused."""
 
-from __future__ import annotations
-
 import json
 import math
-import pathlib
 import re
-import runpy
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import lowprec as lp
 from lowprec.arrays.format_sweep import elements_of
 from lowprec.spec.families import finite
+from tests.examples import example_script, printed
 
 VALUES = np.random.default_rng(3).standard_t(4, size=(40, 96)).astype(np.float32)
 
@@ -181,13 +177,9 @@ def test_dask_arrays_have_the_same_rows():
 @pytest.mark.apart
 def test_the_example_prints_the_front(tmp_path):
     """Its formats vary with the network, and so with the machine."""
-    docs = pathlib.Path(__file__).parents[2] / "docs"
-    main = runpy.run_path(str(docs / "examples" / "finding_formats.py"))["main"]
-    done = CliRunner().invoke(main, ["--quick", "--plot", str(tmp_path / "p.png")], catch_exceptions=False)
-    assert done.exit_code == 0
-    assert "nf4, one scale" in done.stdout
-    assert re.search(r"^ +4\.5016 +\d\d\.\d\d  nvfp4$", done.stdout, re.M)
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    made = printed(example_script("finding_formats"), "--quick", "--plot", tmp_path / "p.png")
+    assert "nf4, one scale" in made
+    assert re.search(r"^ +4\.5016 +\d\d\.\d\d  nvfp4$", made, re.M)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Masks, names and bits of operands that NumPy would take another way."""
 
-from __future__ import annotations
-
 import functools
 from array import array
 from collections import UserList, deque

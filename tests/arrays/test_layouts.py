@@ -4,8 +4,6 @@ The plain call, on a contiguous array with nothing to write to, is held against 
 other layout is held against the plain call, bit for bit.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -25,31 +23,13 @@ from tests.support import assert_same_bits
 BUFFER = traverse.BUFFER
 
 SIZES = (
-    0,
-    1,
-    2,
-    LANES - 1,
-    LANES,
-    LANES + 1,
-    3 * LANES + 5,
-    BUFFER - 1,
-    BUFFER,
-    BUFFER + 1,
+    0, 1, 2, LANES - 1, LANES, LANES + 1, 3 * LANES + 5, BUFFER - 1, BUFFER, BUFFER + 1,
     2 * BUFFER + LANES + 3,
-)
+)  # fmt: skip
 SHAPES = (
-    (),
-    (1, 1),
-    (0, 3),
-    (3, 0),
-    (2, 3),
-    (5, LANES),
-    (LANES + 1, 7),
-    (3, 5, 7),
-    (1, LANES, 1),
-    (131, 257),
+    (), (1, 1), (0, 3), (3, 0), (2, 3), (5, LANES), (LANES + 1, 7), (3, 5, 7), (1, LANES, 1), (131, 257),
     (3, 83, 139),
-)
+)  # fmt: skip
 
 # -- operands ---------------------------------------------------------------------------------------
 

@@ -1,7 +1,5 @@
 """Blocks of Dask arrays and xarray: lazily, and the same bits as in memory, however the array is cut."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Lazy arrays on a cluster of processes: the bits of NumPy; and more data than its memory holds."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Products of Dask arrays and xarray: K whole, rows and columns in chunks, the bits of arrays in memory."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Scales and error reports of Dask arrays and xarray: the numbers of arrays in memory, to the last bit."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import warnings

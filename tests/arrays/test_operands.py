@@ -4,8 +4,6 @@ Each answer is held against that for plain NumPy arrays of the same data. A verb
 lacks makes a test fail.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 

@@ -1,7 +1,5 @@
 """Comparisons, classes and neighbours, against the oracle: every pair of small formats."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -20,18 +18,9 @@ from lowprec.spec.projection import Flag
 from tests.support import CATALOG_UP_TO_8
 
 NAMES = (
-    "e4m3fn",
-    "e5m2",
-    "e4m3fnuz",
-    "e2m1fn",
-    "e8m0fnu",
-    "ue4m3",
-    "int4",
-    "int8f6",
-    "uint4",
-    "binary5p1se",
+    "e4m3fn", "e5m2", "e4m3fnuz", "e2m1fn", "e8m0fnu", "ue4m3", "int4", "int8f6", "uint4", "binary5p1se",
     "e3m4",
-)
+)  # fmt: skip
 SMALL = [catalog.format(name) for name in (*NAMES, "binary4p2uf", "binary6p3se")]
 
 

@@ -1,12 +1,8 @@
 """`lowprec.p3109` as it is called: parameters, strings, shapes, messages, κ, and planted mistakes."""
 
-from __future__ import annotations
-
 import hashlib
 import pathlib
 import re
-import subprocess
-import sys
 
 import dask.array
 import numpy as np
@@ -18,7 +14,7 @@ from lowprec import p3109
 from lowprec.p3109 import approximation, operations, projecting, queries, values
 from tests import p3109_page, p3109_sweep
 from tests.agreement import test_p3109 as agreement
-from tests.support import refusal_test
+from tests.support import python, refusal_test
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -192,17 +188,10 @@ def test_kappa_of_operands_that_are_given():
 @pytest.mark.parametrize(
     ("defined", "given", "measure"),
     [
-        (0x7F, 0x7E, "inf"),
-        (0x7F, 0xFF, "inf"),
-        (0x7E, 0x7F, "inf"),
-        (0x80, 0x00, "nan"),
-        (0x01, 0x80, "nan"),
-        (0x01, 0x81, "2"),
-        (0x00, 0x81, "1"),
-        (0x40, 0x3D, "3"),
-        (0xC0, 0x40, "128"),
+        (0x7F, 0x7E, "inf"), (0x7F, 0xFF, "inf"), (0x7E, 0x7F, "inf"), (0x80, 0x00, "nan"),
+        (0x01, 0x80, "nan"), (0x01, 0x81, "2"), (0x00, 0x81, "1"), (0x40, 0x3D, "3"), (0xC0, 0x40, "128"),
     ],
-)
+)  # fmt: skip
 def test_kappa_of_one_wrong_result(defined, given, measure):
     """NaNs count before infinities, and these before steps; zero has one place."""
     same = p3109.Convert[E, E, HOW]
@@ -243,19 +232,11 @@ def test_the_page_has_every_operation_and_a_test_that_checks_it():
     assert len(rows) == len(p3109.OPERATIONS)
     assert all(len(row) == 5 and all(cell.strip(" |") for cell in row) for row in rows)
     command = [
-        "-m",
-        "pytest",
-        "--collect-only",
-        "-q",
-        "-n",
-        "0",
-        "-m",
-        "long or not long",
-        agreement.__file__,
-    ]
-    run = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True, cwd=ROOT)
+        "-m", "pytest", "--collect-only", "-q", "-n", "0", "-m", "long or not long", agreement.__file__,
+    ]  # fmt: skip
+    collected = python(*command)
     for operation in p3109.OPERATIONS.values():
-        assert p3109_page.checked(operation)[1] in run.stdout
+        assert p3109_page.checked(operation)[1] in collected
 
 
 @pytest.mark.parametrize("fmt", ["Binary3p1ue", "Binary4p2se", "Binary4p3uf"])
@@ -353,8 +334,7 @@ def test_importing_it_needs_no_functions():
     """python-flint is for functions alone: the rest works without it."""
     program = "import sys; sys.modules['flint'] = None; from lowprec import p3109; "
     program += f"print(p3109.Add[{E!r}, {E!r}, {E!r}, {HOW!r}](0x40, 0x40))"
-    made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert made.stdout.strip() == "72"
+    assert python("-c", program).strip() == "72"
 
 
 def test_operands_of_the_draft_are_aligned_by_name_and_stay_lazy():

@@ -1,7 +1,5 @@
 """Packed codes and swizzled scales, against bytes written by hand and loops over the definition."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

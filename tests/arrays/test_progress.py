@@ -1,7 +1,5 @@
 """progress=: what is told, in which order, and that nothing else changes."""
 
-from __future__ import annotations
-
 import io
 import itertools
 

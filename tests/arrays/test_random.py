@@ -1,7 +1,5 @@
 """Random integers belong to places in the logical array: chunks, threads and memory order change nothing."""
 
-from __future__ import annotations
-
 import functools
 import re
 

@@ -1,7 +1,5 @@
 """scale_for(method="mse"): against grids of scales, and against all intervals between which codes change."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from fractions import Fraction

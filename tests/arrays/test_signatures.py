@@ -1,7 +1,5 @@
 """What type checkers are told of the verbs is what they do."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import re

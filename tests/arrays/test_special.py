@@ -1,7 +1,5 @@
 """erf and erfc against the C library's, value by value."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

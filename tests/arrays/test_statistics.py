@@ -1,7 +1,5 @@
 """scale_for and error_report: against their definitions in exact arithmetic, and published numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
@@ -122,16 +120,9 @@ def test_values_without_magnitude_have_scale_1(method):
 
 
 TYPES = [
-    np.float16,
-    ml_dtypes.bfloat16,
-    np.float32,
-    np.float64,
-    np.int8,
-    np.int16,
-    np.int32,
-    np.int64,
+    np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64,
     np.uint8,
-]
+]  # fmt: skip
 TYPES += [ml_dtypes.float8_e4m3fn, ml_dtypes.int4, ">f4", ">i2"]
 
 

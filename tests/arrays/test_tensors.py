@@ -1,7 +1,5 @@
 """Tensors of torch and JAX come in with their own bits; torch tensors and pandas' frames come out again."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Threads share large arrays, and nobody can tell from the results, nor from how a process ends."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import os

@@ -1,7 +1,5 @@
 """No verb warns or raises what NumPy signals on the way, whatever the operands are."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 

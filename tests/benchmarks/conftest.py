@@ -1,10 +1,30 @@
 """What tests of benchmarks share."""
 
-from __future__ import annotations
+import functools
 
+import numpy as np
 import pytest
 
 from benchmarks import peers, timing
+
+
+def checked(work, found=()):
+    """Return what a contest keeps of its contenders, and how many results of each differ."""
+    with np.errstate(all="ignore"):
+        return work.checked(list(work.contenders(found)), lambda *_: None)
+
+
+def wrong(module, name, place):
+    """Return a function of a module with a last bit that is wrong at one place of its result."""
+    right = getattr(module, name)
+
+    @functools.wraps(right)
+    def plant(*arguments, **keywords):
+        made = right(*arguments, **keywords)
+        made.view(f"u{made.itemsize}")[place] ^= 1
+        return made
+
+    return plant
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The benchmark of checkpoint files runs, and says what its contenders wrote."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.checkpoint import measure

@@ -1,7 +1,5 @@
 """The cliffs: every cell runs, and the report says what is slow and what changed."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,8 +1,5 @@
 """Comparisons are timed only if right, and beside ml_dtypes."""
 
-from __future__ import annotations
-
-import numpy as np
 import pytest
 
 from benchmarks import peers, run
@@ -12,13 +9,9 @@ from benchmarks.data import KINDS, has_data
 from benchmarks.topics import TOPICS, Job
 from lowprec.arrays import comparisons
 from lowprec.spec import catalog
+from tests.benchmarks.conftest import checked
 
 pytestmark = pytest.mark.apart
-
-
-def checked(work, found=()):
-    with np.errstate(all="ignore"):
-        return work.checked(list(work.contenders(found)), lambda *_: None)
 
 
 @pytest.mark.parametrize("variant", TOPICS["compare"].variants)

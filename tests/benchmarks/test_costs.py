@@ -1,7 +1,5 @@
 """What pages say that calls cost is what the committed report says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

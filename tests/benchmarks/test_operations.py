@@ -1,8 +1,5 @@
 """Operations are timed only if right, on codes beside peers that give the same, and on the data named."""
 
-from __future__ import annotations
-
-import functools
 import itertools
 import json
 
@@ -20,6 +17,7 @@ from benchmarks.report import Row
 from benchmarks.topics import TOPICS, Job
 from lowprec.arrays import arith
 from lowprec.spec import catalog
+from tests.benchmarks.conftest import checked, wrong
 
 pytestmark = pytest.mark.apart
 
@@ -33,11 +31,6 @@ def command(*arguments):
 
 def job(variant, fmt=E4M3FN, size=500, kind="normal"):
     return Job("arith", variant, fmt, size, kind, 1)
-
-
-def checked(work, found=()):
-    with np.errstate(all="ignore"):
-        return work.checked(list(work.contenders(found)), lambda *_: None)
 
 
 # -- the rows ---------------------------------------------------------------------------------------
@@ -108,19 +101,6 @@ def test_the_stream_moves_as_many_bytes(operands, dtype):
 # -- right results only -----------------------------------------------------------------------------
 
 
-def wrong(operation, place):
-    """An operation that is wrong at one place."""
-    right = getattr(arith, operation)
-
-    @functools.wraps(right)
-    def plant(*arguments, **keywords):
-        made = right(*arguments, **keywords)
-        made.view(f"u{made.itemsize}")[place] ^= 1
-        return made
-
-    return plant
-
-
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize(
     ("variant", "place", "by"), [("", 0, "the oracle"), (" codes", 1001, "ml_dtypes or NumPy")]
@@ -129,7 +109,7 @@ def test_a_wrong_result_is_not_timed(monkeypatch, operation, variant, place, by)
     """One of 256 places where there is no witness, one code of 4,096 where there is one."""
     if operation == "fma":
         place, by = 0, "the oracle"
-    monkeypatch.setattr(arith, operation, wrong(operation, place))
+    monkeypatch.setattr(arith, operation, wrong(arith, operation, place))
     work = operation_contest(job(operation + variant, size=4096))
     count = "4,096" if by != "the oracle" else "256"
     message = (
@@ -143,7 +123,7 @@ def test_a_wrong_result_is_not_timed(monkeypatch, operation, variant, place, by)
 @pytest.mark.usefixtures("core")
 def test_a_wrong_result_ends_the_run(monkeypatch):
     """With exit code 1."""
-    monkeypatch.setattr(arith, "add", wrong("add", 0))
+    monkeypatch.setattr(arith, "add", wrong(arith, "add", 0))
     monkeypatch.setattr(run, "interleave", None)
     result = command("--size", 100, "--format", "e4m3fn")
     assert result.exit_code == 1

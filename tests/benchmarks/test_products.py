@@ -1,8 +1,5 @@
 """Matrix products are timed only if right, beside peers that give the same, at rates that compare."""
 
-from __future__ import annotations
-
-import functools
 import json
 
 import numpy as np
@@ -23,6 +20,7 @@ from benchmarks.topics import TARGETS, TOPICS, Job
 from lowprec.arrays import dot as dots
 from lowprec.export import cards
 from lowprec.spec import catalog
+from tests.benchmarks.conftest import checked, wrong
 
 pytestmark = pytest.mark.apart
 
@@ -40,11 +38,6 @@ def job(variant, fmt=E4M3FN, size=20, kind="normal"):
 
 def product(variant, fmt=E4M3FN, size=20, kind="normal"):
     return peers.Work(variant, matrices(kind, fmt, size), fmt, how=accumulation_of(variant, fmt))
-
-
-def checked(work, found=()):
-    with np.errstate(all="ignore"):
-        return work.checked(list(work.contenders(found)), lambda *_: None)
 
 
 # -- the rows ---------------------------------------------------------------------------------------
@@ -89,7 +82,7 @@ def test_rows_run_to_the_end_with_the_core_dependencies_only():
 @pytest.mark.usefixtures("core")
 def test_a_product_that_is_wrong_ends_the_run(monkeypatch):
     """With exit code 1."""
-    monkeypatch.setattr(dots, "matmul", wrong(0, 0))
+    monkeypatch.setattr(dots, "matmul", wrong(dots, "matmul", (0, 0)))
     monkeypatch.setattr(run, "interleave", None)
     result = command("--size", 8)
     assert result.exit_code == 1
@@ -154,19 +147,6 @@ def test_tables_show_speed_ratios_floors_and_aims():
 # -- right results only -----------------------------------------------------------------------------
 
 
-def wrong(row, column):
-    """A product that is wrong at one place."""
-    right = dots.matmul
-
-    @functools.wraps(right)
-    def plant(*arguments, **keywords):
-        made = right(*arguments, **keywords)
-        made.view(np.uint32)[row, column] ^= 1
-        return made
-
-    return plant
-
-
 @pytest.mark.parametrize(
     ("variant", "row", "column", "by"),
     [
@@ -181,7 +161,7 @@ def wrong(row, column):
 )
 def test_a_wrong_result_is_not_timed(monkeypatch, variant, row, column, by):
     """One of all where there is a loop, one of six places where there is none."""
-    monkeypatch.setattr(dots, "matmul", wrong(row, column))
+    monkeypatch.setattr(dots, "matmul", wrong(dots, "matmul", (row, column)))
     said = (
         f"1 of {400 if 'NumPy' in by else 6} results are not those of {by}, the first at row {row}, "
         f"column {column}: "

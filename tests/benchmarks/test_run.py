@@ -1,7 +1,5 @@
 """A benchmark must time right results only, compute its ratios right, and say when it says nothing."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -1,11 +1,10 @@
 """Small checkpoints for tests."""
 
-from __future__ import annotations
-
 import numpy as np
+import pytest
 from safetensors.numpy import save_file
 
-from lowprec.checkpoints.container import open_file
+from lowprec.checkpoints.container import CheckpointError, open_file
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
@@ -15,6 +14,11 @@ from tests.programs import need_package
 ENDINGS = {"gguf": ".gguf", "onnx": ".onnx", "transformer-engine": ".pt"}
 #: Options with which weights of 32, 64 and 192 columns are written too.
 SMALL = {("compressed-tensors", "int4"): {"group": 32}}
+
+
+def refusal(words):
+    """Return a context in which a checkpoint is refused with words that match."""
+    return pytest.raises(CheckpointError, match=words)
 
 
 def source(path, shape=(256, 192), seed=0, **others):

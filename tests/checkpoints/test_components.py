@@ -1,7 +1,5 @@
 """What the software whose files these are reads of ours, and we of theirs: identical values."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

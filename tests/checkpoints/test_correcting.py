@@ -1,25 +1,21 @@
 """GPTQ against its definition, column by column, and what becomes of outputs."""
 
-from __future__ import annotations
-
 import functools
 import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 import lowprec as lp
-from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.correcting import statistics_in
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
-from lowprec.cli.main import main
-from tests.checkpoints.files import source
+from tests.checkpoints.files import refusal, source
+from tests.command import lowprec
 
 TARGETS = [
     ("modelopt", "nvfp4"),
@@ -128,30 +124,30 @@ def test_rows_do_not_depend_on_each_other(tmp_path, monkeypatch):
 def test_what_statistics_cannot_serve_is_refused(tmp_path):
     made, _ = source(tmp_path / "s.safetensors", (48, 128)), _inputs(tmp_path, columns=64)
     statistics, out = statistics_in(tmp_path / "inputs.safetensors"), tmp_path / "out.safetensors"
-    with pytest.raises(CheckpointError, match=r"inputs 'm\.q\.weight' have shape \[512, 64\], and weight"):
+    with refusal(r"inputs 'm\.q\.weight' have shape \[512, 64\], and weight"):
         quantize_checkpoint(made, out, target("quark", "mxfp4"), statistics=statistics)
-    with pytest.raises(CheckpointError, match="statistics of inputs are not used for bitsandbytes nf4"):
+    with refusal("statistics of inputs are not used for bitsandbytes nf4"):
         quantize_checkpoint(made, out, target("bitsandbytes", "nf4"), statistics=statistics)
     save_file({"m.q.weight": np.full((3, 128), np.nan, np.float32)}, tmp_path / "nan.safetensors")
-    with pytest.raises(CheckpointError, match="hold NaN or infinite values"):
+    with refusal("hold NaN or infinite values"):
         quantize_checkpoint(
             made, out, target("quark", "mxfp4"), statistics=statistics_in(tmp_path / "nan.safetensors")
         )
-    with pytest.raises(CheckpointError, match="correct='awq' is no correction"):
+    with refusal("correct='awq' is no correction"):
         statistics_in(tmp_path / "nan.safetensors", "awq")
     assert not out.exists()
     out.symlink_to("inputs.safetensors")
-    with pytest.raises(CheckpointError, match=r"out\.safetensors' has the statistics of inputs, and would"):
+    with refusal(r"out\.safetensors' has the statistics of inputs, and would"):
         quantize_checkpoint(made, out, target("quark", "mxfp4"), statistics=statistics)
 
 
 def test_the_command_corrects(tmp_path):
     made, _ = source(tmp_path / "s.safetensors", (48, 128)), _inputs(tmp_path)
     words = ["checkpoint", "quantize", str(made.path), "-o", str(tmp_path / "o.safetensors"), "--to", "nvfp4"]
-    result = CliRunner().invoke(main, [*words, "--correct", "gptq"])
+    result = lowprec(*words, "--correct", "gptq")
     assert (result.exit_code, "give --statistics" in result.output) == (2, True)
     inputs = ["--statistics", str(tmp_path / "inputs.safetensors")]
-    result = CliRunner().invoke(main, [*words, *inputs, "--correct", "gptq"])
+    result = lowprec(*words, *inputs, "--correct", "gptq")
     assert result.exit_code == 0, result.output
     assert "outputs' SQNR" in result.output
     said = json.loads(open_checkpoint(tmp_path / "o.safetensors").metadata["lowprec"])

@@ -1,7 +1,5 @@
 """A few hundred of the damaged files that `python -m tests.sweep files` has 100,000 of."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests import file_sweep

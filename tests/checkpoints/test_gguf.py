@@ -1,7 +1,5 @@
 """GGUF files that are written: by the layout, read back by the gguf package, with the source's keys."""
 
-from __future__ import annotations
-
 import os
 import struct
 import tracemalloc
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 
 from lowprec.checkpoints import gguf as reading, quantizing
-from lowprec.checkpoints.container import CheckpointError, stamp
+from lowprec.checkpoints.container import stamp
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import as_blocks, codes_of, ranges, stored_scales, values_of
 from lowprec.checkpoints.folder import open_checkpoint
@@ -20,7 +18,7 @@ from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
-from tests.checkpoints.files import quantized, source
+from tests.checkpoints.files import quantized, refusal, source
 
 gguf = pytest.importorskip("gguf")
 KINDS = ["mxfp4", "nvfp4", "q8_0", "iq4_nl"]
@@ -124,7 +122,7 @@ def _strings(count, said=None):
 )
 def test_headers_of_too_many_parts_are_refused_at_once(tmp_path, data, why):
     (tmp_path / "x.gguf").write_bytes(data)
-    with pytest.raises(CheckpointError, match=why):
+    with refusal(why):
         open_checkpoint(tmp_path / "x.gguf")
 
 
@@ -259,20 +257,16 @@ def test_a_run_that_was_killed_goes_on(tmp_path, monkeypatch):
 )
 def test_what_gguf_does_not_hold_is_refused_and_nothing_is_written(tmp_path, others, message):
     made = source(tmp_path / "s.safetensors", (32, 64), **others)
-    with pytest.raises(CheckpointError, match=message):
+    with refusal(message):
         quantize_checkpoint(made, tmp_path / "out.gguf", target("gguf", "mxfp4"))
     assert not (tmp_path / "out.gguf").exists()
 
 
 def test_scheme_and_file_go_together(tmp_path):
     made = source(tmp_path / "s.safetensors", (32, 64))
-    with pytest.raises(
-        CheckpointError, match=r"gguf MXFP4 is written to \.gguf files, not to 'out\.safetensors'"
-    ):
+    with refusal(r"gguf MXFP4 is written to \.gguf files, not to 'out\.safetensors'"):
         quantize_checkpoint(made, tmp_path / "out.safetensors", target("gguf", "mxfp4"))
-    with pytest.raises(
-        CheckpointError, match=r"quark mxfp4 is not written to \.gguf files; use --scheme gguf"
-    ):
+    with refusal(r"quark mxfp4 is not written to \.gguf files; use --scheme gguf"):
         quantize_checkpoint(made, tmp_path / "out.gguf", target("quark", "mxfp4"))
 
 
@@ -308,9 +302,7 @@ def test_one_of_several_files_becomes_one_of_several_files(tmp_path, name, pairs
     assert made.part == part
     for out in ("out.gguf", "out.safetensors", "folder"):
         if part:
-            with pytest.raises(
-                CheckpointError, match=r"is one of several files of a model \(00002-of-00003\)"
-            ):
+            with refusal(r"is one of several files of a model \(00002-of-00003\)"):
                 dequantize_checkpoint(made, tmp_path / out)
         out = (tmp_path / out).with_stem((tmp_path / out).stem + part)
         dequantize_checkpoint(made, out)
@@ -360,7 +352,7 @@ def test_a_hostile_header_is_refused_before_it_takes_memory(tmp_path, pairs, ten
     path = _file(tmp_path / "x.gguf", pairs, tensors)
     tracemalloc.start()
     try:
-        with pytest.raises(CheckpointError, match="as a GGUF file: ") as found:
+        with refusal("as a GGUF file: ") as found:
             open_checkpoint(path)
         assert message in str(found.value)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
@@ -377,7 +369,7 @@ def test_a_header_that_is_cut_while_it_is_read_is_refused(tmp_path, monkeypatch)
         return stamp(found)
 
     monkeypatch.setattr(reading, "stamp", cut)
-    with pytest.raises(CheckpointError, match="as a GGUF file: it was cut while it was read"):
+    with refusal("as a GGUF file: it was cut while it was read"):
         open_checkpoint(path)
 
 
@@ -390,7 +382,7 @@ def test_numbers_of_files_that_are_no_numbers_are_refused(tmp_path, key, value):
     """They were counted as bytes: one of 1,073,741,824 files, or a number of too many digits."""
     head = struct.pack("<4sIQQ", b"GGUF", 3, 0, 1)
     (tmp_path / "x.gguf").write_bytes(head + _text(key.encode()) + value)
-    with pytest.raises(CheckpointError, match=f"as a GGUF file: its {key} is no whole number from 0 on$"):
+    with refusal(f"as a GGUF file: its {key} is no whole number from 0 on$"):
         open_checkpoint(tmp_path / "x.gguf")
 
 
@@ -407,7 +399,7 @@ def test_numbers_of_files_that_are_no_numbers_are_refused(tmp_path, key, value):
 )
 def test_what_is_no_gguf_file_is_refused(tmp_path, content, message):
     (tmp_path / "x.gguf").write_bytes(content)
-    with pytest.raises(CheckpointError, match=message):
+    with refusal(message):
         open_checkpoint(tmp_path / "x.gguf")
 
 

@@ -1,7 +1,5 @@
 """quantize, killed by the system at many points, and two of them at once."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -13,10 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.locking import alone, in_turn
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
-from tests.checkpoints.files import source
+from tests.checkpoints.files import refusal, source
 from tests.programs import need_package
 
 KILLS = 24
@@ -114,16 +111,14 @@ def test_a_lock_that_is_held_is_named_and_goes_when_it_is_free(tmp_path):
     lock = tmp_path / ".x.lock"
     with alone(lock):
         assert lock.read_text() == str(os.getpid())
-        with pytest.raises(
-            CheckpointError, match=rf"another process \({os.getpid()}\) writes there .*\.x\.lock"
-        ):
+        with refusal(rf"another process \({os.getpid()}\) writes there .*\.x\.lock"):
             with alone(lock):
                 raise AssertionError("two hold it")
     assert not lock.exists()
     lock.write_text("4711")  # of a process that was killed
     with alone(lock):
         pass
-    with pytest.raises(CheckpointError, match="cannot make the lock file"):
+    with refusal("cannot make the lock file"):
         with alone(tmp_path / "none" / "x.lock"):
             pass
 

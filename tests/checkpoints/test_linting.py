@@ -1,7 +1,5 @@
 """Defects that users report, each rebuilt and named; and silence on files that are right."""
 
-from __future__ import annotations
-
 import json
 
 import ml_dtypes

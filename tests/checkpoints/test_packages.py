@@ -1,7 +1,5 @@
 """Models inside of Python packages: inspected, linted, quantised and decoded, or refused with a reason."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 from pathlib import Path

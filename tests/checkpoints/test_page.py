@@ -1,7 +1,5 @@
 """The console lines of docs/checkpoints.md, run on small models that are what the page says they are."""
 
-from __future__ import annotations
-
 import importlib.util
 import pathlib
 import re
@@ -10,7 +8,6 @@ import shutil
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 from lowprec.checkpoints import structure
@@ -19,6 +16,7 @@ from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.cli.main import main
 from tests import scheme_table
 from tests.checkpoints.files import changed, source
+from tests.command import lowprec
 from tests.programs import need_package
 
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
@@ -53,7 +51,7 @@ def test_a_line_of_the_page_runs(models, line):
     out = re.search(r"-o (\S+)", line)
     if out is not None and (place := pathlib.Path(out[1])).is_dir():
         shutil.rmtree(place)
-    result = CliRunner().invoke(main, shlex.split(line))
+    result = lowprec(*shlex.split(line))
     assert result.exit_code == 0, result.output
     assert out is None or pathlib.Path(out[1]).exists()
 
@@ -67,7 +65,7 @@ def test_the_finding_of_the_page_is_that_of_its_defect(models):
 
     changed(open_checkpoint("model-nvfp4"), pathlib.Path("broken.safetensors"), invert)
     shown = re.search(r"\$ lowprec checkpoint lint model/\n(.*?1 finding\n)", PAGE, re.S)[1]
-    result = CliRunner().invoke(main, ["checkpoint", "lint", "broken.safetensors"])
+    result = lowprec("checkpoint", "lint", "broken.safetensors")
     assert result.exit_code == 1
     digits = r"[\d.]+(e[+-]\d+)?"
     assert re.sub(digits, "#", result.stdout) == re.sub(digits, "#", shown)

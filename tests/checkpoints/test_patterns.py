@@ -1,7 +1,5 @@
 """Patterns of configurations: they match as Python's do, and hostile ones end after counted steps."""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import re

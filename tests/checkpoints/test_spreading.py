@@ -1,18 +1,14 @@
 """Roundings of every mode, and clusters: the same bytes, however the work is cut and whoever does it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import pickle
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import lowprec as lp
 from lowprec.checkpoints import bitsandbytes_writing, converting, quantizing, transformer_engine, verifying
-from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import dequantize_checkpoint
 from lowprec.checkpoints.correcting import Statistics
 from lowprec.checkpoints.decoding import codes_of, ranges, stored_scales
@@ -20,8 +16,8 @@ from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
-from lowprec.cli.main import main
-from tests.checkpoints.files import ENDINGS, SMALL, source
+from tests.checkpoints.files import ENDINGS, SMALL, refusal, source
+from tests.command import lowprec
 from tests.programs import need_package
 
 QUICK = (("deepseek", "e4m3fn", 128), ("comfyui", "nvfp4", 112), ("transformer-engine", "mxfp8_e4m3", 32))
@@ -217,12 +213,12 @@ def test_other_modes_round_by_them(tmp_path):
 
 
 def test_roundings_that_there_are_not(tmp_path):
-    with pytest.raises(CheckpointError, match="is rounded to the nearest value, not by toward_zero"):
+    with refusal("is rounded to the nearest value, not by toward_zero"):
         target("bitsandbytes", "nf4", rounding="toward_zero")
-    with pytest.raises(CheckpointError, match=r"shares words between elements; use stochastic\(bits\)"):
+    with refusal(r"shares words between elements; use stochastic\(bits\)"):
         target("quark", "mxfp4", rounding=lp.stochastic(16, "ptx_rs"))
     made = source(tmp_path / "s.safetensors", (64, 96))
-    with pytest.raises(CheckpointError, match="a correction is for roundings to nearest"):
+    with refusal("a correction is for roundings to nearest"):
         quantize_checkpoint(
             made,
             tmp_path / "o.safetensors",
@@ -250,13 +246,13 @@ def test_a_cluster_writes_the_bytes_of_one_process(tmp_path, folder):
     words += ["--rounding", "stochastic(8)", "--seed", "5", "--json"]
     for place in ("one", "many"):
         (tmp_path / place).mkdir()
-    alone = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "one" / name)])
+    alone = lowprec(*words, "-o", tmp_path / "one" / name)
     assert alone.exit_code == 0, alone.output
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers:
         at = ["--scheduler", workers.scheduler_address]
-        many = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "many" / name), *at])
+        many = lowprec(*words, "-o", tmp_path / "many" / name, *at)
         assert many.exit_code == 0, many.output
-        refused = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "none" / name), *at])
+        refused = lowprec(*words, "-o", tmp_path / "none" / name, *at)
         ran = [entry[0] for entry in workers.scheduler.transition_log if entry[2] == "memory"]
     assert many.output == alone.output
     assert len(ran) >= 2 + len(OTHERS)  # a task for each tensor

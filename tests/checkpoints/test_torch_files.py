@@ -1,7 +1,5 @@
 """Files of torch.save: tensors of every kind, what is said of others, hostile pickles."""
 
-from __future__ import annotations
-
 import pickle
 import struct
 import warnings
@@ -10,7 +8,6 @@ import zipfile
 import ml_dtypes
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from lowprec.checkpoints import pickles
 from lowprec.checkpoints.container import CheckpointError
@@ -21,7 +18,7 @@ from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.pickles import Call, Global, Stored, read_pickle, write_pickle
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
-from lowprec.cli.main import main
+from tests.command import lowprec
 from tests.programs import need_framework
 
 pytestmark = pytest.mark.apart
@@ -114,7 +111,7 @@ def test_what_is_not_read_is_told(tmp_path):
     notes = {(finding.rule, finding.tensor, finding.severity) for finding in lint(found)}
     calls = {("pickle-calls", "x.pt", "warning")}  # of the array, the module and the class
     assert notes == {("not-read", name, "note") for name in found.unread} | calls
-    shown = CliRunner().invoke(main, ["checkpoint", "inspect", str(found.path)])
+    shown = lowprec("checkpoint", "inspect", found.path)
     assert "tensors that are not read: 17; see `lowprec checkpoint lint`" in shown.output
 
 
@@ -135,9 +132,7 @@ def test_nothing_is_left_out_unless_it_is_said(tmp_path):
         dequantize_checkpoint(found, out, exclude=["eye[[]0]"])
     quantize_checkpoint(found, out, how, exclude=["eye[[]0]", "oth*"])
     assert set(open_checkpoint(out).entries) == {"m.weight", "m.weight_scale"}
-    done = CliRunner().invoke(
-        main, ["checkpoint", "dequantize", str(found.path), "-o", str(tmp_path / "d.pt")]
-    )
+    done = lowprec("checkpoint", "dequantize", found.path, "-o", tmp_path / "d.pt")
     assert done.exit_code == 2
     assert "another file would lack what is not read" in done.output
 

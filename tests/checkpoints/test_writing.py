@@ -1,7 +1,5 @@
 """Files appear whole or not at all, and a run that was killed goes on."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import io
@@ -20,14 +18,13 @@ from safetensors.numpy import load_file, save_file
 import lowprec
 from lowprec import files
 from lowprec.checkpoints import container, quantizing, writing
-from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.correcting import statistics_in
 from lowprec.checkpoints.folder import INDEX, open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.writing import Task, write_checkpoint
-from tests.checkpoints.files import source
+from tests.checkpoints.files import refusal, source
 from tests.programs import need_package
 
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="links, pipes and modes are POSIX's")
@@ -150,11 +147,11 @@ def test_a_folder_that_was_renamed_is_whole_and_the_same_command_ends_well(tmp_p
         quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
     monkeypatch.setattr(files.os, "replace", replace)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "s.safetensors"]
-    with pytest.raises(CheckpointError, match="is there already"):
+    with refusal("is there already"):
         quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp6_e2m3"))
     (tmp_path / "out").rename(tmp_path / "first")
     shutil.copytree(tmp_path / "first", tmp_path / "out")
-    with pytest.raises(CheckpointError, match="is there already"):  # it may be of somebody else
+    with refusal("is there already"):  # it may be of somebody else
         quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
     shutil.rmtree(tmp_path / "out")
     if renamed:
@@ -173,7 +170,7 @@ def test_a_weight_that_is_refused_leaves_no_hidden_folder_unless_others_are_done
     for name, left in (("m.a", False), ("m.z", True)):
         made = source(tmp_path / f"{name}.safetensors", (64, 32), **{f"{name}.weight": wrong})
         for out in (tmp_path / f"{name}-q.safetensors", tmp_path / f"{name}-q"):
-            with pytest.raises(CheckpointError, match="NaN or infinite"):
+            with refusal("NaN or infinite"):
                 quantize_checkpoint(made, out, target("quark", "mxfp4"))
             assert out.with_name(f".{out.name}.partial").exists() == left
             assert not out.with_name(f".{out.name}.lock").exists()
@@ -298,7 +295,7 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch
 
     monkeypatch.setattr(writing, "_perform", changes)
     why = f"{str(path)!r} was changed or replaced while it was read; start again when it is whole"
-    with pytest.raises(CheckpointError, match=re.escape(why)):
+    with refusal(re.escape(why)):
         dequantize_checkpoint(made, out)
     assert not out.exists()
     monkeypatch.setattr(writing, "_perform", original)
@@ -381,7 +378,7 @@ def test_a_planted_lock_is_not_followed(tmp_path, kind):
         os.chown(lock, 54321, -1)
     else:
         pytest.skip("needs root, for two users")
-    with pytest.raises(CheckpointError, match=r"cannot make the lock file .*\.lock': it is .*; remove it"):
+    with refusal(r"cannot make the lock file .*\.lock': it is .*; remove it"):
         quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
     assert target_.read_text() == "precious"
     assert kind == "pipe" or lock.read_text() == "precious"
@@ -393,9 +390,7 @@ def test_a_file_of_other_content_is_no_lock(tmp_path):
     made, lock = source(tmp_path / "s.safetensors"), tmp_path / ".out.safetensors.lock"
     for text in ("notes of mine", "4711\n", "1" * 20 + "x"):
         lock.write_text(text)
-        with pytest.raises(
-            CheckpointError, match=r"\.lock' is in the way, and no lock file of an earlier run"
-        ):
+        with refusal(r"\.lock' is in the way, and no lock file of an earlier run"):
             quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
         assert lock.read_text() == text
 
@@ -433,9 +428,7 @@ def test_a_hidden_folder_that_others_may_have_put_there_is_refused(tmp_path, how
         "mode": r"others may write it \(mode 0770\)",
         "owner": "it is a folder of user 54321",
     }[how]
-    with pytest.raises(
-        CheckpointError, match=rf"cannot write .*partial': {why}, so what it holds .*; remove it"
-    ):
+    with refusal(rf"cannot write .*partial': {why}, so what it holds .*; remove it"):
         quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
     assert before == {path.name: path.read_bytes() for path in room.iterdir()}
     assert not (tmp_path / "out.safetensors").exists()
@@ -485,7 +478,7 @@ def test_a_full_disk_is_an_error_with_the_file_and_a_second_run_goes_on(tmp_path
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
         why = f"cannot write {str(tmp_path)!r}"[:-1] + ".*: File too large"
-        with pytest.raises(CheckpointError, match=why):
+        with refusal(why):
             dequantize_checkpoint(made, out) if room > 3000 else quantize_checkpoint(
                 made, out, target("quark", "mxfp4")
             )
@@ -524,7 +517,7 @@ def test_a_full_disk_is_named_whatever_is_written(tmp_path, monkeypatch, name, f
         return io.BufferedRandom(raw)
 
     monkeypatch.setattr(files, "own", own)
-    with pytest.raises(CheckpointError, match=f"cannot write '[^']*{full}[^']*': No space left on device"):
+    with refusal(f"cannot write '[^']*{full}[^']*': No space left on device"):
         quantize_checkpoint(made, tmp_path / name, target(family, to))
     monkeypatch.setattr(files, "own", original)
     assert not (tmp_path / name).exists()
@@ -539,7 +532,7 @@ def test_a_pipe_is_refused_before_anything_is_done(tmp_path, name):
     made = source(tmp_path / "s.safetensors")
     os.mkfifo(tmp_path / name)
     words = "it is a pipe, device or folder, and .* at many places; name a regular file|is there already"
-    with pytest.raises(CheckpointError, match=words):
+    with refusal(words):
         quantize_checkpoint(made, tmp_path / name, target("quark", "mxfp4"))
     assert (tmp_path / name).is_fifo()
     assert sorted(path.name for path in tmp_path.iterdir()) == [name, "s.safetensors"]
@@ -550,7 +543,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
     room = tmp_path / ".out.safetensors.partial"
     room.mkdir()
     (room / "precious").write_text("kept")
-    with pytest.raises(CheckpointError, match="is in the way, and not of an earlier run; move it elsewhere"):
+    with refusal("is in the way, and not of an earlier run; move it elsewhere"):
         quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
     assert (room / "precious").read_text() == "kept"
 
@@ -567,9 +560,9 @@ def test_metadata_says_how_it_was_made(tmp_path):
 def test_a_folder_that_is_there_is_refused(tmp_path):
     made = source(tmp_path / "s.safetensors")
     (tmp_path / "out").mkdir()
-    with pytest.raises(CheckpointError, match="is there already; name a new folder"):
+    with refusal("is there already; name a new folder"):
         quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
-    with pytest.raises(CheckpointError, match="there is no folder"):
+    with refusal("there is no folder"):
         quantize_checkpoint(made, tmp_path / "none" / "x.safetensors", target("quark", "mxfp4"))
 
 
@@ -580,7 +573,7 @@ def test_what_a_format_cannot_hold_leaves_nothing_behind(tmp_path, name):
         need_package(name[4:])
     tag, shape = {".safetensors": ("F4", (3,)), ".pt": ("I4", (2,))}.get(name[3:], ("C64", (2,)))
     task = Task("x", "x", (("x", tag, shape),), 2, lambda write: None)
-    with pytest.raises(CheckpointError, match="tensor 'x'"):
+    with refusal("tensor 'x'"):
         write_checkpoint(tmp_path / name, [task], {}, "digest")
     assert list(tmp_path.iterdir()) == []
 
@@ -589,9 +582,7 @@ def test_what_a_format_cannot_hold_leaves_nothing_behind(tmp_path, name):
 def test_other_endings_of_torch_are_refused(tmp_path, name):
     """Not taken for folders."""
     made = source(tmp_path / "s.safetensors", (64, 32))
-    with pytest.raises(
-        CheckpointError, match=rf"files are not written; name a \.pt file instead of '{name}'"
-    ):
+    with refusal(rf"files are not written; name a \.pt file instead of '{name}'"):
         quantize_checkpoint(made, tmp_path / name, target("quark", "mxfp4"))
 
 
@@ -633,7 +624,7 @@ def test_a_header_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch
 
     monkeypatch.setattr(container, "parse_json", changes)
     found = open_checkpoint(made.path)
-    with pytest.raises(CheckpointError, match="was changed or replaced while it was read; start again"):
+    with refusal("was changed or replaced while it was read; start again"):
         found.entries["m.a.weight"].read()
 
 
@@ -649,7 +640,7 @@ def test_the_nodes_and_the_weights_of_a_model_are_of_one_file(tmp_path):
     model.graph.name = "another"
     time.sleep(0.05)
     onnx.save(model, tmp_path / "s.onnx")
-    with pytest.raises(CheckpointError, match="was changed or replaced while it was read; start again"):
+    with refusal("was changed or replaced while it was read; start again"):
         convert_checkpoint(found, out, target("onnx", "e4m3fn"))
     assert not out.exists()
     convert_checkpoint(open_checkpoint(tmp_path / "s.onnx"), out, target("onnx", "e4m3fn"))
@@ -732,11 +723,9 @@ def test_an_output_takes_the_place_of_no_file_of_several(tmp_path):
     (tmp_path / "link.safetensors").symlink_to(place)
     before = place.read_bytes()
     for out in (place, tmp_path / "link.safetensors"):
-        with pytest.raises(
-            CheckpointError, match="is one of 2 files that are read, and would take its place"
-        ):
+        with refusal("is one of 2 files that are read, and would take its place"):
             quantize_checkpoint(made, out, target("compressed-tensors", "mxfp4"))
-        with pytest.raises(CheckpointError, match="is one of 2 files"):
+        with refusal("is one of 2 files"):
             dequantize_checkpoint(made, out)
     assert place.read_bytes() == before
     (tmp_path / "linked").symlink_to(folder)
@@ -744,9 +733,9 @@ def test_an_output_takes_the_place_of_no_file_of_several(tmp_path):
         message = re.escape(
             f"{str(out)!r} lies in the folder that is read, and would be read with it from then on"
         )
-        with pytest.raises(CheckpointError, match=message):
+        with refusal(message):
             quantize_checkpoint(made, out, target("compressed-tensors", "mxfp4"))
-        with pytest.raises(CheckpointError, match=message):
+        with refusal(message):
             dequantize_checkpoint(made, out)
     assert not (folder / "new.safetensors").exists()
     quantize_checkpoint(open_checkpoint(place), place, target("compressed-tensors", "mxfp4"))  # alone it may
@@ -771,9 +760,7 @@ def test_shards_without_an_index_say_how_many_they_are(tmp_path):
     found = open_checkpoint(tmp_path)
     (finding,) = lint(found)
     assert (finding.rule, finding.tensor) == ("missing-file", "a-00002-of-00003.safetensors")
-    with pytest.raises(
-        CheckpointError, match=r"would lack what is not read: a-00002-of-00003\.safetensors is"
-    ):
+    with refusal(r"would lack what is not read: a-00002-of-00003\.safetensors is"):
         dequantize_checkpoint(found, tmp_path / "out")
     dequantize_checkpoint(found, tmp_path / "out", exclude=["a-00002-*"])
     for name in "abc":
@@ -784,7 +771,7 @@ def test_shards_without_an_index_say_how_many_they_are(tmp_path):
     # One of the three first ones, and all of three series whose numbers have twelve digits.
     count = 1 + 3 * 999_999_999_999 - 1000
     assert list(missing.values())[-1].endswith(f"; {count:,} other files are missing too")
-    with pytest.raises(CheckpointError, match="would lack what is not read"):
+    with refusal("would lack what is not read"):
         dequantize_checkpoint(open_checkpoint(tmp_path), tmp_path / "never")
     assert open_checkpoint(tmp_path / "a-00001-of-00003.safetensors").missing == {}  # named by itself
 
@@ -797,9 +784,7 @@ def test_a_shard_that_the_index_leaves_out_is_not_lost_without_a_word(tmp_path):
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": {names[0]: names[0]}}))
     found = open_checkpoint(tmp_path)
     assert [(finding.rule, finding.tensor) for finding in lint(found)] == [("not-indexed", names[1])]
-    with pytest.raises(
-        CheckpointError, match=rf"would lack what is not read: {names[1]} is in the folder and"
-    ):
+    with refusal(rf"would lack what is not read: {names[1]} is in the folder and"):
         quantize_checkpoint(found, tmp_path / "out", target("quark", "mxfp4"))
     quantize_checkpoint(found, tmp_path / "out", target("quark", "mxfp4"), exclude=[names[1]])
 
@@ -833,9 +818,7 @@ def test_a_folder_that_lacks_a_shard_becomes_no_other_one(tmp_path, how):
         "dequantize": lambda **said: dequantize_checkpoint(found, out, **said),
     }[how]
     found, out = open_checkpoint(folder), tmp_path / "out"
-    with pytest.raises(
-        CheckpointError, match=r"would lack what is not read: b\..* is in the index and not in"
-    ):
+    with refusal(r"would lack what is not read: b\..* is in the index and not in"):
         run()
     assert not out.exists()
     run(exclude=["b.*"])

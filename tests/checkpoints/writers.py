@@ -1,7 +1,5 @@
 """Files of integers as the software of their layouts writes them, and the values that it reads there."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 

@@ -1,7 +1,5 @@
 """The action for GitHub: what it declares is whole, and its steps, run as they are written, do it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`lowprec compare --baseline`: what an earlier report has is accepted, and nothing worse."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re
@@ -12,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from junitparser import JUnitXml
 
 import lowprec as lp
-from lowprec.cli.main import main
 from lowprec.verify.conform.baseline import read_baseline
+from tests.command import lowprec
 
 X = np.random.default_rng(0).standard_normal(4096).astype(np.float32)
 
@@ -45,7 +42,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def compare(name, *options):
-    return CliRunner().invoke(main, ["compare", "x.npy", name, "--to", "e4m3fn", *options])
+    return lowprec("compare", "x.npy", name, "--to", "e4m3fn", *options)
 
 
 def against(codes, *options):

@@ -1,23 +1,19 @@
 """`lowprec checkpoint`: what it prints, its exit codes, and that looking at headers waits for no compiler."""
 
-from __future__ import annotations
-
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from safetensors.numpy import save_file
 
-from lowprec.cli.main import main
 from tests.checkpoints.files import changed, quantized
+from tests.command import lowprec as command
+from tests.support import python
 
 
 def lowprec(*arguments):
-    return CliRunner().invoke(main, ["checkpoint", *map(str, arguments)])
+    return command("checkpoint", *arguments)
 
 
 def test_from_a_source_to_quantised_and_back(tmp_path):
@@ -97,13 +93,13 @@ def test_help_and_inspect_do_not_import_numba(tmp_path):
             "import sys; from lowprec.cli.main import main\n"
             f"main({['checkpoint', *arguments]!r}, standalone_mode=False); sys.exit('numba' in sys.modules)"
         )
-        subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+        python("-c", program)
 
 
 def test_a_scale_that_was_raised_is_noted(tmp_path):
     save_file({"m.q.weight": np.full((16, 32), 1e-40, np.float32)}, tmp_path / "x.safetensors")
     arguments = ["checkpoint", "quantize", str(tmp_path / "x.safetensors"), "--to", "nvfp4", "-o"]
-    result = CliRunner().invoke(main, [*arguments, str(tmp_path / "out.safetensors")])
+    result = command(*arguments, tmp_path / "out.safetensors")
     assert result.exit_code == 0
     assert "note: m.q.weight: a scale would be below 2**-126" in result.output
 
@@ -120,7 +116,7 @@ def test_a_line_end_in_a_name_begins_no_line_of_a_note(tmp_path):
 def test_dequantize_names_what_lacks_a_part_and_exits_with_2(tmp_path):
     save_file({"m.q.weight": np.ones((16, 32), np.uint8)}, tmp_path / "x.safetensors")
     arguments = ["checkpoint", "dequantize", str(tmp_path / "x.safetensors"), "-o"]
-    result = CliRunner().invoke(main, [*arguments, str(tmp_path / "out.safetensors")])
+    result = command(*arguments, tmp_path / "out.safetensors")
     assert result.exit_code == 2
     assert "weight 'm.q.weight' cannot be decoded: U8 of shape [16, 32], without scales" in result.output
     assert not (tmp_path / "out.safetensors").exists()

@@ -1,7 +1,5 @@
 """The command line: what it prints, and the exit codes that scripts rely on."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -13,7 +11,6 @@ import sys
 import click
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
 from lowprec.cli.main import main
@@ -24,10 +21,8 @@ from lowprec.spec.arith import OPERANDS
 from lowprec.spec.codebooks import CODEBOOKS
 from lowprec.spec.profiles import PROFILES
 from lowprec.verify.frameworks import FRAMEWORKS
-
-
-def lowprec(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+from tests.command import lowprec
+from tests.support import pairs, python
 
 
 def test_formats_lists_the_whole_catalog():
@@ -200,16 +195,8 @@ def test_show_gives_a_card_with_every_code():
     assert "signed floating point, 4 bits: 2 exponent, 1 trailing; no specials" in text
     assert "max_finite     6" in text
     assert text.rstrip().splitlines()[-1].split() == [
-        "8",
-        "-0",
-        "-2^-1",
-        "-1",
-        "-1.5",
-        "-2",
-        "-3",
-        "-4",
-        "-6",
-    ]
+        "8", "-0", "-2^-1", "-1", "-1.5", "-2", "-3", "-4", "-6",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("fmt", [*catalog.FORMATS, "binary8p3se", "float8_e4m3fn", "half"])
@@ -230,7 +217,7 @@ def test_commands_that_only_inform_start_without_numba(arguments):
         "except SystemExit as stop: assert not stop.code\n"
         "assert not {'numba', 'numpy'} & set(sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
+    python("-c", script)
 
 
 def test_conform_exits_0_where_only_known_divergences_are_found():
@@ -259,21 +246,21 @@ def test_conform_takes_own_values(tmp_path):
     assert (row["source"], row["tried"], row["mismatches"]) == ("float64", 2, 1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["conform", "tensorflop"], "unknown framework 'tensorflop'; use one of ml_dtypes, numpy"),
-        (["conform", "--source", "float8"], "unknown source 'float8'; use one of float16, bfloat16"),
-        (["conform", "--target", "e4m3"], "format 'e4m3' is ambiguous: use 'e4m3fn'"),
-        (["conform", "--values", "nowhere.npy"], "'nowhere.npy' does not exist"),
-        (["conform", "--samples", "-1"], "--samples and --seed must not be negative"),
-        (["show", "e4m3fm"], "unknown format 'e4m3fm'; did you mean 'e4m3fn'"),
-        (["frobnicate"], "No such command 'frobnicate'"),
-    ],
-)
-def test_misuse_exits_2_and_says_what_to_do(arguments, message):
-    """Never a traceback."""
-    result = lowprec(*arguments)
+MISUSED = """
+conform tensorflop | unknown framework 'tensorflop'; use one of ml_dtypes, numpy
+conform --source float8 | unknown source 'float8'; use one of float16, bfloat16
+conform --target e4m3 | format 'e4m3' is ambiguous: use 'e4m3fn'
+conform --values nowhere.npy | 'nowhere.npy' does not exist
+conform --samples -1 | --samples and --seed must not be negative
+show e4m3fm | unknown format 'e4m3fm'; did you mean 'e4m3fn'
+frobnicate | No such command 'frobnicate'
+"""
+
+
+@pytest.mark.parametrize(("words", "message"), pairs(MISUSED))
+def test_misuse_exits_2_and_says_what_to_do(words, message):
+    """No traceback is printed."""
+    result = lowprec(*words.split())
     assert result.exit_code == 2
     assert message in result.output
 
@@ -313,15 +300,15 @@ def test_vectors_piped_into_compare_agree_and_wrong_ones_do_not():
     """The two commands take the same arguments."""
     arguments = ["convert", "binary32", "e5m2", "--saturation", "finite"]
     right = lowprec("vectors", *arguments).stdout
-    assert CliRunner().invoke(main, ["compare", "-", *arguments], input=right).exit_code == 0
+    assert lowprec("compare", "-", *arguments, input=right).exit_code == 0
     wrong = lowprec("vectors", *arguments, "--rounding", "toward_zero").stdout
-    result = CliRunner().invoke(main, ["compare", "-", *arguments], input=wrong)
+    result = lowprec("compare", "-", *arguments, input=wrong)
     assert result.exit_code == 1
     assert "above a tie" in result.output
     operands = lowprec("vectors", *arguments, "--operands").stdout
-    assert CliRunner().invoke(main, ["compare", "-", *arguments], input=operands).exit_code == 1
-    assert CliRunner().invoke(main, ["compare", "-", *arguments], input="").exit_code == 3
-    assert CliRunner().invoke(main, ["compare", "-", *arguments], input="zz 00\n").exit_code == 2
+    assert lowprec("compare", "-", *arguments, input=operands).exit_code == 1
+    assert lowprec("compare", "-", *arguments, input="").exit_code == 3
+    assert lowprec("compare", "-", *arguments, input="zz 00\n").exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -341,11 +328,11 @@ def test_operands_are_answered_and_the_answers_judged(arguments):
     right = lowprec("vectors", *arguments, "--samples", 100).stdout.splitlines()
     answers = {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in right if line[0] != "#"}
     answered = [f"{line} {answers[line]}" for line in operands]
-    result = CliRunner().invoke(main, ["compare", "-", *arguments], input="\n".join(answered))
+    result = lowprec("compare", "-", *arguments, input="\n".join(answered))
     assert (result.exit_code, result.output) == (0, f"{len(operands):,} lines agree\n")
     code = int(answered[17].rpartition(" ")[2], 16) ^ 1
     answered[17] = f"{operands[17]} {code:0{len(answers[operands[17]])}x}"
-    result = CliRunner().invoke(main, ["compare", "-", *arguments], input="\n".join(answered))
+    result = lowprec("compare", "-", *arguments, input="\n".join(answered))
     assert result.exit_code == 1
     assert result.output.startswith(f"1 of {len(operands):,} lines differ (")
     assert re.search(r"\n(may be|unexplained|explained)\b.*\n\nline 18:\n", result.output, re.S)
@@ -405,7 +392,7 @@ def test_private_formats_work_in_every_command(tmp_path):
     assert json.loads(lowprec("show", *define, "--json").stdout)["max_finite"] == 12.0
     assert lowprec("table", *define).stdout.splitlines()[2].startswith("0x00,zero")
     vectors = lowprec("vectors", "convert", "binary32", "mine", *define).stdout
-    result = CliRunner().invoke(main, ["compare", "-", "convert", "binary32", "mine", *define], input=vectors)
+    result = lowprec("compare", "-", "convert", "binary32", "mine", *define, input=vectors)
     assert result.exit_code == 0
     (tmp_path / "mine.toml").write_text("exponent_bits = 3\ntrailing_bits = 2\nbias = 4\nnans = 1\n")
     assert json.loads(lowprec("show", tmp_path / "mine.toml", "--json").stdout)["name"] == "mine"
@@ -425,48 +412,30 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["table.csv"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["vectors", "cosine", "binary32", "e4m3fn"],
-            "unknown operation 'cosine'; use one of convert, add, subtract",
-        ),
-        (
-            ["compare", "-", "cosine", "binary32", "e4m3fn"],
-            "unknown operation 'cosine'; use one of convert, add",
-        ),
-        (
-            ["vectors", "fma", "e4m3fn", "e4m3fn", "e4m3fn"],
-            "fma takes 4 formats, of each operand and of the result",
-        ),
-        (["vectors", "add", "e4m3fn"], "not 1 (e4m3fn); for instance add e4m3fn e4m3fn e4m3fn"),
-        (["compare", "-", "scaleb", "e4m3fn"], "not 1 (e4m3fn); for instance scaleb e4m3fn int32 e4m3fn"),
-        (
-            ["vectors", "scaleb", "e4m3fn", "e4m3fn", "e4m3fn"],
-            "scaleb takes an integer as its second operand",
-        ),
-        (["compare", "-", "scaleb", "e4m3fn", "e4m3fn", "e4m3fn"], "use a format such as 'int8' or 'int32'"),
-        (["vectors", "add", "binary64", "binary64", "binary64"], "'binary64' is a type that values come in"),
-        (
-            ["vectors", "convert", "binary32"],
-            "convert takes 2 formats, of each operand and of the result, not 1",
-        ),
-        (["vectors", "convert", "binary32", "binary64"], "'binary64' is a type that values come in"),
-        (
-            ["vectors", "convert", "binary32", "e4m3fn", "--rounding", "odd"],
-            "unknown rounding 'odd'; use one of",
-        ),
-        (["vectors", "convert", "binary32", "e4m3fn", "--operands", "--as", "csv"], "--operands prints text"),
-        (["table"], "name a FORMAT, or define one with --define"),
-        (["table", "e4m3fn", "--as", "c", "--thresholds"], "c files encode already"),
-        (["table", "mine", "--define", "exponent_bits=3"], "a format's definition needs trailing_bits="),
-        (["table", "nowhere.toml"], "cannot read 'nowhere.toml' as TOML"),
-    ],
-)
-def test_misuse_of_the_file_commands_exits_2(arguments, message):
-    """Each with its way out."""
-    result = lowprec(*arguments)
+MISUSED_FILES = """
+vectors cosine binary32 e4m3fn | unknown operation 'cosine'; use one of convert, add, subtract
+compare - cosine binary32 e4m3fn | unknown operation 'cosine'; use one of convert, add
+vectors fma e4m3fn e4m3fn e4m3fn | fma takes 4 formats, of each operand and of the result
+vectors add e4m3fn | not 1 (e4m3fn); for instance add e4m3fn e4m3fn e4m3fn
+compare - scaleb e4m3fn | not 1 (e4m3fn); for instance scaleb e4m3fn int32 e4m3fn
+vectors scaleb e4m3fn e4m3fn e4m3fn | scaleb takes an integer as its second operand
+compare - scaleb e4m3fn e4m3fn e4m3fn | use a format such as 'int8' or 'int32'
+vectors add binary64 binary64 binary64 | 'binary64' is a type that values come in
+vectors convert binary32 | convert takes 2 formats, of each operand and of the result, not 1
+vectors convert binary32 binary64 | 'binary64' is a type that values come in
+vectors convert binary32 e4m3fn --rounding odd | unknown rounding 'odd'; use one of
+vectors convert binary32 e4m3fn --operands --as csv | --operands prints text
+table | name a FORMAT, or define one with --define
+table e4m3fn --as c --thresholds | c files encode already
+table mine --define exponent_bits=3 | a format's definition needs trailing_bits=
+table nowhere.toml | cannot read 'nowhere.toml' as TOML
+"""
+
+
+@pytest.mark.parametrize(("words", "message"), pairs(MISUSED_FILES))
+def test_misuse_of_the_file_commands_exits_2(words, message):
+    """Each message has its way out."""
+    result = lowprec(*words.split())
     assert result.exit_code == 2
     assert message in result.output
 
@@ -475,15 +444,8 @@ def test_show_says_what_a_profile_does():
     """For one format and for all that it has."""
     text = lowprec("show", "e4m3fn", "--profile", "ocp_sat").stdout
     assert text.splitlines()[-1].split()[:8] == [
-        "e4m3fn",
-        "0x7e",
-        "0x7e",
-        "0xfe",
-        "0x7f",
-        "0xff",
-        "0x00",
-        "0x80",
-    ]
+        "e4m3fn", "0x7e", "0x7e", "0xfe", "0x7f", "0xff", "0x00", "0x80",
+    ]  # fmt: skip
     assert "saturation=finite" in text
     assert {line.split()[0] for line in lowprec("show", "--profile", "ocp_ovf").stdout.splitlines()[3:]} == {
         "e4m3fn",

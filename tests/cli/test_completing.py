@@ -1,7 +1,5 @@
 """What a shell completes: commands, options, names of formats and the like, and files."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -15,6 +13,7 @@ from click.shell_completion import ShellComplete
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.verify.frameworks import FRAMEWORKS
+from tests.support import python
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "command-line.md").read_text()
@@ -82,13 +81,10 @@ def test_all_names_are_offered():
 def test_the_lines_of_the_page_print_a_script(shell, line):
     """The page has one for each shell; it is sourced by the shell itself where that is installed."""
     assert f"_LOWPREC_COMPLETE={shell}_source lowprec" in line
-    environment = {**os.environ, "_LOWPREC_COMPLETE": f"{shell}_source"}
     program = (
         "import sys; sys.argv[0] = 'lowprec'; from lowprec.cli.main import main; main(prog_name='lowprec')"
     )
-    script = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    ).stdout
+    script = python("-c", program, _LOWPREC_COMPLETE=f"{shell}_source")
     assert f"_LOWPREC_COMPLETE={shell}_complete" in script
     if shutil.which(shell):
         subprocess.run(

@@ -1,29 +1,26 @@
 """What `lowprec conform` prints, accepts by a baseline, and reports to servers that run tests."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from junitparser import JUnitXml
 
-from lowprec.cli.main import main
 from lowprec.export.conformance_report import as_junit, as_text, command_of
 from lowprec.verify.conform import conformance
 from lowprec.verify.conform.baseline import read_baseline
 from lowprec.verify.conform.conformance import Finding, Row
 from lowprec.verify.difference import Difference
+from tests.command import lowprec
 
 ROOT = Path(__file__).parents[2]
 FEW = ("ml_dtypes", "--source", "float64", "--target", "e4m3fn", "--target", "e2m1fn", "--samples", "1000")
 
 
 def conform(*arguments):
-    return CliRunner().invoke(main, ["conform", *map(str, arguments)])
+    return lowprec("conform", *arguments)
 
 
 def finding(kind="tie", count=2, value="0x1.8000000000000p+0", known=None, got="0x01"):
@@ -118,12 +115,12 @@ def test_commands_that_are_advised_for_a_new_difference_work(monkeypatch, tmp_pa
     assert result.exit_code == 1
     advised = [line.split()[1:] for line in result.stdout.splitlines() if line.startswith("    lowprec ")]
     assert len(advised) == 3
-    alone = CliRunner().invoke(main, [*advised[0], "--samples", "1000"])
+    alone = lowprec(*advised[0], "--samples", "1000")
     (row,) = json.loads(alone.stdout)["rows"]
     assert (alone.exit_code, row["source"], row["target"]) == (1, "float64", "e4m3fn")
-    written = CliRunner().invoke(main, [*advised[1], *FEW])
+    written = lowprec(*advised[1], *FEW)
     assert (written.exit_code, written.stdout) == (1, "")
-    accepted = CliRunner().invoke(main, [*advised[2], *FEW])
+    accepted = lowprec(*advised[2], *FEW)
     assert accepted.exit_code == 0
     assert "accepted by baseline.json" in accepted.stdout
 

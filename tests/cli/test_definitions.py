@@ -1,7 +1,5 @@
 """Private formats: what people type becomes a format or a message that says what to type."""
 
-from __future__ import annotations
-
 import pytest
 
 from lowprec.cli.definitions import from_text

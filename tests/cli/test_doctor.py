@@ -1,7 +1,5 @@
 """`lowprec doctor`: what it says is true, what is broken fails, and what is slow has a remedy."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import json
@@ -13,15 +11,15 @@ import types
 import numba
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import lowprec as lp
 from lowprec.arrays import convert
 from lowprec.cli import examining, warming
-from lowprec.cli.main import main
 from lowprec.kernels import cache, compiling
 from lowprec.kernels.jit import MODES
 from lowprec.kernels.modes import exchange
+from tests.command import lowprec
+from tests.support import python
 
 compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 registered = pytest.mark.skipif(MODES is None, reason="the modes of this processor are not known")
@@ -35,7 +33,7 @@ def warm():
 
 
 def doctor(*arguments):
-    result = CliRunner().invoke(main, ["doctor", "--json", *arguments])
+    result = lowprec("doctor", "--json", *arguments)
     return result.exit_code, json.loads(result.stdout)
 
 
@@ -56,7 +54,7 @@ def test_a_whole_installation_is_not_broken():
 
 def test_the_text_fits_100_columns_and_ends_with_the_verdict():
     """Names of folders apart, which are not broken."""
-    result = CliRunner().invoke(main, ["doctor"])
+    result = lowprec("doctor")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert all(len(line) <= 100 for line in lines if os.sep not in line)
@@ -82,20 +80,18 @@ def test_frameworks_are_not_imported_and_the_way_to_install_each_is_told(monkeyp
     assert frameworks["torch"]["install"] == 'pip install "lowprec[torch]"'
     assert frameworks["numpy"]["version"] == np.__version__
     assert frameworks["gfloat"]["names"][:2] == ["gfloat", "gfloat_ties_away"]
-    text = CliRunner().invoke(main, ["doctor"]).stdout
+    text = lowprec("doctor").stdout
     lines = [line.split() for line in text.splitlines()]
     assert ["torchao", "lacks", "torch", "pip", "install", "torch", "torchao==0.18.0"] in lines
 
 
 def test_it_is_fast_and_imports_no_framework():
-    """In a process of its own."""
     script = (
         "import sys\nfrom lowprec.cli.main import main\n"
         "try: main(['doctor'])\nexcept SystemExit as stop: assert not stop.code, stop.code\n"
         "print(sorted({'torch', 'jax', 'onnx', 'tensorflow', 'matplotlib', 'dask'} & {*sys.modules}))"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout.endswith("\n[]\n")
+    assert python("-c", script).endswith("\n[]\n")
 
 
 @compiled
@@ -143,7 +139,7 @@ def test_a_wrong_answer_is_broken(monkeypatch):
     code, report = doctor()
     assert code == 1
     assert any("1 of 512 conversions to e4m3fn are wrong" in what for what in found(report, "broken"))
-    result = CliRunner().invoke(main, ["doctor"])
+    result = lowprec("doctor")
     assert result.stdout.splitlines()[-1] == "1 broken"
 
 
@@ -161,7 +157,7 @@ def test_what_the_process_flushes_is_told():
         report["modes"]["flushed"] == [*examining._FLUSHING[examining._architecture()]][: 2 if MODES else 1]
     )
     assert any("flushes subnormals" in what for what in found(report, "note"))
-    assert "subnormals are kept" in CliRunner().invoke(main, ["doctor"]).stdout
+    assert "subnormals are kept" in lowprec("doctor").stdout
 
 
 @registered
@@ -226,7 +222,7 @@ def test_a_cache_that_is_not_used_is_told(folder, code, state, words, tmp_path, 
     exit_code, report = doctor()
     assert (exit_code, report["cache"]["state"]) == (code, state)
     assert any(words in what for what in found(report, "broken" if code else "slow"))
-    assert "not kept" in CliRunner().invoke(main, ["doctor"]).stdout or code
+    assert "not kept" in lowprec("doctor").stdout or code
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders have no owners")

@@ -1,19 +1,16 @@
 """`lowprec explorer`: the file that it writes, and what it refuses."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 
 import pytest
-from click.testing import CliRunner
 
-from lowprec.cli.main import main
 from lowprec.export.explorer_page import page, page_data
+from tests.command import lowprec
 
 
 def _run(*words):
-    return CliRunner().invoke(main, ["explorer", *map(str, words)])
+    return lowprec("explorer", *words)
 
 
 def test_the_page_is_written(tmp_path):

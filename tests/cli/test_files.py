@@ -3,8 +3,6 @@
 No device is written to here: pipes and links of the test's own stand for what is no regular file.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import os
@@ -17,10 +15,9 @@ import threading
 
 import numpy
 import pytest
-from click.testing import CliRunner
 
 from lowprec import files
-from lowprec.cli.main import main
+from tests.command import lowprec
 from tests.support import most_apart
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="links, pipes and modes are POSIX's")
@@ -32,7 +29,7 @@ as_root = pytest.mark.skipif(
 ANOTHER = 54321
 
 #: What the commands below write.
-TABLE = CliRunner().invoke(main, ["table", "e2m1fn"]).stdout_bytes
+TABLE = lowprec("table", "e2m1fn").stdout_bytes
 
 #: Of programs that run elsewhere: with the package that is tested.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[2])}
@@ -44,7 +41,7 @@ def mode(path):
 
 def table(path, code=0):
     """Let `lowprec table` write to a path; what it said."""
-    result = CliRunner().invoke(main, ["table", "e2m1fn", "-o", str(path)])
+    result = lowprec("table", "e2m1fn", "-o", path)
     assert result.exit_code == code, result.output
     return result.output
 
@@ -81,16 +78,16 @@ SQUARE_ROOT = ("numpy", "--operation", "sqrt", "--target", "binary16")
 )
 def test_what_a_command_reads_is_not_replaced_by_what_it_writes(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.toml").write_bytes(CliRunner().invoke(main, ["show", "e4m3fn", "--toml"]).stdout_bytes)
+    (tmp_path / "mine.toml").write_bytes(lowprec("show", "e4m3fn", "--toml").stdout_bytes)
     numpy.save("x.npy", numpy.ones(4, "f4"))
     numpy.ones(4, "f4").tofile("x.bin")
     (tmp_path / "rows.txt").write_text("3c00 3c00 3c00 3c00 00000000 40000000\n")
     (tmp_path / "link").symlink_to("mine.toml")
     for name, command in (("b.json", COMPARED), ("c.json", ("conform", *SQUARE_ROOT))):
         if name in words:
-            (tmp_path / name).write_bytes(CliRunner().invoke(main, [*command, "--json"]).stdout_bytes)
+            (tmp_path / name).write_bytes(lowprec(*command, "--json").stdout_bytes)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    result = CliRunner().invoke(main, words)
+    result = lowprec(*words)
     assert (result.exit_code, "and would be replaced; name another output" in result.output) == (2, True)
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
@@ -379,7 +376,7 @@ def test_every_option_that_names_a_file_writes_it_so(tmp_path, monkeypatch, argu
     pathlib.Path("target").write_text("old")
     pathlib.Path("target").chmod(0o600)
     pathlib.Path("link").symlink_to("target")
-    result = CliRunner().invoke(main, [word.format("link") for word in arguments])
+    result = lowprec(*[word.format("link") for word in arguments])
     assert result.exit_code in (0, 1), result.output
     assert pathlib.Path("link").is_symlink()
     assert pathlib.Path("target").stat().st_size > 100
@@ -397,7 +394,7 @@ def test_every_option_that_names_a_file_writes_it_so(tmp_path, monkeypatch, argu
 def test_an_output_of_a_dash_is_refused(tmp_path, monkeypatch, words):
     """A file or folder of that name was made."""
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(main, words)
+    result = lowprec(*words)
     assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
     assert "'-' does not stand for the standard output here; name a file" in result.output
 
@@ -429,7 +426,7 @@ def test_files_that_cannot_be_read_are_named_without_the_number_of_the_error(
 
     monkeypatch.setattr("io.open", denied)
     monkeypatch.setattr("click.open_file", denied)
-    result = CliRunner().invoke(main, words)
+    result = lowprec(*words)
     assert (result.exit_code, "Errno" in result.output) == (2, False)
     assert "Permission denied" in result.output
     assert name in result.output

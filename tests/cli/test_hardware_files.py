@@ -1,16 +1,13 @@
 """Every option that takes a name takes a file that defines the thing; lists are filtered by words."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import lowprec as lp
-from lowprec.cli.main import main
+from tests.command import lowprec as run
 
 FILE = """
 [unit]
@@ -32,10 +29,6 @@ trailing_bits = 1
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("mine.toml").write_text(FILE)
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 @pytest.mark.parametrize("name", ["unit", "pairs", "stack", "tiny"])

@@ -1,7 +1,5 @@
 """Files and names made to harm their readers: refused at once, in one printable message, exit code 2."""
 
-from __future__ import annotations
-
 import ast
 import html
 import json
@@ -14,17 +12,16 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 import lowprec as lp
 from lowprec.arrays import progress
-from lowprec.cli.main import main
 from lowprec.export.markdown import row
 from lowprec.spec.naming import plain
 from lowprec.verify.capture.calls import chosen, written
 from lowprec.verify.codes.display import quoted
 from lowprec.verify.dumps.files import Held
+from tests.command import lowprec
 
 #: A window title, a colour, a change of direction, an 8-bit control, a line of one's own, a lone surrogate.
 EVIL = "w\x1b]0;title\x07\x1b[31m\u202e\x9b2J\n4 results agree\r\x00\x7f\udc80\ufffe"
@@ -36,10 +33,6 @@ WRITERS = [
     for room in ("verify", "testing", "export", "cli", "tools")
     for path in sorted((PACKAGE / room).rglob("*.py"))
 ]
-
-
-def lowprec(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def is_harmless(text):

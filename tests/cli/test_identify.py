@@ -1,14 +1,11 @@
 """`lowprec identify`: a program as the unit, recorded rows, and exit codes."""
 
-from __future__ import annotations
-
 import json
 import sys
 
 import pytest
-from click.testing import CliRunner
 
-from lowprec.cli.main import main
+from tests.command import lowprec as command
 
 #: A unit of two products of e4m3fn and a binary32 addend, summed in binary64: it knows nothing of lowprec.
 UNIT = """
@@ -30,7 +27,7 @@ PORTS = ("--formats", "e4m3fn", "e4m3fn", "--output", "binary32", "--k", "2")
 
 
 def lowprec(*arguments):
-    return CliRunner().invoke(main, ["identify", *map(str, arguments)])
+    return command("identify", *arguments)
 
 
 def unit(folder, text):

@@ -1,7 +1,5 @@
 """`lowprec warm`: what it calls, and what it says of kernels that are compiled."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess
@@ -10,14 +8,13 @@ import sys
 import numba
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import lowprec as lp
 from lowprec.arrays import convert
 from lowprec.cli import warming as warm
-from lowprec.cli.main import main
 from lowprec.kernels import compiling, engine
 from lowprec.kernels.jit import jit
+from tests.command import lowprec
 
 compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -57,7 +54,7 @@ def test_the_calls_are_those_that_are_asked_for():
 )
 def test_what_cannot_be_warmed_is_refused(arguments, said):
     """Exit code 2, and the reason."""
-    result = CliRunner().invoke(main, ["warm", *arguments])
+    result = lowprec("warm", *arguments)
     assert result.exit_code == 2
     assert said in result.stderr
 
@@ -115,6 +112,6 @@ def test_few_elements_and_many_are_warmed(monkeypatch):
         sizes.append((x.size, flags.size))
 
     monkeypatch.setattr(convert, "encode", encode)
-    ran = CliRunner().invoke(main, ["warm", "e4m3fn", "--verb", "encode", "--flags", "--rounding", "to_odd"])
+    ran = lowprec("warm", "e4m3fn", "--verb", "encode", "--flags", "--rounding", "to_odd")
     assert ran.exit_code == 0, ran.output
     assert sizes == [(64, 64), (engine.MANY, engine.MANY)]

@@ -1,7 +1,5 @@
 """The explorer's page in a real browser."""
 
-from __future__ import annotations
-
 import pytest
 
 from lowprec.export.explorer_page import page

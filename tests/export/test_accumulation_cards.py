@@ -1,7 +1,5 @@
 """Accumulations in words: every parameter is said, and what is measured is what is tested against."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """Headers of accumulations, compiled as C99, against the kernels: any K, addends, scales and specials."""
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import itertools

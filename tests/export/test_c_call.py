@@ -1,7 +1,5 @@
 """Headers of library calls, compiled as C99, against the kernels: scales, bias and addends, any K."""
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import itertools
@@ -22,6 +20,7 @@ from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.library_calls import library_call
 from lowprec.spec.projection import Projection
 from tests.agreement.test_dots import pairs_of_rows
+from tests.command import lowprec
 from tests.export.test_c_accumulation import FLAGS, drawn, in_blocks
 from tests.fuzz.drawing import Draw
 from tests.fuzz.specifications import any_format, any_projection
@@ -264,7 +263,7 @@ def test_the_command_writes_a_header(tmp_path):
 )
 def test_what_c_does_not_say_is_refused_by_name(given, said):
     """Name the call and what it has."""
-    result = CliRunner().invoke(main, ["export", "c", "--accumulation", *given])
+    result = lowprec("export", "c", "--accumulation", *given)
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {said}")
 
 

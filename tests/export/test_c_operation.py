@@ -1,7 +1,5 @@
 """Headers of operations, compiled as C99, against the oracle: codes and flags, any formats and rules."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import re
@@ -24,6 +22,7 @@ from lowprec.spec.arith import OPERANDS
 from lowprec.spec.format import Format
 from lowprec.spec.formats import find
 from lowprec.spec.projection import DEFAULT, Projection
+from tests.command import lowprec
 from tests.fuzz.drawing import Draw
 from tests.fuzz.specifications import any_format, any_projection
 from tests.programs import need
@@ -244,5 +243,5 @@ WRONG_USE = {
 @pytest.mark.parametrize("words", WRONG_USE)
 def test_options_that_do_not_go_together_are_refused(words):
     """Name the way out."""
-    result = CliRunner().invoke(main, ["export", "c", *words.split()])
+    result = lowprec("export", "c", *words.split())
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {WRONG_USE[words]}")

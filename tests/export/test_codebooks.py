@@ -1,7 +1,5 @@
 """Codebooks as files: cards, TOML, tables, C and SystemVerilog, read back by what they are made for."""
 
-from __future__ import annotations
-
 import json
 import math
 from fractions import Fraction

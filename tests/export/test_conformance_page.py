@@ -1,20 +1,17 @@
 """The page of conformance: written from rows, and read back."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from lowprec.cli.main import main
 from lowprec.export import conformance_page
 from lowprec.verify.conform.conformance import Finding, Row, known_divergences, run
 from lowprec.verify.difference import Difference
 from lowprec.verify.frameworks import FRAMEWORKS
 from lowprec.verify.frameworks.tasks import KINDS
+from tests.command import lowprec
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "conformance.md"
 
@@ -151,7 +148,7 @@ def test_every_framework_of_the_page_has_an_adapter():
 
 
 def conform(*arguments):
-    return CliRunner().invoke(main, ["conform", "numpy", "--operation", "sqrt", *map(str, arguments)])
+    return lowprec("conform", "numpy", "--operation", "sqrt", *arguments)
 
 
 def test_the_command_writes_and_checks_a_page(tmp_path):
@@ -199,6 +196,6 @@ def test_a_framework_that_does_not_run_is_left_out_and_said_so(monkeypatch):
 
 def test_block_formats_are_targets():
     """By name."""
-    result = CliRunner().invoke(main, ["conform", "numpy", "--target", "mxfp4"])
+    result = lowprec("conform", "numpy", "--target", "mxfp4")
     assert result.exit_code == 3
     assert "nothing was compared" in result.output

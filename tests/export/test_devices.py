@@ -4,8 +4,6 @@ The devices are those of docs/examples. Everything here runs as a user runs it: 
 the simulator and the compiler on the files that it wrote.
 """
 
-from __future__ import annotations
-
 import doctest
 import itertools
 import os

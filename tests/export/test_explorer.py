@@ -1,7 +1,5 @@
 """The explorer in a real browser: each answer of its scripts against the oracle, as exact text."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import random

@@ -1,7 +1,5 @@
 """What the explorer shows of a code, formats defined on it, its address and its use without a mouse."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The golden files are right, their schemas hold, and one wrong byte is found."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json
@@ -13,12 +11,11 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import lowprec as lp
-from lowprec.cli.main import main
 from lowprec.export import golden, release
 from lowprec.spec import catalog
+from tests.command import lowprec
 
 TABLES = Path(__file__).parents[2] / "tables"
 
@@ -82,7 +79,7 @@ def small(monkeypatch, tmp_path):
 
 
 def run(action, folder):
-    result = CliRunner().invoke(main, ["golden", action, "--tables", str(folder)])
+    result = lowprec("golden", action, "--tables", folder)
     return result.exit_code, result.output
 
 
@@ -257,17 +254,10 @@ def test_a_stale_file_that_was_changed_is_refused_by_its_name(small, monkeypatch
 @pytest.mark.parametrize(
     "spelled",
     [
-        "../precious.txt",
-        "values/../../precious.txt",
-        "{outside}/precious.txt",
-        "out/precious.txt",
-        "linked",
-        "values",
-        "a\0b",
-        "a\ud800b",
-        "circle",
+        "../precious.txt", "values/../../precious.txt", "{outside}/precious.txt", "out/precious.txt",
+        "linked", "values", "a\0b", "a\ud800b", "circle",
     ],
-)
+)  # fmt: skip
 def test_a_planted_list_cannot_lead_out_of_the_folder(small, tmp_path, spelled):
     """Not by dots, not as an absolute path, not through links."""
     (tmp_path / "precious.txt").write_text("precious")
@@ -330,10 +320,10 @@ def test_without_a_checkout_no_folder_is_written_to(small, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     before = contents(tmp_path)
     for action in ("--write", "--check"):
-        result = CliRunner().invoke(main, ["golden", action])
+        result = lowprec("golden", action)
         assert result.exit_code == 2
         assert "lowprec does not run from a checkout here, so it has no tables/ of its own" in result.output
-    result = CliRunner().invoke(main, ["conform", "--exhaustive", "--target", "e2m1fn", "--write"])
+    result = lowprec("conform", "--exhaustive", "--target", "e2m1fn", "--write")
     assert result.exit_code == 2
     assert "name the folder with --tables" in result.output
     assert contents(tmp_path) == before
@@ -364,5 +354,5 @@ def test_a_wrong_kernel_makes_no_golden_file(small, monkeypatch):
 
 def test_misuse_exits_2(tmp_path):
     """No action, no folder."""
-    assert CliRunner().invoke(main, ["golden"]).exit_code == 2
+    assert lowprec("golden").exit_code == 2
     assert run("--check", tmp_path / "nowhere")[0] == 2

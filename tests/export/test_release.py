@@ -1,7 +1,5 @@
 """Answers that a release froze stay as they are; what else changes is nobody's business."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib

@@ -1,16 +1,13 @@
 """Formulas in SMT-LIB: a solver proves them, and finds the operands for which a planted one is wrong."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from lowprec.cli.main import main
 from lowprec.export import formula, words
 from lowprec.export.smt import operation_functions
 from lowprec.spec import catalog
+from tests.command import lowprec
 from tests.proofs import answer, proofs
 
 QUICK = [proof for proof in proofs() if proof.operation == "convert" and proof.solver == "bitwuzla"]
@@ -33,7 +30,7 @@ def test_a_wrong_formula_has_a_model(monkeypatch):
 def test_the_command_writes_both_functions():
     """Write those of the code and of the flags, with the widths of their formats."""
     asked = ["export", "smt", "--operation", "divide", "--format", "bfloat16"]
-    result = CliRunner().invoke(main, asked)
+    result = lowprec(*asked)
     assert result.exit_code == 0
     given = "((x (_ BitVec 16)) (y (_ BitVec 16)))"
     assert f"(define-fun lowprec_divide_bfloat16 {given} (_ BitVec 16)\n" in result.output

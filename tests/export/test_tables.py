@@ -1,7 +1,5 @@
 """Exported tables are read back by what they are made for: a parser, a C compiler, two simulators."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Vectors of units are right, aimed where they say, and the same in every kind of file."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The block converter and the dot unit of docs/examples/hdl, simulated: what is said of planted bugs."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test vectors are right, complete, and the same bytes every time."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

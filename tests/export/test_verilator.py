@@ -1,7 +1,5 @@
 """The SystemVerilog packages and their DPI function under Verilator, in all modes."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

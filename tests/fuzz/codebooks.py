@@ -1,7 +1,5 @@
 """Draw codebooks: named ones, members of their families, and any values with any thresholds."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Random choices that can be made again, and specifications that are accepted."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from typing import TypeVar

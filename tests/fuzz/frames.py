@@ -17,15 +17,8 @@ from tests.fuzz.runner import Answer, Call, Topic, Way
 #: Verbs of codes, and of values; each with how many operands it takes.
 OF_CODES = {"decode": 1, "classify": 1, "less": 2, "equal": 2, "unordered": 2, "total_order": 2}
 OF_VALUES = {
-    "encode": 1,
-    "quantize": 1,
-    "ulp": 1,
-    "sqrt": 1,
-    "add": 2,
-    "multiply": 2,
-    "fma": 3,
-    "nextafter": 2,
-}
+    "encode": 1, "quantize": 1, "ulp": 1, "sqrt": 1, "add": 2, "multiply": 2, "fma": 3, "nextafter": 2,
+}  # fmt: skip
 VERBS = OF_CODES | OF_VALUES
 
 TARGETS = ("binary32", "bfloat16", "e4m3fn", "e5m2")

@@ -4,8 +4,6 @@ Ties and overflow thresholds with the numbers next to them in the operands' own 
 extremes, zeros, infinities, NaNs of every payload, and any patterns.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction

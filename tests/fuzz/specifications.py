@@ -4,8 +4,6 @@ Everything that the constructors accept may come: extreme widths and biases, eve
 once.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable

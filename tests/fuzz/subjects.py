@@ -3,8 +3,6 @@
 They return arrays, which programs that show failures print.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import tempfile

@@ -1,7 +1,5 @@
 """Some cases of each fuzzer; and that they find mistakes, and print programs that show them."""
 
-from __future__ import annotations
-
 import math
 import sys
 

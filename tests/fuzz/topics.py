@@ -22,19 +22,12 @@ from tests.fuzz.runner import Failure, Topic
 
 TOPICS: Mapping[str, Topic] = MappingProxyType(
     {
-        "conversions": conversions.TOPIC,
-        "arithmetic": arithmetic.TOPIC,
-        "order": order.TOPIC,
-        "dots": dots.TOPIC,
-        "epilogues": epilogues.TOPIC,
-        "blocks": blocks.TOPIC,
-        "refusals": refusals.TOPIC,
-        "comparisons": comparisons.TOPIC,
-        "files": files.TOPIC,
-        "frames": frames.TOPIC,
-        "labels": labels.TOPIC,
+        "conversions": conversions.TOPIC, "arithmetic": arithmetic.TOPIC, "order": order.TOPIC,
+        "dots": dots.TOPIC, "epilogues": epilogues.TOPIC, "blocks": blocks.TOPIC,
+        "refusals": refusals.TOPIC, "comparisons": comparisons.TOPIC, "files": files.TOPIC,
+        "frames": frames.TOPIC, "labels": labels.TOPIC,
     }
-)
+)  # fmt: skip
 
 
 #: What tells failures that are reported elsewhere, so that others are found behind them. Empty in what is

@@ -3,8 +3,6 @@
 Compiled for the processor of $NUMBA_CPU_NAME, and never run: the one at hand may lack its instructions.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 

@@ -4,8 +4,6 @@ LLVM is given the code of kernels before it was optimised for the processor at h
 NUMBA_OPT=0, NUMBA_CPU_NAME=generic and no cache.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import re

@@ -7,19 +7,15 @@ The kernels are compiled for processors with AVX2 and with AVX-512, in a process
 not run: the processor at hand may be any x86-64.
 """
 
-from __future__ import annotations
-
 import functools
 import json
-import os
-import pathlib
 import platform
 import re
-import subprocess
-import sys
 
 import numba
 import pytest
+
+from tests.support import python
 
 pytestmark = [
     pytest.mark.apart,
@@ -131,20 +127,9 @@ def shortcomings(assembly):
 
 @functools.cache
 def assembly_for(processor):
-    """The assembly of each function of `compiled_functions`, by its name."""
-    environment = {
-        **os.environ,
-        "NUMBA_CPU_NAME": processor,
-        "NUMBA_CPU_FEATURES": "",
-        "LOWPREC_CACHE_DIR": "",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.compiled_functions"],
-        env=environment, capture_output=True, text=True, check=False, timeout=600,
-        cwd=pathlib.Path(__file__).parents[2],
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    """Return the assembly of each function of `compiled_functions`, by its name."""
+    environment = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": "", "LOWPREC_CACHE_DIR": ""}
+    return json.loads(python("-m", "tests.kernels.compiled_functions", **environment))
 
 
 @pytest.mark.parametrize("processor", PROCESSORS)

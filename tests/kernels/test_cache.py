@@ -4,8 +4,6 @@ Processes of their own compile and load them: in one process a kernel that is co
 again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Vectors of words: what is compiled is what NumPy does, lane by lane, on words at every border."""
 
-from __future__ import annotations
-
 import functools
 
 import numba
@@ -14,33 +12,12 @@ from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.kernels.vector.ir.longs import LONGS
 
 BORDERS = [
-    0,
-    1,
-    2,
-    31,
-    0x7F,
-    0x80,
-    0xFF,
-    0x100,
-    0x7FFF,
-    0x8000,
-    0xFFFF,
-    0x10000,
-    0x7FFFFF,
-    0x800000,
-    0x7F7FFFFF,
-]
+    0, 1, 2, 31, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000, 0x7F7FFFFF,
+]  # fmt: skip
 BORDERS += [
-    0x7F800000,
-    0x7F800001,
-    0x7FC00000,
-    0x7FFFFFFF,
-    0x80000000,
-    0x80000001,
-    0xFF800000,
-    0xFFC00001,
+    0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFF800000, 0xFFC00001,
     0xFFFFFFFF,
-]
+]  # fmt: skip
 
 
 def _words(seed):

@@ -1,13 +1,8 @@
 """Kernels compiled for another processor than the one at hand give the same answers."""
 
-from __future__ import annotations
-
 import functools
 import json
-import os
 import platform
-import subprocess
-import sys
 
 import numba
 import numpy as np
@@ -15,6 +10,7 @@ import pytest
 
 import lowprec as lp
 from tests.kernels.other_processors import translated
+from tests.support import python
 
 pytestmark = pytest.mark.apart
 
@@ -37,13 +33,8 @@ def answers():
 def test_a_processor_without_conversions_to_binary16_gives_the_same_answers():
     """On it LLVM would call a function that no process has to have: no kernel may hold that call."""
     program = "import json; from tests.kernels.test_processors import answers; print(json.dumps(answers()))"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
-        capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == answers()
+    made = python("-c", program, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    assert json.loads(made) == answers()
 
 
 # -- aarch64 ----------------------------------------------------------------------------------------
@@ -59,15 +50,9 @@ needs_llvm_for_x86 = pytest.mark.skipif(
 
 @functools.cache
 def on_aarch64():
-    """What the kernels of `other_processors` become there, by their names."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.other_processors"],
-        env={**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_OPT": "0",
-             "LOWPREC_CACHE_DIR": ""},
-        capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    """Return what the kernels of `other_processors` become there, by their names."""
+    environment = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_OPT": "0"}
+    return json.loads(python("-m", "tests.kernels.other_processors", LOWPREC_CACHE_DIR="", **environment))
 
 
 def strange(kernel):

@@ -1,7 +1,5 @@
 """Quotients of the kernels against those of Python's integers: all digits, and whether any follow."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Philox4x32-10 gives the published words, and position alone decides which."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import randomgen

@@ -1,7 +1,5 @@
 """Ranges of words in which step functions change at most once: every step, and the words next to it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

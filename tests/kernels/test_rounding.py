@@ -5,15 +5,12 @@ instruction or a NumPy call that narrows) is in a rounding module, or in a funct
 why nothing is lost.
 """
 
-from __future__ import annotations
-
 import ast
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
+
+from tests.support import python
 
 ROOT = pathlib.Path(__file__).parents[2]
 KERNELS = ROOT / "lowprec" / "kernels"
@@ -34,19 +31,9 @@ MODULES = sorted(
 
 #: Methods of LLVM's builder, and functions of NumPy, whose result may lack low bits.
 NARROWING = {
-    "lshr",
-    "ashr",
-    "fptrunc",
-    "fptosi",
-    "fptoui",
-    "sdiv",
-    "udiv",
-    "rint",
-    "round",
-    "floor",
-    "ceil",
+    "lshr", "ashr", "fptrunc", "fptosi", "fptoui", "sdiv", "udiv", "rint", "round", "floor", "ceil",
     "trunc",
-}
+}  # fmt: skip
 NARROWING |= {"right_shift", "floor_divide", "astype", "frexp", "narrowed_to_half", "truncated"}
 
 #: Functions that shift down or narrow, and why no bit of a significand is lost.
@@ -315,14 +302,5 @@ print(failed, "of", len(tries))
 
 
 def test_what_a_kernel_does_not_know_fails():
-    """The number after the last, for an operation, kind, route, limit and policy; uncompiled."""
-    run = subprocess.run(
-        [sys.executable, "-c", UNKNOWN],
-        cwd=ROOT,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.strip() == "11 of 11"
+    """Give the number after the last, for an operation, kind, route, limit and policy; uncompiled."""
+    assert python("-c", UNKNOWN, NUMBA_DISABLE_JIT="1").strip() == "11 of 11"

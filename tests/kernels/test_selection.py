@@ -1,7 +1,5 @@
 """The table of ARCHITECTURE.md that says which program a request gets."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """Rows of numbers are sorted as NumPy sorts them, whatever their length and type."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

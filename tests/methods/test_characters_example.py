@@ -1,7 +1,5 @@
 """The transformer of the examples: its gradients against differences, with plain arrays and with scales."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 
 from lowprec.methods import scale_propagation as sp
-from tests.support import example_script
+from tests.examples import example_script
 
 pytestmark = pytest.mark.apart
 

@@ -1,7 +1,5 @@
 """Error-free transforms and expansions: over all FP8 pairs, against the oracle, and Collage's numbers."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 
@@ -24,7 +22,7 @@ from lowprec.methods.expansion import (
 from lowprec.oracle.arith import operate
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from tests.support import most_apart, refusals
+from tests.support import most_apart, refusal_test
 
 #: Kernels of many types, which take long to compile.
 pytestmark = pytest.mark.apart
@@ -452,9 +450,7 @@ def test_split_stops_where_a_value_overflows_or_is_infinite():
     assert [part.tolist() for part in parts] == [[np.inf, np.inf, -np.inf], [0.0, 0.0, 0.0]]
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    refusals(
+test_what_is_no_expansion_is_refused = refusal_test(
     globals(),
     """
 Expansion((), "bfloat16")
@@ -477,9 +473,4 @@ expansion.add(split(1.0, 2, "bfloat16"), split(1.0, 2, "e4m3fn"))
     ValueError: expansions in 'bfloat16' and 'e4m3fn' have no common format; split(y.values(), 2,
     'bfloat16') has y in the first
 """,
-),
-)  # fmt: skip
-def test_what_is_no_expansion_is_refused(make, error, message):
-    with pytest.raises(error) as raised:
-        make()
-    assert str(raised.value) == message
+)

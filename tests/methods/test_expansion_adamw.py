@@ -1,7 +1,5 @@
 """AdamW in parts: against the oracle, against the textbook, and the experiments that Collage stands on."""
 
-from __future__ import annotations
-
 import functools
 import math
 import re
@@ -14,7 +12,7 @@ from lowprec.methods import expansion
 from lowprec.methods.expansion import STRATEGIES, AdamW, Expansion, Strategy, bytes_per_parameter, split
 from lowprec.oracle.arith import operate
 from lowprec.spec import catalog
-from tests.support import refusals
+from tests.support import refusal_test
 
 pytestmark = pytest.mark.apart
 
@@ -387,9 +385,7 @@ def test_fp8_needs_three_parts_and_a_scale():
 # -- refusals ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    refusals(
+test_what_no_optimizer_can_do_is_refused = refusal_test(
     globals(),
     """
 AdamW(strategy="collage")
@@ -425,12 +421,7 @@ Strategy(name="", update="sr")
 AdamW().step(AdamW().start(np.zeros(3)), np.zeros(4))
     ValueError: gradient of shape (4,) is not of the parameter's shape (3,)
 """,
-),
-)  # fmt: skip
-def test_what_no_optimizer_can_do_is_refused(make, error, message):
-    with pytest.raises(error) as raised:
-        make()
-    assert str(raised.value) == message
+)
 
 
 # -- where eps stands -----------------------------------------------------------------------------------

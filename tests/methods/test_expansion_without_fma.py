@@ -1,7 +1,5 @@
 """Dekker's split and product: exact for all pairs of FP8 that do not overflow; quotients of expansions."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,11 +1,7 @@
 """The examples of docs/fp8-recipe.md that train a network and quantise a sentence model."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,16 +9,9 @@ from click.testing import CliRunner
 
 from lowprec.methods import fp8
 from tests import checkpoint_table
-from tests.support import example_script
+from tests.examples import example_script, printed, shown
 
 pytestmark = pytest.mark.apart
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "fp8-recipe.md").read_text()
-
-
-def shown(name):
-    """The lines that the page shows below the command."""
-    return re.search(rf"\$ python docs/examples/{name}.py.*\n((?s:.*?))```", PAGE)[1].splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +20,7 @@ def training():
 
 
 def test_gradients_of_the_network_are_slopes_of_its_loss(training):
-    """In binary32 and float64: along random directions, by differences."""
+    """Compare binary32 with differences in float64, along random directions."""
     x, labels, *_ = training.digits()
     network, rng = training.Network(training.ROWS["binary32"]), np.random.default_rng(4)
     for bias in network.biases:  # at 0 the background of each image is where relu has no slope
@@ -61,7 +50,7 @@ def test_gradients_of_the_network_are_slopes_of_its_loss(training):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A BERT of two layers with random weights."""
+    """Write a BERT of two layers with random weights."""
     safetensors = pytest.importorskip("safetensors.numpy")
     rng, width = np.random.default_rng(0), 32
     known = sorted({word for text in checkpoint_table.SENTENCES for word in text.split()})
@@ -90,21 +79,17 @@ def folder(tmp_path):
 
 
 def test_the_sentence_model_prints_the_table_of_the_page(folder):
-    """A row for each layer, under the same head."""
-    result = CliRunner().invoke(example_script("sentence_model").main, ["--model", str(folder)])
-    assert result.exit_code == 0, result.output
-    lines, page = result.output.splitlines(), shown("sentence_model")
+    """Print a row for each layer, under the same head."""
+    made = printed(example_script("sentence_model"), "--model", str(folder))
+    lines, page = made.splitlines(), shown("fp8-recipe", "sentence_model").splitlines()
     assert lines[0] == page[0]
     assert [line[:18] for line in lines[1:13]] == [line[:18] for line in page[1:13]]
-    assert (
-        [line.split()[0] for line in lines[13:]]
-        == [line.split()[0] for line in page[37:]]
-        == ["cosine", "pairs"]
-    )
+    for rest in (lines[13:], page[37:]):
+        assert [line.split()[0] for line in rest] == ["cosine", "pairs"]
 
 
 def test_embeddings_are_those_of_the_other_table(folder):
-    """Written twice; and a layer's row is what the library's functions give."""
+    """Compare two programs; and a layer's row is what the library's functions give."""
     example = example_script("sentence_model")
     model = example.Model(folder)
     for text in checkpoint_table.SENTENCES[:3]:

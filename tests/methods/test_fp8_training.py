@@ -1,7 +1,5 @@
 """Scales of FP8 training, and the convolution: against definitions, fractions and finite differences."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

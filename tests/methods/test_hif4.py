@@ -1,7 +1,5 @@
 """HiFloat4: what the authors' code gives, its steps once more in fractions, and what users may hand in."""
 
-from __future__ import annotations
-
 import pathlib
 from fractions import Fraction
 

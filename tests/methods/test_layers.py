@@ -1,7 +1,5 @@
 """One linear layer for all recipes: it is each recipe's own, and says what it does not know."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -65,18 +63,8 @@ def test_torch_is_asked_for_by_name(monkeypatch):
 
 
 REFUSED = [
-    "int8",
-    "int8f6",
-    "int4",
-    "uint8",
-    "e2m1fn",
-    "e3m2fn",
-    "e3m4",
-    "nf4",
-    "iq4_nl",
-    "dynamic8",
-    "ue4m3",
-]
+    "int8", "int8f6", "int4", "uint8", "e2m1fn", "e3m2fn", "e3m4", "nf4", "iq4_nl", "dynamic8", "ue4m3",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)

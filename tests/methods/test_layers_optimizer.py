@@ -1,7 +1,5 @@
 """Layers and optimizers as objects: the functions' steps in place, groups, a loop in each recipe."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Recipes in torch's autograd: bits of the NumPy path, finite differences, models, types. Needs torch."""
 
-from __future__ import annotations
-
 import copy
 import pathlib
 import pickle
@@ -10,12 +8,12 @@ import warnings
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import lowprec as lp
 from lowprec.methods import expansion, fp8, layers, nvfp4, scale_propagation as sp, unit_scaling as us
+from tests.examples import example_script, printed, shown
 from tests.programs import need_framework
-from tests.support import example_script, torch_code
+from tests.support import torch_code
 
 pytestmark = pytest.mark.apart
 with warnings.catch_warnings():
@@ -510,15 +508,12 @@ def test_states_of_others_are_refused_and_change_nothing():
 
 def test_the_transformer_example_prints_a_row_for_each_recipe():
     """After two steps losses are near those of a guess; times are those of torch's own row."""
-    example_script("characters")
-    example = example_script("transformer_torch")
-    page = pathlib.Path(__file__).parents[2].joinpath("docs", "methods.md").read_text()
-    (shown,) = re.findall(r"\$ python docs/examples/transformer_torch.py.*\nrecipe .*\n((?s:.*?))```", page)
-    assert [line.split()[0] for line in shown.splitlines()] == list(example.RECIPES)
-    main, recipes = example.main, ["torch", "float32", "mxfp4"]
+    example, recipes = example_script("transformer_torch"), ["torch", "float32", "mxfp4"]
+    table = shown("methods", "transformer_torch").splitlines()
+    assert [line.split()[0] for line in table] == ["recipe", *example.RECIPES]
     words = [word for name in recipes for word in ("--recipe", name)]
-    run = CliRunner().invoke(main, ["--steps", "2", "--seeds", "1", *words], catch_exceptions=False)
-    head, *rows = (line.split() for line in run.output.splitlines())
+    made = printed(example, "--steps", "2", "--seeds", "1", *words)
+    head, *rows = (line.split() for line in made.splitlines())
     assert head == ["recipe", "loss", "ms", "times"]
     assert [row[0] for row in rows] == recipes
     assert all(2 < float(row[1]) < 4.5 for row in rows)

@@ -1,7 +1,5 @@
 """Arguments of the linear layers that methods share: gradients and biases of other shapes are refused."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -7,8 +7,6 @@ formats (tests/agreement/test_block_profiles.py); shares of clamped blocks, as r
 (tests/arrays/test_packing.py). Vector operations are in test_mx_vector.py.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Activations and their gradients: microxcaling's bits, tanh against 200 digits, complex steps for slopes."""
 
-from __future__ import annotations
-
 import decimal
 import math
 import pathlib

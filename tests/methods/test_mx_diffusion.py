@@ -1,7 +1,5 @@
 """Error diffusion: each element is the best one there is, by trying all; nothing else is changed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Vector operations: powers against 60 digits of decimals, softmax and layer norm against microxcaling's."""
 
-from __future__ import annotations
-
 import decimal
 import pathlib
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """NVFP4 training: operands by the oracle's blocks, products in fractions; scales; MXFP4 carried over."""
 
-from __future__ import annotations
-
 import dataclasses
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Rules of einsum, tensordot, cumsum and norms: their scales, and values against fractions and NumPy."""
 
-from __future__ import annotations
-
 import functools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Lookups and sums by index: values against fractions, scales by the rule, what is refused."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 

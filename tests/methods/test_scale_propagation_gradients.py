@@ -1,7 +1,5 @@
 """Functions with their own gradient: against finite differences in float64; FP8 against its definition."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Adam and SGD with scales: each step against float64 formulas, scales against the rules written again."""
 
-from __future__ import annotations
-
 import math
 import sys
 import types

@@ -3,8 +3,6 @@
 "Repository" is the tests of jax-scalify, "reference" what a separate implementation of the paper gave.
 """
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -3,8 +3,6 @@
 Law: the data of a result are the exact result, divided by the scale, projected once onto the format.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,13 +1,9 @@
 """Scalify in torch's autograd: bits and scales of the NumPy rules, loss scales, training. Needs torch."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import operator
 import pickle
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -15,7 +11,7 @@ import numpy as np
 import pytest
 
 from lowprec.methods import scale_propagation as sp
-from tests.support import torch_code
+from tests.support import python, torch_code
 
 pytestmark = pytest.mark.apart
 with warnings.catch_warnings():
@@ -398,8 +394,7 @@ from lowprec.methods import scale_propagation as sp
 linear = sp.differentiable(sp.linear)
 print(float(torch.load({str(path)!r})["w"].array.scale))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.stdout == f"{float(A.scale)}\n", done.stderr
+    assert python("-c", program) == f"{float(A.scale)}\n"
 
 
 def test_what_has_no_rule_is_refused_by_name():

@@ -1,28 +1,19 @@
 """The example of weights and states in narrow formats: few steps of it, and what the page shows of all."""
 
-from __future__ import annotations
-
-import importlib
-import re
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lowprec.methods import scale_propagation as sp
+from tests.examples import cells, example_script, shown
 
 pytestmark = pytest.mark.apart
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def example():
-    """The script, as a module, with those beside it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "docs" / "examples")
-        yield importlib.import_module("scalify_states")
+    return example_script("scalify_states")
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +21,15 @@ def ways(example):
     return {way.name: way for way in example.WAYS}
 
 
-def shown():
-    """Rows of the page: network, way, loss scale, loss, test."""
-    page = (ROOT / "docs" / "scale-propagation.md").read_text()
-    table = re.search(r"^\$ python docs/examples/scalify_states.py.*?\n.*?\n(.*?)^```", page, re.M | re.S)[1]
-    return [re.split(r"\s{2,}", line.strip()) for line in table.strip().splitlines()]
+def rows_shown():
+    """Return the rows of the page: network, way, loss scale, loss, test."""
+    return cells(shown("scale-propagation", "scalify_states"))[1:]
 
 
 @pytest.mark.parametrize(("network", "steps"), [("clusters", 8), ("characters", 5)])
 @pytest.mark.parametrize("name", ["FP16 with scales", "FP8 with scales"])
 def test_with_scales_the_loss_scale_changes_no_bit(network, steps, name, example, ways):
-    """And the losses are those of float32, within a twentieth."""
+    """Losses are those of float32, within a twentieth."""
     runs = [example.result(network, ways[name], scale, steps) for scale in example.LOSS_SCALES]
     assert runs[0].losses == runs[1].losses == runs[2].losses
     assert len({run.test for run in runs}) == 1
@@ -79,8 +68,8 @@ def test_a_diverged_run_takes_no_longer(name, example, ways):
 
 
 def test_the_page_shows_the_headline(example):
-    """Same rows as the example; alike with scales; without, worse at every loss scale for characters."""
-    rows = {(row[0], row[1], row[2]): (float(row[3]), row[4]) for row in shown()}
+    """Rows are the example's, alike with scales; without, worse at every loss scale for characters."""
+    rows = {(row[0], row[1], row[2]): (float(row[3]), row[4]) for row in rows_shown()}
     scales = {"2**-12", "1", "2**12"}
     assert set(rows) == {
         (net, way.name, scale) for net in example.NETWORKS for way in example.WAYS for scale in scales
@@ -95,31 +84,24 @@ def test_the_page_shows_the_headline(example):
         assert rows["characters", "FP16 without", scale][0] > 1.05 * rows["characters", "float32", scale][0]
 
 
-def test_the_table_and_the_plot(example, ways, tmp_path, monkeypatch):
+def test_the_table_and_the_plot(example, ways, tmp_path):
     rows = [
         example.Result(network, way, scale, [3.0, 2.0], "90.0%", 1.0)
         for network in example.NETWORKS for way in example.WAYS for scale in example.LOSS_SCALES
     ]  # fmt: skip
-    assert [re.split(r"\s{2,}", example.line(row).strip())[:3] for row in rows] == [
-        row[:3] for row in shown()
-    ]
+    made = cells("\n".join(map(example.line, rows)))
+    assert [row[:3] for row in made] == [row[:3] for row in rows_shown()]
     example.plot(rows, str(tmp_path / "plot.png"))
     assert (tmp_path / "plot.png").stat().st_size > 10_000
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
-    with pytest.raises(Exception, match=re.escape('plots need matplotlib: pip install "lowprec[examples]"')):
-        example.plot(rows, "plot.png")
 
 
 def test_costs_are_of_steps_of_each_way(example, monkeypatch):
-    """On the page no more than four times as long as in float32."""
+    """Steps take no more than four times as long as in float32 on the page."""
     for name, value in (("LENGTH", 8), ("WIDTH", 16)):
         monkeypatch.setattr(example.characters, name, value)
     found = dict(example.costs(3, depth=1, batch=2))
     assert min(found.values()) > 0
-    page = (ROOT / "docs" / "scale-propagation.md").read_text()
-    table = re.search(
-        r"^\$ python docs/examples/scalify_states.py --cost\n.*?\n(.*?)^```", page, re.M | re.S
-    )[1]
-    rows = {row[:18].strip(): float(row[24:]) for row in table.splitlines()}
+    _, *lines = shown("scale-propagation", "scalify_states.py --cost").splitlines()
+    rows = {line[:18].strip(): float(line[24:]) for line in lines}
     assert list(rows) == list(found)
     assert max(rows.values()) <= 4

@@ -4,8 +4,6 @@ Numbers are those of the paper's appendix ("table"), of the tests of the authors
 user guide ("guide"), or computed from shapes.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 

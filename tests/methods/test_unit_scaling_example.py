@@ -1,62 +1,38 @@
 """The example of Unit Scaling: its reduced version, held against the page that shows it."""
 
-from __future__ import annotations
-
-import importlib.util
 import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+
+from tests.examples import DOCS, cells, example_script, printed
 
 pytestmark = pytest.mark.apart
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def example():
-    spec = importlib.util.spec_from_file_location(
-        "unit_scaling_example", ROOT / "docs" / "examples" / "unit_scaling.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, spec.name, module)
-        spec.loader.exec_module(module)
-        yield module
-
-
-@pytest.fixture(scope="module")
-def printed(example, tmp_path_factory):
-    """What the quick run prints, and its figure."""
-    figure = tmp_path_factory.mktemp("plot") / "figure.png"
-    run = CliRunner().invoke(example.main, ["--quick", "--plot", str(figure)], catch_exceptions=False)
-    assert run.exit_code == 0
-    assert figure.read_bytes()[:4] == b"\x89PNG"
-    return run.output
+    return example_script("unit_scaling")
 
 
 def tables(text):
-    """Each table as rows of cells; titles, which end where a blank line does, are left out."""
-    found = []
-    for block in text.strip("\n").split("\n\n"):
-        lines = block.strip("\n").split("\n")
-        if len(lines) > 1:
-            found.append([re.split(r" {2,}", line.strip()) for line in lines])
-    return found
+    """Return the rows of each table; titles, which end where a blank line does, are left out."""
+    blocks = (cells(block) for block in text.strip("\n").split("\n\n"))
+    return [rows for rows in blocks if len(rows) > 1]
 
 
-def on_the_page():
-    """The tables of this example; the one before is what `us.report` gives."""
-    page = (ROOT / "docs" / "unit-scaling.md").read_text()
-    return tables("\n\n".join(re.findall(r"```text\n(.*?)```", page, re.S)[1:]))
+@pytest.fixture(scope="module")
+def made(example, tmp_path_factory):
+    """Return the tables that the quick run prints, and those of the page after what `us.report` gives."""
+    quick = printed(example, "--quick", "--plot", tmp_path_factory.mktemp("plot") / "figure.png")
+    texts = re.findall(r"```text\n(.*?)```", (DOCS / "unit-scaling.md").read_text(), re.S)
+    return {"quick": tables(quick), "page": tables("\n\n".join(texts[1:]))}
 
 
-def test_the_page_shows_these_tables(printed):
-    """Rows and columns; settings where they are no results."""
-    ours, shown = tables(printed), on_the_page()
+def test_the_page_shows_these_tables(made):
+    """Rows and columns are alike, and settings where they are no results."""
+    ours, shown = made["quick"], made["page"]
     assert len(ours) == len(shown) == 4
     for got, want in zip(ours, shown, strict=True):
         assert got[0] == want[0]
@@ -65,18 +41,20 @@ def test_the_page_shows_these_tables(printed):
     assert [row[:3] for row in ours[3]] == [row[:3] for row in shown[3]]
 
 
-def test_signal_to_noise_on_the_page_is_what_is_printed(printed):
-    """No samples, so digit by digit."""
-    assert tables(printed)[2] == on_the_page()[2]
+def test_signal_to_noise_on_the_page_is_what_is_printed(made):
+    """Nothing is sampled there, so every digit is the same."""
+    assert made["quick"][2] == made["page"][2]
+
+
+def numbers(table):
+    """Return the numbers of each row of a table by its name."""
+    return {name: list(map(float, row)) for name, *row in table[1:]}
 
 
 @pytest.mark.parametrize("source", ["quick", "page"])
-def test_scales_are_1_where_they_are_said_to_be(source, printed):
+def test_scales_are_1_where_they_are_said_to_be(source, made):
     """Widths differ between the two; ratios of widths do not."""
-    rows = {
-        row[0]: [float(cell) for cell in row[1:]]
-        for row in (tables(printed) if source == "quick" else on_the_page())[0][1:]
-    }
+    rows = numbers(made[source][0])
     for name, (standard, _, mean, mean_back, free, free_back) in rows.items():
         assert free == pytest.approx(0 if "bias" in name else 1.11 if name == "linear 2" else 1, abs=0.03)
         assert free_back == pytest.approx(1.11 if name == "weight 2" else 1, abs=0.05)
@@ -89,12 +67,9 @@ def test_scales_are_1_where_they_are_said_to_be(source, printed):
 
 
 @pytest.mark.parametrize("source", ["quick", "page"])
-def test_in_a_transformer_block_unit_scaled_tensors_stay_near_1(source, printed):
-    """But for gradients of queries and keys; ordinary ones fall to a fifth and below in the long one."""
-    rows = {
-        row[0]: [float(cell) for cell in row[1:]]
-        for row in (tables(printed) if source == "quick" else on_the_page())[1][1:]
-    }
+def test_in_a_transformer_block_unit_scaled_tensors_stay_near_1(source, made):
+    """Gradients of queries and keys do not; ordinary tensors fall to a fifth and below in the long run."""
+    rows = numbers(made[source][1])
     for name, (forward, back, unit, unit_back) in rows.items():
         assert 0.6 < unit < 1.1, name
         assert 0.6 < unit_back < 1.1 or name in "qk"
@@ -108,7 +83,7 @@ def test_in_a_transformer_block_unit_scaled_tensors_stay_near_1(source, printed)
 @pytest.mark.parametrize("unit", [False, True], ids=["standard", "unit-scaled"])
 @pytest.mark.parametrize("branch", ["attention", "perceptron"])
 def test_the_gradient_of_a_block_is_its_slope(unit, branch, example):
-    """Along a random direction, by differences in float64: its factors are constrained."""
+    """Take differences in float64 along a random direction: its factors are constrained."""
     rng = np.random.default_rng(1)
     x, way, grad = (rng.standard_normal((2, 5, 8)) for _ in range(3))
 
@@ -122,9 +97,9 @@ def test_the_gradient_of_a_block_is_its_slope(unit, branch, example):
 
 
 @pytest.mark.parametrize("source", ["quick", "page"])
-def test_training_in_fp8_needs_a_loss_scale_or_unit_scaling(source, printed):
-    """Errors over those in binary32: 1.36 times after 15 steps with neither, over 3 times after 100."""
-    rows = (tables(printed) if source == "quick" else on_the_page())[3][1:]
+def test_training_in_fp8_needs_a_loss_scale_or_unit_scaling(source, made):
+    """With neither, errors are 1.36 times those in binary32 after 15 steps, and over 3 times after 100."""
+    rows = made[source][3][1:]
     standard, half, flushing, scaled, unit, unit_half, unit_fp8 = (float(row[3]) for row in rows)
     shares = [float(rows[place][4].rstrip("%")) / 100 for place in (2, 3, 6)]
     assert flushing > (1.15 if source == "quick" else 3) * standard
@@ -136,12 +111,6 @@ def test_training_in_fp8_needs_a_loss_scale_or_unit_scaling(source, printed):
     assert shares[0] > 0.5
     assert max(shares[1:]) < 0.01
     assert float(rows[1][4].rstrip("%")) > float(rows[5][4].rstrip("%")) == 0
-
-
-def test_a_plot_without_matplotlib_says_how_to_get_it(example, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(Exception, match=re.escape('plots need matplotlib: pip install "lowprec[examples]"')):
-        example.plot("figure.png", {})
 
 
 def test_training_without_scikit_learn_says_how_to_get_it(example, monkeypatch):

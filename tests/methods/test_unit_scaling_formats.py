@@ -1,7 +1,5 @@
 """Unit Scaling in 8 bits: simulated formats, quantizers, exact signal to noise, and reports on tensors."""
 
-from __future__ import annotations
-
 import functools
 import math
 

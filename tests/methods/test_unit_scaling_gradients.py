@@ -4,8 +4,6 @@ In float64, with central differences of step h = 1e-6: the error is h**2 of thir
 values, both below 1e-9 for functions and inputs of size 1, so that 1e-7 catches every wrong term.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -161,20 +159,9 @@ def test_a_gate_far_below_is_closed(activation):
 
 
 CONSTRAINED = [
-    "matmul",
-    "linear",
-    "conv1d",
-    "conv2d",
-    "multiply",
-    "multiply, broadcast",
-    "gelu",
-    "silu",
-    "tanh",
-    "glu, silu",
-    "softmax",
-    "add",
-    "sum",
-]
+    "matmul", "linear", "conv1d", "conv2d", "multiply", "multiply, broadcast", "gelu", "silu", "tanh",
+    "glu, silu", "softmax", "add", "sum",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CONSTRAINED)

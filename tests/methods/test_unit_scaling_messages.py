@@ -1,7 +1,5 @@
 """Errors of Unit Scaling name what was asked, the value given, why it cannot be, and the way out."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,22 +1,18 @@
 """Unit Scaling in torch's autograd: bits of the NumPy rules, reports, a transformer. Needs torch."""
 
-from __future__ import annotations
-
 import functools
 import pickle
 import re
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from lowprec.methods import scale_propagation as sp, unit_scaling as us
+from tests.examples import cells, example_script, printed, shown
 from tests.methods.test_unit_scaling_gradients import CASES, INDICES, LABELS, normal
-from tests.support import example_script, torch_code
+from tests.support import python, torch_code
 
 pytestmark = pytest.mark.apart
 with warnings.catch_warnings():
@@ -173,8 +169,7 @@ def test_without_torch_it_says_how_to_install_it():
         "import sys; sys.modules['torch'] = None; from lowprec.methods import unit_scaling as us\n"
         "try: us.differentiable(us.linear)\nexcept ImportError as error: print(error)"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout == 'gradients of torch need torch: pip install "lowprec[torch]"\n'
+    assert python("-c", program) == 'gradients of torch need torch: pip install "lowprec[torch]"\n'
 
 
 # -- reports ------------------------------------------------------------------------------------------
@@ -296,14 +291,9 @@ def test_a_transformer_begins_at_one_but_for_queries_and_keys(example):
 
 def test_the_example_says_and_draws_what_the_page_shows(example, tmp_path):
     """All lines but those of losses: which tensors lie outside, and their count."""
-    figure = tmp_path / "figure.png"
-    run = CliRunner().invoke(example.main, ["--steps", "0", "--plot", str(figure)], catch_exceptions=False)
-    shown = re.search(r"\$ python docs/examples/unit_scaling_torch.py\n(.*?)\nbinary32", PAGE, re.S)[1]
-    ours, theirs = (
-        [line.split("  ")[0] for line in text.splitlines() if line] for text in (run.output, shown)
-    )
-    assert ours == theirs
-    assert figure.read_bytes()[:4] == b"\x89PNG"
+    made = printed(example, "--steps", "0", "--plot", tmp_path / "figure.png")
+    wanted = shown("unit-scaling", "unit_scaling_torch").split("\nbinary32")[0]
+    assert [row[0] for row in cells(made)] == [row[0] for row in cells(wanted)]
 
 
 @pytest.mark.parametrize("narrow", [False, True])

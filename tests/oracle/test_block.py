@@ -1,7 +1,5 @@
 """The oracle's blocks: each rule by its meaning in real numbers, each policy by values found by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

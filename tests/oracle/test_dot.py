@@ -1,7 +1,5 @@
 """The oracle's dot products: plain sums against NumPy and the oracle's own operations, hardware by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

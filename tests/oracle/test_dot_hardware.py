@@ -1,7 +1,5 @@
 """The oracle's windows and machines: each clause of their rules by a sum worked out by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Terms of several products: sums of Arm and ACE, by their documents, in fractions of this file's own."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """RISC-V's and Arm's dot products, which round to odd, against their definitions in integers."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

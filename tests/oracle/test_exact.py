@@ -1,7 +1,5 @@
 """Exact values: floats in and out by their bits."""
 
-from __future__ import annotations
-
 import math
 import struct
 from fractions import Fraction

@@ -1,143 +1,99 @@
 """The oracle's flags: rows reasoned out, and laws about what is delivered."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest
 
 from lowprec.oracle.convert import decode, project
-from lowprec.oracle.exact import Special
 from lowprec.oracle.flags import flags, is_signaling
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Flag, Projection
 from lowprec.spec.rounding import MODES
-from tests.support import INF, NAN, NEG_INF, NEG_NAN, NEG_ZERO, most_apart
-
-TINY = Fraction(1, 2**200)
+from tests.support import INF, NAN, NEG_NAN, TINY, cases, meant, most_apart, projected_to, value_of
 
 NONE, X, UX, OX, V = 0, 1, 2 | 1, 4 | 1, 16
 
-BY_HAND = [
-    # format, value, flags, fields of the projection
-    ("e4m3fn", 1, NONE, {}),
-    ("e4m3fn", 1 + TINY, X, {}),
-    ("e4m3fn", 448, NONE, {}),
-    ("e4m3fn", -448 - TINY, X, {}),
-    # overflow: the value rounded with an unbounded exponent exceeds 448; the next code would be 480, the tie
-    # is 464
-    ("e4m3fn", 464, X, {}),
-    ("e4m3fn", 464 + TINY, OX, {}),
-    ("e4m3fn", 464 + TINY, OX, {"saturation": "finite"}),
-    ("e4m3fn", -464 - TINY, OX, {"saturation": "propagate"}),
-    ("e4m3fn", 480 - TINY, X, {"rounding": "toward_zero"}),
-    ("e4m3fn", 480, OX, {"rounding": "toward_zero"}),  # though 448 is delivered
-    ("e4m3fn", 480 - TINY, X, {"rounding": "toward_negative"}),
-    ("e4m3fn", -448 - TINY, OX, {"rounding": "toward_negative"}),
-    ("e4m3fn", 448 + TINY, OX, {"rounding": "to_odd"}),  # the code of 448 is even
-    ("e5m2", 57344 + TINY, X, {"rounding": "to_odd"}),  # that of 57344 is odd
-    ("e5m2", 65536, OX, {"rounding": "to_odd"}),
-    ("e5m2", 61440, OX, {}),
-    ("e2m1fn", 7, OX, {}),  # 7 is the tie of 6 and 8, whose code is even
-    ("e2m1fn", 7 - TINY, X, {}),
-    ("int8", -128, NONE, {}),
-    ("int8", -128, OX, {"symmetric": True}),
-    ("int8", Fraction(-257, 2), X, {}),
-    ("int8", 128, OX, {}),
-    ("e8m0fnu", 3 * 2**126, X, {}),
-    ("e8m0fnu", 3 * 2**126 + 1, OX, {}),
-    # judged before rounding, everything beyond the extreme value overflows
-    ("e4m3fn", 448 + TINY, OX, {"overflow_test": "before"}),
-    (
-        "e4m3fn",
-        -448 - TINY,
-        OX,
-        {"overflow_test": "before", "rounding": "toward_zero", "saturation": "finite"},
-    ),
-    ("e4m3fn", 448, NONE, {"overflow_test": "before"}),
-    # underflow: inexact, and below 2**-6 when rounded with an unbounded exponent, whose last tie is 31/2**11
-    ("e4m3fn", Fraction(7, 512), NONE, {}),  # tiny but exact
-    ("e4m3fn", Fraction(7, 512) + TINY, UX, {}),
-    (
-        "e4m3fn",
-        Fraction(15, 1024),
-        UX,
-        {},
-    ),  # delivered as 2**-6, which it does not round to with more exponents
-    ("e4m3fn", Fraction(31, 2048) - TINY, UX, {}),
-    ("e4m3fn", Fraction(31, 2048), X, {}),
-    ("e4m3fn", Fraction(-31, 2048), UX, {"rounding": "nearest_zero"}),
-    ("e4m3fn", Fraction(1, 64) - TINY, UX, {"rounding": "toward_zero"}),
-    ("e4m3fn", Fraction(15, 1024), UX, {"rounding": "away_from_zero"}),
-    ("e4m3fn", Fraction(15, 1024) + TINY, X, {"rounding": "away_from_zero"}),
-    ("e4m3fn", TINY, UX, {}),
-    ("e4m3fn", -TINY, UX, {"rounding": "toward_negative"}),
-    ("e4m3fn", Fraction(1, 64) + TINY, X, {}),
-    ("e3m0fn", Fraction(3, 16), UX, {}),  # to 1/8, were there such an exponent; 1/4 is delivered
-    ("e3m0fn", Fraction(3, 16) + TINY, X, {}),
-    ("int8", Fraction(1, 3), X, {}),  # fixed point does not underflow
-    ("int8f6", TINY, X, {}),
-    ("e8m0fnu", Fraction(1, 2**127), NONE, {}),
-    ("e8m0fnu", Fraction(1, 2**127) - TINY, UX, {}),  # below the smallest of a format without zero
-    ("e8m0fnu", Fraction(1, 2**127) + TINY, X, {}),
-    # flushed results are no longer exact
-    ("e4m3fn", Fraction(7, 512), UX, {"subnormals": "flush_results"}),
-    ("e4m3fn", Fraction(1, 64), NONE, {"subnormals": "flush_results"}),
-    ("e4m3fn", Fraction(31, 2048), X, {"subnormals": "flush_both"}),
-    ("ue4m3", Fraction(-7, 512), UX, {"subnormals": "flush_results"}),  # a zero after all
-    # before rounding all is tiny that is below the smallest normal number
-    ("e4m3fn", Fraction(31, 2048), UX, {"tininess": "before"}),
-    ("e4m3fn", Fraction(-1, 64) + TINY, UX, {"tininess": "before"}),
-    ("e4m3fn", Fraction(1, 64) - TINY, UX, {"tininess": "before", "subnormals": "flush_results"}),
-    ("e4m3fn", Fraction(1, 64), NONE, {"tininess": "before", "subnormals": "flush_results"}),
-    ("e4m3fn", Fraction(1, 64) + TINY, X, {"tininess": "before"}),
-    ("e4m3fn", Fraction(7, 512), NONE, {"tininess": "before"}),  # but what is exact does not underflow
-    ("int8f6", TINY, X, {"tininess": "before"}),
-    # invalid: no counterpart
-    ("e2m1fn", NAN, V, {}),
-    ("e2m1fn", NAN, V, {"nan": "zero"}),
-    ("e2m1fn", NAN, V, {"nan_code": 0x7}),
-    ("e4m3fn", NEG_NAN, NONE, {}),
-    ("e4m3fnuz", NAN, NONE, {}),
-    ("e4m3fn", INF, V, {}),
-    ("e4m3fn", NEG_INF, V, {"saturation": "finite"}),
-    ("e5m2", INF, NONE, {}),
-    ("e5m2", NEG_INF, NONE, {"saturation": "finite"}),
-    ("binary8p3ue", INF, NONE, {}),
-    ("binary8p3ue", NEG_INF, V, {}),
-    ("e8m0fnu", 0, V, {}),
-    ("e8m0fnu", NEG_ZERO, V, {"zero": "smallest"}),
-    ("e4m3fnuz", NEG_ZERO, NONE, {}),
-    ("e4m3fn", NEG_ZERO, NONE, {}),
-    ("int8", NEG_ZERO, NONE, {}),
-    ("ue4m3", -1, V, {}),
-    ("ue4m3", -1, V, {"negative": "error"}),
-    ("ue4m3", -1, V, {"negative": "drop_sign"}),
-    ("ue4m3", -(10**6), V, {}),
-    ("ue4m3", -TINY, UX, {}),  # rounds to zero
-    ("ue4m3", -TINY, V, {"rounding": "away_from_zero"}),
-    ("uint4", Fraction(-1, 2), X, {}),
-    ("uint4", -1, V, {}),
-    ("e8m0fnu", -TINY, V, {}),
-    # stages add up
-    ("binary32", 1 + TINY, X, {"via": (catalog.BINARY16,)}),
-    ("binary32", 65520, OX, {"via": (catalog.BINARY16,)}),
-    ("binary32", Fraction(1, 2**24), NONE, {"via": (catalog.BINARY16,)}),
-    ("binary32", Fraction(1, 2**25), UX, {"via": (catalog.BINARY16,)}),
-    ("e4m3fn", 465, OX, {"via": (catalog.BINARY16,)}),
-    ("e4m3fn", 65520, OX | V, {"via": (catalog.BINARY16,)}),  # the stage hands an infinity on
-    ("binary16", INF, V, {"via": (catalog.E4M3FN,)}),
-    ("binary16", NAN, V, {"via": (catalog.E2M1FN,)}),
-    ("ue4m3", -1, V, {"via": (catalog.BINARY16,)}),
-]
+BY_HAND = """
+# Formats and fields of the projection, values and flags: inexact, underflow, overflow and invalid.
+e4m3fn | 1: -, 1 + TINY: X, 448: -, -448 - TINY: X
+# overflow: the value rounded with an unbounded exponent exceeds 448; the next code would be 480, the tie
+# is 464
+e4m3fn | 464: X, 464 + TINY: OX
+e4m3fn saturation=finite | 464 + TINY: OX
+e4m3fn saturation=propagate | -464 - TINY: OX
+e4m3fn rounding=toward_zero | 480 - TINY: X
+e4m3fn rounding=toward_zero | 480: OX  # though 448 is delivered
+e4m3fn rounding=toward_negative | 480 - TINY: X, -448 - TINY: OX
+e4m3fn rounding=to_odd | 448 + TINY: OX  # the code of 448 is even
+e5m2 rounding=to_odd | 65536: OX
+e5m2 rounding=to_odd | 57344 + TINY: X  # that of 57344 is odd
+e5m2 | 61440: OX
+e2m1fn | 7 - TINY: X
+e2m1fn | 7: OX  # 7 is the tie of 6 and 8, whose code is even
+int8 | -128: -, -257/2: X, 128: OX
+int8 symmetric=True | -128: OX
+e8m0fnu | 3*2**126: X, 3*2**126 + 1: OX
+# judged before rounding, everything beyond the extreme value overflows
+e4m3fn overflow_test=before | 448 + TINY: OX, 448: -
+e4m3fn overflow_test=before rounding=toward_zero saturation=finite | -448 - TINY: OX
+# underflow: inexact, and below 2**-6 when rounded with an unbounded exponent, whose last tie is 31/2**11
+e4m3fn | 7/512 + TINY: UX, 31/2048 - TINY: UX, 31/2048: X, TINY: UX, 1/64 + TINY: X
+e4m3fn | 7/512: -  # tiny but exact
+e4m3fn | 15/1024: UX  # delivered as 2**-6, which it does not round to with more exponents
+e4m3fn rounding=nearest_zero | -31/2048: UX
+e4m3fn rounding=toward_zero | 1/64 - TINY: UX
+e4m3fn rounding=away_from_zero | 15/1024: UX, 15/1024 + TINY: X
+e4m3fn rounding=toward_negative | -TINY: UX
+e3m0fn | 3/16 + TINY: X
+e3m0fn | 3/16: UX  # to 1/8, were there such an exponent; 1/4 is delivered
+int8 | 1/3: X  # fixed point does not underflow
+int8f6 | TINY: X
+e8m0fnu | 1/2**127: -, 1/2**127 + TINY: X
+e8m0fnu | 1/2**127 - TINY: UX  # below the smallest of a format without zero
+# flushed results are no longer exact
+e4m3fn subnormals=flush_results | 7/512: UX, 1/64: -
+e4m3fn subnormals=flush_both | 31/2048: X
+ue4m3 subnormals=flush_results | -7/512: UX  # a zero after all
+# before rounding all is tiny that is below the smallest normal number
+e4m3fn tininess=before | 31/2048: UX, -1/64 + TINY: UX, 1/64 + TINY: X
+e4m3fn tininess=before | 7/512: -  # but what is exact does not underflow
+e4m3fn tininess=before subnormals=flush_results | 1/64 - TINY: UX, 1/64: -
+int8f6 tininess=before | TINY: X
+# invalid: no counterpart
+e2m1fn | NAN: V
+e2m1fn nan=zero | NAN: V
+e2m1fn nan_code=0x7 | NAN: V
+e4m3fn | NEG_NAN: -, INF: V, NEG_ZERO: -
+e4m3fnuz | NAN: -, NEG_ZERO: -
+e4m3fn saturation=finite | NEG_INF: V
+e5m2 | INF: -
+e5m2 saturation=finite | NEG_INF: -
+binary8p3ue | INF: -, NEG_INF: V
+e8m0fnu | 0: V, -TINY: V
+e8m0fnu zero=smallest | NEG_ZERO: V
+int8 | NEG_ZERO: -
+ue4m3 | -1: V, -10**6: V
+ue4m3 | -TINY: UX  # rounds to zero
+ue4m3 negative=error | -1: V
+ue4m3 negative=drop_sign | -1: V
+ue4m3 rounding=away_from_zero | -TINY: V
+uint4 | -1/2: X, -1: V
+# stages add up
+binary32 via=binary16 | 1 + TINY: X, 65520: OX, 1/2**24: -, 1/2**25: UX
+e4m3fn via=binary16 | 465: OX
+e4m3fn via=binary16 | 65520: OXV  # the stage hands an infinity on
+binary16 via=e4m3fn | INF: V
+binary16 via=e2m1fn | NAN: V
+ue4m3 via=binary16 | -1: V
+"""
 
 
-@pytest.mark.parametrize(("name", "value", "wanted", "fields"), BY_HAND, ids=str)
-def test_flags_are_those_reasoned_out(name, value, wanted, fields):
-    """Both sides of every border of every flag."""
-    value = value if isinstance(value, Special) else Fraction(value)
-    assert Flag(flags(value, catalog.format(name), Projection(**fields))) == Flag(wanted)
+@pytest.mark.parametrize(("words", "value", "wanted"), cases(BY_HAND))
+def test_flags_are_those_reasoned_out(words, value, wanted):
+    """Hold both sides of every border of every flag."""
+    bits = {"-": NONE, "X": X, "U": 2, "O": 4, "V": V}
+    assert Flag(flags(meant(value), *projected_to(words))) == Flag(sum(bits[each] for each in wanted))
 
 
 def test_a_signaling_nan_is_invalid():
@@ -236,8 +192,7 @@ def test_flags_agree_with_what_is_delivered(fmt, mode):
     wide = Format(name="wide", exponent_bits=10, trailing_bits=fmt.trailing_bits, bias=510 + fmt.bias % 2)
     projection = Projection(rounding=mode, saturation="finite")
     for magnitude in range(0, fmt.max_magnitude + 3):
-        (low, shift), (high, further) = fmt.scaled(magnitude), fmt.scaled(magnitude + 1)
-        low, high = low * Fraction(2) ** shift, high * Fraction(2) ** further
+        low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
         for eighth in (0, 1, 4, 7):
             for side in (-TINY, 0, TINY):
                 value = low + (high - low) * Fraction(eighth, 8) + side

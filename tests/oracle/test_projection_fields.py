@@ -1,7 +1,5 @@
 """The oracle's projection fields beside mode and saturation: NaN codes, flushing, overflow test, stages."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import math
@@ -12,147 +10,113 @@ from fractions import Fraction
 import pytest
 
 from lowprec.oracle.convert import cast, decode, encode, is_subnormal, project, steps
-from lowprec.oracle.exact import Special
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from tests.support import INF, NAN, NEG_INF, NEG_NAN, NEG_ZERO, most_apart
+from tests.support import INF, NAN, NEG_INF, TINY, cases, meant, most_apart, projected_to, value_of
 
-TINY = Fraction(1, 2**200)
-
-BY_HAND = [
-    # format, value, code, fields of the projection
-    # nan_code: wherever the result is NaN, with the sign that the NaN would have
-    ("e5m2", NAN, 0x7F, {"nan_code": 0x7F}),
-    ("e5m2", NEG_NAN, 0xFF, {"nan_code": 0x7F}),
-    ("e5m2", NEG_NAN, 0x7F, {"nan_code": 0x7F, "nan_sign": "drop"}),
-    ("e5m2", INF, 0x7C, {"nan_code": 0x7F}),
-    ("e5m2", NAN, 0xFE, {"nan_code": 0xFE}),
-    ("e5m2", NEG_NAN, 0xFE, {"nan_code": 0xFE}),
-    ("e5m2", NEG_NAN, 0xFE, {"nan_code": 0xFE, "nan_sign": "drop"}),
-    ("e4m3fn", -1000, 0xFA, {"nan_code": 0x7A}),  # a NaN of overflow has the operand's sign ...
-    ("e4m3fn", -1000, 0xFA, {"nan_code": 0x7A, "nan_sign": "drop"}),  # ... which "drop" says nothing about
-    ("e4m3fn", -1000, 0x7A, {"nan_code": 0x7A, "nan_sign": "positive"}),
-    ("e4m3fn", -1000, 0x7F, {"nan_sign": "positive"}),
-    ("e4m3fn", NEG_INF, 0x7F, {"nan_sign": "positive"}),
-    ("e4m3fn", NEG_NAN, 0x7F, {"nan_sign": "positive"}),
-    ("e4m3fn", -1000, 0xFE, {"nan_sign": "positive", "saturation": "finite"}),
-    ("e4m3fn", NEG_INF, 0x7F, {"nan_sign": "positive", "saturation": "propagate"}),
-    ("e4m3fn", -1000, 0xFA, {"nan_code": 0xFA, "nan_sign": "positive"}),  # the code itself
-    ("e5m2", NEG_INF, 0xFC, {"nan_sign": "positive"}),  # an infinity is no NaN
-    ("e5m2", NEG_NAN, 0x7E, {"nan_sign": "positive"}),
-    ("e4m3fn", 1000, 0x7A, {"nan_code": 0x7A}),
-    ("e4m3fn", NEG_INF, 0xFA, {"nan_code": 0x7A, "saturation": "propagate"}),
-    ("e4m3fn", -1000, 0xFE, {"nan_code": 0x7A, "saturation": "propagate"}),
-    ("e4m3fnuz", NAN, 0x7F, {"nan_code": 0x7F}),
-    ("e4m3fnuz", NEG_NAN, 0xFF, {"nan_code": 0x7F}),
-    ("e4m3fnuz", -1000, 0xFF, {"nan_code": 0x7F}),
-    ("e4m3fnuz", NEG_NAN, 0x7F, {"nan_code": 0x7F, "nan_sign": "drop"}),
-    ("e4m3fnuz", NEG_NAN, 0x80, {}),
-    ("e4m3fnuz", -1000, 0x80, {"nan_sign": "positive"}),  # no NaN has a sign
-    ("e4m3fnuz", -1000, 0x7F, {"nan_code": 0x7F, "nan_sign": "positive"}),
-    ("ue4m3", NEG_NAN, 0x00, {"nan_code": 0x00}),  # no sign, so none joins
-    ("ue4m3", -1, 0x55, {"nan_code": 0x55}),
-    ("ue4m3", -1, 0x00, {"nan_code": 0x55, "negative": "zero"}),
-    ("ue4m3", NEG_INF, 0x55, {"nan_code": 0x55}),
-    ("e8m0fnu", 0, 0x7F, {"nan_code": 0x7F}),
-    ("e8m0fnu", NEG_ZERO, 0x7F, {"nan_code": 0x7F}),
-    ("e8m0fnu", 0, 0x00, {"nan_code": 0x7F, "zero": "smallest"}),
-    ("e8m0fnu", 2**130, 0x7F, {"nan_code": 0x7F}),
-    ("e2m1fn", NAN, 0x7, {"nan_code": 0x7}),  # a format without NaN: that code, instead of an error
-    ("e2m1fn", NEG_NAN, 0xF, {"nan_code": 0x7}),
-    ("e2m1fn", 100, 0x7, {"nan_code": 0x1}),  # but no overflow becomes NaN where there is none
-    ("e2m1fn", INF, 0x7, {"nan_code": 0x1}),
-    ("int8", NEG_NAN, 0x05, {"nan_code": 0x05}),
-    ("int8", -1000, 0x80, {"nan_code": 0x05}),
-    ("uint4", -1, 0x0, {"nan_code": 0x5}),
-    # flush_results: e4m3fn's smallest normal is 2**-6, the gap below it with an unbounded exponent 2**-10
-    ("e4m3fn", Fraction(1, 64), 0x08, {"subnormals": "flush_results"}),
-    ("e4m3fn", Fraction(7, 512), 0x00, {"subnormals": "flush_results"}),
-    ("e4m3fn", Fraction(-7, 512), 0x80, {"subnormals": "flush_results"}),
-    ("e4m3fn", Fraction(15, 1024), 0x00, {"subnormals": "flush_results"}),  # 0x08 by the bounded tie
-    ("e4m3fn", Fraction(31, 2048) - TINY, 0x00, {"subnormals": "flush_results"}),
-    # before rounding
-    ("e4m3fn", Fraction(1, 64) - TINY, 0x00, {"subnormals": "flush_results", "tininess": "before"}),
-    ("e4m3fn", TINY - Fraction(1, 64), 0x80, {"subnormals": "flush_both", "tininess": "before"}),
-    ("e4m3fn", Fraction(1, 64), 0x08, {"subnormals": "flush_results", "tininess": "before"}),
-    ("e4m3fn", Fraction(1, 64) - TINY, 0x08, {"tininess": "before"}),
-    # the tie below 2**-6, whose code is even
-    ("e4m3fn", Fraction(31, 2048), 0x08, {"subnormals": "flush_results"}),
-    ("e4m3fn", Fraction(31, 2048), 0x00, {"subnormals": "flush_results", "rounding": "nearest_zero"}),
-    ("e4m3fn", Fraction(31, 2048) + TINY, 0x08, {"subnormals": "flush_results", "rounding": "nearest_zero"}),
-    ("e4m3fn", Fraction(1, 64) - TINY, 0x00, {"subnormals": "flush_results", "rounding": "toward_zero"}),
-    ("e4m3fn", Fraction(1, 64) - TINY, 0x00, {"subnormals": "flush_results", "rounding": "to_odd"}),
-    ("e4m3fn", Fraction(15, 1024), 0x00, {"subnormals": "flush_results", "rounding": "away_from_zero"}),
-    ("e4m3fn", Fraction(15, 1024) + TINY, 0x08,
-     {"subnormals": "flush_results", "rounding": "away_from_zero"}),
-    ("e4m3fn", TINY, 0x00, {"subnormals": "flush_results", "rounding": "away_from_zero"}),
-    ("e4m3fn", -Fraction(15, 1024) - TINY, 0x88,
-     {"subnormals": "flush_results", "rounding": "toward_negative"}),
-    ("e4m3fn", -Fraction(15, 1024) - TINY, 0x80,
-     {"subnormals": "flush_results", "rounding": "toward_positive"}),
-    ("e4m3fnuz", Fraction(-1, 1024), 0x00, {"subnormals": "flush_results"}),
-    ("ue4m3", Fraction(-1, 512), 0x00, {"subnormals": "flush_results"}),  # a zero, so no negative result
-    ("e2m1fn", Fraction(1, 2), 0x0, {"subnormals": "flush_both"}),
-    # one bit of precision: below 1/4 of e3m0fn come 1/8 (code 0 of the continued grid, even), then 1/16
-    ("e3m0fn", Fraction(1, 4), 0x1, {"subnormals": "flush_results"}),
-    ("e3m0fn", Fraction(3, 16), 0x1, {}),
-    ("e3m0fn", Fraction(3, 16), 0x0, {"subnormals": "flush_results"}),
-    ("e3m0fn", Fraction(3, 16) + TINY, 0x1, {"subnormals": "flush_results"}),
-    ("e3m0fn", Fraction(3, 16), 0x1, {"subnormals": "flush_results", "rounding": "nearest_away"}),
-    ("e3m0fn", Fraction(1, 8) + TINY, 0x1, {"subnormals": "flush_results", "rounding": "to_odd"}),
-    ("e3m0fn", Fraction(1, 8), 0x0, {"subnormals": "flush_results", "rounding": "to_odd"}),
-    ("e3m0fn", Fraction(-1, 8), 0x8, {"subnormals": "flush_results", "rounding": "away_from_zero"}),
-    # nothing to flush: no zero, or fixed point
-    ("e8m0fnu", Fraction(1, 2**127), 0x00, {"subnormals": "flush_results"}),
-    ("e8m0fnu", Fraction(1, 2**200), 0x00, {"subnormals": "flush_both"}),
-    ("int8f6", Fraction(1, 64), 0x01, {"subnormals": "flush_both"}),
-    # the overflow test on the operand
-    ("e4m3fn", 448, 0x7E, {"overflow_test": "before"}),
-    ("e4m3fn", 448 + TINY, 0x7F, {"overflow_test": "before"}),
-    ("e4m3fn", 448 + TINY, 0x7F, {"overflow_test": "before", "rounding": "toward_zero"}),
-    ("e4m3fn", -448 - TINY, 0xFF, {"overflow_test": "before", "rounding": "toward_positive"}),
-    ("e4m3fn", 449, 0x7E, {"overflow_test": "before", "saturation": "finite"}),
-    # by the exponent: from 2**(emax + 1) on, and where the rounded value overflows
-    ("e5m2", 65536 - TINY, 0x7B, {"overflow_test": "exponent", "rounding": "toward_zero"}),
-    ("e5m2", 65536, 0x7C, {"overflow_test": "exponent", "rounding": "toward_zero"}),
-    ("e5m2", -65536, 0xFC, {"overflow_test": "exponent", "rounding": "to_odd"}),
-    ("e5m2", -(10**9), 0xFB, {"overflow_test": "exponent", "rounding": "to_odd", "saturation": "finite"}),
-    ("e5m2", 61440, 0x7C, {"overflow_test": "exponent"}),
-    ("e4m3fn", 512 - TINY, 0x7E, {"overflow_test": "exponent", "rounding": "toward_zero"}),
-    ("e4m3fn", 512, 0x7F, {"overflow_test": "exponent", "rounding": "toward_zero"}),
-    ("int8", -128, 0x80, {"overflow_test": "exponent", "rounding": "toward_zero"}),
-    ("e4m3fnuz", 240 + TINY, 0x80, {"overflow_test": "before"}),
-    ("e5m2", -57344 - TINY, 0xFC, {"overflow_test": "before", "rounding": "to_odd"}),
-    ("int8", Fraction(-1281, 10), 0x80, {"overflow_test": "before"}),
-    ("ue4m3", -449, 0x7F, {"overflow_test": "before"}),
-    ("e8m0fnu", 2**127 + 1, 0xFF, {"overflow_test": "before"}),
-    # via: 1 + 2**-4 is the tie of 1 and 1.125 in e4m3fn; the float below it is lost in binary16
-    ("e4m3fn", Fraction(17, 16) + Fraction(1, 2**40), 0x39, {}),
-    ("e4m3fn", Fraction(17, 16) + Fraction(1, 2**40), 0x38, {"via": (catalog.BINARY16,)}),
-    ("e4m3fn", Fraction(19, 16) - Fraction(1, 2**40), 0x39, {}),
-    ("e4m3fn", Fraction(19, 16) - Fraction(1, 2**40), 0x3A, {"via": (catalog.BINARY32, catalog.BINARY16)}),
-    ("e4m3fn", 1 + Fraction(1, 2**40), 0x38, {"via": (catalog.BINARY32,), "rounding": "away_from_zero"}),
-    ("bfloat16", 65519, 0x4780, {}),
-    ("bfloat16", 65519, 0x4780, {"via": (catalog.BINARY16,)}),
-    ("bfloat16", 65520, 0x7F80, {"via": (catalog.BINARY16,)}),
-    ("bfloat16", -65520, 0xFF7F, {"via": (catalog.BINARY16,), "saturation": "finite"}),
-    ("bfloat16", -465, 0xFFC0, {"via": (catalog.E4M3FN,)}),
-    ("bfloat16", -1000, 0x7FC0, {"via": (catalog.E4M3FNUZ,)}),  # its NaN has no sign to hand on
-    ("binary16", NEG_ZERO, 0x0000, {"via": (catalog.E4M3FNUZ,)}),
-    ("e4m3fn", NEG_NAN, 0xFA, {"via": (catalog.BINARY16,), "nan_code": 0x7A}),
-    ("binary16", -1, 0x7E00, {"via": (catalog.UE4M3,)}),
-    ("e5m2", 57345, 0x7C, {"via": (catalog.BINARY32,), "overflow_test": "before"}),
-    ("e5m2", 57344 + Fraction(1, 2**20), 0x7B, {"via": (catalog.BINARY32,), "overflow_test": "before"}),
-]  # fmt: skip
+BY_HAND = """
+# Formats and fields of the projection, values and their codes.
+# nan_code: wherever the result is NaN, with the sign that the NaN would have
+e5m2 nan_code=0x7f | NAN: 7f, NEG_NAN: ff, INF: 7c
+e5m2 nan_code=0x7f nan_sign=drop | NEG_NAN: 7f
+e5m2 nan_code=0xfe | NAN: fe, NEG_NAN: fe
+e5m2 nan_code=0xfe nan_sign=drop | NEG_NAN: fe
+e4m3fn nan_code=0x7a | 1000: 7a
+e4m3fn nan_code=0x7a | -1000: fa  # a NaN of overflow has the operand's sign ...
+e4m3fn nan_code=0x7a nan_sign=drop | -1000: fa  # ... which "drop" says nothing about
+e4m3fn nan_code=0x7a nan_sign=positive | -1000: 7a
+e4m3fn nan_sign=positive | -1000: 7f, NEG_INF: 7f, NEG_NAN: 7f
+e4m3fn nan_sign=positive saturation=finite | -1000: fe
+e4m3fn nan_sign=positive saturation=propagate | NEG_INF: 7f
+e4m3fn nan_code=0xfa nan_sign=positive | -1000: fa  # the code itself
+e5m2 nan_sign=positive | NEG_NAN: 7e
+e5m2 nan_sign=positive | NEG_INF: fc  # an infinity is no NaN
+e4m3fn nan_code=0x7a saturation=propagate | NEG_INF: fa, -1000: fe
+e4m3fnuz nan_code=0x7f | NAN: 7f, NEG_NAN: ff, -1000: ff
+e4m3fnuz nan_code=0x7f nan_sign=drop | NEG_NAN: 7f
+e4m3fnuz | NEG_NAN: 80
+e4m3fnuz nan_sign=positive | -1000: 80  # no NaN has a sign
+e4m3fnuz nan_code=0x7f nan_sign=positive | -1000: 7f
+ue4m3 nan_code=0x0 | NEG_NAN: 0  # no sign, so none joins
+ue4m3 nan_code=0x55 | -1: 55, NEG_INF: 55
+ue4m3 nan_code=0x55 negative=zero | -1: 0
+e8m0fnu nan_code=0x7f | 0: 7f, NEG_ZERO: 7f, 2**130: 7f
+e8m0fnu nan_code=0x7f zero=smallest | 0: 0
+e2m1fn nan_code=0x7 | NEG_NAN: f
+e2m1fn nan_code=0x7 | NAN: 7  # a format without NaN: that code, instead of an error
+e2m1fn nan_code=0x1 | INF: 7
+e2m1fn nan_code=0x1 | 100: 7  # but no overflow becomes NaN where there is none
+int8 nan_code=0x5 | NEG_NAN: 5, -1000: 80
+uint4 nan_code=0x5 | -1: 0
+# flush_results: e4m3fn's smallest normal is 2**-6, the gap below it with an unbounded exponent 2**-10
+e4m3fn subnormals=flush_results | 1/64: 8, 7/512: 0, -7/512: 80, 31/2048 - TINY: 0
+e4m3fn subnormals=flush_results | 15/1024: 0  # 0x08 by the bounded tie
+# before rounding
+e4m3fn subnormals=flush_results tininess=before | 1/64 - TINY: 0, 1/64: 8
+e4m3fn subnormals=flush_both tininess=before | TINY - 1/64: 80
+e4m3fn tininess=before | 1/64 - TINY: 8
+# the tie below 2**-6, whose code is even
+e4m3fn subnormals=flush_results | 31/2048: 8
+e4m3fn subnormals=flush_results rounding=nearest_zero | 31/2048: 0, 31/2048 + TINY: 8
+e4m3fn subnormals=flush_results rounding=toward_zero | 1/64 - TINY: 0
+e4m3fn subnormals=flush_results rounding=to_odd | 1/64 - TINY: 0
+e4m3fn subnormals=flush_results rounding=away_from_zero | 15/1024: 0, 15/1024 + TINY: 8, TINY: 0
+e4m3fn subnormals=flush_results rounding=toward_negative | -15/1024 - TINY: 88
+e4m3fn subnormals=flush_results rounding=toward_positive | -15/1024 - TINY: 80
+e4m3fnuz subnormals=flush_results | -1/1024: 0
+ue4m3 subnormals=flush_results | -1/512: 0  # a zero, so no negative result
+e2m1fn subnormals=flush_both | 1/2: 0
+# one bit of precision: below 1/4 of e3m0fn come 1/8 (code 0 of the continued grid, even), then 1/16
+e3m0fn subnormals=flush_results | 1/4: 1, 3/16: 0, 3/16 + TINY: 1
+e3m0fn | 3/16: 1
+e3m0fn subnormals=flush_results rounding=nearest_away | 3/16: 1
+e3m0fn subnormals=flush_results rounding=to_odd | 1/8 + TINY: 1, 1/8: 0
+e3m0fn subnormals=flush_results rounding=away_from_zero | -1/8: 8
+# nothing to flush: no zero, or fixed point
+e8m0fnu subnormals=flush_results | 1/2**127: 0
+e8m0fnu subnormals=flush_both | 1/2**200: 0
+int8f6 subnormals=flush_both | 1/64: 1
+# the overflow test on the operand
+e4m3fn overflow_test=before | 448: 7e, 448 + TINY: 7f
+e4m3fn overflow_test=before rounding=toward_zero | 448 + TINY: 7f
+e4m3fn overflow_test=before rounding=toward_positive | -448 - TINY: ff
+e4m3fn overflow_test=before saturation=finite | 449: 7e
+# by the exponent: from 2**(emax + 1) on, and where the rounded value overflows
+e5m2 overflow_test=exponent rounding=toward_zero | 65536 - TINY: 7b, 65536: 7c
+e5m2 overflow_test=exponent rounding=to_odd | -65536: fc
+e5m2 overflow_test=exponent rounding=to_odd saturation=finite | -10**9: fb
+e5m2 overflow_test=exponent | 61440: 7c
+e4m3fn overflow_test=exponent rounding=toward_zero | 512 - TINY: 7e, 512: 7f
+int8 overflow_test=exponent rounding=toward_zero | -128: 80
+e4m3fnuz overflow_test=before | 240 + TINY: 80
+e5m2 overflow_test=before rounding=to_odd | -57344 - TINY: fc
+int8 overflow_test=before | -1281/10: 80
+ue4m3 overflow_test=before | -449: 7f
+e8m0fnu overflow_test=before | 2**127 + 1: ff
+# via: 1 + 2**-4 is the tie of 1 and 1.125 in e4m3fn; the float below it is lost in binary16
+e4m3fn | 17/16 + 1/2**40: 39, 19/16 - 1/2**40: 39
+e4m3fn via=binary16 | 17/16 + 1/2**40: 38
+e4m3fn via=binary32+binary16 | 19/16 - 1/2**40: 3a
+e4m3fn via=binary32 rounding=away_from_zero | 1 + 1/2**40: 38
+bfloat16 | 65519: 4780
+bfloat16 via=binary16 | 65519: 4780, 65520: 7f80
+bfloat16 via=binary16 saturation=finite | -65520: ff7f
+bfloat16 via=e4m3fn | -465: ffc0
+bfloat16 via=e4m3fnuz | -1000: 7fc0  # its NaN has no sign to hand on
+binary16 via=e4m3fnuz | NEG_ZERO: 0
+e4m3fn via=binary16 nan_code=0x7a | NEG_NAN: fa
+binary16 via=ue4m3 | -1: 7e00
+e5m2 via=binary32 overflow_test=before | 57345: 7c, 57344 + 1/2**20: 7b
+"""
 
 
-@pytest.mark.parametrize(("name", "value", "code", "fields"), BY_HAND, ids=str)
-def test_each_field_gives_what_was_worked_out_by_hand(name, value, code, fields):
-    """Both sides of every border that a field moves."""
-    value = value if isinstance(value, Special) else Fraction(value)
-    assert project(value, catalog.format(name), Projection(**fields)) == code
+@pytest.mark.parametrize(("words", "value", "code"), cases(BY_HAND))
+def test_each_field_gives_what_was_worked_out_by_hand(words, value, code):
+    """Hold both sides of every border that a field moves."""
+    fmt, rule = projected_to(words)
+    assert project(meant(value), fmt, rule) == int(code, 16)
 
 
 def test_a_nan_code_that_is_no_code_is_refused():
@@ -244,8 +208,7 @@ def _points(fmt):
     """Values, eighths of gaps and what is closest to them, to twice the largest."""
     points = []
     for magnitude in range(fmt.max_magnitude + 1):
-        (low, shift), (high, further) = fmt.scaled(magnitude), fmt.scaled(magnitude + 1)
-        low, high = low * Fraction(2) ** shift, high * Fraction(2) ** further
+        low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
         points += [
             low + (high - low) * Fraction(eighth, 8) + side
             for eighth in (0, 1, 4, 7)

@@ -1,7 +1,5 @@
 """Stochastic rounding of the oracle: literals by hand, and the share of all integers that rounds up."""
 
-from __future__ import annotations
-
 import math
 import re
 from fractions import Fraction
@@ -15,8 +13,7 @@ from lowprec.spec import catalog
 from lowprec.spec.layouts import lanes
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN, stochastic
-
-TINY = Fraction(1, 2**200)
+from tests.support import TINY, cases, meant, projected_to, value_of
 
 # -- by hand ----------------------------------------------------------------------------------------
 
@@ -54,48 +51,32 @@ def test_two_random_bits_go_up_from_the_r_worked_out_by_hand(tail, a, b, c, sign
         assert got == [least is not None and r >= least for r in range(4)], variant
 
 
-BY_HAND = [
-    # format, value, codes for R = 0 and R = 1 of one random bit, fields of the projection
-    ("e4m3fn", 464, [0x7E, 0x7F], {}),  # half the gap above 448
-    ("e4m3fn", -464, [0xFE, 0xFF], {}),
-    ("e4m3fn", 464, [0x7E, 0x7E], {"saturation": "finite"}),
-    ("e4m3fn", 463, [0x7E, 0x7E], {}),
-    ("e4m3fn", 480 - TINY, [0x7E, 0x7F], {}),
-    ("e4m3fn", 480, [0x7F, 0x7F], {}),  # a whole gap: always
-    ("e4m3fn", 10**9, [0x7F, 0x7F], {}),
-    ("e4m3fn", 448 + TINY, [0x7F, 0x7F], {"overflow_test": "before"}),
-    ("e4m3fn", 448, [0x7E, 0x7E], {"overflow_test": "before"}),
-    ("e5m2", 61440, [0x7B, 0x7C], {}),
-    ("e5m2", 61440, [0x7B, 0x7B], {"saturation": "propagate"}),
-    ("int8", Fraction(-257, 2), [0x80, 0x80], {}),
-    ("int8", Fraction(255, 2), [0x7F, 0x7F], {}),
-    ("int8", Fraction(-255, 2), [0x81, 0x80], {}),
-    ("int8", Fraction(-3, 2), [0xFF, 0xFE], {}),
-    ("ue4m3", Fraction(-1, 2**10), [0x00, 0x7F], {}),  # to zero, or to a negative number
-    ("e4m3fn", Fraction(1, 2**10), [0x00, 0x01], {}),
-    ("e4m3fn", Fraction(-1, 2**10), [0x80, 0x81], {}),
-    ("e4m3fn", Fraction(1, 2**10) - TINY, [0x00, 0x00], {}),
-    ("e8m0fnu", 3, [0x80, 0x81], {}),
-    ("e8m0fnu", Fraction(1, 2**127) - TINY, [0x00, 0x00], {}),  # below the smallest: never random
-    ("e8m0fnu", Fraction(1, 2**500), [0x00, 0x00], {}),
-    ("e8m0fnu", Fraction(0), [0xFF, 0xFF], {}),
-    ("e4m3fn", Special.NEGATIVE_ZERO, [0x80, 0x80], {}),
-    ("e4m3fn", Special.INFINITY, [0x7F, 0x7F], {}),
-    ("e4m3fn", Special.NEGATIVE_NAN, [0xFF, 0xFF], {}),
-    # 15/2**10 is 7.5 steps of 2**-9: rounded to e4m3fn's precision it is representable, so it is tiny
-    # whatever R
-    ("e4m3fn", Fraction(15, 2**10), [0x07, 0x08], {}),
-    ("e4m3fn", Fraction(15, 2**10), [0x00, 0x00], {"subnormals": "flush_results"}),
-    ("e4m3fn", Fraction(31, 2**11), [0x00, 0x08], {"subnormals": "flush_results"}),
-]
+BY_HAND = """
+# Formats and fields of the projection, values and their codes for R = 0 and R = 1 of one random bit.
+e4m3fn | -464: fe ff, 463: 7e 7e, 480 - TINY: 7e 7f, 10**9: 7f 7f, 1/2**10: 0 1, -1/2**10: 80 81,
+    1/2**10 - TINY: 0 0, NEG_ZERO: 80 80, INF: 7f 7f, NEG_NAN: ff ff
+e4m3fn | 464: 7e 7f  # half the gap above 448
+e4m3fn | 480: 7f 7f  # a whole gap: always
+e4m3fn saturation=finite | 464: 7e 7e
+e4m3fn overflow_test=before | 448 + TINY: 7f 7f, 448: 7e 7e
+e5m2 | 61440: 7b 7c
+e5m2 saturation=propagate | 61440: 7b 7b
+int8 | -257/2: 80 80, 255/2: 7f 7f, -255/2: 81 80, -3/2: ff fe
+ue4m3 | -1/2**10: 0 7f  # to zero, or to a negative number
+e8m0fnu | 3: 80 81, 1/2**500: 0 0, 0: ff ff
+e8m0fnu | 1/2**127 - TINY: 0 0  # below the smallest: never random
+# 15/2**10 is 7.5 steps of 2**-9: rounded to e4m3fn's precision it is representable, so it is tiny
+# whatever R
+e4m3fn | 15/2**10: 7 8
+e4m3fn subnormals=flush_results | 15/2**10: 0 0, 31/2**11: 0 8
+"""
 
 
-@pytest.mark.parametrize(("name", "value", "codes", "fields"), BY_HAND, ids=str)
-def test_one_random_bit_gives_the_codes_worked_out_by_hand(name, value, codes, fields):
-    """At overflow, underflow, in formats without sign or zero, and for what is never rounded."""
-    value = value if isinstance(value, Special) else Fraction(value)
-    projection = Projection(rounding="stochastic(1)", **fields)
-    assert [project(value, catalog.format(name), projection, random=r) for r in (0, 1)] == codes
+@pytest.mark.parametrize(("words", "value", "codes"), cases(BY_HAND))
+def test_one_random_bit_gives_the_codes_worked_out_by_hand(words, value, codes):
+    """Go to overflow, underflow, formats without sign or zero, and what is never rounded."""
+    fmt, rule = projected_to([*words, "rounding=stochastic(1)"])
+    assert [project(meant(value), fmt, rule, random=r) for r in (0, 1)] == [int(c, 16) for c in codes.split()]
 
 
 def test_encode_and_cast_pass_the_random_integer_on():
@@ -151,7 +132,7 @@ def test_the_share_of_all_random_integers_that_rounds_up_is_the_rounded_tail(fmt
     """Not statistics: every R, all binades. The last magnitude's farther code is overflow's NaN or itself."""
     projection = Projection(rounding=stochastic(bits, variant))
     for magnitude in magnitudes:
-        low, high = _value(magnitude, fmt), _value(magnitude + 1, fmt)
+        low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
         farther = fmt.nan_code if magnitude == fmt.max_magnitude and fmt.has_nan else magnitude + 1
         for tail in _tails(bits):
             value = low + tail * (high - low)
@@ -160,12 +141,6 @@ def test_the_share_of_all_random_integers_that_rounds_up_is_the_rounded_tail(fmt
             codes = [project(value, fmt, projection, random=r) for r in range(1 << bits)]
             share = SHARES[variant](tail * (1 << bits))
             assert codes == [magnitude] * ((1 << bits) - share) + [farther] * share, (magnitude, tail)
-
-
-def _value(magnitude, fmt):
-    """The value of a magnitude; past the largest, on the continued grid."""
-    significand, exponent = fmt.scaled(magnitude)
-    return Fraction(significand) * Fraction(2) ** exponent
 
 
 @pytest.mark.parametrize("bits", [16, 32])
@@ -180,7 +155,7 @@ def test_of_many_random_bits_the_least_integer_that_rounds_up_does_and_one_less_
                 continue
             share = SHARES[variant](tail * 2**bits)
             for magnitude in (0, 3, 0x38):
-                low, high = _value(magnitude, catalog.E4M3FN), _value(magnitude + 1, catalog.E4M3FN)
+                low, high = value_of(magnitude, catalog.E4M3FN), value_of(magnitude + 1, catalog.E4M3FN)
                 value = low + tail * (high - low)
                 least = 2**bits - share
                 if least > 0:

@@ -1,9 +1,5 @@
 """What plots show is what the verbs give: compared code by code, and with sums in fractions."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +9,7 @@ import lowprec as lp
 from lowprec.plot import data
 from lowprec.spec.codebooks import ENTRIES
 from lowprec.spec.rounding import MODES
-from tests.support import refusal_test
+from tests.support import python, refusal_test
 
 VALUES = np.random.default_rng(5).normal(size=(6, 80)).astype(np.float32)
 
@@ -24,8 +20,7 @@ def test_neither_the_package_nor_the_data_need_matplotlib():
         "print(len(lp.plot.data.number_line('e4m3fn').lines[0].values))\n"
         "try: lp.plot.number_line('e4m3fn')\nexcept ImportError as error: print(error)"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines() == ["253", "plots need matplotlib: pip install 'lowprec[plot]'"]
+    assert python("-c", program).splitlines() == ["253", "plots need matplotlib: pip install 'lowprec[plot]'"]
 
 
 @pytest.mark.parametrize("name", ["e4m3fn", "e5m2", "e4m3fnuz", "e8m0fnu", "int8", "posit8", "nf4"])

@@ -1,7 +1,5 @@
 """Plots draw their data, into axes that are given or new ones."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Accumulations: what contradicts itself is refused with words, orders and names are spelled and found."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools
@@ -120,11 +118,9 @@ def test_the_size_of_chunks_is_an_integer(size):
 # -- windows ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    refusals(
-        globals(),
-        """
+test_windows_that_are_none_are_refused = refusal_test(
+    globals(),
+    """
 dataclasses.replace(STEP, step=0, fraction_bits=24)
     ValueError: step=0 of a window is out of range; use 1 to 4,294,967,296, so that the sum of a step
     with fraction_bits=24 has at most 63 bits
@@ -173,12 +169,7 @@ dataclasses.replace(STEP, step=1 << 62, fraction_bits=None, groups="alternate_pa
 dataclasses.replace(STEP, lowest_exponent=1 << 40)
     ValueError: lowest_exponent=1099511627776 of a window is out of range; use -32,768 to 32,768
 """,
-    ),
 )
-def test_windows_that_are_none_are_refused(call, error, message):
-    """With the field at fault."""
-    with pytest.raises(error, match=f"^{re.escape(message)}$"):
-        call()
 
 
 @pytest.mark.parametrize("field", ["step", "group", "fraction_bits", "lowest_exponent"])
@@ -405,28 +396,12 @@ def test_the_catalog_is_complete():
         machine_of(name) if found.source else "" for name, found in ACCUMULATIONS.items()
     )
     assert counts == {
-        "": 7,
-        "volta_mma": 2,
-        "turing_mma": 2,
-        "ampere_mma": 4,
-        "ada_mma": 12,
-        "hopper_mma": 8,
-        "hopper_wgmma": 12,
-        "blackwell_mma": 12,
-        "blackwell_tcgen05": 82,
-        "rtx_blackwell_mma": 82,
-        "cdna1_mfma": 2,
-        "cdna2_mfma": 2,
-        "cdna2_mfma1k": 1,
-        "cdna3_mfma": 7,
-        "riscv_bulk4": 4,
-        "riscv_bulk8": 1,
-        "riscv_bulk16": 4,
-        "arm_bfdot": 1,
-        "arm_fdot": 8,
-        "arm_fmmla": 8,
+        "": 7, "volta_mma": 2, "turing_mma": 2, "ampere_mma": 4, "ada_mma": 12, "hopper_mma": 8,
+        "hopper_wgmma": 12, "blackwell_mma": 12, "blackwell_tcgen05": 82, "rtx_blackwell_mma": 82,
+        "cdna1_mfma": 2, "cdna2_mfma": 2, "cdna2_mfma1k": 1, "cdna3_mfma": 7, "riscv_bulk4": 4,
+        "riscv_bulk8": 1, "riscv_bulk16": 4, "arm_bfdot": 1, "arm_fdot": 8, "arm_fmmla": 8,
         "ace_top4mx": 5,
-    }
+    }  # fmt: skip
 
 
 def test_every_machine_is_in_the_catalog():

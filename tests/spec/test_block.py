@@ -1,7 +1,5 @@
 """Block formats and scale rules: their defaults, which are equal, how they are spelled and refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from fractions import Fraction
@@ -85,17 +83,10 @@ def test_a_threshold_is_part_of_the_name_of_nearest(name, threshold, spelled):
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        "Floor",
-        "up",
-        "nearest(1.5)",
-        "nearest(4/0)",
-        "nearest()",
-        "nearest(4/3",
-        "nearest(-4/3)",
+        "", "Floor", "up", "nearest(1.5)", "nearest(4/0)", "nearest()", "nearest(4/3", "nearest(-4/3)",
         "nearest(4/3)x",
     ],
-)
+)  # fmt: skip
 def test_an_unknown_rule_is_refused_with_those_that_there_are(name):
     """Names are exact."""
     message = (

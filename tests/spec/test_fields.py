@@ -1,7 +1,5 @@
 """Fields of specifications: equal specifications hash equal, and are the same after a copy or a pickle."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import enum

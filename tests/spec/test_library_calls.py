@@ -1,7 +1,5 @@
 """Splits of K, epilogues and named library calls: what they are made of, and what they refuse."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Wherever a specification takes a format or a rounding, its name will do."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import importlib

@@ -1,7 +1,5 @@
 """Projections: defaults, coercion, text, and which values each field refuses."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -16,21 +14,11 @@ def test_the_defaults_are_nearest_even_without_saturation_and_errors_for_nan():
     """What a call without keywords does."""
     assert Projection() == DEFAULT
     assert {field.name: str(getattr(DEFAULT, field.name)) for field in dataclasses.fields(DEFAULT)} == {
-        "rounding": "nearest_even",
-        "saturation": "none",
-        "nan": "error",
-        "nan_code": "None",
-        "nan_payload": "drop",
-        "nan_sign": "keep",
-        "negative": "nan",
-        "zero": "nan",
-        "smallest": "itself",
-        "subnormals": "keep",
-        "symmetric": "False",
-        "overflow_test": "after",
-        "tininess": "after",
+        "rounding": "nearest_even", "saturation": "none", "nan": "error", "nan_code": "None",
+        "nan_payload": "drop", "nan_sign": "keep", "negative": "nan", "zero": "nan", "smallest": "itself",
+        "subnormals": "keep", "symmetric": "False", "overflow_test": "after", "tininess": "after",
         "via": "()",
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)

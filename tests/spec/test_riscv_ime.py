@@ -1,7 +1,5 @@
 """Sums of RISC-V's integrated matrix extension: (G, psm, rnd) against the text's own steps, in fractions."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Rounding modes are four thresholds each; what they mean is checked in tests/oracle/test_convert.py."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Hardware in a file: what is read is what the objects are, and what cannot be is named."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -1,22 +1,19 @@
 """`lowprec check-format`: what it takes, what it prints, and how it ends."""
 
-from __future__ import annotations
-
 import json
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from lowprec.cli.main import main
 from lowprec.testing import checks
 from lowprec.testing.laws import LAWS
+from tests.command import lowprec
 from tests.testing.test_laws import Own
 
 
 def run(*arguments):
     """Its exit code and what it prints, errors too."""
-    made = CliRunner().invoke(main, ["check-format", *map(str, arguments)])
+    made = lowprec("check-format", *arguments)
     return made.exit_code, made.output
 
 

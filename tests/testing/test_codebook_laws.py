@@ -1,7 +1,5 @@
 """Every named codebook keeps the laws; what is wrong with one of somebody's own is found, and named."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

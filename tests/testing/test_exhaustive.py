@@ -1,7 +1,5 @@
 """Functions on every input, by the fixture `lowprec_exhaustive`: what is kept, refused and divided."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """The laws hold for every format of the catalog and for others, and what breaks them is told as text."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The plugin, the profiles, and what is imported when."""
 
-from __future__ import annotations
-
 import doctest
 import importlib.metadata
 import os
@@ -121,15 +119,6 @@ def test_strategies_lift_the_deadline_of_hypothesis_but_not_a_chosen_one(tmp_pat
     )
     run = run_plainly(tmp_path)
     assert "2 passed" in run.stdout, run.stdout
-
-
-def test_importing_testing_loads_nothing_heavy():
-    """It is imported wherever pytest runs."""
-    run = run_program(
-        "import sys, lowprec.testing, lowprec.testing.plugin; "
-        "print(sorted({'numba', 'numpy', 'hypothesis'} & set(sys.modules)))"
-    )
-    assert run.stdout.strip() == "[]"
 
 
 def test_every_public_name_is_there():

@@ -1,7 +1,5 @@
 """A scoreboard keeps a device's transactions, and fails a test with what differs and why."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

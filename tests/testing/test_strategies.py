@@ -1,7 +1,5 @@
 """Strategies: what they draw is valid, shrinks toward the simple, reaches borders, and keeps all laws."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction
