@@ -106,7 +106,6 @@ def conform(
     from lowprec.verify.conform.baseline import read_baseline
     from lowprec.verify.inputs.conversions import SOURCES
 
-    chosen = frameworks_named(frameworks)
     check_known("source", sources, SOURCES)
     check_known("operation", operations, ("cast", "blocks", *OPERANDS))
     page = markdown or against is not None
@@ -126,6 +125,7 @@ def conform(
     wanted = [target_named(target) for target in targets]
     data = None if values is None else load(values)
 
+    chosen = frameworks_named(frameworks)  # which loads them: all that can be refused before is
     with progress() as watch:
         rows = list(
             conformance.run(
