@@ -38,7 +38,7 @@ __all__ += [
     "lower_block",
     "lower_tensor",
     "number_of",
-    "tensor_of",
+    "tensor_scales",
     "up_above",
 ]
 
@@ -227,7 +227,7 @@ def exactly(significand: int, exponent: int) -> Fraction:
     return Fraction(significand << max(exponent, 0), 1 << max(-exponent, 0))
 
 
-def tensor_of(words: Params) -> tuple[Fraction, Fraction]:
+def tensor_scales(words: Params) -> tuple[Fraction, Fraction]:
     """Return the scale of a tensor and its inverse, of the words of `lower_tensor`."""
     scale, place, inverse, inverse_place = (int(word) for word in words[:4].view(np.int64))
     return exactly(scale & _ONES, place), exactly(inverse & _ONES, inverse_place)

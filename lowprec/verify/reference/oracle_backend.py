@@ -18,7 +18,7 @@ from lowprec.arrays.random import random_bits
 from lowprec.kernels import engine
 from lowprec.kernels.dots import DotProgram
 from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Rows, Tensor
-from lowprec.kernels.lower.block import tensor_of
+from lowprec.kernels.lower.block import tensor_scales
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.oracle import block, convert
 from lowprec.oracle.dot import dot
@@ -111,7 +111,7 @@ class _BlockEncoder:
         self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
     ) -> BlockRefusal | None:
         """Write the codes and the scales of blocks that lie one after the other."""
-        size, shared = values.size // scales.size, block.TensorScale(*tensor_of(tensor.words))
+        size, shared = values.size // scales.size, block.TensorScale(*tensor_scales(tensor.words))
         words, scale_words = _words(random, values.size), _words(scale_random, scales.size)
         for place in range(scales.size):
             part = slice(place * size, (place + 1) * size)
@@ -141,7 +141,7 @@ class _BlockDecoder:
 
     def run(self, codes: Codes, scales: Codes, out: Codes, tensor: Tensor) -> None:
         """Write the values of blocks that lie one after the other."""
-        rows, (whole, _) = codes.reshape(scales.size, -1).tolist(), tensor_of(tensor.words)
+        rows, (whole, _) = codes.reshape(scales.size, -1).tolist(), tensor_scales(tensor.words)
         made = [
             convert.project(value, self._carrier)
             for scale, row in zip(scales.tolist(), rows, strict=True)
