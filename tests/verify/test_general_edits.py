@@ -212,3 +212,62 @@ def test_default_vectors_of_blocks_have_smaller_blocks_behind_special_ones():
     special = ~np.isfinite(x).all(1)
     behind = special[:-1] & ~special[1:] & (largest[1:] > 0)
     assert np.count_nonzero(behind & (largest[:-1] / 4 > largest[1:])) > 5
+
+
+INTEGERS = {
+    "less one: a sum must exceed the next value, not reach it": lambda r: np.maximum(r, 1) - 1,
+    "and one more": lambda r: np.minimum(r, 254) + 1,
+    "with all bits inverted": lambda r: r ^ 255,
+    "with their bits in reverse order": lambda r: np.packbits(np.unpackbits(r[:, None], 1), 1, "little")[
+        :, 0
+    ],
+    "with bit 7 stuck at 0": lambda r: r & 127,
+    "with bit 2 stuck at 1": lambda r: r | 4,
+    "shifted 1 bit down": lambda r: r >> 1,
+    "of the line before": lambda r: np.concatenate([r[:1], r[:-1]]),
+}
+
+
+@pytest.mark.parametrize("words", INTEGERS)
+def test_random_integers_taken_otherwise_are_named(words):
+    drawn = np.random.default_rng(8)
+    x = drawn.standard_normal(40_000).astype(np.float16)
+    given = drawn.integers(0, 256, x.size).astype(np.uint8)
+    asked = {"rounding": lp.stochastic(8), "limit": 0}
+    for negative in (False, True):
+        taken = np.where(negative & ~np.signbit(x), given, INTEGERS[words](given)).astype(np.uint32)
+        got = lp.encode(x, "e5m2", rounding=lp.stochastic(8), random=taken)
+        report = lp.compare(x, got, "e5m2", random=given.astype(np.uint32), **asked)
+        named(report, f"random integers {words}{', where the result is negative' * negative}")
+
+
+def test_lines_with_random_integers_are_not_told_as_random():
+    drawn = np.random.default_rng(9)
+    x = drawn.standard_normal(20_000).astype(np.float16)
+    given = drawn.integers(0, 256, x.size).astype(np.uint32)
+    got = lp.encode(x, "e5m2", rounding=lp.stochastic(8), rng=3)
+    report = lp.compare(x, got, "e5m2", rounding=lp.stochastic(8), random=given, limit=0)
+    assert "taken as often as it is near" not in str(report)
+
+
+def test_an_overflow_that_rounding_makes_is_told_by_operands():
+    """Which flag is missing is no property of a line."""
+    x = (np.arange(0x3F80, 0x4480, dtype=np.uint16) | np.array([[0], [0x8000]], np.uint16)).reshape(-1)
+    x = x.view("bfloat16")
+    flags = np.zeros(x.size, np.uint8)
+    codes = lp.encode(x, "e4m3fn", saturation="finite", flags=flags)
+    size = np.abs(x.astype(np.float32))
+    got = np.where((size >= 496) & (size < 512), flags & ~np.uint8(lp.Flag.OVERFLOW), flags)
+    report = lp.compare(x, codes, "e4m3fn", saturation="finite", flags=got, limit=0)
+    assert report.flags.cause.words.startswith("overflow is never raised, where ")
+    assert "missing" not in report.flags.cause.words
+
+
+def test_address_lines_of_a_table_that_are_exchanged_are_named():
+    codes = np.arange(256, dtype=np.uint8)
+    swapped = codes & 0xF3 | codes >> 1 & 4 | codes << 1 & 8
+    for negative in (False, True):
+        taken = np.where(negative & (codes < 128), codes, swapped)
+        got = lp.cast(taken, "e5m2", "e4m3fn")
+        report = lp.compare(codes, got, "e4m3fn", source="e5m2", limit=0)
+        named(report, f"the operand with bits 2 and 3 exchanged{', where the result is negative' * negative}")

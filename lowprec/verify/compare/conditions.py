@@ -135,7 +135,7 @@ def conditional(
             lost = int(np.count_nonzero(~agrees(asked_of, (change,))[which]))
             spoilt[id(change)] = min(lost, 1) if change.field in ON_RESULTS else lost
     best = sorted(shares, key=lambda pair: (-pair[0], spoilt[id(pair[1])], pair[1].cost))
-    of_codes = [pair for pair in best if pair[1].field in ON_RESULTS][:_OF_RESULTS]
+    of_codes = [pair for pair in best if pair[1].field in _PLAIN][:_OF_RESULTS]
     best = best[:_EDITS] + [pair for pair in of_codes if pair not in best[:_EDITS]]
     scarce = np.count_nonzero(wrong) < _FEW
     found, tries = [], False
@@ -286,6 +286,10 @@ def _of_two(
     return []
 
 
+#: Fields of changes of flags alone, and of what presumes the least.
+_OF_FLAGS = ("flags", "raised", "tininess")
+_PLAIN = (*ON_RESULTS, *_OF_FLAGS)
+
 #: Fields of changes that say another format, unit or place as a whole: they hold everywhere or not at all.
 _WHOLE = ("format", "element", "profile", "place", "named", "received", "rule", "arithmetic")
 
@@ -297,8 +301,9 @@ def _order(one: Conditional) -> tuple[int, int, int, int, int]:
     a more particular one: that has the same effect there by chance.
     """
     cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
-    plain = all(change.field in ON_RESULTS for change in one.edit)
+    plain = all(change.field in _PLAIN for change in one.edit)
     size = (one.rule.size if one.rule else 0) + (not one.edit) + any(c.field == "nans" for c in one.edit)
+    size -= any(change.field in _OF_FLAGS for change in one.edit)  # of results that are right
     return one.errors, size, not (plain and one.exact), cost, plain
 
 

@@ -6,6 +6,7 @@ A change of the catalogue is an edit too. Those here are of codes of results, of
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -50,6 +51,8 @@ __all__ += ["wrapped_at"]
 LEFT_OUT = "products left out"
 #: Bits of formats of which each bit may be stuck.
 _SHORT, _NARROW = 4, 16
+#: Bits of formats of which each pair may be exchanged.
+_TABLE = 8
 
 
 # -- conversions ---------------------------------------------------------------------------------------
@@ -278,12 +281,21 @@ def code_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
         if code is not None and fmt.nan_code is not None:
             read = functools.partial(_special_as, fmt=fmt, code=code)
             found[f"read as {what} if it is {'NaN' if what == 'infinity' else 'infinite'}"] = read
+    for bits in itertools.combinations(range(fmt.width if fmt.width <= _TABLE else 0), 2):
+        found["with bits {} and {} exchanged".format(*bits)] = functools.partial(_exchanged, bits=bits)
     if fmt.subnormals:
         low = (1 << fmt.trailing_bits) - 1
         found["taken as zero if it is subnormal"] = lambda codes: np.where(
             codes & fmt.sign_code - 1 <= low, codes & fmt.sign_code, codes
         )
     return found
+
+
+def _exchanged(codes: Array, bits: tuple[int, int]) -> Array:
+    """Return codes with two bits in each other's place, as by a table's address lines."""
+    low, high = bits
+    unlike = (codes >> low ^ codes >> high) & 1
+    return np.asarray(codes ^ (unlike << low | unlike << high))
 
 
 def subnormals_read(least: float, *, zero: bool) -> dict[str, Callable[[Array], Array]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,7 @@ from lowprec.verify.questions.situations import (
     situations,
 )
 from lowprec.verify.questions.stages import stages_of
+from lowprec.verify.questions.stochastic_edits import of_integers
 from lowprec.verify.questions.sum_edits import narrowed
 from lowprec.verify.reference.operations import OPERATIONS, operand_names
 
@@ -169,7 +170,7 @@ class ElementQuestion(Question):
         random = None
         if asked.rule.rounding.bits:  # each result has its random integer, whatever else is changed
             assert self.integers is not None, "compare refuses a stochastic mode without random integers"
-            random = self.integers.take(batch.places)
+            random = fields.get("integers", _as_given)(self.integers.take, batch.places)
         codes = OPERATIONS[asked.operation].compute(asked.operands, asked.formats, asked.rule, random=random)
         codes = carried(codes, target, self.received.dtype) if self.values else codes
         if "exact" in fields:
@@ -264,6 +265,7 @@ class ElementQuestion(Question):
     def edits(self) -> Iterator[Change]:
         """Yield edits of each operand, double rounding, and the faults of steps of an `fma`."""
         if self.projection.rounding.bits:
+            yield from of_integers(self.projection.rounding.bits)
             return
         names = operand_names(len(self.operands))
         for place, (name, fmt) in enumerate(zip(names, self.formats, strict=False)):
@@ -319,13 +321,14 @@ class ElementQuestion(Question):
 
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of the operands and of how the result is rounded; of an `fma` those of its sum."""
-        every = self.situations(batch, np.ones(want.size, bool), want)
-        yield Feature("the exact result", every.astype(np.int64), tuple(self.situation_names))
-        inexact = [
-            not name.startswith(("exact", "zero", "NaN", "in", "div")) for name in self.situation_names
-        ]
+        # Those of the flags of results are features of the results.
+        answered, codes_of = functools.partial(ElementQuestion.answer, self, batch), Question.codes
+        every = ElementQuestion.situations(self, batch, np.ones(want.size, bool), want)
+        names, kinds = operand_names(len(batch.given)), names_of(self.operation)
+        right = codes_of(self, want if self.coded else answered())
+        yield Feature("the exact result", every.astype(np.int64), tuple(kinds))
+        inexact = [not name.startswith(("exact", "zero", "NaN", "in", "div")) for name in kinds]
         yield Feature("the result is inexact", np.array(inexact)[every])
-        names = operand_names(len(batch.given))
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
         if not names[1:] and has_fields(self.formats[0]) and self.formats[0].width <= _WIDE:
@@ -333,22 +336,21 @@ class ElementQuestion(Question):
             yield Feature("the magnitude of the operand, as a code,", codes & self.formats[0].sign_code - 1)
             yield Feature("the operand, as a code,", codes)
         if self.operation in EXACT and names[1:] and all(has_fields(fmt) for fmt in self.formats):
-            negative = self.codes(want) & self.target.sign_code != 0
+            negative = right & self.target.sign_code != 0
             given = batch.given, self.formats[:-1]
             yield from (Feature(*one) for one in operand_features(self.operation, names, *given, negative))
         wide = continued(self.target) if has_fields(self.target) and not self.values else None
         if wide is not None and not self.projection.rounding.bits:
-            beyond = self.answer(batch, (Change("format", wide, ""), Change("saturation", "none", "")))
+            beyond = answered((Change("format", wide, ""), Change("saturation", "none", "")))
             yield from of_overflow(beyond, wide, self.target)
         if self._fused is not None:
             yield from self._fused.features(batch.given)
         elif has_fields(self.target) and not self.projection.via:
             zero = Change("rounding", rounding("toward_zero"), "")
-            cut = self.codes(self.answer(batch, (zero,)))
-            yield from of_rounding(cut, self.codes(want), self.target)
+            yield from of_rounding(codes_of(self, answered((zero,))), right, self.target)
             finer = unless_refused(functools.partial(causes.finer, self.target, _TWICE))
             if finer is not None and self.target.width <= _NARROW:
-                exact = self.answer(batch, (zero, Change("format", finer, ""))) & finer.sign_code - 1
+                exact = answered((zero, Change("format", finer, ""))) & finer.sign_code - 1
                 yield Feature("the code of the result cut toward zero, without its sign,", exact >> _TWICE)
                 said = "the sixteenths of a step from that code to the exact result"
                 yield Feature(said, exact & (1 << _TWICE) - 1)
@@ -389,7 +391,7 @@ class ElementQuestion(Question):
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
         """Return each result's neighbours, and how far it lies from the lower to the upper in magnitude."""
-        if self.operation != "convert" or self.projection.via:
+        if self.operation != "convert" or self.projection.via or self.projection.rounding.bits:
             return None
         down, up = neighbours(self.operation, batch.given, self.formats, self._rule)
         ends = [as_doubles(codes, self.target) for codes in (down, up)]
@@ -428,3 +430,7 @@ class ElementQuestion(Question):
         if len(self.shape) > 1:
             return {"index": at, "at": [int(part) for part in np.unravel_index(at, self.shape)]}
         return {"index": at}
+
+
+def _as_given(take: Callable[[Array], Array], places: Array) -> Array:
+    return take(places)
