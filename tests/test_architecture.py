@@ -12,6 +12,7 @@ import pytest
 import lowprec as lp
 from lowprec.arrays import arith, comparisons, order
 from lowprec.spec import catalog
+from lowprec.spec.codebooks import ENTRIES
 from tests.conftest import SAMPLED, WHOLE
 from tests.seconds import seconds
 from tests.support import python
@@ -415,8 +416,8 @@ def test_every_source_that_a_docstring_cites_is_in_the_references():
 
 
 def test_every_format_names_a_source_in_the_references():
-    """The catalog's, the carriers' (integers need none), and P3109's."""
-    formats = [*catalog.FORMATS.values(), *catalog.P3109_UP_TO_8, catalog.BINARY64]
+    """The catalog's, the carriers' (integers need none), P3109's, and codebooks'."""
+    formats = [*catalog.FORMATS.values(), *catalog.P3109_UP_TO_8, catalog.BINARY64, *ENTRIES.values()]
     assert {fmt.source for fmt in formats} <= REFERENCES
     assert all(fmt.source for fmt in formats)
 

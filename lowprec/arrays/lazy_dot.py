@@ -1,4 +1,4 @@
-"""Dot products of lazy arrays: K lies whole in every chunk, rows and columns in as many as they are given in.
+"""Dot products of lazy arrays: each chunk has all of K; rows and columns keep their chunks.
 
 Floor 3.
 """
@@ -24,7 +24,7 @@ __all__ = ["FactorChunks", "Joined", "check_k", "is_lazy", "product", "side"]
 
 
 class FactorChunks(NamedTuple):
-    """A factor as arrays: its values; or the codes, scales and tensor scale of its blocks."""
+    """Arrays of a factor: its values; or the codes, scales and tensor scale of its blocks."""
 
     name: str
     arrays: tuple[Any, ...]
@@ -41,7 +41,7 @@ class FactorChunks(NamedTuple):
         return self.shape
 
     def at(self, *chunks: Any) -> Any:
-        """Return the factor that chunks of the arrays stand for."""
+        """Return the part of the factor that a chunk of each array makes up."""
         if self.blocks is None:
             return chunks[0]
         codes, scales, tensor = chunks
@@ -54,7 +54,7 @@ def is_lazy(factor: object) -> bool:
 
 
 def side(name: str, factor: Any) -> FactorChunks:
-    """Return a factor as its arrays."""
+    """Return the arrays of a factor."""
     if isinstance(factor, BlockArray):
         parts = factor.codes, factor.scales, factor.tensor_scale
         return FactorChunks(name, parts, (factor.format, factor.axes))
@@ -70,7 +70,7 @@ class Joined(NamedTuple):
     block: int = 0  #: elements along K that share a scale, if it is said
 
     def keywords(self) -> dict[str, Any]:
-        """Return what is present, as keywords of a verb."""
+        """Return the arrays that are given, as keywords of a verb."""
         scales = None if all(each is None for each in self.scales) else self.scales
         return lazy.present(scales=scales, **self.others)
 
@@ -83,9 +83,9 @@ def product(
     joined: Joined,
     key: int | None,
 ) -> Any:
-    """Return the products of two sides: `verb(x, y, rng=, **joined.keywords())` gives those of chunks.
+    """Return the products of two factors; `verb(x, y, rng=, **joined.keywords())` computes those of a chunk.
 
-    `outer` is the shape of the axes in front of the matrices, or of all outputs where they are `paired`.
+    `outer` is the shape of the axes in front of the matrices, or if vectors are `paired`, of all outputs.
     """
     if any(lazy.is_named(each.arrays[0]) for each in sides):
         return _named(verb, sides, outer, paired, joined, key)
@@ -123,13 +123,13 @@ def product(
             arguments += [found, own]
     others = {name: lazy.dask_of(each) for name, each in joined.others.items() if each is not None}
     tried = Joined(tuple(scales), {name: np.zeros((), each.dtype) for name, each in others.items()})
-    made = np.asarray(verb(*empty, rng=key, **tried.keywords()))  # so arguments are refused now
+    made = np.asarray(verb(*empty, rng=key, **tried.keywords()))  # refuses wrong arguments now
     names = (*front, *rows, *columns)
     along = [chunks.get(name, (1,)) for name in names]
     for added in others.values():
         own = names[len(names) - added.ndim :]
         arguments += [_in_chunks(added, own, dict(zip(names, along, strict=True))), own]
-    if key is not None:  # the places of the outputs
+    if key is not None:  # indices of the outputs, for their random integers
         for name, parts in zip(names, along, strict=True):
             arguments += [da.arange(sum(parts), chunks=(parts,)), (name,)]
     return da.blockwise(
@@ -141,13 +141,13 @@ def product(
 
 
 def _in_chunks(array: Any, names: tuple[Any, ...], chunks: dict[Any, tuple[int, ...]]) -> Any:
-    """Return a Dask array in the chunks of axes with these names; axes of length 1, and others, in one."""
+    """Rechunk an array by the names of its axes; an axis of length 1, or without chunks, is one chunk."""
     own = [chunks.get(name, (n,)) if n != 1 else (1,) for n, name in zip(array.shape, names, strict=True)]
     return array.rechunk(tuple(own))
 
 
 def _scale(each: FactorChunks, scale: Any, k: int, block: int) -> Any:
-    """Return the scales of a factor as a Dask array with its axes, in K's place those of blocks."""
+    """Return the scales of a factor as a Dask array with the factor's axes; along K one for each block."""
     da: Any = importlib.import_module("dask.array")
     name = f"scale of {each.name}"
     scale = lazy.dask_of(scale) if lazy.is_dask(scale) else values_operand(scale, name).array
@@ -159,7 +159,7 @@ def _scale(each: FactorChunks, scale: Any, k: int, block: int) -> Any:
 def _with_whole_k(
     each: FactorChunks, names: tuple[Any, ...], chunks: dict[Any, tuple[int, ...]]
 ) -> list[Any]:
-    """Return a side's arrays as Dask arrays, with `chunks` along axes of these names; new names are added."""
+    """Return a factor's arrays, K in one chunk, other axes as `chunks` says by name; add new names to it."""
     da: Any = importlib.import_module("dask.array")
     k, values = names.index("k"), each.arrays[0]
     values = lazy.dask_of(values if lazy.is_dask(values) else da.from_array(values, chunks=-1))
@@ -181,7 +181,7 @@ def _with_whole_k(
 
 
 def _without_rows(array: Any, names: tuple[Any, ...]) -> Any:
-    """Zeros in place of an array: no rows and columns, but all of K."""
+    """Return zeros in place of an array, without rows and columns, and with all of K."""
     if not np.ndim(array):
         return None if array is None else np.float32(1)
     return np.zeros(
@@ -198,6 +198,7 @@ def _of_chunks(
     key: int | None,
     whole: tuple[int, ...],
 ) -> Any:
+    """Return the outputs of one chunk of each array; `whole` is the shape of all outputs."""
     left = iter(chunks)
     factors, scales = [], []
     for each, has in zip(sides, scaled, strict=True):
@@ -206,7 +207,7 @@ def _of_chunks(
     joined = Joined(tuple(scales), {name: next(left) for name in others})
     places = [*left]
     rng: int | Place | None = key
-    if key is not None and all(each.size for each in places):  # no chunk without outputs has a place
+    if key is not None and all(each.size for each in places):  # a chunk without outputs has no index
         rng = Place(key, tuple(int(each[0]) for each in places), whole)
     return np.asarray(verb(*factors, rng=rng, **joined.keywords()))
 
@@ -222,7 +223,7 @@ def _named(
     joined: Joined,
     key: int | None,
 ) -> Any:
-    """Return the products with names: those of the axes in front, of x's rows, and of y's columns."""
+    """Return the products as a DataArray: the dimensions in front, x's rows, and y's columns."""
     xarray: Any = importlib.import_module("xarray")
     for each in sides:
         if not lazy.is_named(each.arrays[0]):
@@ -257,7 +258,7 @@ def _named(
 def _by_name(
     joined: Joined, names: tuple[Any, ...] | None, sides: tuple[Any, ...], k: tuple[Any, ...]
 ) -> Joined:
-    """Return what joins a product without names: in the order of its dimensions, or of a factor's."""
+    """Return joined arrays without names: scales in a factor's dimensions, others in the product's."""
     others = {name: lazy.by_name(name, each, names, *sides) for name, each in joined.others.items()}
     scales = [
         lazy.by_name(f"scale of {name}", scale, None if names is None else side.dims, side, exclude=k)

@@ -1,4 +1,4 @@
-"""Quantised weights rewritten in another scheme, and how many blocks stay exactly what they were."""
+"""Convert quantised weights to another scheme, or to their values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["convert_checkpoint", "dequantize_checkpoint"]
 
 Array = npt.NDArray[Any]
 
-#: Weights that cannot be decoded and are named in an error; `lint` lists all.
+#: Undecodable weights that an error names, at most; `lint` lists all.
 _NAMED = 10
 
 
@@ -46,9 +46,9 @@ def convert_checkpoint(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Write the quantised weights of a checkpoint in another scheme; others stay as they are.
 
-    Scales are kept where both schemes have blocks of one kind. MXFP4 becomes NVFP4 as by
-    `lowprec.methods.nvfp4.from_mxfp4`, exactly wherever that is possible. All others are quantised anew.
-    Reports count `blocks` and `exact_blocks`, by comparing values.
+    Scales are kept if both schemes have the same elements, formats of scales and sizes of blocks. MXFP4
+    becomes NVFP4 as by `lowprec.methods.nvfp4.from_mxfp4`, exactly where that is possible. All others are
+    quantised anew. Reports count all `blocks`, and as `exact_blocks` those whose values stay the same.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def convert_checkpoint(
     out : Path
     how : Target
     include, exclude : sequence of str
-        Patterns of names; of quantised weights all by default.
+        Patterns of names. By default `include` has all quantised weights.
     watch : callable, optional
     """
     names = [weight.name for weight in weights_of(checkpoint) if weight.is_quantized]
@@ -69,6 +69,7 @@ def convert_checkpoint(
 
 
 def _scales(weight: Weight, how: Target) -> Given | None:
+    """Return the scales that a weight keeps or MXFP4 gives, or None if it is quantised anew."""
     if how.blocks is None or not weight.is_quantized or weight.problem is not None:
         return None
     sizes = (*[1] * (len(weight.shape) - len(how.blocks.sizes)), *how.blocks.sizes)
@@ -84,7 +85,7 @@ def _scales(weight: Weight, how: Target) -> Given | None:
             return None
         with np.errstate(all="ignore"):
             number = np.float32(1) / number if weight.scheme.divides else number / np.float32(weight.over)
-        if not SMALLEST_SCALE <= number <= 1 / SMALLEST_SCALE:  # which is not kept, or has no inverse
+        if not SMALLEST_SCALE <= number <= 1 / SMALLEST_SCALE:  # flushed, or without an inverse
             return None
         return Given(np.float32(number), functools.partial(scale_codes, weight))
     if weight.scale == "e8m0fnu" and weight.sizes[-1] == 32 and how.blocks.name == "nvfp4":
@@ -93,12 +94,12 @@ def _scales(weight: Weight, how: Target) -> Given | None:
 
 
 def _of_powers(weight: Weight) -> Given:
-    """Return the scales with which MXFP4's blocks are the same in NVFP4, wherever they can be."""
+    """Return scales of NVFP4 that keep the values of MXFP4's blocks where that is possible."""
 
     def blocks(start: int, stop: int) -> BlockArray:
         return BlockArray(codes_of(weight, start, stop), scale_codes(weight, start, stop), catalog.MXFP4)
 
-    # Some schemes store its inverse: both are normal float32 numbers.
+    # Some schemes store the inverse of the tensor's scale: both must be normal float32 numbers.
     best = tensor_scale_for(blocks(start, stop) for start, stop in ranges(weight))
     tensor = np.clip(best, SMALLEST_SCALE, 1 / SMALLEST_SCALE)
 
@@ -117,7 +118,9 @@ def dequantize_checkpoint(
     exclude: Sequence[str] = (),
     watch: Watch = None,
 ) -> tuple[str, ...]:
-    """Write the values of all quantised weights, and return their names; other tensors are copied.
+    """Write the values of quantised weights and of floats of at most 8 bits; return their names.
+
+    Other tensors are copied.
 
     Parameters
     ----------
@@ -125,11 +128,10 @@ def dequantize_checkpoint(
     out : Path
         A .safetensors file or a new folder.
     dtype : {"F32", "BF16", "F16"}
-        Of the values; those of quantised weights, and of 8 bits and fewer, are rounded to it once more if it
-        is not F32.
+        Type of the values, which are computed in float32, then rounded to this type.
     include, exclude : sequence of str
-        Patterns of weights; the others are copied as they are stored. Tensors that are not read are left out
-        where `exclude` has them.
+        Patterns of weights; the others are copied as they are stored. A tensor that cannot be read is left
+        out if `exclude` names it.
     watch : callable, optional
 
     Raises
@@ -140,7 +142,7 @@ def dequantize_checkpoint(
     checkpoint.check_output(out, exclude)
     pairs: list[tuple[Weight, Task | None]] = []
     names, broken = [], []
-    # Nodes of an ONNX model take types as they are.
+    # Where an ONNX model's nodes are kept, floats of 8 bits keep the type that the nodes expect.
     kept = out.suffix == ".onnx" and source_of(checkpoint, out) is not None
     for weight in weights_of(checkpoint):
         narrow = (

@@ -1,4 +1,4 @@
-"""Laws, the outcomes of trying them, and how a counterexample is told."""
+"""Laws, the outcomes of their checks, and reports with counterexamples."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Topic = Literal["format", "operation", "function", "blocks"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of trying a law: how many cases, and the smallest of them that breaks it."""
+    """Outcome of a law: how many cases were tried, and the first that breaks it."""
 
     tried: int
     found: Difference | None = None
 
     @classmethod
     def broken(cls, tried: int, *rows: tuple[str, str]) -> Outcome:
-        """Return the outcome of a law that a case breaks, told in rows."""
+        """Return the outcome of a law that a case breaks; rows are labels and texts."""
         return cls(tried, Difference(rows))
 
     @classmethod
     def of(cls, wrong: Any, *columns: tuple[Any, ...], tried: int | None = None) -> Outcome:
-        """Return the outcome of cases of which some are marked as wrong; the first of these is told.
+        """Return the outcome of a mask of wrong cases; the counterexample is the first of them.
 
-        A column is a label and a text, or a label, what shows a number, and a number for each case.
+        A column is (label, text), or (label, function from a number to its text, numbers of all cases).
         """
         count = wrong.size if tried is None else tried
         if not wrong.any():
@@ -42,29 +42,29 @@ class Outcome:
 
 
 def number(value: Any) -> str:
-    """Return a number of any type of floats, as counterexamples show it."""
+    """Return the text of a number of any float type in a counterexample."""
     return shown_float(float(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A truth about numbers that formats, functions or blocks keep.
+    """A law that formats, operations, functions or blocks must keep.
 
     Parameters
     ----------
     name : str
     topic : {"format", "operation", "function", "blocks"}
-        What it is about.
+        Kind of its subjects.
     domain : str
         Where it holds, in words.
     statement : str
-        The truth, in words.
+        The law, in words.
     check : function
-        Tries it on a subject: the implementation that is held against it.
+        Tries the law on a subject, the implementation under test.
     applies : function
-        Whether it says anything about a subject.
+        Whether the law applies to a subject.
     codebooks, formats : bool
-        Of laws of formats: whether it is about codebooks, and about all other formats.
+        Whether a law of formats applies to codebooks, and to all other formats.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Law:
     formats: bool = True
 
     def concerns(self, subject: Any) -> bool:
-        """Return whether it says anything about a subject."""
+        """Return whether the law applies to a subject."""
         served = self.codebooks if isinstance(getattr(subject, "fmt", None), Codebook) else self.formats
         return served and self.applies(subject)
 
@@ -97,7 +97,7 @@ def law(
     codebooks: bool = False,
     formats: bool = True,
 ) -> Callable[[Check], Check]:
-    """Make a function a law; its docstring is the statement, its outcomes are tried until one is broken."""
+    """Register a function as a law: its docstring is the statement, and the first broken outcome counts."""
 
     def enter(check: Check) -> Check:
         assert name not in LAWS, f"two laws are called {name!r}"
@@ -130,9 +130,9 @@ class Verdict:
     ----------
     law : Law
     path : str
-        Whose answers were tried: "arrays", "arrays with flags", "oracle", or the name of someone's own.
+        Implementation that was tried: "arrays", "arrays with flags", "oracle", or the name of a user's own.
     tried : int
-        Cases.
+        Number of cases.
     found : Difference or None
     """
 
@@ -169,11 +169,11 @@ class Report:
 
     @property
     def tried(self) -> int:
-        """Cases in all."""
+        """Number of cases of all verdicts."""
         return sum(verdict.tried for verdict in self.verdicts)
 
     def demand(self) -> Report:
-        """Raise an AssertionError that says what is broken, if anything is; else give the report itself."""
+        """Return the report itself; raise an AssertionError with its text if a law is broken."""
         if self.broken:
             raise AssertionError(str(self))
         return self
@@ -225,5 +225,5 @@ class Report:
 
 
 def _told(verdict: Verdict, subject: str) -> str:
-    """Return a law's name, and on which path it is broken where there are several."""
+    """Return a law's name, with the path unless the path is the subject."""
     return f"'{verdict.law.name}'" + (f" ({verdict.path})" if verdict.path != subject else "")

@@ -12,6 +12,7 @@ import lowprec as lp
 from lowprec.arrays import calls
 from lowprec.kernels import engine
 from lowprec.kernels.compiling import is_worth
+from lowprec.kernels.general import operations
 from lowprec.kernels.jit import jit
 from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.request import BlockDecoding, BlockEncoding, Dot, Elementwise
@@ -49,6 +50,13 @@ def requested(text):
 
 def test_the_table_is_found():
     assert len(ROWS) > 20
+
+
+def test_an_operation_without_a_limit_of_bits_is_refused(monkeypatch):
+    monkeypatch.setitem(operations.COMPUTE, "square", operations.multiply)
+    message = r"^operation 'square' has no limit of bits in serves; add it there$"
+    with pytest.raises(ValueError, match=message):
+        operations.serves("square", [catalog.BINARY64], catalog.BINARY32, Projection())
 
 
 @pytest.mark.parametrize(("text", "room", "file", "name"), ROWS)

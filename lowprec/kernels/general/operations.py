@@ -20,6 +20,7 @@ from lowprec.kernels.general.numbers import Lane, normal, pick, word_product, ze
 from lowprec.kernels.general.quotients import as_53_bits, as_double, as_integer, quotient
 from lowprec.kernels.general.rounding import limit_of, long_shifted, shifted, split
 from lowprec.kernels.jit import inlined
+from lowprec.spec.arith import SIGN_ONLY
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Flag, Projection
@@ -34,6 +35,10 @@ _I = np.int64
 _0, _1, _2, _63 = _U(0), _U(1), _U(2), _U(63)
 _48 = _U(48)
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
+#: Operations whose results have no more bits than the longest operand.
+_SHORT = frozenset(
+    ("convert", "remainder", "minimum", "maximum", "round_to_integral", "scaleb", "logb", *SIGN_ONLY)
+)
 #: The exponent that infinities are compared by, above those of all numbers.
 _FAR = _I(1 << 40)
 #: Beyond this power of two all is too large, or too small, for any format.
@@ -453,7 +458,8 @@ def bits_of(fmt: Format) -> int:
 
 def serves(operation: str, sources: list[Format], target: Format, rule: Projection) -> tuple[bool, bool]:
     """Return whether results are exact for formats, and whether only by kernels in two words."""
-    if operation.removesuffix("_number") not in COMPUTE:
+    plain = operation.removesuffix("_number")
+    if plain not in COMPUTE:
         return False, False
     bits = [bits_of(fmt) for fmt in sources]
     # Bits that decide, the sticky one included; for codebooks `codebooks` says what does.
@@ -468,7 +474,9 @@ def serves(operation: str, sources: list[Format], target: Format, rule: Projecti
         return max(bits) <= 53 and kept <= 50, False
     if operation == "remainder":
         return max(bits) <= 53, False
-    return True, False
+    if plain in _SHORT:
+        return True, False
+    raise ValueError(f"operation {operation!r} has no limit of bits in serves; add it there")
 
 
 def is_exact(operation: str, sources: list[Format]) -> bool:
@@ -476,4 +484,4 @@ def is_exact(operation: str, sources: list[Format]) -> bool:
     bits = [bits_of(fmt) for fmt in sources]
     if operation == "multiply":
         return sum(bits) <= 53
-    return max(bits) <= 53 and operation not in ("add", "subtract", "divide", "sqrt", "fma")
+    return max(bits) <= 53 and operation.removesuffix("_number") in _SHORT

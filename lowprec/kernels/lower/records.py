@@ -1,6 +1,6 @@
-"""Records of integers that scalar kernels read: how to read codes, and what to do with numbers.
+"""Records of integers for scalar kernels and kernels in 64-bit lanes: to read codes, and to round to codes.
 
-`lower.scalar` makes them of binary formats, `lower.codebook` of codebooks.
+`lower.scalar` builds them from binary formats, `lower.codebook` from codebooks.
 
 Floor 2b. Imports spec and NumPy.
 """
@@ -34,8 +34,8 @@ Params = npt.NDArray[np.uint64]
 Word = Any
 Signed = Annotated[Any, "signed"]
 
-#: Stands in the place of a code where the projection refuses the operand: more than 32 bits, and as binary64
-#: a signaling NaN, which no kernel makes of anything.
+#: Sentinel of an operand that is refused. Wider than any code; as binary64 a signaling NaN, which no kernel
+#: returns.
 REFUSED = 0x7FF0000000000001
 
 
@@ -47,18 +47,16 @@ class Source(NamedTuple):
     complement: Word  #: all ones where negative codes are two's complements, else 0
     not_a_zero: Word  #: all ones where the sign bit alone is NaN, else 0
     max_magnitude: Word  #: of finite codes
-    infinity: (
-        Word  #: magnitude of infinity; all ones, which no magnitude past the largest is, where there is none
-    )
+    infinity: Word  #: magnitude of infinity; all ones if there is none, as no magnitude is
     keeps_nan_sign: Word  #: 1 where the sign of a NaN counts
-    quiet: Word  #: the bit of a NaN that is clear in signaling ones, or all ones
+    quiet: Word  #: the bit that is clear in signaling NaNs; all ones if there are none
     trailing_bits: Word
     trailing_mask: Word  #: all ones where there is no exponent field
     field_mask: Word  #: 0 where there is no exponent field
-    lowest: Word  #: the lowest exponent field that has a leading one
-    exponent: Signed  #: of the last bit of the significand is this plus the field
+    lowest: Word  #: the lowest exponent field whose significands have a leading one
+    exponent: Signed  #: exponent of the significand's last bit, less the exponent field
     flush: Word  #: 1 where subnormal operands become zeros
-    payload: Word  #: bits of a NaN below its quiet bit, where it has such
+    payload: Word  #: number of payload bits of a NaN
 
 
 class Grid(NamedTuple):
@@ -66,22 +64,22 @@ class Grid(NamedTuple):
 
     mask: Word  #: of the code's bits
     trailing_bits: Word
-    hidden: Word  #: what to take off where the lowest exponent field has a leading one too, else 0
-    emin: Signed
-    top: Signed  #: values of a larger exponent lie beyond every finite code and its tie
-    tiny: Signed  #: the exponent below which values may be tiny: emin, or none
-    surely: Signed  #: and the one below which they are
+    hidden: Word  #: the leading one, if the lowest exponent field has it too, else 0
+    emin: Signed  #: exponent of the smallest normal value
+    top: Signed  #: numbers of a larger exponent lie beyond the largest code and the tie after it
+    tiny: Signed  #: numbers below this exponent may be tiny: emin, or -2**30 if none is
+    surely: Signed  #: numbers below this exponent are tiny
     flush: Word  #: 1 where tiny results become zeros
     before: Word  #: where overflow is judged on the operand: 1 beyond the largest value, 2 from `top` on
     bits: Word  #: random bits, 0 for deterministic modes
     variant: Word  #: of a stochastic mode: 0 for A, 1 for B, 2 for C
     payload: Word  #: bits of a NaN operand's payload that are kept
-    shared: Word  #: 1 where the smallest value counts as zero, and a tie with it is one
-    rays: Word  #: 1 where values are a codebook's, whose places follow (`codebook`); 2 if 0 lies between two
+    shared: Word  #: 1 where the code of the smallest value stands for zero, which ties with it round to
+    rays: Word  #: 1 for a codebook, whose values follow (`lower.codebook`); 2 if 0 lies between two values
 
 
 class Side(NamedTuple):
-    """Results of operands of one sign: the words after the grid for +, those after them for -.
+    """Results of operands of one sign: the array has the grid, the side of + and the side of -.
 
     A magnitude m becomes (base + step * m) & mask, except for 0, which becomes `rounded_zero`.
     """
@@ -96,8 +94,8 @@ class Side(NamedTuple):
     overflow: Word
     infinity: Word
     nan: Word
-    carried: Word  #: a NaN operand, where its payload is kept: that joins it; else the same as `nan`
-    negative_invalid: Word  #: flags: INVALID where the format has no counterpart for such an operand, else 0
+    carried: Word  #: NaN that an operand's payload is joined to; `nan` if no payload is kept
+    negative_invalid: Word  #: flags: INVALID if the format has no code for such an operand, else 0
     zero_invalid: Word
     infinity_invalid: Word
     nan_invalid: Word
@@ -106,11 +104,13 @@ class Side(NamedTuple):
 
 ONES = (1 << 64) - 1
 
-#: Stochastic variants with a rule of their own; of the others only the random words are made otherwise.
+#: Number of each stochastic variant's rule; 0 for A, and for hardware's, which have other random words only.
 VARIANTS_BY_NUMBER = {"": 0, **dict.fromkeys(VARIANTS, 0), "B": 1, "C": 2}
 
+#: Values of `Grid.before`, by `Projection.overflow_test`.
 OVERFLOW_TESTS = {"after": 0, "before": 1, "exponent": 2}
 
+#: Values of `Side.limit_even` and `limit_odd`, in units of 2**-64.
 LIMITS = {
     Threshold.ANY: 0,
     Threshold.HALF_OR_ABOVE: (1 << 63) - 1,

@@ -1,10 +1,10 @@
-"""The random Hadamard transform: neighbours along an axis, mixed by an orthogonal matrix of signs.
+"""Random Hadamard transform: groups of neighbours along an axis, times an orthogonal matrix.
 
 Floor 4. Source: [NVFP4] 4.2.
 
-Notation, beside the source's:
+Notation of the source, and names here:
 
-    H       `matrix`: entries +1 and -1, H H^T = size * I
+    H       entries +1 and -1, H H^T = size * I
     S       `signs`: a diagonal of random signs, the same for both operands of a product
     H S x   transformed: each output is a sum of `size` terms, divided by sqrt(size)
 """
@@ -58,8 +58,8 @@ def hadamard(
 ) -> Array:
     """Multiply groups of neighbours along an axis by a Hadamard matrix, scaled to be orthogonal.
 
-    Each result is the exact sum, rounded once. An inner product of two arrays so transformed along the axis
-    that it sums over is, but for these roundings, that of the arrays.
+    Each result is the exact sum, rounded once. An inner product of two arrays stays the same, except for
+    these roundings, if both are transformed with the same signs along the axis that it sums over.
 
     >>> hadamard([4.0, 0, 0, 0], 4)
     array([2., 2., 2., 2.], dtype=float32)
@@ -70,19 +70,19 @@ def hadamard(
     ----------
     values : array_like
     size : {4, 16, 64}
-        Values of a group: powers of 4, so that the scale 1/sqrt(size) is a power of two. Zeros are added to a
-        group that the axis does not fill, and stay in the results.
+        Values per group: a power of 4, so that the scale 1/sqrt(size) is a power of two. Zeros fill the last
+        group; its results are all returned.
     axis : int
     signs : array_like of +1 and -1, shape (size,), optional
-        What values are multiplied by before; ones by default.
+        Factors of the values before the transform; ones by default.
     output : Format, str or dtype
-        What each sum is rounded to, to nearest even. Too large sums overflow as in `lowprec.encode`.
+        Format that sums are rounded to, to nearest even. Too large ones overflow as in `lowprec.encode`.
 
     Returns
     -------
-    values : array of float, of that shape, the axis made longer to a multiple of `size`
+    values : array of float, shape of the values with the axis padded to a multiple of `size`
 
-    Raises ValueError: another size, or signs that are none.
+    Raises ValueError: another size, or signs that are not `size` numbers +1 and -1.
 
     Source: [NVFP4] 4.2.
     """
@@ -98,7 +98,7 @@ def hadamard(
     axis = axis_within(axis, array.ndim)
     if lacking := -array.shape[axis] % size:
         array = np.pad(array, [(0, lacking * (place == axis)) for place in range(array.ndim)])
-    # The places in a group become the first axis; the others stay in their order, as copies are faster so.
+    # The index within a group becomes the first axis; the other axes keep their order: copies are faster.
     shape = (*array.shape[:axis], array.shape[axis] // size, size, *array.shape[axis + 1 :])
     groups = np.moveaxis(array.reshape(shape), axis + 1, 0)
     exact = dataclasses.replace(accumulation_of("exact"), output=(catalog.format(output), Projection()))
@@ -107,7 +107,7 @@ def hadamard(
 
 
 def _matrix(size: int) -> Array:
-    """Return Sylvester's matrix, a sign for each bit that both places have, over the root of its size."""
+    """Return Sylvester's matrix over the root of its size: negative where an odd number of ones coincides."""
     places = np.arange(size)
     common = np.bitwise_count(places[:, None] & places)
     root = 1 << (size.bit_length() - 1) // 2

@@ -1,4 +1,4 @@
-"""Files that captures are in: read, checked, and given to `compare` and `identify`."""
+"""Read and check the files of captures, and give their questions to `compare` and `identify`."""
 
 from __future__ import annotations
 
@@ -41,25 +41,26 @@ __all__ = ["Capture", "CapturedQuestion", "is_capture", "read_capture", "read_qu
 Array = npt.NDArray[Any]
 
 _SPELLED = re.compile(r"(.+\.npz)(?::(.*))?", re.DOTALL)
-#: Bytes of all arrays, at most, besides a multiple of the file's own: zeros can be packed a thousandfold.
+#: Bytes of all members, at most: `_MOST`, plus `_RATIO` times the file's; zeros can be packed a thousandfold.
 _MOST, _RATIO = 1 << 26, 16
+#: Bytes of a manifest, at most.
 _LONGEST_MANIFEST = 1 << 22
 
-#: What an expectation may say, and in what form.
+#: Fields of an expectation, and their types.
 _SAYS = {"when": list, "projection": dict} | dict.fromkeys(
     ("profile", "accumulation", "output", "ulps", "nan", "results"), str
 )
-#: What the answers of an operation are not held against.
+#: Fields of an expectation that an operation does not have.
 _NOT_OF = {"convert": ("accumulation", "output", "ulps"), "dot": ("profile", "projection")}
 
 _AGAIN = "copy it again, or run the script again"
-#: What NumPy and zipfile raise where a file is not as it should be.
+#: Errors that NumPy and zipfile raise for a damaged file.
 _UNREADABLE = (ValueError, OSError, EOFError, RuntimeError, MemoryError, zlib.error)
 
 
 @dataclass(frozen=True)
 class CapturedQuestion:
-    """A question of a capture: what a machine was asked, what it answered, and what lowprec expects.
+    """Question of a capture: the operands that a machine was given, its answers, and the expected ones.
 
     Attributes
     ----------
@@ -67,16 +68,16 @@ class CapturedQuestion:
     operation : str
         "convert" or "dot".
     formats : tuple of Format
-        Of the operands, then of the results.
+        Formats of the operands, then that of the results.
     operands : dict of arrays
-        Codes: x of shape (n,), with the words of a stochastic conversion as `random`; or x and y of shape
-        (n, K), with the `addend` of shape (n,) where there is one.
+        Codes: x of shape (n,), with the random words of a stochastic conversion as `random`; or x and y of
+        shape (n, K), with the `addend` of shape (n,) if there is one.
     output : array
         Codes of the results, shape (n,); empty where the question was skipped.
     expects : dict or None
         What the script expected of this machine: `profile`, `projection` or `accumulation`, and more.
     skipped : str
-        Why it was not asked; empty where it was.
+        Why the machine was not asked; empty if it was.
     """
 
     name: str
@@ -89,9 +90,9 @@ class CapturedQuestion:
     skipped: str = ""
 
     def compare(self, **options: Any) -> Comparison:
-        """Hold the answers against what is expected, or against what `options` of `lowprec.compare` say.
+        """Compare the answers with what is expected, or with what `options` of `lowprec.compare` say.
 
-        Without an expectation, conversions are held against plain rounding to nearest, and the accumulations
+        Without an expectation, conversions are compared with plain rounding to nearest, and the accumulations
         of dot products are ranked.
 
         Raises ValueError: a question that was skipped.
@@ -116,7 +117,7 @@ class CapturedQuestion:
             asked |= {"ulps": said.get("ulps"), "accumulation": self._accumulation(said)}
             asked |= {"addend": self._held("addend", target)} if "addend" in self.operands else {}
         results = self.output
-        if self.operation == "dot" or "results" in said:  # the type of a sum, or of what carries the values
+        if self.operation == "dot" or "results" in said:  # typed as the target, or as the expectation says
             results = results.view(dtype(catalog.format(said.get("results", target))))
         return compare(operands, Held(results, f"{self.file}:{self.name}"), **(asked | options))
 
@@ -164,7 +165,7 @@ class Capture:
     Attributes
     ----------
     machine, script : dict
-        Device, driver and versions; and who wrote the script.
+        Device, driver and versions of the machine; version and command of the lowprec that wrote the script.
     questions : dict of CapturedQuestion
         By name.
     """
@@ -203,7 +204,7 @@ def is_capture(spelled: str) -> bool:
 def read_question(spelled: str) -> CapturedQuestion:
     """Return the question that FILE.npz:NAME names.
 
-    Raises ValueError: as `read_capture`; a name of none.
+    Raises ValueError: as `read_capture`; no name, or one that no question has.
     """
     match = _SPELLED.fullmatch(spelled)
     assert match is not None, "is_capture was asked first"
@@ -249,14 +250,14 @@ class _Damaged(Exception):
 
 
 def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the manifest and the arrays, whose hashes are right."""
+    """Return the manifest and the arrays; raise `_Damaged` if a hash is wrong."""
     if not os.path.isfile(path):
         raise DumpError(absent(path))
     most = _MOST + _RATIO * path.stat().st_size
     try:
         with zipfile.ZipFile(path) as held:
             sizes = {info.filename: info.file_size for info in held.infolist()}
-            for info in held.infolist():  # others are unpacked whole, whatever their sizes
+            for info in held.infolist():  # other methods unpack a member whole, whatever its size
                 if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     raise _Damaged(
                         f"{quoted(info.filename)} is packed by method {info.compress_type}, and scripts of "
@@ -291,7 +292,7 @@ def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def _array(held: zipfile.ZipFile, name: str) -> Array:
-    """Return an array, whose header must take as many bytes as the file has."""
+    """Return an array; its header must state as many bytes as the file has."""
     with held.open(name) as file:
         dtype, shape, fortran = npy_header(file)
         have, need = held.getinfo(name).file_size - file.tell(), math.prod(shape) * dtype.itemsize
@@ -317,10 +318,11 @@ def _check_schema(manifest: Any) -> None:
 
 def _capture(file: str, manifest: dict[str, Any], arrays: dict[str, Array]) -> Capture:
     questions = {}
-    most = functools.cache(lambda name: int(arrays[name].max(initial=0)))  # questions may share an array
+    # Cached, as questions may share an array.
+    largest_in = functools.cache(lambda name: int(arrays[name].max(initial=0)))
     for said in manifest["questions"]:
         try:
-            question = _question(file, said, arrays, most)
+            question = _question(file, said, arrays, largest_in)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             name = said.get("name") if isinstance(said, dict) else said
             why = f"no {error}" if isinstance(error, KeyError) else str(error)
@@ -333,7 +335,7 @@ def _capture(file: str, manifest: dict[str, Any], arrays: dict[str, Array]) -> C
 
 
 def _question(
-    file: str, said: dict[str, Any], arrays: dict[str, Array], most: Callable[[str], int]
+    file: str, said: dict[str, Any], arrays: dict[str, Array], largest_in: Callable[[str], int]
 ) -> CapturedQuestion:
     name, operation, expects = said["name"], said["operation"], said["expects"]
     if not re.fullmatch(r"\w+", name, re.ASCII):
@@ -367,7 +369,7 @@ def _question(
         found = held[operand]
         if found.shape != shape or found.dtype != (np.uint32 if fmt is None else code_dtype(fmt)):
             raise ValueError(f"the {operand} of {found.dtype} and shape {found.shape}, which do not fit")
-        if fmt is not None and (largest := most(names[operand])) >> fmt.width:
+        if fmt is not None and (largest := largest_in(names[operand])) >> fmt.width:
             raise ValueError(f"the {operand} with {largest:#x}, no {fmt.width}-bit code of {fmt.name!r}")
     output = held.pop("output")
     return CapturedQuestion(name, file, operation, formats, held, output, expects)
@@ -376,7 +378,7 @@ def _question(
 def _fitting(
     operation: str, formats: tuple[Format, ...], held: dict[str, Array], expects: dict[str, Any]
 ) -> Iterator[tuple[str, tuple[int, ...], Format | None]]:
-    """Yield the shape that each array must have, and the format of its codes; None: of any words."""
+    """Yield each array's name, required shape, and format of codes; None for random words."""
     *sources, target = formats
     shape, count = held["x"].shape, held["x"].shape[:1]
     if len(shape) != len(sources):

@@ -1,8 +1,8 @@
-"""Explanations of what no change explains alone: where results differ, as a rule, and how, as an edit.
+"""Explain differences that no change explains alone: a rule says where results differ, an edit how.
 
 An edit is a change of the question or of its results. Edits that give most of the wrong results are tried
 one by one: a rule must tell the wrong results that the edit gives from the right ones that it would spoil.
-Where no edit gives them, a rule tells wrong results from right ones.
+A last rule, without an edit, tells all wrong results from right ones.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ __all__ = ["Conditional", "Examples", "conditional", "edited"]
 Mask = npt.NDArray[np.bool_]
 Agrees = Callable[[Batch, Changes], Mask]
 
-#: Wrong results that edits are tried on, and edits that rules are looked for.
+#: Results of each kind that an edit is tried on, and edits that a rule is sought for; at most.
 _TRIED, _EDITS = 256, 10
-#: Edits of results that are tried besides these; of fewer wrong results rules are guesses.
+#: Edits of results that a rule is sought for besides; wrong results below which rules are guesses.
 _OF_RESULTS, _FEW = 4, 8
-#: Share of wrong results from which on an edit is tried for a part alone, and is taken for the whole cause.
+#: Shares of wrong results that an edit gives: from the first on, narrower edits are tried too; above the
+#: second, the edit may be the whole cause.
 _NARROWED, _WHOLLY = 0.1, 0.9
-#: Wrong results for each condition of a rule that right results meet too.
+#: Wrong results needed for each condition of a rule, if right results meet the rule too.
 _PROOF = 8
 #: Edits that are tried as the first of two.
 _FIRST = 8
@@ -39,14 +40,14 @@ _FIRST = 8
 _REPAIRED = 64
 #: Lines back to which a register may keep its value, less one, and times that the rule is learnt of these.
 _LAGS, _HELD = 7, 3
-#: Lines of each kind that are told.
+#: Examples of each kind in a report, at most.
 _LINES = 3
-#: Fields of changes that are functions of codes of results.
+#: Fields of changes that edit results; others change the question.
 ON_RESULTS = ("result_code", "scale_code", "before", "nans")
-#: The edits that a result, or its sign, is that of the one before it.
+#: Edits that give each result, or its sign, from the previous result.
 BEFORE = Change("before", None, "results equal to the results before", 2)
 SIGN_BEFORE = Change("before", "sign", "results with the signs of the results before", 2)
-#: The edit that takes back what another one does to the codes of NaNs.
+#: Edit that undoes what another one does to the codes of NaNs.
 NANS_KEPT = Change("nans", None, "NaNs have the signs and payloads that they must have", 1)
 #: The edit that takes back what another one does to results that are not infinite.
 INFINITIES_KEPT = Change("nans", "infinite", "what it makes infinite by itself stays the largest number", 1)
@@ -54,7 +55,7 @@ INFINITIES_KEPT = Change("nans", "infinite", "what it makes infinite by itself s
 
 @dataclass(frozen=True)
 class Examples:
-    """Places of a few results: wrong ones, and right ones where the rule holds and elsewhere."""
+    """Indices of a few results: wrong ones where the rule holds; right ones, first where it holds."""
 
     wrong: tuple[int, ...]
     right: tuple[int, ...]
@@ -73,7 +74,7 @@ class Conditional:
 
 
 def edited(question: Question, batch: Batch, changes: Changes) -> Array:
-    """Return answers under changes, of which some may be edits of results."""
+    """Return answers under changes of the question, then edited by changes of results."""
     answers = question.answer(batch, tuple(c for c in changes if c.field not in ON_RESULTS))
     for change in changes:
         if change.field == "before":
@@ -102,7 +103,7 @@ def conditional(
     changes: Iterable[Change],
     agrees: Agrees,
 ) -> list[Conditional]:
-    """Return explanations by a rule, the best first: those without exception, and of these the shortest."""
+    """Return explanations, the best first: by fewest exceptions, then by the shortest rule."""
     wrong, right = judged.wrong, judged.right
     features = useful(question.features(batch, judged.want), wrong | right)
     on_results: list[Change] = []
@@ -125,7 +126,7 @@ def conditional(
     def distinct(mask: Mask) -> int:
         return question.independent(batch.places[mask])
 
-    # Elements of a block stand behind the same block, lines with the same operands behind different ones.
+    # Elements of one block have the same block before them and count once; lines of the same operands do not.
     behind = distinct if question.numbered == "element" else np.count_nonzero
     shares = [(mask.mean(), change) for change, mask in masks if mask.mean() >= 0.5]
     spoilt = {id(change): near.size for _, change in shares}
@@ -154,7 +155,7 @@ def conditional(
                 words, errors = f"{change.words}; {also.words}", int(np.count_nonzero(wrong & ~agree))
                 found.append(Conditional(None, (change, also), words, Examples((), ()), errors))
                 break
-        # What an edit of results leaves as it is may be outside its rule too: such a rule says more.
+        # An edit of results leaves some right results as they are. A rule that excludes those too says more.
         for beyond in (right, outside) if change.field in ON_RESULTS else (outside,):
             rule = None
             if change.field not in _WHOLE:
@@ -170,11 +171,11 @@ def conditional(
             if rule is None:
                 continue
             where = rule.where(features)
-            # Where a rule holds of right results too, few wrong ones do not prove two conditions.
+            # If right results meet a rule too, few wrong results do not prove two conditions.
             if rule.size > 1 and np.count_nonzero(inside) < _PROOF * rule.size and (right & where).any():
                 continue
             errors = int(np.count_nonzero(wrong & ~(agree & where)) + np.count_nonzero(outside & where))
-            # Sorted lines have like results before them: what is held has a plain reason, and no exception.
+            # Sorted lines may repeat the previous result by chance: only one condition, without exceptions.
             if change.field == "before" and (errors or rule.size > 1):
                 continue
             found.append(_told(rule, (change,), batch, wrong, right, where, errors))
@@ -268,7 +269,7 @@ def _held(
 def _of_two(
     masks: list[tuple[Change, Mask]], batch: Batch, wrong: Mask, right: Mask, agrees: Agrees
 ) -> list[Conditional]:
-    """Return two edits that together give every result, if each gives some: those that give most first."""
+    """Return an explanation by two edits that together give every result, each of them some, or nothing."""
     some = [pair for pair in masks if pair[1].any() and pair[0].field not in ON_RESULTS]
     some.sort(key=lambda pair: -np.count_nonzero(pair[1]))
     pairs = [
@@ -295,10 +296,10 @@ _WHOLE = ("format", "element", "profile", "place", "named", "received", "rule", 
 
 
 def _order(one: Conditional) -> tuple[int, int, int, int, int]:
-    """Return what explanations are ordered by: exceptions, length, how little is presumed, and cost.
+    """Return the sort key of an explanation: exceptions, length, how little it presumes, and cost.
 
-    An edit of results presumes the least, and where its rule holds of wrong results alone nothing is left to
-    a more particular one: that has the same effect there by chance.
+    An edit of results presumes the least. If its rule holds of wrong results alone, it comes before a more
+    particular edit, which has the same effect there by chance.
     """
     cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
     plain = all(change.field in _PLAIN for change in one.edit)
@@ -308,7 +309,7 @@ def _order(one: Conditional) -> tuple[int, int, int, int, int]:
 
 
 def useful(features: Iterable[Feature], asked: Mask) -> list[Feature]:
-    """Return the features that differ among some results."""
+    """Return the features that differ among the requested results."""
     return [f for f in features if f.values[asked].size and (f.values[asked] != f.values[asked][0]).any()]
 
 

@@ -1,7 +1,7 @@
-"""Arrays in blocks that share a scale, as a question of comparison.
+"""Question of arrays in blocks that share a scale.
 
-An answer is the code of an element and, where scales were given, that of its block's scale above it; or a
-value.
+An answer is a value; or the code of an element, with the code of its block's scale in the bits above it if
+scales were given.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ from lowprec.verify.questions.result_edits import of_scale_codes, parts_moved
 
 __all__ = ["BlockQuestion"]
 
+#: Elements of a piece, about.
 _PIECE = 1 << 19
-#: Where a mismatch lies, if scales were given.
+#: Situations of mismatches: two if scales were given; of codes without scales; of values.
 _UNDER = ("elements under the right scale", "elements of another scale", "elements", "values")
 
 #: Sizes of blocks that stacks use.
@@ -60,7 +61,7 @@ _SIZES = (8, 16, 32, 64, 128)
 
 
 class BlockQuestion(Question):
-    """Values in a block format: codes with or without scales, or values again."""
+    """Question of values in a block format, answered by codes with or without scales, or by values."""
 
     situation_names, numbered = _UNDER, "element"
 
@@ -106,7 +107,7 @@ class BlockQuestion(Question):
                 raise ValueError(
                     f"scales have shape {scales.shape}, but blocks of {fmt.name!r} here need {needed}"
                 )
-            # Told, and the elements compared: a wrong axis is something to be found.
+            # The elements are compared without scales, and the report says so: a wrong axis is to be found.
             self.unfit = f"; scales of shape {scales.shape} are those of axis {fits[0]}, and left out"
             self.scales = None
         self.tensor_scale, self.given = tensor_scale, tensor_scale is not None
@@ -132,7 +133,7 @@ class BlockQuestion(Question):
 
     @functools.cached_property
     def _largest(self) -> Array:
-        """The largest magnitude of all, in the values' type."""
+        """Largest finite magnitude of all values, in their type."""
         kind = self.dump.dtype
         found = np.zeros((), f"u{kind.itemsize}" if kind.kind == "i" else kind)
         for start in range(0, self.size, _PIECE):
@@ -144,7 +145,7 @@ class BlockQuestion(Question):
         return found.astype(kind)
 
     def _tensor_scale(self, fmt: BlockFormat, change: Any = None) -> float:
-        """Return the scale of the whole tensor, which its largest magnitude gives."""
+        """Return the scale of the whole tensor, from its largest magnitude."""
         amax = self._largest.reshape((1,) * len(fmt.sizes))
         one = encode(amax if change is None else change(amax), fmt)
         assert one.tensor_scale is not None
@@ -153,7 +154,7 @@ class BlockQuestion(Question):
     # -- what was asked -------------------------------------------------------------------------
 
     def words(self) -> str:
-        """Return what was asked, in words."""
+        """Return the request in words."""
         along = " and ".join(str(axis) for axis in self.axes)
         return (
             f"{self.dump.dtype} to {self.format.name} along axis {along}, {self.format.rule} "
@@ -161,7 +162,7 @@ class BlockQuestion(Question):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return what was asked, as data."""
+        """Return the request as data."""
         return {
             "operation": "blocks",
             "formats": [str(self.dump.dtype), self.format.name],
@@ -170,18 +171,18 @@ class BlockQuestion(Question):
 
     @property
     def _step(self) -> int:
-        """Parts along the first axis in a piece: whole blocks of every size, where blocks lie along it."""
+        """Rows of the first axis in a piece: whole blocks of every size, if blocks lie along it."""
         width = max(math.prod(self.shape[1:]), 1)
         unit = math.lcm(max(_SIZES), *self.format.sizes) if 0 in self.axes else 1
         return max(_PIECE // width // unit, 1) * unit
 
     def bounds(self) -> Iterator[tuple[int, ...]]:
-        """Yield the parts along the first axis that make a piece."""
+        """Yield the first row and the end of each piece."""
         for start in range(0, self.shape[0], self._step):
             yield start, min(start + self._step, self.shape[0])
 
     def piece(self, *bounds: int) -> Batch:
-        """Return the results of parts along the first axis."""
+        """Return the values and results of rows start to stop of the first axis."""
         start, stop = bounds
         width = math.prod(self.shape[1:])
         got = words_of(self.received.rows(start, stop)).astype(np.int64)
@@ -197,7 +198,7 @@ class BlockQuestion(Question):
         return np.concatenate([rows[:, :1] >> SCALE_SHIFT, rows & (1 << SCALE_SHIFT) - 1], axis=1)
 
     def sample(self, different: Array, equal: Array) -> Batch:
-        """Return the piece with the mismatch in the middle of all."""
+        """Return the piece that has the median of the different results."""
         width = max(math.prod(self.shape[1:]), 1)
         first = (
             int(different[different.size // 2]) // width // self._step * self._step if different.size else 0
@@ -208,7 +209,7 @@ class BlockQuestion(Question):
 
     @np.errstate(all="ignore")  # signaling NaNs and overflow, where values are changed
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
-        """Return what the results must be, or would be."""
+        """Return the right results, or those under changes."""
         fields = {change.field: change.value for change in changes}
         fmt, axes, tensor, values = self.format, self.axes, self.tensor_scale, batch.given
         if "profile" in fields:
@@ -249,7 +250,7 @@ class BlockQuestion(Question):
         return made.reshape(-1)
 
     def _under_former(self, made: Array, batch: Batch) -> Array:
-        """Return answers with the scales that came of the blocks before."""
+        """Return answers, each under the received scale of the block before its own."""
         size = self.format.sizes[0]
         if self.axes != (len(self.shape) - 1,) or self.shape[-1] % size:
             raise ValueError("blocks do not follow each other")
@@ -265,7 +266,7 @@ class BlockQuestion(Question):
     ) -> Array:
         shift = fields.get("offset", 0)
         keep = tuple(slice(None) for _ in values.shape)
-        if shift:  # blocks begin so much later: in front of the first there are zeros
+        if shift:  # the first block has `shift` elements of the array, after zeros
             pads = [(0, 0)] * values.ndim
             pads[axes[-1]] = (fmt.sizes[-1] - shift, 0)
             values = np.pad(values, pads)
@@ -343,12 +344,12 @@ class BlockQuestion(Question):
                 if how != fmt.tensor_scale:
                     yield Change("tensor_scale", how, f"the tensor's scale by {how!r}")
 
-    # -- what conditions are made of -------------------------------------------------------------
+    # -- edits and features for rules --------------------------------------------------------------
 
     def edits(self) -> Iterator[Change]:
-        """Yield edits of the codes of scales alone."""
+        """Yield edits of scales, and moves of elements within their blocks."""
         if self.scales is not None and not self.values:
-            if type(self) is BlockQuestion:  # not of lines that each have a scale of the tensor
+            if type(self) is BlockQuestion:  # lines of the subclass have a tensor scale each
                 words = "scales that are as they came of the block before, above elements that are right"
                 yield Change("former", True, words, 2)
             yield from of_scale_codes(self.format.scale)
@@ -370,11 +371,11 @@ class BlockQuestion(Question):
 
     @property
     def _source(self) -> Format | None:
-        """The format of the values: the narrowest usual one that holds them."""
+        """Narrowest usual format that holds the values of the first piece."""
         return holding(np.asarray(self.dump.rows(0, min(self._step, self.shape[0]))))
 
     def edited(self, answers: Array, change: Change) -> Array:
-        """Return answers whose elements, or scales, are changed by an edit of their codes."""
+        """Return answers with the codes of elements or of scales edited."""
         if self.values:
             return super().edited(answers, change)
         scales, elements = answers >> SCALE_SHIFT, answers & (1 << SCALE_SHIFT) - 1
@@ -392,7 +393,7 @@ class BlockQuestion(Question):
                 tensor = 1.0 if self.tensor_scale is None else self.tensor_scale
                 yield from of_a_scale(values, self.format, scales, tensor, self.codes(want))
 
-    # -- what is counted and told ---------------------------------------------------------------
+    # -- counts and reports ---------------------------------------------------------------------
 
     def independent(self, places: Array) -> int:
         """Return how many blocks these elements belong to."""
@@ -409,7 +410,7 @@ class BlockQuestion(Question):
         return is_nan(answers.astype(UNSIGNED[dtype.itemsize]), carrier_of(dtype))
 
     def codes(self, answers: Array) -> Array:
-        """Return codes of the elements; of values there are none to be had without their scales."""
+        """Return codes of the elements, -1 for values, which have none without their scales."""
         wide = answers.astype(np.int64)
         if self.values:
             return np.full(wide.shape, -1)
@@ -422,13 +423,13 @@ class BlockQuestion(Question):
         return far, finite & (got >> SCALE_SHIFT == want >> SCALE_SHIFT)
 
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
-        """Return whether the scale differs, or the element under the scale that it must have."""
+        """Return the index in `_UNDER` of the situation of each mismatch."""
         if self.scales is None:
             return np.full(int(np.count_nonzero(where)), 2 + self.values, np.uint8)
         return np.asarray(batch.got[where] >> SCALE_SHIFT != want >> SCALE_SHIFT, np.uint8)
 
     def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
-        """Return the values."""
+        """Return the values of the results that `where` marks."""
         return doubles(batch.given.reshape(-1)[where])
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
@@ -451,7 +452,7 @@ class BlockQuestion(Question):
         return np.asarray(dataclasses.replace(blocks, codes=codes).values(np.float64)).reshape(-1)
 
     def difference(self, batch: Batch, place: int, want: int) -> Difference:
-        """Return a mismatch, told in full."""
+        """Return a mismatch as a report shows it."""
         got, value = int(batch.got[place]), batch.given.reshape(-1)[place]
         assert isinstance(batch.index, slice)
         at = batch.index.start + place

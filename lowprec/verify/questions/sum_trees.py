@@ -1,4 +1,4 @@
-"""Sums by a tree of additions, of which one adder, or those of one level, round otherwise."""
+"""Sums by a tree of adders, one of which, or those of one level, round in another mode."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["of_adders", "tree_sums"]
 
-#: An adder of a tree by its level and its place there, or all of a level, and how it rounds.
+#: Adder of a tree: its level, its index in the level or None for the whole level, and its rounding mode.
 Adder = tuple[int, int | None, Rounding]
 
 
 def of_adders(given: Given, right: Array, how: Accumulation) -> Iterator[Change]:
-    """Yield adders of a tree, and its levels, in every other mode, if the tree has the right codes."""
+    """Yield a change for each adder, level and other mode, if the unchanged tree gives the right codes."""
     plain = how.product is not None and isinstance(how.accumulator, tuple) and how.output == how.accumulator
     if how.order != PAIRWISE or how.split or how.term or how.addend != "first" or not plain:
         return
@@ -52,7 +52,7 @@ def of_adders(given: Given, right: Array, how: Accumulation) -> Iterator[Change]
 
 
 def tree_sums(x: Array, y: Array, addend: Array, how: Accumulation, adder: Adder | None = None) -> Array:
-    """Return codes of sums of an addend and rounded products by a tree, with another mode of one adder."""
+    """Return the codes of an addend plus rounded products, summed by a tree; `adder` has its own mode."""
     assert how.product is not None, "asked of rounded products"
     (fmt, rule), into = how.output, how.product
     codes = np.asarray(multiply(x, y, into[0], projection=into[1], dtype=code_dtype(into[0])))

@@ -1,4 +1,4 @@
-"""Vectors of words for kernels: many elements in one step, in the same bits whatever the machine.
+"""Vectors of words for kernels: many elements in one step, with the same results on every machine.
 
 numba widens 32-bit arithmetic to 64 bits, and whether LLVM then turns a loop into vector
 instructions depends on all that is in it (docs/decisions/0007). So kernels name their vectors: a
@@ -78,7 +78,7 @@ __all__ = [
     "widened_from_half",
 ]
 
-#: Words in a vector. A multiple of what one instruction takes, so that several are under way at once.
+#: Words in a vector: those of several instructions, which run at the same time.
 LANES = 32
 
 Lanes = npt.NDArray[Any]  #: of uint32
@@ -95,7 +95,7 @@ SINGLES = _SINGLES = VectorType("singles", ir.FloatType(), LANES)
 WIDES = VectorType("wides", ir.IntType(64), LANES)
 
 
-# -- operators: as between unsigned words ------------------------------------------------------------
+# -- operators of unsigned words -------------------------------------------------------------------
 
 #: Operators, and llvmlite's names of their instructions.
 _OPERATORS = {
@@ -111,7 +111,7 @@ _OPERATORS = {
 
 
 def as_unsigned(kind: VectorType) -> None:
-    """Give vectors of integers the operators of unsigned ones, which wrap."""
+    """Give vectors of a type the operators of unsigned integers, which wrap."""
     for function, name in _OPERATORS.items():
         builtin(function, kind, kind, kind)(
             lambda builder, left, right, name=name: getattr(builder, name)(left, right)
@@ -149,9 +149,9 @@ builtin(fill_wide, WIDES, WIDES)(lambda builder, number: number)
 
 
 def padded(array: Codes, start: int) -> Codes:
-    """Return memory for a vector, with what is left of an array from `start` on, and zeros.
+    """Return memory of a vector: the elements of an array from index `start` to its end, then zeros.
 
-    At most LANES elements. The memory is gone when the function that asks for it returns.
+    These are at most LANES elements. The memory is gone when the calling function returns.
     """
     room = np.zeros(LANES, array.dtype)
     room[: array.size - start] = array[start:]
@@ -162,7 +162,7 @@ on_stack(padded, LANES)
 
 
 def put_rest(array: Codes, start: int, rest: Codes) -> None:
-    """Store what a padded vector has for the elements from index `start` to the end."""
+    """Store a padded vector's elements in an array, from index `start` to its end."""
     array[start:] = rest[: array.size - start]
 
 
@@ -202,7 +202,7 @@ builtin(negative, MASK, _WORDS)(lambda builder, word: builder.icmp_signed("<", w
 
 
 def not_a_number(word: Lanes) -> Mask:
-    """Return where the binary32 number of that pattern is NaN."""
+    """Return where a word is the pattern of a binary32 NaN."""
     return (word & 0x7FFFFFFF) > 0x7F800000
 
 
@@ -213,7 +213,7 @@ def _not_a_number(builder: Any, word: Any) -> Any:
 
 
 def choose(mask: Mask, yes: Word, no: Word) -> Lanes:
-    """`yes` where the mask is set, else `no`: both are computed, nothing is jumped over."""
+    """Return `yes` where the mask is set, else `no`; both are computed, without a branch."""
     return np.where(mask, fill(yes) if np.ndim(yes) == 0 else yes, fill(no) if np.ndim(no) == 0 else no)
 
 
@@ -241,7 +241,7 @@ builtin(greater, _WORDS, _WORDS, _WORDS)(
 
 
 def one_where(mask: Mask) -> Lanes:
-    """1 where the mask is set, else 0."""
+    """Return 1 where the mask is set, else 0."""
     return mask.astype(np.uint32)
 
 
@@ -255,7 +255,7 @@ def fused(x: Singles, y: Singles, z: Singles) -> Singles:
         total = product + z
         other = total - product
         error = (product - (total - other)) + (z - other)
-        # To odd, so that rounding again gives what rounding once does.
+        # Rounded to odd, so that rounding to binary32 after it equals rounding once.
         even = (total.view(np.uint64) & np.uint64(1)) == 0
         odd = np.nextafter(total, np.copysign(np.inf, error))
         return np.where(even & (error != 0) & np.isfinite(error), odd, total).astype(np.float32)
@@ -276,7 +276,7 @@ builtin(square_root, _SINGLES, _SINGLES)(lambda builder, x: _intrinsic(builder, 
 
 
 def _intrinsic(builder: Any, name: str, *operands: Any) -> Any:
-    """Return one of LLVM's own functions of vectors."""
+    """Return a call of one of LLVM's own functions of vectors."""
     kind = operands[0].type
     name = f"llvm.{name}.v{kind.count}f{32 if kind.element == ir.FloatType() else 64}"
     function = builder.module.globals.get(name)
@@ -286,7 +286,7 @@ def _intrinsic(builder: Any, name: str, *operands: Any) -> Any:
 
 
 def as_singles(word: Lanes) -> Singles:
-    """Words as the binary32 numbers whose patterns they are."""
+    """Return the binary32 numbers whose patterns the words are."""
     return word.view(np.float32)
 
 
@@ -302,7 +302,7 @@ builtin(as_words, _WORDS, _SINGLES)(lambda builder, single: builder.bitcast(sing
 
 
 def widened_from_half(word: Lanes) -> Lanes:
-    """Binary16 patterns as binary32 ones, by the processor."""
+    """Convert patterns of binary16 to patterns of binary32, by the processor."""
     return word.astype(np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
 
 
@@ -339,7 +339,7 @@ def _rarely(builder: Any, truth: Any) -> Any:
 
 
 def rare_nan(word: Lanes) -> bool:
-    """Return whether any is NaN, which is rare, in half as many comparisons as lanes."""
+    """Return whether any lane is NaN, which is rare; one comparison tests two lanes."""
     return bool(not_a_number(word).any())
 
 
@@ -378,12 +378,12 @@ builtin(greatest, _WORDS, _WORDS)(lambda builder, word: _greater_of_partners(bui
 
 
 def places(order: list[int]) -> Any:
-    """Return the lanes that LLVM's shuffle takes."""
+    """Return indices of lanes as the constant that LLVM's shuffle takes."""
     return ir.Constant(ir.VectorType(_WORD, len(order)), order)
 
 
 def _greater_of_partners(builder: Any, word: Any, *distances: int) -> Any:
-    """Return each word or the one so far away, then the greater of these and the one at the next distance."""
+    """Return, for each distance in turn, the greater of each word and the word at that distance."""
     for distance in distances:
         partners = builder.shuffle_vector(word, word, places([lane ^ distance for lane in range(LANES)]))
         word = builder.select(builder.icmp_unsigned(">", word, partners), word, partners)
@@ -419,7 +419,7 @@ def load_lowered(builder: Any, pointer: Any, element: Any) -> Any:
 
 
 def load_wide(array: npt.NDArray[np.uint64], start: int) -> Wides:
-    """LANES elements of 64 bits, from index `start` on; nothing checks the bounds."""
+    """Load LANES elements of 64 bits, from index `start` on; nothing checks the bounds."""
     return array[start : start + LANES].copy()
 
 
@@ -431,7 +431,7 @@ def _load_wide(builder: Any, pointer: Any, element: Any) -> Any:
 
 
 def fetch(array: Codes, start: int) -> None:
-    """Ask for LANES elements from index `start` on, which may lie past the end: they are read soon."""
+    """Prefetch LANES elements from index `start` on, for a load soon; they may lie past the array's end."""
 
 
 @memory(fetch, None)
@@ -447,9 +447,9 @@ def _fetch(builder: Any, pointer: Any, element: Any) -> None:
 
 
 def store(array: Codes, start: int, word: Lanes) -> None:
-    """Return the low bits of each lane, to elements of 8, 16 or 32 bits; nothing checks the bounds.
+    """Store the low bits of each lane in elements of 8, 16 or 32 bits; nothing checks the bounds.
 
-    To elements of 64 bits the same number as binary64, of lanes that are binary32 but not subnormal.
+    Elements of 64 bits get the same numbers in binary64: lanes are then binary32 numbers, none subnormal.
     """
     part = array[start : start + LANES].view(f"u{array.itemsize}")
     if array.itemsize < 8:
@@ -473,9 +473,9 @@ def _store(builder: Any, pointer: Any, element: Any, word: Any) -> Any:
 
 
 def store_past(array: Codes, start: int, word: Lanes) -> None:
-    """Store past the caches: memory is not read before it is written, and they keep what they hold.
+    """Store past the caches, which keep their contents; memory is not read before it is written.
 
-    Of an array that begins at a multiple of 16 bytes, from a multiple of LANES on. `settle` must follow.
+    The array begins at a multiple of 16 bytes, and `start` is a multiple of LANES. `settle` must follow.
     """
     store(array, start, word)
 
