@@ -257,7 +257,7 @@ def _refusal(verb, name, kind, arrays):
     if written and kind == "read-only":
         return f"{name} is read-only"
     if written and kind == "other byte order" and arrays[name][0].itemsize > 1:
-        return "not (of )?>"
+        return "(not|of) >"
     if lazy and (
         name in ("packed", "swizzled") or (verb == "encode" and name == "scales" and "xarray" not in kind)
     ):
