@@ -74,8 +74,9 @@ def _encode(
     backend: Backend | None,
     scales: object = None,
 ) -> BlockArray:
-    if backend in (None, "vector"):
-        operand = narrowed(operand)
+    flushes = fmt.elements.subnormals in ("flush_operands", "flush_both")
+    if backend in (None, "vector") and not (flushes and operand.fmt == catalog.BINARY64):
+        operand = narrowed(operand)  # subnormals of float64 are not those of float32
     shape = operand.array.shape
     axes = axes_of(fmt, axis, len(shape))
     grid = grid_of(shape, axes, fmt.sizes)

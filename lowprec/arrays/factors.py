@@ -30,7 +30,7 @@ from lowprec.kernels.engine import Backend, Rows
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = ["Factors", "Side", "alike", "along", "factors", "part_of", "takes_scales"]
@@ -185,7 +185,7 @@ def _as_format(
         wrong = flags != 0
         if fmt.has_nan:  # a signaling one is as good as any
             wrong &= ~nans(operand.codes, operand.fmt)
-        if _has_two_zeros(operand.fmt) and not _has_two_zeros(fmt):
+        if operand.fmt.has_negative_zero and not fmt.has_negative_zero:
             wrong |= operand.codes == operand.fmt.sign_code
         if wrong.any():
             place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), made.shape))
@@ -195,10 +195,6 @@ def _as_format(
                 f"{', or decode it if these are codes' if operand.array.dtype.kind in 'iu' else ''}"
             )
     return Operand(made, fmt, made, True)
-
-
-def _has_two_zeros(fmt: Format) -> bool:
-    return fmt.sign is Sign.MAGNITUDE and fmt.negative_zero
 
 
 def _in_blocks(

@@ -63,7 +63,8 @@ def alone(lock: Path, *, wait: bool = False) -> Iterator[None]:
         )
     try:
         with filling(held):
-            held.truncate(0)
+            held.seek(0)
+            held.truncate()
             held.write(str(os.getpid()).encode())
         yield
     finally:

@@ -677,3 +677,15 @@ def test_each_tensor_has_a_scale_of_its_own():
         for blocks, power in zip(made, (-100, -3, 0, 3, 100, -3), strict=True):
             wanted = plain * dtype(2.0**power)
             assert np.array_equal(lp.decode(blocks, dtype=dtype, backend=backend), wanted)
+
+
+@pytest.mark.parametrize("backend", [None, "scalar", "oracle"])
+def test_operands_that_are_flushed_are_subnormals_of_the_type_they_come_in(backend):
+    """2**-130 is one of float32 and none of float64, which others of the array do not change."""
+    elements = lp.Projection(saturation="finite", subnormals="flush_operands")
+    fmt = dataclasses.replace(catalog.MXFP8_E4M3, elements=elements)
+    values = np.array([2.0**-130, -(2.0**-131), 2.0**-1030, 0])  # by the smallest scale, 2**-127
+    assert lp.encode(values, fmt, backend=backend).codes.tolist() == [0x20, 0x98, 0, 0]
+    assert lp.encode(values[[0, 1, 3]], fmt, backend=backend).codes.tolist() == [0x20, 0x98, 0]
+    singles = values.astype(np.float32)
+    assert lp.encode(singles, fmt, backend=backend).codes.tolist() == [0, 0x80, 0, 0]

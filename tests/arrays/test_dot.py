@@ -382,6 +382,9 @@ lp.dot([np.nan], [1], "blackwell_tcgen05_e2m1fn_binary32")
 lp.dot([1.0, -0.0], [1, 1], "cdna3_mfma_e4m3fnuz_binary32")
     ValueError: x has values that 'e4m3fnuz' does not have: 1 of 2, the first at index (1,): -0.0.
     Quantize x to 'e4m3fnuz' first
+lp.dot([1.0, -0.0], [1, 1], Accumulation(operands=(lp.format("nf4"),) * 2, order=EXACT, output=SINGLE))
+    ValueError: x has values that 'nf4' does not have: 1 of 2, the first at index (1,): -0.0. Quantize x
+    to 'nf4' first
 lp.dot([1, (1 << 53) + 1], [1, 1], Accumulation(operands=(catalog.BINARY32,) * 2, order=EXACT,
         output=SINGLE))
     ValueError: x has values that 'binary32' does not have: 1 of 2, the first at index (1,):

@@ -139,3 +139,14 @@ def test_who_takes_turns_waits_for_the_lock_and_does_without_one_that_cannot_be(
     with in_turn(tmp_path / "none" / "x.lock"):
         done.append("without")
     assert (done, list(tmp_path.iterdir())) == (["first", "other", "without"], [])
+
+
+def test_a_lock_of_a_killed_process_holds_the_next_one_alone(tmp_path):
+    """Also where that is killed too."""
+    lock = tmp_path / ".x.lock"
+    lock.write_bytes(b"123456789")
+    for _ in range(2):
+        with alone(lock):
+            left = lock.read_bytes()
+            assert left == str(os.getpid()).encode()
+        lock.write_bytes(left)
