@@ -241,15 +241,6 @@ def test_random_integers_taken_otherwise_are_named(words):
         named(report, f"random integers {words}{', where the result is negative' * negative}")
 
 
-def test_lines_with_random_integers_are_not_told_as_random():
-    drawn = np.random.default_rng(9)
-    x = drawn.standard_normal(20_000).astype(np.float16)
-    given = drawn.integers(0, 256, x.size).astype(np.uint32)
-    got = lp.encode(x, "e5m2", rounding=lp.stochastic(8), rng=3)
-    report = lp.compare(x, got, "e5m2", rounding=lp.stochastic(8), random=given, limit=0)
-    assert "taken as often as it is near" not in str(report)
-
-
 def test_an_overflow_that_rounding_makes_is_told_by_operands():
     """Which flag is missing is no property of a line."""
     x = (np.arange(0x3F80, 0x4480, dtype=np.uint16) | np.array([[0], [0x8000]], np.uint16)).reshape(-1)

@@ -391,7 +391,7 @@ class ElementQuestion(Question):
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
         """Return each result's neighbours, and how far it lies from the lower to the upper in magnitude."""
-        if self.operation != "convert" or self.projection.via or self.projection.rounding.bits:
+        if self.operation != "convert" or self.projection.via:
             return None
         down, up = neighbours(self.operation, batch.given, self.formats, self._rule)
         ends = [as_doubles(codes, self.target) for codes in (down, up)]
