@@ -208,6 +208,11 @@ def _without(values: Array, lanes: Sequence[int], axis: int, size: int) -> Array
 # -- scales ------------------------------------------------------------------------------------------
 
 
+def _next_to(codes: Array, by: int) -> Array:
+    """Return the codes so many places before, or after; those that have none keep their own."""
+    return codes.reshape(-1)[np.clip(np.arange(codes.size) - by, 0, codes.size - 1)].reshape(codes.shape)
+
+
 def given_scales(fmt: BlockFormat) -> bool:
     """Return whether elements under other scales are known: plain quotients, rounded once."""
     if isinstance(fmt.scale, Codebook):
@@ -255,7 +260,7 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
         }.items():
             yield Change("scaling", functools.partial(_unlimited, wraps=wraps), said)
     for words, by in (("the block before", 1), ("the next block", -1)):
-        moved = with_scales(lambda codes, _, by=by: np.roll(codes, by))
+        moved = with_scales(lambda codes, _, by=by: _next_to(codes, by))
         yield Change("scaling", moved, f"scales are those of {words}, above right elements")
     exchanged = with_scales(lambda codes, _: _pairs(codes))
     yield Change("scaling", exchanged, "scales of neighbouring blocks swapped, above right elements")
