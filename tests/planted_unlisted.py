@@ -145,7 +145,8 @@ def window(pairs, c, hooks, places, scale=0):
     total = hooks.get("total", lambda total: total)(total)
     if not total:
         return hooks.get("zero", lambda terms: 0)(terms)
-    return BINARY32.write(int(total < 0), abs(total), largest - places, hooks)
+    code = BINARY32.write(int(total < 0), abs(total), largest - places, hooks)
+    return 0 if code == BINARY32.sign else code  # what rounds to zero is +0
 
 
 DOT = lp.Accumulation(
