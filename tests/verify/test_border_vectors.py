@@ -117,3 +117,18 @@ def test_blocks_have_thresholds_of_rules_seconds_and_zeros_behind_numbers():
     assert {(first, first ^ 1) for first in range(32)} <= partners
     none = largest == 0
     assert (none[1:] & ~none[:-1]).sum() >= 10
+
+
+@pytest.mark.parametrize("name", ["binary16", "bfloat16", "binary32"])
+@pytest.mark.parametrize("operation", ["add", "subtract"])
+def test_an_operand_two_places_below_the_last_one_changes_a_sum(operation, name):
+    """It is taken off a power of two, next to which there are closer numbers below."""
+    fmt = catalog.format(name)
+    x, y = (np.float64(lp.decode(code, fmt)) for code in beside_borders(operation, (fmt,) * 3, 1024, 0))
+    finite = np.isfinite(x) & np.isfinite(y) & (x != 0) & (y != 0)
+    x, y = x[finite], y[finite]
+    far = np.frexp(x)[1] - np.frexp(y)[1]
+    verb = getattr(lp, operation)
+    small = np.abs(far) >= fmt.trailing_bits + 2
+    dropped = verb(np.where(small & (far < 0), 0, x), np.where(small & (far > 0), 0, y), fmt)
+    assert np.count_nonzero(verb(x, y, fmt) != dropped) > 1

@@ -115,7 +115,8 @@ def _cancelling_product(aim: Aim) -> tuple[Array, ...]:
 def _single_bits(aim: Aim) -> tuple[Array, ...]:
     """Return a number whose last bit is 0, and half of that bit and one bit below, each by turns.
 
-    In a third of the cases the second number has bits above, too.
+    In a third of the cases the second number has bits above, too. In a quarter a power of two comes instead,
+    and what is taken off it: a quarter of its last place or more, but not half.
     """
     rows, trailing = np.arange(aim.size), min(aim.target.trailing_bits, aim.sources[-1].trailing_bits)
     exponent = np.frexp(aim.any(0))[1].astype(np.int64) - 1
@@ -124,7 +125,10 @@ def _single_bits(aim: Aim) -> tuple[Array, ...]:
     above = np.where(rows % 3 == 0, 3.0, 1.0)
     below = 1 + rows // 2 % np.maximum(trailing - (rows % 3 == 0), 1)
     half = np.ldexp(above + np.ldexp(1.0, -below), last - 1)
-    return np.copysign(np.ldexp(1.0, exponent) + np.ldexp(whole, last), aim.sign()), half * aim.sign()
+    quarter = -np.ldexp(1 + np.ldexp(aim.integer(0, (1 << trailing) - 1) * 1.0, -trailing), last - 2)
+    first, second = np.ldexp(1.0, exponent) + np.ldexp(whole, last), np.where(rows % 4 == 3, quarter, half)
+    first = np.where(rows % 4 == 3, np.ldexp(1.0, exponent), first)
+    return np.copysign(first, aim.sign()), second * aim.sign()
 
 
 def _single_bits_of_addend(aim: Aim) -> tuple[Array, ...]:
