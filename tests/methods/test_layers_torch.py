@@ -507,7 +507,7 @@ def test_states_of_others_are_refused_and_change_nothing():
 
 
 def test_the_transformer_example_prints_a_row_for_each_recipe():
-    """After two steps losses are near those of a guess; times are those of torch's own row."""
+    """After two steps losses are near those of a guess; times are of torch's row, as in methods.md."""
     example, recipes = example_script("transformer_torch"), ["torch", "float32", "mxfp4"]
     table = shown("methods", "transformer_torch").splitlines()
     assert [line.split()[0] for line in table] == ["recipe", *example.RECIPES]

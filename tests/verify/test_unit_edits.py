@@ -580,7 +580,7 @@ def test_what_stood_before_is_blamed_last():
     wide = x.astype(np.float32)
     got[(wide != 0) & (np.abs(wide) < 2.0**-11)] = 0
     report = lp.compare(x, got, "e4m3fn", saturation="finite", limit=0)
-    named(report, "results +0, where the operand is not zero and the exponent of the operand is at most -12")
+    named(report, "results +0, where the exponent of the operand is at most -12 and the result is inexact")
 
 
 @pytest.mark.parametrize(

@@ -211,12 +211,14 @@ def conditional(
 def _repairs(
     question: Question, batch: Batch, change: Change, tried: Iterable[Change], outside: Mask, agrees: Agrees
 ) -> Iterator[Change]:
-    """Yield changes that take back what an edit does to the right results `outside`, if these are few.
+    """Yield changes that take back what an edit does to the right results `outside`, of many only to NaNs.
 
     The other results need not tell such a change from what was asked.
     """
     places = batch.places[outside]
     if places.size > _REPAIRED:
+        if question.nans(batch.got[outside]).all() and agrees(batch, (change, NANS_KEPT))[outside].all():
+            yield NANS_KEPT
         return
     few, settled = question.sample(places[:0], places), excluded((change,))
     asked = np.isin(few.places, places)
@@ -303,7 +305,7 @@ def _order(one: Conditional) -> tuple[int, int, int, int, int]:
     """
     cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
     plain = all(change.field in _PLAIN for change in one.edit)
-    size = (one.rule.size if one.rule else 0) + (not one.edit) + any(c.field == "nans" for c in one.edit)
+    size = (one.rule.size if one.rule else 0) + (not one.edit) + (INFINITIES_KEPT in one.edit)
     size -= any(change.field in _OF_FLAGS for change in one.edit)  # of results that are right
     return one.errors, size, not (plain and one.exact), cost, plain
 

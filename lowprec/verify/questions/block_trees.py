@@ -20,10 +20,8 @@ from lowprec.verify.questions.question import Array, Change
 __all__ = ["maxima", "trees"]
 
 #: Bits of reciprocals, and formats that largest magnitudes are scaled in: the usual ones first.
-_RECIPROCAL, _SCALED_IN = (
-    (24, 11, 8, *range(4, 8), 9, 10, *range(12, 17)),
-    ("binary32", "binary16", "bfloat16"),
-)
+_RECIPROCAL = (24, 11, 8, *range(4, 8), 9, 10, *range(12, 17))
+_SCALED_IN = {"binary32": 24, "binary16": 11, "bfloat16": 8}
 #: Less than a last place of any value.
 _LITTLE = 2.0**-40
 #: Last bits of magnitudes that may be lost.
@@ -45,7 +43,7 @@ def maxima(fmt: BlockFormat) -> Iterator[Change]:
         for words, inverse in _reciprocals(largest):
             said = f"scales by the reciprocal of the largest element, {words}"
             yield Change("scaling", of_values(functools.partial(np.multiply, inverse * largest)), said)
-            for name in _SCALED_IN:
+            for name in [name for name, bits in _SCALED_IN.items() if words == f"rounded to {bits} bits"]:
                 by = functools.partial(_scaled_in, factor=inverse, largest=largest, name=name)
                 yield Change("scaling", of_values(by), f"{said}, and products with it to {name}")
         for name in _SCALED_IN:

@@ -327,8 +327,6 @@ class ElementQuestion(Question):
         names, kinds = operand_names(len(batch.given)), names_of(self.operation)
         right = codes_of(self, want if self.coded else answered())
         yield Feature("the exact result", every.astype(np.int64), tuple(kinds))
-        inexact = [not name.startswith(("exact", "zero", "NaN", "in", "div")) for name in kinds]
-        yield Feature("the result is inexact", np.array(inexact)[every])
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
         if not names[1:] and has_fields(self.formats[0]) and self.formats[0].width <= _WIDE:
@@ -354,6 +352,8 @@ class ElementQuestion(Question):
                 yield Feature("the code of the result cut toward zero, without its sign,", exact >> _TWICE)
                 said = "the sixteenths of a step from that code to the exact result"
                 yield Feature(said, exact & (1 << _TWICE) - 1)
+        inexact = [not name.startswith(("exact", "zero", "NaN", "in", "div")) for name in kinds]
+        yield Feature("the result is inexact", np.array(inexact)[every])
 
     def independent(self, places: Array) -> int:
         """Return how many of these results differ in more than signs and the order of operands."""
