@@ -32,6 +32,7 @@ from lowprec.arrays.outputs import output
 from lowprec.arrays.random import Place, integers_for, key_of, words_at
 from lowprec.arrays.scaling import given_scales
 from lowprec.kernels.engine import Backend
+from lowprec.kernels.general.program import FLUSHES
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
 from lowprec.spec.profiles import Profile, profile as profile_of
@@ -74,7 +75,7 @@ def _encode(
     backend: Backend | None,
     scales: object = None,
 ) -> BlockArray:
-    flushes = fmt.elements.subnormals in ("flush_operands", "flush_both")
+    flushes = fmt.elements.subnormals in FLUSHES
     if backend in (None, "vector") and not (flushes and operand.fmt == catalog.BINARY64):
         operand = narrowed(operand)  # subnormals of float64 are not those of float32
     shape = operand.array.shape

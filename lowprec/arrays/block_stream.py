@@ -26,7 +26,14 @@ from lowprec.arrays.traverse import PAST_FROM
 from lowprec.kernels import engine
 from lowprec.kernels.compiling import is_worth
 from lowprec.kernels.engine import Backend, Tensor
-from lowprec.kernels.lower.block import Number, exactly, lower_tensor, number_of, tensor_numbers
+from lowprec.kernels.lower.block import (
+    Number,
+    exactly,
+    lower_tensor,
+    nearest_single,
+    number_of,
+    tensor_numbers,
+)
 from lowprec.kernels.request import BlockDecoding, BlockEncoding, known
 from lowprec.kernels.vector.block import largest_magnitude
 from lowprec.kernels.vector.ir.lanes import LANES
@@ -57,9 +64,6 @@ _MANY = 2
 
 #: Elements that the general kernel is given at a time.
 _PART = 1 << 16
-
-#: Of ndarray.flags: one element after the other in C order, at their natural addresses.
-_PLAIN = 0x101
 
 
 def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
@@ -105,7 +109,7 @@ def grid_of(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...
 
 def _flat(codes: Array) -> Array:
     """Elements one after the other, at their natural addresses: the array's own, if it is so."""
-    if codes.flags.num & _PLAIN != _PLAIN or not codes.dtype.isnative:
+    if not (codes.flags.c_contiguous and codes.flags.aligned and codes.dtype.isnative):
         codes = np.require(codes, codes.dtype.newbyteorder("="), ["C", "A"])
     return codes.reshape(-1)
 
@@ -132,7 +136,7 @@ def tensor_of(
     elif (amax := largest_finite(operand))[0]:
         most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
         scale, inverse = tensor_numbers(amax, number_of(most), fmt.tensor_scale == "reciprocal")
-    value = given if given is not None or fmt.tensor_scale == "none" else _single(*scale)
+    value = given if given is not None or fmt.tensor_scale == "none" else _single(scale)
     return Tensor(value, lower_tensor(fmt, scale, inverse))
 
 
@@ -146,12 +150,10 @@ def _number_of_single(value: np.float32) -> Number:
     return catalog.BINARY32.scaled(int(value.view(np.uint32)))
 
 
-def _single(significand: int, exponent: int) -> np.float32:
+def _single(number: Number) -> np.float32:
     """Return the float32 that is this positive number, from its bits."""
-    place = max(exponent + significand.bit_length() - 24, -149)  # of the last bit
-    up = exponent - place
-    fraction = significand << up if up >= 0 else significand >> -up
-    return np.uint32((place + 149 << 23) + fraction).view(np.float32)
+    significand, place = nearest_single(number)  # with all bits that the last one's place leaves
+    return np.uint32((place + 149 << 23) + significand).view(np.float32)
 
 
 def largest_finite(operand: Operand) -> Number:

@@ -159,6 +159,7 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
                 wrong[name][0] += int(np.count_nonzero(made.scales != scales))
                 wrong[name][1] += _unlike(weight, made.codes, codes)
             fmt = next(iter(candidates.values()))
+            given = number if fmt.tensor_scale != "none" else None
             with np.errstate(all="ignore"):
                 nearest = encode(wanted, fmt, axis=axes, tensor_scale=given, scales=scales).codes
             differ += _unlike(weight, nearest, codes)

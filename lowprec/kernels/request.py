@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.arith import operands_of
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.fields import Hashed
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
@@ -29,8 +30,8 @@ _Kind = TypeVar("_Kind", bound="Request")
 CONVERT = "convert"
 
 
-@dataclass(frozen=True)
-class Request:
+@dataclass(frozen=True, slots=True)
+class Request(Hashed):
     """Base class of all requests.
 
     Parameters
@@ -42,21 +43,15 @@ class Request:
 
     backend: str | None = dataclasses.field(default=None, kw_only=True)
 
+    __hash__ = Hashed.__hash__
+
     @property
     def formats(self) -> tuple[Format, ...]:
         """The formats of operands and results."""
         raise NotImplementedError
 
-    def __hash__(self) -> int:
-        """Return the hash of all fields, computed once; kinds name it again, or `dataclass` makes one."""
-        known: int | None = self.__dict__.get("_hash")
-        if known is None:
-            known = hash((type(self), *(getattr(self, name) for name in self.__dataclass_fields__)))
-            object.__setattr__(self, "_hash", known)
-        return known
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Elementwise(Request):
     """An operation on each element: the exact result is projected once and returned in a carrier type.
 
@@ -81,7 +76,7 @@ class Elementwise(Request):
     carrier: Format | None = None
     flags: bool = False
 
-    __hash__ = Request.__hash__
+    __hash__ = Hashed.__hash__
 
     @property
     def formats(self) -> tuple[Format, ...]:
@@ -100,7 +95,7 @@ class Elementwise(Request):
             raise ValueError(f"{self.carrier.name!r} does not hold every value of {self.target.name!r}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BlockEncoding(Request):
     """Values into blocks: a scale from each block's largest magnitude, and the elements divided by it.
 
@@ -121,7 +116,7 @@ class BlockEncoding(Request):
     tensor: bool
     given: bool = False
 
-    __hash__ = Request.__hash__
+    __hash__ = Hashed.__hash__
 
     @property
     def formats(self) -> tuple[Format, ...]:
@@ -129,7 +124,7 @@ class BlockEncoding(Request):
         return self.source, self.format.element, self.format.scale
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BlockDecoding(Request):
     """Blocks into values: elements times the scale of their block and that of the tensor, rounded once.
 
@@ -146,7 +141,7 @@ class BlockDecoding(Request):
     tensor: bool
     carrier: Format
 
-    __hash__ = Request.__hash__
+    __hash__ = Hashed.__hash__
 
     @property
     def formats(self) -> tuple[Format, ...]:
@@ -154,7 +149,7 @@ class BlockDecoding(Request):
         return self.format.element, self.format.scale
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Dot(Request):
     """Dot products: the sum of products of two rows, as an accumulation makes it.
 
@@ -181,7 +176,7 @@ class Dot(Request):
     block: int = 0
     tensor: Fraction = Fraction(1)
 
-    __hash__ = Request.__hash__
+    __hash__ = Hashed.__hash__
 
     @property
     def formats(self) -> tuple[Format, ...]:

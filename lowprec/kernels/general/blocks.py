@@ -53,8 +53,9 @@ _0, _40, _REFUSED = _U(0), _U(40), _U(REFUSED)
 #: Above all magnitudes, and none that stands for infinity.
 _BEYOND = _U((1 << 64) - 2)
 
-#: Set in what is known of a block that holds finite values, and of a scale that is negative.
-_FINITE = _NEGATIVE = _U(4)
+#: Set in what is known of a block if it holds finite values; and of a scale if it is negative.
+_FINITE = _U(4)
+_NEGATIVE = _U(4)
 
 _EXACT, _PRODUCT = ARITHMETICS.index("exact"), ARITHMETICS.index("product")
 

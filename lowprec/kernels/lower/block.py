@@ -37,7 +37,9 @@ __all__ += [
     "floor_log2",
     "lower_block",
     "lower_tensor",
+    "nearest_single",
     "number_of",
+    "tensor_numbers",
     "tensor_scales",
     "up_above",
 ]

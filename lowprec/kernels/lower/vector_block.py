@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.lower.block import edge, floor_log2, up_above
+from lowprec.kernels.lower.block import edge, exactly, floor_log2, nearest_single, up_above
 from lowprec.kernels.lower.scalar import REFUSED, Word, lower_target, parts
 from lowprec.kernels.lower.vector import (
     LIMITS,
@@ -168,10 +168,8 @@ def lower_factors(fmt: BlockFormat, scaled: bool, tensor: int, exponent: int) ->
     `tensor` is the significand of the tensor's scale, with bit 63 set, and `exponent` that of its last bit.
     """
     element, scale, turn = fmt.element, fmt.scale, exponent + 63
-    lowest, highest = (
-        _lowest(element),
-        element.emax + 1,
-    )  # one more, for the most negative of two's complement
+    lowest = _lowest(element)
+    highest = element.emax + 1  # one more, for the most negative of two's complement
     least = max(-126, -126 - lowest, -126 - lowest - turn)
     most = min(127, 127 - highest, 126 - highest - turn)
     if not -126 <= turn <= 127 or least > most:
@@ -232,9 +230,8 @@ def _stays(fmt: BlockFormat, limit: int, lift: int) -> bool:
 
 
 def _single(value: Fraction) -> Fraction:
-    """Round a number, far from the limits of binary32, to it."""
-    place = Fraction(2) ** (floor_log2(value) - 23)
-    return round(value / place) * place
+    """Round a positive number to binary32."""
+    return exactly(*nearest_single((value.numerator, 0), (value.denominator, 0)))
 
 
 def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArray[np.uint32]:
