@@ -187,7 +187,7 @@ def _learnt(
     tried = [c for f in given for c in _conditions(f, wanted, f.name in statements, covering=True)]
     values = {f.name: f.values for f in given}
     holds = np.array([c.where(values[c.feature]) for c in tried], bool).reshape(-1, held.size)
-    counts = {f.name: np.unique(f.values).size * (_STATE if f.before else 1) for f in given}
+    counts = {f.name: len(_distinct(f.values)) * (_STATE if f.before else 1) for f in given}
     costs = np.array([_bits(condition, counts) for condition in tried])
     found = _covering(tried, costs, ~holds[:, ~wanted])
     states = {f.name for f in given if f.before}
@@ -274,12 +274,22 @@ def _bits(condition: Condition, counts: dict[str, int]) -> float:
     return math.log2(len(counts)) + math.log2(values * values if condition.relation == "between" else kinds)
 
 
+def _distinct(values: Array) -> list[int]:
+    """Return the values that integers have, in order."""
+    if not values.size:
+        return []
+    least, most = int(values.min()), int(values.max())
+    if most - least > 1:
+        return [*map(int, np.unique(values))]
+    return [least, most] if least < most else [least]
+
+
 def _conditions(feature: Feature, wanted: Mask, statement: bool, *, covering: bool) -> list[Condition]:
     """Return conditions on a feature: those that hold of all that are wanted, or those that may help."""
     name, values = feature.name, feature.values
     inside, outside = values[wanted], values[~wanted]
     if statement or feature.labels:
-        here, there = set(np.unique(inside).tolist()), set(np.unique(outside).tolist())
+        here, there = ({*_distinct(side)} for side in (inside, outside))
         made = []
         for value in sorted(here | there):
             label = feature.labels[value] if feature.labels else ""
@@ -299,10 +309,9 @@ def _conditions(feature: Feature, wanted: Mask, statement: bool, *, covering: bo
             both = Condition(name, "between", low, high) if low < high else Condition(name, "=", low)
             made.append(both)
         return made
-    found = np.unique(inside)
-    if found.size > _LIMITS:
-        found = np.unique(np.quantile(found, np.linspace(0, 1, _LIMITS), method="nearest"))
-    limits = [int(value) for value in found]
+    limits = _distinct(inside)
+    if len(limits) > _LIMITS:
+        limits = _distinct(np.quantile(limits, np.linspace(0, 1, _LIMITS), method="nearest"))
     made = [Condition(name, ">=", value) for value in limits]
     made += [Condition(name, "<=", value) for value in limits]
     return made + [Condition(name, "=", value) for value in limits]
@@ -341,22 +350,25 @@ def _covering(tried: list[Condition], costs: Array, excluded: Mask) -> list[Cond
 
 def _alternatives(tried: list[Condition], holds: Mask, wanted: Mask) -> Rule | None:
     """Return alternatives, of one or two conditions each, that cover most of what is wanted."""
+    # Of conditions that hold of the same results the first alone.
+    _, first_of = np.unique(np.packbits(holds, axis=1), axis=0, return_index=True)
+    single = np.sort(first_of)
+    holds = holds[single]
+    wide = holds[:, ~wanted].astype(np.float32)
+    missed, together = wide.sum(1), 3 * (wide @ wide.T)
     left, found = wanted.copy(), list[tuple[Condition, ...]]()
-    outside = ~wanted
-    wide = holds[:, outside].astype(np.float32)
     for _ in range(_ALTERNATIVES):
         if not left.any():
             break
-        near = holds[:, left].sum(1)
-        gain = near - 1.5 * wide.sum(1) * left.sum() / max(int(outside.sum()), 1)
+        gain = np.count_nonzero(holds[:, left], axis=1) - 1.5 * missed * left.sum() / max(wide.shape[1], 1)
         best = np.sort(np.argsort(-gain, kind="stable")[:_PAIRS])
-        inner, outer = holds[best][:, left].astype(np.float32), wide[best]
-        score = inner @ inner.T - 3 * (outer @ outer.T)
+        inner = holds[best][:, left].astype(np.float32)
+        score = inner @ inner.T - together[np.ix_(best, best)]
         np.fill_diagonal(score, np.diag(score) + 0.5)  # one condition, if it does as much as two
         first, second = np.divmod(int(np.argmax(score)), best.size)
         if score[first, second] < 2:
             break
-        pair = tuple(tried[int(best[place])] for place in sorted({int(first), int(second)}))
+        pair = tuple(tried[int(single[best[place]])] for place in sorted({int(first), int(second)}))
         found.append(pair)
         left &= ~(holds[best[first]] & holds[best[second]])
     return Rule(tuple(found)) if found else None

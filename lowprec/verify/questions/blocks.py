@@ -46,7 +46,7 @@ from lowprec.verify.questions.block_trees import maxima, trees
 from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.questions.dot_operands import holding
 from lowprec.verify.questions.features import Feature, has_fields
-from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
+from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question, count_columns
 from lowprec.verify.questions.result_edits import of_scale_codes, parts_moved
 
 __all__ = ["BlockQuestion"]
@@ -400,7 +400,7 @@ class BlockQuestion(Question):
         at = list(np.unravel_index(places, self.shape))
         for axis, size in zip(self.axes, self.format.sizes, strict=True):
             at[axis] = at[axis] // size
-        return int(np.unique(np.stack(at), axis=1).shape[1])
+        return count_columns(np.stack(at))
 
     def nans(self, answers: Array) -> npt.NDArray[np.bool_]:
         """Return which answers are NaN; values have no codes here."""

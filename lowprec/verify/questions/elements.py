@@ -34,7 +34,7 @@ from lowprec.verify.questions.exact_edits import (
 )
 from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_overflow, of_rounding
 from lowprec.verify.questions.fused import Fused
-from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
+from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question, count_columns
 from lowprec.verify.questions.result_edits import exponents_wrapped, of_wrapped
 from lowprec.verify.questions.scales import factor_between, is_listed, shown_factor, spread_places, times
 from lowprec.verify.questions.situations import (
@@ -365,7 +365,7 @@ class ElementQuestion(Question):
         )
         if len(set(self.formats[:2])) == 1:
             sizes[:2] = np.sort(sizes[:2], axis=0)
-        return int(np.unique(sizes, axis=1).shape[1])
+        return count_columns(sizes)
 
     def swept(self, batch: Batch) -> bool:
         """Return whether the codes of an operand only go up."""

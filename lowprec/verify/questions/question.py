@@ -26,7 +26,7 @@ from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions.features import Feature, of_codes, of_neighbours, of_place
 
 __all__ = ["Array", "Batch", "Budget", "Change", "Changes", "Each", "Judged", "Question", "budget", "differ"]
-__all__ += ["each_here", "excluded", "judged"]
+__all__ += ["count_columns", "each_here", "excluded", "judged"]
 
 Array = npt.NDArray[Any]
 
@@ -54,6 +54,13 @@ _WHOLE = {
     ),
     "shaping": ("element",),  # codes are changed by the bits of the element's format
 }
+
+
+def count_columns(rows: Array) -> int:
+    """Return how many columns of a matrix of integers differ."""
+    ordered = rows[:, np.lexsort(rows)]
+    changes = np.count_nonzero((ordered[:, 1:] != ordered[:, :-1]).any(0))
+    return int(changes) + int(rows.shape[1] > 0)
 
 
 def excluded(changes: Iterable[Change]) -> set[str]:
