@@ -347,8 +347,8 @@ class Split:
     count : int
         Splits, 2 to 65536.
     tile : int, default 1
-        Products of a tile, 1 to 2**32: a whole number of the accumulation's steps, or a step is short at
-        the end of every tile that is not followed by the next one.
+        Products of a tile, 1 to 2**32. The tiles of a split follow each other without a gap: a step may
+        hold the last products of one tile and the first ones of the next.
     deal : {"contiguous", "balanced", "interleaved"}
         Contiguous: ceil(tiles / count) consecutive tiles to each split, and what is left to the last ones.
         Balanced: consecutive tiles, as many to each split, and one more to the first ones. Interleaved: tile

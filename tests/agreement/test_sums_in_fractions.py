@@ -126,6 +126,16 @@ def test_exact_sums_of_splits_are_rounded_once_to_where_they_are_stored(backend)
     assert lp.dot(x, np.ones(4), how, backend=backend) == 1 + 2.0**-7
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_tiles_of_a_split_follow_each_other_without_a_gap(backend):
+    """Products 0, 1, 4 and 5 share a step, which cuts the ones of 16 to units of 2; in steps apart: 34."""
+    window = lp.Window(step=4, fraction_bits=3, result="binary32")
+    split = lp.Split(2, tile=2, deal="interleaved")
+    how = lp.Accumulation(operands="e4m3fn", accumulator=window, output="binary32", split=split)
+    x = np.array([1.0, 1, 0, 0, 16, 16, 0, 0])
+    assert lp.dot(x, np.ones(8), how, backend=backend) == 32
+
+
 # -- lone terms -------------------------------------------------------------------------------------
 
 
