@@ -7,6 +7,7 @@ Floor 3.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
@@ -17,7 +18,14 @@ import numpy.typing as npt
 
 from lowprec.arrays import lazy, lazy_blocks
 from lowprec.arrays.block_array import BlockArray, decode, tensor_scale_of
-from lowprec.arrays.block_stream import axes_of, encode_blocks, grid_of, tensor_of
+from lowprec.arrays.block_stream import (
+    axes_of,
+    encode_blocks,
+    grid_of,
+    inverse,
+    order_in_memory,
+    tensor_of,
+)
 from lowprec.arrays.checks import (
     Array,
     Operand,
@@ -75,11 +83,17 @@ def _encode(
     backend: Backend | None,
     scales: object = None,
 ) -> BlockArray:
+    shape = operand.array.shape
+    axes = axes_of(fmt, axis, len(shape))
+    order = order_in_memory(operand.codes)
+    if order is not None and random is None is rng and scales is None:
+        moved = operand._replace(codes=operand.codes.transpose(order), array=operand.array.transpose(order))
+        along = tuple(map(order.index, axes))
+        with contextlib.suppress(ValueError):  # raised again below, with the place in this array
+            return _encode(moved, fmt, along, tensor_scale, None, None, backend)._moved(inverse(order))
     flushes = fmt.elements.subnormals in FLUSHES
     if backend in (None, "vector") and not (flushes and operand.fmt == catalog.BINARY64):
         operand = narrowed(operand)  # subnormals of float64 are not those of float32
-    shape = operand.array.shape
-    axes = axes_of(fmt, axis, len(shape))
     grid = grid_of(shape, axes, fmt.sizes)
     given = (
         None

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import lazy, lazy_blocks
 from lowprec.arrays.block_shapes import indexed, reshaped
-from lowprec.arrays.block_stream import axes_of, decode_blocks, grid_of
+from lowprec.arrays.block_stream import axes_of, decode_blocks, grid_of, inverse, order_in_memory
 from lowprec.arrays.calls import convert
 from lowprec.arrays.checks import FLOATS, Array, as_array, float_dtype, values_operand, values_type
 from lowprec.arrays.dlpack import exported
@@ -247,6 +247,12 @@ class BlockArray:
         axes = tuple(len(self.shape) - 1 - axis for axis in self.axes)
         return self._made(self.codes.T, self.scales.T, self.format, axes, self.tensor_scale)
 
+    def _moved(self, order: tuple[int, ...]) -> BlockArray:
+        """Return a view with its axes in another order, of blocks in memory."""
+        axes = tuple(map(order.index, self.axes))
+        codes, scales = self.codes.transpose(order), self.scales.transpose(order)
+        return self._made(codes, scales, self.format, axes, self.tensor_scale)
+
     def reshape(self, *shape: Any) -> BlockArray:
         """Return the blocks in another shape, if no block is cut: the elements keep their order.
 
@@ -421,6 +427,12 @@ def decode(
         verb = functools.partial(decode, dtype=wanted, backend=backend)
         return lazy_blocks.decode(verb, blocks, wanted)  # type: ignore[no-any-return]
     place = output(out, wanted, blocks.shape, f"values of {fmt.name!r}")
+    order = order_in_memory(blocks.codes)
+    if order is not None:
+        into = None if place is None else place.transpose(order)
+        if into is None or into.flags.c_contiguous:
+            values = decode(blocks._moved(order), wanted, into, backend)
+            return values.transpose(inverse(order)) if out is None else out
     direct = place is not None and place.flags.c_contiguous and place.flags.aligned
     direct = direct and not any(np.may_share_memory(place, part) for part in (blocks.codes, blocks.scales))
     result = place if place is not None and direct else np.empty(blocks.shape, wanted)

@@ -48,7 +48,9 @@ __all__ = [
     "encode_blocks",
     "exact_single",
     "grid_of",
+    "inverse",
     "largest_finite",
+    "order_in_memory",
     "tensor_of",
 ]
 
@@ -105,6 +107,22 @@ def grid_of(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...
     for axis, size in zip(axes, sizes, strict=True):
         grid[axis] = -(-shape[axis] // size)
     return tuple(grid)
+
+
+def order_in_memory(array: Array) -> tuple[int, ...] | None:
+    """Return the axes from the outermost to the innermost in memory, if no elements lie between.
+
+    None where that is their own order, too.
+    """
+    if array.flags.c_contiguous:
+        return None
+    order = tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
+    return order if array.transpose(order).flags.c_contiguous else None
+
+
+def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the order of axes that undoes another."""
+    return tuple(map(order.index, range(len(order))))
 
 
 def _flat(codes: Array) -> Array:
@@ -259,6 +277,8 @@ class _Layout(NamedTuple):
 def _layout(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> _Layout | None:
     """Return blocks along the last axis, along another, or across the last two; None for other pairs."""
     if len(axes) == 2:
+        if axes[0] > axes[1]:
+            axes, sizes = axes[::-1], sizes[::-1]
         if axes != (len(shape) - 2, len(shape) - 1):
             return None
         outer, rows, columns, high, wide = math.prod(shape[:-2]), *shape[-2:], *sizes

@@ -18,6 +18,7 @@ ZEROS = np.zeros(32, np.uint8)
 SAMPLE = (np.random.default_rng(1).standard_normal((6, 100)) * 7).astype(np.float32)
 FORMATS = tuple(catalog.BLOCK_FORMATS.values())
 NAMES = ", ".join(catalog.BLOCK_FORMATS)
+TILES = lp.BlockFormat(name="tiles", element="e4m3fn", scale="binary32", size=(2, 3))
 
 
 def refused(error, message, call):
@@ -593,6 +594,30 @@ def test_a_value_that_blocks_have_no_code_for_is_refused_with_its_place():
             "format's nan= and infinity=",
             lambda: lp.encode(values, dataclasses.replace(catalog.MSFP12, scale=every)),
         )
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+@pytest.mark.parametrize("fmt", ["mxfp4", "nvfp4", "bnb_nf4", "fp8_block_128x128", TILES])
+def test_blocks_lie_in_memory_as_their_values_do(fmt, order):
+    """A transposed array is not copied, its codes lie as it does, and their values, too."""
+    values = (np.random.default_rng(2).standard_normal((3, 40, 70)) * 7).astype(np.float32).transpose(order)
+    axes = [(0, 1), (2, 1)] if fmt in ("fp8_block_128x128", TILES) else range(3)
+    for axis in axes:
+        want, got = lp.encode(values.copy("C"), fmt, axis=axis), lp.encode(values, fmt, axis=axis)
+        _same(want, got)
+        made, out = lp.quantize(values, fmt, axis=axis), np.empty_like(values)
+        assert lp.decode(got, out=out) is out
+        for each in (made, out):
+            assert np.array_equal(each.view(np.uint32), want.values().view(np.uint32))
+        assert got.codes.transpose(np.argsort(order)).flags.c_contiguous
+        assert made.strides == values.strides
+
+
+def test_a_value_without_a_code_in_a_transposed_array_is_refused_with_its_place():
+    values = np.ones((70, 2))
+    values[66, 1] = np.nan
+    with pytest.raises(ValueError, match=r"^cannot encode the value nan at index \(1, 66\) as an element"):
+        lp.encode(values.T, "mxint8", profile="p3109")
 
 
 @pytest.mark.parametrize("sizes", [(3,), (2, 3), (9, 4)])
