@@ -36,7 +36,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["again", "again_all", "convert", "elementwise", "remember", "thorough"]
+__all__ = ["again", "again_all", "convert", "elementwise", "empty_like", "remember", "thorough"]
 
 _FLAGS = np.dtype(np.uint8)
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
@@ -385,6 +385,11 @@ def _room(
         in_place = program.in_place and _same_places(place, arrays[0])
         if in_place or not share_memory(place, arrays):
             return place
+    return empty_like(arrays, shape, given)
+
+
+def empty_like(arrays: list[Array], shape: tuple[int, ...], given: np.dtype[Any]) -> Array:
+    """Return an array to write to: in Fortran order, if all arrays of its shape are, and not in C order."""
     fortran = len(shape) > 1 and all(array.flags.f_contiguous for array in arrays if array.shape == shape)
     fortran = fortran and any(array.shape == shape and not array.flags.c_contiguous for array in arrays)
     return np.empty(shape, given, order="F" if fortran else "C")

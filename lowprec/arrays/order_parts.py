@@ -63,7 +63,7 @@ def run_in_parts(
 
     `key`, of `calls.again`, remembers the call; `single` says that one kernel writes the results.
     """
-    result = np.empty(shape_of(operands), dtype)
+    result = calls.empty_like(operands, shape_of(operands), np.dtype(dtype))
     program: Any = _Parts(write, single)
     codes, raised = [bits_of(array) for array in operands], flags
     if flags is not None and share_memory(flags, codes):

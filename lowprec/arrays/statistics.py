@@ -175,6 +175,8 @@ def scale_for(
         whole = method == "max" and is_lopsided(target)
         return lazy_statistics.scale_for(verb, finite, values, method, axis, percentile, whole)
     array, power_of_two = values_operand(values).array, bool(power_of_two)
+    if axis is None and method != "mse":  # sums of errors depend on the order
+        array = array.ravel("K")
     kept = lazy_statistics.channels_of(axis, array.ndim)
     shape = tuple(length if place in kept else 1 for place, length in enumerate(array.shape))
     channels = math.prod(shape)

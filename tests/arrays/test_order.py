@@ -239,3 +239,13 @@ def test_shapes_that_do_not_broadcast_are_refused_by_name():
     for fmt in ("e4m3fn", "posit8"):
         with pytest.raises(ValueError, match=f"^nextafter {shapes}"):
             lp.nextafter(np.zeros(3), np.zeros(2), fmt)
+
+
+def test_results_lie_in_memory_as_operands_do():
+    rows = np.random.default_rng(1).standard_normal((40, 70)).astype(np.float32)
+    columns = np.asfortranarray(rows)
+    verbs = lp.ulp, lp.classify, lambda x, fmt: lp.nextafter(x, -x, fmt)
+    for verb in verbs:
+        made = verb(columns, "binary32")
+        assert np.array_equal(made, verb(rows, "binary32"))
+        assert made.strides == tuple(step // 4 * made.itemsize for step in columns.strides)
