@@ -22,7 +22,7 @@ from lowprec.spec.fields import LARGEST_SIZE, Hashed, choose, integer, text, tru
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.formats import BINARY32, find
 from lowprec.spec.order import EXACT, SEQUENTIAL, Order, Split, order
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounded import Rounded as Rounded, RoundedLike, check_begins, check_rounded, rounded
 from lowprec.spec.rounding import NEAREST_EVEN
 
@@ -483,10 +483,15 @@ class Accumulation(Hashed):
 def as_it_is(place: Rounded) -> Rounded:
     """Return how numbers that are in a place stay what they are.
 
-    Flushing would change one that saturated to a subnormal, and a zero has the code of the smallest value.
+    Flushing would change one that saturated to a subnormal, and a zero has the code of the smallest value. A
+    NaN of a number that overflowed has a sign; the code given for NaNs may be an infinity, or -128.
     """
     fmt, rule = place
-    return fmt, replace(rule, subnormals="keep", smallest="itself")
+    saturation = Saturation.PROPAGATE if rule.saturation == Saturation.FINITE else rule.saturation
+    return fmt, replace(
+        rule, saturation=saturation, nan_sign="keep", nan_payload="drop", symmetric=False,
+        subnormals="keep", smallest="itself",
+    )  # fmt: skip
 
 
 def to_nearest(place: Rounded) -> Rounded:

@@ -136,6 +136,28 @@ def test_tiles_of_a_split_follow_each_other_without_a_gap(backend):
     assert lp.dot(x, np.ones(8), how, backend=backend) == 32
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("fmt", "rule", "x", "want", "nearest"),
+    [
+        ("e4m3fn", {"nan_sign": "drop"}, [-400.0, -400.0], 0xFFC00000, -200.0),
+        ("binary16", {"saturation": "finite", "nan_code": 0x7C00}, [np.nan], 0x7F800000, 1e5),
+        ("int8", {"symmetric": True, "nan": "max", "nan_code": 0x80}, [np.nan], 0xC3000000, -128.0),
+    ],
+    ids=["the sign of a NaN", "an infinity for NaN", "-128 for NaN"],
+)
+def test_sums_leave_their_accumulator_as_they_are(backend, fmt, rule, x, want, nearest):
+    """Into another format or a codebook, in a split, and with an epilogue."""
+    book = lp.Codebook("mine", [-200.0, -128.0, -127.0, 1e5])
+    one = lp.Accumulation(accumulator=(fmt, lp.Projection(**rule)), output="binary32")
+    for how in (one, dataclasses.replace(one, split=lp.Split(2, tile=2))):
+        for epilogue in (None, lp.Epilogue(scales="x_first")):
+            given = {"backend": backend, "epilogue": epilogue}
+            assert lp.dot(x, np.ones(len(x)), how, dtype=np.uint32, **given) == want
+        into = dataclasses.replace(how, output=(book, lp.Projection(nan="max")))
+        assert lp.dot(x, np.ones(len(x)), into, backend=backend) == nearest
+
+
 # -- lone terms -------------------------------------------------------------------------------------
 
 
