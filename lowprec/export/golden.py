@@ -260,8 +260,8 @@ def archive(folder: Path, held: Mapping[str, bytes]) -> bytes:
 
 
 def _generated(folder: Path) -> set[str]:
-    """Return the files in the places that are generated."""
-    places = ("*.json", "[a-z]*.md", "values/*", "vectors/**/*")
+    """Return the files in the places that are generated; hidden ones are left by killed commands."""
+    places = ("*.json", "[a-z]*.md", "values/[!.]*", "vectors/**/[!.]*")
     return {
         str(path.relative_to(folder)) for place in places for path in folder.glob(place) if path.is_file()
     }

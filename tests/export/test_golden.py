@@ -147,7 +147,8 @@ def test_one_edited_byte_is_found(small):
 
 
 def test_missing_and_stray_files_are_found(small):
-    """A table that nobody generates is no golden data."""
+    """A table that nobody generates is no golden data; a hidden file is what a killed command left."""
+    (small / "values" / ".lowprec-0").touch()
     (small / "values" / "e2m1fn.csv").rename(small / "values" / "mine.csv")
     (small / "formats.md").write_bytes((small / "formats.md").read_bytes().replace(b"\n", b"\r\n"))
     code, output = run("--check", small)
