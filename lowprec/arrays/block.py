@@ -40,7 +40,6 @@ from lowprec.arrays.outputs import output
 from lowprec.arrays.random import Place, integers_for, key_of, words_at
 from lowprec.arrays.scaling import given_scales
 from lowprec.kernels.engine import Backend
-from lowprec.kernels.general.program import FLUSHES
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
 from lowprec.spec.profiles import Profile, profile as profile_of
@@ -91,8 +90,9 @@ def _encode(
         along = tuple(map(order.index, axes))
         with contextlib.suppress(ValueError):  # raised again below, with the place in this array
             return _encode(moved, fmt, along, tensor_scale, None, None, backend)._moved(inverse(order))
-    flushes = fmt.elements.subnormals in FLUSHES
-    if backend in (None, "vector") and not (flushes and operand.fmt == catalog.BINARY64):
+    if backend in (None, "vector") and not (
+        fmt.elements.flushes_operands and operand.fmt == catalog.BINARY64
+    ):
         operand = narrowed(operand)  # subnormals of float64 are not those of float32
     grid = grid_of(shape, axes, fmt.sizes)
     given = (

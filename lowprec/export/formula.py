@@ -185,7 +185,7 @@ def formula(
     """
     if why := _unsaid(operation, sources, target, projection):
         raise ValueError(f"{operation} into {target.name!r} has no formula in 64-bit words: it has {why}")
-    flushes = projection.subnormals in ("flush_operands", "flush_both") and operation not in SIGN_ONLY
+    flushes = projection.flushes_operands and operation not in SIGN_ONLY
     reads = [lower_source(fmt, flushes) for fmt in sources]
     words, wide = lower_target(target, projection), serves(operation, [*sources], target, projection)[1]
     if may_refuse(words):

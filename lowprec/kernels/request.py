@@ -85,7 +85,7 @@ class Elementwise(Request):
 
     def __post_init__(self) -> None:
         rule = self.projection
-        if not self.flags and rule.tininess != "after" and rule.subnormals in ("keep", "flush_operands"):
+        if not self.flags and rule.tininess != "after" and not rule.flushes_results:
             # Nothing asks what is tiny: the same request as without.
             object.__setattr__(self, "projection", dataclasses.replace(rule, tininess="after"))
         wanted = 1 if self.operation == CONVERT else operands_of(self.operation)

@@ -289,7 +289,7 @@ def operate(
     Raises ValueError: a result that the format lacks and the projection refuses.
     """
     check(target, projection, random)
-    flushing = projection.subnormals in ("flush_operands", "flush_both")
+    flushing = projection.flushes_operands
     flushed = [
         flushing and operation not in SIGN_ONLY and is_subnormal(code, fmt)
         for code, fmt in zip(codes, formats, strict=True)

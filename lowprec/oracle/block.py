@@ -98,7 +98,7 @@ def encode(
     Raises ValueError: a NaN where the format has none, or what `convert.project` refuses.
     """
     words = random or [None] * len(values)
-    flushes = fmt.elements.subnormals in ("flush_operands", "flush_both")
+    flushes = fmt.elements.flushes_operands
     if flushes and subnormal_operands is not None:
         values = [
             _zero_like(value) if small else value

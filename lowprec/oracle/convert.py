@@ -192,7 +192,7 @@ def check_operand(value: object) -> None:
 
 def flushed_operand(value: Exact, projection: Projection, subnormal_operand: bool) -> Exact:
     """Return the operand, or the zero of its sign if it is a subnormal that is flushed."""
-    if subnormal_operand and projection.subnormals in ("flush_operands", "flush_both"):
+    if subnormal_operand and projection.flushes_operands:
         return Special.NEGATIVE_ZERO if is_negative(value) else Fraction(0)
     return value
 
@@ -220,9 +220,7 @@ def round_magnitude(
 
 def is_flushed(fmt: Format, projection: Projection) -> bool:
     """Return whether tiny results are flushed; fixed point and formats without zero flush nothing."""
-    return (
-        projection.subnormals in ("flush_results", "flush_both") and fmt.exponent_bits > 0 and fmt.subnormals
-    )
+    return projection.flushes_results and fmt.exponent_bits > 0 and fmt.subnormals
 
 
 def is_tiny(size: Fraction, negative: bool, fmt: Format, projection: Projection, random: int | None) -> bool:

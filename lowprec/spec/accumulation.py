@@ -377,7 +377,7 @@ class Accumulation(Hashed):
             raise ValueError("operand_rounding needs operands: the formats that factors are rounded to")
         if not isinstance(how, Projection) or how.rounding.bits:
             raise ValueError(f"operand_rounding must be a Projection that is not stochastic, not {how!r}")
-        if how.subnormals in ("flush_operands", "flush_both"):
+        if how.flushes_operands:
             raise ValueError(
                 "operand_rounding knows no type that factors come in: use subnormals='flush_results', which "
                 "flushes the subnormals of the operands' formats"

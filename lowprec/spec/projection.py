@@ -208,6 +208,16 @@ class Projection(Hashed):
             if not isinstance(stop, Format) or (isinstance(stop, Carrier) and not stop.exponent_bits):
                 raise TypeError(f"via of a projection must be a tuple of Format, not {self.via!r}")
 
+    @property
+    def flushes_operands(self) -> bool:
+        """True if operands that are subnormals of their type become zeros."""
+        return self.subnormals in ("flush_operands", "flush_both")
+
+    @property
+    def flushes_results(self) -> bool:
+        """True if tiny results become zeros."""
+        return self.subnormals in ("flush_results", "flush_both")
+
     def grid_of(self, fmt: Format) -> Format:
         """Return the format to whose values numbers are rounded: with a zero where the smallest is one.
 

@@ -95,7 +95,7 @@ def check_rounded(name: str, given: object, *, accumulates: bool = False) -> Non
                 )
     else:
         how.grid_of(fmt)
-    if how.subnormals in ("flush_operands", "flush_both"):
+    if how.flushes_operands:
         raise ValueError(f"{name} of an accumulation reads no operands: use subnormals='flush_results'")
     if how.nan_payload != "drop":
         raise ValueError(f"{name} of an accumulation carries no payloads of NaNs: leave out nan_payload")

@@ -17,7 +17,7 @@ from lowprec.kernels.general.blocks import POWERS, decoder, encoder, magnitudes
 from lowprec.kernels.general.codebooks import answer_words
 from lowprec.kernels.general.numbers import CHUNK
 from lowprec.kernels.general.operations import bits_of
-from lowprec.kernels.general.program import FLUSHES, is_usual, read_as, readable, reader
+from lowprec.kernels.general.program import is_usual, read_as, readable, reader
 from lowprec.kernels.general.scales import scaler
 from lowprec.kernels.lower.block import ARITHMETICS, BlockRule, lower_block
 from lowprec.kernels.lower.scalar import lower_target
@@ -58,7 +58,7 @@ class BlockEncoder:
 
     def __init__(self, request: BlockEncoding) -> None:
         fmt, self._given, self._from = request.format, request.given, request.source
-        self._read = reader(request.source, fmt.elements.subnormals in FLUSHES)
+        self._read = reader(request.source, fmt.elements.flushes_operands)
         self._element = lower_target(fmt.element, fmt.elements)
         self._scale, self._rule = lower_target(fmt.scale, fmt.scales), lower_block(fmt)
         self._scale_read = reader(fmt.scale)

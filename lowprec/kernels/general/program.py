@@ -36,7 +36,6 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
 __all__ = [
-    "FLUSHES",
     "SHARE",
     "Conversion",
     "Operation",
@@ -55,9 +54,6 @@ _PART = 1 << 15
 
 #: Tables of a codebook are made when so many elements have come for each of its values.
 SHARE = 4
-
-#: Policies under which subnormal operands are zeros.
-FLUSHES = ("flush_operands", "flush_both")
 
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
 #: Flags in their own type: with members of the enumeration NumPy computes in int64.
@@ -257,7 +253,7 @@ class Conversion(Program):
         self._source = source
         self._keeps_payloads = rule.nan_payload != "drop"
         onward = Projection(nan_payload=rule.nan_payload)
-        flushes = rule.subnormals in FLUSHES
+        flushes = rule.flushes_operands
         read, at = reader(source, flushes), source
         self._stops = []
         for stop in rule.via:
@@ -325,16 +321,15 @@ class Operation(Program):
     ) -> None:
         super().__init__(target, rule, carrier)
         self.operation, self.sources = operation, sources
-        flushes = rule.subnormals in FLUSHES
+        flushes = rule.flushes_operands
         self._onward = None
         first, at = rule, target
         if rule.via:
             first = Projection(
                 nan_payload=rule.nan_payload, subnormals="flush_operands" if flushes else "keep"
             )
-            results = rule.subnormals in ("flush_results", "flush_both")
             rest = dataclasses.replace(
-                rule, via=rule.via[1:], subnormals="flush_results" if results else "keep"
+                rule, via=rule.via[1:], subnormals="flush_results" if rule.flushes_results else "keep"
             )
             at = rule.via[0]
             self._onward = Conversion(at, target, rest, None)

@@ -110,7 +110,7 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
         top=fmt.emax + 1,
         tiny=tiny,
         surely=tiny - (projection.tininess == "after"),
-        flush=fmt.subnormals and projection.subnormals in ("flush_results", "flush_both"),
+        flush=fmt.subnormals and projection.flushes_results,
         before=OVERFLOW_TESTS[projection.overflow_test],
         bits=projection.rounding.bits,
         variant=VARIANTS_BY_NUMBER[projection.rounding.variant],

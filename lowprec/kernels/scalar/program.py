@@ -16,7 +16,7 @@ from lowprec.kernels.engine import Refusal, Rows
 from lowprec.kernels.functions.tables import columns_of
 from lowprec.kernels.general import sums_program
 from lowprec.kernels.general.block_program import BlockDecoder, BlockEncoder, scales_fit
-from lowprec.kernels.general.program import FLUSHES, Conversion, Operation, Step, joined, readable, reader
+from lowprec.kernels.general.program import Conversion, Operation, Step, joined, readable, reader
 from lowprec.kernels.lower.dot import additions, bits_of_terms, integer, kind_of, lower_how, lower_stages
 from lowprec.kernels.lower.kinds import NAN
 from lowprec.kernels.lower.scalar import lower_source
@@ -78,7 +78,7 @@ class Function(Operation):
     ) -> None:  # fmt: skip
         by = "sqrt" if len(sources) == 1 else "add"
         super().__init__(operation, sources, target, rule, carrier, by)
-        flushes = self.rule.subnormals in FLUSHES
+        flushes = self.rule.flushes_operands
         self._numbers = [
             Step(CONVERT, [source], [reader(source, flushes)], DOUBLE, DEFAULT) for source in sources
         ]

@@ -37,7 +37,7 @@ def serves(request: Elementwise) -> bool:
         and not request.flags
         and not request.projection.rounding.bits
         and not request.projection.via
-        and request.projection.subnormals in ("keep", "flush_results")
+        and not request.projection.flushes_operands
         and request.projection.nan_payload == "drop"
     )
 
