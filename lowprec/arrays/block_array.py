@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import lazy, lazy_blocks
+from lowprec.arrays.block_products import exact_type, fits_doubles
 from lowprec.arrays.block_shapes import indexed, reshaped
 from lowprec.arrays.block_stream import axes_of, decode_blocks, grid_of, inverse, order_in_memory
 from lowprec.arrays.calls import convert
-from lowprec.arrays.checks import FLOATS, Array, as_array, float_dtype, values_operand, values_type
+from lowprec.arrays.checks import FLOATS, Array, as_array, values_operand, values_type
 from lowprec.arrays.dlpack import exported
 from lowprec.arrays.kinds import check_labels
 from lowprec.arrays.outputs import output
@@ -28,7 +27,6 @@ from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
-from lowprec.spec.codebook import Codebook
 from lowprec.spec.projection import DEFAULT
 
 __all__ = ["BlockArray", "decode", "tensor_scale_of"]
@@ -194,7 +192,7 @@ class BlockArray:
 
     def _exact_values(self) -> Array:
         """Return the values in float64, which operations read; refuse formats whose products it rounds."""
-        if not _fits_doubles(self.format):
+        if not fits_doubles(self.format):
             raise TypeError(
                 f"float64 rounds products of elements and scales of {self.format.name!r}, so operations do "
                 "not take these blocks: give .values(), which rounds each once"
@@ -385,20 +383,6 @@ class BlockArray:
         return f"BlockArray of {self.format.name}, {', '.join(parts)}, {self.nbytes:,} bytes"
 
 
-@functools.lru_cache(maxsize=64)
-def _fits_doubles(fmt: BlockFormat) -> bool:
-    """Return whether float64 holds each product of an element, a scale and the scale of a tensor."""
-    parts = [fmt.element, fmt.scale, *[catalog.BINARY32] * (fmt.tensor_scale != "none")]
-    largest = math.prod(Fraction(max(part.max_finite, -part.min_finite)) for part in parts)
-    binary = [float_dtype(part)[1] if isinstance(part, Codebook) else part for part in parts]
-    double = catalog.BINARY64
-    return (
-        sum(part.precision for part in binary) <= double.precision
-        and sum(part.scaled(0)[1] for part in binary) >= double.scaled(0)[1]
-        and largest <= double.max_finite
-    )
-
-
 def _decoded(given: Any) -> Any:
     """Arguments with values in place of blocks, in lists, tuples and dictionaries too.
 
@@ -433,6 +417,10 @@ def decode(
         if into is None or into.flags.c_contiguous:
             values = decode(blocks._moved(order), wanted, into, backend)
             return values.transpose(inverse(order)) if out is None else out
+    exact = exact_type(fmt) if backend is None and wanted.itemsize == 2 else None
+    if exact is not None:
+        made: Array = convert(values_operand(decode(blocks, exact)), carrier, DEFAULT, wanted, out=out)
+        return made
     direct = place is not None and place.flags.c_contiguous and place.flags.aligned
     direct = direct and not any(np.may_share_memory(place, part) for part in (blocks.codes, blocks.scales))
     result = place if place is not None and direct else np.empty(blocks.shape, wanted)

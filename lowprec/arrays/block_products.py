@@ -1,26 +1,63 @@
-"""Values of blocks of codebooks: what their codes stand for, times scales that are spread over elements.
+"""Products of elements and scales: the types that hold them, and those of codebooks.
 
 Floor 3.
 """
 
 from __future__ import annotations
 
+import functools
+import math
+from fractions import Fraction
+
 import numpy as np
 
 from lowprec.arrays.calls import convert
-from lowprec.arrays.checks import Array, Operand
+from lowprec.arrays.checks import Array, Operand, float_dtype
 from lowprec.arrays.traverse import tiles
 from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.modes import usual_arithmetic
+from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 
-__all__ = ["decode_products", "spread"]
+__all__ = ["decode_products", "exact_type", "fits_doubles", "spread"]
 
 #: Elements that are multiplied at a time: what they take stays in the caches.
-_TILE = 1 << 14
+_TILE = 1 << 15
+
+
+@functools.lru_cache(maxsize=64)
+def fits_doubles(fmt: BlockFormat) -> bool:
+    """Return whether float64 holds each product of an element, a scale and the scale of a tensor."""
+    factors = _factors(fmt)
+    largest = math.prod(Fraction(max(each.max_finite, -each.min_finite)) for each in factors)
+    binary = [float_dtype(each)[1] if isinstance(each, Codebook) else each for each in factors]
+    double = catalog.BINARY64
+    return (
+        sum(each.precision for each in binary) <= double.precision
+        and sum(each.scaled(0)[1] for each in binary) >= double.scaled(0)[1]
+        and largest <= double.max_finite
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def exact_type(fmt: BlockFormat) -> type | None:
+    """Return a type whose rounding of products changes no result in 16 bits; None if there is none.
+
+    In binary32 products of at most 16 bits are exact, except those that are zeros in 16 bits.
+    """
+    factors = _factors(fmt)
+    binary = not any(isinstance(each, Codebook) for each in factors)
+    if binary and sum(each.precision for each in factors) <= 16:
+        return np.float32
+    return np.float64 if fits_doubles(fmt) else None
+
+
+def _factors(fmt: BlockFormat) -> list[Format]:
+    """Return the formats of what a value is the product of: an element, a scale, the scale of a tensor."""
+    return [fmt.element, fmt.scale, *[catalog.BINARY32] * (fmt.tensor_scale != "none")]
 
 
 def spread(scales: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.kernels.codes import code_dtype
 from lowprec.spec import catalog
 from lowprec.spec.rounding import stochastic
 from tests.programs import need_framework
@@ -196,6 +197,24 @@ def test_values_of_two_dimensional_blocks_are_elements_times_scales(axis):
     assert blocks.axes == tuple(place % 3 for place in axis)
     want = _products(blocks)
     assert_same_bits(blocks.values("f8").ravel(), want.ravel(), values.ravel(), str(axis))
+
+
+@pytest.mark.parametrize("backend", ["scalar", "oracle"])
+@pytest.mark.parametrize("scale", ["e8m0fnu", "bfloat16", "tf32", "binary32"])
+def test_values_in_16_bits_are_products_that_are_rounded_once(scale, backend):
+    """Products next to the least numbers of bfloat16 and binary16, some of which binary32 rounds, too."""
+    scale, drawn = lp.format(scale), np.random.default_rng(6)
+    bits, counts = scale.trailing_bits, (128, 1024) if backend == "scalar" else (8, 16)
+    low, other = (drawn.permutation(1 << each)[:count] for each, count in zip((7, bits), counts, strict=True))
+    least = np.array([-135, -134, -133, -26, -25, -24])
+    codes, trailing, sums = np.meshgrid(low, other, least)
+    codes = (100 << 7 | codes).astype(np.uint16).reshape(-1, 1)  # of exponent -27
+    scales = ((sums + 27 + scale.bias << bits) + trailing).astype(code_dtype(scale)).reshape(-1, 1)
+    form = lp.BlockFormat(name="", element=lp.format("bfloat16"), scale=scale, size=1)
+    blocks = lp.BlockArray(codes, scales, form, (1,))
+    for dtype in ("float16", "bfloat16"):
+        got, want = (lp.decode(blocks, dtype=dtype, backend=by).view(np.uint16) for by in (None, backend))
+        assert np.array_equal(got, want)
 
 
 def test_a_tile_has_the_scale_of_its_largest_value():
