@@ -173,13 +173,17 @@ def _tables(data: bytes, most: int = _MOST) -> dict[str, Any]:
 
 
 def _objects(tables: Mapping[str, Any], name: str, where: str) -> dict[str, Specification]:
-    """Return the objects of a file: one in each table, unless the tables are all of one object's fields."""
+    """Return the objects of a file: one in each table, unless the tables are all of one object's fields.
+
+    Tables that say their kind are objects, whatever their names.
+    """
     if not tables:
         raise ValueError(
             f"{where}it is empty; give the fields of {', '.join([_OWNERS[cls] for cls in KINDS.values()])}"
         )
     several = all(isinstance(table, dict) for table in tables.values())
-    if not several or any(set(tables) <= set(fields_of(cls)) for cls in KINDS.values()):
+    said = several and all("kind" in table for table in tables.values())
+    if not several or (not said and any(set(tables) <= set(fields_of(cls)) for cls in KINDS.values())):
         try:
             made = _object({"name": name, **tables}, {})
         except (ValueError, TypeError) as error:

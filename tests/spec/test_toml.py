@@ -233,6 +233,15 @@ def test_private_formats_of_one_name_are_told_apart():
         assert repr(found) == repr(fmt)
 
 
+def test_private_objects_named_like_fields_come_back():
+    """Tables that are named so could be the fields of one object."""
+    fmt = dataclasses.replace(lp.format("e4m3fn"), name="name", bias=6)
+    block = lp.BlockFormat(name="values", element=fmt, scale="e8m0fnu", size=4)
+    sums = lp.Accumulation(name="output", accumulator=(fmt, lp.Projection()), output="binary32")
+    for spec in (block, sums):
+        assert from_toml(to_toml(spec))[spec.name] == spec
+
+
 def test_codebooks_without_usual_thresholds_come_back():
     """The midpoint of the two values would have 161 bits."""
     book = lp.Codebook("own", [0.0, 2.0**-60, 2.0**100, 2.0**101], thresholds=[2.0**-61, 1.0, 1.5 * 2.0**100])
