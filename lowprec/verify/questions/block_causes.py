@@ -172,11 +172,21 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
             unseen_by = functools.partial(_unread, lanes=unread, field=field, value=value)
             yield Change("scaling", unseen_by, words)
     low = doubles(given[(came[:, 0] >> SCALE_SHIFT) < (right[:, 0] >> SCALE_SHIFT)])
-    unseen = np.unique(np.argmax(np.abs(low[np.isfinite(low).all(1)]), axis=1)).tolist()
-    if 0 < len(unseen) < size and given_scales(fmt):
-        words = f"{_named(unseen)} of {size} left out of the largest magnitude"
-        away = functools.partial(_without, lanes=unseen, axis=axis, size=size)
-        yield Change("scaling", of_values(away), words)
+    low = low[np.isfinite(low).all(1)]
+    largest = np.argmax(np.abs(low), axis=1)
+    minus = np.signbit(np.take_along_axis(low, largest[:, None], 1))[:, 0]
+    unseen = np.unique(largest).tolist()
+    signs = (
+        {"": None}
+        if len(set(minus.tolist())) > 1
+        else {"": None, f"{'negative' if minus.any() else 'positive'} values in ": bool(minus.any())}
+    )
+    for said, sign in signs.items() if unseen and given_scales(fmt) else ():
+        for some in {tuple(part): None for part in (unseen, *_around(unseen, size))}:
+            if len(some) < size:
+                words = f"{said}{_named(some)} of {size} left out of the largest magnitude"
+                away = functools.partial(_without, lanes=some, axis=axis, size=size, negative=sign)
+                yield Change("scaling", of_values(away), words, 1 + (len(some) != some[-1] - some[0] + 1))
 
 
 def _has_nan(fmt: BlockFormat, side: Array) -> Array:
@@ -199,13 +209,35 @@ def _named(lanes: Sequence[int]) -> str:
     return f"lanes {', '.join(map(str, lanes))}"
 
 
-def _without(values: Array, lanes: Sequence[int], axis: int, size: int) -> Array:
+def _around(lanes: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """Yield the run of these lanes, and the smallest half, quarter or less of all lanes that has them all."""
+    yield range(lanes[0], lanes[-1] + 1)
+    count = 1
+    while count < size and lanes[0] // count != lanes[-1] // count:
+        count *= 2
+    first = lanes[0] // count * count
+    yield range(first, min(first + count, size))
+
+
+def _without(
+    values: Array, lanes: Sequence[int], axis: int, size: int, negative: bool | None = None
+) -> Array:
+    """Return values of which those of some lanes, of one sign or both, are zero."""
     made = values.copy()
-    np.moveaxis(made, axis, -1)[..., np.isin(np.arange(values.shape[axis]) % size, lanes)] = 0
+    last = np.moveaxis(made, axis, -1)
+    which = np.isin(np.arange(values.shape[axis]) % size, lanes)
+    which = which & (True if negative is None else np.signbit(last) == negative)
+    last[np.broadcast_to(which, last.shape)] = 0
     return made
 
 
 # -- scales ------------------------------------------------------------------------------------------
+
+
+def _next_scales(blocks: BlockArray, values: Array, by: int) -> BlockArray:
+    """Return the blocks under the next scales, up to the first and the last one."""
+    codes = np.clip(blocks.scales.astype(np.int64) + by, 0, blocks.format.scale.max_magnitude)
+    return under(blocks, values, codes)
 
 
 def _next_to(codes: Array, by: int) -> Array:
@@ -243,6 +275,7 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
     for by, words in ((1, "high"), (-1, "low")):
         written = with_scales(lambda codes, nan, by=by: np.where(nan, codes, codes + by & last))
         yield Change("scaling", written, f"scale codes one too {words}, above elements that are right")
+        yield Change("scaling", functools.partial(_next_scales, by=by), f"scale codes one too {words}", 2)
     yield Change("scaling", _kept, "elements under scales that are NaN are not cleared")
     if fmt.scale.has_nan:
         for code, said in ((fmt.scale.max_magnitude, "the largest number"), (0, "the smallest number")):

@@ -16,7 +16,7 @@ from lowprec.spec.format import Format
 from lowprec.verify.codes.values import doubles
 from lowprec.verify.questions.block_causes import again, given_scales, under, units_of, with_scales
 from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words
-from lowprec.verify.questions.edits import of_conversions, of_exponents, shifts
+from lowprec.verify.questions.conversion_edits import of_conversions, of_exponents, shifts
 from lowprec.verify.questions.exact_edits import of_exact
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change

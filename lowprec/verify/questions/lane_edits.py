@@ -83,7 +83,8 @@ def shown_edits(
         count = counts[1] if window is None else min(counts[1], window.step)
         seen = _seen(question, question.sample(np.sort(wrong[:_CODES]), whole.places[:0]))
         misread = _codes_misread(seen[:2], formats)
-        stages.append(("values", "lane", counts[0], (*zeros_beside_infinities(formats), *misread)))
+        read = *zeros_beside_infinities(formats), *_specials_read(formats), *misread
+        stages.append(("values", "lane", counts[0], read))
         for side, fmt in zip("xy", formats, strict=True):
             stages.append((side, "lane", counts[0], readings_in_lanes(side, fmt)))
         stages.append(("running", "lane", count, edits.product_edits((*formats, question.target))))
@@ -200,6 +201,22 @@ def _seen(question: Question, few: Batch) -> tuple[Any, Any, Any]:
     return held[0], held[1], held[2]
 
 
+def _specials_read(formats: Formats) -> Iterator[tuple[str, Callable[[Array], Any]]]:
+    """Yield values of x or y whose exponents make them NaN or infinite."""
+    for side, fmt in enumerate(formats):
+        for words, read in edits.specials_read(fmt).items() if fmt is not None and has_fields(fmt) else ():
+            change = functools.partial(_values_read, side=side, read=read)
+            yield f"{'xy'[side]} {words}", functools.partial(functools.partial, change)
+
+
+def _values_read(
+    lanes: Array, x: Array, y: Array, side: int, read: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    made = [x, y]
+    made[side] = np.where(lanes_of(lanes, *x.shape), read(made[side]), made[side])
+    return made[0], made[1]
+
+
 def _codes_misread(values: Sequence[Array], formats: Formats) -> Iterator[tuple[str, Callable[[Array], Any]]]:
     """Yield codes of x or y that every one of some results has, read as others; `values`: of the results."""
     for side, fmt in enumerate(formats):
@@ -240,9 +257,7 @@ def _is(values: Array, found: float) -> Array:
 
 
 def _read_as(lanes: Array, x: Array, y: Array, side: int, found: float, value: float) -> tuple[Array, Array]:
-    made = [x, y]
-    made[side] = np.where(_is(made[side], found) & lanes_of(lanes, *x.shape), value, made[side])
-    return made[0], made[1]
+    return _values_read(lanes, x, y, side, lambda values: np.where(_is(values, found), value, values))
 
 
 def _product_as(terms: Numbers, found: int, value: int) -> Numbers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,11 +17,12 @@ from lowprec.verify.questions.stages import fault
 from lowprec.verify.questions.step_cuts import lanes_of
 from lowprec.verify.questions.step_faults import beyond
 
-__all__ = ["lane_scale_edits", "of_scales", "scale_edits"]
+__all__ = ["lane_scale_edits", "of_scales", "scale_edits", "single_scale_edits"]
 
 
-def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
-    """Yield edits of scales of some of `count` blocks along K, each as words and what makes the edit."""
+def single_scale_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
+    """Return edits of scales by themselves, in words."""
+    smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
     changes: dict[str, Callable[[Array], Array]] = {
         "clamped at 1 from above": lambda scales: np.minimum(scales, 1.0),
         "clamped at 1 from above, NaN too": lambda scales: np.fmin(scales, 1.0),
@@ -34,10 +36,15 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         "below the normal numbers taken as zero": functools.partial(flushed, least=2.0**fmt.emin),
         "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
     }
-    smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
     for zero, what in ((False, "subnormal"), (True, "subnormal or zero")) if fmt.subnormals else ():
         found = subnormals_read(2.0**fmt.emin, zero=zero)
         changes |= {f"{said} if they are {what}": read for said, read in found.items()}
+    return changes | _scale_bits(fmt)
+
+
+def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
+    """Yield edits of scales of some of `count` blocks along K, each as words and what makes the edit."""
+    changes = single_scale_edits(fmt)
     if count > 1:
         changes |= {
             "of the block before": lambda scales: np.roll(scales, 1, -1),
@@ -48,17 +55,21 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
             "of the last block": lambda scales: np.repeat(scales[..., -1:], count, -1),
             "in reverse order of blocks": lambda scales: scales[..., ::-1],
         }
-        for block in range(count - 1):
-            order = [*range(block), block + 1, block, *range(block + 2, count)]
+        for one, other in itertools.permutations(range(count), 2):
+            order = np.where(np.arange(count) == one, other, np.arange(count))
+            taken = functools.partial(np.take, indices=order, axis=-1)
+            changes[f"of block {other} taken for block {one}"] = taken
+        for one, other in itertools.combinations(range(count), 2):
+            order = np.arange(count)
+            order[[one, other]] = other, one
             exchanged = functools.partial(np.take, indices=order, axis=-1)
-            changes[f"of blocks {block} and {block + 1} exchanged"] = exchanged
-    changes |= _scale_bits(fmt)
+            changes[f"of blocks {one} and {other} exchanged"] = exchanged
     both: dict[str, Callable[[Array, Array], Sequence[Array]]] = {
         "the scales of x and y exchanged": lambda x, y: (y, x),
         "the scales of x taken for y too": lambda x, y: (x, x),
         "the scales of y taken for x too": lambda x, y: (y, y),
     }
-    for least in (-128, -127, -255):
+    for least in (-128, -127, -254, -255):
         words = f"sums of scales' exponents wrap around, to {least} to {least + 255}"
         both[words] = functools.partial(_wrapped, least=least)
     for least, most in ((-128, 127), (-127, 127), (-126, 127), (-127, 128), (-128, 255), (-255, 127)):

@@ -27,7 +27,7 @@ from lowprec.verify.questions.step_cuts import (
 )
 from lowprec.verify.questions.step_ends import Ends, of_ends, of_zeros
 from lowprec.verify.questions.step_model import Formats, folded, nonzero
-from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
+from lowprec.verify.questions.step_sums import Sum, carry_lost
 
 __all__ = [
     "beyond",
@@ -447,7 +447,6 @@ def _of_rounding(window: Window | None, form: Format) -> Iterator[Change]:
     for by, words in ((-1, "half"), (1, "twice")):
         misplaced = partial(_misplaced, fmt=form, by=by)
         yield fault(f"subnormal sums {words} as large: shifted one place off", before=misplaced)
-    yield fault("sums of steps: ties to odd", before=partial(ties, away=lambda _, last: last == 0))
 
 
 def _clear(sums: Sum, below: Array) -> Sum:
