@@ -28,7 +28,7 @@ _INSIDE, _OUTSIDE, _PAIRS, _THREES = 1024, 4096, 600, 80
 _LIMITS = 24
 #: How features of the result and of operands begin.
 _WHOLES = (
-    *("the result", "the exact result is", "the quotient is below"),
+    *("the result", "the exact result", "the quotient is below"),
     *("the operand", "the addend", "operand", "the block has", "the block before has"),
 )
 #: Key of how many these are, among the counts of the values of features.

@@ -105,11 +105,17 @@ def _of_quotients(source: Format, element: Format) -> Iterator[tuple[str, Callab
     for words, of_shift in shifts("shifts against the largest exponent"):
         moved = functools.partial(of_exponents, change=of_shift, least=element.emax)
         yield f"elements: {words}", functools.partial(_valued, change=moved)
+    for words, by in {"half": 0.5, "twice": 2.0}.items():
+        yield f"elements {words} as large before they are rounded", functools.partial(_times, by=by)
     for bits in range(GUARDED):
         cut = functools.partial(cut_behind_guard, fmt=element, bits=bits)
         yield f"elements: {guard_words(bits)}", functools.partial(_valued, change=cut)
     for words, change in of_exact("convert", element, source.precision):
         yield f"elements: {words}", change
+
+
+def _times(values: Array, lasts: Array, by: float) -> Array:
+    return values * by
 
 
 def _valued(values: Array, lasts: Array, change: Callable[[Array], Array]) -> Array:

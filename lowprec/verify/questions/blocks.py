@@ -42,6 +42,7 @@ from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.block_edits import block_edits
 from lowprec.verify.questions.block_features import of_a_block, of_a_scale, of_one_value
+from lowprec.verify.questions.block_lanes import lanes
 from lowprec.verify.questions.block_trees import maxima, trees
 from lowprec.verify.questions.causes import SATURATIONS, in_words, other_modes
 from lowprec.verify.questions.dot_operands import holding
@@ -319,7 +320,7 @@ class BlockQuestion(Question):
         if len(self.axes) == 1 and self.scales is not None and self.size:
             batch = next(self.batches())
             given = np.asarray(batch.given)
-            yield from block_causes.lanes(fmt, self.axes[0], given, batch.got, self.answer(batch))
+            yield from lanes(fmt, self.axes[0], given, batch.got, self.answer(batch))
 
     def _projections(self) -> Iterator[Change]:
         fmt = self.format
@@ -354,7 +355,9 @@ class BlockQuestion(Question):
                 yield Change("former", True, words, 2)
             yield from of_scale_codes(self.format.scale)
             yield from block_edits(self.format, self._source)
-            yield from (Change("rounding", mode, f"elements: {mode}", 2) for mode in other_modes())
+            for field, what in {"rounding": "elements", "scale_rounding": "scales"}.items():
+                if field == "rounding" or self.format.rule.powers == "none":
+                    yield from (Change(field, mode, f"{what}: {mode}", 2) for mode in other_modes())
             source = catalog.carrier(self.dump.dtype)
             if block_causes.given_scales(self.format) and len(self.axes) == 1 and source is not None:
                 held = self._source

@@ -134,6 +134,7 @@ def _on_all(operation: str, target: Format, precision: int) -> Iterator[tuple[st
             yield guard_words(bits), functools.partial(_cut, fmt=target, bits=bits)
         for words, change in of_conversions(target, target):
             yield words, functools.partial(_valued, change=change)
+    yield "the guard bit and the sticky bit exchanged", functools.partial(_exchanged, fmt=target)
     for words, places in {"below": 1, "above": -1}.items():
         said = f"rounded by the bit one place {words} the guard bit, and those behind it"
         yield said, functools.partial(_guard_moved, fmt=target, places=places)
@@ -160,6 +161,11 @@ def _on_all(operation: str, target: Format, precision: int) -> Iterator[tuple[st
 
 def _cut(values: Array, lasts: Array, fmt: Format, bits: int) -> Array:
     return cut_behind_guard(values, fmt, bits)
+
+
+def _exchanged(values: Array, lasts: Array, fmt: Format) -> Array:
+    whole, unit, guard, sticky = _cut_at_guard(values, fmt)
+    return np.asarray((whole + 0.5 * sticky + 0.25 * guard) * unit)
 
 
 def _guard_moved(values: Array, lasts: Array, fmt: Format, places: int) -> Array:

@@ -15,7 +15,7 @@ from lowprec.verify.questions.causes import Operands, valued
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Change
 
-__all__ = ["of_numbers"]
+__all__ = ["magnitude_as", "of_numbers"]
 
 #: Factors by which one number may be read larger or smaller.
 _FACTORS = (0.5, 2.0, 1.5, 0.75, 1.25, 1.75)
@@ -34,7 +34,7 @@ def of_numbers(
             continue
         sizes = np.stack([operands[place].astype(np.int64) & fmt.sign_code - 1 for place in places])
         for code in np.unique(sizes[:, :1]).tolist():
-            if code > fmt.max_magnitude or not (sizes == code).any(0).all():
+            if not 0 < code <= fmt.max_magnitude or not (sizes == code).any(0).all():
                 continue
             for words, value in _others(code, fmt).items():
                 found = float(_value(code, fmt))
@@ -60,10 +60,11 @@ def _read(
     given: list[Array], sources: tuple[Format, ...], places: Sequence[int], found: float, value: float
 ) -> Operands:
     for place in places:
-        change = functools.partial(_as_other, found=found, value=value)
+        change = functools.partial(magnitude_as, found=found, value=value)
         given, sources = valued(given, sources, change, place)
     return given, sources
 
 
-def _as_other(values: Array, found: float, value: float) -> Array:
+def magnitude_as(values: Array, found: float, value: float) -> Array:
+    """Return values of which those of one magnitude have another."""
     return np.where(np.abs(values) == found, np.copysign(value, values), values)

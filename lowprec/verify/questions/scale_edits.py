@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,14 @@ import numpy as np
 from lowprec.spec.format import Format
 from lowprec.verify.questions.dot_faults import flushed
 from lowprec.verify.questions.edits import OnLanes, on_codes, subnormals_read
+from lowprec.verify.questions.features import exponents
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.stages import fault
 from lowprec.verify.questions.step_cuts import lanes_of
 from lowprec.verify.questions.step_faults import beyond
+
+#: Exponents of scales up to which each may be their limit.
+_FEW = 16
 
 __all__ = ["lane_scale_edits", "of_scales", "scale_edits", "single_scale_edits"]
 
@@ -34,12 +38,29 @@ def single_scale_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
         "NaN taken as zero": lambda scales: np.where(np.isnan(scales), 0.0, scales),
         "NaN read as a number": lambda scales: np.where(np.isnan(scales), beyond(fmt), scales),
         "below the normal numbers taken as zero": functools.partial(flushed, least=2.0**fmt.emin),
+        "with exponents of the other sign": functools.partial(_inverted, least=fmt.emin),
         "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
     }
+    for exponent in _limits(fmt):
+        most = 2.0 ** (exponent + 1) - 2.0 ** (exponent - fmt.trailing_bits)
+        changes[f"limited to {most:g}"] = functools.partial(np.minimum, most)
+        changes[f"at least {2.0**exponent:g}"] = functools.partial(np.maximum, 2.0**exponent)
     for zero, what in ((False, "subnormal"), (True, "subnormal or zero")) if fmt.subnormals else ():
         found = subnormals_read(2.0**fmt.emin, zero=zero)
         changes |= {f"{said} if they are {what}": read for said, read in found.items()}
     return changes | _scale_bits(fmt)
+
+
+def _limits(fmt: Format) -> Iterable[int]:
+    """Return exponents that scales may be limited to: all of few, or powers of two and those before them."""
+    sizes = {0, *(1 << bits for bits in range(12)), *((1 << bits) - 1 for bits in range(12))}
+    every = range(fmt.emin, fmt.emax)
+    return [exponent for exponent in every if len(every) <= _FEW or abs(exponent) in sizes]
+
+
+def _inverted(scales: Array, least: int) -> Array:
+    """Return scales whose exponents, as their fields have them, have the other sign."""
+    return np.asarray(np.ldexp(scales, -2 * np.maximum(exponents(scales), least)))
 
 
 def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
