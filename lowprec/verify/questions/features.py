@@ -69,10 +69,10 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
         odd = magnitude >> fmt.trailing_bits & 1 == 1
         yield Feature(f"the last bit of the exponent's field of {name} is 1", odd)
     power = (magnitude & trailing == 0) & (classes == _CLASSES.index("normal"))
-    yield Feature(f"{name} is a power of two", power)
-    yield Feature(f"the trailing bits of {name} are all ones", magnitude & trailing == trailing)
     yield Feature(f"{name} has the largest finite magnitude", magnitude == fmt.max_magnitude)
     yield Feature(f"{name} has the smallest normal magnitude", magnitude == 1 << fmt.trailing_bits)
+    yield Feature(f"{name} is a power of two", power)
+    yield Feature(f"the trailing bits of {name} are all ones", magnitude & trailing == trailing)
     if fmt.trailing_bits:
         yield Feature(f"the first trailing bit of {name} is 1", wide >> fmt.trailing_bits - 1 & 1 == 1)
         zeros = fmt.trailing_bits - np.frexp((wide & trailing).astype(np.float64))[1]
