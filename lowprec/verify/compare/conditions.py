@@ -50,7 +50,7 @@ SIGN_BEFORE = Change("before", "sign", "results with the signs of the results be
 #: Edit that undoes what another one does to the codes of NaNs.
 NANS_KEPT = Change("nans", None, "NaNs have the signs and payloads that they must have", 1)
 #: The edit that takes back what another one does to results that are not infinite.
-INFINITIES_KEPT = Change("nans", "infinite", "what it makes infinite by itself stays the largest number", 1)
+INFINITIES_KEPT = Change("nans", "infinite", "except where it would make results infinite", 1)
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ def _order(one: Conditional) -> tuple[int, int, int, int, int]:
     cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
     plain = all(change.field in _PLAIN for change in one.edit)
     size = (one.rule.size if one.rule else 0) + (not one.edit) + (INFINITIES_KEPT in one.edit)
-    size -= any(change.field in _OF_FLAGS for change in one.edit)  # of results that are right
+    size -= any(change.field in _OF_FLAGS and change.cost < 2 for change in one.edit)  # of right results
     return one.errors, size, not (plain and one.exact), cost, plain
 
 

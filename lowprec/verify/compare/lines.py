@@ -32,6 +32,7 @@ from lowprec.verify.dumps.files import DumpError, Held, Spool
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
 from lowprec.verify.inputs.operands import random_width
+from lowprec.verify.questions.decoded import DecodedQuestion
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.flags import FlagQuestion, SumFlagQuestion
 from lowprec.verify.questions.question import budget
@@ -421,8 +422,22 @@ def compare_decoder_lines(
         one_scale = scales[at].reshape((1,) * len(grid))
         given = {} if held is None else {"tensor_scale": held}
         values[at] = BlockArray(elements[at].reshape(grid), one_scale, fmt, **given).values("float64").ravel()
-    report = compare(values, codes[:, -size:].astype(code_dtype(target)), target, **options)
-    return _numbered(report, rows, size)
+    results = codes[:, -size:].astype(code_dtype(target))
+    if len(grid) > 1:
+        return _numbered(compare(values, results, target, **options), rows, size)
+    options |= {"budget": budget(options.pop("ulps", None), "convert")}
+    about = {name: options.pop(name) for name in ("any_nan", "budget") if name in options}
+    held = elements.reshape(-1), scales.reshape(-1)
+    question = DecodedQuestion(
+        values.reshape(-1),
+        held,
+        fmt,
+        target,
+        Held(results.reshape(-1), "results"),
+        projection=DEFAULT,
+        **about,
+    )
+    return _numbered(judge(question, **options), rows, size)
 
 
 def _word(bits: int) -> Format:

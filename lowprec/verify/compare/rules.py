@@ -8,6 +8,7 @@ were drawn at random.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,13 +27,20 @@ _INSIDE, _OUTSIDE, _PAIRS, _THREES = 1024, 4096, 600, 80
 #: Values of a number that are tried as limits, where no condition holds of all.
 _LIMITS = 24
 #: How features of the result and of operands begin.
-_WHOLES = ("the result", "the operand", "the addend", "operand", "the block has", "the block before has")
+_WHOLES = (
+    *("the result", "the exact result", "the quotient is below"),
+    *("the operand", "the addend", "operand", "the block has", "the block before has"),
+)
+#: Key of how many these are, among the counts of the values of features.
+_WHOLE_ONES = ""
 #: Of fewer results a rule of one or two such features is told, as a guess.
 _FEW = 8
 #: Distance from a limit to the next result beyond it, if there is none.
 _OPEN = 1 << 40
 #: Times that a rule is sought again, with results that the last one wrongly holds of.
 _ROUNDS = 4
+#: Features of single bits, which are seldom what a cause is about.
+_OF_BITS = re.compile(r"\bbit (\d+ )?of |number, counted from 0")
 #: Conditions on operands that are as likely as one on what stood before.
 _STATE = 256
 #: Alternatives that are joined by "or".
@@ -188,6 +196,7 @@ def _learnt(
     values = {f.name: f.values for f in given}
     holds = np.array([c.where(values[c.feature]) for c in tried], bool).reshape(-1, held.size)
     counts = {f.name: len(_distinct(f.values)) * (_STATE if f.before else 1) for f in given}
+    counts[_WHOLE_ONES] = sum(name.startswith(_WHOLES) for name in counts)
     costs = np.array([_bits(condition, counts) for condition in tried])
     found = _covering(tried, costs, ~holds[:, ~wanted])
     states = {f.name for f in given if f.before}
@@ -268,10 +277,12 @@ def _bits_of_choice(inside: int, outside: int) -> float:
 
 
 def _bits(condition: Condition, counts: dict[str, int]) -> float:
-    """Return the logarithm, to base 2, of how many conditions of its kind there are on all features."""
-    values = counts[condition.feature]
+    """Return the logarithm, to base 2, of how many such conditions there are on such features."""
+    values, seldom = counts[condition.feature], bool(_OF_BITS.search(condition.feature))
     kinds = 2 if condition.statement else 2 * values if condition.label else 3 * values
-    return math.log2(len(counts)) + math.log2(values * values if condition.relation == "between" else kinds)
+    kinds = values * values if condition.relation == "between" else kinds
+    features = counts[_WHOLE_ONES] if _is_whole(condition) else len(counts)
+    return 1 + math.log2(features) + math.log2(kinds) + seldom
 
 
 def _distinct(values: Array) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,24 @@ from lowprec.spec.format import Format, Sign
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.question import Array, Change
 
-__all__ = ["SCALE_SHIFT", "elements", "lanes", "moved", "operands", "orders", "scales", "special_blocks"]
-__all__ += ["again", "encoded", "given_scales", "has_sign_bit", "of_blocks", "under", "units_of", "with_nan"]
+__all__ = ["SCALE_SHIFT", "SPECIAL", "elements", "moved", "operands", "orders", "scales", "special_blocks"]
+__all__ += [
+    "again",
+    "encoded",
+    "given_scales",
+    "has_sign_bit",
+    "numbers_beyond",
+    "of_blocks",
+    "under",
+    "units_of",
+    "with_nan",
+]
 __all__ += ["of_values", "with_scales"]
 
 #: A scale's code stands so many bits above the code of the element.
 SCALE_SHIFT = 32
 
-_SPECIAL: dict[str, dict[Any, str]] = {
+SPECIAL: dict[str, dict[Any, str]] = {
     "zero": {
         "smallest": "blocks of zeros have the smallest scale",
         "one": "blocks of zeros have the scale 1",
@@ -49,16 +59,9 @@ _SPECIAL: dict[str, dict[Any, str]] = {
 }
 
 
-#: What the fields of blocks with special values are about.
-_SEEN: dict[str, tuple[str, Callable[[Array], Array]]] = {
-    "nan": ("NaNs", np.isnan),
-    "infinity": ("infinities", np.isinf),
-}
-
-
 def special_blocks(fmt: BlockFormat) -> Iterator[Change]:
     """Yield other treatment of blocks of zeros, and of those with a NaN, an infinity or subnormals alone."""
-    for field, words in _SPECIAL.items():
+    for field, words in SPECIAL.items():
         for value, said in words.items():
             if value != getattr(fmt, field):
                 yield Change(field, value, said)
@@ -80,7 +83,7 @@ def operands(dtype: np.dtype[Any]) -> Iterator[Change]:
             yield Change("operand", functools.partial(_through, name=name), f"values rounded to {name} first")
     if dtype == np.float32:
         yield Change("operand", _cut, "values cut off to bfloat16 first, not rounded")
-        yield Change("operand", _numbers, "NaNs and infinities taken as numbers, of the next exponent")
+        yield Change("operand", numbers_beyond, "NaNs and infinities taken as numbers, of the next exponent")
         yield Change("operand", _flushed, "subnormal values taken as zeros")
 
 
@@ -92,7 +95,8 @@ def _cut(values: Array) -> Array:
     return np.asarray(values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-def _numbers(values: Array) -> Array:
+def numbers_beyond(values: Array) -> Array:
+    """Return values of binary32 whose infinities and NaNs are numbers of the next exponent."""
     words = values.view(np.uint32)
     wide = np.ldexp(((words & 0x7FFFFF) | 0x800000).astype(np.float64), 105)
     return np.where(np.isfinite(values), values, np.where(words >> 31, -wide, wide))
@@ -145,67 +149,13 @@ def _unsigned(made: Array, sign: int) -> Array:
     return np.where(made & (1 << SCALE_SHIFT) - 1 == sign, made ^ sign, made)
 
 
-def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -> Iterator[Change]:
-    """Yield lanes that the results show to be left out: of everything, or of the largest magnitude.
-
-    Those that are zero wherever something else is right, and those that hold the largest magnitude of the
-    blocks whose scales are too small.
-    """
-    size = fmt.sizes[0]
-    given, came, right = (_blocks(side.reshape(values.shape), axis, size) for side in (values, got, want))
-    mask = (1 << SCALE_SHIFT) - 1
-    if has_sign_bit(fmt.element):
-        mask ^= fmt.element.sign_code
-    silent = np.flatnonzero(((came & mask) == 0).all(0) & ((right & mask) != 0).any(0)).tolist()
-    if 0 < len(silent) < size:
-        away = functools.partial(_without, lanes=silent, axis=axis, size=size)
-        yield Change("lane", away, f"{_named(silent)} of {size} left out")
-    missed = given[~_has_nan(fmt, came) & _has_nan(fmt, right)]
-    for field, (what, is_it) in _SEEN.items():
-        unread = np.flatnonzero(is_it(doubles(missed)).any(0)).tolist()
-        treated = {"": "taken as numbers, of the next exponent"} | {
-            value: words for value, words in _SPECIAL[field].items() if value not in ("block", "scale", "all")
-        }
-        for value, said in treated.items() if unread else ():
-            own = said.removeprefix(f"{what} ")
-            words = f"{what} in {_named(unread)} of {size}{' ' if own != said else ': '}{own}"
-            unseen_by = functools.partial(_unread, lanes=unread, field=field, value=value)
-            yield Change("scaling", unseen_by, words)
-    low = doubles(given[(came[:, 0] >> SCALE_SHIFT) < (right[:, 0] >> SCALE_SHIFT)])
-    unseen = np.unique(np.argmax(np.abs(low[np.isfinite(low).all(1)]), axis=1)).tolist()
-    if 0 < len(unseen) < size and given_scales(fmt):
-        words = f"{_named(unseen)} of {size} left out of the largest magnitude"
-        away = functools.partial(_without, lanes=unseen, axis=axis, size=size)
-        yield Change("scaling", of_values(away), words)
-
-
-def _has_nan(fmt: BlockFormat, side: Array) -> Array:
-    """Return the rows whose scale is NaN."""
-    return np.isnan(units_of(side[:, 0] >> SCALE_SHIFT & (1 << fmt.scale.width) - 1, fmt))
-
-
-def _blocks(side: Array, axis: int, size: int) -> Array:
-    """Return whole blocks as rows."""
-    moved = np.moveaxis(side, axis, -1)
-    return moved[..., : moved.shape[-1] // size * size].reshape(-1, size)
-
-
-def _named(lanes: Sequence[int]) -> str:
-    first, last = lanes[0], lanes[-1]
-    if first == last:
-        return f"lane {first}"
-    if len(lanes) == last - first + 1:
-        return f"lanes {first} to {last}"
-    return f"lanes {', '.join(map(str, lanes))}"
-
-
-def _without(values: Array, lanes: Sequence[int], axis: int, size: int) -> Array:
-    made = values.copy()
-    np.moveaxis(made, axis, -1)[..., np.isin(np.arange(values.shape[axis]) % size, lanes)] = 0
-    return made
-
-
 # -- scales ------------------------------------------------------------------------------------------
+
+
+def _next_scales(blocks: BlockArray, values: Array, by: int) -> BlockArray:
+    """Return the blocks under the next scales, up to the first and the last one."""
+    codes = np.clip(blocks.scales.astype(np.int64) + by, 0, blocks.format.scale.max_magnitude)
+    return under(blocks, values, codes)
 
 
 def _next_to(codes: Array, by: int) -> Array:
@@ -243,6 +193,7 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
     for by, words in ((1, "high"), (-1, "low")):
         written = with_scales(lambda codes, nan, by=by: np.where(nan, codes, codes + by & last))
         yield Change("scaling", written, f"scale codes one too {words}, above elements that are right")
+        yield Change("scaling", functools.partial(_next_scales, by=by), f"scale codes one too {words}", 2)
     yield Change("scaling", _kept, "elements under scales that are NaN are not cleared")
     if fmt.scale.has_nan:
         for code, said in ((fmt.scale.max_magnitude, "the largest number"), (0, "the smallest number")):
@@ -345,24 +296,6 @@ def with_scales(change: Callable[..., Any]) -> BlockChange:
         return dataclasses.replace(blocks, scales=made.astype(blocks.scales.dtype))
 
     return changed
-
-
-def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int], field: str, value: str) -> BlockArray:
-    """Return blocks whose NaNs or infinities in some lanes are treated otherwise; others are as before."""
-    fmt, axis, size = blocks.format, blocks.axes[0], blocks.format.sizes[0]
-    if value:
-        given: dict[str, Any] = {field: value}
-        other = encoded(blocks, values, with_nan(dataclasses.replace(fmt, **given)))
-    else:
-        other = encoded(blocks, _numbers(np.asarray(values, np.float32)))
-    without = np.where(_SEEN[field][1](values), _without(values, lanes, axis, size), values)
-    seen = np.isnan(units_of(encoded(blocks, without).scales, fmt))
-    kept = spread(seen, values.shape, blocks.axes, fmt.sizes)
-    return dataclasses.replace(
-        blocks,
-        codes=np.where(kept, blocks.codes, other.codes),
-        scales=np.where(seen, blocks.scales, other.scales),
-    )
 
 
 def _kept(blocks: BlockArray, values: Array) -> BlockArray:

@@ -16,7 +16,7 @@ from lowprec.spec.format import Format
 from lowprec.verify.codes.values import doubles
 from lowprec.verify.questions.block_causes import again, given_scales, under, units_of, with_scales
 from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words
-from lowprec.verify.questions.edits import of_conversions, of_exponents, shifts
+from lowprec.verify.questions.conversion_edits import of_conversions, of_exponents, shifts
 from lowprec.verify.questions.exact_edits import of_exact
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
@@ -105,11 +105,17 @@ def _of_quotients(source: Format, element: Format) -> Iterator[tuple[str, Callab
     for words, of_shift in shifts("shifts against the largest exponent"):
         moved = functools.partial(of_exponents, change=of_shift, least=element.emax)
         yield f"elements: {words}", functools.partial(_valued, change=moved)
+    for words, by in {"half": 0.5, "twice": 2.0}.items():
+        yield f"elements {words} as large before they are rounded", functools.partial(_times, by=by)
     for bits in range(GUARDED):
         cut = functools.partial(cut_behind_guard, fmt=element, bits=bits)
         yield f"elements: {guard_words(bits)}", functools.partial(_valued, change=cut)
     for words, change in of_exact("convert", element, source.precision):
         yield f"elements: {words}", change
+
+
+def _times(values: Array, lasts: Array, by: float) -> Array:
+    return values * by
 
 
 def _valued(values: Array, lasts: Array, change: Callable[[Array], Array]) -> Array:

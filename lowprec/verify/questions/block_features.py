@@ -13,13 +13,17 @@ from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import as_doubles, doubles, words_of
+from lowprec.verify.questions import causes
+from lowprec.verify.questions.dot_changes import unless_refused
 from lowprec.verify.questions.features import (
+    STEP,
     Feature,
     exponents,
     has_fields,
     of_codes,
     of_overflow,
     of_rounding,
+    of_steps,
     of_values,
 )
 from lowprec.verify.questions.question import Array
@@ -115,3 +119,9 @@ def _of_quotients(quotients: Array, codes: Array, fmt: BlockFormat) -> Iterator[
         beyond = np.asarray(encode(quotients, longer, rounding=fmt.elements.rounding))
         yield from of_overflow(beyond, longer, fmt.element)
         yield from of_rounding(made["toward_zero"], codes, fmt.element)
+    if has_fields(fmt.element):
+        finer = unless_refused(lambda: causes.finer(fmt.element, STEP))
+        if finer is not None:
+            yield from of_steps(
+                np.asarray(encode(quotients, finer, rounding="toward_zero")), finer, "the element"
+            )

@@ -15,6 +15,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.verify.codes.values import doubles, words_of
 from lowprec.verify.questions.block_causes import encoded, given_scales, of_blocks, of_values, under
+from lowprec.verify.questions.former import last_loaded
 from lowprec.verify.questions.question import Array, Change
 
 __all__ = ["maxima", "trees"]
@@ -50,11 +51,13 @@ def maxima(fmt: BlockFormat) -> Iterator[Change]:
             by = functools.partial(_scaled_in, factor=1 / largest, largest=largest, name=name)
             words = f"largest magnitudes divided by the largest element are rounded to {name} first"
             yield Change("scaling", of_values(by), words)
-    words = "the largest magnitude of the block before counts too"
-    yield Change("scaling", functools.partial(_by_former, own=True), words, 2)
-    yield Change(
-        "scaling", functools.partial(_by_former, own=False), "scales by the values of the block before", 2
-    )
+    for words, own in {
+        "the largest magnitude of the block before counts too": True,
+        "scales by the values of the block before": False,
+    }.items():
+        for said, finite in {"": False, ", of blocks without NaNs and infinities": True}.items():
+            former = functools.partial(_by_former, own=own, finite=finite)
+            yield Change("scaling", former, f"{words}{said}", 2)
 
 
 def _scaled_in(values: Array, factor: float, largest: float, name: str) -> Array:
@@ -70,13 +73,19 @@ def _reciprocals(number: float) -> Iterator[tuple[str, float]]:
             yield f"{words} to {bits} bits", math.ldexp(whole, exponent - bits)
 
 
-def _by_former(blocks: BlockArray, values: Array, own: bool) -> BlockArray:
-    """Return blocks under scales by the finite values of the blocks before, and by their own or not."""
+def _by_former(blocks: BlockArray, values: Array, own: bool, finite: bool) -> BlockArray:
+    """Return blocks under scales by the finite values of the blocks before, and by their own or not.
+
+    If `finite`, blocks with other values are passed over.
+    """
     wide, size = doubles(values), blocks.format.sizes[0]
     largest = of_blocks(blocks, np.where(np.isfinite(wide), np.abs(wide), 0), np.max)
     if blocks.axes[0] != values.ndim - 1:
         raise ValueError("blocks do not follow each other")
-    former = np.concatenate([np.zeros(size), largest.reshape(-1)[:-size]]).reshape(values.shape)
+    passed = np.asarray(~np.isfinite(wide).reshape(-1, size).all(1) & finite)
+    at = last_loaded(passed)
+    former = np.repeat(np.where(passed[at], 0, largest.reshape(-1, size)[at, 0]), size).reshape(values.shape)
+    former.reshape(-1)[:size] = 0
     return of_values(lambda wide: np.fmax(np.abs(wide), former) if own else former)(blocks, values)
 
 

@@ -25,7 +25,7 @@ from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import MODES
+from lowprec.spec.rounding import MODES, TO_ODD
 from lowprec.verify.codes.display import hex_of, shown_code
 from lowprec.verify.codes.values import (
     as_doubles,
@@ -42,8 +42,9 @@ from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.block_edits import block_edits
 from lowprec.verify.questions.block_features import of_a_block, of_a_scale, of_one_value
+from lowprec.verify.questions.block_lanes import lanes
 from lowprec.verify.questions.block_trees import maxima, trees
-from lowprec.verify.questions.causes import SATURATIONS, in_words
+from lowprec.verify.questions.causes import SATURATIONS, in_words, other_modes
 from lowprec.verify.questions.dot_operands import holding
 from lowprec.verify.questions.features import Feature, has_fields
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question, count_columns
@@ -319,15 +320,15 @@ class BlockQuestion(Question):
         if len(self.axes) == 1 and self.scales is not None and self.size:
             batch = next(self.batches())
             given = np.asarray(batch.given)
-            yield from block_causes.lanes(fmt, self.axes[0], given, batch.got, self.answer(batch))
+            yield from lanes(fmt, self.axes[0], given, batch.got, self.answer(batch))
 
     def _projections(self) -> Iterator[Change]:
         fmt = self.format
         for mode in MODES:
             if mode != fmt.elements.rounding:
-                yield Change("rounding", mode, f"elements: {in_words(mode)}")
+                yield Change("rounding", mode, f"elements: {in_words(mode)}", 1 + (mode == TO_ODD))
             if mode != fmt.scales.rounding and fmt.rule.powers == "none":
-                yield Change("scale_rounding", mode, f"scales: {in_words(mode)}")
+                yield Change("scale_rounding", mode, f"scales: {in_words(mode)}", 1 + (mode == TO_ODD))
         for policy, words in SATURATIONS.items():
             if policy != str(fmt.elements.saturation):
                 yield Change("saturation", policy, f"elements: {words}")
@@ -354,6 +355,9 @@ class BlockQuestion(Question):
                 yield Change("former", True, words, 2)
             yield from of_scale_codes(self.format.scale)
             yield from block_edits(self.format, self._source)
+            for field, what in {"rounding": "elements", "scale_rounding": "scales"}.items():
+                if field == "rounding" or self.format.rule.powers == "none":
+                    yield from (Change(field, mode, f"{what}: {mode}", 2) for mode in other_modes())
             source = catalog.carrier(self.dump.dtype)
             if block_causes.given_scales(self.format) and len(self.axes) == 1 and source is not None:
                 held = self._source

@@ -23,13 +23,13 @@ from lowprec.spec.codebooks import ENTRIES
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import MODES, Rounding
+from lowprec.spec.rounding import MODES, Rounding, Threshold
 from lowprec.verify.codes.values import as_doubles, is_nan
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Change
 from lowprec.verify.questions.scales import POWERS
 
-__all__ = ["GUARDED", "added_to_codes", "edited_code", "finer", "third"]
+__all__ = ["GUARDED", "Operands", "added_to_codes", "edited_code", "finer", "third"]
 __all__ += [
     "SATURATIONS",
     "codes",
@@ -39,6 +39,7 @@ __all__ += [
     "in_words",
     "leading_ones",
     "led_by",
+    "other_modes",
 ]
 __all__ += ["operands", "places", "profiles", "projections", "swapped", "valued"]
 
@@ -57,6 +58,13 @@ _ROUNDINGS = {
     "toward_negative": "rounded down, toward -infinity",
     "away_from_zero": "rounded away from zero",
     "to_odd": "rounded to odd",
+}
+#: From where on numbers are rounded away from zero, in words.
+_FROM = {
+    Threshold.ANY: "if anything is cut",
+    Threshold.HALF_OR_ABOVE: "from ties on",
+    Threshold.ABOVE_HALF: "above ties",
+    Threshold.NEVER: "never",
 }
 SATURATIONS = {
     "none": "overflow becomes infinity, or NaN where there is none",
@@ -104,6 +112,27 @@ def in_words(mode: Rounding | str) -> str:
     return _ROUNDINGS.get(str(mode), str(mode).replace("_", " "))
 
 
+def other_modes() -> Iterator[Rounding]:
+    """Yield rounding modes without names of their own: ties by sign, and thresholds by the last bit."""
+    ties = {
+        "to even": (Threshold.ABOVE_HALF, Threshold.HALF_OR_ABOVE),
+        "away from zero": (Threshold.HALF_OR_ABOVE,) * 2,
+        "toward zero": (Threshold.ABOVE_HALF,) * 2,
+        "to odd": (Threshold.HALF_OR_ABOVE, Threshold.ABOVE_HALF),
+    }
+    short = {("away from zero", "toward zero"): "ties up", ("toward zero", "away from zero"): "ties down"}
+    made = {}
+    for (plus, of_plus), (minus, of_minus) in itertools.product(ties.items(), repeat=2):
+        by_sign = f"ties {plus} of positive results, {minus} of negative ones"
+        words = f"ties {plus}" if plus == minus else short.get((plus, minus), by_sign)
+        made[of_plus + of_minus] = words
+    for even, odd in itertools.product(_FROM, repeat=2):
+        words = f"rounded away from zero {_FROM[even]} where the last bit is 0, {_FROM[odd]} where it is 1"
+        made.setdefault((even, odd) * 2, words)
+    known = {(m.positive_even, m.positive_odd, m.negative_even, m.negative_odd) for m in MODES}
+    yield from (Rounding(words, *of) for of, words in made.items() if of not in known)
+
+
 def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) -> Iterator[Change]:
     """Yield another rounding, saturation, treatment of subnormals and the like."""
     for mode in MODES:
@@ -138,7 +167,8 @@ def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) 
     ):
         if stop == target or (stop,) == asked.via or (len(sources) == 1 and stop.contains(sources[0])):
             continue
-        yield Change("via", (stop,), f"double rounding: to {stop.name} first, then to {target.name}")
+        twice = f"double rounding: to {stop.name} first, then to {target.name}"
+        yield Change("via", (stop,), twice, 1 if stop.contains(target) else 3)
     if asked.via:
         yield Change("via", (), "rounded once")
 

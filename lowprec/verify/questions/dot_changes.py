@@ -16,7 +16,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Deal, Order, Split, Tree, chunked, order
 from lowprec.spec.projection import Projection, SignPolicy
-from lowprec.spec.rounding import MODES, rounding
+from lowprec.spec.rounding import MODES, Rounding, rounding
 from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.questions.question import Change
 
@@ -179,7 +179,13 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
 
 
 def _results(how: Accumulation) -> Iterator[Change]:
-    """Yield other overflow, and other codes of NaN."""
+    """Yield another place of the addend, other overflow, and other codes of NaN."""
+    for part in ("output", "accumulator") if how.addend == "first" else ():
+        mode = (part_of(how, part) or how.output)[1].rounding
+        late = functools.partial(_addend_last, mode=mode)
+        if tried(late, how) is not None and (part == "output" or mode != how.output[1].rounding):
+            words = "the addend added to the sum of products, after that is rounded"
+            yield Change("addend_place", late, f"{words}: the second time {in_words(mode)}", 2)
     fmt, rule = how.output
     for policy, words in SATURATIONS.items():
         if policy != str(rule.saturation):
@@ -196,6 +202,10 @@ def _results(how: Accumulation) -> Iterator[Change]:
                 "positive": "NaNs of overflow have no sign either",
             }
             yield Change("nan_sign", _output(nan_sign=sign), by_sign[sign])
+
+
+def _addend_last(how: Accumulation, mode: Rounding) -> Accumulation:
+    return with_rule("output", rounding=mode)(with_fields(addend="last")(how))
 
 
 def _output(**fields: Any) -> How:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,10 +18,11 @@ from lowprec.arrays.convert import encode, quantize
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.verify.codes.values import as_doubles, doubles
-from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words, led_by
+from lowprec.verify.questions.causes import led_by
+from lowprec.verify.questions.conversion_edits import wrapped_at
 from lowprec.verify.questions.dot_faults import Fault, flushed, of_addend, of_sides
 from lowprec.verify.questions.dot_operands import Given
-from lowprec.verify.questions.features import exponents, has_fields
+from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
 from lowprec.verify.questions.step_cuts import (
@@ -41,109 +43,23 @@ __all__ = [
     "lane_edits",
     "lane_moves",
     "of_addends",
-    "of_conversions",
-    "of_exponents",
 ]
-__all__ += ["on_codes", "orders", "product_edits", "shifts", "subnormals_read", "term_edits", "value_edits"]
-__all__ += ["wrapped_at"]
+__all__ += [
+    "on_codes",
+    "orders",
+    "product_edits",
+    "specials_read",
+    "subnormals_read",
+    "term_edits",
+    "value_edits",
+]
 
 #: The edit that no result of all lanes shows, as most sums have other products.
 LEFT_OUT = "products left out"
 #: Bits of formats of which each bit may be stuck.
 _SHORT, _NARROW = 4, 16
-#: Bits of formats of which each pair may be exchanged.
-_TABLE = 8
-
-
-# -- conversions ---------------------------------------------------------------------------------------
-
-
-def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    """Yield edits of values that are to be rounded, in words: of shifts of subnormal results, and of bits."""
-    lacks = source.trailing_bits - target.trailing_bits
-    for more, also in {0: "", lacks: f", by {lacks} places more than these,"}.items():
-        for words, change in shifts(f"shifts of subnormal results{also}"):
-            lowest = source.emin if more else None
-            by = functools.partial(of_exponents, change=change, least=target.emin, more=more, lowest=lowest)
-            yield words, by
-    bits = target.precision
-    twice = functools.partial(_rounded_first, bits=bits, least=target.emin)
-    yield "rounded twice where the result is subnormal: first as if exponents had no least", twice
-    for bit in range(1, target.trailing_bits + 1):
-        by_bit = functools.partial(_ties_by, fmt=target, bit=bit)
-        yield f"ties to the neighbour that is even by bit {bit}, not by the last bit", by_bit
-    least = 2.0**target.emin
-    yield (
-        "the leading one of results below the normal numbers lost, not shifted",
-        lambda values: np.where(
-            exponents(values) == target.emin - 1, 2 * values - np.copysign(least, values), values
-        ),
-    )
-    yield (
-        "bits between the guard bits of subnormal and of normal results not seen by the sticky bit",
-        functools.partial(_sticky_early, fmt=target),
-    )
-    unit = 2.0 ** (target.emin - source.trailing_bits)
-    yield "bits that shifts of subnormal results drop lost", lambda values: np.trunc(values / unit) * unit
-    for bits in range(3, source.exponent_bits):
-        wrapped = functools.partial(_exponents_wrapped, top=1 << bits - 1)
-        yield f"exponents of the operand of {bits} bits, which wrap around", wrapped
-    for bits in range(GUARDED, source.trailing_bits - target.trailing_bits - 1):
-        yield guard_words(bits), functools.partial(cut_behind_guard, fmt=target, bits=bits)
-
-
-def _sticky_early(values: Array, fmt: Format) -> Array:
-    """Return values without the bits that only a shift to the right brings behind the guard bit."""
-    unit = np.ldexp(1.0, exponents(values) - fmt.trailing_bits - 1)
-    between = np.trunc(values / unit) * unit - cut_behind_guard(values, fmt, 0)
-    return np.where(exponents(values) < fmt.emin, values - between, values)
-
-
-def _ties_by(values: Array, fmt: Format, bit: int) -> Array:
-    """Return values of which ties lie a little farther from zero where the code below has a bit set."""
-    exponent = np.maximum(exponents(values), fmt.emin)
-    unit = np.ldexp(1.0, exponent - fmt.trailing_bits)
-    with np.errstate(all="ignore"):
-        size = np.abs(values) / unit
-    below = np.floor(size)
-    tie = size - below == 0.5
-    code = np.where(tie, below, 0).astype(np.int64) + (exponent - fmt.emin << fmt.trailing_bits)
-    up = (code >> bit & 1) == 1
-    return np.where(tie, np.copysign((below + np.where(up, 0.75, 0.25)) * unit, values), values)
-
-
-def _exponents_wrapped(values: Array, top: int) -> Array:
-    """Return values whose exponents are taken modulo 2 * top, from -top on."""
-    return np.asarray(np.ldexp(values, wrapped_at(exponents(values), top) - exponents(values)))
-
-
-def _rounded_first(values: Array, bits: int, least: int) -> Array:
-    """Return values below a power of two rounded to so many bits, ties to even."""
-    unit = np.ldexp(1.0, exponents(values) + 1 - bits)
-    return np.where(exponents(values) < least, np.rint(values / unit) * unit, values)
-
-
-def shifts(what: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    """Yield edits of shifts, as words that say of what they are, and functions of integers."""
-    for bits in range(3, 9):
-        yield f"{what} modulo {1 << bits}", functools.partial(np.bitwise_and, (1 << bits) - 1)
-        yield f"bit {bits - 1} of {what} is 0", functools.partial(np.bitwise_and, ~(1 << bits - 1))
-    yield f"{what} one place too far", lambda by: by + (by > 0)
-    yield f"{what} one place too short", lambda by: np.maximum(by - 1, 0)
-    for most in (7, 8, 15, 16, 23, 24, 25, 26, 31, 32, 48, 63):
-        yield f"{what} at most {most}", functools.partial(np.minimum, most)
-
-
-def of_exponents(
-    values: Array, change: Callable[[Array], Array], least: int, more: int = 0, lowest: int | None = None
-) -> Array:
-    """Return values whose shifts, by which their exponents are below one, and so many more, are changed.
-
-    Exponents of values are read as `lowest`, if it is given, where they are lower.
-    """
-    far = least - (exponents(values) if lowest is None else np.maximum(exponents(values), lowest))
-    shift = far + more
-    return np.asarray(np.where(far > 0, np.ldexp(values, shift - change(shift)), values))
+#: Bits of formats of which each pair may be exchanged; last bits that products may lack, less one.
+_TABLE, _PRODUCTS = 8, 9
 
 
 # -- operands of dot products --------------------------------------------------------------------------
@@ -176,15 +92,15 @@ def _rounded(values: Array, name: str, rounding: str = "nearest_even") -> Array:
 
 
 def orders(length: int, period: int) -> Iterator[Change]:
-    """Yield lanes of x or y that are exchanged in pairs, rotated or in reverse, in all steps or in K."""
+    """Yield lanes of x, y or both in pairs exchanged, rotated or in reverse, in all steps or in K."""
     for size, where in dict.fromkeys([(period, f" in each step of {period}"), (length, "")]):
         if not 1 < size <= length or length % size:
             continue
         first = np.arange(length) // size * size
         for words, to in moves(size).items():
-            for side in (0, 1):
+            for name, sides in {"x": (0,), "y": (1,), "products": (0, 1)}.items():
                 taken = functools.partial(np.take, indices=first + np.resize(to, length), axis=-1)
-                yield Change("fault", of_sides((side,), taken), f"{'xy'[side]} {words}{where}", 2)
+                yield Change("fault", of_sides(sides, taken), f"{name} {words}{where}", 2)
 
 
 def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[str, OnLanes]]:
@@ -314,6 +230,22 @@ def subnormals_read(least: float, *, zero: bool) -> dict[str, Callable[[Array], 
     }
 
 
+def specials_read(fmt: Format) -> dict[str, Callable[[Array], Array]]:
+    """Return how values may be read whose exponent fields are all ones, in words."""
+    least = math.inf if fmt.infinity else 2.0**fmt.emax
+    return {
+        f"read as {what} where {'it is infinite' if fmt.infinity else 'the exponent field is all ones'}": (
+            functools.partial(_read_special, least=least, value=value)
+        )
+        for what, value in {"NaN": math.nan, "infinity": math.inf}.items()
+        if not (fmt.infinity and value == math.inf)
+    }
+
+
+def _read_special(values: Array, least: float, value: float) -> Array:
+    return np.where(np.abs(values) >= least, np.copysign(value, values), values)
+
+
 def _special_as(codes: Array, fmt: Format, code: int) -> Array:
     """Return codes of which the infinite ones, or if `code` is that of infinity the NaNs, are this code."""
     magnitude = codes & fmt.sign_code - 1
@@ -326,7 +258,10 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, Calla
     changes: dict[str, Callable[[Array], Array]] = {
         "the last bit of products lost": lambda whole: whole & ~1,
         "the last bit of products set": lambda whole: whole | (whole > 0),
-        "the last two bits of products lost": lambda whole: whole & ~3,
+        **{
+            f"the last {bits} bits of products lost": functools.partial(np.bitwise_and, -1 << bits)
+            for bits in range(2, _PRODUCTS)
+        },
     }
     for words, change in changes.items():
         yield words, functools.partial(in_terms, change=functools.partial(_significands, change=change))
@@ -377,11 +312,6 @@ def _aligned(terms: Numbers, by: int) -> Numbers:
 
 def _significands(terms: Numbers, change: Callable[[Array], Array]) -> Numbers:
     return terms._replace(significand=change(terms.significand))
-
-
-def wrapped_at(exponents: Array, top: int) -> Array:
-    """Return integers modulo 2 * top, from -top on."""
-    return np.asarray(np.mod(exponents + top, 2 * top) - top)
 
 
 def _exponents(terms: Numbers, change: Callable[[Array], Array]) -> Numbers:

@@ -22,8 +22,9 @@ from lowprec.verify.codes.values import as_doubles, carried, is_nan, is_values, 
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import causes, former
+from lowprec.verify.questions.conversion_edits import of_conversions
 from lowprec.verify.questions.dot_changes import unless_refused
-from lowprec.verify.questions.edits import code_edits, of_conversions, subnormals_read
+from lowprec.verify.questions.edits import code_edits, specials_read, subnormals_read
 from lowprec.verify.questions.exact_edits import (
     EXACT,
     edited_codes,
@@ -32,9 +33,28 @@ from lowprec.verify.questions.exact_edits import (
     of_held,
     operand_features,
 )
-from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_overflow, of_rounding
+from lowprec.verify.questions.features import (
+    STEP,
+    Feature,
+    has_fields,
+    of_codes,
+    of_overflow,
+    of_rounding,
+    of_steps,
+    of_tails,
+)
 from lowprec.verify.questions.fused import Fused
-from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question, count_columns
+from lowprec.verify.questions.misread import of_numbers
+from lowprec.verify.questions.question import (
+    Array,
+    Batch,
+    Budget,
+    Change,
+    Changes,
+    Question,
+    count_columns,
+    differ,
+)
 from lowprec.verify.questions.result_edits import exponents_wrapped, of_wrapped
 from lowprec.verify.questions.scales import factor_between, is_listed, shown_factor, spread_places, times
 from lowprec.verify.questions.situations import (
@@ -54,9 +74,10 @@ from lowprec.verify.reference.operations import OPERATIONS, operand_names
 __all__ = ["Computation", "ElementQuestion"]
 
 _PIECE = 1 << 19
-#: Bits more than the result has, in which a first of two roundings may be; bits of operands whose exact
-#: results fit float64.
-_TWICE, _EXACT = 4, 50
+#: Bits of operands whose exact results fit float64.
+_EXACT = 50
+#: Wrong results whose operands are looked at for a number that all of them have.
+_SHOWING = 256
 #: Lines back to which one with a finite result is sought.
 _BACK = 64
 #: Bits of the widest results whose codes are told, and of operands whose payloads are looked at.
@@ -273,6 +294,18 @@ class ElementQuestion(Question):
                 edit = functools.partial(causes.edited_code, place=place, change=change)
                 yield Change("operand", edit, f"the {name} {words}", 2)
         yield from causes.leading_ones(names, self.formats)
+        if names[1:]:
+            some = self.piece(0, min(self.size, _PIECE))
+            wrong = np.flatnonzero(differ(self, some.got, self.answer(some)))[:_SHOWING]
+            yield from (
+                of_numbers(names, [codes[wrong] for codes in some.given], self.formats[:-1])
+                if wrong.size
+                else ()
+            )
+        for place, (name, fmt) in enumerate(zip(names, self.formats, strict=False)):
+            for words, read in specials_read(fmt).items() if has_fields(fmt) and not fmt.infinity else ():
+                edit = functools.partial(causes.valued, change=read, place=place)
+                yield Change("operand", edit, f"the {name} {words}", 2)
         if self._fused is None:
             for place, (name, fmt) in enumerate(zip(names, self.formats, strict=False)):
                 for zero in (False, True) if has_fields(fmt) and fmt.subnormals else ():
@@ -281,8 +314,10 @@ class ElementQuestion(Question):
                         said = f"the {name} {words} if it is subnormal{' or zero' * zero}"
                         yield Change("operand", edit, said, 2)
         yield from former.of_operands(names, self.formats)
+        for mode in causes.other_modes() if self._fused is None else ():
+            yield Change("rounding", mode, str(mode), 2)
         if has_fields(self.target) and not self.projection.via:
-            for bits in range(1, _TWICE + 1):
+            for bits in range(1, STEP + 1):
                 more = f"{bits} bit{'s' * (bits > 1)} more than the result has"
                 wide = unless_refused(functools.partial(causes.finer, self.target, bits))
                 if wide is not None:
@@ -326,6 +361,7 @@ class ElementQuestion(Question):
         every = ElementQuestion.situations(self, batch, np.ones(want.size, bool), want)
         names, kinds = operand_names(len(batch.given)), names_of(self.operation)
         right = codes_of(self, want if self.coded else answered())
+        yield from () if self.coded else of_codes("the result", right, self.target)
         yield Feature("the exact result", every.astype(np.int64), tuple(kinds))
         for name, codes, fmt in zip(names, batch.given, self.formats, strict=False):
             yield from of_codes(f"the {name}" if name == "operand" else name, codes, fmt)
@@ -346,12 +382,10 @@ class ElementQuestion(Question):
         elif has_fields(self.target) and not self.projection.via:
             zero = Change("rounding", rounding("toward_zero"), "")
             yield from of_rounding(codes_of(self, answered((zero,))), right, self.target)
-            finer = unless_refused(functools.partial(causes.finer, self.target, _TWICE))
+            yield from of_tails(np.where(every < 4, every, np.where(every < 7, every - 3, 0)))
+            finer = unless_refused(functools.partial(causes.finer, self.target, STEP))
             if finer is not None and self.target.width <= _NARROW:
-                exact = answered((zero, Change("format", finer, ""))) & finer.sign_code - 1
-                yield Feature("the code of the result cut toward zero, without its sign,", exact >> _TWICE)
-                said = "the sixteenths of a step from that code to the exact result"
-                yield Feature(said, exact & (1 << _TWICE) - 1)
+                yield from of_steps(answered((zero, Change("format", finer, ""))), finer, "the result")
         inexact = [not name.startswith(("exact", "zero", "NaN", "in", "div")) for name in kinds]
         yield Feature("the result is inexact", np.array(inexact)[every])
 

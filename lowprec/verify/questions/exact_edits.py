@@ -14,7 +14,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions.causes import cut_behind_guard, guard_words
-from lowprec.verify.questions.edits import of_conversions
+from lowprec.verify.questions.conversion_edits import of_conversions
 from lowprec.verify.questions.features import exponents
 from lowprec.verify.questions.question import Array
 from lowprec.verify.reference.operations import OPERATIONS
@@ -134,6 +134,10 @@ def _on_all(operation: str, target: Format, precision: int) -> Iterator[tuple[st
             yield guard_words(bits), functools.partial(_cut, fmt=target, bits=bits)
         for words, change in of_conversions(target, target):
             yield words, functools.partial(_valued, change=change)
+    yield "the guard bit and the sticky bit exchanged", functools.partial(_exchanged, fmt=target)
+    for words, places in {"below": 1, "above": -1}.items():
+        said = f"rounded by the bit one place {words} the guard bit, and those behind it"
+        yield said, functools.partial(_guard_moved, fmt=target, places=places)
     for bits in range(1, _MISSED + 1):
         which = "the last bit" if bits == 1 else f"the last {bits} bits"
         yield (
@@ -157,6 +161,23 @@ def _on_all(operation: str, target: Format, precision: int) -> Iterator[tuple[st
 
 def _cut(values: Array, lasts: Array, fmt: Format, bits: int) -> Array:
     return cut_behind_guard(values, fmt, bits)
+
+
+def _exchanged(values: Array, lasts: Array, fmt: Format) -> Array:
+    whole, unit, guard, sticky = _cut_at_guard(values, fmt)
+    return np.asarray((whole + 0.5 * sticky + 0.25 * guard) * unit)
+
+
+def _guard_moved(values: Array, lasts: Array, fmt: Format, places: int) -> Array:
+    """Return values whose tails behind a format's last bit are twice or half as large, without what carries.
+
+    Half as large, the tail has the last bit before it in front.
+    """
+    unit = np.ldexp(1.0, _fields(values, fmt) - fmt.trailing_bits)
+    size = np.abs(values) / unit
+    whole = np.floor(size)
+    tail = 2 * (size - whole) % 1 if places > 0 else (size - whole + whole % 2) / 2
+    return np.asarray((whole + tail) * unit)
 
 
 def _valued(values: Array, lasts: Array, change: Callable[[Array], Array]) -> Array:

@@ -15,14 +15,16 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.codes.values import as_doubles, is_nan
 
-__all__ = ["Feature", "any_of", "exponents", "has_fields", "of_codes", "of_neighbours", "of_overflow"]
-__all__ += ["of_place", "of_rounding", "of_values"]
+__all__ = ["STEP", "Feature", "any_of", "exponents", "has_fields", "of_codes", "of_neighbours", "of_overflow"]
+__all__ += ["of_place", "of_rounding", "of_steps", "of_tails", "of_values"]
 
 Array = npt.NDArray[Any]
 
 #: Classes of numbers: `classify` has each twice, by the sign.
 _CLASSES = ("infinite", "normal", "subnormal", "zero", "NaN")
 _BY_SIGN = np.array([0, 1, 2, 3, 3, 2, 1, 0, 4, 4])
+#: Bits behind a result's last one that are looked at.
+STEP = 4
 #: Lowest bits of codes that are looked at, of formats wider than this.
 _LOW, _NARROW = 3, 16
 
@@ -67,14 +69,17 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
         odd = magnitude >> fmt.trailing_bits & 1 == 1
         yield Feature(f"the last bit of the exponent's field of {name} is 1", odd)
     power = (magnitude & trailing == 0) & (classes == _CLASSES.index("normal"))
-    yield Feature(f"{name} is a power of two", power)
-    yield Feature(f"the trailing bits of {name} are all ones", magnitude & trailing == trailing)
     yield Feature(f"{name} has the largest finite magnitude", magnitude == fmt.max_magnitude)
     yield Feature(f"{name} has the smallest normal magnitude", magnitude == 1 << fmt.trailing_bits)
+    yield Feature(f"{name} is a power of two", power)
+    yield Feature(f"the trailing bits of {name} are all ones", magnitude & trailing == trailing)
     if fmt.trailing_bits:
         yield Feature(f"the first trailing bit of {name} is 1", wide >> fmt.trailing_bits - 1 & 1 == 1)
         zeros = fmt.trailing_bits - np.frexp((wide & trailing).astype(np.float64))[1]
         yield Feature(f"the number of leading zeros in the trailing bits of {name}", zeros)
+        last = (wide & trailing) & -(wide & trailing)
+        ends = np.where(last > 0, np.frexp(last.astype(np.float64))[1] - 1, fmt.trailing_bits)
+        yield Feature(f"the number of zeros at the end of the trailing bits of {name}", ends)
         ones = fmt.trailing_bits - np.frexp((~wide & trailing).astype(np.float64))[1]
         yield Feature(f"the number of leading ones in the trailing bits of {name}", ones)
     for bit in range(fmt.trailing_bits - 1 if fmt.width <= _NARROW else _LOW):
@@ -123,8 +128,22 @@ def of_rounding(cut: Array, codes: Array, fmt: Format) -> Iterator[Feature]:
         "rounding carries into the exponent", up & (below & trailing == trailing) & (below > trailing)
     )
     yield Feature("rounding carries from the subnormal numbers", up & (below == trailing))
+    yield Feature("the exact result is below the normal numbers", below <= trailing)
     yield Feature("the result cut toward zero is zero", below == 0)
     yield Feature("the result cut toward zero is subnormal", (below > 0) & (below <= trailing))
+
+
+def of_tails(tails: Array) -> Iterator[Feature]:
+    """Yield the guard and sticky bits; `tails`: 0 of exact results, 1 below ties, 2 at them, 3 above."""
+    yield Feature("the guard bit is 1", tails > 1)
+    yield Feature("the sticky bit is 1", tails % 2 == 1)
+
+
+def of_steps(codes: Array, finer: Format, name: str) -> Iterator[Feature]:
+    """Yield what results are cut to, and how far behind it they lie; `codes`: of `STEP` bits more."""
+    exact = codes.astype(np.int64) & finer.sign_code - 1
+    yield Feature(f"the code of {name} cut toward zero, without its sign,", exact >> STEP)
+    yield Feature("the sixteenths of a step from that code to the exact result", exact & (1 << STEP) - 1)
 
 
 def of_overflow(codes: Array, wide: Format, fmt: Format) -> Iterator[Feature]:

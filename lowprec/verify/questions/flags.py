@@ -58,7 +58,7 @@ class RecordedFlags(Question):
 
     def flag_changes(self) -> Iterator[Change]:
         """Yield flags that are lost, stuck or renumbered."""
-        yield Change("flags", np.zeros_like, "no flags at all", 0)
+        yield Change("flags", np.zeros_like, "no flags at all", 2)
         for flag, name in _NAMES.items():
             yield Change("flags", functools.partial(np.bitwise_and, ~flag), f"{name} is never raised")
             yield Change("flags", functools.partial(np.bitwise_or, flag), f"{name} is always raised")

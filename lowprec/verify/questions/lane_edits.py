@@ -14,6 +14,7 @@ from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions import edits, former, scale_edits
 from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.features import has_fields
+from lowprec.verify.questions.misread import magnitude_as
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.stages import fault
 from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, in_terms, lanes_of, window_sum
@@ -47,6 +48,8 @@ _NEARLY, _IN_STEPS, _NEAR = 0.9, 0.3, 2
 #: So many wrong results a lane's edit mends for each right one that it breaks, of lanes whose edits are tried
 #: together: where two lanes make up for each other, each alone breaks what is right.
 _RARELY = 4
+#: Smallest numbers of a format that a number may be misread by.
+_STEPS = (-2, -1, 1, 2)
 #: Steps from a lane to the next, of lanes that are edited together.
 _STRIDES = (2, 4)
 
@@ -83,7 +86,8 @@ def shown_edits(
         count = counts[1] if window is None else min(counts[1], window.step)
         seen = _seen(question, question.sample(np.sort(wrong[:_CODES]), whole.places[:0]))
         misread = _codes_misread(seen[:2], formats)
-        stages.append(("values", "lane", counts[0], (*zeros_beside_infinities(formats), *misread)))
+        read = *zeros_beside_infinities(formats), *_specials_read(formats), *misread
+        stages.append(("values", "lane", counts[0], read))
         for side, fmt in zip("xy", formats, strict=True):
             stages.append((side, "lane", counts[0], readings_in_lanes(side, fmt)))
         stages.append(("running", "lane", count, edits.product_edits((*formats, question.target))))
@@ -200,6 +204,22 @@ def _seen(question: Question, few: Batch) -> tuple[Any, Any, Any]:
     return held[0], held[1], held[2]
 
 
+def _specials_read(formats: Formats) -> Iterator[tuple[str, Callable[[Array], Any]]]:
+    """Yield values of x or y whose exponents make them NaN or infinite."""
+    for side, fmt in enumerate(formats):
+        for words, read in edits.specials_read(fmt).items() if fmt is not None and has_fields(fmt) else ():
+            change = functools.partial(_values_read, side=side, read=read)
+            yield f"{'xy'[side]} {words}", functools.partial(functools.partial, change)
+
+
+def _values_read(
+    lanes: Array, x: Array, y: Array, side: int, read: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    made = [x, y]
+    made[side] = np.where(lanes_of(lanes, *x.shape), read(made[side]), made[side])
+    return made[0], made[1]
+
+
 def _codes_misread(values: Sequence[Array], formats: Formats) -> Iterator[tuple[str, Callable[[Array], Any]]]:
     """Yield codes of x or y that every one of some results has, read as others; `values`: of the results."""
     for side, fmt in enumerate(formats):
@@ -207,16 +227,21 @@ def _codes_misread(values: Sequence[Array], formats: Formats) -> Iterator[tuple[
             continue
         codes = np.arange(1 << fmt.width)
         read = as_doubles(codes.astype(np.uint8), fmt)
+        for found, value in _magnitudes_misread(values[side], read[: fmt.max_magnitude + 1], fmt.width):
+            as_other = functools.partial(magnitude_as, found=found, value=value)
+            on_side = functools.partial(_values_read, side=side, read=as_other)
+            words = f"{found:g} in {'xy'[side]} read as {value:g}"
+            yield words, functools.partial(functools.partial, on_side)
         for code in codes.tolist():
             if not _is(values[side], read[code]).any(1).all():
                 continue
             near = codes.tolist() if fmt.width <= _SHORT else [0, code - 1, code + 1, code ^ fmt.sign_code]
-            others = {hex_of(other, fmt): read[other] for other in near if 0 <= other < codes.size != code}
+            others = {hex_of(near_by, fmt): read[near_by] for near_by in near if 0 <= near_by < codes.size}
             if np.isnan(read[code]):
                 others = {"a number": np.copysign(beyond(fmt), read[code])}
-            for words, value in others.items():
+            for other, value in others.items():
                 change = functools.partial(_read_as, side=side, found=read[code], value=value)
-                said = f"the code {hex_of(code, fmt)} of {'xy'[side]} read as {words}"
+                said = f"the code {hex_of(code, fmt)} of {'xy'[side]} read as {other}"
                 yield said, functools.partial(functools.partial, change)
 
 
@@ -234,15 +259,24 @@ def _products_misread(question: Question, few: Batch, terms: Numbers, formats: F
     yield from (one for one in tried if (question.answer(few, (one,)) == few.got).any())
 
 
+def _magnitudes_misread(values: Array, read: Array, width: int) -> Iterator[tuple[float, float]]:
+    """Yield magnitudes that every one of some results has, and others; `read`: those of the format."""
+    for code, found in enumerate(read.tolist()):
+        if found and (np.abs(values) == found).any(1).all():
+            near = (
+                read.tolist() if width <= _SHORT else read[[code - 1, min(code + 1, read.size - 1)]].tolist()
+            )
+            steps = [found + by * read[1] for by in (-2, -1, 1, 2)] if width <= _SHORT else [found / 2]
+            yield from ((found, float(value)) for value in {*near, *steps} if found != value >= 0)
+
+
 def _is(values: Array, found: float) -> Array:
     same = np.isnan(values) if np.isnan(found) else values == found
     return np.asarray(same & (np.signbit(values) == np.signbit(found)))
 
 
 def _read_as(lanes: Array, x: Array, y: Array, side: int, found: float, value: float) -> tuple[Array, Array]:
-    made = [x, y]
-    made[side] = np.where(_is(made[side], found) & lanes_of(lanes, *x.shape), value, made[side])
-    return made[0], made[1]
+    return _values_read(lanes, x, y, side, lambda values: np.where(_is(values, found), value, values))
 
 
 def _product_as(terms: Numbers, found: int, value: int) -> Numbers:

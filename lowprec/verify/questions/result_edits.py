@@ -47,14 +47,24 @@ def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
 
 def of_wrapped(fmt: Format) -> Iterator[Change]:
     """Yield exponents of results that have too few bits before overflow is judged."""
-    wide = continued(fmt, _WRAPPED) if has_fields(fmt) and fmt.subnormals else None
-    for bits in range(fmt.exponent_bits, fmt.exponent_bits + _WRAPPED) if wide is not None else ():
+    more = _WRAPPED if has_fields(fmt) and fmt.subnormals else 0
+    while more and continued(fmt, more) is None:
+        more -= 1
+    wide = continued(fmt, more) if more else None
+    for bits in range(fmt.exponent_bits, fmt.exponent_bits + more):
         words = f"exponents of results modulo {1 << bits}, before overflow is judged"
-        yield Change("wrapped", (wide, bits), words, 2)
+        yield Change("wrapped", (wide, bits, True), words, 2)
+        if fmt.infinity:
+            yield Change("wrapped", (wide, bits, False), f"{words}, also as codes of NaN", 2)
 
 
-def exponents_wrapped(codes: Array, beyond: Array, fmt: Format, wide: Format, bits: int) -> Array:
-    """Return codes of results of which exponents are modulo 2**bits; `beyond`: their codes in `wide`."""
+def exponents_wrapped(
+    codes: Array, beyond: Array, fmt: Format, wide: Format, bits: int, capped: bool
+) -> Array:
+    """Return codes of results of which exponents are modulo 2**bits; `beyond`: their codes in `wide`.
+
+    If `capped`, those with the exponent of infinity are infinite.
+    """
     size = beyond.astype(np.int64) & wide.sign_code - 1
     trailing = (1 << fmt.trailing_bits) - 1
     made = size & (1 << bits + fmt.trailing_bits) - 1
@@ -63,7 +73,9 @@ def exponents_wrapped(codes: Array, beyond: Array, fmt: Format, wide: Format, bi
     )
     past = (size > fmt.max_magnitude) & (size <= wide.max_magnitude) & fits
     signs = np.where(beyond & wide.sign_code != 0, fmt.sign_code, 0)
-    return np.where(past, signs | np.minimum(made, fmt.infinity_code or made), codes).astype(codes.dtype)
+    return np.where(past, signs | np.minimum(made, (capped and fmt.infinity_code) or made), codes).astype(
+        codes.dtype
+    )
 
 
 def _magnitude(change: Callable[[Array, Format], Array]) -> OnCodes:

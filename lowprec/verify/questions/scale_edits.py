@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,21 @@ import numpy as np
 from lowprec.spec.format import Format
 from lowprec.verify.questions.dot_faults import flushed
 from lowprec.verify.questions.edits import OnLanes, on_codes, subnormals_read
+from lowprec.verify.questions.features import exponents
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.stages import fault
 from lowprec.verify.questions.step_cuts import lanes_of
 from lowprec.verify.questions.step_faults import beyond
 
-__all__ = ["lane_scale_edits", "of_scales", "scale_edits"]
+#: Exponents of scales up to which each may be their limit.
+_FEW = 16
+
+__all__ = ["lane_scale_edits", "of_scales", "scale_edits", "single_scale_edits"]
 
 
-def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
-    """Yield edits of scales of some of `count` blocks along K, each as words and what makes the edit."""
+def single_scale_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
+    """Return edits of scales by themselves, in words."""
+    smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
     changes: dict[str, Callable[[Array], Array]] = {
         "clamped at 1 from above": lambda scales: np.minimum(scales, 1.0),
         "clamped at 1 from above, NaN too": lambda scales: np.fmin(scales, 1.0),
@@ -32,12 +38,34 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         "NaN taken as zero": lambda scales: np.where(np.isnan(scales), 0.0, scales),
         "NaN read as a number": lambda scales: np.where(np.isnan(scales), beyond(fmt), scales),
         "below the normal numbers taken as zero": functools.partial(flushed, least=2.0**fmt.emin),
+        "with exponents of the other sign": functools.partial(_inverted, least=fmt.emin),
         "with the smallest code taken as zero": lambda scales: np.where(scales <= smallest, 0.0, scales),
     }
-    smallest = 2.0 ** (fmt.emin - fmt.trailing_bits) if fmt.subnormals else 2.0**fmt.emin
+    for exponent in _limits(fmt):
+        most = 2.0 ** (exponent + 1) - 2.0 ** (exponent - fmt.trailing_bits)
+        changes[f"limited to {most:g}"] = functools.partial(np.minimum, most)
+        changes[f"at least {2.0**exponent:g}"] = functools.partial(np.maximum, 2.0**exponent)
     for zero, what in ((False, "subnormal"), (True, "subnormal or zero")) if fmt.subnormals else ():
         found = subnormals_read(2.0**fmt.emin, zero=zero)
         changes |= {f"{said} if they are {what}": read for said, read in found.items()}
+    return changes | _scale_bits(fmt)
+
+
+def _limits(fmt: Format) -> Iterable[int]:
+    """Return exponents that scales may be limited to: all of few, or powers of two and those before them."""
+    sizes = {0, *(1 << bits for bits in range(12)), *((1 << bits) - 1 for bits in range(12))}
+    every = range(fmt.emin, fmt.emax)
+    return [exponent for exponent in every if len(every) <= _FEW or abs(exponent) in sizes]
+
+
+def _inverted(scales: Array, least: int) -> Array:
+    """Return scales whose exponents, as their fields have them, have the other sign."""
+    return np.asarray(np.ldexp(scales, -2 * np.maximum(exponents(scales), least)))
+
+
+def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
+    """Yield edits of scales of some of `count` blocks along K, each as words and what makes the edit."""
+    changes = single_scale_edits(fmt)
     if count > 1:
         changes |= {
             "of the block before": lambda scales: np.roll(scales, 1, -1),
@@ -48,17 +76,21 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
             "of the last block": lambda scales: np.repeat(scales[..., -1:], count, -1),
             "in reverse order of blocks": lambda scales: scales[..., ::-1],
         }
-        for block in range(count - 1):
-            order = [*range(block), block + 1, block, *range(block + 2, count)]
+        for one, other in itertools.permutations(range(count), 2):
+            order = np.where(np.arange(count) == one, other, np.arange(count))
+            taken = functools.partial(np.take, indices=order, axis=-1)
+            changes[f"of block {other} taken for block {one}"] = taken
+        for one, other in itertools.combinations(range(count), 2):
+            order = np.arange(count)
+            order[[one, other]] = other, one
             exchanged = functools.partial(np.take, indices=order, axis=-1)
-            changes[f"of blocks {block} and {block + 1} exchanged"] = exchanged
-    changes |= _scale_bits(fmt)
+            changes[f"of blocks {one} and {other} exchanged"] = exchanged
     both: dict[str, Callable[[Array, Array], Sequence[Array]]] = {
         "the scales of x and y exchanged": lambda x, y: (y, x),
         "the scales of x taken for y too": lambda x, y: (x, x),
         "the scales of y taken for x too": lambda x, y: (y, y),
     }
-    for least in (-128, -127, -255):
+    for least in (-128, -127, -254, -255):
         words = f"sums of scales' exponents wrap around, to {least} to {least + 255}"
         both[words] = functools.partial(_wrapped, least=least)
     for least, most in ((-128, 127), (-127, 127), (-126, 127), (-127, 128), (-128, 255), (-255, 127)):

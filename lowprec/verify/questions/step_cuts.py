@@ -31,6 +31,8 @@ Array = npt.NDArray[Any]
 #: Bits of the lower word.
 LOW = 50
 
+#: Bits more of numbers that their format lacks.
+_LONGER = 8
 #: What may hold of the factors of a product, in words, by the bits of `marks_of`.
 MARKS: dict[str, Callable[[Array], Array]] = {
     "x is negative": lambda bits: bits & 1 > 0,
@@ -182,6 +184,7 @@ def numbers_of(values: Array, fmt: Format, least: int | None = None) -> Numbers:
     last = exponent - fmt.trailing_bits
     finer = np.ldexp(size, -last) % 1 != 0  # what the format lacks is normalized
     exponent, last = exponent - finer * (exponent - of_size), last - finer * (exponent - of_size)
+    last = last - _LONGER * (np.ldexp(size, -last) % 1 != 0)  # and of more bits
     significand = np.ldexp(size, -last).astype(np.int64)
     none = np.zeros(size.shape, np.int64)
     return Numbers(np.signbit(values), significand, last, exponent, none > 0, none)

@@ -27,7 +27,7 @@ from lowprec.verify.questions.step_cuts import (
 )
 from lowprec.verify.questions.step_ends import Ends, of_ends, of_zeros
 from lowprec.verify.questions.step_model import Formats, folded, nonzero
-from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
+from lowprec.verify.questions.step_sums import Sum, carry_lost
 
 __all__ = [
     "beyond",
@@ -162,12 +162,25 @@ def _lowered(x: Numbers, fmt: Format, by: int) -> Numbers:
     return x._replace(last=x.last + shift, exponent=x.exponent + shift)
 
 
-def _as_numbers(x: Array, y: Array, formats: Formats, which: Any, lanes: Array) -> tuple[Array, Array]:
-    """Return values in which NaNs or infinities of some lanes are the numbers that their codes would be."""
-    made = []
-    for side, fmt in zip((x, y), formats, strict=True):
+def _as_numbers(
+    x: Array,
+    y: Array,
+    formats: Formats,
+    which: Any,
+    lanes: Array,
+    sides: Sequence[int] = (0, 1),
+    largest: bool = False,
+) -> tuple[Array, Array]:
+    """Return values in which NaNs or infinities of some lanes are the numbers that their codes would be.
+
+    Or the largest number of their format.
+    """
+    made = [x, y]
+    for side in sides:
+        fmt, values = formats[side], made[side]
         assert fmt is not None, "asked before"
-        made.append(np.where(which(side) & lanes, np.copysign(beyond(fmt), side), side))
+        number = float(fmt.max_finite) if largest else beyond(fmt)
+        made[side] = np.where(which(values) & lanes, np.copysign(number, values), values)
     return made[0], made[1]
 
 
@@ -179,8 +192,12 @@ def beyond(fmt: Format) -> float:
 def infinities_as_numbers(formats: Formats) -> Iterator[Change]:
     """Yield that factors which are infinite are read as the next power of two."""
     if any(fmt is not None and fmt.infinity for fmt in formats):
-        values = partial(_as_numbers, formats=formats, which=np.isinf, lanes=np.ones(1, bool))
-        yield fault("infinite factors read as numbers", values=values)
+        every = np.ones(1, bool)
+        for what, largest in {"numbers": False, "the largest number": True}.items():
+            for name, sides in {"factors": (0, 1), "x": (0,), "y": (1,)}.items():
+                values = partial(_as_numbers, formats=formats, which=np.isinf, lanes=every, sides=sides)
+                said = f"infinite {name} read as {what}"
+                yield fault(said, values=partial(values, largest=largest))
 
 
 def nans_as_numbers(formats: Formats, lanes: Array, where: str = "") -> Iterator[Change]:
@@ -447,7 +464,6 @@ def _of_rounding(window: Window | None, form: Format) -> Iterator[Change]:
     for by, words in ((-1, "half"), (1, "twice")):
         misplaced = partial(_misplaced, fmt=form, by=by)
         yield fault(f"subnormal sums {words} as large: shifted one place off", before=misplaced)
-    yield fault("sums of steps: ties to odd", before=partial(ties, away=lambda _, last: last == 0))
 
 
 def _clear(sums: Sum, below: Array) -> Sum:

@@ -206,6 +206,8 @@ def _of_step(
     if terms.significand.shape[1] <= _LANES:
         for lane in range(shifts.shape[1] - 1):
             yield Feature(f"the shift of lane {lane}", shifts[:, lane])
+            same = terms.negative[:, lane] == terms.negative[:, -1]
+            yield Feature(f"the product of lane {lane} has the sign of the running sum", same)
             if of_groups:
                 yield Feature(f"the sum of group {lane} is negative", signs[:, lane])
                 yield Feature(f"the sum of group {lane} is zero", ~nonzero[:, lane])

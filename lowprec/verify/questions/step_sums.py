@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from lowprec.spec.format import Format
 from lowprec.verify.questions.step_cuts import LOW, Numbers, Parts
 
-__all__ = ["Sum", "aligned", "as_float64", "carry_lost", "magnitude", "ties", "wide_sums", "with_places"]
+__all__ = ["Sum", "aligned", "as_float64", "carry_lost", "magnitude", "wide_sums", "with_places"]
 __all__ += ["with_tops"]
 
 Array = npt.NDArray[Any]
@@ -121,12 +120,3 @@ def carry_lost(codes: Array, sums: Sum, fmt: Format, increment: bool = False, in
     below = (sums.discarded > 0) & (sums.significand >> places == 2 * one - 1)
     below &= infinite or codes & fmt.sign_code - 1 != fmt.infinity_code
     return np.where(below & (codes & one - 1 == 0), codes - (1 if increment else one), codes)
-
-
-def ties(sums: Sum, away: Callable[[Sum, Array], Array]) -> Sum:
-    """Return sums of which ties lie a little farther from zero where `away` says so, by their last bit."""
-    places = np.clip(sums.discarded, 1, 62)
-    tie = (sums.discarded > 0) & (sums.significand & ((1 << places) - 1) == 1 << places - 1)
-    # One bit more, so that half a bit joins or leaves.
-    moved = (sums.significand << 1) + np.where(away(sums, sums.significand >> places & 1), 1, -1)
-    return sums._replace(significand=np.where(tie, moved, sums.significand), last=sums.last - tie)

@@ -12,13 +12,13 @@ import numpy as np
 
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import MODES
-from lowprec.verify.questions.causes import in_words
-from lowprec.verify.questions.edits import shifts, wrapped_at
+from lowprec.verify.questions.causes import in_words, other_modes
+from lowprec.verify.questions.conversion_edits import shifts, wrapped_at
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import of_wrapped
 from lowprec.verify.questions.stages import OF_A_STEP, fault
 from lowprec.verify.questions.step_cuts import Numbers, Parts, chosen, terms_in
-from lowprec.verify.questions.step_sums import Sum, carry_lost, ties
+from lowprec.verify.questions.step_sums import Sum, carry_lost
 
 __all__ = ["narrowed", "node_edits", "of_behind", "of_groups", "of_rounding", "of_shifts", "of_unseen"]
 
@@ -58,6 +58,8 @@ def of_behind(dropped: Sequence[int] = _DROPPED) -> Iterator[Change]:
     for bits, (down, said) in itertools.product(range(*_BELOW), {False: "", True: ", downwards"}.items()):
         cut = functools.partial(_cut_below, bits=bits, downwards=down)
         yield fault(f"terms cut {bits} places below the largest exponent{said}", 2, above=cut)
+        first = functools.partial(_cut_below_first, bits=bits, downwards=down)
+        yield fault(f"terms cut {bits} places below the first bit of the largest{said}", 2, above=first)
     for least, (what, some) in itertools.product(dropped, _SOME_TERMS.items()):
         lost = functools.partial(_dropped, least=least, some=some)
         yield fault(f"{what} that are shifted by {least} places or more lost", 2, above=lost)
@@ -86,9 +88,18 @@ def _dropped(terms: Numbers, largest: Array, least: int, some: slice) -> Numbers
     return terms._replace(significand=np.where(far, 0, terms.significand))
 
 
+def _first_bits(terms: Numbers) -> tuple[Array, Array]:
+    """Return the exponents of the first bits of terms, and the largest of those that are not zero."""
+    tops = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last
+    return tops, np.where(terms.significand > 0, tops, -4096).max(1)
+
+
+def _cut_below_first(terms: Numbers, largest: Array, bits: int, downwards: bool) -> Numbers:
+    return _cut_below(terms, _first_bits(terms)[1], bits, downwards)
+
+
 def _far_dropped(terms: Numbers, largest: Array, least: int) -> Numbers:
-    tops = np.frexp(terms.significand.astype(np.float64))[1] + terms.last
-    first = np.where(terms.significand > 0, tops, -4096).max(1)
+    tops, first = _first_bits(terms)
     return _dropped(terms._replace(exponent=tops), first, least, slice(None))._replace(
         exponent=terms.exponent
     )
@@ -215,11 +226,8 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
     for words, how in _ROUNDED.items():
         changed = functools.partial(_rounded_sums, fmt=fmt, how=how)
         yield fault(f"subnormal sums of steps {words}", 2, before=changed)
-    for mode in MODES:
+    for mode in (*MODES, *other_modes()):
         yield fault(f"sums of steps: {in_words(mode)}", 2, mode=mode)
-    for words, sign in {"ties up": False, "ties down": True}.items():
-        away = functools.partial(_has_sign, sign=sign)
-        yield fault(f"sums of steps: {words}", 2, before=functools.partial(ties, away=away))
     for change in of_wrapped(fmt):
         yield fault(change.words, 2, wrapped=change.value)
     for words, by in {"half": -1, "twice": 1}.items():
@@ -262,10 +270,6 @@ def _moved_near(sums: Sum, by: int, bits: int, apart: tuple[int, int], fmt: Form
 def _last_bit(codes: Array, sums: Sum, fmt: Format, value: int) -> Array:
     wide = codes.astype(np.int64)
     return np.where(wide & fmt.sign_code - 1 <= fmt.max_magnitude, wide & ~1 | value, wide)
-
-
-def _has_sign(sums: Sum, last: Array, sign: bool) -> Array:
-    return np.asarray(sums.negative == sign)
 
 
 def narrowed(change: Change, steps: int) -> Iterator[Change]:

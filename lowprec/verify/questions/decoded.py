@@ -1,0 +1,128 @@
+"""Values of blocks, element by element, as a question of comparison."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from lowprec.arrays.checks import code_dtype
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format
+from lowprec.verify.codes.values import as_doubles
+from lowprec.verify.dumps.files import Dump, Held
+from lowprec.verify.questions.edits import code_edits, subnormals_read
+from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_values
+from lowprec.verify.questions.question import Array, Batch, Change
+from lowprec.verify.questions.result_edits import parts_moved
+from lowprec.verify.questions.scale_edits import single_scale_edits
+
+__all__ = ["DecodedQuestion"]
+
+OnCodes = tuple[str, list[Array], tuple[Format, ...]]
+
+
+class DecodedQuestion(ElementQuestion):
+    """Values that blocks stand for, rounded to a format; blocks have one dimension."""
+
+    numbered = "element"
+
+    def __init__(
+        self,
+        values: Array,
+        codes: tuple[Array, Array],
+        fmt: BlockFormat,
+        target: Format,
+        got: Dump,
+        **options: Any,
+    ) -> None:
+        """`values` : exact ones, in binary64. `codes` : of elements, and of the scale of each block."""
+        self.elements, self.of_blocks, self.format = codes[0], codes[1], fmt
+        held = Held(np.ascontiguousarray(values).view(np.uint64), "values")
+        super().__init__(
+            "convert", [held], (catalog.BINARY64, target), options.pop("projection"), got, **options
+        )
+
+    def words(self) -> str:
+        """Return what was asked, in words."""
+        return f"{self.format.name} to {self.target.name}, {self.projection}"
+
+    def edits(self) -> Iterator[Change]:
+        """Yield edits of elements and of scales, moves of elements, and edits of any conversion."""
+        size, element = self.format.sizes[0], self.format.element
+        least, subnormals = 2.0**element.emin, element.subnormals
+        of_scales = single_scale_edits(self.format.scale)
+        read = subnormals_read(least, zero=False) if subnormals else {}
+        for number, changes in enumerate((code_edits(element), read, of_scales)):
+            what, which = "scales" if number == 2 else "the element", " if it is subnormal" * (number == 1)
+            for words, change in changes.items():
+                edited = functools.partial(self._edited, number=number, change=change)
+                yield Change("operation", edited, f"{what} {words}{which}", 2)
+        before = functools.partial(self._taken, to=None)
+        yield Change("operation", before, "scales of the block before", 2)
+        for words, to in parts_moved(size):
+            taken = functools.partial(self._taken, to=to)
+            yield Change("operation", taken, f"the elements of each block {words}", 2)
+        yield from super().edits()
+
+    def _edited(
+        self,
+        operands: list[Array],
+        sources: tuple[Format, ...],
+        places: Array,
+        number: int,
+        change: Callable[[Array], Array],
+    ) -> OnCodes:
+        """Return the values of edited codes (0) or values (1) of elements, or of edited scales (2)."""
+        codes, fmt = self.elements[places], self.format.element
+        own = as_doubles(codes, fmt), self._units(places)
+        if number == 0:
+            codes = np.asarray(change(codes.astype(np.int64))).astype(code_dtype(fmt))
+        made = as_doubles(codes, fmt), own[1]
+        with np.errstate(all="ignore"):
+            made = change(made[0]) if number == 1 else made[0], change(made[1]) if number == 2 else made[1]
+        return self._values(operands, own, made)
+
+    def _values(self, operands: list[Array], own: tuple[Array, Array], made: tuple[Array, Array]) -> OnCodes:
+        """Return values times what elements and scales are larger by."""
+        with np.errstate(all="ignore"):
+            before, after = own[0] * own[1], made[0] * made[1]
+            values = operands[0].view(np.float64)
+            plain = np.isfinite(before) & (before != 0)
+            after = np.where(plain, after * (values / np.where(plain, before, 1)), after)
+        found = np.where((before == after) | (np.isnan(after) & np.isnan(values)), values, after)
+        return "convert", [found.view(np.uint64)], (catalog.BINARY64,)
+
+    def _taken(
+        self, operands: list[Array], sources: tuple[Format, ...], places: Array, to: Array | None
+    ) -> OnCodes:
+        """Return the values with elements of other lanes, or without `to` under the scales before."""
+        size, fmt = self.format.sizes[0], self.format.element
+        own = as_doubles(self.elements[places], fmt), self._units(places)
+        if to is None:
+            return self._values(operands, own, (own[0], self._units(np.maximum(places - size, 0))))
+        moved = self.elements[places // size * size + to[places % size]]
+        return self._values(operands, own, (as_doubles(moved, fmt), own[1]))
+
+    def _units(self, places: Array) -> Array:
+        return as_doubles(self.of_blocks[places // self.format.sizes[0]], self.format.scale)
+
+    def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
+        """Yield features of elements and scales, and those of any conversion."""
+        places, size = batch.places, self.format.sizes[0]
+        codes = self.of_blocks[places // size].astype(np.int64)
+        yield Feature("the code of the scale", codes)
+        yield from of_codes("the element", self.elements[places], self.format.element)
+        if not has_fields(self.format.element):
+            yield from of_values("the element", as_doubles(self.elements[places], self.format.element))
+        yield from of_values("the scale", self._units(places))
+        yield Feature("the lane", places % size)
+        yield from super().own_features(batch, want)
+
+    def independent(self, places: Array) -> int:
+        """Return of how many blocks these results are."""
+        return int(np.unique(places // self.format.sizes[0]).size)
