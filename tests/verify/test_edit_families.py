@@ -227,6 +227,22 @@ def test_right_values_of_blocks_agree():
     assert decoded(lambda scale, e, v: v).agrees
 
 
+@pytest.mark.parametrize("name", ["mxint8", "bnb_nf4"])
+def test_elements_without_exponents_are_compared_too(name, monkeypatch):
+    monkeypatch.setenv("LOWPREC_RAISE", "1")
+    form = lp.block_formats[name]
+    values = np.random.default_rng(15).standard_normal((40, form.size)).astype(np.float32)
+    made = lp.encode(values, form)
+    lines = []
+    width = -(-form.scale.width // 4)
+    for row, scale, right in zip(made.codes, made.scales, made.values("float32"), strict=True):
+        words = np.asarray(lp.encode(right, "bfloat16")).view(np.uint16).tolist()
+        words[3] ^= 0x40
+        lines.append(" ".join([f"{int(scale[0]):0{width}x}", *(f"{int(e):02x}" for e in row.view(np.uint8)),
+                               *(f"{word:04x}" for word in words)]))  # fmt: skip
+    assert compare_decoder_lines(lines, form, catalog.BFLOAT16, limit=0).mismatches == 40
+
+
 SMALLEST = "scales with the smallest code taken as zero"
 SUBNORMAL = "the element taken as zero if it is subnormal"
 

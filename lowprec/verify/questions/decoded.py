@@ -54,9 +54,9 @@ class DecodedQuestion(ElementQuestion):
     def edits(self) -> Iterator[Change]:
         """Yield edits of elements and of scales, moves of elements, and edits of any conversion."""
         size, element = self.format.sizes[0], self.format.element
-        least, subnormals = 2.0**element.emin, element.subnormals
         of_scales = single_scale_edits(self.format.scale)
-        read = subnormals_read(least, zero=False) if subnormals else {}
+        low = has_fields(element) and element.subnormals
+        read = subnormals_read(2.0**element.emin, zero=False) if low else {}
         for number, changes in enumerate((code_edits(element), read, of_scales)):
             what, which = "scales" if number == 2 else "the element", " if it is subnormal" * (number == 1)
             for words, change in changes.items():

@@ -47,9 +47,9 @@ def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
 
 def of_wrapped(fmt: Format) -> Iterator[Change]:
     """Yield exponents of results that have too few bits before overflow is judged."""
-    more = _WRAPPED if has_fields(fmt) and fmt.subnormals else 0
-    while more and continued(fmt, more) is None:
-        more -= 1
+    if not has_fields(fmt) or not fmt.subnormals:
+        return
+    more = next((bits for bits in range(_WRAPPED, 0, -1) if continued(fmt, bits) is not None), 0)
     wide = continued(fmt, more) if more else None
     for bits in range(fmt.exponent_bits, fmt.exponent_bits + more):
         words = f"exponents of results modulo {1 << bits}, before overflow is judged"
