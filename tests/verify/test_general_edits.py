@@ -156,7 +156,9 @@ def test_elements_that_are_cut_in_some_lanes_below_the_normal_numbers_are_named(
     here = (np.abs(quotients) < 0.25) & (np.arange(32) % 2 == 1)
     codes = np.where(here, cut, np.asarray(made.codes).view(np.uint8))
     report = lp.compare(x, codes, "mxfp6_e3m2", scales=scales.view(np.uint8), limit=0)
-    words = "elements: truncation: rounded toward zero, where the quotient is below the normal numbers and "
+    words = (
+        "elements: truncation: rounded toward zero, where the exact result is below the normal numbers and "
+    )
     named(report, f"{words}the element's number, counted from 0, modulo 2, is at least 1")
 
 
