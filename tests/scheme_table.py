@@ -211,9 +211,11 @@ def main():
         return
     marks = r"(<!-- schemes -->\n)(?:.*?)(<!-- end -->)"
     text = PAGE.read_text()
-    named = set(re.findall(r"^\| ([^|]+) \|", re.search(marks, text, flags=re.S)[0], flags=re.M))
-    if lacking := sorted(named - set(re.findall(r"^\| ([^|]+) \|", lines, flags=re.M))):
-        sys.exit(f"not written: nothing here writes files of {', '.join(lacking)}, which the page has")
+    rows = r"^\| ([^|]+) \| ([^|]*?)(?: [\d.]+)? \|"  # scheme, writer and its version
+    named = set(re.findall(rows, re.search(marks, text, flags=re.S)[0], flags=re.M))
+    if lacking := sorted(named - set(re.findall(rows, lines, flags=re.M))):
+        said = ", ".join(f"{scheme} by {who}" for scheme, who in lacking)
+        sys.exit(f"not written: nothing here writes files of {said}, which the page has")
     PAGE.write_text(re.sub(marks, lambda match: match[1] + lines + "\n" + match[2], text, flags=re.S))
 
 

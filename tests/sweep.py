@@ -26,7 +26,7 @@ operations on 10**7 patterns of binary16 and binary32. The digest is that of the
 uint32, of each task of `arith_sweep.tasks` after the other.
 
 **functions**: every function of every code of all formats of at most 8 bits, of binary16 and of bfloat16, and
-of all pairs of six formats, into the format itself, in the eight modes. MPFR agrees on all operands in
+of all pairs of six formats, into the format itself, in every mode. MPFR agrees on all operands in
 binary16 and bfloat16 of the functions that it has, in the five modes that it has. Printed too: how many
 values need more than 100 bits. The digests are those of `function_sweep.run`.
 

@@ -1,7 +1,7 @@
 """Packings: how the codes of a weight lie in the bytes of a tensor, and how these are made.
 
 A packing that codes are written in has `stored` and `packed`; every packing has `shape` and `codes`.
-Words of 32 bits are in `words`.
+Integers with zero points, in words of 32 bits, are in `words`.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _both(values, fmt, projection, **options):
 @pytest.mark.apart
 @pytest.mark.parametrize("source", most_apart(SOURCES, ["float32", "float64"]))
 def test_all_small_formats_in_all_modes(source):
-    """142 formats, eight modes, three saturations in turn; all from binary32, a third from the others.
+    """142 formats, every mode and saturation in turn; all from binary32, a third from the others.
 
     Those of 16 bits, apart here, are held against the oracle as a whole in test_oracle_and_kernels.
     """

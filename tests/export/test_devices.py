@@ -202,7 +202,7 @@ def compiled(header, name, *options, source=C / "convert.c"):
 
 
 def test_header_encodes_as_lowprec_in_every_mode(header, operands):
-    """All eight modes under all three saturations, every operand of the vectors."""
+    """Every mode under every saturation, every operand of the vectors."""
     need("gcc")
     program = compiled(header, "convert")
     values = operands_of(operands.split())

@@ -18,7 +18,7 @@ NAMES = [
 ]
 
 
-def test_there_are_eight_modes_in_the_order_of_documents():
+def test_modes_are_in_the_order_of_documents():
     """Names are part of the interface, and the order of vector files."""
     assert [mode.name for mode in MODES] == [str(mode) for mode in MODES] == NAMES
 
