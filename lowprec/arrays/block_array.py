@@ -31,6 +31,9 @@ from lowprec.spec.projection import DEFAULT
 
 __all__ = ["BlockArray", "decode", "tensor_scale_of"]
 
+#: Elements of a wider type that results of 16 bits go through at a time: 4 or 8 MiB.
+_PART = 1 << 20
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockArray:
@@ -417,21 +420,30 @@ def decode(
         if into is None or into.flags.c_contiguous:
             values = decode(blocks._moved(order), wanted, into, backend)
             return values.transpose(inverse(order)) if out is None else out
-    exact = exact_type(fmt) if backend is None and wanted.itemsize == 2 else None
-    if exact is not None:
-        made: Array = convert(values_operand(decode(blocks, exact)), carrier, DEFAULT, wanted, out=out)
-        return made
     direct = place is not None and place.flags.c_contiguous and place.flags.aligned
     direct = direct and not any(np.may_share_memory(place, part) for part in (blocks.codes, blocks.scales))
     result = place if place is not None and direct else np.empty(blocks.shape, wanted)
-    decode_blocks(
-        blocks.codes, blocks.scales, fmt, blocks.axes, blocks.tensor_scale, result, carrier, backend
-    )
+    exact = exact_type(fmt) if backend is None and wanted.itemsize == 2 else None
+    if exact is None:
+        decode_blocks(
+            blocks.codes, blocks.scales, fmt, blocks.axes, blocks.tensor_scale, result, carrier, backend
+        )
+    else:
+        for part in _rows(blocks):
+            wide = values_operand(decode(blocks[part], exact))
+            convert(wide, carrier, DEFAULT, wanted, out=result[part])
     if place is None:
         return result
     if not direct:
         place[...] = result
     return out  # type: ignore[return-value]
+
+
+def _rows(blocks: BlockArray) -> Iterator[slice]:
+    """Yield slices of whole blocks along the first axis, of about `_PART` elements each."""
+    length, unit = blocks.shape[0], dict(zip(blocks.axes, blocks.format.sizes, strict=True)).get(0, 1)
+    step = -(-_PART * length // max(blocks.size, 1) // unit) * unit
+    return (slice(start, start + step) for start in range(0, length, step))
 
 
 def _spelled_sizes(fmt: BlockFormat) -> str:

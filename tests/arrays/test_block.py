@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.arrays import block_array
 from lowprec.kernels.codes import code_dtype
 from lowprec.spec import catalog
 from lowprec.spec.rounding import stochastic
@@ -197,6 +198,21 @@ def test_values_of_two_dimensional_blocks_are_elements_times_scales(axis):
     assert blocks.axes == tuple(place % 3 for place in axis)
     want = _products(blocks)
     assert_same_bits(blocks.values("f8").ravel(), want.ravel(), values.ravel(), str(axis))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("fmt", ["mxfp4", "nvfp4", "bnb_nf4"])
+def test_values_in_16_bits_are_made_some_rows_at_a_time(fmt, axis, monkeypatch):
+    """Whole blocks, also where these lie along the first axis, and into memory of the codes."""
+    monkeypatch.setattr(block_array, "_PART", 100)
+    blocks = lp.encode(np.random.default_rng(3).standard_normal((150, 7)), fmt, axis=axis)
+    want = lp.decode(blocks, dtype=np.float16, backend="scalar")
+    assert np.array_equal(lp.decode(blocks, dtype=np.float16).view(np.uint16), want.view(np.uint16))
+    memory = np.zeros((150, 14), np.uint8)
+    memory[:, :7] = blocks.codes
+    held = dataclasses.replace(blocks, codes=memory[:, :7])
+    lp.decode(held, out=memory.view(np.float16))
+    assert np.array_equal(memory.view(np.uint16), want.view(np.uint16))
 
 
 @pytest.mark.parametrize("backend", ["scalar", "oracle"])
