@@ -211,7 +211,7 @@ def test_values_in_16_bits_are_made_some_rows_at_a_time(fmt, axis, monkeypatch):
     memory = np.zeros((150, 14), np.uint8)
     memory[:, :7] = blocks.codes
     held = dataclasses.replace(blocks, codes=memory[:, :7])
-    lp.decode(held, out=memory.view(np.float16))
+    lp.decode(held, dtype=np.float16, out=memory.view(np.float16))
     assert np.array_equal(memory.view(np.uint16), want.view(np.uint16))
 
 
