@@ -273,7 +273,11 @@ def test_a_header_that_contradicts_itself_is_refused(tmp_path, entry, message):
 def test_an_npy_header_that_cannot_be_is_refused(tmp_path, header):
     """Whatever it says; no memory is taken for what is not there."""
     content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(16)
-    assert "a.npy" in refused(tmp_path, "a.npy", content)
+    said = refused(tmp_path, "a.npy", content)
+    assert "a.npy" in said
+    assert ("its header has no 'fortran_order'" in said) == (
+        "descr" in header and "fortran_order" not in header
+    )
 
 
 def test_an_npy_file_of_another_version_or_of_two_arrays_is_refused(tmp_path):

@@ -282,12 +282,14 @@ def npy_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
         header = ast.literal_eval(file.read(length).decode("latin1"))
         descr, shape = header["descr"], counts(header["shape"], "its shape")
         if not isinstance(descr, str):
-            raise ValueError(f"it holds {len(descr)} fields, and only plain numbers are compared")
+            raise ValueError("it holds named fields, and only plain numbers are compared")
         dtype = np.dtype("V1" if descr[1:] == "f1" else descr)  # of older versions of ml_dtypes
         if dtype.names is not None or dtype.subdtype is not None or type(header["fortran_order"]) is not bool:
             raise ValueError("it holds fields or arrays, or its order is neither True nor False")
         return dtype, shape, header["fortran_order"]
-    except (SyntaxError, KeyError, TypeError, struct.error, RecursionError, MemoryError) as error:
+    except KeyError as error:
+        raise ValueError(f"its header has no {error}") from None
+    except (SyntaxError, TypeError, struct.error, RecursionError, MemoryError) as error:
         raise ValueError(str(error) or type(error).__name__) from None
 
 
