@@ -8,6 +8,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.export.block_vectors import decoder_suite
+from lowprec.export.vectors import suite
 from lowprec.spec import catalog
 from lowprec.verify.compare.lines import compare_decoder_lines
 
@@ -50,6 +51,17 @@ def test_an_increment_by_the_last_bit_and_anything_behind_it_is_named():
     got[odd] = rounded(x, "away_from_zero")[odd]
     words = "rounded away from zero above ties where the last bit is 0, if anything is cut where it is 1"
     named(lp.compare(x, got, "e4m3fn", limit=0), words)
+
+
+def test_conditions_on_the_result_before_hold_in_parts_whose_operands_ascend():
+    """Vectors ascend but for the last ones: rules that are learnt of some lines are asked of all."""
+    formats = lp.format("binary32"), lp.format("bfloat16")
+    vectors = suite("convert", formats, lp.Projection(rounding="toward_positive"))
+    words, got = vectors.operands[0].astype(np.uint32), np.asarray(vectors.results).astype(np.uint16)
+    unseen = np.isnan(words.view(np.float32)) & (words & 0x7F0000 == 0)
+    got[unseen] = words[unseen] >> 16 & 0xFF80
+    report = lp.compare(words.view(np.float32), got, "bfloat16", rounding="toward_positive", limit=0)
+    assert (report.mismatches, report.failed) == (2, {})
 
 
 EXCHANGED = "the guard bit and the sticky bit exchanged"

@@ -105,7 +105,9 @@ def conditional(
 ) -> list[Conditional]:
     """Return explanations, the best first: by fewest exceptions, then by the shortest rule."""
     wrong, right = judged.wrong, judged.right
-    features = useful(question.features(batch, judged.want), wrong | right)
+    swept = question.swept(batch)
+    given = question.features(batch, judged.want)
+    features = useful((one for one in given if not (swept and one.before)), wrong | right)
     on_results: list[Change] = []
     if question.coded and not question.values:
         on_results = [*of_results(question.target, question.codes(batch.got[wrong])), BEFORE]

@@ -236,7 +236,7 @@ class Question(ABC):
         if self.coded and not self.values:
             yield from of_codes("the result", codes, self.target)
         yield from self.own_features(batch, want)
-        before = None if self.swept(batch) else self.before(batch)
+        before = self.before(batch)
         if before is not None:
             yield from of_neighbours("the result before", self.codes(before), self.target)
             if isinstance(batch.index, slice):
