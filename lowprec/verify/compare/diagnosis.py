@@ -143,7 +143,8 @@ def diagnose(
     left = mismatches - (causes[0].explained if causes else 0)
     here = trial.batch.places[trial.wrong]
     # What holds everywhere is proven by the right results too, except of the elements of one block.
-    if question.numbered == "element" or (causes and causes[0].rule is not None):
+    learnt = causes and (causes[0].rule is not None or any(change.learnt for change in causes[0].changes))
+    if question.numbered == "element" or learnt:
         few = few or (here.size == mismatches and question.independent(here) < _MANY)
     rule = causes[0].rule if causes else None
     few = few and (rule is None or not rule.of_codes)

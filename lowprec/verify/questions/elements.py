@@ -292,7 +292,7 @@ class ElementQuestion(Question):
         for place, (name, fmt) in enumerate(zip(names, self.formats, strict=False)):
             for words, change in code_edits(fmt).items():
                 edit = functools.partial(causes.edited_code, place=place, change=change)
-                yield Change("operand", edit, f"the {name} {words}", 2)
+                yield Change("operand", edit, f"the {name} {words}", 2 + words.startswith("without its last"))
         yield from causes.leading_ones(names, self.formats)
         if names[1:]:
             some = self.piece(0, min(self.size, _PIECE))

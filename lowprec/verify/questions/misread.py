@@ -39,7 +39,7 @@ def of_numbers(
             for words, value in _others(code, fmt).items():
                 found = float(_value(code, fmt))
                 change = functools.partial(_read, places=places, found=found, value=value)
-                yield Change("operand", change, f"{name} {hex_of(code, fmt)} read as {words}", 2)
+                yield Change("operand", change, f"{name} {hex_of(code, fmt)} read as {words}", 2, learnt=True)
 
 
 def _value(code: int, fmt: Format) -> Array:

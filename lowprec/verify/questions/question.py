@@ -42,6 +42,7 @@ class Change:
     value: Any
     words: str
     cost: int = 1  #: of hypotheses that explain as much, the cheaper is told first
+    learnt: bool = False  #: whether it is about a number that wrong results have, so that few prove nothing
 
 
 Changes = tuple[Change, ...]
