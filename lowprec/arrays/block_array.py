@@ -439,11 +439,14 @@ def decode(
     return out  # type: ignore[return-value]
 
 
-def _rows(blocks: BlockArray) -> Iterator[slice]:
-    """Yield slices of whole blocks along the first axis, of about `_PART` elements each."""
-    length, unit = blocks.shape[0], dict(zip(blocks.axes, blocks.format.sizes, strict=True)).get(0, 1)
-    step = -(-_PART * length // max(blocks.size, 1) // unit) * unit
-    return (slice(start, start + step) for start in range(0, length, step))
+def _rows(blocks: BlockArray) -> Iterator[tuple[slice, ...]]:
+    """Yield indices of parts of whole blocks, of about `_PART` elements, along an axis that is long enough."""
+    enough = (axis for axis, length in enumerate(blocks.shape) if length * _PART >= blocks.size)
+    axis = next(enough, blocks.shape.index(max(blocks.shape)))
+    length, unit = blocks.shape[axis], dict(zip(blocks.axes, blocks.format.sizes, strict=True)).get(axis, 1)
+    step = max(-(-_PART * length // max(blocks.size, 1) // unit), 1) * unit
+    for start in range(0, length, step):
+        yield (*(slice(None),) * axis, slice(start, start + step))
 
 
 def _spelled_sizes(fmt: BlockFormat) -> str:

@@ -203,11 +203,12 @@ def test_values_of_two_dimensional_blocks_are_elements_times_scales(axis):
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("fmt", ["mxfp4", "nvfp4", "bnb_nf4"])
 def test_values_in_16_bits_are_made_some_rows_at_a_time(fmt, axis, monkeypatch):
-    """Whole blocks, also where these lie along the first axis, and into memory of the codes."""
+    """Whole blocks, along whichever axis is long, and into memory of the codes."""
     monkeypatch.setattr(block_array, "_PART", 100)
-    blocks = lp.encode(np.random.default_rng(3).standard_normal((150, 7)), fmt, axis=axis)
-    want = lp.decode(blocks, dtype=np.float16, backend="scalar")
-    assert np.array_equal(lp.decode(blocks, dtype=np.float16).view(np.uint16), want.view(np.uint16))
+    for shape in ((0, 64), (64, 0), (1, 1000), (2, 3, 500), (150, 7)):
+        blocks = lp.encode(np.random.default_rng(3).standard_normal(shape), fmt, axis=axis)
+        want = lp.decode(blocks, dtype=np.float16, backend="scalar")
+        assert np.array_equal(lp.decode(blocks, dtype=np.float16).view(np.uint16), want.view(np.uint16))
     memory = np.zeros((150, 14), np.uint8)
     memory[:, :7] = blocks.codes
     held = dataclasses.replace(blocks, codes=memory[:, :7])
