@@ -440,7 +440,7 @@ def decode(
 
 
 def _rows(blocks: BlockArray) -> Iterator[tuple[slice, ...]]:
-    """Yield indices of parts of whole blocks, of about `_PART` elements, along an axis that is long enough."""
+    """Yield indices of parts of whole blocks, of about `_PART` elements, along a long axis."""
     enough = (axis for axis, length in enumerate(blocks.shape) if length * _PART >= blocks.size)
     axis = next(enough, blocks.shape.index(max(blocks.shape)))
     length, unit = blocks.shape[axis], dict(zip(blocks.axes, blocks.format.sizes, strict=True)).get(axis, 1)
