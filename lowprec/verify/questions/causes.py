@@ -168,7 +168,7 @@ def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) 
         if stop == target or (stop,) == asked.via or (len(sources) == 1 and stop.contains(sources[0])):
             continue
         twice = f"double rounding: to {stop.name} first, then to {target.name}"
-        yield Change("via", (stop,), twice, 1 if stop.contains(target) else 3)
+        yield Change("via", (stop,), twice, 1 if stop.width >= target.width else 3)
     if asked.via:
         yield Change("via", (), "rounded once")
 
