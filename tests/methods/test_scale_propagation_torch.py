@@ -233,6 +233,13 @@ def test_gradients_of_two_uses_are_added_by_the_rule():
     assert_same(a.grad.array, P * 4.0 + sp.relu(A)[1](P))
 
 
+@pytest.mark.parametrize("take", [lambda w: w[1][2], lambda w: w[-2, -2], lambda w: w.reshape(-1)[6]])
+def test_a_single_element_gives_its_gradient_back(take):
+    x = sp.to_tensor(sp.as_scaled(np.arange(12.0).reshape(3, 4), 2.0, "binary16"), requires_grad=True)
+    take(x).backward()
+    assert np.array_equal(x.grad.numpy(), np.arange(12).reshape(3, 4) == 6)
+
+
 def test_gradients_pass_between_plain_tensors_and_those_with_scales():
     plain = torch.randn(3, 4).requires_grad_()
     x = sp.differentiable(sp.on_forward(sp.as_scaled))(plain, 2.0**-3, "e4m3fn")

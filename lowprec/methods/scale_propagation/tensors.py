@@ -77,16 +77,21 @@ def _log_softmax(x: Any, dim: int, half: bool) -> Any:
     return below - np.log(np.sum(np.exp(below), axis=dim, keepdims=True))
 
 
+def _index(dim: int, ndim: int, where: Any) -> tuple[Any, ...]:
+    """Return the index for an index or a slice along one axis."""
+    return (*[slice(None)] * (dim % ndim), where)
+
+
 def _taken(x: Any, dim: int, where: Any) -> Any:
     """Return x at an index or a slice along one axis."""
-    return x[(*[slice(None)] * (dim % x.ndim), where)]
+    return x[_index(dim, x.ndim, where)]
 
 
 def _put(g: Any, sizes: Any, dim: int, where: Any) -> Any:
     """Return the gradient of `_taken`: zeros of these sizes with g where it was taken."""
     given = as_scaled(g, 1.0)
     data = np.zeros(tuple(sizes), given.data.dtype)
-    _taken(data, dim, where)[...] = given.data
+    data[_index(dim, data.ndim, where)] = given.data
     return with_data(given, data)
 
 
