@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -14,6 +14,7 @@ from lowprec.cli import completing
 from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver_json, target_named, usage_errors
 from lowprec.cli.options import count, flag, json_option, named, seed_option
 from lowprec.cli.terminal import say
+from lowprec.spec.profiles import PROFILES
 
 
 @click.command("equal", short_help="Say whether two quantisers give the same bits.")
@@ -88,20 +89,28 @@ def equal(
 
 def _quantizer(spelled: str) -> Any:
     """Return a profile's name, a function, or recorded results."""
-    words = spelled.split(",")
-    if len(words) > 1 or Path(words[0].split(":")[0]).suffix or Path(words[0]).exists():
+    words, (module, colon, name) = spelled.split(","), spelled.partition(":")
+    if spelled in PROFILES:
+        return spelled
+    if colon and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    path = Path(words[0].split(":")[0])
+    if len(words) > 1 or Path(words[0]).exists() or (path.suffix and not (colon and _is_package(module))):
         return [_number(word) if place else _array(word) for place, word in enumerate(words)]
-    module, colon, name = spelled.partition(":")
     if not colon:
         return spelled
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     found: Any = importlib.import_module(module)
     for part in name.split("."):
         if not hasattr(found, part):
             raise click.UsageError(f"{module!r} has no {name!r}")
         found = getattr(found, part)
     return found
+
+
+def _is_package(module: str) -> bool:
+    """Return whether the first of dotted names is one that can be imported."""
+    parts = module.split(".")
+    return all(map(str.isidentifier, parts)) and importlib.util.find_spec(parts[0]) is not None
 
 
 def _array(spelled: str) -> Any:

@@ -221,6 +221,12 @@ def test_the_command_reads_functions_and_files(tmp_path, monkeypatch):
     assert made["names"] == ["up", "ocp"]
     assert made["against_the_definition"][0]["cause"] == "scale rule 'ceil' instead of 'floor'"
     assert made["against_the_definition"][1]["mismatches"] == 0
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_quantiser.py").rename(tmp_path / "own_package" / "own.py")
+    run = CliRunner().invoke(main, ["equal", "own_package.own:up", "ocp", "--to", "mxfp4", "--samples", "0"])
+    assert (run.exit_code, "up" in run.output) == (1, True)
+    run = CliRunner().invoke(main, ["equal", "torch>=2.13", "ocp_sat", "--to", "e4m3fn", "--samples", "0"])
+    assert run.exit_code in (0, 1), run.output
     run = CliRunner().invoke(main, ["equal", "own_quantiser:down", "ocp", "--to", "mxfp4"])
     assert (run.exit_code, "'own_quantiser' has no 'down'" in run.output) == (2, True)
 
