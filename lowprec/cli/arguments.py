@@ -293,7 +293,11 @@ def deliver(content: str | bytes, output: Path | None = None, *, of: Iterable[st
     """
     data = content.encode() if isinstance(content, str) else content
     if output is None:
-        click.echo(data, nl=False)
+        sys.stdout.flush()
+        stream, rest = sys.stdout.buffer, memoryview(data)
+        while rest:  # without a buffer, as by $PYTHONUNBUFFERED, a stream may take less than all
+            rest = rest[stream.write(rest) :]
+        stream.flush()
         return
     for word in of if output.is_file() else ():
         ends = [*(found.start() for found in re.finditer(":", word)), len(word)]

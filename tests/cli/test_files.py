@@ -254,6 +254,18 @@ def test_a_socket_and_a_folder_are_refused_and_stay(tmp_path, monkeypatch):
     assert names(tmp_path) == ["folder", "socket"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of files are those of Unix")
+def test_output_without_a_buffer_is_written_whole_or_fails(tmp_path):
+    """A write that takes a part of what is given is no error; the next one says why there is no more."""
+    with (tmp_path / "table").open("wb") as out:
+        words = [sys.executable, "-m", "lowprec", "table", "binary16", "--as", "csv"]
+        run = subprocess.run(
+            ["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", *words],
+            stdout=out, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}, check=False,
+        )  # fmt: skip
+    assert run.returncode not in (0, None), run.stderr
+
+
 @pytest.mark.parametrize(
     "name",
     most_apart(
