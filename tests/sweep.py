@@ -1,4 +1,4 @@
-"""What is too long for the test suite, and short enough for before a release.
+"""Sweeps that are too long for the test suite, and short enough for before a release.
 
     python -m tests.sweep wide             compare kernels with the oracle, print what was found
     python -m tests.sweep wide --check     and compare the digests with tests/sweep_digests.json
@@ -167,7 +167,7 @@ def batch_of_blocks(task: tuple[str, int]) -> tuple[bytes, int]:
 
 
 def blocks(processes: int) -> tuple[dict[str, dict[str, object]], int]:
-    """As `wide`; the inputs are blocks."""
+    """Return digests as `wide` does, of blocks."""
     found: dict[str, dict[str, object]] = {}
     all_differences = 0
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
@@ -188,7 +188,7 @@ def blocks(processes: int) -> tuple[dict[str, dict[str, object]], int]:
 
 
 def arith(processes: int) -> tuple[dict[str, dict[str, object]], int]:
-    """As `wide`, for each operation."""
+    """Return digests as `wide` does, of each operation."""
     digests: dict[str, tuple[list[int], Any]] = {}
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for operation, codes, differ in pool.imap(arith_sweep.work, arith_sweep.tasks()):

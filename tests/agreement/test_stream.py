@@ -124,7 +124,7 @@ def test_formats_whose_smallest_step_is_near_the_largest_numbers_of_binary32(bia
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_decoding_every_code(dtype):
-    """Of every format of at most 16 bits, to each type that holds its values."""
+    """Every format of at most 16 bits is decoded to each type that holds its values."""
     wanted = np.dtype(getattr(ml_dtypes, dtype, dtype))
     compared = 0
     for fmt in dict.fromkeys(

@@ -134,7 +134,7 @@ SIZES = {
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_its_bytes_are_those_of_packed_codes_and_scales(fmt):
-    """Of 32 values: blocks of 33, 25 and 17 bytes in MX; NVFP4 has two of 9, and four for the tensor."""
+    """32 values take blocks of 33, 25 and 17 bytes in MX; NVFP4 has two of 9, and four for the tensor."""
     blocks = lp.encode(np.ones((1, 32), np.float32), fmt, backend="oracle")  # which compiles nothing
     assert blocks.nbytes == SIZES[fmt.name]
     assert blocks.nbytes == blocks.packed().nbytes + blocks.scales.nbytes + 4 * (
@@ -359,7 +359,7 @@ PARTS = [
 
 @pytest.mark.parametrize(("fmt", "axis", "shape", "key", "axes"), PARTS, ids=str)
 def test_a_part_has_the_values_of_that_part(fmt, axis, shape, key, axes):
-    """Where blocks begin and end; other axes are sliced and indexed as in NumPy; the tensor's scale stays."""
+    """Slices begin and end where blocks do; other axes are indexed as in NumPy; the tensor's scale stays."""
     values = np.random.default_rng(4).standard_normal(shape)
     blocks = lp.encode(values, fmt, axis=axis)
     part, want = blocks[key], blocks.values("f8")[key]
@@ -395,7 +395,7 @@ CUTS = [
 
 @pytest.mark.parametrize(("error", "key", "message"), CUTS, ids=str)
 def test_a_part_that_cuts_through_blocks_is_refused(error, key, message):
-    """As is what NumPy would take for an advanced index."""
+    """Advanced indices of NumPy are refused too."""
     blocks = lp.encode(SAMPLE, "mxfp4")
     refused(error, message, lambda: blocks[key])
 
@@ -463,7 +463,7 @@ def test_the_tensor_s_scale_may_be_given():
 
 
 def test_the_shorthands_are_for_the_elements():
-    """One of them leaves the other as the format has it; a projection replaces both."""
+    """Either shorthand leaves the other as the format has it; a projection replaces both."""
     values = [4.5, 7.9, 0.3]
     assert lp.encode(values, "mxfp4").codes.tolist() == [6, 7, 1]
     assert lp.encode(values, "mxfp4", rounding="toward_zero").codes.tolist() == [6, 7, 0]
@@ -603,7 +603,7 @@ REFUSED = [
 @pytest.mark.parametrize("verb", [lp.encode, lp.quantize])
 @pytest.mark.parametrize(("error", "values", "given", "message"), REFUSED)
 def test_what_blocks_do_not_take_is_refused(error, values, given, message, verb):
-    """The same words from both verbs; twice, as a call that was answered is remembered."""
+    """Both verbs say these words; twice, as a call that was answered is remembered."""
     lp.encode(SAMPLE, "e4m3fn")
     lp.quantize(SAMPLE, "e4m3fn")
     for _ in range(2):

@@ -116,7 +116,7 @@ def test_nans_without_a_sign_come_last_by_code():
 
 @pytest.mark.parametrize("fmt", CATALOG_UP_TO_8, ids=str)
 def test_classes_agree(fmt):
-    """Of every code."""
+    """Every code has its class."""
     codes = np.arange(1 << fmt.width)
     assert lp.classify(codes, fmt).tolist() == [oracle.classify(int(code), fmt) for code in codes]
 
@@ -144,7 +144,7 @@ def points(fmt):
 @pytest.mark.apart
 @pytest.mark.parametrize("fmt", SMALL, ids=str)
 def test_neighbours_agree(fmt):
-    """Of values and of what lies between them, up and down, toward itself, of NaN, beyond the extreme."""
+    """Values and numbers between them are moved up, down and toward themselves; NaN and extremes, too."""
     starts = points(fmt)
     toward = [0.0, -0.0, math.inf, -math.inf, 1.5, math.nan]
     x = np.concatenate([np.repeat(starts, len(toward)), starts])
@@ -217,7 +217,7 @@ def test_odd_formats_agree(fmt):
 
 
 def test_scalars_have_scalars_for_neighbours():
-    """As arrays have arrays."""
+    """Arrays have arrays."""
     assert type(lp.nextafter(1.0, 2.0, "e4m3fn")) is np.float32
     assert type(lp.ulp(1.0, "e4m3fn")) is np.float32
 

@@ -528,6 +528,14 @@ def test_a_report_is_a_dictionary_for_json():
     assert error_report([1.0], "e4m3fn").as_dict()["sqnr"] is None
 
 
+@pytest.mark.parametrize("method", ["max", "percentile", "mse"])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_scales_of_transposed_arrays_are_those_of_copies(method, axis):
+    values = np.random.default_rng(4).standard_normal((90, 40)).astype(np.float32).T
+    found = lp.scale_for(values, "e4m3fn", method=method, axis=axis)
+    assert np.array_equal(found, lp.scale_for(values.copy("C"), "e4m3fn", method=method, axis=axis))
+
+
 @pytest.mark.parametrize("name", [*catalog.FORMATS, *CODEBOOKS])
 def test_the_default_method_is_never_far_from_the_best(name):
     """Within 4 dB of the least error of all, where a format has more than two bits."""

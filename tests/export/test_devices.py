@@ -44,7 +44,7 @@ def run(command, cwd, given=None):
 
 
 def output(command, cwd, given=None):
-    """What a command that must succeed prints."""
+    """Return the output of a command that must succeed."""
     done = run(command, cwd, given)
     assert done.returncode == 0, f"{done.args} exited with {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
@@ -56,7 +56,7 @@ def operands_of(text):
 
 
 def are_ties(values):
-    """Whether every value lies exactly between two codes: only there do away and zero differ."""
+    """Return whether every value lies exactly between two codes: only there do away and zero differ."""
     away, zero = (lp.encode(values, "e4m3fn", rounding=mode) for mode in ("nearest_away", "nearest_zero"))
     return bool((away != zero).all())
 
@@ -147,7 +147,7 @@ def test_verilog_decoder_bench_notices_a_short_table(tmp_path):
 
 
 def test_cocotb_catches_ties_away(tmp_path):
-    """The same bug, seen from Python inside the simulator."""
+    """Python inside the simulator sees this bug too."""
     need("iverilog")
     need("cocotb")
     done = run([sys.executable, HDL / "test_e4m3fn.py", tmp_path / "build", "--ties-away"], tmp_path)

@@ -100,7 +100,7 @@ def test_what_was_written_checks(small):
 
 
 def test_an_archive_has_the_same_bytes_wherever_it_is_made(small, tmp_path, monkeypatch):
-    """Of right files alone, with how to read them and the licence."""
+    """It holds right files alone, how to read them, and the licence."""
     code, output = run(f"--archive={tmp_path / 'one.tar'}", small)
     assert code == 2
     assert "an archive has a README.md, and there is no file" in output
@@ -223,7 +223,7 @@ def test_a_file_in_the_place_of_a_folder_leaves_everything_as_it_is(small, tmp_p
 
 @pytest.mark.parametrize("name", ["formats.md", "values/e2m1fn.csv", "digests.json"])
 def test_a_file_in_the_way_is_refused_by_its_name(small, tmp_path, name):
-    """One that no digests.json lists; nothing else is written then. The same content is no loss."""
+    """It is listed in no digests.json; nothing else is written then. Equal content is no loss."""
     folder = tmp_path / "mine"
     (folder / name).parent.mkdir(parents=True)
     (folder / name).write_text("mine")
@@ -315,7 +315,7 @@ def test_a_digests_file_of_another_kind_is_refused(small, text):
 
 
 def test_without_a_checkout_no_folder_is_written_to(small, tmp_path, monkeypatch):
-    """Of an installed package, in a folder that has tables/ of its own."""
+    """An installed package runs in a folder that has tables/ of its own."""
     installed = tmp_path / "lib" / "site-packages" / "lowprec" / "export" / "golden.py"
     monkeypatch.setattr(golden, "__file__", str(installed))
     monkeypatch.chdir(tmp_path)

@@ -288,7 +288,7 @@ def test_plain_code_goes_on_behind_a_model_and_gives_its_gradients_back():
 
 
 def test_a_tensor_takes_new_weights_in_place():
-    """As an optimizer with states of its own gives them."""
+    """An optimizer with states of its own gives them."""
     optimizer, (w,) = sp.Adam(learning_rate=2.0**-6), leaves(A)
     state = optimizer.start(w.array)
     (w * w).sum().backward()
@@ -437,7 +437,7 @@ def test_memory_that_torch_does_not_have_is_neither_read_nor_shared(read):
 
 @pytest.fixture(scope="module")
 def page():
-    """What the page's code defines and prints."""
+    """Return the definitions and the output of the page's code."""
     known = {"__name__": "page", "printed": []}
     exec(torch_code(PAGE).replace("print(", "printed.append("), known)
     return known

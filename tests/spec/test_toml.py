@@ -220,7 +220,7 @@ def test_names_and_sources_of_any_letters_come_back(spec, letters):
 
 
 def test_private_formats_of_one_name_are_told_apart():
-    """Of a block format named as its element and scale, and as a format of the catalog."""
+    """A block format may be named as its element and scale, and as a format of the catalog."""
     names = ("own", "own", "own"), ("own", "e4m3fn", "e4m3fn"), ("private", "private", "private")
     for name, element, scale in names:
         fmt = lp.BlockFormat(

@@ -116,7 +116,7 @@ def test_tensors_without_whole_bytes_are_read(tmp_path, name):
 
 
 def test_tensors_of_safetensors_are_read_by_name(tmp_path):
-    """As the library wrote them; alone a tensor needs no name."""
+    """The library wrote them; alone a tensor needs no name."""
     import safetensors.numpy as safetensors
 
     numbers = RNG.standard_normal((4, 30)).astype(np.float32)
@@ -281,7 +281,7 @@ def test_an_npy_header_that_cannot_be_is_refused(tmp_path, header):
 
 
 def test_an_npy_file_of_another_version_or_of_two_arrays_is_refused(tmp_path):
-    """Of two arrays that were saved one behind the other the first was compared, and the second was not."""
+    """Two arrays may be saved one behind the other; the first was compared, and the second was not."""
     with (tmp_path / "two.npy").open("wb") as file:
         np.save(file, np.zeros(4))
         np.save(file, np.ones(4))
@@ -292,7 +292,7 @@ def test_an_npy_file_of_another_version_or_of_two_arrays_is_refused(tmp_path):
 
 @pytest.mark.parametrize("spelled", [":str", ":U0", ":V0", ":complex64", ":uint8:-64,-64", ":packed:-6,-4"])
 def test_types_and_shapes_that_cannot_be_are_refused(tmp_path, spelled):
-    """Of raw files."""
+    """Raw files have them in their names."""
     assert "a.bin" in refused(tmp_path, "a.bin", bytes(64), spelled, E2M1FN) or "is no type" in refused(
         tmp_path, "a.bin", bytes(64), spelled, E2M1FN
     )
@@ -323,18 +323,18 @@ class Watched(Dump):
         self.name, self.shape, self.dtype, self.make, self.most = "made", (size,), np.dtype(dtype), make, 0
 
     def read(self, start, stop):
-        """As a file would."""
+        """Read as a file would."""
         return self.take(np.arange(start, min(stop, self.size)))
 
     def take(self, index):
-        """As a file would."""
+        """Read as a file would."""
         self.most = max(self.most, index.size)
         return self.make(index)
 
 
 @pytest.mark.apart
 def test_a_comparison_never_holds_more_than_a_piece():
-    """Of ten pieces, with mismatches in each; what a pair of dumps of 3 GB takes is in docs/compare.md."""
+    """Ten pieces have mismatches; docs/compare.md says what a pair of dumps of 3 GB takes."""
     size = 10 * elements._PIECE + 77
     x = Watched(size, lambda index: (index % 65521).astype(np.float32), np.float32)
     got = Watched(
@@ -489,7 +489,7 @@ def test_arguments_that_do_not_fit_are_refused(files):
 
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0), (1, 1, 5)])
 def test_arrays_of_any_shape_are_compared(shape):
-    """Of no element nothing is compared."""
+    """Arrays without elements are not compared."""
     x = np.ones(shape, np.float32)
     report = lp.compare(x, lp.encode(x, "e4m3fn"), "e4m3fn")
     assert (report.compared, report.mismatches) == (math.prod(shape), 0)
@@ -511,7 +511,7 @@ def test_results_that_are_no_codes_or_values_of_the_format_are_counted_as_such()
 
 
 def test_results_that_were_not_quantised_are_asked_about():
-    """Where nothing explains them, and most mismatches are such; so are results given as operands."""
+    """Nothing explains them, and most mismatches are such; so are results given as operands."""
     x = np.random.default_rng(0).standard_normal(64, np.float32)
     asked = (
         "64 results are no values of the format: were they quantised, and to this format? "
@@ -537,7 +537,7 @@ def test_any_nan_will_do_of_values_and_where_it_is_asked():
 @pytest.mark.parametrize("how", ["replaced", "written", "cut"])
 @pytest.mark.parametrize("kind", ["npy", "bin:uint8", "safetensors:x", "bin:packed"])
 def test_a_dump_that_changes_while_it_is_read_is_refused(tmp_path, kind, how):
-    """What two arrays held was compared as if it were one; of one that was cut, fewer elements."""
+    """Two arrays were compared as if they were one; of one that was cut, fewer elements."""
     path = tmp_path / f"x.{kind.partition(':')[0]}"
     content = np.arange(4096, dtype=np.uint8)
     if path.suffix == ".npy":

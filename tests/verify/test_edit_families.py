@@ -255,6 +255,22 @@ def test_elements_without_exponents_are_compared_too(name, monkeypatch):
     assert compare_decoder_lines(lines, form, catalog.BFLOAT16, limit=0).mismatches == 40
 
 
+def test_zeros_that_are_read_as_numbers_have_the_scale_of_their_tensor():
+    form = lp.block_formats["nvfp4"]
+    values = np.random.default_rng(16).standard_normal((300, 16)).astype(np.float32)
+    made = lp.encode(values, form, tensor_scale=3.0)
+    wrong = lp.BlockArray(np.maximum(made.codes, 1), made.scales, form, (1,), 3.0)
+    lines = [
+        " ".join(["40400000", f"{scale[0]:02x}", *(f"{e:x}" for e in row), *(f"{v:04x}" for v in words)])
+        for row, scale, words in zip(
+            made.codes.tolist(), made.scales.tolist(), lp.encode(wrong, "bfloat16").tolist(), strict=True
+        )
+    ]
+    report = compare_decoder_lines(lines, form, catalog.BFLOAT16, limit=0)
+    assert report.cause.words.startswith("the element with the last bit read as 1, where")
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+
+
 SMALLEST = "scales with the smallest code taken as zero"
 SUBNORMAL = "the element taken as zero if it is subnormal"
 

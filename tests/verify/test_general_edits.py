@@ -244,7 +244,7 @@ def test_random_integers_taken_otherwise_are_named(words):
 
 
 def test_an_overflow_that_rounding_makes_is_told_by_operands():
-    """Which flag is missing is no property of a line."""
+    """The missing flag is no property of a line."""
     x = (np.arange(0x3F80, 0x4480, dtype=np.uint16) | np.array([[0], [0x8000]], np.uint16)).reshape(-1)
     x = x.view("bfloat16")
     flags = np.zeros(x.size, np.uint8)

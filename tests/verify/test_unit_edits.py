@@ -574,7 +574,7 @@ def test_a_tree_of_maxima_that_compares_without_the_last_bit_is_named():
 
 
 def test_what_stood_before_is_blamed_last():
-    """Of rules as short, one on operands is told: lines in an order have like results before them."""
+    """A rule on operands is told before one as short: lines in an order have like results before them."""
     x = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16)
     got = np.asarray(lp.encode(x, "e4m3fn", saturation="finite")).astype(np.uint8)
     wide = x.astype(np.float32)

@@ -415,22 +415,21 @@ def compare_decoder_lines(
     codes = _columns(rows, one + (lanes if packed else [(each, 1) for each, _ in lanes for _ in range(size)]))
     scales = codes[:, tensor].astype(code_dtype(fmt.scale))
     elements = codes[:, tensor + 1 : tensor + 1 + size].astype(code_dtype(fmt.element))
-    tensors = codes[:, 0].astype(np.uint32).view(np.float32).tolist() if tensor else [None] * len(rows)
+    tensors = codes[:, 0].astype(np.uint32).view(np.float32) if tensor else np.ones(len(rows), np.float32)
     grid = (size,) if len(fmt.sizes) == 1 else fmt.sizes
     values = np.empty((len(rows), size))
-    for at, held in enumerate(tensors):
+    for at, held in enumerate(tensors.tolist()):
         one_scale = scales[at].reshape((1,) * len(grid))
-        given = {} if held is None else {"tensor_scale": held}
+        given = {"tensor_scale": held} if tensor else {}
         values[at] = BlockArray(elements[at].reshape(grid), one_scale, fmt, **given).values("float64").ravel()
     results = codes[:, -size:].astype(code_dtype(target))
     if len(grid) > 1:
         return _numbered(compare(values, results, target, **options), rows, size)
     options |= {"budget": budget(options.pop("ulps", None), "convert")}
     about = {name: options.pop(name) for name in ("any_nan", "budget") if name in options}
-    held = elements.reshape(-1), scales.reshape(-1)
     question = DecodedQuestion(
         values.reshape(-1),
-        held,
+        (elements.reshape(-1), scales.reshape(-1), tensors.astype(np.float64)),
         fmt,
         target,
         Held(results.reshape(-1), "results"),

@@ -34,14 +34,18 @@ class DecodedQuestion(ElementQuestion):
     def __init__(
         self,
         values: Array,
-        codes: tuple[Array, Array],
+        parts: tuple[Array, Array, Array],
         fmt: BlockFormat,
         target: Format,
         got: Dump,
         **options: Any,
     ) -> None:
-        """`values` : exact ones, in binary64. `codes` : of elements, and of the scale of each block."""
-        self.elements, self.of_blocks, self.format = codes[0], codes[1], fmt
+        """Take exact `values`, in binary64, and the `parts` of blocks.
+
+        Codes of elements, and of each block the code of its scale and the scale of its tensor, 1 without one.
+        """
+        self.elements, self.of_blocks, self.tensors = parts
+        self.format = fmt
         held = Held(np.ascontiguousarray(values).view(np.uint64), "values")
         super().__init__(
             "convert", [held], (catalog.BINARY64, target), options.pop("projection"), got, **options
@@ -85,16 +89,18 @@ class DecodedQuestion(ElementQuestion):
         made = as_doubles(codes, fmt), own[1]
         with np.errstate(all="ignore"):
             made = change(made[0]) if number == 1 else made[0], change(made[1]) if number == 2 else made[1]
-        return self._values(operands, own, made)
+        return self._values(operands, places, own, made)
 
-    def _values(self, operands: list[Array], own: tuple[Array, Array], made: tuple[Array, Array]) -> OnCodes:
-        """Return values times what elements and scales are larger by."""
+    def _values(
+        self, operands: list[Array], places: Array, own: tuple[Array, Array], made: tuple[Array, Array]
+    ) -> OnCodes:
+        """Return the values of other elements and scales; those of their own as they are."""
+        values, tensors = operands[0].view(np.float64), self.tensors[places // self.format.sizes[0]]
         with np.errstate(all="ignore"):
             before, after = own[0] * own[1], made[0] * made[1]
-            values = operands[0].view(np.float64)
-            plain = np.isfinite(before) & (before != 0)
-            after = np.where(plain, after * (values / np.where(plain, before, 1)), after)
-        found = np.where((before == after) | (np.isnan(after) & np.isnan(values)), values, after)
+            found = np.where(
+                (before == after) | (np.isnan(after) & np.isnan(values)), values, after * tensors
+            )
         return "convert", [found.view(np.uint64)], (catalog.BINARY64,)
 
     def _taken(
@@ -104,9 +110,9 @@ class DecodedQuestion(ElementQuestion):
         size, fmt = self.format.sizes[0], self.format.element
         own = as_doubles(self.elements[places], fmt), self._units(places)
         if to is None:
-            return self._values(operands, own, (own[0], self._units(np.maximum(places - size, 0))))
+            return self._values(operands, places, own, (own[0], self._units(np.maximum(places - size, 0))))
         moved = self.elements[places // size * size + to[places % size]]
-        return self._values(operands, own, (as_doubles(moved, fmt), own[1]))
+        return self._values(operands, places, own, (as_doubles(moved, fmt), own[1]))
 
     def _units(self, places: Array) -> Array:
         return as_doubles(self.of_blocks[places // self.format.sizes[0]], self.format.scale)
@@ -124,5 +130,5 @@ class DecodedQuestion(ElementQuestion):
         yield from super().own_features(batch, want)
 
     def independent(self, places: Array) -> int:
-        """Return of how many blocks these results are."""
+        """Return how many blocks these results belong to."""
         return int(np.unique(places // self.format.sizes[0]).size)
