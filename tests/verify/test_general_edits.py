@@ -104,7 +104,7 @@ def test_a_level_of_a_tree_that_truncates_is_named():
     ]
     asked = {"operation": "dot", "accumulation": "fp32_pairwise", "addend": c, "limit": 0}
     report = lp.compare((x, y), fours[0] + fours[1], **asked)
-    named(report, "all sums of level 2 of the tree: truncation: rounded toward zero")
+    named(report, "sums of steps: truncation: rounded toward zero, in all sums of level 2 of the tree")
 
 
 def test_one_entry_of_a_table_is_named_by_its_code():

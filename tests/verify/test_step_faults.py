@@ -117,7 +117,7 @@ def test_the_stages_are_the_oracles(words):
 
 #: Accumulations of the catalog whose stages are not known: machines, exact sums, sums in pairs.
 UNKNOWN = {
-    *("exact", "fp32_pairwise", "fp64_sequential", "arm_bfdot_bfloat16_binary32"),
+    *("exact", "fp64_sequential", "arm_bfdot_bfloat16_binary32"),
     *(name for name in ACCUMULATIONS if name.startswith(("ace_top4mx_", "cdna2_", "cdna3_"))),
 }
 

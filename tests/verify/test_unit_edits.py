@@ -376,7 +376,8 @@ def test_an_adder_of_a_tree_that_truncates_is_named():
     fours[1] = np.asarray(lp.quantize(exact, "binary32", rounding="toward_zero")).astype(np.float32)
     got = fours[0] + fours[1] + fours[2]
     asked = {"operation": "dot", "accumulation": "fp32_pairwise", "addend": c, "limit": 0}
-    named(lp.compare((x, y), got, **asked), "the sum of terms 4 to 7, of which the addend is 0: truncation")
+    words = "sums of steps: truncation: rounded toward zero, in the sum of products 3 to 6 alone"
+    named(lp.compare((x, y), got, **asked), words)
 
 
 def test_signs_of_nans_do_not_make_a_condition_on_other_lines():

@@ -27,7 +27,7 @@ from lowprec.spec.rounding import Rounding
 from lowprec.verify.codes.display import quoted
 from lowprec.verify.codes.values import is_values
 from lowprec.verify.compare.diagnosis import Failures
-from lowprec.verify.compare.judging import Watch, judge, rank_accumulations, rank_formats
+from lowprec.verify.compare.judging import Watch, judge, judge_flags, rank_accumulations, rank_formats
 from lowprec.verify.compare.report import Comparison, Ranked
 from lowprec.verify.dumps.files import Dump, Held, Values, open_dump
 from lowprec.verify.dumps.weights import WeightDump
@@ -283,7 +283,9 @@ def compare(
     telling: dict[str, Any] = {"limit": limit, "why": why, "watch": watch}
     asked = [each for each in (question, beside) if each is not None]
     if scheduler is None:
-        report, *others_found = (judge(each, **telling) for each in asked)
+        report = judge(question, **telling)
+        if beside is not None and isinstance(question, ElementQuestion):
+            report.flags = judge_flags(beside, question.agreeing, report, **telling)
     else:
         from lowprec.verify.sweeps.cluster import (  # it reads the sources, for workers to compare
             cluster,
@@ -292,7 +294,7 @@ def compare(
 
         with cluster(scheduler) as workers:
             report, *others_found = (judge(each, **telling, each=each_on(workers, each)) for each in asked)
-    report.flags = others_found[0] if others_found else None
+        report.flags = others_found[0] if others_found else None
     report.failed |= failed
     report.ranking, report.names, report.read = ranking, (*(dump.name for dump in dumps), got.name), read_as
     return report

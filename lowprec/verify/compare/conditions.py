@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.verify.compare.rules import Rule, entries, learn
+from lowprec.verify.compare.rules import Rule, entries, is_whole, learn
 from lowprec.verify.questions.features import Feature, has_fields
 from lowprec.verify.questions.former import last_loaded
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question, excluded
@@ -110,7 +110,8 @@ def conditional(
     features = useful((one for one in given if not (swept and one.before)), wrong | right)
     on_results: list[Change] = []
     if question.coded and not question.values:
-        on_results = [*of_results(question.target, question.codes(batch.got[wrong])), BEFORE]
+        sides = (question.codes(side[wrong]) for side in (batch.got, judged.want))
+        on_results = [*of_results(question.target, *sides), BEFORE]
         on_results += [SIGN_BEFORE] * has_fields(question.target)
     places = np.random.default_rng(4).permutation(batch.places[wrong])[:_TRIED]
     few = question.sample(np.sort(places), places[:0])
@@ -173,8 +174,10 @@ def conditional(
             if rule is None:
                 continue
             where = rule.where(features)
-            # If right results meet a rule too, few wrong results do not prove two conditions.
-            if rule.size > 1 and np.count_nonzero(inside) < _PROOF * rule.size and (right & where).any():
+            # If right results meet a rule too, few wrong results prove no two conditions but on classes.
+            seldom = sum(not is_whole(one) for together in rule.alternatives for one in together)
+            doubtful = np.count_nonzero(inside) < _PROOF * max(seldom, len(rule.alternatives) - 1)
+            if rule.size > 1 and doubtful and (right & where).any():
                 continue
             errors = int(np.count_nonzero(wrong & ~(agree & where)) + np.count_nonzero(outside & where))
             # Sorted lines may repeat the previous result by chance: only one condition, without exceptions.
@@ -308,6 +311,7 @@ def _order(one: Conditional) -> tuple[int, int, int, int, int]:
     cost = sum(change.cost + 2 * (change.field in _WHOLE) for change in one.edit)
     plain = all(change.field in _PLAIN for change in one.edit)
     size = (one.rule.size if one.rule else 0) + (not one.edit) + (INFINITIES_KEPT in one.edit)
+    size += any(change.field in ON_RESULTS and change.learnt for change in one.edit)
     size -= any(change.field in _OF_FLAGS and change.cost < 2 for change in one.edit)  # of right results
     return one.errors, size, not (plain and one.exact), cost, plain
 

@@ -36,12 +36,12 @@ from lowprec.verify.questions.question import (
 
 __all__ = ["Cause", "Diagnosis", "Failures", "Sample", "diagnose", "trying"]
 
-#: Hypotheses that are taken further, and changes together at most.
+#: Hypotheses that are taken further, half as many where answers are dear, and changes together at most.
 _BEAM, _DEPTH = 6, 3
 #: Results of which all are looked at for conditions, not a sample.
 _WHOLE = 1 << 16
 #: Results that a hypothesis is tried on first, of a question whose answers are dear.
-_FEW = 256
+_FEW = 128
 #: Times that conditions are sought again, with right results that the last ones contradict.
 _ROUNDS = 2
 #: Standard deviations by which what it is seen to contradict there must exceed what it explains, to be left.
@@ -54,6 +54,8 @@ _MANY = 8
 _SCARCE = 64
 #: Causes that are told, where none explains everything.
 _TOLD = 3
+#: Fields of faults of steps and wires: one that alone gives no wrong result is no second change either.
+_FAULTS = ("stage.", "fault", "lane")
 #: A cause explains at least this share of the mismatches, net.
 _LEAST = 0.1
 
@@ -217,6 +219,7 @@ class _Trial:
         self.failures = failures
         self.changes: list[Change] = []
         self._screens: dict[Changes, _Screen] = {}
+        self._idle: set[Change] = set()  # faults that alone give none of a few wrong results
         with trying("the list of hypotheses", failures):
             for change in question.changes():
                 self.changes.append(change)
@@ -236,8 +239,12 @@ class _Trial:
     def net(self, changes: Changes) -> int:
         """Return what is explained less what is contradicted; 0 where the last change mends nothing, net."""
         screen = self._screen(changes[:-1])
-        if screen is not None and not screen.hopeful(self.question, changes, self.failures):
-            return 0
+        if screen is not None:
+            found, hopeful = screen.tried(self.question, changes, self.failures)
+            if not found and len(changes) == 1 and changes[0].field.startswith(_FAULTS):
+                self._idle.add(changes[0])
+            if not hopeful:
+                return 0
         agree = self.agrees(changes)
         return int(np.count_nonzero(agree & self.wrong)) - int(np.count_nonzero(~agree & self.right))
 
@@ -306,11 +313,11 @@ class _Trial:
         for depth in range(1, most + 1):
             beam = sorted(
                 (changes for changes in beam if scores[changes] > least), key=lambda c: _rank(c, scores)
-            )[:_BEAM]
+            )[: _BEAM // (1 + self.question.dear)]
             reached = max((scores[changes] for changes in beam), default=0)
             if depth == most or reached == all_wrong or reached <= best:
                 break
-            best, least = reached, all_wrong * _LEAST / 2 if self.question.dear else 0
+            best, least = reached, all_wrong * _LEAST if self.question.dear else 0
             # Two changes in either order are one hypothesis.
             beam = list(
                 {frozenset(more): more for changes in beam for more in self._with(changes, singles)}.values()
@@ -323,11 +330,10 @@ class _Trial:
         positive = [changes for changes, score in scores.items() if score > 0]
         return sorted(positive, key=lambda changes: _rank(changes, scores))
 
-    @staticmethod
-    def _with(changes: Changes, singles: Iterable[Changes]) -> Iterator[Changes]:
+    def _with(self, changes: Changes, singles: Iterable[Changes]) -> Iterator[Changes]:
         settled = excluded(changes)
         for (more,) in singles:
-            if more.field not in settled:
+            if more.field not in settled and more not in self._idle:
                 yield (*changes, more)
 
     def agrees_in(self, batch: Batch, changes: Changes) -> npt.NDArray[np.bool_]:
@@ -354,18 +360,18 @@ class _Screen:
     held: Array  #: which it gives
     sizes: list[int]  #: how many there are in all: of the others, and of these
 
-    def hopeful(self, question: Question, changes: Changes, failures: Failures) -> bool:
-        """Return whether a hypothesis of one change more may explain more than it contradicts."""
+    def tried(self, question: Question, changes: Changes, failures: Failures) -> tuple[bool, bool]:
+        """Return whether one change more gives any, and may explain more than it contradicts."""
         agree = _agrees(question, self.batch, changes, failures)
         found, lost = np.count_nonzero(agree & ~self.held), np.count_nonzero(~agree & self.held)
         if not found:
-            return False
+            return False, False
         left, held = (
             size / max(int(np.count_nonzero(which)), 1)
             for size, which in zip(self.sizes, (~self.held, self.held), strict=True)
         )
         gain, doubt = left * found - held * lost, math.hypot(left * math.sqrt(found), held * math.sqrt(lost))
-        return bool(gain + _DOUBTS * doubt > 0)
+        return True, bool(gain + _DOUBTS * doubt > 0)
 
 
 def _rank(changes: Changes, scores: dict[Changes, int]) -> tuple[int, int]:

@@ -23,7 +23,8 @@ from lowprec.verify.questions.dot_changes import orders
 from lowprec.verify.questions.dot_operands import could_be
 from lowprec.verify.questions.dots import DotQuestion
 from lowprec.verify.questions.elements import ElementQuestion
-from lowprec.verify.questions.question import Batch, Each, Judged, Question, differ, each_here, judged
+from lowprec.verify.questions.flags import RecordedFlags
+from lowprec.verify.questions.question import Array, Batch, Each, Judged, Question, differ, each_here, judged
 from lowprec.verify.questions.scaled import Scaling
 
 __all__ = ["Watch", "judge", "rank_accumulations", "rank_formats"]
@@ -91,6 +92,31 @@ def judge(
             watch(done, question.size, "looking for the reason")
         report.diagnosis = diagnose(question, sample, report.mismatches, each, report.failed)
     return report
+
+
+def judge_flags(
+    asked: RecordedFlags, right: Callable[[Batch], Array], results: Comparison, **telling: Any
+) -> Comparison:
+    """Compare flags; the reason is sought of those alone whose results are right.
+
+    Parameters
+    ----------
+    asked : RecordedFlags
+    right : callable
+        Which results of a batch are right.
+    results : Comparison
+        Of the results that the flags stand beside.
+    **telling
+        As of `judge`.
+    """
+    if not results.mismatches or not telling.get("why", True):
+        return judge(asked, **telling)
+    found = judge(asked, **{**telling, "why": False})
+    if found.mismatches:
+        asked.right = right
+        found.apart = judge(asked, **{**telling, "limit": 0})
+        found.diagnosis, found.failed = found.apart.diagnosis, found.apart.failed
+    return found
 
 
 def _judge_piece(

@@ -26,7 +26,7 @@ from lowprec.spec.layouts import lanes
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.verify.codes.display import quoted
 from lowprec.verify.compare.compare import compare, drawn_integers
-from lowprec.verify.compare.judging import Watch, judge
+from lowprec.verify.compare.judging import Watch, judge, judge_flags
 from lowprec.verify.compare.report import Comparison
 from lowprec.verify.dumps.files import DumpError, Held, Spool
 from lowprec.verify.inputs.block_cases import source_values
@@ -175,7 +175,8 @@ def compare_lines(
     report = judge(question, limit=limit, why=why, unit="line", watch=watch)
     if flags:
         beside = FlagQuestion(operation, operands, formats, projection, raised.dump(), labels=labels)
-        report.flags = judge(beside, limit=limit, why=why, unit="line", watch=watch)
+        told: dict[str, Any] = {"limit": limit, "why": why, "unit": "line", "watch": watch}
+        report.flags = judge_flags(beside, question.agreeing, report, **told)
     return report
 
 
@@ -288,9 +289,10 @@ def compare_dot_lines(
         accumulation=how, addend=joined, **options,
     )  # fmt: skip
     if flags:
-        asked = SumFlagQuestion(x, y, addend[:, 0], (*shape.formats, shape.addend), how, np.array(raised))
+        of_all = *shape.formats, shape.addend
+        asked = SumFlagQuestion(x, y, addend[:, 0], of_all, how, np.array(raised), results)
         said = {name: options[name] for name in ("limit", "why", "watch") if name in options}
-        report.flags = _numbered(judge(asked, **said, unit="line"), rows, 1)
+        report.flags = _numbered(judge_flags(asked, asked.agreeing, report, **said, unit="line"), rows, 1)
     return _numbered(report, rows, m * n)
 
 

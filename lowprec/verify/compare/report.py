@@ -79,6 +79,8 @@ class Comparison:
         How many results differ within the budget, and the result that lies farthest.
     flags : Comparison or None
         Exception flags held against those that must be raised.
+    apart : Comparison or None
+        Of flags beside right results alone, where some results are wrong; `diagnosis` is of these.
     details : list of Difference
         The first mismatches, told in full.
     tally : Tally
@@ -109,6 +111,7 @@ class Comparison:
     budget: Budget | None = None
     spent: Spent = field(default_factory=Spent)
     flags: Comparison | None = None
+    apart: Comparison | None = None
     failed: Failures = field(default_factory=dict)
 
     @property
@@ -236,6 +239,9 @@ class Comparison:
         return f"; the largest distance is {far}, at index {farthest.index:,}"
 
     def _diagnosis(self) -> list[str]:
+        if self.apart is not None:
+            beside = self.mismatches - self.apart.mismatches
+            return [f"beside results that differ too: {beside:,}"] * (beside > 0) + self.apart._diagnosis()
         if self.diagnosis is None:
             return []
         causes, total = self.diagnosis.causes, self.mismatches
@@ -249,7 +255,9 @@ class Comparison:
         for number, cause in enumerate(causes):
             partly = "" if cause.explained == total else "partly "
             lead = "or by" if number else "may be" if self.diagnosis.few else f"{partly}explained by"
-            lead = "not explained; nearest:" if cause.patched(total) and not number else lead
+            if cause.patched(total) and not number:
+                exact = cause.explained == total and not cause.contradicted
+                lead = "may be" if exact else "not explained; nearest:"
             share = f"{cause.explained:,} of {total:,} mismatches, {_percent(cause.explained / total)}"
             against = f"; contradicts {cause.contradicted:,} results that agree" if cause.contradicted else ""
             parts.append(f"{lead} {cause.words}: {share}{against}")
@@ -322,6 +330,7 @@ class Comparison:
                 else {}
             ),
             "flags": None if self.flags is None else self.flags.as_dict(),
+            **({} if self.apart is None else {"beside_right_results": self.apart.mismatches}),
         }
 
     def _spent(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.question import Array
 
-__all__ = ["Condition", "Rule", "entries", "learn"]
+__all__ = ["Condition", "Rule", "entries", "is_whole", "learn"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -128,7 +128,23 @@ class Rule:
         )
 
     def __str__(self) -> str:
-        return ", or where ".join(" and ".join(map(str, together)) for together in self.alternatives)
+        return ", or where ".join(" and ".join(map(str, _joined(each))) for each in self.alternatives)
+
+
+def _joined(together: Sequence[Condition]) -> list[Condition]:
+    """Return conditions of which a lower and an upper limit of one feature are a range."""
+    made: list[Condition] = []
+    for one in together:
+        ends = {"<=", ">="} - {one.relation}
+        twin = next((c for c in made if c.feature == one.feature and {c.relation} == ends), None)
+        if twin is None or len(ends) > 1:
+            made.append(one)
+            continue
+        low, high = (one, twin) if one.relation == ">=" else (twin, one)
+        whole = replace(low, relation="between", last=high.value, most=high.most)
+        made[made.index(twin)] = whole if low.holds and high.holds else twin
+        made += [] if low.holds and high.holds else [one]
+    return made
 
 
 def entries(features: Sequence[Feature], inside: Mask, outside: Mask) -> Rule | None:
@@ -201,7 +217,7 @@ def _learnt(
     found = _covering(tried, costs, ~holds[:, ~wanted])
     states = {f.name for f in given if f.before}
     count, proof = proofs[any(one.feature in states for one in found or ())]
-    plain = found is not None and count < _FEW and len(found) < 3 and all(map(_is_whole, found))
+    plain = found is not None and count < _FEW and len(found) < 3 and all(map(is_whole, found))
     if found is not None and (plain or sum(_bits(condition, counts) for condition in found) <= proof):
         bits = {condition: cost for condition, cost in zip(tried, costs.tolist(), strict=True)}
         rows = {condition: row for condition, row in zip(tried, holds, strict=True)}
@@ -238,10 +254,10 @@ def _proven(
     """
     others = [rows[condition] for condition in together if condition is not one]
     admitted = np.logical_and.reduce(others) & outside if others else outside
-    return (1.0 if _is_whole(one) else bits) <= _bits_of_choice(inside, int(np.count_nonzero(admitted)))
+    return (1.0 if is_whole(one) else bits) <= _bits_of_choice(inside, int(np.count_nonzero(admitted)))
 
 
-def _is_whole(one: Condition) -> bool:
+def is_whole(one: Condition) -> bool:
     """Return whether a condition is the class or the sign of a result or of an operand."""
     return bool(one.statement or one.label) and one.feature.startswith(_WHOLES)
 
@@ -281,7 +297,7 @@ def _bits(condition: Condition, counts: dict[str, int]) -> float:
     values, seldom = counts[condition.feature], bool(_OF_BITS.search(condition.feature))
     kinds = 2 if condition.statement else 2 * values if condition.label else 3 * values
     kinds = values * values if condition.relation == "between" else kinds
-    features = counts[_WHOLE_ONES] if _is_whole(condition) else len(counts)
+    features = counts[_WHOLE_ONES] if is_whole(condition) else len(counts)
     return 1 + math.log2(features) + math.log2(kinds) + seldom
 
 

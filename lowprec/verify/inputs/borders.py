@@ -131,13 +131,37 @@ def _single_bits(aim: Aim) -> tuple[Array, ...]:
     return np.copysign(first, aim.sign()), second * aim.sign()
 
 
+def _carrying_out(aim: Aim) -> tuple[Array, ...]:
+    """Return two numbers whose sum has one more leading bit, and is one bit, by turns, above a tie."""
+    rows, trailing = np.arange(aim.size), min(aim.target.trailing_bits, aim.sources[-1].trailing_bits)
+    last = np.frexp(aim.any(0))[1].astype(np.int64) - 1 - aim.target.trailing_bits
+    below = 1 + rows % max(trailing - 1, 1)
+    most = np.ldexp(1.0, np.maximum(trailing + 1 - below, 2)) - 1
+    whole = 2 + np.floor(aim.random.random(aim.size) * (most - 1))
+    even = 4 * np.floor(aim.random.random(aim.size) * (whole - 2) / 4)
+    second = np.ldexp(whole + np.ldexp(1.0, -below), last)
+    first = np.ldexp(np.ldexp(2.0, aim.target.trailing_bits) + even + 1 - whole, last)
+    sign = aim.sign()
+    return first * sign, second * sign
+
+
+def _carrying_difference(aim: Aim) -> tuple[Array, ...]:
+    first, second = _carrying_out(aim)
+    return first, -second
+
+
+def _carrying_addend(aim: Aim) -> tuple[Array, ...]:
+    first, second = _carrying_out(aim)
+    return first, np.ones(aim.size), second
+
+
 def _single_bits_of_addend(aim: Aim) -> tuple[Array, ...]:
     first, second = _single_bits(aim)
     return first, np.ones(aim.size), second
 
 
 _MORE: dict[str, tuple[Any, ...]] = {
-    "add": (_cancelling, _single_bits),
-    "subtract": (_cancelling_difference, _single_bits),
-    "fma": (_product_alone, _cancelling_product, _single_bits_of_addend),
+    "add": (_cancelling, _single_bits, _carrying_out),
+    "subtract": (_cancelling_difference, _single_bits, _carrying_difference),
+    "fma": (_product_alone, _cancelling_product, _single_bits_of_addend, _carrying_addend),
 }

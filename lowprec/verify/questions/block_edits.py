@@ -20,6 +20,7 @@ from lowprec.verify.questions.conversion_edits import of_conversions, of_exponen
 from lowprec.verify.questions.exact_edits import of_exact
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.scale_edits import single_scale_edits
 
 __all__ = ["block_edits"]
 
@@ -45,7 +46,12 @@ def block_edits(fmt: BlockFormat, source: Format | None) -> Iterator[Change]:
             last = "last bit" if bits == 1 else f"last {bits} bits"
             cut = functools.partial(_by_tensor, bits=bits)
             yield Change("shaping", cut, f"elements divided by the tensor's scale without its {last}", 2)
+    for words, of_units in single_scale_edits(fmt.scale).items():
+        by = functools.partial(_by_units, change=of_units)
+        yield Change("shaping", by, f"elements divided by their scales {words}, which are right", 2)
     power = not fmt.scale.trailing_bits and not fmt.scale.subnormals
+    if not power:
+        yield from _of_reciprocals(fmt.scale)
     if not power or fmt.tensor_scale != "none":
         yield from _of_divisors("their scales" + ", times the tensor's," * (fmt.tensor_scale != "none"))
     if power and source is not None and has_fields(source) and has_fields(fmt.element):
@@ -94,6 +100,46 @@ def _by_divisors(
     fraction, exponent = np.frexp(1 / np.where(plain, units, 1) if inverse else np.where(plain, units, 1))
     by = np.ldexp(whole(np.ldexp(fraction, bits)), exponent - bits)
     quotients = np.where(plain, wide * by if inverse else wide / by, 0)
+    codes = np.asarray(encode(quotients, fmt.element, projection=fmt.elements))
+    return dataclasses.replace(blocks, codes=np.where(plain, codes, blocks.codes).astype(blocks.codes.dtype))
+
+
+def _by_units(blocks: BlockArray, values: Array, change: Callable[[Array], Array]) -> BlockArray:
+    """Return the blocks with quotients by changed scales, under the same scales."""
+    units = units_of(blocks.scales, blocks.format)
+    with np.errstate(all="ignore"):
+        return _divided(blocks, values, np.asarray(change(units)))
+
+
+def _of_reciprocals(scale: Format) -> Iterator[Change]:
+    """Yield products with reciprocals of the significands of scales, as whole numbers of a last place."""
+    for how, whole in {"cut": np.floor, "rounded": np.rint, "rounded up": np.ceil}.items():
+        for bits in range(scale.precision + 2, 19):
+            by = functools.partial(_by_reciprocals, whole=whole, bits=bits)
+            words = f"elements times 2**{bits} / significands of scales as integers, {how} to whole numbers"
+            yield Change("shaping", by, words, 2)
+
+
+def _by_reciprocals(
+    blocks: BlockArray, values: Array, whole: Callable[[Array], Array], bits: int
+) -> BlockArray:
+    scale = blocks.format.scale
+    units = units_of(blocks.scales, blocks.format)
+    plain = np.isfinite(units) & (units > 0)
+    last = np.maximum(exponents(units), scale.emin) - scale.trailing_bits
+    significand = np.where(plain, np.ldexp(units, -last), 1)
+    return _divided(blocks, values, np.ldexp(1.0, bits + last) / whole(np.ldexp(1.0, bits) / significand))
+
+
+def _divided(blocks: BlockArray, values: Array, units: Array) -> BlockArray:
+    """Return the blocks with quotients by these units, times the tensor's scale, where they are positive."""
+    fmt, wide = blocks.format, doubles(values)
+    by = spread(units, values.shape, blocks.axes, fmt.sizes)
+    by = by * (1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale))
+    nan = np.isnan(spread(units_of(blocks.scales, fmt), values.shape, blocks.axes, fmt.sizes))
+    plain = np.isfinite(by) & (by >= 0) & np.isfinite(wide) & ~nan
+    beyond = np.copysign(2 * fmt.element.max_finite * (wide != 0), wide)
+    quotients = np.where(plain & (by > 0), wide / np.where(plain & (by > 0), by, 1), beyond)
     codes = np.asarray(encode(quotients, fmt.element, projection=fmt.elements))
     return dataclasses.replace(blocks, codes=np.where(plain, codes, blocks.codes).astype(blocks.codes.dtype))
 

@@ -17,7 +17,7 @@ from lowprec.spec.format import Carrier, Format
 from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Deal, Order, Split, Tree, chunked, order
 from lowprec.spec.projection import Projection, SignPolicy
 from lowprec.spec.rounding import MODES, Rounding, rounding
-from lowprec.verify.questions.causes import SATURATIONS, in_words
+from lowprec.verify.questions.causes import SATURATIONS, finer, in_words
 from lowprec.verify.questions.question import Change
 
 __all__ = [
@@ -37,6 +37,8 @@ __all__ += ["unless_refused", "with_part", "with_rule"]
 _T = TypeVar("_T")
 How = Callable[[Accumulation], Accumulation]
 
+#: Bits that running sums may have more, or less, than the output.
+_MORE_BITS = 8
 _STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
 #: Longest K whose runs are tried.
 _RUN = 64
@@ -161,6 +163,7 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
         if fmt != window.result[0]:
             words = f"sums of steps in {fmt.name}, not {window.result[0].name}"
             yield Change("result", _window_result(fmt), words)
+    yield from _other_precision(window.result[0], _window_result)
     for cut in get_args(Cut):
         if cut != window.cut:
             words = f"terms cut {cut.replace('_', ' ')}"
@@ -176,6 +179,15 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
             yield Change("order", with_fields(order=chunked(size), total=None), words)
     if how.order.name == "chunked":
         yield Change("order", with_fields(order=SEQUENTIAL, total=None), "one running sum, without chunks")
+
+
+def _other_precision(fmt: Format, made: Callable[[Format], How]) -> Iterator[Change]:
+    """Yield running sums that have other bits than the output, of the same exponents."""
+    for more in range(-_MORE_BITS, _MORE_BITS + 1):
+        other = unless_refused(functools.partial(finer, fmt, more)) if more else None
+        if other is not None:
+            words = f"running sums of {other.precision} bits, not {fmt.precision}"
+            yield Change("result", made(other), words, 2)
 
 
 def _results(how: Accumulation) -> Iterator[Change]:
@@ -241,6 +253,7 @@ def sums(how: Accumulation) -> Iterator[Change]:
         if other != fmt:
             words = f"accumulated in {other.name}, not {fmt.name}"
             yield Change("accumulator", with_fields(accumulator=(other, Projection())), words)
+    yield from _other_precision(fmt, lambda other: with_fields(accumulator=(other, rule)))
     for name in ("toward_zero", "nearest_even", "nearest_away"):
         if name != str(rule.rounding):
             changed = (fmt, dataclasses.replace(rule, rounding=rounding(name)))

@@ -32,12 +32,12 @@ from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.lane_edits import shown_edits
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
-from lowprec.verify.questions.stages import Stages, stages_of
+from lowprec.verify.questions.stages import stages_of
 from lowprec.verify.questions.step_faults import nans_as_numbers, step_faults
 from lowprec.verify.questions.step_features import of_sums
 from lowprec.verify.questions.step_model import Formats, PlainSums, has_steps, stepped
-from lowprec.verify.questions.sum_edits import narrowed, of_behind, of_groups, of_rounding, of_shifts
-from lowprec.verify.questions.sum_trees import of_adders, tree_sums
+from lowprec.verify.questions.step_trees import is_tree, nodes_of
+from lowprec.verify.questions.sum_edits import narrowed, of_steps
 from lowprec.verify.reference.dots import check_random, drawn_codes
 from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
 
@@ -51,7 +51,7 @@ _TERMS, _KNOWN = 1 << 16, 4
 #: Fields of changes of the operands, in the order in which they are made; others that are not of the
 #: accumulation; the longest step, and K, of which lanes are tried.
 _OF_OPERANDS = ("lane", "fault", "addend", "bias", "output_scale", "backward")
-_NOT_HOW = {*_OF_OPERANDS, "former", "loaded", "register", "adder", "epilogue", "pair", "scaling"}
+_NOT_HOW = {*_OF_OPERANDS, "former", "loaded", "register", "epilogue", "pair", "scaling"}
 _LANES, _WIRED = 64, 32
 #: Products of which faults within steps are tried: fewer of matrices, whose samples are large.
 _STEPPED = {"dot": 1 << 24, "matmul": 1 << 16}
@@ -273,24 +273,16 @@ class DotQuestion(Question):
                 epilogue=replace(epilogue, block=block), dtype=code_dtype(target),
             )  # fmt: skip
             codes = np.asarray(made).reshape(-1)
-        elif "adder" in fields:
-            codes = tree_sums(x, y, addend, how, fields["adder"])
         elif (stages := stages_of(changes)) is not None:
-            codes = self._stepped(x, y, addend, how, stages, self._plain_sums(batch, given, how))
+            plain = self._plain_sums(batch, given, how)
+            if self.verb == "matmul":  # row against column
+                x, y = np.repeat(x, y.shape[-1], 0), np.tile(y.T, (len(x), 1))
+            codes = stepped(x, y, addend, how, how.operands or self.read, stages, plain)
         elif factor is None:
             codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
         else:
             codes = dot_operands.times(verb, x, y, addend, how, factor)
         return codes, target
-
-    def _stepped(
-        self, x: Any, y: Any, addend: Array | None, how: Accumulation, stages: Stages, plain: PlainSums | None
-    ) -> Array:
-        """Return codes of the output of steps with faults; of matrices row against column."""
-        if self.verb == "matmul":
-            rows, columns = len(x), y.shape[-1]
-            x, y = np.repeat(x, columns, 0), np.tile(y.T, (rows, 1))
-        return stepped(x, y, addend, how, how.operands or self.read, stages, plain)
 
     def _plain_sums(self, batch: Batch, given: Given, how: Accumulation) -> PlainSums | None:
         """Return the sums without a fault of the last few batches; None of operands that are changed."""
@@ -357,8 +349,7 @@ class DotQuestion(Question):
         if length <= _WIRED and self.scales is None:
             yield from dot_faults.of_lanes(length, period, self._step)
         blocks = how.scale is not None and self.verb == "dot"
-        few = self.size * length <= _STEPPED[self.verb]
-        if (blocks or self.scales is None) and few and has_steps(how, operands):
+        if (blocks or self.scales is None) and self._steps_known:
             yield from step_faults(how, operands, length, addend=self.addend is not None)
             if self.verb == "dot":
                 yield from self._nans(operands, period)
@@ -376,18 +367,27 @@ class DotQuestion(Question):
             yield from former.of_addend() if self.verb == "dot" else ()
         yield from edits.orders(length, min(period, length))
         operands = how.operands or self.read
-        if has_steps(how, operands) and self.size * length <= _STEPPED[self.verb]:
-            yield from (*of_shifts(), *of_behind(), *of_groups(), *of_rounding(how.summed[0]))
+        if self._steps_known:
+            window = how.accumulator if isinstance(how.accumulator, Window) else None
+            yield from of_steps(how.summed[0], window)
             yield from scale_edits.of_scales(how.scale[0]) if how.scale else ()
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
-            yield from of_adders(whole.given, self.codes(self.answer(whole)), how)
-            counts = length, min(self._step, length)
-            yield from shown_edits(self, self._rows, whole, how, operands, counts, has_steps(how, operands))
+            counts = length, length if is_tree(how) else min(self._step, length)
+            yield from shown_edits(self, self._rows, whole, how, operands, counts, self._steps_known)
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of one step alone, or of sums of one sign."""
-        return narrowed(change, -(-self.x.shape[-1] // self._step))
+        length, addend = self.x.shape[-1], self.addend is not None
+        nodes = nodes_of(self.how, length, addend) if is_tree(self.how) and length <= _LANES else ()
+        return narrowed(change, -(-length // self._step), nodes)
+
+    @property
+    def _steps_known(self) -> bool:
+        """Known stages, of few enough steps to try faults of them."""
+        length = self.x.shape[-1]
+        few = length <= _LANES if is_tree(self.how) else self.size * length <= _STEPPED[self.verb]
+        return few and has_steps(self.how, self.how.operands or self.read)
 
     @property
     def _step(self) -> int:
@@ -397,6 +397,7 @@ class DotQuestion(Question):
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of the operands, and of steps where they are known."""
         stepped = self.epilogue is None and self.integers is None
+        stepped &= not is_tree(self.how) or self.x.shape[-1] <= _LANES
         yield from of_sums(batch.given, self.how, self.formats, self.read, stepped=stepped)
 
     def before(self, batch: Batch) -> Array | None:
@@ -433,13 +434,10 @@ class DotQuestion(Question):
         if self.budget != "auto":
             return super().limits(batch, places, want)
         x, y, addend, scales, *_ = batch.given
-        grouped = False
+        grouped = scales is not None and (scales.x_blocks is not None or scales.y_blocks is not None)
         if scales is not None:
-            grouped = scales.x_blocks is not None or scales.y_blocks is not None
-            x, y = (
-                dot_operands.spread_blocks(x, scales.x_blocks, -1),
-                dot_operands.spread_blocks(y, scales.y_blocks, -1 if self.verb == "dot" else 0),
-            )
+            x = dot_operands.spread_blocks(x, scales.x_blocks, -1)
+            y = dot_operands.spread_blocks(y, scales.y_blocks, -1 if self.verb == "dot" else 0)
         if self.verb == "dot":
             rows, columns = places, places
         else:

@@ -58,6 +58,8 @@ __all__ += [
 LEFT_OUT = "products left out"
 #: Bits of formats of which each bit may be stuck.
 _SHORT, _NARROW = 4, 16
+#: Places by which products may be misplaced, and last places by which they may be off.
+_PLACES, _UNITS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32, 64)
 #: Bits of formats of which each pair may be exchanged; last bits that products may lack, less one.
 _TABLE, _PRODUCTS = 8, 9
 
@@ -107,6 +109,10 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
     """Yield edits of lanes of x and y, each as words and what makes the edit of some lanes."""
     least = [0.0 if fmt is None else 2.0**fmt.emin for fmt in formats]
     yield LEFT_OUT, functools.partial(_left_out, least=least)
+    for words, which in _SPECIAL.items():
+        yield f"{words} left out", functools.partial(_specials_left_out, which, least=least)
+    for words, negative in {"by OR": np.logical_or, "by AND": np.logical_and}.items():
+        yield f"signs of products {words}, not by XOR", functools.partial(_with_signs, negative, least=least)
     for side, fmt in enumerate(formats):
         name = "xy"[side]
         if fmt is None or not has_fields(fmt) or fmt.width > 32:
@@ -147,6 +153,28 @@ def _left_out(where: Where, least: Sequence[float]) -> Fault:
     return changed
 
 
+#: Which products are not finite, by their factors.
+_SPECIAL: dict[str, Callable[[Array, Array], Array]] = {
+    "infinite products": lambda x, y: np.isinf(x * y),
+    "products that are infinite or NaN": lambda x, y: ~np.isfinite(x * y),
+    "products with a NaN": lambda x, y: np.isnan(x) | np.isnan(y),
+    "zeros times infinity": lambda x, y: np.isnan(x * y) & ~np.isnan(x) & ~np.isnan(y),
+}
+
+
+def _specials_left_out(which: Callable[[Array, Array], Array], where: Where, least: Sequence[float]) -> Fault:
+    def changed(given: Given) -> Given:
+        with np.errstate(all="ignore"):
+            here = which(doubles(given.x), doubles(given.y))
+
+        def zeroed(side: Array) -> Array:
+            return np.where(here, 0.0, side)
+
+        return _in_lanes(where, 0, zeroed, least)(_in_lanes(where, 1, zeroed, least)(given))
+
+    return changed
+
+
 def lane_moves() -> Iterator[tuple[str, OnLanes]]:
     """Yield exchanges of some lanes of x or y, each as words and what makes the exchange."""
     for flip, words in ((1, "pairs"), (3, "fours"), (7, "eights")):
@@ -172,6 +200,17 @@ def _led_by_other(where: Where, side: int, least: Sequence[float]) -> Fault:
         normal = ~(np.abs((given.x, given.y)[1 - side]) < least[1 - side])
         change = functools.partial(led_by, normal=normal, least=least[side])
         return _in_lanes(where, side, change, least)(given)
+
+    return changed
+
+
+def _with_signs(negative: Callable[[Array, Array], Array], where: Where, least: Sequence[float]) -> Fault:
+    """Return what gives products other signs than those of their factors."""
+
+    def changed(given: Given) -> Given:
+        of_y = np.signbit(given.y)
+        signs = np.where(negative(np.signbit(given.x), of_y) != of_y, -1.0, 1.0)
+        return _in_lanes(where, 0, lambda x: np.copysign(x, signs), least)(given)
 
     return changed
 
@@ -253,8 +292,13 @@ def _special_as(codes: Array, fmt: Format, code: int) -> Array:
     return np.where(which, codes & fmt.sign_code | code, codes)
 
 
-def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, Callable[[Array], Any]]]:
-    """Yield edits of the products of some lanes of a step, each as words and what makes the edit."""
+def product_edits(
+    formats: Sequence[Format | None], *, few: bool
+) -> Iterator[tuple[str, Callable[[Array], Any]]]:
+    """Yield edits of the products of some lanes of a step, each as words and what makes the edit.
+
+    `few`: whether there are so few lanes that products may be off by other amounts too.
+    """
     changes: dict[str, Callable[[Array], Array]] = {
         "the last bit of products lost": lambda whole: whole & ~1,
         "the last bit of products set": lambda whole: whole | (whole > 0),
@@ -265,9 +309,16 @@ def product_edits(formats: Sequence[Format | None]) -> Iterator[tuple[str, Calla
     }
     for words, change in changes.items():
         yield words, functools.partial(in_terms, change=functools.partial(_significands, change=change))
-    for by, words in ((-1, "low"), (1, "high")):
-        shifted = functools.partial(_aligned, by=by)
-        yield f"terms aligned one place too {words}", functools.partial(in_terms, change=shifted)
+    for places, (sign, words) in itertools.product(_PLACES if few else (1,), ((-1, "low"), (1, "high"))):
+        shifted, how_far = functools.partial(_aligned, by=sign * places), "one place"
+        how_far = f"{places} places" if places > 1 else how_far
+        yield f"terms aligned {how_far} too {words}", functools.partial(in_terms, change=shifted)
+    for unit in _UNITS if few else ():
+        for words, by in {"too large": unit, "too small": -unit}.items():
+            moved = functools.partial(_moved_by, by=by)
+            said = f"products {unit} last place{'s' * (unit > 1)} {words}"
+            edit = functools.partial(_significands, change=moved)
+            yield said, functools.partial(in_terms, change=edit)
     limits = {top: f", of {bits} bits" for bits in range(4, 10) for top in (1 << bits - 1,)}
     limits |= {1 - fmt.emin + low: "" for fmt in formats if fmt is not None for low in (0, fmt.trailing_bits)}
     for top, of_bits in limits.items():
@@ -304,6 +355,10 @@ def _small_lost(terms: Numbers, least: int, exact: bool) -> Numbers:
     """Return terms that are zero if their exponent is too small."""
     top = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last if exact else terms.exponent
     return terms._replace(significand=np.where(top < least, 0, terms.significand))
+
+
+def _moved_by(whole: Array, by: int) -> Array:
+    return np.where(whole > 0, np.maximum(whole + by, 0), whole)
 
 
 def _aligned(terms: Numbers, by: int) -> Numbers:

@@ -168,6 +168,11 @@ class ElementQuestion(Question):
             return results  # a line without a result is -1
         return words_of(results)
 
+    def agreeing(self, batch: Batch) -> Array:
+        """Return which results are right, at the places of another question's batch."""
+        own = self.sample(batch.places[:0], batch.places)
+        return ~differ(self, own.got, self.answer(own))
+
     def compared(self, batch: Batch) -> Array | None:
         """Return which results are compared: not NaNs that the format lacks and the projection refuses."""
         if not self.leaves_out:

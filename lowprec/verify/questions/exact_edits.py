@@ -27,6 +27,9 @@ EXACT = ("add", "subtract", "multiply", "fma", "convert")
 #: may miss.
 _GUARDED, _MISSED, _RUN = 16, 8, 4
 
+#: Last places by which products may be off.
+_UNITS = (1, 2, 4, 8, 16, 32, 64)
+
 _TO_ODD = Projection(rounding="to_odd")
 
 OnExact = Callable[[Array, Array], Array]
@@ -134,6 +137,10 @@ def _on_all(operation: str, target: Format, precision: int) -> Iterator[tuple[st
             yield guard_words(bits), functools.partial(_cut, fmt=target, bits=bits)
         for words, change in of_conversions(target, target):
             yield words, functools.partial(_valued, change=change)
+    for unit in _UNITS if operation == "multiply" else ():
+        for words, by in {"too small": -unit, "too large": unit}.items():
+            off = functools.partial(_off, by=by)
+            yield f"products of significands {unit} last place{'s' * (unit > 1)} {words}", off
     yield "the guard bit and the sticky bit exchanged", functools.partial(_exchanged, fmt=target)
     for words, places in {"below": 1, "above": -1}.items():
         said = f"rounded by the bit one place {words} the guard bit, and those behind it"
@@ -157,6 +164,11 @@ def _on_all(operation: str, target: Format, precision: int) -> Iterator[tuple[st
                 which = f"bit{'s' * (last > first)} {first}{f' to {last}' * (last > first)}"
                 words = f"{which} of the operand not seen by the sticky bit"
                 yield words, functools.partial(_unwired_at, fmt=target, first=first, last=last)
+
+
+def _off(values: Array, lasts: Array, by: int) -> Array:
+    """Return magnitudes that are off by so many last places of exact results."""
+    return np.asarray(np.copysign(np.maximum(np.abs(values) + np.ldexp(float(by), lasts), 0), values))
 
 
 def _cut(values: Array, lasts: Array, fmt: Format, bits: int) -> Array:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Held
 from lowprec.verify.questions.dot_changes import part_of, with_rule
 from lowprec.verify.questions.elements import Computation, ElementQuestion
+from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Question
 from lowprec.verify.reference.dots import check_flags, sums_with_flags
 from lowprec.verify.reference.operations import OPERATIONS, flags_of
@@ -49,12 +50,21 @@ class RecordedFlags(Question):
     """Flags that were recorded beside results: they are no codes, and what differs is counted by name."""
 
     coded = False
+    #: Which results of a batch are right, once flags beside others are left out.
+    right: Callable[[Batch], Array] | None = None
     situation_names = (
         *(f"{name} missing" for name in _NAMES.values()),
         *(f"{name} raised, though it must not be" for name in _NAMES.values()),
         "several flags differ",
         "no flags of lowprec.Flag",
     )
+
+    def compared(self, batch: Batch) -> Array | None:
+        """Return which flags are compared: those beside wrong results are left out, once these are known."""
+        asked = super().compared(batch)
+        if self.right is None:
+            return asked
+        return self.right(batch) & (True if asked is None else asked)
 
     def flag_changes(self) -> Iterator[Change]:
         """Yield flags that are lost, stuck or renumbered."""
@@ -125,6 +135,14 @@ class FlagQuestion(RecordedFlags, ElementQuestion):
         if "flags" in fields:
             found = fields["flags"](found)
         return found if asked.outside is None else np.where(asked.outside, -1, found)
+
+    def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
+        """Yield features of the computation, and the flags that the line before must raise."""
+        yield from super().own_features(batch, want)
+        before = self.answer(self.sample(batch.places[:0], np.maximum(batch.places - 1, 0)))
+        places = np.searchsorted(np.unique(np.maximum(batch.places - 1, 0)), np.maximum(batch.places - 1, 0))
+        for flag, name in _NAMES.items():
+            yield Feature(f"the line before raises {name}", before[places] & flag != 0, before=True)
 
     def changes(self) -> Iterator[Change]:
         """Yield flags that are lost, stuck or renumbered, and what changes the results, tininess first."""
@@ -207,8 +225,11 @@ class SumFlagQuestion(RecordedFlags):
         formats: tuple[Format, Format, Format],
         how: Accumulation,
         got: Array,
+        results: Array,
     ) -> None:
+        """`got` : the flags of `results`, as codes. Raises ValueError: accumulations without flags."""
         check_flags(how)
+        self.results = results.reshape(-1)
         self.operands, self.formats, self.how = (x, y, addend), formats, how
         self.received, self.size, self.target = Held(got.astype(np.int64), "flags"), got.size, how.output[0]
 
@@ -241,6 +262,12 @@ class SumFlagQuestion(RecordedFlags):
         x, y, addend = batch.given
         found = sums_with_flags(x, y, addend, self.formats, how)[1].astype(np.int64)
         return fields["flags"](found) if "flags" in fields else found
+
+    def agreeing(self, batch: Batch) -> Array:
+        """Return which results of a batch are right."""
+        x, y, addend = batch.given
+        right = sums_with_flags(x, y, addend, self.formats, self.how)[0]
+        return np.asarray(right == self.results[batch.places])
 
     def changes(self) -> Iterator[Change]:
         """Yield tininess judged otherwise, and flags that are lost, stuck or renumbered."""

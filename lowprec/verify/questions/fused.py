@@ -22,7 +22,7 @@ from lowprec.verify.questions.step_cuts import Numbers
 from lowprec.verify.questions.step_faults import step_faults
 from lowprec.verify.questions.step_features import of_products, of_steps
 from lowprec.verify.questions.step_model import has_steps, stepped
-from lowprec.verify.questions.sum_edits import of_behind, of_rounding, of_shifts, of_unseen
+from lowprec.verify.questions.sum_edits import of_behind, of_left_shifts, of_rounding, of_shifts, of_unseen
 
 __all__ = ["Fused"]
 
@@ -80,9 +80,9 @@ class Fused:
         target = self.how.output[0]
         yield from step_faults(self.how, self.formats, 1, addend=True)
         yield from of_shifts()
-        yield from (*of_behind(_DROPPED), *of_unseen(target))
+        yield from (*of_behind(_DROPPED), *of_unseen(target), *of_left_shifts(2 * target.precision))
         yield from of_rounding(target)
-        for words, on_terms in product_edits((*self.formats, target)):
+        for words, on_terms in product_edits((*self.formats, target), few=True):
             yield fault(words, 2, running=on_terms(np.array([0])))
         for words, of_value in value_edits().items() if self.operation == "fma" else ():
             yield Change("operand", partial(causes.third, change=of_value), f"the addend {words}")

@@ -15,9 +15,15 @@ from lowprec.verify.questions import edits, former, scale_edits
 from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.misread import magnitude_as
+from lowprec.verify.questions.product_tables import products_misread
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.stages import fault
-from lowprec.verify.questions.step_cuts import MARKS, Numbers, Where, in_terms, lanes_of, window_sum
+from lowprec.verify.questions.step_cuts import (
+    MARKS,
+    Where,
+    lanes_of,
+    window_sum,
+)
 from lowprec.verify.questions.step_faults import (
     beyond,
     cut_when_seen,
@@ -29,12 +35,20 @@ from lowprec.verify.questions.step_faults import (
     zeros_counted,
 )
 from lowprec.verify.questions.step_model import Formats, folded
-from lowprec.verify.questions.sum_edits import node_edits
+from lowprec.verify.questions.sum_edits import lane_shifts, node_edits
 
 __all__ = ["shown_edits"]
 
 #: Wrong results that show lanes, and those that show codes and products.
 _SHOWING, _CODES = 64, 32
+#: Products of which many edits are tried.
+_FEW_LANES = 32
+#: Codes, and magnitudes, that are tried as misread, those that fewest right results have.
+_LIKELY = 4
+#: Wrong results that a product read as another is tried on.
+_ENTRIES = 8
+#: Copies of wrong results, one for each run of lanes, that are asked at once.
+_COPIES = 2048
 #: Wrong results that an edit of a sum of some products must explain before all are asked.
 _NODES = 8
 #: Stages whose edits may hold of terms by their factors, not by their lanes.
@@ -51,7 +65,7 @@ _RARELY = 4
 #: Smallest numbers of a format that a number may be misread by.
 _STEPS = (-2, -1, 1, 2)
 #: Steps from a lane to the next, of lanes that are edited together.
-_STRIDES = (2, 4)
+_STRIDES = (2, 4, 8)
 
 
 def shown_edits(
@@ -81,21 +95,31 @@ def shown_edits(
         ("former", "lane", counts[0], former.of_lanes()),
     ]
     if stepped:
-        terms = folded(how)
+        terms, few_lanes = folded(how), counts[0] <= _FEW_LANES
         window = terms.accumulator if isinstance(terms.accumulator, Window) else None
         count = counts[1] if window is None else min(counts[1], window.step)
-        seen = _seen(question, question.sample(np.sort(wrong[:_CODES]), whole.places[:0]))
-        misread = _codes_misread(seen[:2], formats)
+        some = question.sample(np.sort(wrong[:_CODES]), whole.places[:0])
+        fewest = question.sample(some.places[:_ENTRIES], whole.places[:0])
+        seen, right_seen = _seen(question, some), _seen(question, others)
+        misread = _codes_misread(seen, right_seen, formats)
+        stages.append(
+            ("products", "lane", counts[0], products_misread(question, fewest, seen, right_seen, formats))
+        )
         read = *zeros_beside_infinities(formats), *_specials_read(formats), *misread
         stages.append(("values", "lane", counts[0], read))
         for side, fmt in zip("xy", formats, strict=True):
             stages.append((side, "lane", counts[0], readings_in_lanes(side, fmt)))
-        stages.append(("running", "lane", count, edits.product_edits((*formats, question.target))))
+        stages.append(
+            ("running", "lane", count, edits.product_edits((*formats, question.target), few=few_lanes))
+        )
+        stages.append(("", "lane", count, lane_shifts() if count > 1 else ()))
         if how.scale is not None:
             blocks = -(-counts[0] // how.scale[1])
             stages.append(("scales", "block", blocks, scale_edits.scale_edits(how.scale[0], blocks)))
             stages.append(("former", "block", blocks, former.of_blocks()))
-            stages.append(("scale_lanes", "lane", counts[0], scale_edits.lane_scale_edits(how.scale[0])))
+            stages.append(
+                ("scale_lanes", "lane", counts[0], scale_edits.lane_scale_edits(how.scale[0], blocks))
+            )
         if window is not None and window.fraction_bits is not None:
             total = edits.term_edits(functools.partial(window_sum, window))
             yield from _of_nodes(question, rows, few.places[:_NODES], window, count)
@@ -110,19 +134,23 @@ def shown_edits(
         every = np.arange(count)
         runs = _runs(count)
         # All runs at once: each has its own copy of the few results.
-        copies = rows(np.tile(few.places, len(runs)))
-        masks = np.repeat([np.isin(every, run) for run in runs] or [every < 0], few.places.size, 0)
+        fewer = few.places[: max(_COPIES // max(len(runs), 1), 1)]
+        copies = rows(np.tile(fewer, len(runs)))
+        masks = np.repeat([np.isin(every, run) for run in runs] or [every < 0], fewer.size, 0)
         for words, of_lanes in found:
             edit = functools.partial(_edit, stage, of_lanes)
             made = question.answer(few, (edit(every, ""),))
             if stage and not (made != plain).any():  # halves of some lanes are not those of all
                 continue
-            if unit == "block" or count == 1 or (made == few.got).any():
+            given = (made == few.got).any()
+            if unit == "block" or count == 1 or given:
                 yield edit(every, words)
+            if stage in ("values", "products") and counts[0] > _FEW_LANES and not given:
+                continue
             if stage == "total" and (question.answer(few, (edit(_ADDEND, ""),)) == few.got).any():
                 yield edit(_ADDEND, f"{words}: the addend or running sum alone")
             shown, best, near = list[int](), list[Array](), list[tuple[float, int, Array]]()
-            same = np.zeros((0, few.places.size), bool)
+            same = np.zeros((0, fewer.size), bool)
             if runs:
                 same = (question.answer(copies, (edit(masks, ""),)) == copies.got).reshape(len(runs), -1)
             for place in np.flatnonzero(same.any(1)).tolist():
@@ -145,8 +173,6 @@ def shown_edits(
             for mark in MARKS if stage in _MARKED and hopeful else ():
                 if (question.answer(few, (edit(mark, ""),)) == few.got).any():
                     yield edit(mark, f"{words}, where {mark}")
-    if stepped:
-        yield from _products_misread(question, few, seen[2], formats)
 
 
 _halves = functools.partial(halves_compared, 1)
@@ -178,30 +204,26 @@ def _of_nodes(
 
 
 def _runs(count: int, least: int = 1) -> list[Array]:
-    """Return the halves, quarters, eighths of lanes, down to runs of `least`, and every 2nd and 4th lane."""
+    """Return the halves, quarters, eighths of lanes, down to runs of `least`, and every 2nd, 4th and 8th."""
     every = np.arange(count)
     sizes = [1 << bits for bits in range(count.bit_length()) if least <= 1 << bits < count]
     runs = [every[first : first + size] for size in sizes for first in range(0, count, size)]
-    return runs + [every[first::step] for step in _STRIDES if count >= 2 * step for first in range(step)]
+    return runs + [every[first::step] for step in _STRIDES if count > 2 * step for first in range(step)]
 
 
 # -- codes and products that are read as others --------------------------------------------------------
 
 
-def _seen(question: Question, few: Batch) -> tuple[Any, Any, Any]:
-    """Return the factors of some results, and the terms of their first steps."""
+def _seen(question: Question, few: Batch) -> tuple[Any, Any]:
+    """Return the factors of some results."""
     held = list[Any]()
 
     def values(x: Array, y: Array) -> tuple[Array, Array]:
         held.extend((x, y))
         return x, y
 
-    def running(terms: Numbers) -> Numbers:
-        held.append(terms)
-        return terms
-
-    question.answer(few, (fault("", values=values, running=running, together=True),))
-    return held[0], held[1], held[2]
+    question.answer(few, (fault("", values=values, together=True),))
+    return held[0], held[1]
 
 
 def _specials_read(formats: Formats) -> Iterator[tuple[str, Callable[[Array], Any]]]:
@@ -220,21 +242,27 @@ def _values_read(
     return made[0], made[1]
 
 
-def _codes_misread(values: Sequence[Array], formats: Formats) -> Iterator[tuple[str, Callable[[Array], Any]]]:
-    """Yield codes of x or y that every one of some results has, read as others; `values`: of the results."""
+def _codes_misread(
+    values: Sequence[Array], right: Sequence[Array], formats: Formats
+) -> Iterator[tuple[str, Callable[[Array], Any]]]:
+    """Yield codes of x or y that every one of some results has, read as others.
+
+    `values` and `right`: of these results, and of right ones, which seldom have them.
+    """
     for side, fmt in enumerate(formats):
         if fmt is None or not has_fields(fmt) or fmt.width > _WIDE:
             continue
         codes = np.arange(1 << fmt.width)
         read = as_doubles(codes.astype(np.uint8), fmt)
-        for found, value in _magnitudes_misread(values[side], read[: fmt.max_magnitude + 1], fmt.width):
+        magnitudes = read[: fmt.max_magnitude + 1]
+        for found, value in _magnitudes_misread(values[side], right[side], magnitudes, fmt.width):
             as_other = functools.partial(magnitude_as, found=found, value=value)
             on_side = functools.partial(_values_read, side=side, read=as_other)
             words = f"{found:g} in {'xy'[side]} read as {value:g}"
             yield words, functools.partial(functools.partial, on_side)
-        for code in codes.tolist():
-            if not _is(values[side], read[code]).any(1).all():
-                continue
+        shared = [code for code in codes.tolist() if _is(values[side], read[code]).any(1).all()]
+        held = {code: _is(right[side], float(read[code])).any(1).mean() for code in shared}
+        for code in sorted(shared, key=held.__getitem__)[:_LIKELY]:
             near = codes.tolist() if fmt.width <= _SHORT else [0, code - 1, code + 1, code ^ fmt.sign_code]
             others = {hex_of(near_by, fmt): read[near_by] for near_by in near if 0 <= near_by < codes.size}
             if np.isnan(read[code]):
@@ -245,29 +273,16 @@ def _codes_misread(values: Sequence[Array], formats: Formats) -> Iterator[tuple[
                 yield said, functools.partial(functools.partial, change)
 
 
-def _products_misread(question: Question, few: Batch, terms: Numbers, formats: Formats) -> Iterator[Change]:
-    """Yield products that every wrong result has, of which another gives some of them."""
-    products, tried = terms.significand[:, :-1], list[Change]()
-    every = np.arange(products.shape[1])
-    if sum(fmt.precision for fmt in formats if fmt is not None) <= _WIDE:
-        for product in np.unique(products).tolist():
-            if product and (products == product).any(1).all():
-                for other in {product - 1, product + 1, *(product ^ 1 << bit for bit in range(_WIDE))}:
-                    as_other = functools.partial(_product_as, found=product, value=other)
-                    said = f"products of significands that are {product} read as {other}"
-                    tried.append(fault(said, 2, running=in_terms(every, as_other)))
-    yield from (one for one in tried if (question.answer(few, (one,)) == few.got).any())
-
-
-def _magnitudes_misread(values: Array, read: Array, width: int) -> Iterator[tuple[float, float]]:
+def _magnitudes_misread(
+    values: Array, right: Array, read: Array, width: int
+) -> Iterator[tuple[float, float]]:
     """Yield magnitudes that every one of some results has, and others; `read`: those of the format."""
-    for code, found in enumerate(read.tolist()):
-        if found and (np.abs(values) == found).any(1).all():
-            near = (
-                read.tolist() if width <= _SHORT else read[[code - 1, min(code + 1, read.size - 1)]].tolist()
-            )
-            steps = [found + by * read[1] for by in (-2, -1, 1, 2)] if width <= _SHORT else [found / 2]
-            yield from ((found, float(value)) for value in {*near, *steps} if found != value >= 0)
+    shared = [code for code in range(1, read.size) if (np.abs(values) == read[code]).any(1).all()]
+    for code in sorted(shared, key=lambda code: (np.abs(right) == read[code]).any(1).mean())[:_LIKELY]:
+        found = float(read[code])
+        near = read.tolist() if width <= _SHORT else read[[code - 1, min(code + 1, read.size - 1)]].tolist()
+        steps = [found + by * read[1] for by in (-2, -1, 1, 2)] if width <= _SHORT else [found / 2]
+        yield from ((found, float(value)) for value in {*near, *steps} if found != value >= 0)
 
 
 def _is(values: Array, found: float) -> Array:
@@ -277,7 +292,3 @@ def _is(values: Array, found: float) -> Array:
 
 def _read_as(lanes: Array, x: Array, y: Array, side: int, found: float, value: float) -> tuple[Array, Array]:
     return _values_read(lanes, x, y, side, lambda values: np.where(_is(values, found), value, values))
-
-
-def _product_as(terms: Numbers, found: int, value: int) -> Numbers:
-    return terms._replace(significand=np.where(terms.significand == found, value, terms.significand))

@@ -18,16 +18,23 @@ __all__ = ["exponents_wrapped", "moves", "of_results", "of_scale_codes", "of_wra
 
 #: Last bits of results that may be stuck, and bits below which a carry may be lost.
 _STUCK, _CARRIES = 2, 12
+#: Bits of formats whose results may come from a table, and codes of them that may be wrong.
+_TABLE, _ENTRIES = 8, 4
 #: Bits more of exponents, modulo powers of two of which results may be.
 _WRAPPED = 3
 
 OnCodes = Callable[[Array, Format], Array]
 
 
-def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
-    """Yield edits of codes of results: functions of the codes and their format; `wrong`: codes that came."""
+def of_results(fmt: Format, wrong: Array, right: Array) -> Iterator[Change]:
+    """Yield edits of codes of results: functions of the codes and their format.
+
+    `wrong`: codes that came, and `right`: those in whose place they did.
+    """
     if not has_fields(fmt) or not wrong.size:
         return
+    if fmt.width <= _TABLE:
+        yield from _exchanged(fmt, wrong & fmt.sign_code - 1, right & fmt.sign_code - 1)
     found, counts = np.unique(wrong & fmt.sign_code - 1, return_counts=True)
     code = int(found[np.argmax(counts)])
     constant = _magnitude(lambda m, fmt: np.full_like(m, code))
@@ -43,6 +50,19 @@ def of_results(fmt: Format, wrong: Array) -> Iterator[Change]:
         for value in (0, 1):
             stuck = functools.partial(_stuck, bit=bit, value=value)
             yield Change("result_code", stuck, f"bit {bit} of results is {value}", 2)
+
+
+def _exchanged(fmt: Format, wrong: Array, right: Array) -> Iterator[Change]:
+    """Yield magnitudes of results, of a few codes, that are others: of each code always the same."""
+    found = {int(code): np.unique(wrong[right == code]) for code in np.unique(right)[: _ENTRIES + 1]}
+    if len(found) <= _ENTRIES and all(
+        others.size == 1 and others[0] != code for code, others in found.items()
+    ):
+        table = np.arange(fmt.sign_code)
+        table[[*found]] = [int(others[0]) for others in found.values()]
+        each = (f"{hex_of(code, fmt)} is {hex_of(int(table[code]), fmt)}" for code in found)
+        words = f"codes of results, without signs, are others: {', '.join(each)}"
+        yield Change("result_code", _magnitude(lambda m, fmt: table[m]), words, 2, learnt=True)
 
 
 def of_wrapped(fmt: Format) -> Iterator[Change]:

@@ -55,6 +55,7 @@ def _limits(fmt: Format) -> Iterable[int]:
     """Return exponents that scales may be limited to: all of few, or powers of two and those before them."""
     sizes = {0, *(1 << bits for bits in range(12)), *((1 << bits) - 1 for bits in range(12))}
     every = range(fmt.emin, fmt.emax)
+    sizes |= {*map(abs, (*every[:4], *every[-4:]))}
     return [exponent for exponent in every if len(every) <= _FEW or abs(exponent) in sizes]
 
 
@@ -90,6 +91,9 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         "the scales of x taken for y too": lambda x, y: (x, x),
         "the scales of y taken for x too": lambda x, y: (y, y),
     }
+    for bit in range(fmt.width + 1):
+        words = f"bit {bit} of sums of scales' codes is 0"
+        both[words] = functools.partial(_bit_lost, bit=bit, bias=fmt.bias)
     for least in (-128, -127, -254, -255):
         words = f"sums of scales' exponents wrap around, to {least} to {least + 255}"
         both[words] = functools.partial(_wrapped, least=least)
@@ -106,9 +110,12 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         yield words, functools.partial(_with_scales, change=pair)
 
 
-def lane_scale_edits(fmt: Format) -> Iterator[tuple[str, Any]]:
-    """Yield edits of the scales that some lanes take, each as words and a stage of all blocks."""
+def lane_scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, Any]]:
+    """Yield edits of the scales that some lanes take, each as words and a stage of all `count` blocks."""
     changes = {"one exponent too low": lambda scales: scales / 2, **_scale_bits(fmt)}
+    if count > 1:
+        changes["of the block before"] = functools.partial(np.roll, shift=1, axis=-1)
+        changes["of the block behind"] = functools.partial(np.roll, shift=-1, axis=-1)
     for words, change in (changes | {"left out: 1": np.ones_like}).items():
         for side, name in enumerate("xy"):
             changed = functools.partial(_sides, sides=(side,), change=change)
@@ -161,6 +168,12 @@ def _sides(x: Array, y: Array, sides: tuple[int, ...], change: Callable[[Array],
 def _wrapped(x: Array, y: Array, least: int) -> tuple[Array, Array]:
     low, high = (np.frexp(scale)[1] - 1 for scale in (x, y))
     return np.ldexp(x, np.mod(low + high - least, 256) + least - low - high), y
+
+
+def _bit_lost(x: Array, y: Array, bit: int, bias: int) -> tuple[Array, Array]:
+    """Return scales whose fields of exponents, added up, lack a bit."""
+    fields = sum(np.frexp(scale)[1].astype(np.int64) - 1 + bias for scale in (x, y))
+    return np.ldexp(x, -(fields & 1 << bit)), y
 
 
 def _clamped(x: Array, y: Array, least: int, most: int) -> tuple[Array, Array]:

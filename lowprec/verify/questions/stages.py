@@ -18,7 +18,9 @@ __all__ = ["OF_A_STEP", "Stages", "fault", "stages_of"]
 #: values : the values of x and y.
 #: x, y : factors as they are read, and their format.
 #: scales : the scales of the blocks of x and of y. scale_lanes : the lanes that these reach, if not all.
+#: products : significands of products, and the exponents of their last bits, from the factors.
 #: group : sums of groups of products, before their scales, in units of the smallest product.
+#: group_parts : a number of products, and what changes their sums before these are added to those of groups.
 #: scale_products : products of the significands of the scales of x and y, from these.
 #: unscaled : if there, the exponents that are searched for the largest one are without scales.
 #: addend_scaled : sides whose first scale the addend takes. mode : the rounding mode of sums.
@@ -31,7 +33,7 @@ __all__ = ["OF_A_STEP", "Stages", "fault", "stages_of"]
 #: total : the two words of the sum.
 #: before : the sum before it is rounded.
 #: wrapped : a format with more exponents, and the bits of exponents that are kept.
-#: after : codes of the rounded sum.
+#: after : codes of the rounded sum, if it is a number. codes : codes of every sum.
 #: zero : which sums that are zero are negative.
 #: ends : what is not finite.
 #: settled : what becomes of it.
@@ -52,7 +54,7 @@ OF_A_STEP = {
     "after",
     "zero",
 }
-OF_A_STEP |= {"ends", "settled", "nan", "wrapped"}
+OF_A_STEP |= {"codes", "ends", "settled", "nan", "wrapped"}
 
 
 def stages_of(changes: Changes) -> Stages | None:

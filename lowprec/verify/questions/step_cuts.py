@@ -12,8 +12,10 @@ from lowprec.spec.accumulation import Window
 from lowprec.spec.format import Format
 
 __all__ = [
+    "LANE",
     "LOW",
     "MARKS",
+    "OF_PRODUCTS",
     "Numbers",
     "Parts",
     "Where",
@@ -23,7 +25,16 @@ __all__ = [
     "lanes_of",
     "last_raised",
 ]
-__all__ += ["joined", "step_places", "marks_of", "numbers_of", "signed", "terms_in", "which_terms"]
+__all__ += [
+    "joined",
+    "multiplied",
+    "step_places",
+    "marks_of",
+    "numbers_of",
+    "signed",
+    "terms_in",
+    "which_terms",
+]
 __all__ += ["window_sum"]
 
 Array = npt.NDArray[Any]
@@ -31,6 +42,10 @@ Array = npt.NDArray[Any]
 #: Bits of the lower word.
 LOW = 50
 
+#: Mark of products and of sums of their groups, as opposed to running sums.
+OF_PRODUCTS = 512
+#: Place of the bits that have the number of a product, from 1 on, where its column does not say it.
+LANE = 10
 #: Bits more of numbers that their format lacks.
 _LONGER = 8
 #: What may hold of the factors of a product, in words, by the bits of `marks_of`.
@@ -55,9 +70,9 @@ MARKS: dict[str, Callable[[Array], Array]] = {
 def marks_of(x: Array, y: Array, least: Sequence[float]) -> Array:
     """Return a bit for each property of factors: signs, below the least normal numbers, zero, not finite.
 
-    Bit 8 tells factors from running sums, which have none.
+    Bit 8 tells factors from sums of groups, and bit 9 both from running sums, which have none.
     """
-    sizes, bits = (np.abs(x), np.abs(y)), np.full(x.shape, 256, np.uint16)
+    sizes, bits = (np.abs(x), np.abs(y)), np.full(x.shape, 256 | OF_PRODUCTS, np.uint16)
     for number, (side, size) in enumerate(zip((x, y), sizes, strict=True)):
         for bit, holds in enumerate((np.signbit(side), size < least[number], size == 0, ~(size < np.inf))):
             bits |= holds * np.uint16(1 << 2 * bit + number)
@@ -146,10 +161,16 @@ def lanes_of(where: Array, rows: int, count: int) -> Array:
 
 
 def which_terms(terms: Numbers, where: Where) -> Array:
-    """Return which terms of a step are meant; the lane -1 is the last term, the running sum."""
+    """Return which terms of a step are meant; the lane -1 is that of running sums."""
     if isinstance(where, str):
         return np.asarray(MARKS[where](terms.marks))
-    return terms_in(where, *terms.negative.shape)
+    products = terms.marks & OF_PRODUCTS > 0
+    found = lanes_of(where[where >= 0] if where.dtype != bool else where, *terms.negative.shape)
+    if (own := terms.marks >> LANE).any():  # in a tree
+        lanes = np.maximum(own - 1, 0)
+        here = lanes_of(where, len(lanes), max(int(lanes.max()) + 1, where.shape[-1]))
+        found = np.take_along_axis(here, lanes, 1)
+    return found & products | (~products if where.dtype != bool and (where == -1).any() else False)
 
 
 def terms_in(where: Array, rows: int, count: int) -> Array:
@@ -176,6 +197,8 @@ def chosen(here: Array, new: Any, old: Any) -> Any:
 def numbers_of(values: Array, fmt: Format, least: int | None = None) -> Numbers:
     """Return finite values as a format writes them: not normalized below its least exponent."""
     least = fmt.emin if least is None else least
+    if (plain := _plain_numbers(values, fmt, least)) is not None:
+        return plain
     finite = np.isfinite(values)
     size = np.where(finite, np.abs(values), 0)
     of_size = np.frexp(size)[1].astype(np.int64) - 1
@@ -188,6 +211,30 @@ def numbers_of(values: Array, fmt: Format, least: int | None = None) -> Numbers:
     significand = np.ldexp(size, -last).astype(np.int64)
     none = np.zeros(size.shape, np.int64)
     return Numbers(np.signbit(values), significand, last, exponent, none > 0, none)
+
+
+def _plain_numbers(values: Array, fmt: Format, least: int) -> Numbers | None:
+    """Return values as `numbers_of` does, by their binary64 words; None where the format lacks bits."""
+    words = np.ascontiguousarray(values, np.float64).view(np.int64)
+    size, low = words & (1 << 63) - 1, (1 << 52) - 1
+    fields = size >> 52
+    plain = (fields > 0) & (fields < 0x7FF)
+    if (~plain & (size > 0) & (fields < 0x7FF)).any():
+        return None
+    exponent = np.where(plain, np.maximum(fields - 1023, least), fmt.emin)
+    last = exponent - fmt.trailing_bits
+    down = np.clip(last - fields + 1075, 0, 63)
+    whole = np.where(plain, size & low | low + 1, 0)
+    significand = whole >> down
+    if (significand << down != whole).any() or (last - fields + 1075 < 0)[plain].any():
+        return None
+    none = np.zeros(size.shape, np.int64)
+    return Numbers(words < 0, significand, last, exponent, none > 0, none)
+
+
+def multiplied(a: Numbers, b: Numbers) -> tuple[Array, Array]:
+    """Return significands of products, and the exponents of their last bits."""
+    return a.significand * b.significand, a.last + b.last
 
 
 def joined(of_lanes: Array, own: Array) -> Array:

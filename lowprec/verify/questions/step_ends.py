@@ -43,6 +43,9 @@ def of_zeros(window: Window | None) -> Iterator[Change]:
         "the sign of the addend or the running sum": lambda terms: terms.negative[:, -1],
         "a sign, where all of their terms have it": lambda terms: terms.negative.all(1),
         "a sign, where any of their terms has it": lambda terms: terms.negative.any(1),
+        "a sign, where terms cancel that are not zero, or where all of their terms have it": lambda terms: (
+            terms.negative.all(1) | (terms.significand != 0).any(1)
+        ),
         "no sign": lambda terms: terms.negative[:, 0] & False,
     }.items():
         if window is None or words != "no sign":

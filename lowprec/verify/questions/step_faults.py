@@ -26,7 +26,8 @@ from lowprec.verify.questions.step_cuts import (
     window_sum,
 )
 from lowprec.verify.questions.step_ends import Ends, of_ends, of_zeros
-from lowprec.verify.questions.step_model import Formats, folded, nonzero
+from lowprec.verify.questions.step_model import Formats, folded
+from lowprec.verify.questions.step_orders import nonzero
 from lowprec.verify.questions.step_sums import Sum, carry_lost
 
 __all__ = [

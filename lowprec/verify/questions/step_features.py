@@ -36,13 +36,17 @@ def of_sums(
         x, y = np.repeat(x, columns, 0), np.tile(y.T, (rows, 1))
     operands = how.operands or read
     if scales is not None and how.scale is not None and given.paired:
+        held: dict[int, Array | int] = {}
         for name, blocks in (("x", scales.x_blocks), ("y", scales.y_blocks)):
             for place in range(0 if blocks is None else blocks.scales.shape[-1]):
                 part = np.asarray(blocks.scales[:, place], np.float64)  # type: ignore[union-attr]
                 yield from of_values(f"scale {place} of {name}", part)
-                codes = np.asarray(encode(part, how.scale[0])).astype(np.int64)
+                codes: Array = np.asarray(encode(part, how.scale[0])).astype(np.int64)
+                held[place] = held.get(place, 0) + codes
                 yield Feature(f"the code of scale {place} of {name}", codes)
                 yield Feature(f"the last bit of scale {place} of {name} is 1", codes & 1 == 1)
+        for place, both in held.items() if not how.scale[0].trailing_bits else ():
+            yield Feature(f"the sum of the codes of scales {place} of x and y", np.asarray(both))
     if x.shape[1]:
         yield from of_products(x, y, None if addend is None else addend.reshape(-1), operands)
     if stepped and has_steps(how, operands) and (scales is None or (how.scale is not None and given.paired)):
@@ -183,6 +187,7 @@ def _of_step(
         "the exponent of the sum less the largest of its terms", np.where(plain & any_, top - largest, 0)
     )
     yield Feature("the exponent of the sum", top)
+    yield Feature("the exponent of the sum is odd", plain & (top & 1 == 1))
     sizes = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last
     leading = np.where(nonzero, sizes, -(1 << 12)).max(1)
     yield Feature("the number of leading bits that cancel", np.where(plain & any_, leading - top, 0).clip(0))
@@ -206,6 +211,9 @@ def _of_step(
     if terms.significand.shape[1] <= _LANES:
         for lane in range(shifts.shape[1] - 1):
             yield Feature(f"the shift of lane {lane}", shifts[:, lane])
+            if not of_groups:
+                added = np.where(nonzero[:, lane], terms.exponent[:, lane], 0)
+                yield Feature(f"the sum of the factors' exponents in lane {lane}", added)
             same = terms.negative[:, lane] == terms.negative[:, -1]
             yield Feature(f"the product of lane {lane} has the sign of the running sum", same)
             if of_groups:

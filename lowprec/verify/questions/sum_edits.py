@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.spec.accumulation import Window
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import MODES
 from lowprec.verify.questions.causes import in_words, other_modes
@@ -17,10 +18,29 @@ from lowprec.verify.questions.conversion_edits import shifts, wrapped_at
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import of_wrapped
 from lowprec.verify.questions.stages import OF_A_STEP, fault
-from lowprec.verify.questions.step_cuts import Numbers, Parts, chosen, terms_in
+from lowprec.verify.questions.step_cuts import (
+    OF_PRODUCTS,
+    Numbers,
+    Parts,
+    Where,
+    chosen,
+    terms_in,
+    which_terms,
+)
 from lowprec.verify.questions.step_sums import Sum, carry_lost
+from lowprec.verify.questions.step_trees import Nodes, places_of_nodes
 
-__all__ = ["narrowed", "node_edits", "of_behind", "of_groups", "of_rounding", "of_shifts", "of_unseen"]
+__all__ = [
+    "lane_shifts",
+    "narrowed",
+    "node_edits",
+    "of_behind",
+    "of_left_shifts",
+    "of_rounding",
+    "of_shifts",
+    "of_steps",
+    "of_unseen",
+]
 
 #: Last steps of which each may have a fault of its own.
 _STEPS = 16
@@ -30,10 +50,17 @@ _BEHIND = 4
 _BELOW = 8, 49
 #: Leading bits that cancel, from which on sums may be misplaced.
 _CANCELLED = (1, 2, 3, 4, 6, 8, 12)
-#: All terms of a step, its products, and its running sum.
-_SOME_TERMS = {"terms": slice(None), "products": slice(-1), "running sums": slice(-1, None)}
+#: Terms of a step by words: whether they may be products, and running sums.
+_SOME_TERMS = {"terms": (True, True), "products": (True, False), "running sums": (False, True)}
 #: Places of shifts from which on terms may be lost.
 _DROPPED = range(7, 33)
+
+
+def of_steps(fmt: Format, window: Window | None) -> Iterator[Change]:
+    """Yield edits of the sums of steps that are rounded to a format."""
+    yield from (*of_shifts(), *of_behind(), *of_rounding(fmt), *of_product_bits())
+    if window is not None:
+        yield from (*of_groups(), *of_parts(window.group))
 
 
 def of_shifts() -> Iterator[Change]:
@@ -41,7 +68,27 @@ def of_shifts() -> Iterator[Change]:
     for what, some in _SOME_TERMS.items():
         of = "" if what == "terms" else f" of {what}"
         for words, change in shifts(f"shifts of alignment{of}"):
-            yield fault(words, 2, above=functools.partial(_shifted, change=change, some=some))
+            which = functools.partial(_are, some=some)
+            yield fault(words, 2, above=functools.partial(_shifted, change=change, which=which))
+
+
+def of_left_shifts(most: int) -> Iterator[Change]:
+    """Yield addends that are shifted to the left by other amounts; products have `most` places below them."""
+    for below in range(most + 1):
+        places = f", with {below} places below it" * (below > 0)
+        for words, change in shifts(f"shifts of the addend to the left, to the product{places},"):
+            if "modulo" in words or not below:
+                shifted = functools.partial(_left_shifted, change=change, below=below)
+                yield fault(words, 2, above=shifted)
+
+
+def _left_shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array], below: int) -> Numbers:
+    """Return terms whose addend is shifted otherwise, from the last place of the largest product on."""
+    products = (terms.marks & OF_PRODUCTS > 0) & (terms.significand != 0)
+    first = np.where(products, terms.last, -4096).max(1)[:, None]
+    meets = products.any(1)[:, None] & (terms.marks & OF_PRODUCTS == 0)
+    shift = np.where(meets, terms.last - first + below, 0).clip(0)
+    return terms._replace(last=terms.last - shift + change(shift))
 
 
 def of_behind(dropped: Sequence[int] = _DROPPED) -> Iterator[Change]:
@@ -82,9 +129,13 @@ def _bit_unseen(terms: Numbers, largest: Array, bit: int, places: int) -> Number
     return terms._replace(significand=np.where(here, terms.significand & ~(1 << bit), terms.significand))
 
 
-def _dropped(terms: Numbers, largest: Array, least: int, some: slice) -> Numbers:
-    far = np.zeros(terms.negative.shape, bool)
-    far[:, some] = (largest[:, None] - terms.exponent >= least)[:, some]
+def _are(terms: Numbers, some: tuple[bool, bool]) -> Array:
+    """Return which terms are meant: of products and of running sums those that `some` has."""
+    return np.where(terms.marks & OF_PRODUCTS > 0, *some)
+
+
+def _dropped(terms: Numbers, largest: Array, least: int, some: tuple[bool, bool]) -> Numbers:
+    far = _are(terms, some) & (largest[:, None] - terms.exponent >= least)
     return terms._replace(significand=np.where(far, 0, terms.significand))
 
 
@@ -100,7 +151,7 @@ def _cut_below_first(terms: Numbers, largest: Array, bits: int, downwards: bool)
 
 def _far_dropped(terms: Numbers, largest: Array, least: int) -> Numbers:
     tops, first = _first_bits(terms)
-    return _dropped(terms._replace(exponent=tops), first, least, slice(None))._replace(
+    return _dropped(terms._replace(exponent=tops), first, least, (True, True))._replace(
         exponent=terms.exponent
     )
 
@@ -132,11 +183,20 @@ def _cut_behind(terms: Numbers, largest: Array, bits: int, of_larger: bool) -> N
     return terms._replace(significand=terms.significand >> down << down)
 
 
-def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array], some: slice) -> Numbers:
+def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array], which: Any) -> Numbers:
     shift = np.maximum(largest[:, None] - terms.exponent, 0)
-    moved = np.zeros_like(shift)
-    moved[:, some] = (shift - change(shift))[:, some]
-    return terms._replace(last=terms.last + moved)
+    return terms._replace(last=terms.last + np.where(which(terms), shift - change(shift), 0))
+
+
+def lane_shifts() -> Iterator[tuple[str, Callable[[Where], dict[str, Any]]]]:
+    """Yield shifts of some lanes by other amounts, each as words and what makes the stage."""
+    for words, change in shifts("shifts of alignment"):
+        yield words, functools.partial(_lanes_shifted, change=change)
+
+
+def _lanes_shifted(where: Where, change: Callable[[Array], Array]) -> dict[str, Any]:
+    which = functools.partial(which_terms, where=where)
+    return {"above": functools.partial(_shifted, change=change, which=which)}
 
 
 def of_groups() -> Iterator[Change]:
@@ -156,6 +216,32 @@ def of_groups() -> Iterator[Change]:
 
 
 _SIGNS = {"": (-1, 1), "negative ": (-1,), "positive ": (1,)}
+
+
+def of_parts(group: int) -> Iterator[Change]:
+    """Yield sums of parts of groups of so many products that have too few bits."""
+    for size in (size for size in (2, 4, 8, 16) if size < group):
+        for bits in range(6, 14):
+            top = 1 << bits - 1
+            changes = {"wrap around": functools.partial(wrapped_at, top=top)}
+            for least in (1 - top, -top):
+                said = f"saturate at {least} and {top - 1} times the smallest product"
+                changes[said] = functools.partial(np.clip, a_min=least, a_max=top - 1)
+            for words, change in changes.items():
+                said = f"sums of {size} products, of {bits} bits, {words}"
+                yield fault(said, 2, group_parts=(size, change))
+
+
+def of_product_bits() -> Iterator[Change]:
+    """Yield products, or sums of groups times their scales, whose significands have too few bits."""
+    for bits in range(4, 25):
+        change = functools.partial(_last_kept, bits=bits)
+        yield fault(f"products without the bits above their last {bits}", 2, running=change)
+
+
+def _last_kept(terms: Numbers, bits: int) -> Numbers:
+    made = np.where(terms.marks & OF_PRODUCTS > 0, terms.significand & (1 << bits) - 1, terms.significand)
+    return terms._replace(significand=made)
 
 
 def _group_cut(sums: Array, bits: int, signs: Sequence[int]) -> Array:
@@ -243,6 +329,12 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
     for value in (0, 1):
         last = functools.partial(_last_bit, value=value)
         yield fault(f"the last bit of rounded sums read as {value}", 2, after=last)
+    if fmt.infinity:
+        yield fault("sums that overflow are the largest number", 2, after=_saturated)
+    if fmt.infinity:
+        yield fault("sums that are infinite are the largest number", 2, codes=_finite)
+    first = functools.partial(_first_lost, places=fmt.precision)
+    yield fault("sums whose bits are all ones lose their first bit", 2, before=first)
     for infinite in (True, False) if fmt.infinity else (True,):
         lost = functools.partial(carry_lost, increment=True, infinite=infinite)
         beyond = "" if infinite else ", not to infinity"
@@ -272,15 +364,37 @@ def _last_bit(codes: Array, sums: Sum, fmt: Format, value: int) -> Array:
     return np.where(wide & fmt.sign_code - 1 <= fmt.max_magnitude, wide & ~1 | value, wide)
 
 
-def narrowed(change: Change, steps: int) -> Iterator[Change]:
-    """Yield a fault of steps that holds for some of them alone, or for sums of one sign."""
+def _first_lost(sums: Sum, places: int) -> Sum:
+    """Return sums of which those of so many ones or more, and nothing else, lack the first bit."""
+    whole = sums.significand
+    low = whole & -whole
+    after = whole + low
+    ones = (after & whole == 0) & (after >> places > low) & (whole > 0)
+    return sums._replace(significand=np.where(ones, whole - (after >> 1), whole))
+
+
+def _saturated(codes: Array, sums: Any, fmt: Format) -> Array:
+    wide = codes.astype(np.int64)
+    return np.where(
+        wide & fmt.sign_code - 1 == fmt.infinity_code, wide & fmt.sign_code | fmt.max_magnitude, wide
+    )
+
+
+def _finite(codes: Array, fmt: Format) -> Array:
+    return _saturated(codes, None, fmt)
+
+
+def narrowed(change: Change, steps: int, nodes: Nodes = ()) -> Iterator[Change]:
+    """Yield a fault of steps, or of nodes, that holds for some of them alone, or for sums of one sign."""
     if not change.field.startswith("stage."):
         return
     stages = dict(change.value)
-    for step in {0, *range(-min(steps, _STEPS), 0)} if steps > 1 and stages.keys() <= OF_A_STEP else ():
-        number = step if step >= 0 else steps + step
-        words = f"{change.words}, in step {number} of {steps} alone"
-        yield replace(change, value=(*stages.items(), ("step", step)), words=words, cost=change.cost + 1)
+    places: list[tuple[Any, str]] = [*places_of_nodes(nodes)]
+    for step in {0, *range(-min(steps, _STEPS), 0)} if steps > 1 and not nodes else ():
+        places.append((step, f"in step {step if step >= 0 else steps + step} of {steps} alone"))
+    for place, where in places if stages.keys() <= OF_A_STEP else ():
+        words = f"{change.words}, {where}"
+        yield replace(change, value=(*stages.items(), ("step", place)), words=words, cost=change.cost + 1)
     if change.field == "stage.before":
         for negative, sign in ((True, "negative"), (False, "positive")):
             signed = functools.partial(_of_sign, change=stages["before"], negative=negative)
