@@ -26,7 +26,7 @@ from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.codes.display import quoted
 from lowprec.verify.codes.values import is_values
-from lowprec.verify.compare.diagnosis import Failures
+from lowprec.verify.compare.failures import Failures
 from lowprec.verify.compare.judging import Watch, judge, judge_flags, rank_accumulations, rank_formats
 from lowprec.verify.compare.report import Comparison, Ranked
 from lowprec.verify.dumps.files import Dump, Held, Values, open_dump

@@ -7,17 +7,16 @@ tried on a sample, the best of them together with each other change, and the bes
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.verify.compare.conditions import Conditional, Examples, conditional, edited
+from lowprec.verify.compare.failures import Failures, trying
 from lowprec.verify.compare.rules import Rule
 from lowprec.verify.compare.sample import Sample
 from lowprec.verify.compare.stochastic_rounding import STOCHASTIC, chances
@@ -34,7 +33,7 @@ from lowprec.verify.questions.question import (
     judged,
 )
 
-__all__ = ["Cause", "Diagnosis", "Failures", "Sample", "diagnose", "trying"]
+__all__ = ["MANY", "Cause", "Diagnosis", "Sample", "diagnose"]
 
 #: Hypotheses that are taken further, half as many where answers are dear, and changes together at most.
 _BEAM, _DEPTH = 6, 3
@@ -49,7 +48,7 @@ _DOUBTS = 4
 #: Hypotheses that are tried on everything; more, where more are as good as the best.
 _FINALISTS, _MOST = 8, 32
 #: Of fewer mismatches than these a cause must explain all.
-_MANY = 8
+MANY = 8
 #: Of fewer than these, but of many, edits that explain as much as a cause are told beside it.
 _SCARCE = 64
 #: Causes that are told, where none explains everything.
@@ -96,6 +95,7 @@ class Diagnosis:
     causes: list[Cause]
     unexplained: int
     situations: dict[str, int] = field(default_factory=dict)  #: of those that the first leaves, in the sample
+    rest: Cause | None = None  #: what explains others than the first does, if that contradicts nothing
     few: bool = False  #: whether so few mismatches, or blocks with some, prove no cause
 
 
@@ -108,7 +108,7 @@ def diagnose(
     """
     trial = _Trial(question, question.sample(*sample.places()), failures)
     scores = trial.singles()
-    ruled, few = None, mismatches < _MANY
+    ruled, few = None, mismatches < MANY
     if few or max(scores.values(), default=0) < np.count_nonzero(trial.wrong):
         ruled = trial.conditional()
     first = ruled[0] if ruled else None
@@ -139,7 +139,7 @@ def diagnose(
             causes, against = _with_rules(trial.conditional(), causes, mismatches, each, failures)
     # Besides one that explains everything the others are worth nothing, unless it explains few.
     causes = causes[:1] if not few and causes and causes[0].net == mismatches else causes[:_TOLD]
-    scarce = _MANY <= mismatches < _SCARCE and not question.dear
+    scarce = MANY <= mismatches < _SCARCE and not question.dear
     if scarce and causes and causes[0].net == mismatches and causes[0].rule is None:
         causes[0].same = trial.alike(causes[0], mismatches, each) + causes[0].same
     left = mismatches - (causes[0].explained if causes else 0)
@@ -147,10 +147,12 @@ def diagnose(
     # What holds everywhere is proven by the right results too, except of the elements of one block.
     learnt = causes and (causes[0].rule is not None or any(change.learnt for change in causes[0].changes))
     if question.numbered == "element" or learnt:
-        few = few or (here.size == mismatches and question.independent(here) < _MANY)
+        few = few or (here.size == mismatches and question.independent(here) < MANY)
     rule = causes[0].rule if causes else None
     few = few and (rule is None or not rule.of_codes)
-    return Diagnosis(causes, left, trial.left(causes[0]) if causes and left else {}, few)
+    rest = trial.rest(causes[0]) if left and causes and 2 * causes[0].net >= mismatches else None
+    left -= rest.explained if rest else 0
+    return Diagnosis(causes, left, trial.left(causes[0]) if causes and left else {}, rest, few)
 
 
 def _with_rules(
@@ -179,7 +181,7 @@ def _with_rules(
     if best.net > max(0, causes[0].net if causes else 0):
         return [best, *causes], against
     named = {word for cause in causes for word in (cause.words, *cause.same)}
-    also = mismatches < _MANY and best.net == mismatches and best.words not in named
+    also = mismatches < MANY and best.net == mismatches and best.words not in named
     return ([*causes[:1], best, *causes[1:]] if also else causes), against
 
 
@@ -203,7 +205,7 @@ def _completed(question: Question, causes: list[Cause], each: Each, failures: Fa
             changes = (*first.changes, change)
             best = max(best, (trial.net(changes), changes), key=lambda pair: pair[0])
     left = int(np.count_nonzero(trial.wrong))
-    if best[0] < left and (left < _MANY or 2 * best[0] < left):
+    if best[0] < left and (left < MANY or 2 * best[0] < left):
         return causes
     finalist = Cause(_words(best[1]), changes=best[1])
     _on_everything([finalist], each, failures)
@@ -216,7 +218,7 @@ class _Trial:
     def __init__(self, question: Question, batch: Batch, failures: Failures) -> None:
         self.question, self.batch, found = question, batch, judged(question, batch)
         self.want, self.wrong, self.right = found.want, found.wrong, found.right
-        self.failures = failures
+        self.failures, self.examined = failures, (batch, found)
         self.changes: list[Change] = []
         self._screens: dict[Changes, _Screen] = {}
         self._idle: set[Change] = set()  # faults that alone give none of a few wrong results
@@ -340,13 +342,33 @@ class _Trial:
         """Return where results of a batch are what a hypothesis gives."""
         return _agrees(self.question, batch, changes, self.failures)
 
+    def given(self, cause: Cause, batch: Batch, want: Array) -> npt.NDArray[np.bool_]:
+        """Return where results of a batch are what a hypothesis gives, and its rule holds."""
+        agree = self.agrees_in(batch, cause.changes) if cause.changes else np.ones(want.size, bool)
+        if cause.rule is not None:
+            agree &= cause.rule.where(list(self.question.features(batch, want)))
+        return agree
+
+    def rest(self, first: Cause) -> Cause | None:
+        """Return what gives all results that a first hypothesis leaves over, if it contradicts no result."""
+        batch, found = self.examined
+        if first.contradicted or batch.got.size != self.question.size:
+            return None
+        given = found.wrong & self.given(first, batch, found.want)
+        self.question.settled, apart = batch.places[given], replace(found, wrong=found.wrong & ~given)
+        made: list[Conditional] = []
+        with trying("what a second cause explains", self.failures):
+            made = conditional(self.question, batch, apart, self.changes, self.agrees_in)
+        self.question.settled, count = None, int(np.count_nonzero(apart.wrong))
+        if not made or made[0].errors:
+            return None
+        one = made[0]
+        return Cause(one.words, count, changes=one.edit, rule=one.rule, examples=one.examples)
+
     def left(self, cause: Cause) -> dict[str, int]:
         """Return where the mismatches lie that a hypothesis does not explain."""
         batch, found = (self.batch, self) if cause.rule is None else self.examined
-        agree = self.agrees_in(batch, cause.changes) if cause.changes else np.ones(found.wrong.size, bool)
-        if cause.rule is not None:
-            agree &= cause.rule.where(list(self.question.features(batch, found.want)))
-        left = ~agree & found.wrong
+        left = ~self.given(cause, batch, found.want) & found.wrong
         counts = np.bincount(self.question.situations(batch, left, found.want[left]))
         named = zip(self.question.situation_names, counts.tolist(), strict=False)
         return {name: count for name, count in sorted(named, key=lambda pair: -pair[1]) if count}
@@ -462,7 +484,7 @@ def _on_everything(causes: list[Cause], each: Each, failures: Failures) -> None:
 def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:
     """Rank the causes that explain enough; those that explain the same come under the simplest."""
     kept: list[Cause] = []
-    least = mismatches if mismatches < _MANY else max(_MANY // 2, _LEAST * mismatches)
+    least = mismatches if mismatches < MANY else max(MANY // 2, _LEAST * mismatches)
     for cause in sorted(causes, key=lambda cause: (-cause.net, cause.cost)):
         if cause.net < least:
             continue
@@ -474,23 +496,3 @@ def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:
         else:
             kept.append(cause)
     return kept
-
-
-#: Errors of hypotheses, by the words of the hypothesis.
-Failures = dict[str, str]
-
-#: Environment variable that, if not empty, raises the errors of hypotheses, as the tests do.
-_RAISE = "LOWPREC_RAISE"
-
-
-@contextlib.contextmanager
-def trying(words: str, failures: Failures, refusals: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Note an error of a hypothesis; drop errors that are refusals."""
-    try:
-        yield
-    except refusals:
-        pass
-    except Exception as error:
-        if os.environ.get(_RAISE):
-            raise
-        failures.setdefault(words, f"{type(error).__name__}: {error}")

@@ -10,7 +10,8 @@ from typing import Any
 
 from lowprec import __version__
 from lowprec.verify.compare.counts import Tally, binned, by_binade
-from lowprec.verify.compare.diagnosis import Cause, Diagnosis, Failures
+from lowprec.verify.compare.diagnosis import MANY, Cause, Diagnosis
+from lowprec.verify.compare.failures import Failures
 from lowprec.verify.difference import Difference
 from lowprec.verify.questions.question import Budget
 
@@ -266,6 +267,9 @@ class Comparison:
             if cause.same:
                 more = f"; and {len(cause.same) - 4} more" if len(cause.same) > 4 else ""
                 parts.append(f"    the same: {'; '.join(cause.same[:4])}{more}")
+        if (rest := self.diagnosis.rest) is not None:
+            share = f"{rest.explained:,} of {total:,} mismatches, {_percent(rest.explained / total)}"
+            parts.append(f"the others {'may be' if rest.explained < MANY else 'by'} {rest.words}: {share}")
         if self.diagnosis.unexplained:
             where = ", ".join(list(self.diagnosis.situations)[:4])
             said = f" ({where})" if where else ""
@@ -356,6 +360,7 @@ class Comparison:
                 }
                 for cause in diagnosis.causes
             ],
+            **({} if diagnosis.rest is None else {"others": diagnosis.rest.words}),
             "unexplained": diagnosis.unexplained,
             "situations_left": diagnosis.situations,
         }

@@ -30,6 +30,7 @@ _LIMITS = 24
 _WHOLES = (
     *("the result", "the exact result", "the quotient is below"),
     *("the operand", "the addend", "operand", "the block has", "the block before has"),
+    "some zero is multiplied by infinity",
 )
 #: Key of how many these are, among the counts of the values of features.
 _WHOLE_ONES = ""

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lowprec.arrays.block_products import spread
 from lowprec.arrays.checks import UNSIGNED, code_dtype
 from lowprec.arrays.convert import encode
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import TOWARD_ZERO
 from lowprec.verify.codes.values import as_doubles, doubles, words_of
 from lowprec.verify.questions import causes
 from lowprec.verify.questions.dot_changes import unless_refused
@@ -29,7 +31,7 @@ from lowprec.verify.questions.features import (
 from lowprec.verify.questions.question import Array
 from lowprec.verify.questions.situations import continued
 
-__all__ = ["of_a_block", "of_a_scale", "of_one_value"]
+__all__ = ["of_a_block", "of_a_scale", "of_one_value", "of_rounded_scale"]
 
 
 def of_one_value(values: Array, name: str = "the value") -> Iterator[Feature]:
@@ -101,6 +103,18 @@ def of_a_scale(
     yield Feature("the exponent of the quotient", exponents(quotients))
     low = (flat != 0) & (np.abs(quotients) < 2.0**fmt.element.emin)
     yield Feature("the quotient is below the normal numbers", plain & low)
+
+
+def of_rounded_scale(
+    values: Array, fmt: BlockFormat, axes: tuple[int, ...], scales: Array, tensor: float | None
+) -> Iterator[Feature]:
+    """Yield how right scales are rounded, given as codes at each element."""
+    how = dataclasses.replace(fmt.scales, rounding=TOWARD_ZERO)
+    made = encode(values, dataclasses.replace(fmt, scales=how), axis=axes, tensor_scale=tensor)
+    cut = spread(made.scales, values.shape, axes, fmt.sizes).astype(np.int64).reshape(-1)
+    low = (1 << fmt.scale.trailing_bits) - 1
+    yield Feature("the right scale is rounded up", scales > cut)
+    yield Feature("rounding carries into the exponent of the scale", (scales > cut) & (cut & low == low))
 
 
 def _of_quotients(quotients: Array, codes: Array, fmt: BlockFormat) -> Iterator[Feature]:

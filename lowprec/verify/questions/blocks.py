@@ -41,7 +41,7 @@ from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import block_causes
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.block_edits import block_edits
-from lowprec.verify.questions.block_features import of_a_block, of_a_scale, of_one_value
+from lowprec.verify.questions.block_features import of_a_block, of_a_scale, of_one_value, of_rounded_scale
 from lowprec.verify.questions.block_lanes import lanes
 from lowprec.verify.questions.block_trees import maxima, trees
 from lowprec.verify.questions.causes import SATURATIONS, in_words, other_modes
@@ -396,6 +396,7 @@ class BlockQuestion(Question):
             if scales is not None:
                 tensor = 1.0 if self.tensor_scale is None else self.tensor_scale
                 yield from of_a_scale(values, self.format, scales, tensor, self.codes(want))
+                yield from of_rounded_scale(values, self.format, self.axes, scales, self.tensor_scale)
 
     # -- counts and reports ---------------------------------------------------------------------
 

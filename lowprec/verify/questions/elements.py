@@ -301,7 +301,8 @@ class ElementQuestion(Question):
         yield from causes.leading_ones(names, self.formats)
         if names[1:]:
             some = self.piece(0, min(self.size, _PIECE))
-            wrong = np.flatnonzero(differ(self, some.got, self.answer(some)))[:_SHOWING]
+            differs = differ(self, some.got, self.answer(some)) & self.left(some.places)
+            wrong = np.flatnonzero(differs)[:_SHOWING]
             yield from (
                 of_numbers(names, [codes[wrong] for codes in some.given], self.formats[:-1])
                 if wrong.size

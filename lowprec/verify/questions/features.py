@@ -63,7 +63,9 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
     yield Feature(f"{name} is finite", classes % 4 > 0)
     if fmt.infinity and fmt.trailing_bits > 1:
         quiet = wide >> fmt.trailing_bits - 1 & 1 == 1
-        yield Feature(f"{name} is a signaling NaN", (classes == _CLASSES.index("NaN")) & ~quiet)
+        nan = classes == _CLASSES.index("NaN")
+        yield Feature(f"{name} is a signaling NaN", nan & ~quiet)
+        yield Feature(f"{name} is a quiet NaN", nan & quiet)
     magnitude, trailing = wide & fmt.sign_code - 1, (1 << fmt.trailing_bits) - 1
     yield Feature(f"the exponent of {name}", np.maximum(magnitude >> fmt.trailing_bits, 1) + fmt.emin - 1)
     if fmt.exponent_bits > 4:
@@ -86,7 +88,7 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
         ones = fmt.trailing_bits - np.frexp((~wide & trailing).astype(np.float64))[1]
         yield Feature(f"the number of leading ones in the trailing bits of {name}", ones)
     for bit in range(0, fmt.trailing_bits - 1, 2) if fmt.width <= _NARROW else ():
-        digit = wide >> bit & 7 if bit else wide << 1 & 7
+        digit = wide << 1 >> bit & 7
         yield Feature(f"bits {bit - 1 if bit else 0} to {bit + 1} of {name}, as a digit of Booth's,", digit)
     for bit in range(fmt.trailing_bits - 1 if fmt.width <= _NARROW else _LOW):
         place = "last bit" if not bit else f"bit {bit}"

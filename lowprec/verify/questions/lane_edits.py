@@ -83,7 +83,8 @@ def shown_edits(
     whose edits need known steps.
     """
     right = whole.got == question.answer(whole)
-    wrong = np.random.default_rng(6).permutation(whole.places[~right])[:_SHOWING]
+    left = whole.places[~right & question.left(whole.places)]
+    wrong = np.random.default_rng(6).permutation(left)[:_SHOWING]
     if not wrong.size:
         return
     few = question.sample(np.sort(wrong), whole.places[:0])
@@ -100,7 +101,8 @@ def shown_edits(
         count = counts[1] if window is None else min(counts[1], window.step)
         some = question.sample(np.sort(wrong[:_CODES]), whole.places[:0])
         fewest = question.sample(some.places[:_ENTRIES], whole.places[:0])
-        seen, right_seen = _seen(question, some), _seen(question, others)
+        seen = _seen(question, some)
+        right_seen = _seen(question, others) if others.got.size else seen
         misread = _codes_misread(seen, right_seen, formats)
         stages.append(
             ("products", "lane", counts[0], products_misread(question, fewest, seen, right_seen, formats))

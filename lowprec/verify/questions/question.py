@@ -211,6 +211,13 @@ class Question(ABC):
             rows, situation, distance, data | codes | {"situation": situation, "ulps": distance}
         )
 
+    #: Places of results that a first cause explains, while a second one is sought.
+    settled: Array | None = None
+
+    def left(self, places: Array) -> npt.NDArray[np.bool_]:
+        """Return which results no first cause explains."""
+        return np.isin(places, [] if self.settled is None else self.settled, invert=True)
+
     def compared(self, batch: Batch) -> Array | None:
         """Return which results are compared; None: all."""
         return None
