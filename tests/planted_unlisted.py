@@ -120,7 +120,8 @@ def window(pairs, c, hooks, places, scale=0):
             nan |= zero
             infinite += [] if zero else [sign]
         else:
-            term = [sign, x.whole * y.whole, x.last + y.last + scale, x.first + y.first + scale]
+            whole = hooks.get("factors", lambda whole, x, y, lane: whole)(x.whole * y.whole, x, y, lane)
+            term = [sign, whole, x.last + y.last + scale, x.first + y.first + scale]
             terms.append(hooks.get("product", lambda term, lane: term)(term, lane))
     infinite += [c.sign] if c.kind == "i" else []
     if nan or len(set(infinite)) > 1:
@@ -635,6 +636,24 @@ CONVERT_BUGS |= {
         )
     },
 }
+
+MX_BUGS |= {
+    "signs of products by OR in lanes 4 to 7": {
+        "operands": lambda x, sx, y, sy, c: (
+            [a & 127 if i & 4 and a & b & 128 else a for i, (a, b) in enumerate(zip(x, y, strict=True))],
+            sx, y, sy, c,
+        )
+    },
+    "shift of lanes 2 and 3 modulo 32": {
+        "shift": lambda shift, lane: shift & 31 if lane in (2, 3) else shift
+    },
+    "significands 9 and 11 multiplied to 98": {
+        "factors": lambda whole, x, y, lane: 98 if {x.whole, y.whole} == {9, 11} else whole
+    },
+    "significands 9 and 15 multiplied to 7 in lanes 0 to 3": {
+        "factors": lambda whole, x, y, lane: 7 if (x.whole, y.whole) == (9, 15) and lane < 4 else whole
+    },
+}  # fmt: skip
 
 BLOCK_BUGS |= {
     "pairs of exponents by OR": {"scale": lambda scale, n: tree_of(n, lambda a, b: a | b)},

@@ -1,0 +1,145 @@
+"""Slips of multipliers, shifters, tables and scales, and of flags beside them, are named."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+import lowprec as lp
+from lowprec.spec.rounding import TOWARD_ZERO
+
+
+def in_full(report):
+    return (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+
+
+def codes_of(fmt, count, sides, seed):
+    drawn, largest = np.random.default_rng(seed), lp.format(fmt).max_magnitude
+    codes = drawn.integers(0, largest, (sides, count), endpoint=True)
+    return (codes | drawn.integers(0, 2, (sides, count)) << lp.format(fmt).width - 1).astype(np.uint16)
+
+
+def test_an_addend_that_is_shifted_to_the_left_by_too_few_bits_is_named():
+    a, b, c = codes_of("bfloat16", 4000, 3, 1) & 0x87FF | 0x3800
+    c = c & 0x80FF | (0x3C00 + (np.arange(4000) % 24 << 7)).astype(np.uint16)
+    x, y, z = (np.asarray(lp.decode(side, "bfloat16"), np.float64) for side in (a, b, c))
+    # Last places from 11 below the product.
+    shift = np.frexp(z)[1] - np.frexp(x)[1] - np.frexp(y)[1] + 19
+    moved = np.where(shift >= 16, np.ldexp(z, (shift & 15) - shift), z)
+    got = np.asarray(lp.fma(x, y, moved, "bfloat16"), np.float32).view(np.uint32) >> 16
+    asked = {"operation": "fma", "source": "bfloat16", "limit": 0}
+    report = lp.compare((a, b, c), got.astype(np.uint16), "bfloat16", **asked)
+    words = "shifts of the addend to the left, to the product, with 11 places below it, modulo 16"
+    assert words in report.cause.words
+    assert in_full(report)
+
+
+def test_a_multiplier_that_misses_a_correction_is_told_by_its_digit():
+    a, b = codes_of("binary16", 20000, 2, 2) & 0x8FFF | 0x3000
+    sizes = [(side & 0x3FF | 0x400).astype(np.int64) for side in (a, b)]
+    product = sizes[0] * sizes[1] - np.where(sizes[1] >> 3 & 7 == 4, 16, 0)
+    scale = (a >> 10 & 31).astype(int) + (b >> 10 & 31) - 50
+    values = np.where((a ^ b) >> 15, -1.0, 1.0) * np.ldexp(product.astype(np.float64), scale)
+    got = np.asarray(lp.encode(values, "binary16"))
+    report = lp.compare((a, b), got, "binary16", operation="multiply", source="binary16", limit=0)
+    assert report.cause.words == (
+        "products of significands 16 last places too small, where bits 3 to 5 of operand2, as a digit of "
+        "Booth's, is 4"
+    )
+    assert in_full(report)
+
+
+def test_codes_that_are_exchanged_are_named():
+    x = np.random.default_rng(3).uniform(-8, 8, 5000).astype(np.float32)
+    codes = np.asarray(lp.encode(x, "e2m1fn", saturation="finite"))
+    table = np.array([0, 1, 2, 3, 4, 6, 5, 7])
+    got = (codes & 8 | table[codes & 7]).astype(np.uint8)
+    report = lp.compare(x, got, "e2m1fn", saturation="finite", limit=0)
+    assert report.cause.words == "codes of results, without signs, are others: 5 is 6, 6 is 5"
+    assert in_full(report)
+
+
+def test_elements_under_other_scales_than_those_that_are_written_are_told():
+    drawn = np.random.default_rng(4)
+    x = np.ldexp(drawn.standard_normal((400, 32)), drawn.integers(-130, -110, (400, 1))).astype(np.float32)
+    made = lp.encode(x, "mxfp4")
+    limited = lp.encode(x, "mxfp4", scales=np.maximum(made.scales, 2))
+    report = lp.compare(x, limited.codes, "mxfp4", scales=made.scales, limit=0)
+    assert report.cause.words == "elements divided by their scales at least 2.35099e-38, which are right"
+    assert in_full(report)
+
+
+def test_elements_by_a_reciprocal_of_the_significand_are_told():
+    x = np.random.default_rng(5).standard_normal((600, 16)).astype(np.float32)
+    made = lp.encode(x, "nvfp4", tensor_scale=1.0)
+    significand = (made.scales & 7).astype(int) + np.where(made.scales >> 3, 8, 0)
+    exponent = np.maximum(made.scales >> 3, 1).astype(int) - 10
+    inverse = np.ldexp(np.ceil(4096 / significand), -12 - exponent)
+    codes = lp.encode(x.astype(np.float64) * np.repeat(inverse, 16, 1), "e2m1fn", saturation="finite")
+    report = lp.compare(x, codes, made.format, scales=made.scales, tensor_scale=1.0, limit=0)
+    words = "elements times 2**12 / significands of scales as integers, rounded up to whole numbers"
+    assert words in (report.cause.words, *report.cause.same)
+    assert in_full(report)
+
+
+def test_a_scale_that_loses_the_carry_of_its_rounding_is_told():
+    x = np.random.default_rng(6).standard_normal((3000, 16)).astype(np.float32)
+    made = lp.encode(x, "nvfp4", tensor_scale=1.0)
+    how = dataclasses.replace(made.format.scales, rounding=TOWARD_ZERO)
+    down = dataclasses.replace(made.format, scales=how)
+    carries = (made.scales & 7 == 0) & (lp.encode(x, down, tensor_scale=1.0).scales < made.scales)
+    scales = np.where(carries, made.scales - 8, made.scales).astype(np.uint8)
+    got = lp.encode(x, "nvfp4", tensor_scale=1.0, scales=scales)
+    report = lp.compare(x, got.codes, "nvfp4", scales=scales, tensor_scale=1.0, limit=0)
+    assert report.cause.words == "scales half as large, where rounding carries into the exponent of the scale"
+    assert in_full(report)
+
+
+def test_flags_beside_wrong_results_are_counted_apart():
+    a, b = codes_of("binary16", 4000, 2, 7) & 0x9FFF
+    x, y = (np.asarray(lp.decode(side, "binary16"), np.float32) for side in (a, b))
+    flags = np.zeros(4000, np.uint8)
+    lp.add(x, y, "binary16", flags=flags)
+    other = np.zeros(4000, np.uint8)
+    got = np.asarray(lp.subtract(x, y, "binary16", flags=other, dtype=np.uint16))
+    report = lp.compare((a, b), got, "binary16", operation="add", source="binary16", flags=other, limit=0)
+    beside = int(((flags != other) & (got != np.asarray(lp.add(x, y, "binary16", dtype=np.uint16)))).sum())
+    assert in_full(report)
+    assert 0 < beside == report.flags.mismatches - report.flags.apart.mismatches
+    assert f"beside results that differ too: {beside:,}" in str(report)
+    assert report.as_dict()["flags"]["beside_right_results"] == report.flags.apart.mismatches
+
+
+def test_a_flag_that_quiet_nans_hide_is_told_by_few_lines():
+    """Lines of the same operands with other signs prove no more than one of them."""
+    zero, infinite = (np.repeat(np.uint16([low, low | 0x8000]), 64) for low in (0, 0x7F80))
+    a, b = np.concatenate([zero, infinite]), np.concatenate([infinite, zero])
+    c = np.resize(np.uint16([0x7FC0, 0x3F80, 0x7F81, 0x7FFF, 0, 0x7F80]), 256)
+    usual = codes_of("bfloat16", 3000, 3, 8)
+    a, b, c = (np.concatenate(pair) for pair in zip((a, b, c), usual, strict=True))
+    flags = np.zeros(a.size, np.uint8)
+    values = [np.asarray(lp.decode(side, "bfloat16")) for side in (a, b, c)]
+    right = lp.fma(*values, "bfloat16", profile="riscv", flags=flags, dtype=np.uint16)
+    invalid = (np.arange(a.size) < 256) & np.isin(c, (0x7FC0, 0x7FFF))
+    got = np.where(invalid, flags & ~np.uint8(lp.Flag.INVALID), flags)
+    report = lp.compare(
+        (a, b, c), right, "bfloat16", operation="fma", source="bfloat16", profile="riscv", flags=got, limit=0
+    ).flags
+    assert report.cause.words == "invalid is never raised, where operand3 is a quiet NaN"
+    assert in_full(report)
+
+
+def test_a_second_slip_is_told_of_what_the_first_leaves_over():
+    x = np.random.default_rng(9).standard_normal(20000).astype(np.float32)
+    codes = np.asarray(lp.encode(x, "e4m3fn"))
+    cut = np.asarray(lp.encode(x, "e4m3fn", rounding="toward_zero"))
+    got = np.where(x < -1, cut, codes)
+    low = codes & 0x7F < 8
+    got = np.where(low, codes & 0x80, got).astype(np.uint8)
+    report = lp.compare(x, got, "e4m3fn", limit=0)
+    text = str(report)
+    assert report.cause.explained + report.diagnosis.rest.explained == report.mismatches
+    assert f"the others by {report.diagnosis.rest.words}: {report.diagnosis.rest.explained:,} of" in text
+    assert report.diagnosis.unexplained == 0
+    assert report.as_dict()["diagnosis"]["others"] == report.diagnosis.rest.words
