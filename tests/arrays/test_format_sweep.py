@@ -229,7 +229,11 @@ def test_the_example_prints_the_front(tmp_path):
         (lambda: lp.sweep_formats(VALUES, 4, rules=["best"]), ValueError, "unknown scale rule 'best'"),
         (lambda: lp.sweep_formats(["a"], 4), TypeError, "values must be real numbers"),
         (lambda: lp.sweep_formats(VALUES, 4, sizes=32), TypeError, "sizes takes several: give [32]"),
-        (lambda: lp.sweep_formats(VALUES, 4, rules="floor"), TypeError, "rules takes several: give ['floor']"),
+        (
+            lambda: lp.sweep_formats(VALUES, 4, rules="floor"),
+            TypeError,
+            "rules takes several: give ['floor']",
+        ),
         (lambda: lp.sweep_formats(VALUES, elements="nf4"), TypeError, "elements takes several: give ['nf4']"),
         (
             lambda: lp.sweep_formats(VALUES, 4, scales=lp.formats["ue4m3"]),
