@@ -193,7 +193,6 @@ Two = collections.namedtuple("Two", "first second")
 def test_numpy_takes_blocks_in_sequences_of_any_kind(kind):
     values = BLOCKS.values()
     assert np.array_equal(np.concatenate(kind([BLOCKS, VALUES]), axis=1), np.concatenate([values, VALUES], 1))
-    assert np.array_equal(np.concatenate([[BLOCKS], kind([BLOCKS])]), np.stack([values, values]))
 
 
 def test_numbers_between_two_halves_are_rounded_once():
