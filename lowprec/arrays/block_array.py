@@ -97,6 +97,7 @@ class BlockArray:
     def __post_init__(self) -> None:
         fmt = catalog.block_format(self.format)
         codes, scales = self.codes, self.scales
+        lazy.check(codes, scales, self.tensor_scale)
         check_labels(codes, scales=scales)
         ndim = np.ndim(codes if lazy.is_lazy(codes) else as_array(codes))
         axes = axes_of(fmt, self.axes if self.axes != () else None, ndim)
