@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.axes import broadcast_shapes
 from lowprec.arrays.frames import is_arrow, is_frame, typed_parts, whole_of
 from lowprec.arrays.lists import is_list, listed
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans, unlocked
@@ -275,7 +276,7 @@ def broadcast_shape(taker: str, *arrays: Array) -> tuple[int, ...]:
     """Return the shape that operands broadcast to; `taker` is for messages."""
     shapes = [array.shape for array in arrays]
     try:
-        return shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+        return shapes[0] if len(shapes) == 1 else broadcast_shapes(*shapes)
     except ValueError:
         spelled = " and ".join(map(str, shapes))
         raise ValueError(f"{taker} takes operands that broadcast together, not of shapes {spelled}") from None

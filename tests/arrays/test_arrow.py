@@ -1,4 +1,4 @@
-"""Arrow's arrays and tables: integers beside missing ones are not rounded unsaid, booleans and NaNs are kept."""
+"""Arrow's arrays and tables: integers beside missing ones are not rounded unsaid."""
 
 import re
 
@@ -77,8 +77,8 @@ def test_missing_elements_are_nans(values, dtype, wanted):
 
 def test_what_is_no_number_is_refused():
     message = (
-        "values must be real numbers of at most 64 bits, not object: give floats or integers of at most 64 bits; "
-        "lowprec.oracle.convert.project takes any Fraction"
+        "values must be real numbers of at most 64 bits, not object: give floats or integers of at most "
+        "64 bits; lowprec.oracle.convert.project takes any Fraction"
     )
     for values in (pa.array(["a", None]), pa.nulls(2), pa.array([[1, 2], [3, None]]), pa.table({"a": ["x"]})):
         with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):

@@ -303,7 +303,6 @@ def test_a_catalog_of_ones_own_is_pickled_as_it_is():
     assert dict(pickle.loads(pickle.dumps(own))) == dict(copy.deepcopy(own)) == {"mine": lp.formats["e5m2"]}
 
 
-
 @pytest.mark.parametrize(
     ("names", "name", "message"),
     [

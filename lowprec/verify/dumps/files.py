@@ -134,8 +134,9 @@ class _Packed(Dump):
             )
         if of.shape[-1] % self._bytes:
             raise DumpError(
-                f"{self.name!r} has {of.shape[-1]:,} bytes along its last axis, no multiple of the {self._bytes} "
-                f"that {self._codes} codes of {fmt.name!r} take; save rows without the bytes behind them"
+                f"{self.name!r} has {of.shape[-1]:,} bytes along its last axis, no multiple of the "
+                f"{self._bytes} that {self._codes} codes of {fmt.name!r} take; save rows without the bytes "
+                "behind them"
             )
         if self.shape[-1] % self._codes and math.prod(self.shape[:-1]) > 1:
             raise DumpError(
