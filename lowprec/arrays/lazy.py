@@ -118,7 +118,8 @@ def check(*operands: Any) -> None:
         needed = ("chunks",) if is_dask(values) else ("dtype", "shape")
         if is_lazy(values) and not all(hasattr(type(values), name) for name in needed):
             way = "use .map for the arrays of a Dataset, and dask.array for delayed values"
-            way = "give .to_dask_array(lengths=True)" if hasattr(values, "to_dask_array") else way
+            if hasattr(type(values), "to_dask_array") and values.ndim:  # of dask.dataframe
+                way = "give .to_dask_array(lengths=True)"
             raise TypeError(f"{type(values).__name__} of {_package(values)} is no array; {way}")
 
 

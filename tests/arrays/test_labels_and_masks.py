@@ -532,7 +532,8 @@ lp.add(np.ones((3, 2)), pytest.importorskip("xarray").Variable("x", [1, 2]), "e4
 lp.add(pytest.importorskip("xarray").DataArray(1.0), np.ones(2), "e4m3fn")
     ValueError: ...shape (2,) has more axes than (), the dimensions...
 lp.encode(pytest.importorskip("dask").delayed(np.ones)(3), "e4m3fn")
-    TypeError: Delayed of dask is no array...
+    TypeError: Delayed of dask is no array; use .map for the arrays of a Dataset, and dask.array for delayed
+    values
 """,
 )
 
@@ -557,6 +558,10 @@ def test_columns_of_dask_are_refused_with_the_way_out(name):
     ):
         with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
             call()
+    with pytest.raises(
+        TypeError, match=r"^Scalar of dask is no array; use \.map for the arrays of a Dataset"
+    ):
+        lp.encode(frame["a"].sum(), "e4m3fn")
     if name != "Index":
         given = values.to_dask_array(lengths=True)
         assert lp.encode(given, "e4m3fn").compute().reshape(-1).tolist() == [60, 64]
