@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from lowprec.arrays.calls import convert
 from lowprec.arrays.checks import FLOATS, Array, as_array, values_operand, values_type
 from lowprec.arrays.dlpack import exported
 from lowprec.arrays.kinds import check_labels
+from lowprec.arrays.lists import is_list
 from lowprec.arrays.outputs import output
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.kernels.engine import Backend
@@ -96,6 +97,7 @@ class BlockArray:
     def __post_init__(self) -> None:
         fmt = catalog.block_format(self.format)
         codes, scales = self.codes, self.scales
+        lazy.check(codes, scales, self.tensor_scale)
         check_labels(codes, scales=scales)
         ndim = np.ndim(codes if lazy.is_lazy(codes) else as_array(codes))
         axes = axes_of(fmt, self.axes if self.axes != () else None, ndim)
@@ -387,7 +389,7 @@ class BlockArray:
 
 
 def _decoded(given: Any) -> Any:
-    """Arguments with values in place of blocks, in lists, tuples and dictionaries too.
+    """Arguments with values in place of blocks, in sequences and dictionaries too.
 
     Nothing can be written to these, as it would be lost.
     """
@@ -395,8 +397,8 @@ def _decoded(given: Any) -> Any:
         values = np.asarray(given)
         values.flags.writeable = False
         return values
-    if type(given) in (list, tuple):
-        return type(given)(map(_decoded, given))
+    if is_list(type(given)) or isinstance(given, ValuesView):
+        return tuple(map(_decoded, given)) if isinstance(given, tuple) else list(map(_decoded, given))
     return {key: _decoded(each) for key, each in given.items()} if type(given) is dict else given
 
 

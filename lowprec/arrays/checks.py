@@ -14,7 +14,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.frames import is_frame, typed_parts, whole_of
+from lowprec.arrays.axes import broadcast_shapes
+from lowprec.arrays.frames import is_arrow, is_frame, typed_parts, whole_of
 from lowprec.arrays.lists import is_list, listed
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans, unlocked
 from lowprec.kernels.modes import usual_arithmetic
@@ -275,7 +276,7 @@ def broadcast_shape(taker: str, *arrays: Array) -> tuple[int, ...]:
     """Return the shape that operands broadcast to; `taker` is for messages."""
     shapes = [array.shape for array in arrays]
     try:
-        return shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+        return shapes[0] if len(shapes) == 1 else broadcast_shapes(*shapes)
     except ValueError:
         spelled = " and ".join(map(str, shapes))
         raise ValueError(f"{taker} takes operands that broadcast together, not of shapes {spelled}") from None
@@ -352,7 +353,7 @@ def as_array(values: object) -> Array:
     outside = _package(type(values)) == "pandas" and not is_frame(values)
     if outside and getattr(values, "nlevels", 1) == 1:
         values = sys.modules["pandas"].Series(values)  # its arrays and indexes round as they become NumPy's
-    if is_frame(values):
+    if is_frame(values) or is_arrow(values):
         return whole_of(typed_parts(values))
     try:
         if is_list(type(values)):
@@ -384,7 +385,7 @@ def _refuse_kinds(values: Any, listed: bool = False) -> None:
             for kind in set(map(type, values))
             if is_list(kind)
             or issubclass(kind, np.ma.MaskedArray)
-            or _package(kind) in _NAMED
+            or _package(kind) in (*_NAMED, "pyarrow")
             or hasattr(kind, "_exact_values")
         )
         for each in values if kinds else ():
@@ -392,6 +393,8 @@ def _refuse_kinds(values: Any, listed: bool = False) -> None:
                 _refuse_kinds(each, True)
     elif listed and hasattr(type(values), "_exact_values"):
         raise TypeError("a list would round values of blocks to float32; give .values(dtype) of each")
+    elif listed and is_arrow(values):
+        as_array(values)  # refuses integers that NumPy would round where others are missing
     elif isinstance(values, np.ma.MaskedArray):
         raise TypeError(
             "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"

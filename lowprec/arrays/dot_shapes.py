@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-import numpy as np
+from lowprec.arrays.axes import broadcast_shapes
 
 __all__ = ["Plain", "Shaped", "broadcast_outer", "check_joins", "check_shapes"]
 
@@ -15,7 +15,7 @@ __all__ = ["Plain", "Shaped", "broadcast_outer", "check_joins", "check_shapes"]
 def check_joins(name: str, given: tuple[int, ...], shape: tuple[int, ...]) -> None:
     """Refuse an addend, a bias or the like that does not broadcast to the result's shape."""
     try:
-        broadcast = np.broadcast_shapes(given, shape)
+        broadcast = broadcast_shapes(given, shape)
     except ValueError:
         broadcast = ()
     if broadcast != shape:
@@ -66,7 +66,7 @@ def broadcast_outer(
 ) -> tuple[int, ...]:
     """Broadcast the axes in front."""
     try:
-        return np.broadcast_shapes(outer_x, outer_y)
+        return broadcast_shapes(outer_x, outer_y)
     except ValueError:
         raise ValueError(
             f"{verb} of shapes {x.given} and {y.given}: the axes in front, {outer_x} and {outer_y}, do not "

@@ -140,6 +140,10 @@ def sweep_formats(
 
     Source: [OCPMX] 5 for blocks; docs/finding-formats.md.
     """
+    lists = {"elements": elements or (), "sizes": sizes, "scales": scales, "rules": rules}
+    for name, several in lists.items():
+        if isinstance(several, str) or not np.iterable(several):
+            raise TypeError(f"{name} takes several: give [{getattr(several, 'name', several)!r}]")
     tensors, counts, amax = _finite(data)
     trials = list(_trials(_chosen(width, elements), amax, sizes, scales, rules))
     with reporting(progress, len(trials) * len(tensors), "formats") as step:
@@ -171,6 +175,7 @@ def _finite(data: Any) -> tuple[dict[str, Any], dict[str, int], float]:
         lazy.check(each)
         plain = lazy.plain(each)
         values: Any = lazy.dask_of(plain) if lazy.is_dask(plain) else values_operand(plain).array
+        values = np.atleast_1d(values)
         finite = np.isfinite(values)
         if str(name) in tensors:
             raise ValueError(f"two tensors are named {str(name)!r}; give each a name of its own")
@@ -216,7 +221,8 @@ def _trials(
             yield _Trial(element, "blocks")
             continue
         if not isinstance(element, Codebook) and element.exponent_bits:
-            first = math.frexp(amax / element.max_finite)[1]
+            (part, power), (most, limit) = math.frexp(amax), math.frexp(element.max_finite)
+            first = power - limit + (part > most)
             for power in range(first, first - _BIASES, -1):
                 bias = element.bias - power
                 with contextlib.suppress(ValueError):  # a bias beyond the range of float64
@@ -313,6 +319,9 @@ def _lazily(tensors: Mapping[str, Any], trials: list[_Trial], axis: int) -> dict
     *reports, signals = lazy.computed([*asked.values(), squares])
     known = dict(zip(tensors, signals, strict=True))
     return {
-        key: (float(known[key[1]]), math.inf if report.lost else report.mse * report.size)
+        key: (
+            float(known[key[1]]),
+            math.inf if report.lost else report.mse * report.size if report.size else 0.0,
+        )
         for key, report in zip(asked, reports, strict=True)
     }

@@ -1,10 +1,11 @@
-"""Frames of pandas as arrays: their elements by type, each in the type of its column.
+"""Frames of pandas and tables of Arrow as arrays: their elements by type, each in the type of its column.
 
 Floor 3.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["common_type", "is_frame", "typed_parts", "whole_of"]
+__all__ = ["common_type", "is_arrow", "is_frame", "typed_parts", "whole_of"]
 
 Array = npt.NDArray[Any]
 
@@ -23,22 +24,51 @@ def is_frame(values: object) -> bool:
     return pandas is not None and isinstance(values, (pandas.Series, pandas.DataFrame))
 
 
+def is_arrow(values: object) -> bool:
+    """Return whether values are an array or a table of pyarrow."""
+    pyarrow = sys.modules.get("pyarrow")
+    kinds = ("Array", "ChunkedArray", "Table", "RecordBatch")
+    return pyarrow is not None and isinstance(values, tuple(getattr(pyarrow, kind) for kind in kinds))
+
+
 def typed_parts(frame: Any) -> dict[np.dtype[Any], tuple[Array, Array]]:
     """Return the elements of a frame by type: arrays of its shape, each with the mask of its own elements.
 
     Missing integers and booleans are NaNs of float64.
     """
-    kinds = {frame.dtype} if frame.ndim == 1 else set(frame.dtypes)
-    if len(kinds) == 1 and isinstance(next(iter(kinds)), np.dtype):
-        return {next(iter(kinds)): (np.asarray(frame), np.broadcast_to(np.True_, frame.shape))}
+    if is_arrow(frame):
+        of_column, columns, shape = _of_arrow, getattr(frame, "columns", None), getattr(frame, "shape", ())
+    else:
+        kinds, shape = {frame.dtype} if frame.ndim == 1 else set(frame.dtypes), frame.shape
+        if len(kinds) == 1 and isinstance(next(iter(kinds)), np.dtype):
+            return {next(iter(kinds)): (np.asarray(frame), np.broadcast_to(np.True_, shape))}
+        columns = None if frame.ndim == 1 else [frame.iloc[:, place] for place in range(shape[1])]
+        of_column = _of_column
+    if columns is None:
+        return {numbers.dtype: (numbers, known) for numbers, known in of_column(frame)}
     found: dict[np.dtype[Any], tuple[Array, Array]] = {}
-    for place in range(frame.shape[-1] if frame.ndim > 1 else 1):
-        column, at = (frame, ...) if frame.ndim == 1 else (frame.iloc[:, place], (slice(None), place))
-        for numbers, known in _of_column(column):
+    for place, column in enumerate(columns):
+        for numbers, known in of_column(column):
             if numbers.dtype not in found:
-                found[numbers.dtype] = np.zeros(frame.shape, numbers.dtype), np.zeros(frame.shape, np.bool_)
-            found[numbers.dtype][0][at], found[numbers.dtype][1][at] = numbers, known
-    return found or {np.dtype(np.float64): (np.zeros(frame.shape), np.ones(frame.shape, np.bool_))}
+                found[numbers.dtype] = np.zeros(shape, numbers.dtype), np.zeros(shape, np.bool_)
+            found[numbers.dtype][0][:, place], found[numbers.dtype][1][:, place] = numbers, known
+    return found or {np.dtype(np.float64): (np.zeros(shape), np.ones(shape, np.bool_))}
+
+
+def _of_arrow(column: Any) -> list[tuple[Array, Array]]:
+    """Return the elements of an array of pyarrow by type, each with the mask of its own elements."""
+    types = sys.modules["pyarrow"].types
+    if types.is_run_end_encoded(column.type):
+        column = importlib.import_module("pyarrow.compute").run_end_decode(column)
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    known = np.asarray(column.is_valid())
+    if known.all() or not (types.is_integer(column.type) or types.is_boolean(column.type)):
+        return [(np.asarray(column), np.ones(len(column), np.bool_))]
+    held = np.asarray(column.drop_null())
+    numbers = np.zeros(len(column), held.dtype)
+    numbers[known] = held
+    return [(numbers, known), (np.full(len(column), np.nan), ~known)]
 
 
 def _of_column(column: Any) -> list[tuple[Array, Array]]:
@@ -52,7 +82,10 @@ def _of_column(column: Any) -> list[tuple[Array, Array]]:
         return [(np.asarray(column), np.ones(len(column), np.bool_))]
     if kind.kind == "f" or not missing.any():
         return [(column.to_numpy(kind, na_value=np.nan), np.ones(len(column), np.bool_))]
-    return [(column.to_numpy(kind, na_value=0), ~missing), (np.full(len(column), np.nan), missing)]
+    return [
+        (column.to_numpy(kind, na_value=kind.type(0).item()), ~missing),
+        (np.full(len(column), np.nan), missing),
+    ]
 
 
 def common_type(kinds: Iterable[np.dtype[Any]]) -> np.dtype[Any]:

@@ -115,11 +115,12 @@ def in_memory(name: str, values: object) -> Any:
 def check(*operands: Any) -> None:
     """Refuse lazy objects that are no arrays."""
     for values in operands:
-        if is_lazy(values) and not (hasattr(type(values), "dtype") and hasattr(type(values), "shape")):
-            raise TypeError(
-                f"{type(values).__name__} of {_package(values)} is no array; use .map for the arrays of a "
-                f"Dataset, and dask.array for delayed values"
-            )
+        needed = ("chunks",) if is_dask(values) else ("dtype", "shape")
+        if is_lazy(values) and not all(hasattr(type(values), name) for name in needed):
+            way = "use .map for the arrays of a Dataset, and dask.array for delayed values"
+            if hasattr(type(values), "to_dask_array") and values.ndim:  # of dask.dataframe
+                way = "give .to_dask_array(lengths=True)"
+            raise TypeError(f"{type(values).__name__} of {_package(values)} is no array; {way}")
 
 
 def empty_of(values: Any) -> Any:

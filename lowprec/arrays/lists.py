@@ -37,7 +37,7 @@ def listed(values: Any) -> npt.NDArray[Any]:
     with np.errstate(invalid="ignore"):
         rounds = array.dtype.kind == "V" or (array.dtype == np.float64 and (np.abs(array) >= 2**53).any())
     if rounds:
-        for given, made in zip(np.array(values, object).flat, array.flat, strict=True):
+        for given, made in zip(np.array(values, object).ravel(), array.ravel(), strict=True):
             exact = int(given) if isinstance(given, (int, np.integer)) else float(given)
             if exact != float(made) and exact == exact:
                 raise TypeError(f"NumPy's common type of its elements, {array.dtype}, does not hold {given}")

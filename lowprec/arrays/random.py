@@ -6,6 +6,7 @@ Floor 3.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -126,8 +127,7 @@ def random_bits(
             terms = [
                 first * np.uint64(stride) for first, stride in zip(firsts[:-1], strides[:-1], strict=True)
             ]
-            grids = np.meshgrid(*terms, indexing="ij") if terms else []
-            base = sum(grids, np.zeros(box[:-1], np.uint64)) + firsts[-1][0]
+            base = functools.reduce(np.add.outer, terms, firsts[-1][0])
             starts, length = np.ascontiguousarray(base).reshape(-1), box[-1]
         philox_runs(out.reshape(-1), starts, length, np.uint64(key), stream, bits)
     return out

@@ -405,7 +405,7 @@ def _of_singles(
         units: Any = 1.0
         if scales is not None:
             source = source / scales[box]
-            units = scales[box] if any(scales.strides) else scales[box].flat[0]
+            units = scales[box] if any(scales.strides) else scales[(0,) * scales.ndim]
         results = np.asarray(quantize(source, fmt, projection=how, **integers(box)))
         sums.add(part, results, units, limits)
     return sums

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.axes import broadcast_arrays
 from lowprec.arrays.checks import Array
 from lowprec.arrays.order_parts import codes_in
 from lowprec.p3109.operations import Specialization, specialization
@@ -161,7 +162,7 @@ def _operands(spec: Specialization, operands: tuple[npt.ArrayLike, ...] | None) 
     if not isinstance(operands, tuple) or len(operands) != len(spec.formats):
         raise TypeError(f"operands= for {name} must be a tuple of {len(spec.formats)} arrays of codes")
     codes = [codes_in(each, fmt) for each, fmt in zip(operands, spec.formats, strict=True)]
-    return [each.reshape(-1) for each in np.broadcast_arrays(*codes)]
+    return [each.reshape(-1) for each in broadcast_arrays(*codes)]
 
 
 def _results(made: Any, defined: Array, fmt: Format) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.axes import broadcast_arrays
 from lowprec.arrays.checks import Array, code_dtype, values_operand
 from lowprec.arrays.operations import codes_of
 from lowprec.kernels.request import CONVERT
@@ -52,7 +53,7 @@ def block_projected(
     The quotient of a number to odd and a scale projects as the exact one does: a boundary of the format
     times the scale is a number of at most `BITS` bits.
     """
-    x, scale = np.broadcast_arrays(x, scale)
+    x, scale = broadcast_arrays(x, scale)
     infinite = np.isinf(scale)
     x = np.where(infinite & ~np.isnan(x), np.sign(x) * np.sign(scale), x)
     x = np.where((scale == 0) & ~np.isnan(x), 0.0, x)

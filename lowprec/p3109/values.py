@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.axes import broadcast_arrays
 from lowprec.arrays.checks import values_operand
 from lowprec.arrays.convert import decode
 from lowprec.arrays.dot import dot
@@ -116,7 +117,7 @@ def _product(factors: list[float]) -> float:
 
 
 def _add_three(x: Numbers, y: Numbers, z: Numbers) -> Numbers:
-    terms = np.stack(np.broadcast_arrays(x, y, z), axis=-1)
+    terms = np.stack(broadcast_arrays(x, y, z), axis=-1)
     return summed(terms, np.ones(3))
 
 

@@ -199,7 +199,8 @@ class BlockFormat(Hashed):
     tensor_scale : {"none", "divide", "reciprocal"}
         Whether there is a binary32 scale of the whole tensor: its amax over the product of the
         element's and the scale's largest values, rounded to nearest even; or 1 over the rounded
-        inverse of that, all in binary32. 1 for a tensor without non-zero finite values; never 0.
+        inverse of that, all in binary32, to which amax itself is rounded first. 1 for a tensor
+        without non-zero finite values; never 0.
     elements, scales : Projection
         Of the elements, and of the scales; `finite` saturation by default. Neither goes `via` other formats,
         nor keeps payloads of NaNs; the `nan_code` of scales is no negative number.

@@ -6,6 +6,7 @@ Floor 1. Imports the standard library only.
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -81,6 +82,11 @@ class Catalog(Mapping[str, _Item]):
     def __len__(self) -> int:
         return len(self._items)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle and copy the package's own by their names."""
+        name = self.kind.replace(" ", "_")
+        return (_named, (name,)) if _named(name) is self else super().__reduce_ex__(protocol)
+
     def __repr__(self) -> str:
         names = list(self)
         cut = len(names) > _MOST
@@ -95,6 +101,11 @@ class Catalog(Mapping[str, _Item]):
         if cut:
             lines.insert(-1, f"  ... {len(names) - len(shown)} more; list() of this has all names")
         return "\n".join([f"{len(names)} {self.kind}; wherever one is taken, its name will do", *lines])
+
+
+def _named(name: str) -> object:
+    """Return the catalog that the package has under a name, None if there is none."""
+    return getattr(importlib.import_module("lowprec"), name, None)
 
 
 def _short(cell: object) -> str:

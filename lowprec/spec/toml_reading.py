@@ -10,6 +10,7 @@ Floor 1. Imports the standard library only.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 import sys
@@ -167,9 +168,17 @@ def _tables(data: bytes, most: int = _MOST) -> dict[str, Any]:
         if (many := sum(map(bare.count, marks))) > highest:
             raise ValueError(f"it has {many:,} {what}, and at most {highest:,} are read")
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text, parse_float=float64)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def float64(text: str) -> float:
+    """Return a number of a TOML text; refuse those that would become an infinity or zero."""
+    number = float(text)
+    if (number == 0 or math.isinf(number)) and re.match(r"[^eE]*[1-9]", text):
+        raise ValueError(f"{text[:60]} is beyond float64's range")
+    return number
 
 
 def _objects(tables: Mapping[str, Any], name: str, where: str) -> dict[str, Specification]:
@@ -203,7 +212,7 @@ def _object(given: Mapping[str, Any], local: Local) -> Specification:
     """Return an object from its fields; `base` names one to begin with, `kind` says what it is."""
     table = dict(given)
     kind, base = table.pop("kind", None), table.pop("base", None)
-    if kind is not None and kind not in KINDS:
+    if kind is not None and not (isinstance(kind, str) and kind in KINDS):
         raise ValueError(f"unknown kind {kind!r}; use one of {', '.join(map(repr, KINDS))}")
     begun = None if base is None else _base(base, kind, local)
     if begun is not None and kind not in (None, kind_of(begun)):

@@ -72,7 +72,7 @@ def to_toml(spec: Specification) -> str:
             f"{_MOST:,}"
         )
     private: dict[str, Specification] = {spec.name: spec}  # by the keys of their tables
-    fields = {"kind": _string(kind_of(spec)), **_written(spec, None, private)}
+    fields = {"kind": _string(kind_of(spec)), "name": _string(spec.name), **_written(spec, None, private)}
     del private[spec.name]
     if not private:
         return "".join(_section(fields, ""))

@@ -22,6 +22,9 @@ def error_report(values: Any, *arguments: Any, **options: Any) -> ErrorReport:
     return statistics.error_report(values, *arguments, **options)
 
 
+error_report.__module__ = __name__  # where pickle looks for it
+
+
 def _is_format(name: str) -> bool:
     """Return whether a string names a format: then it is refused as before, since values come first."""
     try:

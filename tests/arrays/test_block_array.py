@@ -1,5 +1,6 @@
 """A BlockArray as an array: its shapes, equality, copies, and what NumPy gets of it."""
 
+import collections
 import copy
 import itertools
 import pickle
@@ -181,6 +182,17 @@ def test_numpy_functions_take_the_values():
         np.asarray(BLOCKS, np.uint8)
     with pytest.raises(ValueError, match="are computed, never a view"):
         np.asarray(BLOCKS, copy=False)
+
+
+Two = collections.namedtuple("Two", "first second")
+
+
+@pytest.mark.parametrize(
+    "kind", [Two._make, collections.deque, collections.UserList, lambda each: dict(enumerate(each)).values()]
+)
+def test_numpy_takes_blocks_in_sequences_of_any_kind(kind):
+    values = BLOCKS.values()
+    assert np.array_equal(np.concatenate(kind([BLOCKS, VALUES]), axis=1), np.concatenate([values, VALUES], 1))
 
 
 def test_numbers_between_two_halves_are_rounded_once():

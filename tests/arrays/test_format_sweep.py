@@ -144,6 +144,40 @@ def test_the_lowest_integer_has_the_largest_magnitude():
     assert [row.format.max_finite >= 128 for row in tried.rows if row.scaling == "bias"].count(True) == 1
 
 
+@pytest.mark.parametrize(
+    ("largest", "biases"),
+    [
+        (6.0, {1, 2, 3}),
+        (np.nextafter(6.0, 0), {1, 2, 3}),
+        (np.nextafter(6.0, 7), {0, 1, 2}),
+        (12.0, {0, 1, 2}),
+        (6 * 2.0**-20, {21, 22, 23}),
+    ],
+)
+def test_the_first_bias_is_the_largest_that_clips_nothing(largest, biases):
+    """Of e2m1fn, whose largest value is 6 with bias 1."""
+    tried = lp.sweep_formats([largest, 0.1 * largest], elements=["e2m1fn"], sizes=[])
+    assert {row.format.bias for row in tried.rows if row.scaling == "bias"} == biases
+
+
+@pytest.mark.parametrize("number", [3.0, np.float32(3), np.array(3.0), np.array(True)])
+def test_a_number_is_a_tensor_of_one_value(number):
+    one = lp.sweep_formats(number, 3, sizes=[2])
+    assert (one.size, one.rows) == (1, lp.sweep_formats([number], 3, sizes=[2]).rows)
+
+
+@pytest.mark.filterwarnings("ignore:method='mse' needs all values")
+def test_empty_tensors_add_nothing_to_errors():
+    array = pytest.importorskip("dask.array")
+    options = {"elements": ["e2m1fn", "mxfp4"], "sizes": []}
+    empty = np.zeros((0, 3), np.float32)
+    held = lp.sweep_formats({"a": VALUES_3, "b": empty}, **options)
+    lazy = lp.sweep_formats({"a": array.from_array(VALUES_3), "b": array.from_array(empty)}, **options)
+    assert [row.sqnr for row in held.rows] == [row.sqnr for row in lazy.rows]
+    assert all(row.sqnr > 0 for row in lazy.rows)
+    assert all(math.isnan(row.by_tensor["b"]) for row in (*held.rows, *lazy.rows))
+
+
 def test_data_that_no_scale_reaches_is_refused_as_such():
     """Near the largest float64 number; the biases that it would need are beyond it, and none is tried."""
     with pytest.raises(
@@ -194,6 +228,18 @@ def test_the_example_prints_the_front(tmp_path):
         (lambda: lp.sweep_formats(VALUES, elements=["e9m9"]), ValueError, "unknown format 'e9m9'"),
         (lambda: lp.sweep_formats(VALUES, 4, rules=["best"]), ValueError, "unknown scale rule 'best'"),
         (lambda: lp.sweep_formats(["a"], 4), TypeError, "values must be real numbers"),
+        (lambda: lp.sweep_formats(VALUES, 4, sizes=32), TypeError, "sizes takes several: give [32]"),
+        (
+            lambda: lp.sweep_formats(VALUES, 4, rules="floor"),
+            TypeError,
+            "rules takes several: give ['floor']",
+        ),
+        (lambda: lp.sweep_formats(VALUES, elements="nf4"), TypeError, "elements takes several: give ['nf4']"),
+        (
+            lambda: lp.sweep_formats(VALUES, 4, scales=lp.formats["ue4m3"]),
+            TypeError,
+            "scales takes several: give ['ue4m3']",
+        ),
         (
             lambda: lp.sweep_formats(VALUES, elements=["nf4"]).best(3),
             ValueError,

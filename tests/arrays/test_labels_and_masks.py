@@ -1,6 +1,7 @@
 """Masks, names and bits of operands that NumPy would take another way."""
 
 import functools
+import re
 from array import array
 from collections import UserList, deque
 
@@ -531,6 +532,36 @@ lp.add(np.ones((3, 2)), pytest.importorskip("xarray").Variable("x", [1, 2]), "e4
 lp.add(pytest.importorskip("xarray").DataArray(1.0), np.ones(2), "e4m3fn")
     ValueError: ...shape (2,) has more axes than (), the dimensions...
 lp.encode(pytest.importorskip("dask").delayed(np.ones)(3), "e4m3fn")
-    TypeError: Delayed of dask is no array...
+    TypeError: Delayed of dask is no array; use .map for the arrays of a Dataset, and dask.array for delayed
+    values
 """,
 )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["Series", "Index", "DataFrame"])
+def test_columns_of_dask_are_refused_with_the_way_out(name):
+    frames, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    frame = frames.from_pandas(pd.DataFrame({"a": [1.5, 2.0]}), npartitions=1)
+    values = {"Series": frame["a"], "Index": frame.index, "DataFrame": frame}[name]
+    said = f"{name} of dask is no array; give .to_dask_array(lengths=True)"
+    for call in (
+        lambda: lp.encode(values, "e4m3fn"),
+        lambda: lp.encode(values, "mxfp4"),
+        lambda: lp.add(1.0, values, "e4m3fn"),
+        lambda: lp.scale_for(values, "e4m3fn"),
+        lambda: lp.error_report(values, "e4m3fn"),
+        lambda: lp.dot(values, values, "fp32_fma"),
+        lambda: lp.sweep_formats(values, 4),
+        lambda: lp.BlockArray(values, [127], "mxfp4"),
+        lambda: lp.encode(np.ones(2), "e4m3fn", random=values, **STOCHASTIC),
+    ):
+        with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
+            call()
+    with pytest.raises(
+        TypeError, match=r"^Scalar of dask is no array; use \.map for the arrays of a Dataset"
+    ):
+        lp.encode(frame["a"].sum(), "e4m3fn")
+    if name != "Index":
+        given = values.to_dask_array(lengths=True)
+        assert lp.encode(given, "e4m3fn").compute().reshape(-1).tolist() == [60, 64]

@@ -1,6 +1,8 @@
 """The catalog: what names, aliases and dtypes stand for, and which are refused."""
 
+import copy
 import importlib
+import operator
 import pickle
 import pydoc
 import re
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.spec import catalog
+from lowprec.spec import catalog, naming
 from lowprec.spec.families import p3109
 from lowprec.spec.format import Format
 from tests.support import pairs
@@ -288,6 +290,17 @@ def test_nobody_changes_a_catalog(name):
     assert len(catalogue) == len(list(catalogue))
     assert "mine" not in catalogue
     assert catalogue.get("mine") is None
+
+
+@pytest.mark.parametrize("name", [*CATALOGS, "encode", "scale_for", "error_report"])
+def test_what_the_package_names_is_itself_after_a_pickle_or_a_copy(name):
+    thing = getattr(lp, name)
+    assert pickle.loads(pickle.dumps(thing)) is copy.copy(thing) is copy.deepcopy(thing) is thing
+
+
+def test_a_catalog_of_ones_own_is_pickled_as_it_is():
+    own = naming.Catalog("formats", {"mine": lp.formats["e5m2"]}, bits=operator.attrgetter("width"))
+    assert dict(pickle.loads(pickle.dumps(own))) == dict(copy.deepcopy(own)) == {"mine": lp.formats["e5m2"]}
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
 """Hardware in a file: what is read is what the objects are, and what cannot be is named."""
 
 import dataclasses
+import math
 import os
 import re
+import tomllib
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.spec import catalog
+from lowprec.spec import catalog, toml_reading
 from lowprec.spec.block import ScaleRule
 from lowprec.spec.families import ieee
 from lowprec.spec.profiles.profile import OnDemand
@@ -127,6 +130,10 @@ BLOCK = 'element = "e2m1fn"\nscale = "e8m0fnu"\n'
     [
         ("", "it is empty; give the fields of a format, a block format, an accumulation, a profile"),
         ("colour = 3", "colour does not say what it is; add kind, one of 'format', 'block format'"),
+        (
+            'kind = ["format"]',
+            "unknown kind ['format']; use one of 'format', 'block format', 'accumulation', ",
+        ),
         ('kind = "unit"', "unknown kind 'unit'; use one of 'format', 'block format', 'accumulation', 'prof"),
         ('base = "mxfp5"', "base='mxfp5' is the name of nothing; did you mean 'mxfp"),
         ('base = "mxfp8"', "base: block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
@@ -319,3 +326,42 @@ def test_dots_in_strings_comments_and_lists_are_no_nesting():
     """Sources are sentences, and values have dots."""
     text = f"# {'...' * 99}\nsource = \"{'A. ' * 99}\"\nkind = 'codebook'\nvalues = [0.5, 1.5, 2.5, 3.5]"
     assert from_toml(text)["private"].source == "A. " * 99
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1_0.5e9_99", "1e-400", "-0.1E-399"])
+@pytest.mark.parametrize("field", ["values = [0.0, 1.0, 2.0, {}]", "min_scale = {}"])
+def test_numbers_beyond_float64_are_refused(tmp_path, number, field):
+    """They would be read as an infinity or as zero."""
+    path = tmp_path / "mine.toml"
+    path.write_text(field.format(number))
+    message = f"cannot read '{path}' as TOML: {number} is beyond float64's range"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        lp.load_toml(path)
+
+
+def test_zeros_infinities_and_nans_are_numbers():
+    text = "values = [0e9, -inf, nan, +inf, 0.0e-999, 1.5, -2.5, 5e-324]"
+    wanted = [0.0, -math.inf, math.nan, math.inf, 0.0, 1.5, -2.5, 5e-324]
+    assert np.array_equal(
+        tomllib.loads(text, parse_float=toml_reading.float64)["values"], wanted, equal_nan=True
+    )
+
+
+OTHER = dataclasses.replace(lp.formats["e4m3fn"], name="other", bias=9)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        lp.formats["e4m3fn"],
+        lp.codebooks["nf4"],
+        lp.block_formats["mxfp4"],
+        lp.accumulations["fp32_fma"],
+        lp.profiles["ocp"],
+        lp.Accumulation(output=OTHER, accumulator=OTHER),
+    ],
+)
+def test_things_without_a_name_have_none_after_a_file(tmp_path, spec):
+    nameless = dataclasses.replace(spec, name="")
+    (tmp_path / "mine.toml").write_text(to_toml(nameless))
+    assert lp.load_toml(tmp_path / "mine.toml")[""] == nameless

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith
+from lowprec.arrays.axes import broadcast_shapes
 from lowprec.arrays.checks import Array, as_array, float_dtype
 from lowprec.arrays.convert import quantize
 from lowprec.arrays.doubles import reals
@@ -388,7 +389,7 @@ def _alike(x: Expansion, y: Expansion) -> tuple[Format, tuple[Parts, Parts]]:
             f"expansions in {x.format.name!r} and {y.format.name!r} have no common format; "
             f"split(y.values(), {len(y.parts)}, {x.format.name!r}) has y in the first"
         )
-    shape = np.broadcast_shapes(x.shape, y.shape)
+    shape = broadcast_shapes(x.shape, y.shape)
     left, right = (tuple(_spread(part, shape) for part in side.parts) for side in (x, y))
     return x.format, (left, right)
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith
+from lowprec.arrays.axes import broadcast_shapes
 from lowprec.arrays.checks import Array, as_array, float_dtype
 from lowprec.arrays.convert import quantize
 from lowprec.spec import catalog
@@ -201,7 +202,7 @@ class _Steps:
     def __call__(self, operation: Any, *operands: npt.ArrayLike) -> Any:
         if not self.watched:
             return operation(*operands, self.fmt)
-        flags = np.zeros(np.broadcast_shapes(*map(np.shape, operands)), np.uint8)
+        flags = np.zeros(broadcast_shapes(*map(np.shape, operands)), np.uint8)
         result = operation(*operands, self.fmt, flags=flags)
         self.lost = self.lost | (flags & Flag.OVERFLOW != 0)
         return result

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, statistics
+from lowprec.arrays.axes import broadcast_shapes
 from lowprec.arrays.checks import Array, as_array, asked_type, code_dtype, codes_operand, refuse_codes
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import check_labels
@@ -63,7 +64,7 @@ class ScaledCodes:
         fmt = catalog.format(self.format)
         codes, scale = codes_operand(self.codes, fmt).array, _scales(self.scale)
         try:
-            fits = np.broadcast_shapes(codes.shape, scale.shape) == codes.shape
+            fits = broadcast_shapes(codes.shape, scale.shape) == codes.shape
         except ValueError:
             fits = False
         if not fits:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import arith
+from lowprec.arrays.axes import broadcast_shapes
 from lowprec.arrays.checks import Array, as_array, float_dtype, values_type
 from lowprec.arrays.convert import quantize
 from lowprec.arrays.dot import matmul
@@ -81,7 +82,7 @@ def product(x: Array, y: Array, how: Accumulation) -> Array:
     """
     rng = current().rng if how.rounds_randomly else None
     if min(x.ndim, y.ndim) > 1 and min(x.size, y.size) and x.shape[-1] == y.shape[-2] and _diverged(x):
-        shape = (*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
+        shape = (*broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
         row, column = x.reshape(-1, x.shape[-1])[:1], y[(0,) * (y.ndim - 2)][:, :1]
         return np.full(shape, np.asarray(matmul(row, column, how, rng=rng)))
     return np.asarray(matmul(x, y, how, rng=rng))

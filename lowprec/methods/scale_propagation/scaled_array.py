@@ -357,8 +357,9 @@ def as_scaled(
     if scale is None and fmt is None and array.dtype.kind in "biu":
         return values
     of_scales = current().scale_format if scale_format is None else catalog.format(scale_format)
-    if scale is None and array.size and (array == array.flat[0]).all():
-        one = scaled_scalar(array.flat[0], target, scale_format=of_scales)
+    first = array[(0,) * array.ndim] if array.size else None
+    if scale is None and array.size and (array == first).all():
+        one = scaled_scalar(first, target, scale_format=of_scales)
         same = np.full(array.shape, one.data) if one.scale else rounding.project(array, target)
         return unchecked(same, one.scale, target, of_scales)  # zeros keep their signs
     given, of_scales = finite_scale(1.0 if scale is None else scale, scale_format)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.axes import broadcast_shapes
 from lowprec.arrays.checks import as_array
 from lowprec.methods._layer import check_names
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
@@ -64,7 +65,7 @@ def matmul(
             f"matmul takes matrices, not shapes {x.shape} and {w.shape}; give vectors an axis of length 1"
         )
     try:
-        np.broadcast_shapes(x.shape[:-2], w.shape[:-2])
+        broadcast_shapes(x.shape[:-2], w.shape[:-2])
         fits = x.shape[-1] == w.shape[-2]
     except ValueError:
         fits = False

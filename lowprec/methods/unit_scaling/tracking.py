@@ -313,7 +313,7 @@ def report(model: Any, batch: Any) -> ScaleTracker:
         found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
     for (name, values), grad in zip(parameters.items(), found, strict=True):
         label = tracker._free(name)
-        if ((array := values_of(values)) != array.flat[0]).any():
+        if ((array := values_of(values)) != array[(0,) * array.ndim]).any():
             tracker.forward(label, array)
         if grad is not None:
             tracker.backward(label, values_of(grad))

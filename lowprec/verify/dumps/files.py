@@ -123,12 +123,20 @@ class _Packed(Dump):
     def __init__(self, of: Dump, fmt: Format, shape: tuple[int, ...] | None) -> None:
         self._of, self._fmt, self.name, self.dtype = of, fmt, of.name, code_dtype(fmt)
         self._codes, self._bytes = (2, 1) if fmt.width == 4 else (4, 3) if fmt.width == 6 else (4, 1)
+        if not of.shape:
+            raise DumpError(f"{self.name!r}: packed codes have an axis, and this array has none")
         length = of.shape[-1] // self._bytes * self._codes
         self.shape = (*of.shape[:-1], length) if shape is None else shape
         if shape is not None and math.prod(shape[:-1]) * packed_bytes(shape[-1], fmt) != of.size:
             need = math.prod(shape[:-1]) * packed_bytes(shape[-1], fmt)
             raise DumpError(
                 f"{self.name!r} has {of.size:,} bytes, but {_spelled(shape)} of {fmt.name!r} takes {need:,}"
+            )
+        if of.shape[-1] % self._bytes:
+            raise DumpError(
+                f"{self.name!r} has {of.shape[-1]:,} bytes along its last axis, no multiple of the "
+                f"{self._bytes} that {self._codes} codes of {fmt.name!r} take; save rows without the bytes "
+                "behind them"
             )
         if self.shape[-1] % self._codes and math.prod(self.shape[:-1]) > 1:
             raise DumpError(
