@@ -19,6 +19,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.situations import continued
 
 __all__ = ["SCALE_SHIFT", "SPECIAL", "elements", "moved", "operands", "orders", "scales", "special_blocks"]
 __all__ += [
@@ -152,6 +153,15 @@ def _unsigned(made: Array, sign: int) -> Array:
 # -- scales ------------------------------------------------------------------------------------------
 
 
+def _past_scales(blocks: BlockArray, values: Array, wide: Format) -> BlockArray:
+    """Return the blocks under scales whose codes are those of a format that goes on, without upper bits."""
+    fmt = blocks.format
+    other = dataclasses.replace(fmt, name="", scale=wide)
+    codes = encoded(blocks, values, other).scales.astype(np.int64)
+    kept = codes & (1 << fmt.scale.exponent_bits + fmt.scale.trailing_bits) - 1
+    return under(blocks, values, np.where(codes > fmt.scale.max_magnitude, kept, blocks.scales))
+
+
 def _next_scales(blocks: BlockArray, values: Array, by: int) -> BlockArray:
     """Return the blocks under the next scales, up to the first and the last one."""
     codes = np.clip(blocks.scales.astype(np.int64) + by, 0, blocks.format.scale.max_magnitude)
@@ -185,6 +195,9 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
     if fmt.scale.subnormals:
         low = functools.partial(_low_scales, least=1 << fmt.scale.trailing_bits)
         yield Change("scaling", low, "scales that are subnormal become zero")
+    if fmt.scale.exponent_bits and fmt.scale.trailing_bits and (wide := continued(fmt.scale)) is not None:
+        past = functools.partial(_past_scales, wide=wide)
+        yield Change("scaling", past, "scales past the largest wrap around: codes lose their upper bits")
     positive = of_values(lambda values: np.where(values < 0, 0.0, values))
     yield Change("scaling", positive, "negative values left out of the largest magnitude")
     words = "negative values left out of the largest magnitude, where a value is positive"
@@ -225,6 +238,9 @@ def elements(fmt: BlockFormat) -> Iterator[Change]:
     if element.exponent_bits:
         words = "elements past the largest wrap around: codes lose their upper bits"
         yield Change("shaping", _over_wide, words)
+        yield Change(
+            "shaping", _over_sign, "elements past the largest wrap around: codes carry into the sign"
+        )
     if element.min_subnormal is not None:
         words = "elements past the largest wrap around as whole numbers of the smallest element"
         yield Change("shaping", _over_whole, words)
@@ -360,6 +376,12 @@ def _over_whole(blocks: BlockArray, values: Array) -> BlockArray:
 def _over_wide(blocks: BlockArray, values: Array) -> BlockArray:
     made, mask = _wider(blocks, values), blocks.format.element.sign_code - 1
     return _with_magnitudes(blocks, _over(blocks, values)[0], made & mask)
+
+
+def _over_sign(blocks: BlockArray, values: Array) -> BlockArray:
+    sign, over = blocks.format.element.sign_code, _over(blocks, values)[0]
+    made = (blocks.codes & sign) + (_wider(blocks, values) & 2 * sign - 1) & 2 * sign - 1
+    return dataclasses.replace(blocks, codes=np.where(over, made, blocks.codes).astype(blocks.codes.dtype))
 
 
 def _wider(blocks: BlockArray, values: Array) -> Array:

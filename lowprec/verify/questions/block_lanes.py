@@ -67,6 +67,11 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
     low = doubles(given[(came[:, 0] >> SCALE_SHIFT) < (right[:, 0] >> SCALE_SHIFT)])
     low = low[np.isfinite(low).all(1)]
     largest = np.argmax(np.abs(low), axis=1)
+    for lane in np.flatnonzero(np.signbit(low).all(0)).tolist() if len(low) and given_scales(fmt) else ():
+        alone = functools.partial(_alone, lane=lane, axis=axis, size=size)
+        yield Change(
+            "scaling", of_values(alone), f"a negative value in lane {lane} is the largest magnitude", 2
+        )
     minus = np.signbit(np.take_along_axis(low, largest[:, None], 1))[:, 0]
     unseen = np.unique(largest).tolist()
     signs = (
@@ -138,6 +143,14 @@ def _without(
     which = which & (True if negative is None else np.signbit(last) == negative)
     last[np.broadcast_to(which, last.shape)] = 0
     return made
+
+
+def _alone(values: Array, lane: int, axis: int, size: int) -> Array:
+    """Return values of which those of blocks with a negative one in a lane are zero but for this one."""
+    last = np.moveaxis(values, axis, -1)
+    blocks = last.reshape(*last.shape[:-1], -1, size)
+    others = np.signbit(blocks[..., lane : lane + 1]) & (np.arange(size) != lane)
+    return np.moveaxis(np.where(others, 0.0, blocks).reshape(last.shape), -1, axis)
 
 
 def _unread(blocks: BlockArray, values: Array, lanes: Sequence[int], field: str, value: str) -> BlockArray:

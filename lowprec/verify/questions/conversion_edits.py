@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from lowprec.arrays.checks import code_dtype
 from lowprec.spec.format import Format
+from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words
 from lowprec.verify.questions.features import exponents
 from lowprec.verify.questions.question import Array
@@ -25,6 +27,8 @@ def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callab
             yield words, by
             if "modulo" in words or "is 0" in words:
                 yield f"{words}; bits before the point lost", functools.partial(by, whole=False)
+                as_codes = functools.partial(_as_codes, change=by, fmt=target)
+                yield f"{words}; what is left is the code", as_codes
     bits = target.precision
     twice = functools.partial(_rounded_first, bits=bits, least=target.emin)
     yield "rounded twice where the result is subnormal: first as if exponents had no least", twice
@@ -49,6 +53,17 @@ def of_conversions(source: Format, target: Format) -> Iterator[tuple[str, Callab
         yield f"exponents of the operand of {bits} bits, which wrap around", wrapped
     for bits in range(GUARDED, source.trailing_bits - target.trailing_bits - 1):
         yield guard_words(bits), functools.partial(cut_behind_guard, fmt=target, bits=bits)
+
+
+def _as_codes(values: Array, change: Callable[[Array], Array], fmt: Format) -> Array:
+    """Return values of which those below the normal numbers, after an edit, count steps between codes."""
+    made = change(values)
+    steps = np.minimum(np.abs(made) / 2.0 ** (fmt.emin - fmt.trailing_bits), fmt.max_magnitude + 1.0)
+    below = np.floor(steps).astype(np.int64)
+    last = np.minimum(below, fmt.max_magnitude - 1)
+    ends = [as_doubles((last + up).astype(code_dtype(fmt)), fmt) for up in (0, 1)]
+    size = ends[0] + (steps - last) * (ends[1] - ends[0])
+    return np.where(exponents(values) < fmt.emin, np.copysign(size, values), made)
 
 
 def _sticky_early(values: Array, fmt: Format) -> Array:

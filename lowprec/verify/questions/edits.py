@@ -136,6 +136,10 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
                 changes[f"the leading one of {name} by the exponent of the lane {words}"] = led
             changes[f"the sign of {name} of the lane {words}"] = functools.partial(_sign_of, by=by)
             changes[f"{name} of the lane {words}"] = functools.partial(np.roll, shift=by, axis=-1)
+            for bit in range(fmt.width if fmt.width <= _TABLE else 0):
+                taken = functools.partial(_bit_of, bit=bit, by=by)
+                beside = functools.partial(on_codes, fmt=fmt, change=taken)
+                changes[f"bit {bit} of {name} of the lane {words}"] = beside
         for words, change in changes.items():
             yield words, functools.partial(_in_lanes, side=side, change=change, least=least)
 
@@ -213,6 +217,10 @@ def _with_signs(negative: Callable[[Array, Array], Array], where: Where, least: 
         return _in_lanes(where, 0, lambda x: np.copysign(x, signs), least)(given)
 
     return changed
+
+
+def _bit_of(codes: Array, bit: int, by: int) -> Array:
+    return np.asarray(codes & ~(1 << bit) | np.roll(codes, by, -1) & 1 << bit)
 
 
 def _sign_of(values: Array, by: int) -> Array:

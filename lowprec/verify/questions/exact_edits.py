@@ -27,9 +27,6 @@ EXACT = ("add", "subtract", "multiply", "fma", "convert")
 #: may miss.
 _GUARDED, _MISSED, _RUN = 16, 8, 4
 
-#: Last places by which products may be off.
-_UNITS = (1, 2, 4, 8, 16, 32, 64)
-
 _TO_ODD = Projection(rounding="to_odd")
 
 OnExact = Callable[[Array, Array], Array]
@@ -137,7 +134,7 @@ def _on_all(operation: str, target: Format, precision: int) -> Iterator[tuple[st
             yield guard_words(bits), functools.partial(_cut, fmt=target, bits=bits)
         for words, change in of_conversions(target, target):
             yield words, functools.partial(_valued, change=change)
-    for unit in _UNITS if operation == "multiply" else ():
+    for unit in (1 << bits for bits in range(precision)) if operation == "multiply" else ():
         for words, by in {"too small": -unit, "too large": unit}.items():
             off = functools.partial(_off, by=by)
             yield f"products of significands {unit} last place{'s' * (unit > 1)} {words}", off

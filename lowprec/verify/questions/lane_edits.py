@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.rounding import MODES, Rounding
 from lowprec.verify.codes.display import hex_of
 from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions import edits, former, scale_edits
+from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.misread import magnitude_as
@@ -111,6 +113,10 @@ def shown_edits(
         stages.append(("values", "lane", counts[0], read))
         for side, fmt in zip("xy", formats, strict=True):
             stages.append((side, "lane", counts[0], readings_in_lanes(side, fmt)))
+        if how.product is not None:
+            modes = [(in_words(mode), mode) for mode in MODES if mode != how.product[1].rounding]
+            rounded = ((f"products: {words}", functools.partial(_in_mode, mode)) for words, mode in modes)
+            stages.append(("product_mode", "lane", counts[0], rounded))
         stages.append(
             ("running", "lane", count, edits.product_edits((*formats, question.target), few=few_lanes))
         )
@@ -175,6 +181,10 @@ def shown_edits(
             for mark in MARKS if stage in _MARKED and hopeful else ():
                 if (question.answer(few, (edit(mark, ""),)) == few.got).any():
                     yield edit(mark, f"{words}, where {mark}")
+
+
+def _in_mode(mode: Rounding, lanes: Array) -> tuple[Rounding, Array]:
+    return mode, lanes
 
 
 _halves = functools.partial(halves_compared, 1)

@@ -45,10 +45,17 @@ def single_scale_edits(fmt: Format) -> dict[str, Callable[[Array], Array]]:
         most = 2.0 ** (exponent + 1) - 2.0 ** (exponent - fmt.trailing_bits)
         changes[f"limited to {most:g}"] = functools.partial(np.minimum, most)
         changes[f"at least {2.0**exponent:g}"] = functools.partial(np.maximum, 2.0**exponent)
+    for exponent in (fmt.emax, fmt.emax - 1):
+        beyond_it = functools.partial(_nan_from, least=2.0**exponent)
+        changes[f"read as NaN from {2.0**exponent:g} on"] = beyond_it
     for zero, what in ((False, "subnormal"), (True, "subnormal or zero")) if fmt.subnormals else ():
         found = subnormals_read(2.0**fmt.emin, zero=zero)
         changes |= {f"{said} if they are {what}": read for said, read in found.items()}
     return changes | _scale_bits(fmt)
+
+
+def _nan_from(scales: Array, least: float) -> Array:
+    return np.where(scales >= least, np.nan, scales)
 
 
 def _limits(fmt: Format) -> Iterable[int]:

@@ -18,6 +18,7 @@ __all__ = ["OF_A_STEP", "Stages", "fault", "stages_of"]
 #: values : the values of x and y.
 #: x, y : factors as they are read, and their format.
 #: scales : the scales of the blocks of x and of y. scale_lanes : the lanes that these reach, if not all.
+#: product_mode : the rounding mode of products, and the lanes that have it.
 #: products : significands of products, and the exponents of their last bits, from the factors.
 #: group : sums of groups of products, before their scales, in units of the smallest product.
 #: group_parts : a number of products, and what changes their sums before these are added to those of groups.

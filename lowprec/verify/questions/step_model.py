@@ -27,6 +27,7 @@ from lowprec.verify.questions.stages import Stages
 from lowprec.verify.questions.step_cuts import (
     OF_PRODUCTS,
     Numbers,
+    chosen,
     lanes_of,
     last_raised,
     marks_of,
@@ -70,6 +71,7 @@ _OF_TERMS = {
     "y",
     "scales",
     "scale_lanes",
+    "product_mode",
     "products",
     "group",
     "group_parts",
@@ -194,7 +196,14 @@ def _terms(
     nan = np.isnan(wild[0]) | np.isnan(wild[1])
     invalid = ~finite & ~nan & ((wild[0] == 0) | (wild[1] == 0))
     if how.product is not None:
-        products, overflown = _rounded_products(products, finite, how.product)
+        exact, into = products, how.product
+        products, overflown = _rounded_products(exact, finite, into)
+        if "product_mode" in stages:
+            mode, where = stages["product_mode"]
+            rule = dataclasses.replace(into[1], rounding=mode)
+            here = lanes_of(where, *negative.shape)
+            other, also = _rounded_products(exact, finite, (into[0], rule))
+            products, overflown = chosen(here, other, products), np.where(here, also, overflown)
         finite &= ~overflown
     products = products._replace(significand=np.where(finite, products.significand, 0))
     ends = Ends(nan, invalid, ~finite & ~nan & ~invalid, negative)

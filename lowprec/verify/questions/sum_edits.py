@@ -326,6 +326,8 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
                 places = f"{least} to {most} places" if least < most else f"{most} place{'s' * (not most)}"
                 said = f"where {bits} leading bits or more of terms {places} apart cancel"
                 yield fault(f"sums {words} as large, if normal, {said}", 2, before=near)
+    for words, by_shift in shifts("shifts of normalization"):
+        yield fault(words, 2, before=functools.partial(_normalized_by, change=by_shift))
     for value in (0, 1):
         last = functools.partial(_last_bit, value=value)
         yield fault(f"the last bit of rounded sums read as {value}", 2, after=last)
@@ -344,6 +346,13 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
 
 def _moved(sums: Sum, by: int) -> Sum:
     return sums._replace(last=sums.last + by)
+
+
+def _normalized_by(sums: Sum, change: Callable[[Array], Array]) -> Sum:
+    """Return sums whose leading bits that cancel are shifted out by other amounts."""
+    top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
+    count = np.maximum(sums.first - top, 0)
+    return sums._replace(last=sums.last - count + change(count))
 
 
 def _moved_far(sums: Sum, by: int, bits: int) -> Sum:
