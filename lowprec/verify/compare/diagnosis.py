@@ -53,8 +53,8 @@ MANY = 8
 _SCARCE = 64
 #: Causes that are told, where none explains everything.
 _TOLD = 3
-#: Fields of faults of steps and wires: one that alone gives no wrong result is no second change either.
-_FAULTS = ("stage.", "fault", "lane")
+#: Fields of faults of steps: one that alone gives no wrong result is no second change either.
+_FAULTS = ("stage.",)
 #: A cause explains at least this share of the mismatches, net.
 _LEAST = 0.1
 
@@ -319,7 +319,7 @@ class _Trial:
             reached = max((scores[changes] for changes in beam), default=0)
             if depth == most or reached == all_wrong or reached <= best:
                 break
-            best, least = reached, all_wrong * _LEAST if self.question.dear else 0
+            best, least = reached, all_wrong * _LEAST / 2 if self.question.dear else 0
             # Two changes in either order are one hypothesis.
             beam = list(
                 {frozenset(more): more for changes in beam for more in self._with(changes, singles)}.values()
