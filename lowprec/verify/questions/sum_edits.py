@@ -326,9 +326,6 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
                 places = f"{least} to {most} places" if least < most else f"{most} place{'s' * (not most)}"
                 said = f"where {bits} leading bits or more of terms {places} apart cancel"
                 yield fault(f"sums {words} as large, if normal, {said}", 2, before=near)
-    for words, place in {"first": 0, "last": 1}.items():
-        signed = functools.partial(_signed_as, place=place)
-        yield fault(f"sums of two terms of equal exponents have the sign of the {words}", 2, running=signed)
     for words, by_shift in shifts("shifts of normalization"):
         yield fault(words, 2, before=functools.partial(_normalized_by, change=by_shift))
     for value in (0, 1):
@@ -349,16 +346,6 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
 
 def _moved(sums: Sum, by: int) -> Sum:
     return sums._replace(last=sums.last + by)
-
-
-def _signed_as(terms: Numbers, place: int) -> Numbers:
-    """Return two terms, negated where the larger one of equal exponents is not the one that says the sign."""
-    if terms.negative.shape[1] != 2:
-        raise ValueError("a step of other terms than two")
-    sizes = terms.significand << np.maximum(terms.last - terms.last.min(1, keepdims=True), 0).clip(max=20)
-    other = (sizes[:, 1 - place] > sizes[:, place]) & (terms.exponent[:, 0] == terms.exponent[:, 1])
-    unlike = terms.negative[:, 0] != terms.negative[:, 1]
-    return terms._replace(negative=terms.negative ^ (other & unlike)[:, None])
 
 
 def _normalized_by(sums: Sum, change: Callable[[Array], Array]) -> Sum:
