@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,16 @@ from lowprec.verify.questions.question import Array
 from lowprec.verify.questions.step_cuts import Numbers
 from lowprec.verify.questions.step_model import Formats, folded, has_steps, stepped as run_steps
 from lowprec.verify.questions.step_sums import Sum
+from lowprec.verify.questions.step_trees import is_tree, nodes_of, places_of_nodes
 
 __all__ = ["of_products", "of_steps", "of_sums"]
 
 #: Lanes, and steps, of which each has features of its own.
 _LANES, _STEPS = 32, 4
+#: How places of single nodes of trees end; what terms of a step are called where they are those of a node.
+_ALONE = " alone"
+_OF_NODES = {"the (addend or )?running sum": "the last term", r"the product of lane (\d+)": r"term \1"}
+_OF_NODES |= {r"of lane (\d+)": r"of term \1", "some product": "a term but the last"}
 
 
 def of_sums(
@@ -134,9 +141,13 @@ def of_steps(x: Any, y: Any, addend: Array | None, how: Accumulation, formats: F
     result = window.result[0] if window is not None else how.summed[0]
     found: dict[str, list[Array]] = {}
     last = len(sums) - 1
+    nodes = nodes_of(how, x.shape[1], addend is not None) if is_tree(how) else ()
+    names = [f"{said.removesuffix(_ALONE)} " for _, said in places_of_nodes(nodes) if said.endswith(_ALONE)]
     for number, (terms, total) in enumerate(zip(held, sums, strict=True)):
-        where = "" if last == 0 else f"in step {number} of {last + 1} "
+        where = "" if last == 0 else names[number] if nodes else f"in step {number} of {last + 1} "
         for feature in _of_step(terms, total, bits, result, of_groups=folded(how) is not how):
+            for words, said in _OF_NODES.items() if nodes else ():
+                feature = replace(feature, name=re.sub(words, said, feature.name))
             if number < _STEPS or number == last:
                 yield Feature(where + feature.name, feature.values)
             if feature.values.dtype == bool and last:
