@@ -30,7 +30,7 @@ def beside_borders(operation: str, formats: tuple[Format, ...], samples: int, se
 
     >>> from lowprec.spec.catalog import BINARY16
     >>> [codes.size for codes in beside_borders("fma", (BINARY16,) * 4, 1024, 0)]
-    [308, 308, 308]
+    [352, 352, 352]
 
     Parameters
     ----------
