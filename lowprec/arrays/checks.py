@@ -355,6 +355,7 @@ def as_array(values: object) -> Array:
         values = sys.modules["pandas"].Series(values)  # its arrays and indexes round as they become NumPy's
     if is_frame(values) or is_arrow(values):
         return whole_of(typed_parts(values))
+    values = _with_arrays(values)
     try:
         if is_list(type(values)):
             return listed(values)
@@ -365,6 +366,15 @@ def as_array(values: object) -> Array:
         tensors = is_list(type(values)) and any(map(is_tensor, values))  # type: ignore[call-overload]
         way = "; give torch.stack(...) of its tensors" if tensors else ""
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}{way}") from None
+
+
+def _with_arrays(values: Any) -> Any:
+    """Return a list in which arrays of pandas and pyarrow are NumPy's, as they are alone, at any depth."""
+    if is_list(type(values)):
+        made = [_with_arrays(each) for each in values]
+        return made if any(one is not each for one, each in zip(made, values, strict=True)) else values
+    ours = _package(type(values)) in ("pandas", "pyarrow") and hasattr(type(values), "__array__")
+    return as_array(values) if ours else values
 
 
 def _has_dlpack_alone(values: object) -> bool:
@@ -393,8 +403,6 @@ def _refuse_kinds(values: Any, listed: bool = False) -> None:
                 _refuse_kinds(each, True)
     elif listed and hasattr(type(values), "_exact_values"):
         raise TypeError("a list would round values of blocks to float32; give .values(dtype) of each")
-    elif listed and is_arrow(values):
-        as_array(values)  # refuses integers that NumPy would round where others are missing
     elif isinstance(values, np.ma.MaskedArray):
         raise TypeError(
             "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"

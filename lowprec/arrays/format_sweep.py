@@ -122,7 +122,7 @@ def sweep_formats(
         For scales that are powers of two; elements that are codebooks have "project" too, and not the rules
         that they cannot have. Other scales divide.
     axis : int
-        Of the blocks.
+        Of the blocks; tiles lie along the last two.
     progress : callable or True, optional
         Called with (done, total), in candidates times tensors; True shows a bar on stderr.
 
@@ -274,10 +274,15 @@ def _noise_of(values: Array, exact: Doubles, trial: _Trial, axis: int) -> float:
     backend: Any = "scalar" if values.size < _MANY else None
     fmt = trial.format
     if isinstance(fmt, BlockFormat):
-        blocks = encode(values, fmt, axis=axis, backend=backend)
+        blocks = encode(values, fmt, axis=_axis_of(fmt, axis), backend=backend)
         return _noise(exact, decode(blocks, dtype=np.float64))
     tried = (_scaled(values, exact, fmt, scale, backend) for scale in _scales(exact, fmt, trial.scaling))
     return min(_noise(exact, made) for made in tried)
+
+
+def _axis_of(fmt: BlockFormat, axis: int) -> int | None:
+    """Return the axis that blocks lie along; of tiles None, which are the last two."""
+    return axis if len(fmt.sizes) == 1 else None
 
 
 def _noise(exact: Doubles, made: Doubles) -> float:
@@ -311,7 +316,7 @@ def _lazily(tensors: Mapping[str, Any], trials: list[_Trial], axis: int) -> dict
     for (place, trial), (name, values) in itertools.product(enumerate(trials), tensors.items()):
         options: dict[str, Any] = {"saturation": "finite"}
         if isinstance(trial.format, BlockFormat):
-            options = {"axis": axis}
+            options = {"axis": _axis_of(trial.format, axis)}
         elif trial.scaling == "tensor":
             options["scale"] = scale_for(values, trial.format, "mse")
         asked[place, name] = error_report(values, trial.format, **options)

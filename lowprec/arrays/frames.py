@@ -62,6 +62,9 @@ def _of_arrow(column: Any) -> list[tuple[Array, Array]]:
         column = importlib.import_module("pyarrow.compute").run_end_decode(column)
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if hasattr(column.type, "storage_type") and hasattr(column, "chunks"):  # NumPy reads each by its own rule
+        parts = [np.asarray(chunk) for chunk in column.chunks]
+        return [(np.concatenate(parts or [np.zeros(0)]), np.ones(len(column), np.bool_))]
     known = np.asarray(column.is_valid())
     if known.all() or not (types.is_integer(column.type) or types.is_boolean(column.type)):
         return [(np.asarray(column), np.ones(len(column), np.bool_))]

@@ -94,3 +94,25 @@ def test_missing_booleans_of_pandas_are_nans(dtype, tmp_path):
     assert lp.encode(frame, "e4m3fn").to_numpy().tolist() == [[56, 56], [127, 64], [0, 68]]
     lp.save(tmp_path / "a.safetensors", {"a": column})
     np.testing.assert_array_equal(lp.load(tmp_path / "a.safetensors")["a"], [1.0, np.nan, 0.0])
+
+
+def test_arrays_in_lists_are_those_that_they_are_alone():
+    missing = pa.chunked_array(
+        [pa.array([1.5]).dictionary_encode(), pa.array([5.5, None]).dictionary_encode()]
+    )
+    alone = np.asarray(lp.quantize(missing, "binary32"))
+    assert alone.tolist()[:2] == [1.5, 5.5]
+    assert np.isnan(alone[2])
+    for listed in ([missing], [[missing]], [pa.table({"a": missing})]):
+        np.testing.assert_array_equal(np.ravel(lp.quantize(listed, "binary32")), alone)
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, 2], pa.int8()))
+    for given in (flags, pa.chunked_array([flags]), pa.table({"a": flags})):
+        assert np.ravel(lp.quantize(given, "binary32")).tolist() == [1, 0, 1]
+
+
+def test_categories_in_lists_are_refused_where_they_would_be_rounded():
+    pd, large = pytest.importorskip("pandas"), 2**60 + 2**36 + 1
+    assert lp.quantize([pd.Categorical([large])], "binary32")[0, 0] == 2**60 + 2**37
+    for given in (pd.Categorical([large, None]), [pd.Categorical([large, None])]):
+        with pytest.raises(TypeError, match=r"rounds integers from 2\*\*53 on"):
+            lp.quantize(given, "binary32")

@@ -263,3 +263,11 @@ def test_names_that_are_spelled_alike_are_refused():
 
 
 VALUES_3 = np.float32([1.0, -2.5, 0.25])
+
+
+def test_tiles_are_tried_beside_blocks():
+    x = np.random.default_rng(3).standard_normal((32, 64)).astype(np.float32)
+    rows = lp.sweep_formats(x, elements=["nvfp4_2d", "mxfp4"]).rows
+    assert {row.format.name for row in rows} == {"nvfp4_2d", "mxfp4"}
+    for row in rows:
+        assert row.sqnr == pytest.approx(lp.error_report(x, row.format).sqnr, rel=1e-12)

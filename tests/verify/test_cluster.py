@@ -220,12 +220,17 @@ def test_a_cluster_gives_the_same_reports_and_vectors(tmp_path):
     codes = np.asarray(lp.encode(big, "e4m3fn"))
     codes[600_0:] = lp.encode(big, "e4m3fn", rounding="toward_zero")[600_0:]
     made = lp.encode(big, "nvfp4", rule=None, rounding="toward_zero")
-    for name, array in (("x", big), ("codes", codes), ("blocks", made.codes), ("scales", made.scales)):
+    flags = np.zeros(big.shape, np.uint8)
+    lp.encode(big, "e4m3fn", flags=flags)
+    flags[600_0:] = np.where(big[600_0:] > 0, flags[600_0:] ^ 1, flags[600_0:] & ~np.uint8(lp.Flag.UNDERFLOW))
+    files = {"x": big, "codes": codes, "blocks": made.codes, "scales": made.scales, "flags": flags}
+    for name, array in files.items():
         np.save(tmp_path / f"{name}.npy", array)
-    files = {name: str(tmp_path / f"{name}.npy") for name in ("x", "codes", "blocks", "scales")}
+    files = {name: str(tmp_path / f"{name}.npy") for name in files}
     runs = [
         ["compare", files["x"], files["codes"], "--to", "e4m3fn", "--json"],
         ["compare", files["x"], files["codes"]],
+        ["compare", files["x"], files["codes"], "--to", "e4m3fn", "--flags", files["flags"]],
         ["compare", files["x"], files["blocks"], "--to", "nvfp4", "--scales", files["scales"]],
         ["vectors", "fma", "e4m3fn", "e5m2", "binary32", "binary32", "--samples", "300000", "--as", "npy"],
         ["vectors", "convert", "binary32", "e2m1fn"],

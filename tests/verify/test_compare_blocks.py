@@ -143,3 +143,15 @@ def test_nan_elements_need_a_code():
     x = np.full((1, 32), np.nan, np.float32)
     with pytest.raises(ValueError, match="'e2m1fn' has no code for it"):
         lp.compare(x, np.zeros((1, 32), np.uint8), kept)
+
+
+@pytest.mark.parametrize("name", [name for name, fmt in lp.block_formats.items() if len(fmt.sizes) == 1])
+def test_no_hypothesis_of_a_block_format_fails(name):
+    """Blocks of codebooks too have conditions; a hypothesis that fails would be noted."""
+    fmt = lp.block_formats[name]
+    x = np.random.default_rng(1).standard_normal((64, 2 * fmt.sizes[0])).astype(np.float32)
+    blocks = lp.encode(x, name)
+    bad = (x < 0) & (blocks.codes & 3 == 2)
+    given = {} if blocks.tensor_scale is None else {"tensor_scale": blocks.tensor_scale}
+    codes = (blocks.codes ^ bad).astype(blocks.codes.dtype)
+    assert lp.compare(x, codes, name, scales=blocks.scales, limit=0, **given).failed == {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.dots import DotQuestion
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.flags import FlagQuestion
-from lowprec.verify.questions.question import Budget, Question, budget
+from lowprec.verify.questions.question import Budget, Each, Question, budget, each_here
 from lowprec.verify.questions.scaled import ScaledQuestion, Scaling
 from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
@@ -281,11 +282,15 @@ def compare(
                 )
             beside = FlagQuestion(question.operation, question.operands, question.formats, how, recorded)
     telling: dict[str, Any] = {"limit": limit, "why": why, "watch": watch}
-    asked = [each for each in (question, beside) if each is not None]
-    if scheduler is None:
-        report = judge(question, **telling)
+
+    def judged(each_of: Callable[[Question], Each]) -> Comparison:
+        found = judge(question, each=each_of(question), **telling)
         if beside is not None and isinstance(question, ElementQuestion):
-            report.flags = judge_flags(beside, question.agreeing, report, **telling)
+            found.flags = judge_flags(beside, question.agreeing, found, each_of, **telling)
+        return found
+
+    if scheduler is None:
+        report = judged(each_here)
     else:
         from lowprec.verify.sweeps.cluster import (  # it reads the sources, for workers to compare
             cluster,
@@ -293,8 +298,7 @@ def compare(
         )
 
         with cluster(scheduler) as workers:
-            report, *others_found = (judge(each, **telling, each=each_on(workers, each)) for each in asked)
-        report.flags = others_found[0] if others_found else None
+            report = judged(functools.partial(each_on, workers))
     report.failed |= failed
     report.ranking, report.names, report.read = ranking, (*(dump.name for dump in dumps), got.name), read_as
     return report

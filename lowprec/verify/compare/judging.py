@@ -96,7 +96,11 @@ def judge(
 
 
 def judge_flags(
-    asked: RecordedFlags, right: Callable[[Batch], Array], results: Comparison, **telling: Any
+    asked: RecordedFlags,
+    right: Callable[[Batch], Array],
+    results: Comparison,
+    each_of: Callable[[Question], Each] = each_here,
+    **telling: Any,
 ) -> Comparison:
     """Compare flags; the reason is sought of those alone whose results are right.
 
@@ -107,15 +111,17 @@ def judge_flags(
         Which results of a batch are right.
     results : Comparison
         Of the results that the flags stand beside.
+    each_of : callable
+        Who goes through the pieces of a question.
     **telling
         As of `judge`.
     """
     if not results.mismatches or not telling.get("why", True):
-        return judge(asked, **telling)
-    found = judge(asked, **{**telling, "why": False})
+        return judge(asked, each=each_of(asked), **telling)
+    found = judge(asked, each=each_of(asked), **{**telling, "why": False})
     if found.mismatches:
         asked.right = right
-        found.apart = judge(asked, **{**telling, "limit": 0})
+        found.apart = judge(asked, each=each_of(asked), **{**telling, "limit": 0})
         found.diagnosis, found.failed = found.apart.diagnosis, found.apart.failed
     return found
 

@@ -298,7 +298,8 @@ def _low_scales(blocks: BlockArray, values: Array, least: int) -> BlockArray:
     """Return the blocks whose subnormal scales are zero, with zeros of the values' signs as elements."""
     low = blocks.scales < least
     here = spread(low, values.shape, blocks.axes, blocks.format.sizes)
-    zeros = np.where(np.signbit(values), blocks.format.element.sign_code, 0)
+    element = blocks.format.element
+    zeros = np.where(np.signbit(values), element.sign_code if has_sign_bit(element) else 0, 0)
     codes = np.where(here, zeros, blocks.codes).astype(blocks.codes.dtype)
     return dataclasses.replace(blocks, codes=codes, scales=blocks.scales * ~low)
 

@@ -12,6 +12,7 @@ from lowprec.arrays.checks import UNSIGNED, code_dtype
 from lowprec.arrays.convert import encode
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import TOWARD_ZERO
 from lowprec.verify.codes.values import as_doubles, doubles, words_of
@@ -87,7 +88,7 @@ def of_a_scale(
 ) -> Iterator[Feature]:
     """Yield features of quotients by right scales and the scale of the tensor, rounded to right elements."""
     yield Feature("the code of the right scale", scales)
-    if fmt.scale.subnormals:
+    if not isinstance(fmt.scale, Codebook) and fmt.scale.subnormals:
         yield Feature("the right scale is subnormal", (scales > 0) & (scales < 1 << fmt.scale.trailing_bits))
     units = as_doubles(scales.astype(UNSIGNED[1 if fmt.scale.width <= 8 else 4]), fmt.scale)
     units = units * tensor
@@ -101,14 +102,17 @@ def of_a_scale(
         quotients = np.where(plain, flat / np.where(plain, units, 1), 0)
     yield from _of_quotients(quotients, elements, fmt)
     yield Feature("the exponent of the quotient", exponents(quotients))
-    low = (flat != 0) & (np.abs(quotients) < 2.0**fmt.element.emin)
-    yield Feature("the quotient is below the normal numbers", plain & low)
+    if not isinstance(fmt.element, Codebook):
+        low = (flat != 0) & (np.abs(quotients) < 2.0**fmt.element.emin)
+        yield Feature("the quotient is below the normal numbers", plain & low)
 
 
 def of_rounded_scale(
     values: Array, fmt: BlockFormat, axes: tuple[int, ...], scales: Array, tensor: float | None
 ) -> Iterator[Feature]:
     """Yield how right scales are rounded, given as codes at each element."""
+    if isinstance(fmt.scale, Codebook):
+        return
     how = dataclasses.replace(fmt.scales, rounding=TOWARD_ZERO)
     made = encode(values, dataclasses.replace(fmt, scales=how), axis=axes, tensor_scale=tensor)
     cut = spread(made.scales, values.shape, axes, fmt.sizes).astype(np.int64).reshape(-1)
@@ -128,8 +132,8 @@ def _of_quotients(quotients: Array, codes: Array, fmt: BlockFormat) -> Iterator[
     back = as_doubles(made["toward_zero"].astype(code_dtype(fmt.element)), fmt.element)
     yield Feature("the scaled value needs no rounding", back == quotients)
     yield Feature("the quotient is past the largest element", np.abs(quotients) > fmt.element.max_finite)
-    longer = continued(fmt.element)
-    if has_fields(fmt.element) and longer is not None:
+    longer = continued(fmt.element) if has_fields(fmt.element) else None
+    if longer is not None:
         beyond = np.asarray(encode(quotients, longer, rounding=fmt.elements.rounding))
         yield from of_overflow(beyond, longer, fmt.element)
         yield from of_rounding(made["toward_zero"], codes, fmt.element)
