@@ -121,8 +121,10 @@ def test_arrays_of_pandas_with_gaps_are_not_rounded_unsaid():
     for values in (array, pd.Index(array)):
         with pytest.raises(TypeError, match=r"rounds integers from 2\*\*53"):
             lp.encode(values, "binary32")
-    with pytest.raises(TypeError, match="real numbers"):
-        lp.encode(pd.MultiIndex.from_tuples([(1, 2)]), "binary32")
+    pairs = pd.MultiIndex.from_tuples([(1, 2)])
+    for given in (pairs, [pairs]):
+        with pytest.raises(TypeError, match="real numbers"):
+            lp.encode(given, "binary32")
     assert lp.quantize(pd.array([3, None], dtype="Int64"), "binary32")[0] == 3.0
 
 
