@@ -355,16 +355,15 @@ def as_array(values: object) -> Array:
         values = sys.modules["pandas"].Series(values)  # its arrays and indexes round as they become NumPy's
     if is_frame(values) or is_arrow(values):
         return whole_of(typed_parts(values))
-    if is_list(type(values)):
-        values = _with_arrays(values)
+    arrays = _with_arrays(values) if is_list(type(values)) else None
     try:
-        if is_list(type(values)):
-            return listed(values)
+        if arrays is not None:
+            return listed(arrays)
         if _has_dlpack_alone(values):
             return np.from_dlpack(values)  # type: ignore[arg-type]
         return np.asarray(_from_torch(values) if is_tensor(values) else values)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:  # ragged lists, tensors of a GPU
-        tensors = is_list(type(values)) and any(map(is_tensor, values))  # type: ignore[arg-type]
+        tensors = is_list(type(values)) and any(map(is_tensor, values))  # type: ignore[call-overload]
         way = "; give torch.stack(...) of its tensors" if tensors else ""
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}{way}") from None
 
