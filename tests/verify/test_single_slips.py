@@ -143,3 +143,43 @@ def test_a_second_slip_is_told_of_what_the_first_leaves_over():
     assert f"the others by {report.diagnosis.rest.words}: {report.diagnosis.rest.explained:,} of" in text
     assert report.diagnosis.unexplained == 0
     assert report.as_dict()["diagnosis"]["others"] == report.diagnosis.rest.words
+
+
+def test_elements_that_carry_into_the_sign_are_named():
+    x = np.random.default_rng(10).uniform(-2, 2, (300, 32)).astype(np.float32)
+    made = lp.encode(x, "mxfp8_e4m3")
+    quotients = np.abs(x) / np.repeat(lp.decode(made.scales, "e8m0fnu"), 32, 1)
+    sign = np.signbit(x) * 0x80
+    got = np.where(quotients >= 496, sign ^ 0x80, np.where(quotients > 464, sign | 0x7F, made.codes))
+    report = lp.compare(x, got.astype(np.uint8), "mxfp8_e4m3", scales=made.scales, limit=0)
+    assert report.cause.words == "elements past the largest wrap around: codes carry into the sign"
+    assert in_full(report)
+
+
+def test_shifts_modulo_a_power_of_two_that_leave_codes_are_named():
+    drawn = np.random.default_rng(11)
+    x = np.ldexp(drawn.uniform(1, 2, 6000), drawn.integers(-44, 9, 6000)).astype(np.float32)
+    exponent = np.frexp(x)[1] - 1
+    whole = np.ldexp(x.astype(np.float64), 23 - exponent).astype(np.int64)
+    shift = 20 + np.maximum(-6 - exponent, 0) & 31
+    kept, rest = whole >> shift, whole & (1 << shift) - 1
+    half = 1 << np.maximum(shift - 1, 0)
+    up = (shift > 0) & ((rest > half) | ((rest == half) & (kept & 1 == 1)))
+    low = np.minimum(kept + up, 0x7E).astype(np.uint8)
+    got = np.where(exponent < -6, low, np.asarray(lp.encode(x, "e4m3fn", saturation="finite")))
+    report = lp.compare(x, got, "e4m3fn", saturation="finite", limit=0)
+    words = "shifts of subnormal results, by 20 places more than these, modulo 32; what is left is the code"
+    assert words in (report.cause.words, *report.cause.same)
+    assert in_full(report)
+
+
+def test_a_bit_of_the_lane_beside_is_named():
+    x, y = codes_of("e4m3fn", 8000, 2, 12).astype(np.uint8).reshape(2, 500, 16) & 0xBF
+    crossed = y.copy()
+    crossed[:, 5] = y[:, 5] & 0xF7 | y[:, 4] & 0x08
+    how = "ada_mma_e4m3fn_binary32"
+    given = tuple(lp.decode(side, "e4m3fn") for side in (x, y))
+    got = lp.dot(given[0], lp.decode(crossed, "e4m3fn"), how, dtype=np.uint32)
+    report = lp.compare(given, got, operation="dot", accumulation=how, limit=0)
+    assert report.cause.words == "bit 3 of y of the lane before in lane 5"
+    assert in_full(report)
