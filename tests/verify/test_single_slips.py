@@ -143,6 +143,7 @@ def test_a_second_slip_is_told_of_what_the_first_leaves_over():
     assert f"the others by {report.diagnosis.rest.words}: {report.diagnosis.rest.explained:,} of" in text
     assert report.diagnosis.unexplained == 0
     assert report.as_dict()["diagnosis"]["others"] == report.diagnosis.rest.words
+    assert "<td>the others: " in report.as_html()
 
 
 def test_elements_that_carry_into_the_sign_are_named():

@@ -61,10 +61,13 @@ def as_html(report: Comparison) -> str:
             (cause.words, cause.explained, f"{cause.explained / report.mismatches:.2%}", cause.contradicted)
             for cause in report.diagnosis.causes
         ]
+        if (rest := report.diagnosis.rest) is not None:
+            share = f"{rest.explained / report.mismatches:.2%}"
+            causes.append((f"the others: {rest.words}", rest.explained, share, 0))
         parts += ["<h2>Why</h2>"]
         head = ("hypothesis", "mismatches explained", "share", "matches contradicted")
         parts += [_table(head, causes) if causes else "<p>Unexplained.</p>"]
-        parts += [f"<p>Left by the first: {report.diagnosis.unexplained:,}</p>"] if causes else []
+        parts += [f"<p>Left: {report.diagnosis.unexplained:,}</p>"] if causes else []
     if report.mismatches:
         parts += ["<h2>Where</h2>", _plots(report), _confusion(report)]
         parts += ["<h2>The first mismatches</h2>", *(f"<pre>{_text(text)}</pre>" for text in report.told())]
