@@ -3,12 +3,11 @@
 import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import lowprec as lp
 from lowprec.arrays.checks import as_array
-
-pa = pytest.importorskip("pyarrow")
 
 #: Which float64 does not hold, and which rounds twice on the way to binary32.
 INTEGER = 2**60 + 2**36 + 1

@@ -66,7 +66,7 @@ def _shapes(count, most=3):
 
 @pytest.mark.parametrize("count", [6, 8, 12])
 def test_blocks_are_reshaped_where_the_same_elements_share_scales(count):
-    """Of all shapes into all shapes: allowed where any axis has the same blocks, and then with these."""
+    """Reshape all shapes to all shapes: allowed where any axis has the same blocks, and then with these."""
     done = 0
     for shape in _shapes(count):
         values = np.arange(1, count + 1, dtype=np.float32).reshape(shape)
@@ -86,7 +86,7 @@ def test_blocks_are_reshaped_where_the_same_elements_share_scales(count):
 
 
 def test_tiles_are_reshaped_in_front_of_them():
-    """What lies behind the first axis of a tile stays; blocks along one axis let that be split too."""
+    """Keep what lies behind the first axis of a tile; blocks along one axis let that be split too."""
     values = np.arange(72, dtype=np.float32).reshape(3, 4, 6)
     blocks = lp.encode(values, BOTH)
     for new in ((12, 6), (3, 2, 2, 6), (6, 2, 6), (1, 3, 4, 6)):
@@ -168,7 +168,7 @@ def test_numpy_functions_do_not_write_to_values_that_are_lost(write):
 
 
 def test_numpy_functions_take_the_values():
-    """As they did: alone, in lists, by keyword; nothing is rounded twice, and no integer is made of them."""
+    """Take values alone, in lists, by keyword; nothing is rounded twice, and no integer is made of them."""
     values = BLOCKS.values()
     assert np.asarray(BLOCKS).dtype == np.float32
     assert (np.asarray(BLOCKS) == values).all()

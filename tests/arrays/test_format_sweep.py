@@ -139,7 +139,7 @@ def test_integers_and_progress():
 
 
 def test_the_lowest_integer_has_the_largest_magnitude():
-    """Which int8 itself has no positive number for."""
+    """Give -128 its magnitude, which int8 itself has no number for."""
     tried = lp.sweep_formats(np.int8([[-128, 3, 5]]), elements=["e4m3fn"], sizes=[])
     assert [row.format.max_finite >= 128 for row in tried.rows if row.scaling == "bias"].count(True) == 1
 
@@ -155,7 +155,7 @@ def test_the_lowest_integer_has_the_largest_magnitude():
     ],
 )
 def test_the_first_bias_is_the_largest_that_clips_nothing(largest, biases):
-    """Of e2m1fn, whose largest value is 6 with bias 1."""
+    """Take e2m1fn, whose largest value is 6 with bias 1."""
     tried = lp.sweep_formats([largest, 0.1 * largest], elements=["e2m1fn"], sizes=[])
     assert {row.format.bias for row in tried.rows if row.scaling == "bias"} == biases
 

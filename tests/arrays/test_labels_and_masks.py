@@ -511,7 +511,7 @@ def test_results_and_flags_in_one_place_are_refused_everywhere():
 
 
 def test_results_and_flags_may_lie_between_each_other():
-    """As fields of one array, which share no byte."""
+    """Write to fields of one array, which share no byte."""
     room = np.zeros(3, [("code", np.uint8), ("flags", np.uint8)])
     values = np.float32([1.0, 1.03, 500.0])
     for given in (values, values.astype(np.float64)[::-1][::-1]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pytest
 
 import lowprec as lp
 from lowprec.spec.rounding import TOWARD_ZERO
@@ -183,4 +184,82 @@ def test_a_bit_of_the_lane_beside_is_named():
     got = lp.dot(given[0], lp.decode(crossed, "e4m3fn"), how, dtype=np.uint32)
     report = lp.compare(given, got, operation="dot", accumulation=how, limit=0)
     assert report.cause.words == "bit 3 of y of the lane before in lane 5"
+    assert in_full(report)
+
+
+def sums(how, x, y, **given):
+    """Return the codes of products of codes in the formats of an accumulation, and x and y as values."""
+    how = lp.accumulations[how] if isinstance(how, str) else how
+    values = tuple(lp.decode(side, fmt) for side, fmt in zip((x, y), how.operands, strict=True))
+    return np.asarray(lp.dot(*values, how, dtype=np.uint32, **given)), values
+
+
+@pytest.mark.parametrize("bits", [-3, 3])
+def test_a_running_sum_of_other_precision_is_named(bits):
+    x, y = codes_of("e4m3fn", 8000, 2, 13).astype(np.uint8).reshape(2, 250, 32) & 0xBF
+    how = lp.accumulations["ada_mma_e4m3fn_binary32"]  # whose running sums have 14 bits
+    fmt, rule = how.accumulator.result
+    rule = dataclasses.replace(rule, nan_code=None)
+    other = lp.Format(exponent_bits=8, trailing_bits=fmt.trailing_bits + bits, nans=1, infinity=True)
+    window = dataclasses.replace(how.accumulator, result=(other, rule))
+    got, _ = sums(dataclasses.replace(how, name="", accumulator=window), x, y)
+    _, values = sums(how, x, y)
+    report = lp.compare(values, got, operation="dot", accumulation=how, limit=0)
+    assert f"running sums of {14 + bits} bits, not 14" in (report.cause.words, *report.cause.same)
+    assert in_full(report)
+
+
+def test_infinite_products_of_a_lane_that_are_left_out_are_named():
+    x, y = codes_of("e5m2", 8000, 2, 14).astype(np.uint8).reshape(2, 500, 16)
+    x[::7, 3], x[::14, 3], x[::9, 11] = 0x7C, 0xFC, 0x7C
+    y[:, [3, 11]] |= 0x04
+    lost = np.where((np.arange(16) == 3) & (x & 0x7F == 0x7C), 0, x).astype(np.uint8)
+    how = "ada_mma_e5m2_binary32"
+    (got, _), (_, values) = sums(how, lost, y), sums(how, x, y)
+    report = lp.compare(values, got, operation="dot", accumulation=how, limit=0)
+    assert any("infinite" in said and "lane 3" in said for said in (report.cause.words, *report.cause.same))
+    assert in_full(report)
+
+
+def test_a_negative_value_of_a_lane_that_wins_is_named():
+    x = np.random.default_rng(15).standard_normal((400, 32)).astype(np.float32)
+    seen = np.where((x[:, 13:14] < 0) & (np.arange(32) != 13), 0, x)
+    scales = lp.encode(seen, "mxfp4").scales
+    report = lp.compare(x, lp.encode(x, "mxfp4", scales=scales).codes, "mxfp4", scales=scales, limit=0)
+    assert report.cause.words == "a negative value in lane 13 is the largest magnitude"
+    assert in_full(report)
+
+
+NVFP4 = "blackwell_tcgen05_e2m1fn_binary32_ue4m3_4"
+
+
+def nvfp4(of_x, of_y, codes, groups=lambda sums: sums):
+    """Return sums of groups of sixteen products times their scales, which binary32 holds, as codes."""
+    x, y = (np.asarray(lp.decode(side, "e2m1fn"), np.float64).reshape(-1, 4, 2, 8) for side in codes)
+    each = groups((x * y).sum(-1)).sum(-1)
+    scales = [np.asarray(lp.decode(side, "ue4m3"), np.float64) for side in (of_x, of_y)]
+    return np.asarray(lp.encode((each * scales[0] * scales[1]).sum(-1), "binary32"))
+
+
+def of_nvfp4(of_x, of_y, codes, got):
+    values = tuple(lp.decode(side, "e2m1fn") for side in codes)
+    scale = tuple(lp.decode(side, "ue4m3") for side in (of_x, of_y))
+    return lp.compare(values, got, operation="dot", accumulation=NVFP4, scale=scale, limit=0)
+
+
+def test_parts_of_groups_and_scales_of_units_are_named():
+    drawn = np.random.default_rng(16)
+    codes = drawn.integers(0, 16, (2, 400, 64)).astype(np.uint8)
+    of_x, of_y = drawn.integers(0x34, 0x3C, (2, 400, 4)).astype(np.uint8)
+    right = nvfp4(of_x, of_y, codes)
+    assert of_nvfp4(of_x, of_y, codes, right).agrees
+    limited = nvfp4(of_x, of_y, codes, lambda sums: np.clip(sums, -31.75, 31.75))
+    report = of_nvfp4(of_x, of_y, codes, limited)
+    words = "sums of 8 products, of 8 bits, saturate at -127 and 127 times the smallest product"
+    assert words in (report.cause.words, *report.cause.same)
+    assert in_full(report)
+    of_x[::5, 2] = 0x78 + np.arange(80) % 7
+    nan = np.where((of_x >= 0x78).any(1), np.uint32(0x7FFFFFFF), nvfp4(of_x, of_y, codes))
+    report = of_nvfp4(of_x, of_y, codes, nan)
+    assert any("read as NaN from 256 on" in said for said in (report.cause.words, *report.cause.same))
     assert in_full(report)

@@ -11,6 +11,7 @@ import lowprec as lp
 from lowprec.arrays.checks import code_dtype
 from lowprec.export.unit_vectors import dot_suite
 from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.verify.questions import step_cuts
 from lowprec.verify.questions.stages import stages_of
 from lowprec.verify.questions.step_faults import step_faults
 from lowprec.verify.questions.step_model import has_steps, stepped
@@ -193,3 +194,20 @@ def test_random_corruption_is_unexplained(share, kind):
     report = lp.compare((x, y), got, operation="dot", accumulation=UNIT, addend=addend, limit=0)
     assert report.mismatches == np.count_nonzero(got[hit] != right)
     assert report.cause is None, report.cause.words
+
+
+@pytest.mark.parametrize("name", ["e4m3fn", "e2m1fn", "e5m2", "e8m0fnu", "binary16", "bfloat16", "binary32"])
+def test_numbers_are_taken_apart_alike_by_words_and_by_values(name, monkeypatch):
+    fmt, drawn = lp.format(name), np.random.default_rng(1)
+    codes = drawn.integers(0, 1 << fmt.width, 4000).astype(f"u{max(fmt.width, 8) // 8}")
+    values = np.asarray(lp.decode(codes, fmt), np.float64)
+    odd = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0])
+    for given in (values, values / 2, np.concatenate([values, odd]), drawn.standard_normal(99)):
+        for least in (None, -1000):
+            found = step_cuts.numbers_of(given, fmt, least)
+            with monkeypatch.context() as patched:
+                patched.setattr(step_cuts, "_plain_numbers", lambda *_: None)
+                other = step_cuts.numbers_of(given, fmt, least)
+            for one, same in zip(found, other, strict=True):
+                assert (one == same).all()
+    assert step_cuts._plain_numbers(values, fmt, fmt.emin) is not None

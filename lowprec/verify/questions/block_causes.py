@@ -19,7 +19,6 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.question import Array, Change
-from lowprec.verify.questions.situations import continued
 
 __all__ = ["SCALE_SHIFT", "SPECIAL", "elements", "moved", "operands", "orders", "scales", "special_blocks"]
 __all__ += [
@@ -153,15 +152,6 @@ def _unsigned(made: Array, sign: int) -> Array:
 # -- scales ------------------------------------------------------------------------------------------
 
 
-def _past_scales(blocks: BlockArray, values: Array, wide: Format) -> BlockArray:
-    """Return the blocks under scales whose codes are those of a format that goes on, without upper bits."""
-    fmt = blocks.format
-    other = dataclasses.replace(fmt, name="", scale=wide)
-    codes = encoded(blocks, values, other).scales.astype(np.int64)
-    kept = codes & (1 << fmt.scale.exponent_bits + fmt.scale.trailing_bits) - 1
-    return under(blocks, values, np.where(codes > fmt.scale.max_magnitude, kept, blocks.scales))
-
-
 def _next_scales(blocks: BlockArray, values: Array, by: int) -> BlockArray:
     """Return the blocks under the next scales, up to the first and the last one."""
     codes = np.clip(blocks.scales.astype(np.int64) + by, 0, blocks.format.scale.max_magnitude)
@@ -195,9 +185,6 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
     if fmt.scale.subnormals:
         low = functools.partial(_low_scales, least=1 << fmt.scale.trailing_bits)
         yield Change("scaling", low, "scales that are subnormal become zero")
-    if fmt.scale.exponent_bits and fmt.scale.trailing_bits and (wide := continued(fmt.scale)) is not None:
-        past = functools.partial(_past_scales, wide=wide)
-        yield Change("scaling", past, "scales past the largest wrap around: codes lose their upper bits")
     positive = of_values(lambda values: np.where(values < 0, 0.0, values))
     yield Change("scaling", positive, "negative values left out of the largest magnitude")
     words = "negative values left out of the largest magnitude, where a value is positive"

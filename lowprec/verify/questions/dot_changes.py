@@ -163,7 +163,7 @@ def windows(how: Accumulation, window: Window) -> Iterator[Change]:
         if fmt != window.result[0]:
             words = f"sums of steps in {fmt.name}, not {window.result[0].name}"
             yield Change("result", _window_result(fmt), words)
-    yield from _other_precision(window.result[0], _window_result)
+    yield from _other_precision(window.result[0], functools.partial(_window_result, nan_code=None))
     for cut in get_args(Cut):
         if cut != window.cut:
             words = f"terms cut {cut.replace('_', ' ')}"
@@ -253,7 +253,8 @@ def sums(how: Accumulation) -> Iterator[Change]:
         if other != fmt:
             words = f"accumulated in {other.name}, not {fmt.name}"
             yield Change("accumulator", with_fields(accumulator=(other, Projection())), words)
-    yield from _other_precision(fmt, lambda other: with_fields(accumulator=(other, rule)))
+    plain = dataclasses.replace(rule, nan_code=None)
+    yield from _other_precision(fmt, lambda other: with_fields(accumulator=(other, plain)))
     for name in ("toward_zero", "nearest_even", "nearest_away"):
         if name != str(rule.rounding):
             changed = (fmt, dataclasses.replace(rule, rounding=rounding(name)))

@@ -80,8 +80,6 @@ def of_codes(name: str, codes: Array, fmt: Format) -> Iterator[Feature]:
     yield Feature(f"the trailing bits of {name} are all ones", magnitude & trailing == trailing)
     if fmt.trailing_bits:
         yield Feature(f"the first trailing bit of {name} is 1", wide >> fmt.trailing_bits - 1 & 1 == 1)
-        if fmt.width > _NARROW:
-            yield Feature(f"the second trailing bit of {name} is 1", wide >> fmt.trailing_bits - 2 & 1 == 1)
         zeros = fmt.trailing_bits - np.frexp((wide & trailing).astype(np.float64))[1]
         yield Feature(f"the number of leading zeros in the trailing bits of {name}", zeros)
         last = (wide & trailing) & -(wide & trailing)

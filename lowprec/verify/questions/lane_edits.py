@@ -50,7 +50,7 @@ _LIKELY = 4
 #: Wrong results that a product read as another is tried on.
 _ENTRIES = 8
 #: Copies of wrong results, one for each run of lanes, that are asked at once.
-_COPIES = 2048
+_COPIES = 1024
 #: Wrong results that an edit of a sum of some products must explain before all are asked.
 _NODES = 8
 #: Stages whose edits may hold of terms by their factors, not by their lanes.

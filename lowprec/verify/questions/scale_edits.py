@@ -98,9 +98,6 @@ def scale_edits(fmt: Format, count: int) -> Iterator[tuple[str, OnLanes]]:
         "the scales of x taken for y too": lambda x, y: (x, x),
         "the scales of y taken for x too": lambda x, y: (y, y),
     }
-    for bit in range(fmt.width + 1):
-        words = f"bit {bit} of sums of scales' codes is 0"
-        both[words] = functools.partial(_bit_lost, bit=bit, bias=fmt.bias)
     for least in (-128, -127, -254, -255):
         words = f"sums of scales' exponents wrap around, to {least} to {least + 255}"
         both[words] = functools.partial(_wrapped, least=least)
@@ -175,12 +172,6 @@ def _sides(x: Array, y: Array, sides: tuple[int, ...], change: Callable[[Array],
 def _wrapped(x: Array, y: Array, least: int) -> tuple[Array, Array]:
     low, high = (np.frexp(scale)[1] - 1 for scale in (x, y))
     return np.ldexp(x, np.mod(low + high - least, 256) + least - low - high), y
-
-
-def _bit_lost(x: Array, y: Array, bit: int, bias: int) -> tuple[Array, Array]:
-    """Return scales whose fields of exponents, added up, lack a bit."""
-    fields = sum(np.frexp(scale)[1].astype(np.int64) - 1 + bias for scale in (x, y))
-    return np.ldexp(x, -(fields & 1 << bit)), y
 
 
 def _clamped(x: Array, y: Array, least: int, most: int) -> tuple[Array, Array]:

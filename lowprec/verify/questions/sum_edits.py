@@ -326,8 +326,6 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
                 places = f"{least} to {most} places" if least < most else f"{most} place{'s' * (not most)}"
                 said = f"where {bits} leading bits or more of terms {places} apart cancel"
                 yield fault(f"sums {words} as large, if normal, {said}", 2, before=near)
-    for words, by_shift in shifts("shifts of normalization"):
-        yield fault(words, 2, before=functools.partial(_normalized_by, change=by_shift))
     for value in (0, 1):
         last = functools.partial(_last_bit, value=value)
         yield fault(f"the last bit of rounded sums read as {value}", 2, after=last)
@@ -335,8 +333,6 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
         yield fault("sums that overflow are the largest number", 2, after=_saturated)
     if fmt.infinity:
         yield fault("sums that are infinite are the largest number", 2, codes=_finite)
-    first = functools.partial(_first_lost, places=fmt.precision)
-    yield fault("sums whose bits are all ones lose their first bit", 2, before=first)
     for infinite in (True, False) if fmt.infinity else (True,):
         lost = functools.partial(carry_lost, increment=True, infinite=infinite)
         beyond = "" if infinite else ", not to infinity"
@@ -346,13 +342,6 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
 
 def _moved(sums: Sum, by: int) -> Sum:
     return sums._replace(last=sums.last + by)
-
-
-def _normalized_by(sums: Sum, change: Callable[[Array], Array]) -> Sum:
-    """Return sums whose leading bits that cancel are shifted out by other amounts."""
-    top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
-    count = np.maximum(sums.first - top, 0)
-    return sums._replace(last=sums.last - count + change(count))
 
 
 def _moved_far(sums: Sum, by: int, bits: int) -> Sum:
@@ -371,15 +360,6 @@ def _moved_near(sums: Sum, by: int, bits: int, apart: tuple[int, int], fmt: Form
 def _last_bit(codes: Array, sums: Sum, fmt: Format, value: int) -> Array:
     wide = codes.astype(np.int64)
     return np.where(wide & fmt.sign_code - 1 <= fmt.max_magnitude, wide & ~1 | value, wide)
-
-
-def _first_lost(sums: Sum, places: int) -> Sum:
-    """Return sums of which those of so many ones or more, and nothing else, lack the first bit."""
-    whole = sums.significand
-    low = whole & -whole
-    after = whole + low
-    ones = (after & whole == 0) & (after >> places > low) & (whole > 0)
-    return sums._replace(significand=np.where(ones, whole - (after >> 1), whole))
 
 
 def _saturated(codes: Array, sums: Any, fmt: Format) -> Array:
