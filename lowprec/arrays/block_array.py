@@ -221,6 +221,11 @@ class BlockArray:
                 )
             raise
 
+    def __contains__(self, value: object) -> bool:
+        raise TypeError(
+            "`in` looks for a value, and blocks hold codes; ask np.any(lp.decode(blocks) == value)"
+        )
+
     def __getitem__(self, key: Any) -> BlockArray:
         """A part that begins and ends where blocks do: slices and integers, and none through a block.
 

@@ -55,7 +55,7 @@ class _Steps:
         if self.epilogue.scales == "y_first":
             factors = factors[::-1]
         v = sums
-        last = (factors.pop() if factors else self.given(1.0, "scale")) if fused else None
+        last = factors.pop() if fused and factors else None
         for scale in factors:
             v = self("multiply", v, scale)
         if addend is None:

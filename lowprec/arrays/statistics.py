@@ -132,7 +132,8 @@ def scale_for(
 
     Notes
     -----
-    mse searches all float32 scales up to twice that of max: of those above, half is never worse to nearest.
+    mse searches all float32 scales up to twice that of max: of those above, half is never worse to nearest,
+    except for codebooks such as nf4, which lack halves of their values.
     Errors are those of ``quantize(values / s, fmt, ...) * s``, with the product exact, summed in float64;
     overflow that gives an infinity or NaN rules a scale out. The result is never worse than the scale of max,
     which remains where no other is better. A search takes 0.1 to 1 ms for each channel, and for long ones the

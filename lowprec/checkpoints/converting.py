@@ -48,7 +48,8 @@ def convert_checkpoint(
 
     Scales are kept if both schemes have the same elements, formats of scales and sizes of blocks. MXFP4
     becomes NVFP4 as by `lowprec.methods.nvfp4.from_mxfp4`, exactly where that is possible. All others are
-    quantised anew. Reports count all `blocks`, and as `exact_blocks` those whose values stay the same.
+    quantised anew. Reports count all `blocks`, and as `exact_blocks` those whose values stay the same before
+    they are rounded to the type that they are decoded to.
 
     Parameters
     ----------

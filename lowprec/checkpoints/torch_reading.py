@@ -380,6 +380,10 @@ def _tensor(file: _File, name: str, call: Any) -> Entry:
         raise CheckpointError(f"{where}: its data are missing")
     if tag is None:
         raise _UnreadError(f"{where} is of a type that is not read; save another one")
+    stored = _counts(((key[4],),), f"the storage of {where}")[0]
+    stored *= TAGS[STORAGES[key[1].name]][1] // 8 if key[1].name in STORAGES else 1
+    if stored != record[1]:
+        raise CheckpointError(f"{where}: its storage has {stored:,} bytes, but its data {record[1]:,}")
     if said and said[0]:
         raise _UnreadError(f"{where} is a negative or conjugate view; save resolve_neg().resolve_conj()")
     wanted = [math.prod(shape[place + 1 :]) for place in range(len(shape))]

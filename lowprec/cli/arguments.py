@@ -67,6 +67,14 @@ def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None
             raise click.UsageError(f"unknown {what} {name!r}; use one of {', '.join(known)}")
 
 
+def one_of(**said: bool) -> str | None:
+    """Return which of some flags was given, None if none was; refuse several."""
+    given = [name for name, is_given in said.items() if is_given]
+    if len(given) > 1:
+        raise click.UsageError(f"--{given[0]} and --{given[1]} are two runs; say one of them")
+    return given[0] if given else None
+
+
 def nothing_compared(why: str) -> NoReturn:
     """Say why nothing was compared, and exit."""
     say(f"nothing was compared: {why}", err=True)

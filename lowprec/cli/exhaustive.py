@@ -22,6 +22,7 @@ from lowprec.cli.arguments import (
     format_named,
     frameworks_named,
     nothing_compared,
+    one_of,
     usage_errors,
 )
 from lowprec.cli.options import (
@@ -88,10 +89,8 @@ _OPTIONS = (
         help="Keep finished parts in this folder. Default: one beside the cache of compiled kernels.",
     ),
     flag("--fresh", help="Do everything again, also parts that are kept."),
-    click.option("--write", "action", flag_value="write", help="Write the digests into digests.json."),
-    click.option(
-        "--check", "action", flag_value="check", help="Compare the digests with those of digests.json."
-    ),
+    flag("--write", help="Write the digests into digests.json."),
+    flag("--check", help="Compare the digests with those of digests.json."),
     tables_option("digests.json"),
     named(
         "--shard",
@@ -140,7 +139,8 @@ def _sweep(
     scheduler: str | None,
     state: Path | None,
     fresh: bool,
-    action: str | None,
+    write: bool,
+    check: bool,
     tables: Path | None,
     shard: str | None,
     ranges: str | None,
@@ -166,6 +166,7 @@ def _sweep(
         sweeps = exhaustive.plan(subjects, formats, modes, policies, nan)
     if not sweeps:
         nothing_compared("no framework has such a cast from float32")
+    action = one_of(write=write, check=check)
     if action is not None:
         _check_action(action, sweeps, folder, {"--ranges": ranges, "--shard": shard})
     try:

@@ -8,23 +8,16 @@ from pathlib import Path
 
 import click
 
-from lowprec.cli.arguments import DIFFER, NO_CHECKOUT, deliver
-from lowprec.cli.options import OUTPUT, tables_option
+from lowprec.cli.arguments import DIFFER, NO_CHECKOUT, deliver, one_of
+from lowprec.cli.options import OUTPUT, flag, tables_option
 from lowprec.cli.terminal import progress, say
 
 
 @click.command(short_help="Write or check the golden data.")
-@click.option("--write", "action", flag_value="write", help="Generate the files and write them.")
-@click.option(
-    "--check",
-    "action",
-    flag_value="check",
-    help="Generate the files and compare them with those in the folder, byte for byte.",
-)
-@click.option(
+@flag("--write", help="Generate the files and write them.")
+@flag("--check", help="Generate the files and compare them with those in the folder, byte for byte.")
+@flag(
     "--freeze",
-    "action",
-    flag_value="freeze",
     help="Write the digests of this version's answers, which later versions of its line must keep.",
 )
 @click.option(
@@ -34,7 +27,7 @@ from lowprec.cli.terminal import progress, say
     help="Check the files, then write them to this tar file, which has the same bytes wherever it is made.",
 )
 @tables_option("the golden data")
-def golden(action: str | None, archive: Path | None, tables: Path | None) -> None:
+def golden(write: bool, check: bool, freeze: bool, archive: Path | None, tables: Path | None) -> None:
     """Write or check the golden data: encoding tables, digests and test vectors.
 
     The oracle generates them and the kernels verify them. Exit 1: a file differs, or the two do.
@@ -43,6 +36,7 @@ def golden(action: str | None, archive: Path | None, tables: Path | None) -> Non
     """
     from lowprec.export import golden as data, release
 
+    action = one_of(write=write, check=check, freeze=freeze)
     if archive is not None and action not in (None, "check"):
         raise click.UsageError("--archive checks the files; leave --write and --freeze out")
     action = "check" if archive is not None else action

@@ -197,6 +197,15 @@ def test_sums_are_not_rounded_to_the_output_first(name):
             assert (lp.matmul(x, y.T, split) == wanted).all()
 
 
+def test_steps_without_scales_need_no_one():
+    """A format whose largest number is 1/2 has none, and a bias was multiplied by 1/2 on its way."""
+    small = lp.Format(name="small", exponent_bits=3, trailing_bits=2, bias=8)
+    assert small.max_finite == 0.875
+    epilogue = lp.Epilogue(compute=(small, Projection(nan="max")), output="binary32", fused_bias=True)
+    made = lp.matmul([[0.5]], [[0.5]], "fp32_fma", bias=[0.25], epilogue=epilogue)
+    assert made.tolist() == [[0.5]]
+
+
 def test_scales_of_tensors_in_blocks_are_rounded_to_nearest():
     """By Blackwell's window, which cuts its sums, they were cut too."""
     rng = np.random.default_rng(0)

@@ -137,6 +137,13 @@ def test_copies_and_pickles_are_equal(again, blocks):
 # -- NumPy ------------------------------------------------------------------------------------------
 
 
+def test_values_are_not_looked_for_among_blocks():
+    blocks = lp.encode([[1.0, 2.0]], "mxfp4")
+    with pytest.raises(TypeError, match=re.escape("ask np.any(lp.decode(blocks) == value)")):
+        _ = 1.0 in blocks
+    assert np.any(lp.decode(blocks) == 1.0)
+
+
 @pytest.mark.parametrize("save", [np.save, np.savez, np.savez_compressed, np.savetxt])
 def test_numpy_does_not_save_values_in_place_of_blocks(save, tmp_path):
     """The way out is named; nothing is written."""

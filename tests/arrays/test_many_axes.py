@@ -104,6 +104,18 @@ def test_reports_of_one_scale_and_lists_of_many_axes():
     assert sp.as_scaled(np.full(SHAPE, 3.0, np.float32)).to_array().tolist() == np.full(SHAPE, 3.0).tolist()
 
 
+@pytest.mark.parametrize("operation", ["dot", "matmul"])
+def test_products_are_compared(operation):
+    """Shapes were broadcast by NumPy's function, of 32 axes."""
+    y = np.swapaxes(ROW, -1, -2) if operation == "matmul" else ROW
+    made = np.array(getattr(lp, operation)(MANY, y, "fp32_fma"))
+    report = lp.compare((MANY, y), made, operation=operation, accumulation="fp32_fma")
+    assert (report.agrees, report.compared) == (True, 6)
+    made.reshape(-1)[3] *= 2
+    report = lp.compare((MANY, y), made, operation=operation, accumulation="fp32_fma", why=False)
+    assert (report.mismatches, report.details[0].data["index"]) == (1, 3)
+
+
 def test_shapes_that_do_not_broadcast_are_refused():
     message = f"add takes operands that broadcast together, not of shapes {SHAPE} and (3,)"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):

@@ -307,6 +307,8 @@ _LONG = b"\x8b" + struct.pack("<i", 100_000) + b"\x7f" * 100_000  # a number of 
         (_tensor(shape=(5,)), r"F32 of shape \[5\] ends behind its 16 bytes"),
         (_tensor(offset=1), "ends behind its 16 bytes"),
         (_tensor(storage=("storage", _FLOATS, "9", "cpu", 4)), "its data are missing"),
+        (_tensor(storage=("storage", _FLOATS, "0", "cpu", 3)), "its storage has 12 bytes, but its data 16"),
+        (_tensor(storage=("storage", _FLOATS, "0", "cpu", "4")), "the storage of .* is not made of numbers"),
         (_tensor(storage=("x",)), "lies in no storage"),
     ],
 )  # fmt: skip

@@ -125,6 +125,16 @@ def test_flags_are_held_against_the_baseline(folder):
     result = against(cut(), "--flags", "flags.npy")
     assert result.exit_code == 1
     assert "worse than the baseline: flags: mismatches: 6, 5 in the baseline" in result.stdout
+    result = against(cut())
+    assert result.exit_code == 1
+    assert "worse than the baseline: no flags were compared, 4,096 in" in result.stdout
+
+
+def test_a_budget_must_be_that_of_the_baseline(folder):
+    """A difference that is allowed in one run alone says nothing about the other."""
+    result = against(cut(), "--ulps", "1")
+    assert result.exit_code == 2
+    assert "was made without --ulps, this comparison with --ulps 1; make one with the same" in result.stderr
 
 
 def test_a_baseline_of_another_question_is_refused(folder):

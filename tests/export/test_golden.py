@@ -99,6 +99,13 @@ def test_what_was_written_checks(small):
         assert (small / name).read_bytes() == (TABLES / name).read_bytes()
 
 
+def test_two_actions_are_refused(small):
+    """The last one was done: --check --write wrote."""
+    result = lowprec("golden", "--check", "--write", "--tables", small)
+    assert result.exit_code == 2
+    assert "--write and --check are two runs; say one of them" in result.output
+
+
 def test_an_archive_has_the_same_bytes_wherever_it_is_made(small, tmp_path, monkeypatch):
     """It holds right files alone, how to read them, and the licence."""
     code, output = run(f"--archive={tmp_path / 'one.tar'}", small)

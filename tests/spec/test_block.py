@@ -10,6 +10,7 @@ import lowprec as lp
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat, ScaleRule, rule
 from lowprec.spec.catalog import BINARY32, E2M1FN, E4M3FN, E8M0FNU
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.profiles import PROFILES, Profile
 from lowprec.spec.projection import Projection, Saturation
 from tests.support import refusal_test
@@ -304,6 +305,17 @@ def test_numbers_that_take_part_in_binary32_are_binary32s(field):
         assert getattr(dataclasses.replace(MINE, **{field: value}), field) == value
     with pytest.raises(ValueError, match="more than 24 significant bits"):
         dataclasses.replace(MINE, **{field: float((1 << 24) + 1)})
+
+
+@pytest.mark.parametrize(("field", "value"), [("overflow_test", "exponent"), ("smallest", "zero")])
+def test_codebooks_have_no_rules_of_exponents(field, value):
+    message = f"{field}='{value}' of the elements of block format 'bnb_nf4' is for binary formats; 'nf4' is a"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        dataclasses.replace(lp.block_formats["bnb_nf4"], elements=Projection(**{field: value}))
+    message = f"{field}='{value}' of the scales of block format 'mine' is for binary formats; 'positive' is a"
+    scale = Codebook("positive", [2.0**power for power in range(-8, 8)])
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        dataclasses.replace(MINE, scale=scale, scales=Projection(**{field: value}))
 
 
 # -- the catalog ------------------------------------------------------------------------------------

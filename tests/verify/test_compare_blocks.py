@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -155,3 +156,14 @@ def test_no_hypothesis_of_a_block_format_fails(name):
     given = {} if blocks.tensor_scale is None else {"tensor_scale": blocks.tensor_scale}
     codes = (blocks.codes ^ bad).astype(blocks.codes.dtype)
     assert lp.compare(x, codes, name, scales=blocks.scales, limit=0, **given).failed == {}
+
+
+def test_reports_are_pickled():
+    """Their causes are made of functions of functions, which no other process finds by name."""
+    x = np.random.default_rng(2).standard_normal((64, 32)).astype(np.float32)
+    blocks = lp.encode(x, "mxfp4")
+    codes = np.where(np.abs(x) > 1.5, blocks.codes & 8, blocks.codes)
+    report = lp.compare(x, codes, "mxfp4", scales=blocks.scales)
+    assert report.cause.changes
+    again = pickle.loads(pickle.dumps(report))
+    assert (str(again), again.as_json()) == (str(report), report.as_json())

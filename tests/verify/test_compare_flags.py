@@ -253,6 +253,10 @@ def test_the_command_compares_flags(tmp_path):
 REFUSED = {
     "blocks": ({"to": "mxfp4"}, "flags= is for single values, and 'mxfp4' has blocks"),
     "size": ({"to": "e5m2", "flags": np.zeros(3, np.uint8)}, "flags has 3 flags, but there are 32 results"),
+    "shape": (
+        {"to": "e5m2", "flags": np.zeros((2, 16), np.uint8), "shape": (4, 8)},
+        "flags has shape (2, 16), but the results have (4, 8)",
+    ),
     "type": (
         {"to": "e5m2", "flags": np.zeros(32)},
         "flags holds float64; flags are integers, numbered as lowprec.Flag",
@@ -263,6 +267,7 @@ REFUSED = {
 @pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
 def test_flags_that_do_not_fit_are_refused(options, message):
     options = {"flags": np.zeros(32, np.uint8)} | options
+    shape = options.pop("shape", (32,))
     with pytest.raises(ValueError, match="flags") as refused:
-        lp.compare(np.ones(32, np.float32), np.zeros(32, np.uint8), **options)
+        lp.compare(np.ones(shape, np.float32), np.zeros(shape, np.uint8), **options)
     assert str(refused.value).startswith(message)

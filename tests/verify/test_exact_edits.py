@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.verify.compare.cause import Cause, Diagnosis
 from lowprec.verify.compare.conditions import Examples
-from lowprec.verify.compare.diagnosis import Cause, Diagnosis
 from lowprec.verify.compare.rules import Condition, Rule
 from lowprec.verify.questions.exact_edits import exact_results
 from lowprec.verify.questions.result_edits import of_results

@@ -569,6 +569,7 @@ def command(*arguments):
             ["--target", "binary8p3se", "--write"],
             "--write keeps formats of the catalog; 'binary8p3se' is none",
         ),
+        (["--check", "--write"], "--write and --check are two runs; say one of them"),
         (
             ["--check", "--tables", "nowhere"],
             "there is no file 'nowhere/digests.json'; name its folder with --tables",

@@ -203,13 +203,7 @@ def compare(
     if len(dumps) != OPERATIONS[operation].operands:
         raise ValueError(f"{operation} takes {OPERATIONS[operation].operands} operands, not {len(dumps)}")
     for dump in dumps:
-        if dump.size != got.size:
-            raise ValueError(f"{dump} has {dump.size:,} elements, but there are {got.size:,} results")
-        if len(dump.shape) > 1 < len(got.shape) and got.shape not in (dump.shape, dump.shape[::-1]):
-            raise ValueError(f"{dump} has shape {dump.shape}, but the results have {got.shape}")
-        if len(dump.shape) > 1 < len(got.shape) and got.shape != dump.shape:
-            said = f"{dump} has shape {dump.shape} and the results {got.shape}: compared in order, row by row"
-            read_as = (*read_as, said)
+        read_as = (*read_as, *_beside(dump, got, "elements"))
     read = [_source(dump, fmt) for dump, fmt in zip(dumps, formats, strict=True)]
     blocks: dict[str, Any] = {
         "scales": None if scales is None else _dump(scales, "scales"),
@@ -276,10 +270,7 @@ def compare(
             )  # fmt: skip
         if flags is not None:
             recorded = _dump(flags, "flags")
-            if recorded.size != got.size:
-                raise ValueError(
-                    f"{recorded} has {recorded.size:,} flags, but there are {got.size:,} results"
-                )
+            read_as = (*read_as, *_beside(recorded, got, "flags"))
             beside = FlagQuestion(question.operation, question.operands, question.formats, how, recorded)
     telling: dict[str, Any] = {"limit": limit, "why": why, "watch": watch}
 
@@ -350,6 +341,17 @@ def _block(given: Any) -> int | None:
 def _dump(given: object, name: str) -> Dump:
     given = open_dump(given) if isinstance(given, str) else given
     return given if isinstance(given, Dump) else Held(given, name)
+
+
+def _beside(dump: Dump, got: Dump, what: str) -> tuple[str, ...]:
+    """Check that an array goes with results, and return what there is to note on the order of the two."""
+    if dump.size != got.size:
+        raise ValueError(f"{dump} has {dump.size:,} {what}, but there are {got.size:,} results")
+    if len(dump.shape) < 2 or len(got.shape) < 2 or got.shape == dump.shape:
+        return ()
+    if got.shape != dump.shape[::-1]:
+        raise ValueError(f"{dump} has shape {dump.shape}, but the results have {got.shape}")
+    return (f"{dump} has shape {dump.shape} and the results {got.shape}: compared in order, row by row",)
 
 
 def _shaped(dump: Dump, shape: tuple[int, ...]) -> Dump:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.verify.compare.conditions import Conditional, Examples, conditional, edited
+from lowprec.verify.compare.cause import MANY, Cause, Diagnosis
+from lowprec.verify.compare.conditions import Conditional, conditional, edited
 from lowprec.verify.compare.failures import Failures, trying
-from lowprec.verify.compare.rules import Rule
 from lowprec.verify.compare.sample import Sample
 from lowprec.verify.compare.stochastic_rounding import STOCHASTIC, chances
 from lowprec.verify.questions.question import (
@@ -33,7 +33,7 @@ from lowprec.verify.questions.question import (
     judged,
 )
 
-__all__ = ["MANY", "Cause", "Diagnosis", "Sample", "diagnose"]
+__all__ = ["diagnose"]
 
 #: Hypotheses that are taken further, half as many where answers are dear, and changes together at most.
 _BEAM, _DEPTH = 6, 3
@@ -47,8 +47,6 @@ _ROUNDS = 2
 _DOUBTS = 4
 #: Hypotheses that are tried on everything; more, where more are as good as the best.
 _FINALISTS, _MOST = 8, 32
-#: Of fewer mismatches than these a cause must explain all.
-MANY = 8
 #: Of fewer than these, but of many, edits that explain as much as a cause are told beside it.
 _SCARCE = 64
 #: Causes that are told, where none explains everything.
@@ -57,46 +55,6 @@ _TOLD = 3
 _FAULTS = ("stage.",)
 #: A cause explains at least this share of the mismatches, net.
 _LEAST = 0.1
-
-
-@dataclass
-class Cause:
-    """A hypothesis, and how much it explains."""
-
-    words: str
-    explained: int = 0
-    contradicted: int = 0
-    changes: Changes = ()
-    same: list[str] = field(default_factory=list)  #: hypotheses that explain, and contradict, as many
-    rule: Rule | None = None  #: where the changes hold; without changes: where results are wrong
-    examples: Examples | None = None  #: of a rule
-    inside: tuple[int, int] = (0, 0)  #: results where the rule holds: wrong ones, and right ones
-
-    @property
-    def net(self) -> int:
-        """Results that the cause explains less those that it contradicts."""
-        return self.explained - self.contradicted
-
-    def patched(self, mismatches: int) -> bool:
-        """Return whether it is no explanation: contradicts right results, or is a rule with exceptions."""
-        several = self.rule is not None and len(self.rule.alternatives) > 1 and self.inside[1] > 0
-        return self.contradicted > 0 or several or (self.rule is not None and self.explained < mismatches)
-
-    @property
-    def cost(self) -> int:
-        """The lower, the simpler."""
-        return sum(change.cost for change in self.changes)
-
-
-@dataclass
-class Diagnosis:
-    """The causes that were found, the best first, and the mismatches that the first leaves unexplained."""
-
-    causes: list[Cause]
-    unexplained: int
-    situations: dict[str, int] = field(default_factory=dict)  #: of those that the first leaves, in the sample
-    rest: Cause | None = None  #: what explains others than the first does, if that contradicts nothing
-    few: bool = False  #: whether so few mismatches, or blocks with some, prove no cause
 
 
 def diagnose(

@@ -14,9 +14,10 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import is_values
 from lowprec.verify.compare.counts import Tally
-from lowprec.verify.compare.diagnosis import Sample, diagnose
+from lowprec.verify.compare.diagnosis import diagnose
 from lowprec.verify.compare.failures import Failures, trying
 from lowprec.verify.compare.report import Comparison, Farthest, Ranked, Spent
+from lowprec.verify.compare.sample import Sample
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump, Held
 from lowprec.verify.questions.blocks import BlockQuestion

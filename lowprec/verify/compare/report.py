@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowprec import __version__
+from lowprec.verify.compare.cause import MANY, Cause, Diagnosis
 from lowprec.verify.compare.counts import Tally, binned, by_binade
-from lowprec.verify.compare.diagnosis import MANY, Cause, Diagnosis
 from lowprec.verify.compare.failures import Failures
 from lowprec.verify.difference import Difference
 from lowprec.verify.questions.question import Budget

@@ -78,13 +78,13 @@ class Baseline:
     def judge(self, report: Comparison) -> list[str]:
         """Return what makes a comparison worse than the baseline, a line each; nothing if it is no worse.
 
-        It is no worse if no count of mismatches, in all, by situation, by distance or by class, and none of
-        flags, is above the baseline's, and at least as many results are compared.
+        It is no worse if no count of mismatches, in all, by situation, by distance or by class, is above the
+        baseline's, and at least as many results are compared; and if the same holds of flags.
 
         Raises
         ------
         ValueError
-            The baseline answers another question.
+            The baseline answers another question, or allows other distances.
         """
         now, then = report.as_dict(), self.data
         if now["question"] != then["question"]:
@@ -92,7 +92,18 @@ class Baseline:
                 f"the baseline {str(self.path)!r} is about {quoted(then['question'])}, this comparison "
                 f"about {quoted(now['question'])}; make one with the same options and --json"
             )
-        return _worse(now, then, "")
+        allowed, allows = _allowed(then), _allowed(now)
+        if allowed != allows:
+            raise ValueError(
+                f"the baseline {str(self.path)!r} was made {allowed}, this comparison {allows}; make one "
+                f"with the same options and --json"
+            )
+        found = _worse(now, then, "results")
+        if now["flags"] is not None:
+            return found + _worse(now["flags"], then["flags"], "flags")
+        if then["flags"] is not None:
+            found.append(f"no flags were compared, {then['flags']['compared']:,} in the baseline")
+        return found
 
 
 def read_baseline(path: Path, command: str) -> Baseline:
@@ -122,6 +133,7 @@ def read_baseline(path: Path, command: str) -> Baseline:
                 _ = [(finding["count"], finding["smallest"].items()) for finding in row["findings"]]
         else:
             _ = _counts(data), data["question"]
+            _ = None if data["flags"] is None else _counts(data["flags"]), _allowed(data)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         why = error.args[0] if isinstance(error, KeyError | ValueError) else "a part is of another kind"
         raise ValueError(f"{str(path)!r} is no whole report of {command} ({why}); {way}") from None
@@ -141,20 +153,25 @@ def _counts(data: dict[str, Any]) -> dict[str, int]:
     counts |= {f"mismatches off by {int(name):+,} codes": count for name, count in data["distances"].items()}
     for found in data["classes"]:
         counts[f"{found['want']} became {found['got']}"] = found["count"]
-    if data["flags"] is not None:
-        counts |= {f"flags: {name}": count for name, count in _counts(data["flags"]).items()}
     if not all(isinstance(count, int) for count in (*counts.values(), data["compared"])):
         raise ValueError("counts are integers")
     return counts
 
 
-def _worse(now: dict[str, Any], then: dict[str, Any], lead: str) -> list[str]:
-    found = []
-    if now["compared"] < then["compared"]:
-        found.append(f"{lead}{now['compared']:,} results were compared, {then['compared']:,} in the baseline")
-    before = _counts(then)
+def _allowed(data: dict[str, Any]) -> str:
+    """Return how far results may be off in a report, as the option says it."""
+    budget = data.get("budget")
+    return "without --ulps" if budget is None else f"with --ulps {quoted(budget['ulps'])}"
+
+
+def _worse(now: dict[str, Any], then: dict[str, Any] | None, what: str) -> list[str]:
+    """Return what is worse in one report, of results or of flags, than in another, where there is one."""
+    found, before = [], {} if then is None else _counts(then)
+    if then is not None and now["compared"] < then["compared"]:
+        found.append(f"{now['compared']:,} {what} were compared, {then['compared']:,} in the baseline")
     for name, count in _counts(now).items():
         if count > before.get(name, 0):
+            lead = "" if what == "results" else f"{what}: "
             found.append(f"{lead}{name}: {count:,}, {before.get(name, 0):,} in the baseline")
     return found
 

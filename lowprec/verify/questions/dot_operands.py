@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lowprec.arrays.axes import broadcast_shapes
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode, encode
@@ -100,7 +101,7 @@ class DotScales:
         if isinstance(scale, Dump):
             self.rows, self.blocks = [_of_results(verb, scale, left, right, shape), np.ones(())], [None, None]
             return
-        outer = shape if verb == "dot" else np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        outer = shape if verb == "dot" else broadcast_shapes(left.shape[:-2], right.shape[:-2])
         for number, (given, operand) in enumerate(zip(scale, (left, right), strict=True)):
             k = -1 if verb == "dot" or number == 0 else -2
             values = np.ones(())
@@ -395,8 +396,8 @@ def shape_of(verb: str, x: Array, y: Array) -> tuple[int, ...]:
         raise ValueError(f"{verb} of shapes {x.shape} and {y.shape}: both need the same K")
     try:
         if verb == "dot":
-            return np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
-        outer = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+            return broadcast_shapes(x.shape[:-1], y.shape[:-1])
+        outer = broadcast_shapes(x.shape[:-2], y.shape[:-2])
     except ValueError:
         raise ValueError(
             f"{verb} of shapes {x.shape} and {y.shape}: the axes in front do not broadcast"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.axes import broadcast_shapes
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.dot import dot, matmul
 from lowprec.spec import catalog
@@ -146,7 +147,7 @@ class DotQuestion(Question):
             )
             inner: tuple[int, ...] = (got.size,)
         else:
-            outer = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+            outer = broadcast_shapes(left.shape[:-2], right.shape[:-2])
             count = math.prod(outer)
             self.x = np.broadcast_to(left, (*outer, *left.shape[-2:])).reshape(count, *left.shape[-2:])
             self.y = np.broadcast_to(right, (*outer, *right.shape[-2:])).reshape(count, *right.shape[-2:])

@@ -1,0 +1,59 @@
+"""Causes that a comparison names, each with how much it explains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lowprec.verify.compare.conditions import Examples
+from lowprec.verify.compare.rules import Rule
+from lowprec.verify.questions.question import Changes
+
+__all__ = ["MANY", "Cause", "Diagnosis"]
+
+#: Of fewer mismatches than these a cause must explain all.
+MANY = 8
+
+
+@dataclass
+class Cause:
+    """A hypothesis, and how much it explains."""
+
+    words: str
+    explained: int = 0
+    contradicted: int = 0
+    changes: Changes = ()
+    same: list[str] = field(default_factory=list)  #: hypotheses that explain, and contradict, as many
+    rule: Rule | None = None  #: where the changes hold; without changes: where results are wrong
+    examples: Examples | None = None  #: of a rule
+    inside: tuple[int, int] = (0, 0)  #: results where the rule holds: wrong ones, and right ones
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what reports tell, for other processes: functions of changes are left out."""
+        return vars(self) | {"changes": tuple(replace(change, value=None) for change in self.changes)}
+
+    @property
+    def net(self) -> int:
+        """Results that the cause explains less those that it contradicts."""
+        return self.explained - self.contradicted
+
+    def patched(self, mismatches: int) -> bool:
+        """Return whether it is no explanation: contradicts right results, or is a rule with exceptions."""
+        several = self.rule is not None and len(self.rule.alternatives) > 1 and self.inside[1] > 0
+        return self.contradicted > 0 or several or (self.rule is not None and self.explained < mismatches)
+
+    @property
+    def cost(self) -> int:
+        """The lower, the simpler."""
+        return sum(change.cost for change in self.changes)
+
+
+@dataclass
+class Diagnosis:
+    """The causes that were found, the best first, and the mismatches that the first leaves unexplained."""
+
+    causes: list[Cause]
+    unexplained: int
+    situations: dict[str, int] = field(default_factory=dict)  #: of those that the first leaves, in the sample
+    rest: Cause | None = None  #: what explains others than the first does, if that contradicts nothing
+    few: bool = False  #: whether so few mismatches, or blocks with some, prove no cause
