@@ -5,14 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lowprec.verify.compare.conditions import Examples
 from lowprec.verify.compare.rules import Rule
 from lowprec.verify.questions.question import Changes
 
-__all__ = ["MANY", "Cause", "Diagnosis"]
+__all__ = ["MANY", "Cause", "Conditional", "Diagnosis", "Examples"]
 
 #: Of fewer mismatches than these a cause must explain all.
 MANY = 8
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Indices of a few results: wrong ones where the rule holds; right ones, first where it holds."""
+
+    wrong: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """An edit, or none, where a rule holds."""
+
+    rule: Rule | None  #: None: everywhere
+    edit: Changes
+    words: str
+    examples: Examples
+    errors: int = field(compare=False, default=0)  #: in the sample
+    exact: bool = field(compare=False, default=False)  #: whether the rule holds of wrong results alone
 
 
 @dataclass

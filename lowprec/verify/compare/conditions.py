@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.verify.compare.cause import Conditional, Examples
+from lowprec.verify.compare.part_rules import of_parts
 from lowprec.verify.compare.rules import Rule, entries, is_whole, learn
 from lowprec.verify.questions.features import Feature, has_fields
 from lowprec.verify.questions.former import last_loaded
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question, excluded
 from lowprec.verify.questions.result_edits import of_results
 
-__all__ = ["Conditional", "Examples", "conditional", "edited"]
+__all__ = ["conditional", "edited"]
 
 Mask = npt.NDArray[np.bool_]
 Agrees = Callable[[Batch, Changes], Mask]
@@ -51,26 +53,6 @@ SIGN_BEFORE = Change("before", "sign", "results with the signs of the results be
 NANS_KEPT = Change("nans", None, "NaNs have the signs and payloads that they must have", 1)
 #: The edit that takes back what another one does to results that are not infinite.
 INFINITIES_KEPT = Change("nans", "infinite", "except where it would make results infinite", 1)
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Indices of a few results: wrong ones where the rule holds; right ones, first where it holds."""
-
-    wrong: tuple[int, ...]
-    right: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Conditional:
-    """An edit, or none, where a rule holds."""
-
-    rule: Rule | None  #: None: everywhere
-    edit: Changes
-    words: str
-    examples: Examples
-    errors: int = field(compare=False, default=0)  #: in the sample
-    exact: bool = field(compare=False, default=False)  #: whether the rule holds of wrong results alone
 
 
 def edited(question: Question, batch: Batch, changes: Changes) -> Array:
@@ -119,7 +101,8 @@ def conditional(
     plain = np.random.default_rng(7).permutation(batch.places[right])[:_TRIED]
     others = question.sample(plain[:0], np.sort(plain))
     near = np.isin(others.places, plain)
-    tried = [*on_results, *changes, *question.edits()]
+    edits = list(question.edits())
+    tried = [*on_results, *changes, *(edit for edit in edits if edit.field != "parts")]
     masks = [(change, agrees(few, (change,))[asked]) for change in tried]
     for change, mask in tuple(masks):
         if mask.mean() >= _NARROWED:
@@ -198,6 +181,9 @@ def conditional(
             found.append(Conditional(None, (change,), change.words, Examples((), ()), errors))
     if all(one.errors for one in found):
         found += _of_two(masks, batch, wrong, right, agrees)
+    if all(one.errors for one in found):
+        singly = (edit for edit in edits if edit.field == "parts")
+        found += of_parts(question, batch, judged, singly, agrees, spent)
     if all(one.errors for one in found) and batch.got.size == question.size and question.numbered == "line":
 
         def rules(inside: Mask, outside: Mask) -> Rule | None:

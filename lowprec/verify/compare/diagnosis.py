@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.verify.compare.cause import MANY, Cause, Diagnosis
-from lowprec.verify.compare.conditions import Conditional, conditional, edited
+from lowprec.verify.compare.cause import MANY, Cause, Conditional, Diagnosis
+from lowprec.verify.compare.conditions import conditional, edited
 from lowprec.verify.compare.failures import Failures, trying
 from lowprec.verify.compare.sample import Sample
 from lowprec.verify.compare.stochastic_rounding import STOCHASTIC, chances
@@ -245,7 +245,9 @@ class _Trial:
         wrong, found = int(np.count_nonzero(self.wrong)), list[Cause]()
         known = {cause.words, *cause.same}
         for change in self.question.edits():
-            if len(found) < _TOLD and change.words not in known and self.net((change,)) == wrong:
+            if change.field == "parts" or change.words in known or len(found) == _TOLD:
+                continue
+            if self.net((change,)) == wrong:
                 found.append(Cause(change.words, changes=(change,)))
         if found:
             _on_everything(found, each, self.failures)

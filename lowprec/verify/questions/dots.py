@@ -31,14 +31,15 @@ from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_operands import Given, OutputScales, scaled
 from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.lane_edits import shown_edits
+from lowprec.verify.questions.parts import Parts, in_steps, of_terms
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.questions.stages import stages_of
 from lowprec.verify.questions.step_faults import nans_as_numbers, step_faults
-from lowprec.verify.questions.step_features import of_sums
+from lowprec.verify.questions.step_features import of_each_step, of_sums
 from lowprec.verify.questions.step_model import Formats, PlainSums, has_steps, stepped
 from lowprec.verify.questions.step_trees import is_tree, nodes_of
-from lowprec.verify.questions.sum_edits import narrowed, of_steps
+from lowprec.verify.questions.sum_edits import narrowed, of_rounding, of_steps
 from lowprec.verify.reference.dots import check_random, drawn_codes
 from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
 
@@ -239,6 +240,8 @@ class DotQuestion(Question):
 
     def _codes(self, batch: Batch, changes: Changes) -> tuple[Array, Format]:
         """Return codes of the output, and its format."""
+        if any(change.field == "parts" for change in changes):
+            return self._in_parts(batch, changes)
         how, given, fields = self.how, batch.given, {change.field: change.value for change in changes}
         for change in changes:
             if change.field not in _NOT_HOW and not change.field.startswith("stage."):
@@ -284,6 +287,16 @@ class DotQuestion(Question):
         else:
             codes = dot_operands.times(verb, x, y, addend, how, factor)
         return codes, target
+
+    def _in_parts(self, batch: Batch, changes: Changes) -> tuple[Array, Format]:
+        """Return codes under changes of which some are of single products or steps."""
+        made = list[Array]()
+        for start in range(0, batch.places.size, _OUTPUTS):
+            places = batch.places[start : start + _OUTPUTS]
+            at = (c.value.at(places) if c.field == "parts" else c for c in changes)
+            codes, target = self._codes(self._rows(places), tuple(at))
+            made.append(codes)
+        return np.concatenate(made), target
 
     def _plain_sums(self, batch: Batch, given: Given, how: Accumulation) -> PlainSums | None:
         """Return the sums without a fault of the last few batches; None of operands that are changed."""
@@ -375,7 +388,33 @@ class DotQuestion(Question):
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
             counts = length, length if is_tree(how) else min(self._step, length)
-            yield from shown_edits(self, self._rows, whole, how, operands, counts, self._steps_known)
+            products = Parts("of products", length, self._rows, self._of_products)
+            yield from shown_edits(
+                self, self._rows, whole, how, operands, counts, self._steps_known, products
+            )
+            if self._steps_known and (steps := self._step_parts()) is not None:
+                faults = step_faults(how, operands, length, addend=self.addend is not None)
+                for change in (*faults, *of_rounding(how.summed[0])):
+                    yield from filter(None, [in_steps(change, steps)])
+
+    def _of_products(self, given: Given) -> Iterator[Feature]:
+        return of_terms(given, self.how, self.how.operands or self.read, self.formats)
+
+    def _step_parts(self) -> Parts | None:
+        """Return the steps, if there are several in a row, or the nodes of a tree."""
+        length, how = self.x.shape[-1], self.how
+        if is_tree(how):
+            count, words = sum(map(bool, nodes_of(how, length, self.addend is not None))), "in sums"
+        else:
+            count, words = -(-length // self._step), "in steps"
+        if count < 2 or how.order.name == "chunked":
+            return None
+        return Parts(words, count, self._rows, self._of_steps)
+
+    def _of_steps(self, given: Given) -> Iterator[Feature]:
+        how, operands = self.how, self.how.operands or self.read
+        left, right = dot_operands.in_blocks(given, how, self.formats)
+        return of_each_step(left, right, given.addend, how, operands)
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of one step alone, or of sums of one sign."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.misread import magnitude_as
+from lowprec.verify.questions.parts import Parts, part_edit
 from lowprec.verify.questions.product_tables import products_misread
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.stages import fault
@@ -78,6 +80,7 @@ def shown_edits(
     formats: Formats,
     counts: tuple[int, int],
     stepped: bool,
+    products: Parts,
 ) -> Iterator[Change]:
     """Yield edits of the lanes whose edit contradicts no result: together, each alone, and in runs.
 
@@ -150,6 +153,8 @@ def shown_edits(
             made = question.answer(few, (edit(every, ""),))
             if stage and not (made != plain).any():  # halves of some lanes are not those of all
                 continue
+            if unit == "lane" and stage != "total":
+                yield part_edit(products, functools.partial(_of_products, stage, of_lanes), words)
             given = (made == few.got).any()
             if unit == "block" or count == 1 or given:
                 yield edit(every, words)
@@ -197,6 +202,14 @@ def _edit(stage: str, edit: Callable[[Any], Any], lanes: Where, words: str) -> C
         return fault(words, 2, scales=edit, scale_lanes=lanes, together=True)
     together = {} if isinstance(lanes, str) or lanes.dtype != bool else {"together": True}
     return fault(words, 2, **({stage: edit(lanes)} if stage else edit(lanes)), **together)
+
+
+def _of_products(stage: str, edit: Callable[[Any], Any], mask: Array) -> Change:
+    """Return an edit of single products, by their numbers among all."""
+    change = _edit(stage, edit, mask, "")
+    if not change.field.startswith("stage."):
+        return change
+    return replace(change, value=(*change.value, ("numbered", True)))
 
 
 def _of_nodes(

@@ -15,6 +15,8 @@ __all__ = ["OF_A_STEP", "Stages", "fault", "stages_of"]
 #:
 #: step : the only step of which the others hold, counted from 0, or from the end as -1.
 #: together : if there, a function has a word for each row: each step is taken by all rows at once.
+#: at : the rows and steps, or nodes, that the faults hold of.
+#: numbered : if there, marks of products have their numbers among all products.
 #: values : the values of x and y.
 #: x, y : factors as they are read, and their format.
 #: scales : the scales of the blocks of x and of y. scale_lanes : the lanes that these reach, if not all.

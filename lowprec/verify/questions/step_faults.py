@@ -292,6 +292,8 @@ def _of_alignment(window: Window, what: str) -> Iterator[Change]:
     for bit in range(1, (window.fraction_bits or 0) + window.step.bit_length()):
         broken = partial(_carry_into, window=window, bit=bit)
         yield fault(f"the carry into bit {bit} lost from sums of the products and {what}", total=broken)
+        negated = partial(_carry_of_negation, window=window, bit=bit)
+        yield fault(f"the carry into bit {bit} lost where negative sums are negated", total=negated)
     for bits in range(1, window.step.bit_length() + 3):
         places = f"bit{'s' * (bits > 1)} before the point"
         carry = partial(_carry, window=window, bits=bits)
@@ -433,6 +435,13 @@ def _carry_into(parts: Parts, window: Window, bit: int) -> tuple[Array, Array]:
     last, _ = window_sum(window, parts._replace(kept=alone[0], lost=alone[1]))
     carries = ((hi - last) & (1 << bit) - 1) + (last & (1 << bit) - 1) >> bit
     return hi - (carries << bit), lo
+
+
+def _carry_of_negation(parts: Parts, window: Window, bit: int) -> tuple[Array, Array]:
+    """Return sums whose magnitude, if they are negative, is that of two segments, each negated alone."""
+    hi, lo = window_sum(window, parts)
+    carries = (hi < 0) & (hi & (1 << bit) - 1 == 0) & (lo == 0)
+    return hi + (carries.astype(np.int64) << bit), lo
 
 
 def _wrapped(parts: Parts, window: Window, bits: int) -> tuple[Array, Array]:

@@ -23,7 +23,7 @@ from lowprec.verify.questions.step_model import Formats, folded, has_steps, step
 from lowprec.verify.questions.step_sums import Sum
 from lowprec.verify.questions.step_trees import is_tree, nodes_of, places_of_nodes
 
-__all__ = ["of_products", "of_steps", "of_sums"]
+__all__ = ["of_each_step", "of_products", "of_steps", "of_sums"]
 
 #: Lanes, and steps, of which each has features of its own.
 _LANES, _STEPS = 32, 4
@@ -122,8 +122,10 @@ def of_products(x: Array, y: Array, addend: Array | None, formats: Formats) -> I
         yield Feature("the first nonzero product has the sign of the addend", same)
 
 
-def of_steps(x: Any, y: Any, addend: Array | None, how: Accumulation, formats: Formats) -> Iterator[Feature]:
-    """Yield features of each step: shifts, cut bits, carries, cancellation, and how its sum is rounded."""
+def _of_all_steps(
+    x: Any, y: Any, addend: Array | None, how: Accumulation, formats: Formats
+) -> list[list[Feature]]:
+    """Return features of each step, or node of a tree."""
     held: list[Numbers] = []
     sums: list[Sum] = []
 
@@ -139,15 +141,39 @@ def of_steps(x: Any, y: Any, addend: Array | None, how: Accumulation, formats: F
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     bits = None if window is None else window.fraction_bits
     result = window.result[0] if window is not None else how.summed[0]
+    found = []
+    for terms, total in zip(held, sums, strict=True):
+        each = list(_of_step(terms, total, bits, result, of_groups=folded(how) is not how))
+        for words, said in _OF_NODES.items() if is_tree(how) else ():
+            each = [replace(feature, name=re.sub(words, said, feature.name)) for feature in each]
+        found.append(each)
+    return found
+
+
+def of_each_step(
+    x: Any, y: Any, addend: Array | None, how: Accumulation, formats: Formats
+) -> Iterator[Feature]:
+    """Yield features of all steps of rows, or of nodes of trees, one row after the other."""
+    steps = _of_all_steps(x, y, addend, how, formats)
+    by_name = [{feature.name: feature for feature in step} for step in steps]
+    numbers = np.tile(np.arange(len(steps)), len(by_name[0]["the sum is zero"].values))
+    yield Feature("the number of the step, counted from 0,", numbers)
+    for name, feature in by_name[0].items():
+        if all(name in step for step in by_name):
+            values = np.stack([step[name].values for step in by_name], 1).reshape(-1)
+            yield replace(feature, values=values)
+
+
+def of_steps(x: Any, y: Any, addend: Array | None, how: Accumulation, formats: Formats) -> Iterator[Feature]:
+    """Yield features of each step: shifts, cut bits, carries, cancellation, and how its sum is rounded."""
+    steps = _of_all_steps(x, y, addend, how, formats)
     found: dict[str, list[Array]] = {}
-    last = len(sums) - 1
+    last = len(steps) - 1
     nodes = nodes_of(how, x.shape[1], addend is not None) if is_tree(how) else ()
     names = [f"{said.removesuffix(_ALONE)} " for _, said in places_of_nodes(nodes) if said.endswith(_ALONE)]
-    for number, (terms, total) in enumerate(zip(held, sums, strict=True)):
+    for number, features in enumerate(steps):
         where = "" if last == 0 else names[number] if nodes else f"in step {number} of {last + 1} "
-        for feature in _of_step(terms, total, bits, result, of_groups=folded(how) is not how):
-            for words, said in _OF_NODES.items() if nodes else ():
-                feature = replace(feature, name=re.sub(words, said, feature.name))
+        for feature in features:
             if number < _STEPS or number == last:
                 yield Feature(where + feature.name, feature.values)
             if feature.values.dtype == bool and last:
@@ -178,6 +204,9 @@ def _of_step(
         yield Feature(
             "alignment cuts a term off as a whole", (nonzero & (terms.significand >> down == 0)).any(1)
         )
+        lowest = np.frexp((total.significand & -total.significand).astype(np.float64))[1] - 1
+        ends = np.where(total.significand != 0, lowest + total.last - total.unit, 0).clip(0)
+        yield Feature("the number of zeros at the end of the sum, from the window's last place on,", ends)
     signs = terms.negative & nonzero
     yield Feature("terms have unlike signs", signs.any(1) & (nonzero & ~terms.negative).any(1))
     plain = total.significand != 0
@@ -192,7 +221,7 @@ def _of_step(
     )
     yield Feature("the sum is zero", ~plain)
     power = (total.significand & total.significand - 1) == 0
-    yield Feature("the sum before it is rounded is a power of two", plain & power)
+    yield Feature("the sum before rounding is a power of two", plain & power)
     yield Feature("terms cancel to zero", ~plain & any_)
     yield Feature(
         "the exponent of the sum less the largest of its terms", np.where(plain & any_, top - largest, 0)
@@ -202,6 +231,7 @@ def _of_step(
     sizes = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last
     leading = np.where(nonzero, sizes, -(1 << 12)).max(1)
     yield Feature("the number of leading bits that cancel", np.where(plain & any_, leading - top, 0).clip(0))
+    yield Feature("the places between the first bits of the two largest terms", np.clip(total.apart, 0, 99))
     yield Feature("the sum before rounding is subnormal", plain & (top < result.emin))
     places = np.clip(total.discarded, 0, 62)
     rest = total.significand & (np.int64(1) << places) - 1

@@ -25,6 +25,7 @@ from lowprec.spec.order import SEQUENTIAL
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.stages import Stages
 from lowprec.verify.questions.step_cuts import (
+    LANE,
     OF_PRODUCTS,
     Numbers,
     chosen,
@@ -66,6 +67,7 @@ PlainSums = dict[int, Plain]
 
 #: Stages that change terms before any step.
 _OF_TERMS = {
+    "numbered",
     "values",
     "x",
     "y",
@@ -211,6 +213,9 @@ def _terms(
     ends = ends._replace(negative=np.where(nan, signs, negative))
     if how.scale is not None and scales:
         products, ends = _scaled(products, ends, scales, how, stages)
+    if "numbered" in stages:
+        lanes = np.arange(1, products.negative.shape[1] + 1)
+        products = products._replace(marks=products.marks | lanes << LANE)
     if "addend_scaled" in stages and scales:
         by = sum(np.frexp(scales[side][:, 0])[1].astype(np.int64) - 1 for side in stages["addend_scaled"])
         stages = {**stages, "addend": partial(last_raised, by=by)}

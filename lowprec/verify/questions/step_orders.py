@@ -111,6 +111,7 @@ def _by_tree(
     result: Rounded = how.accumulator  # type: ignore[assignment]
     begin = nodes.index(()) if begun is not None else len(nodes)
     sums = np.zeros((len(nodes), count), code_dtype(result[0]))
+    placed = np.cumsum([bool(node) for node in nodes]) - 1  # nodes with members, in their order
     if begun is not None:
         sums[begin] = begun[0]
 
@@ -127,12 +128,16 @@ def _by_tree(
         terms = terms._replace(marks=np.where(leaf, terms.marks | lanes + 1 << LANE, 0))
         of_sums_ends = Ends(np.isnan(running), np.zeros_like(leaf), np.isinf(running), minus)
         of_step: Ends = chosen(leaf, Ends(*(part[rows, lanes] for part in ends)), of_sums_ends)
+        yields = leaf & (how.product is not None) & (how.order != PAIRWISE)
+        yields &= ~leaf.all(1, keepdims=True)
+        right = None
+        if faulty and "at" in stages:
+            right = _step(terms, of_step, None, result, {}, yields=yields)
         if faulty and "addend" in stages:
             first = ((members < 0) & (inner == begin)).any(1)[:, None]
             terms = chosen(first, stages["addend"](terms), terms)
-        yields = leaf & (how.product is not None) & (how.order != PAIRWISE)
-        yields &= ~leaf.all(1, keepdims=True)
-        return _step(terms, of_step, None, result, stages if faulty else {}, yields=yields)
+        found = _step(terms, of_step, None, result, stages if faulty else {}, yields=yields)
+        return found if right is None else np.where(stages["at"][rows[:, 0], placed[numbers]], found, right)
 
     some = stages.get("step", range(len(nodes))) if stages else ()
     if isinstance(some, int):
@@ -194,7 +199,11 @@ def _run(
     if plain is None or low not in plain or len({lanes.size for lanes in places}) != 1:
         made = []
         for number, some in enumerate(places):
-            codes = after(every, some[None], begin if not number else then(codes), of(number), not number)
+            before = begin if not number else then(codes)
+            codes = after(every, some[None], before, of(number), not number)
+            if "at" in stages:
+                right = after(every, some[None], before, {}, not number)
+                codes = np.where(stages["at"][:, number], codes, right)
             made.append(codes)
         if plain is not None and not stages:
             plain[low] = np.array(made)

@@ -48,8 +48,6 @@ _STEPS = 16
 _BEHIND = 4
 #: Places below the largest exponent at which terms may be cut.
 _BELOW = 8, 49
-#: Leading bits that cancel, from which on sums may be misplaced.
-_CANCELLED = (1, 2, 3, 4, 6, 8, 12)
 #: Terms of a step by words: whether they may be products, and running sums.
 _SOME_TERMS = {"terms": (True, True), "products": (True, False), "running sums": (False, True)}
 #: Places of shifts from which on terms may be lost.
@@ -318,14 +316,7 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
         yield fault(change.words, 2, wrapped=change.value)
     for words, by in {"half": -1, "twice": 1}.items():
         yield fault(f"sums {words} as large", 2, before=functools.partial(_moved, by=by))
-        for bits in _CANCELLED:
-            far = functools.partial(_moved_far, by=by, bits=bits)
-            yield fault(f"sums {words} as large where {bits} leading bits or more cancel", 2, before=far)
-            for least, most in ((0, 0), (1, 1), (0, 1)):
-                near = functools.partial(_moved_near, by=by, bits=bits, apart=(least, most), fmt=fmt)
-                places = f"{least} to {most} places" if least < most else f"{most} place{'s' * (not most)}"
-                said = f"where {bits} leading bits or more of terms {places} apart cancel"
-                yield fault(f"sums {words} as large, if normal, {said}", 2, before=near)
+    yield fault("sums negated", 2, before=lambda sums: sums._replace(negative=~sums.negative))
     for value in (0, 1):
         last = functools.partial(_last_bit, value=value)
         yield fault(f"the last bit of rounded sums read as {value}", 2, after=last)
@@ -342,19 +333,6 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
 
 def _moved(sums: Sum, by: int) -> Sum:
     return sums._replace(last=sums.last + by)
-
-
-def _moved_far(sums: Sum, by: int, bits: int) -> Sum:
-    """Return sums moved where their exponents are below the largest of their terms."""
-    top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
-    return sums._replace(last=sums.last + np.where(sums.largest - top >= bits, by, 0))
-
-
-def _moved_near(sums: Sum, by: int, bits: int, apart: tuple[int, int], fmt: Format) -> Sum:
-    """Return normal sums moved where their two largest terms begin so far apart, and they that far below."""
-    top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
-    near = (apart[0] <= sums.apart) & (sums.apart <= apart[1]) & (sums.first - top >= bits)
-    return sums._replace(last=sums.last + np.where(near & (top >= fmt.emin), by, 0))
 
 
 def _last_bit(codes: Array, sums: Sum, fmt: Format, value: int) -> Array:

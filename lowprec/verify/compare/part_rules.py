@@ -1,0 +1,117 @@
+"""Rules that tell parts of results, products or steps of dot units: an edit holds where such a rule does.
+
+Where an edit of one part alone gives a wrong result, that part must meet the rule; where it would spoil a
+right result, the part must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.verify.compare.cause import Conditional, Examples
+from lowprec.verify.compare.rules import Rule, learn
+from lowprec.verify.questions.features import Feature
+from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question
+
+__all__ = ["of_parts"]
+
+#: Results of each kind whose parts are looked at, edits that a rule is sought for, and times that it is
+#: sought again with right results that the last one contradicts.
+_WRONG, _RIGHT, _EDITS, _ROUNDS = 64, 128, 8, 4
+#: Parts that each edit is tried on, of so many wrong results at least; and the share of these results that it
+#: must give.
+_PARTS, _LEAST, _SHARE = 256, 4, 0.3
+
+#: Draws of so many parts that a rule is learnt of, if none holds of all; and the share that it must hold of.
+_DRAWS, _SOME, _MOST = 8, 8, 0.6
+
+Mask = npt.NDArray[np.bool_]
+
+
+def of_parts(
+    question: Question,
+    batch: Batch,
+    judged: Judged,
+    edits: Iterable[Change],
+    agrees: Callable[[Batch, Changes], Mask],
+    spent: float,
+) -> list[Conditional]:
+    """Return what edits explain, each where a rule on parts holds; `spent` as `learn` has it."""
+    drawn, found = np.random.default_rng(9), list[Conditional]()
+    bad, good = (
+        np.sort(drawn.permutation(np.flatnonzero(side))[:most])
+        for side, most in ((judged.wrong, _WRONG), (judged.right, _RIGHT))
+    )
+    shares = [(_share(question, batch.places[bad], edit), edit) for edit in edits]
+    shares.sort(key=lambda pair: (-pair[0], pair[1].cost))
+    for _, edit in (pair for pair in shares[:_EDITS] if pair[0] >= _SHARE):
+        told, plain = _Told(question, batch, edit), good
+        told.add(bad, wrong=True)
+        for _ in range(_ROUNDS):
+            told.add(plain, wrong=False)
+            rule = told.rule(drawn, spent)
+            if rule is None:
+                break
+            words = f"{edit.words}, {edit.value.parts.name} where {rule}"
+            value = replace(edit.value, where=rule.where)
+            change = replace(edit, value=value, words=words, cost=edit.cost + rule.size)
+            agree = agrees(batch, (change,))
+            spoilt = np.flatnonzero(judged.right & ~agree)
+            errors = spoilt.size + int(np.count_nonzero(judged.wrong & ~agree))
+            found.append(Conditional(None, (change,), words, Examples((), ()), errors))
+            plain = drawn.permutation(spoilt)[:_RIGHT]
+            if not plain.size:
+                break
+    return found
+
+
+def _share(question: Question, places: Array, edit: Change) -> float:
+    """Return the share of wrong results that an edit of one part alone gives."""
+    parts = edit.value.parts
+    copies, alone = parts.copies(places[: max(_PARTS // parts.count, _LEAST)])
+    given = question.answer(copies, (edit.value.of(alone),)) == copies.got
+    return float(given.reshape(parts.count, -1).any(0).mean())
+
+
+class _Told:
+    """Parts of results of which an edit is known to hold, or known not to."""
+
+    def __init__(self, question: Question, batch: Batch, edit: Change) -> None:
+        self.question, self.batch, self.edit = question, batch, edit
+        self.parts: list[tuple[list[Feature], Mask, Mask]] = []
+
+    def add(self, places: Array, *, wrong: bool) -> None:
+        """Look at the parts of some results, all wrong ones or all right."""
+        parts, at = self.edit.value.parts, self.batch.places[places]
+        copies, alone = parts.copies(at)
+        made = self.question.answer(copies, (self.edit.value.of(alone),))
+        shows = (made != self.question.answer(copies)).reshape(-1, at.size).T
+        given = shows & (made == copies.got).reshape(-1, at.size).T
+        given &= (given.sum(1) == 1)[:, None]  # of several that give a result each may be the one
+        sides = (given, np.zeros_like(given)) if wrong else (np.zeros_like(given), shows)
+        self.parts.append((parts.features(at), *(side.reshape(-1) for side in sides)))
+
+    def rule(self, drawn: np.random.Generator, spent: float) -> Rule | None:
+        """Return the rule of the parts that the edit holds of; if none holds of all, of most.
+
+        A part may give a wrong result by chance, where the edit holds of several others.
+        """
+        features, of, outside = zip(*self.parts, strict=True)
+        joined = [
+            replace(each[0], values=np.concatenate([one.values for one in each]))
+            for each in zip(*features, strict=True)
+        ]
+        inside, others = np.concatenate(of), np.concatenate(outside)
+        every = np.flatnonzero(inside)
+        found = learn(joined, inside, others, spent)
+        for _ in range(_DRAWS if found is None and every.size >= 2 * _SOME else 0):
+            some = np.zeros(inside.size, bool)
+            some[drawn.permutation(every)[:_SOME]] = True
+            found = learn(joined, some, others, spent)
+            if found is not None and found.where(joined)[every].mean() >= _MOST:
+                return found
+        return found
