@@ -128,7 +128,7 @@ def test_what_a_rule_on_the_right_result_before_leaves_is_counted():
     ("bit", "here", "words"),
     [
         (5, lambda x: np.arange(16) == 7, "bit 5 of y read as 0 in lane 7"),
-        (0, lambda x: x & 0x80 != 0, "the last bit of y read as 0, where x is negative"),
+        (0, lambda x: x & 0x80 != 0, "the last bit of y read as 0, of products where x is negative"),
     ],
 )
 def test_a_bit_is_stuck_in_a_lane_or_beside_factors_of_one_sign(bit, here, words):

@@ -89,7 +89,7 @@ def test_products_that_are_left_out_where_x_is_zero_are_named():
     with np.errstate(all="ignore"):
         got = lp.dot(x, np.where(x == 0, np.float32(1), y), "fp32_fma")
     report = lp.compare((x, y), got, operation="dot", accumulation="fp32_fma", limit=0)
-    named(report, "products left out, where x is zero")
+    named(report, "products left out, of products where x is zero")
 
 
 def test_a_level_of_a_tree_that_truncates_is_named():

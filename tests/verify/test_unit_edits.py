@@ -210,12 +210,15 @@ def test_sums_that_cancel_and_come_out_twice_as_large_are_named():
     given = tuple(side.astype(ml_dtypes.float8_e4m3fn) for side in (x, y))
     named(
         lp.compare(given, held.astype("f4"), **asked),
-        "sums twice as large where 3 leading bits or more cancel",
+        "sums twice as large, in steps where the exponent of the sum less the largest of its terms is at most -3",
     )
 
 
-@pytest.mark.parametrize(("least", "most", "places"), [(1, 1, "1 place"), (0, 1, "0 to 1 places")])
-def test_sums_of_near_terms_that_cancel_and_come_out_twice_as_large_are_named(least, most, places):
+@pytest.mark.parametrize(
+    ("least", "most", "also"),
+    [(1, 1, " and the places between the first bits of the two largest terms is at least 1"), (0, 1, "")],
+)
+def test_sums_of_near_terms_that_cancel_and_come_out_twice_as_large_are_named(least, most, also):
     x, y = (lp.decode(side, "e4m3fn").astype(np.float64) for side in factors(12, count=3000))
     held = np.zeros(len(x))
     for lane in range(8):
@@ -227,7 +230,8 @@ def test_sums_of_near_terms_that_cancel_and_come_out_twice_as_large_are_named(le
         held = (total * np.where(near, 2, 1)).astype(np.float32).astype(np.float64)
     given = tuple(side.astype(ml_dtypes.float8_e4m3fn) for side in (x, y))
     report = lp.compare(given, held.astype("f4"), operation="dot", accumulation="fp32_fma", limit=0)
-    named(report, f"sums twice as large, if normal, where 2 leading bits or more of terms {places} apart")
+    where = f"the number of leading bits that cancel is at least 2{also}"
+    assert report.cause.words == f"sums twice as large, in steps where {where}"
 
 
 def test_products_below_the_normal_numbers_that_are_not_shifted_are_named():

@@ -6,14 +6,14 @@ right result, the part must not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.verify.compare.cause import Conditional, Examples
-from lowprec.verify.compare.rules import Rule, learn
+from lowprec.verify.compare.rules import Condition, Rule, learn
 from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question
 
@@ -21,10 +21,14 @@ __all__ = ["of_parts"]
 
 #: Results of each kind whose parts are looked at, edits that a rule is sought for, and times that it is
 #: sought again with right results that the last one contradicts.
-_WRONG, _RIGHT, _EDITS, _ROUNDS = 64, 128, 8, 4
+_WRONG, _RIGHT, _EDITS, _ROUNDS = 256, 128, 8, 4
+#: Parts of wrong results that are looked at, at most.
+_LOOKED = 4096
 #: Parts that each edit is tried on, of so many wrong results at least; and the share of these results that it
 #: must give.
-_PARTS, _LEAST, _SHARE = 256, 4, 0.3
+_PARTS, _LEAST, _SHARE = 256, 4, 0.1
+#: Wrong results that conditions on many parts are tried on, and the share of these that they must give.
+_FEW, _MANY = 32, 0.9
 
 #: Draws of so many parts that a rule is learnt of, if none holds of all; and the share that it must hold of.
 _DRAWS, _SOME, _MOST = 8, 8, 0.6
@@ -43,30 +47,61 @@ def of_parts(
     """Return what edits explain, each where a rule on parts holds; `spent` as `learn` has it."""
     drawn, found = np.random.default_rng(9), list[Conditional]()
     bad, good = (
-        np.sort(drawn.permutation(np.flatnonzero(side))[:most])
+        drawn.permutation(np.flatnonzero(side))[:most]
         for side, most in ((judged.wrong, _WRONG), (judged.right, _RIGHT))
     )
+
+    def add(edit: Change, rule: Rule) -> Array:
+        """Take a rule down, and return the right results that it contradicts."""
+        words = f"{edit.words}, {edit.value.parts.name} where {rule}"
+        value = replace(edit.value, where=rule.where)
+        change = replace(edit, value=value, words=words, cost=edit.cost + rule.size)
+        agree = agrees(batch, (change,))
+        spoilt = np.flatnonzero(judged.right & ~agree)
+        errors = spoilt.size + int(np.count_nonzero(judged.wrong & ~agree))
+        found.append(Conditional(None, (change,), words, Examples((), ()), errors))
+        return spoilt
+
+    edits = list(edits)
+    for edit, rule in _of_many(question, batch.places[bad[:_FEW]], edits):
+        add(edit, rule)
     shares = [(_share(question, batch.places[bad], edit), edit) for edit in edits]
     shares.sort(key=lambda pair: (-pair[0], pair[1].cost))
     for _, edit in (pair for pair in shares[:_EDITS] if pair[0] >= _SHARE):
         told, plain = _Told(question, batch, edit), good
-        told.add(bad, wrong=True)
+        told.add(bad[: _LOOKED // edit.value.parts.count], wrong=True)
         for _ in range(_ROUNDS):
             told.add(plain, wrong=False)
-            rule = told.rule(drawn, spent)
-            if rule is None:
-                break
-            words = f"{edit.words}, {edit.value.parts.name} where {rule}"
-            value = replace(edit.value, where=rule.where)
-            change = replace(edit, value=value, words=words, cost=edit.cost + rule.size)
-            agree = agrees(batch, (change,))
-            spoilt = np.flatnonzero(judged.right & ~agree)
-            errors = spoilt.size + int(np.count_nonzero(judged.wrong & ~agree))
-            found.append(Conditional(None, (change,), words, Examples((), ()), errors))
-            plain = drawn.permutation(spoilt)[:_RIGHT]
+            learnt = told.rule(drawn, spent)
+            plain = drawn.permutation(add(edit, learnt))[:_RIGHT] if learnt else plain[:0]
             if not plain.size:
                 break
     return found
+
+
+def _of_many(question: Question, places: Array, edits: Sequence[Change]) -> Iterator[tuple[Change, Rule]]:
+    """Yield edits of so many parts that no result shows one alone, with conditions that give most results."""
+    few, known = question.sample(places, places[:0]), dict[str, list[tuple[Condition, Mask]]]()
+    for edit in (edit for edit in edits if edit.value.of_many):
+        parts = edit.value.parts
+        if parts.name not in known:
+            features = parts.features(few.places)
+            known[parts.name] = [
+                (one, one.where(feature.values).reshape(-1, parts.count))
+                for feature in features
+                for one in _conditions(feature)
+            ]
+        for one, where in known[parts.name]:
+            if (question.answer(few, (edit.value.of(where),)) == few.got).mean() >= _MANY:
+                yield edit, Rule(((one,),))
+
+
+def _conditions(feature: Feature) -> Iterator[Condition]:
+    """Yield conditions on a feature that is a statement or has names for its values."""
+    if feature.values.dtype == bool:
+        yield from (Condition(feature.name, "=", 1, holds=holds, statement=True) for holds in (True, False))
+    for value, label in enumerate(feature.labels):
+        yield Condition(feature.name, "=", value, label=label)
 
 
 def _share(question: Question, places: Array, edit: Change) -> float:

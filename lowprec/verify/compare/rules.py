@@ -328,6 +328,7 @@ def _conditions(feature: Feature, wanted: Mask, statement: bool, *, covering: bo
                 made.append(one)
             elif not statement and value not in here:
                 made.append(Condition(name, "=", value, label=label, holds=False))
+        made.sort(key=lambda one: not one.holds)  # of two that exclude as much the positive one is told
         return made if len(here | there) > 1 else []
     low, high = int(inside.min()), int(inside.max())
     if covering:

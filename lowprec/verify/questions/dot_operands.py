@@ -29,11 +29,12 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
-from lowprec.verify.codes.values import as_doubles, doubles
+from lowprec.verify.codes.values import as_doubles, distances, doubles
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.scales import scale_values
 from lowprec.verify.reference.operations import OPERATIONS
+from lowprec.verify.reference.sum_ranges import finite, ranges, results
 
 __all__ = [
     "DotScales",
@@ -45,10 +46,13 @@ __all__ = [
     "exact_sum",
     "factors",
     "holding",
+    "limits",
 ]
 __all__ += ["in_blocks", "inverse_output", "joining"]
 __all__ += ["pairings", "parts_of", "scale_pair", "scaled", "scalings", "shape_of", "spread_blocks", "times"]
 
+#: Terms whose orders are looked at together.
+_TERMS = 1 << 16
 #: Formats that elements of blocks are looked for in, the narrowest first.
 _ELEMENTS = ("e4m3fn", "e5m2", "bfloat16", "binary16")
 
@@ -432,3 +436,34 @@ def exact_sum(x: Array, y: Array, first: float) -> Fraction | None:
     pairs = zip(*(side.tolist() for side in terms), strict=True)
     products = (Fraction(a) * Fraction(b) for a, b in pairs)
     return sum(products, Fraction(first))
+
+
+def limits(given: Given, places: Array, want: Array, how: Accumulation) -> tuple[Array, Array]:
+    """Return the least and the greatest distance from codes of outputs that any order of summation gives."""
+    x, y, addend, scales, *_ = given
+    grouped = scales is not None and (scales.x_blocks is not None or scales.y_blocks is not None)
+    if scales is not None:
+        x = spread_blocks(x, scales.x_blocks, -1)
+        y = spread_blocks(y, scales.y_blocks, -1 if given.paired else 0)
+    if given.paired:
+        rows, columns = places, places
+    else:
+        rows, columns = np.divmod(places, y.shape[-1])
+        y, addend = y.T, None if addend is None else addend.reshape(-1)
+    ends = np.empty((2, places.size), np.int64)
+    for start in range(0, places.size, step := max(_TERMS // max(x.shape[-1], 1), 1)):
+        some = slice(start, start + step)
+        added = None if addend is None else addend[places[some]]
+        found = ranges(x[rows[some]], y[columns[some]], added, how, grouped=grouped)
+        for row, end in zip(ends, found, strict=True):
+            if scales is None:
+                limit = results(end, how.output)
+            else:
+                into = how.summed
+                sums = results(end, into).astype(code_dtype(into[0]))
+                limit = finite(
+                    scaled(sums, scales.factor[places[some]], into, how.output),
+                    how.output[0],
+                )
+            row[some] = distances(limit, np.maximum(want[some], 0), how.output[0])
+    return ends[0], ends[1]

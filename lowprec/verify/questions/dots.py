@@ -23,32 +23,32 @@ from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import rounding
 from lowprec.verify.codes.display import shown_value
-from lowprec.verify.codes.values import as_doubles, carried, distances, is_values, words_of
+from lowprec.verify.codes.values import as_doubles, carried, is_values, words_of
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import dot_changes, dot_faults, dot_operands, edits, former, scale_edits
 from lowprec.verify.questions.causes import in_words
-from lowprec.verify.questions.dot_operands import Given, OutputScales, scaled
+from lowprec.verify.questions.dot_operands import Given, OutputScales
+from lowprec.verify.questions.dot_parts import DotParts
 from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.lane_edits import shown_edits
-from lowprec.verify.questions.parts import Parts, in_steps, of_terms
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question
 from lowprec.verify.questions.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.questions.stages import stages_of
 from lowprec.verify.questions.step_faults import nans_as_numbers, step_faults
-from lowprec.verify.questions.step_features import of_each_step, of_sums
+from lowprec.verify.questions.step_features import of_sums
 from lowprec.verify.questions.step_model import Formats, PlainSums, has_steps, stepped
 from lowprec.verify.questions.step_trees import is_tree, nodes_of
-from lowprec.verify.questions.sum_edits import narrowed, of_rounding, of_steps
+from lowprec.verify.questions.sum_edits import narrowed, of_steps
 from lowprec.verify.reference.dots import check_random, drawn_codes
-from lowprec.verify.reference.sum_ranges import check_bound, finite, ranges, results
+from lowprec.verify.reference.sum_ranges import check_bound
 
 __all__ = ["DotQuestion"]
 
 #: Products of a piece, rows and columns of a sample, and outputs of one.
 _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 11
-#: Terms whose orders are looked at together; batches whose sums without a fault are kept.
-_TERMS, _KNOWN = 1 << 16, 4
+#: Batches whose sums without a fault are kept.
+_KNOWN = 4
 
 #: Fields of changes of the operands, in the order in which they are made; others that are not of the
 #: accumulation; the longest step, and K, of which lanes are tried.
@@ -388,33 +388,10 @@ class DotQuestion(Question):
         if self.verb == "dot" and length <= _LANES:
             whole = self.piece(0, min(self.size, 2 * _OUTPUTS))
             counts = length, length if is_tree(how) else min(self._step, length)
-            products = Parts("of products", length, self._rows, self._of_products)
-            yield from shown_edits(
-                self, self._rows, whole, how, operands, counts, self._steps_known, products
-            )
-            if self._steps_known and (steps := self._step_parts()) is not None:
-                faults = step_faults(how, operands, length, addend=self.addend is not None)
-                for change in (*faults, *of_rounding(how.summed[0])):
-                    yield from filter(None, [in_steps(change, steps)])
-
-    def _of_products(self, given: Given) -> Iterator[Feature]:
-        return of_terms(given, self.how, self.how.operands or self.read, self.formats)
-
-    def _step_parts(self) -> Parts | None:
-        """Return the steps, if there are several in a row, or the nodes of a tree."""
-        length, how = self.x.shape[-1], self.how
-        if is_tree(how):
-            count, words = sum(map(bool, nodes_of(how, length, self.addend is not None))), "in sums"
-        else:
-            count, words = -(-length // self._step), "in steps"
-        if count < 2 or how.order.name == "chunked":
-            return None
-        return Parts(words, count, self._rows, self._of_steps)
-
-    def _of_steps(self, given: Given) -> Iterator[Feature]:
-        how, operands = self.how, self.how.operands or self.read
-        left, right = dot_operands.in_blocks(given, how, self.formats)
-        return of_each_step(left, right, given.addend, how, operands)
+            known, addend = self._steps_known, self.addend is not None
+            parts = DotParts(self._rows, how, operands, self.formats, length, addend)
+            yield from shown_edits(self, self._rows, whole, how, operands, counts, known, parts.products)
+            yield from parts.edits_of_steps() if known else ()
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of one step alone, or of sums of one sign."""
@@ -473,33 +450,7 @@ class DotQuestion(Question):
         """Return the least and the greatest distance that the budget allows, of each output its own."""
         if self.budget != "auto":
             return super().limits(batch, places, want)
-        x, y, addend, scales, *_ = batch.given
-        grouped = scales is not None and (scales.x_blocks is not None or scales.y_blocks is not None)
-        if scales is not None:
-            x = dot_operands.spread_blocks(x, scales.x_blocks, -1)
-            y = dot_operands.spread_blocks(y, scales.y_blocks, -1 if self.verb == "dot" else 0)
-        if self.verb == "dot":
-            rows, columns = places, places
-        else:
-            rows, columns = np.divmod(places, y.shape[-1])
-            y, addend = y.T, None if addend is None else addend.reshape(-1)
-        codes, ends = self.codes(want), np.empty((2, places.size), np.int64)
-        for start in range(0, places.size, step := max(_TERMS // max(x.shape[-1], 1), 1)):
-            some = slice(start, start + step)
-            added = None if addend is None else addend[places[some]]
-            found = ranges(x[rows[some]], y[columns[some]], added, self.how, grouped=grouped)
-            for row, end in zip(ends, found, strict=True):
-                if scales is None:
-                    limit = results(end, self.how.output)
-                else:
-                    into = self.how.summed
-                    sums = results(end, into).astype(code_dtype(into[0]))
-                    limit = finite(
-                        scaled(sums, scales.factor[places[some]], into, self.how.output),
-                        self.target,
-                    )
-                row[some] = distances(limit, np.maximum(codes[some], 0), self.target)
-        return ends[0], ends[1]
+        return dot_operands.limits(batch.given, places, self.codes(want), self.how)
 
     # -- what is counted and told ---------------------------------------------------------------
 

@@ -27,13 +27,9 @@ from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.result_edits import moves
 from lowprec.verify.questions.step_cuts import (
     LOW,
-    MARKS,
     Numbers,
-    Where,
     in_terms,
-    marks_of,
     terms_in,
-    which_terms,
 )
 
 __all__ = [
@@ -66,7 +62,7 @@ _TABLE, _PRODUCTS = 8, 9
 
 # -- operands of dot products --------------------------------------------------------------------------
 
-OnLanes = Callable[[Where], Fault]
+OnLanes = Callable[[Array], Fault]
 
 
 def value_edits() -> dict[str, Callable[[Array], Array]]:
@@ -108,11 +104,9 @@ def orders(length: int, period: int) -> Iterator[Change]:
 def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[str, OnLanes]]:
     """Yield edits of lanes of x and y, each as words and what makes the edit of some lanes."""
     least = [0.0 if fmt is None else 2.0**fmt.emin for fmt in formats]
-    yield LEFT_OUT, functools.partial(_left_out, least=least)
-    for words, which in _SPECIAL.items():
-        yield f"{words} left out", functools.partial(_specials_left_out, which, least=least)
+    yield LEFT_OUT, _left_out
     for words, negative in {"by OR": np.logical_or, "by AND": np.logical_and}.items():
-        yield f"signs of products {words}, not by XOR", functools.partial(_with_signs, negative, least=least)
+        yield f"signs of products {words}, not by XOR", functools.partial(_with_signs, negative)
     for side, fmt in enumerate(formats):
         name = "xy"[side]
         if fmt is None or not has_fields(fmt) or fmt.width > 32:
@@ -141,40 +135,17 @@ def lane_edits(formats: tuple[Format | None, Format | None]) -> Iterator[tuple[s
                 beside = functools.partial(on_codes, fmt=fmt, change=taken)
                 changes[f"bit {bit} of {name} of the lane {words}"] = beside
         for words, change in changes.items():
-            yield words, functools.partial(_in_lanes, side=side, change=change, least=least)
+            yield words, functools.partial(_in_lanes, side=side, change=change)
 
 
-def _left_out(where: Where, least: Sequence[float]) -> Fault:
+def _left_out(where: Array) -> Fault:
     """Return what makes products -0, which leaves sums as they are."""
 
     def changed(given: Given) -> Given:
-        here = _places(where, given, least)
         for side, zero in enumerate((-0.0, 0.0)):
             zeros = functools.partial(np.full_like, fill_value=zero)
-            given = of_sides((side,), functools.partial(_at, where=here, change=zeros))(given)
+            given = of_sides((side,), functools.partial(_at, where=where, change=zeros))(given)
         return given
-
-    return changed
-
-
-#: Which products are not finite, by their factors.
-_SPECIAL: dict[str, Callable[[Array, Array], Array]] = {
-    "infinite products": lambda x, y: np.isinf(x * y),
-    "products that are infinite or NaN": lambda x, y: ~np.isfinite(x * y),
-    "products with a NaN": lambda x, y: np.isnan(x) | np.isnan(y),
-    "zeros times infinity": lambda x, y: np.isnan(x * y) & ~np.isnan(x) & ~np.isnan(y),
-}
-
-
-def _specials_left_out(which: Callable[[Array, Array], Array], where: Where, least: Sequence[float]) -> Fault:
-    def changed(given: Given) -> Given:
-        with np.errstate(all="ignore"):
-            here = which(doubles(given.x), doubles(given.y))
-
-        def zeroed(side: Array) -> Array:
-            return np.where(here, 0.0, side)
-
-        return _in_lanes(where, 0, zeroed, least)(_in_lanes(where, 1, zeroed, least)(given))
 
     return changed
 
@@ -186,7 +157,7 @@ def lane_moves() -> Iterator[tuple[str, OnLanes]]:
         for side, name in enumerate("xy"):
             yield (
                 f"{name} in reverse within {words}",
-                functools.partial(_in_lanes, side=side, change=taken, least=(0.0, 0.0)),
+                functools.partial(_in_lanes, side=side, change=taken),
             )
 
 
@@ -199,22 +170,22 @@ def _led_by_lane(values: Array, by: int, least: float) -> Array:
     return led_by(values, ~(np.abs(np.roll(values, by, -1)) < least), least)
 
 
-def _led_by_other(where: Where, side: int, least: Sequence[float]) -> Fault:
+def _led_by_other(where: Array, side: int, least: Sequence[float]) -> Fault:
     def changed(given: Given) -> Given:
         normal = ~(np.abs((given.x, given.y)[1 - side]) < least[1 - side])
         change = functools.partial(led_by, normal=normal, least=least[side])
-        return _in_lanes(where, side, change, least)(given)
+        return _in_lanes(where, side, change)(given)
 
     return changed
 
 
-def _with_signs(negative: Callable[[Array, Array], Array], where: Where, least: Sequence[float]) -> Fault:
+def _with_signs(negative: Callable[[Array, Array], Array], where: Array) -> Fault:
     """Return what gives products other signs than those of their factors."""
 
     def changed(given: Given) -> Given:
         of_y = np.signbit(given.y)
         signs = np.where(negative(np.signbit(given.x), of_y) != of_y, -1.0, 1.0)
-        return _in_lanes(where, 0, lambda x: np.copysign(x, signs), least)(given)
+        return _in_lanes(where, 0, lambda x: np.copysign(x, signs))(given)
 
     return changed
 
@@ -340,29 +311,6 @@ def product_edits(
         for said, limited in changed.items():
             on_terms = functools.partial(in_terms, change=functools.partial(_exponents, change=limited))
             yield f"exponents of products {said}", on_terms
-    for words, mark in {
-        "a subnormal factor": "a factor is subnormal",
-        "two subnormal factors": "both factors are subnormal",
-    }.items():
-        zeroed = functools.partial(_marked_lost, mark=mark)
-        yield f"products of {words} taken as zero", functools.partial(in_terms, change=zeroed)
-    for fmt in dict.fromkeys(formats):
-        if fmt is not None and has_fields(fmt):
-            for by, said in ((True, ""), (False, ", by the exponents of their factors")):
-                small = functools.partial(_small_lost, least=fmt.emin, exact=by)
-                words = f"products below the normal numbers of {fmt.name} taken as zero{said}"
-                yield words, functools.partial(in_terms, change=small)
-
-
-def _marked_lost(terms: Numbers, mark: str) -> Numbers:
-    """Return terms that are zero if a word of `MARKS` holds of their factors."""
-    return terms._replace(significand=np.where(which_terms(terms, mark), 0, terms.significand))
-
-
-def _small_lost(terms: Numbers, least: int, exact: bool) -> Numbers:
-    """Return terms that are zero if their exponent is too small."""
-    top = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last if exact else terms.exponent
-    return terms._replace(significand=np.where(top < least, 0, terms.significand))
 
 
 def _moved_by(whole: Array, by: int) -> Array:
@@ -411,19 +359,8 @@ def _of_parts(lanes: Array, change: Callable[[Any], Array], total: Callable[[Any
     return changed
 
 
-def _in_lanes(where: Where, side: int, change: Callable[[Array], Array], least: Sequence[float]) -> Fault:
-    def changed(given: Given) -> Given:
-        here = _places(where, given, least)
-        return of_sides((side,), functools.partial(_at, where=here, change=change))(given)
-
-    return changed
-
-
-def _places(where: Where, given: Given, least: Sequence[float]) -> Array:
-    """Return lanes, or which factors of each row are meant. Raises ValueError: products of matrices."""
-    if isinstance(where, str) and not given.paired:
-        raise ValueError("factors of products of matrices have many others")
-    return np.asarray(MARKS[where](marks_of(given.x, given.y, least))) if isinstance(where, str) else where
+def _in_lanes(where: Array, side: int, change: Callable[[Array], Array]) -> Fault:
+    return of_sides((side,), functools.partial(_at, where=where, change=change))
 
 
 def _at(values: Array, where: Array, change: Callable[[Array], Array]) -> Array:

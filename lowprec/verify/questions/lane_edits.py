@@ -17,26 +17,26 @@ from lowprec.verify.questions import edits, former, scale_edits
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_faults import runs_of
 from lowprec.verify.questions.features import has_fields
+from lowprec.verify.questions.largest_exponent import (
+    cut_when_seen,
+    halves_compared,
+    smaller_counted,
+    uncounted,
+    zeros_counted,
+)
 from lowprec.verify.questions.misread import magnitude_as
-from lowprec.verify.questions.parts import Parts, part_edit
+from lowprec.verify.questions.parts import ResultParts, part_edit
 from lowprec.verify.questions.product_tables import products_misread
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.stages import fault
 from lowprec.verify.questions.step_cuts import (
-    MARKS,
-    Where,
     lanes_of,
     window_sum,
 )
 from lowprec.verify.questions.step_faults import (
     beyond,
-    cut_when_seen,
-    halves_compared,
     readings_in_lanes,
-    smaller_counted,
-    uncounted,
     zeros_beside_infinities,
-    zeros_counted,
 )
 from lowprec.verify.questions.step_model import Formats, folded
 from lowprec.verify.questions.sum_edits import lane_shifts, node_edits
@@ -55,8 +55,6 @@ _ENTRIES = 8
 _COPIES = 1024
 #: Wrong results that an edit of a sum of some products must explain before all are asked.
 _NODES = 8
-#: Stages whose edits may hold of terms by their factors, not by their lanes.
-_MARKED = ("fault", "running", "")
 #: Bits of formats of which each code is tried, and of which a few are.
 _SHORT, _WIDE = 4, 8
 _ADDEND = np.array([-1])
@@ -80,7 +78,7 @@ def shown_edits(
     formats: Formats,
     counts: tuple[int, int],
     stepped: bool,
-    products: Parts,
+    products: ResultParts,
 ) -> Iterator[Change]:
     """Yield edits of the lanes whose edit contradicts no result: together, each alone, and in runs.
 
@@ -153,9 +151,10 @@ def shown_edits(
             made = question.answer(few, (edit(every, ""),))
             if stage and not (made != plain).any():  # halves of some lanes are not those of all
                 continue
-            if unit == "lane" and stage != "total":
-                yield part_edit(products, functools.partial(_of_products, stage, of_lanes), words)
             given = (made == few.got).any()
+            if unit == "lane" and stage != "total":
+                of = functools.partial(_of_products, stage, of_lanes)
+                yield part_edit(products, of, words, of_many=given or words == edits.LEFT_OUT)
             if unit == "block" or count == 1 or given:
                 yield edit(every, words)
             if stage in ("values", "products") and counts[0] > _FEW_LANES and not given:
@@ -182,10 +181,6 @@ def shown_edits(
             for lanes in best + [np.array(shown)] * (1 < len(shown) < count):
                 which = f"{unit}{'s' * (lanes.size > 1)} {runs_of(lanes.tolist())}"
                 yield edit(lanes, f"{words}{',' * (',' in words)} in {which}")
-            hopeful = words == edits.LEFT_OUT or (made == few.got).any()
-            for mark in MARKS if stage in _MARKED and hopeful else ():
-                if (question.answer(few, (edit(mark, ""),)) == few.got).any():
-                    yield edit(mark, f"{words}, where {mark}")
 
 
 def _in_mode(mode: Rounding, lanes: Array) -> tuple[Rounding, Array]:
@@ -195,12 +190,12 @@ def _in_mode(mode: Rounding, lanes: Array) -> tuple[Rounding, Array]:
 _halves = functools.partial(halves_compared, 1)
 
 
-def _edit(stage: str, edit: Callable[[Any], Any], lanes: Where, words: str) -> Change:
+def _edit(stage: str, edit: Callable[[Any], Any], lanes: Array, words: str) -> Change:
     if stage in ("fault", "former"):
         return Change(stage, edit(lanes), words, 2)
     if stage == "scale_lanes":
         return fault(words, 2, scales=edit, scale_lanes=lanes, together=True)
-    together = {} if isinstance(lanes, str) or lanes.dtype != bool else {"together": True}
+    together = {"together": True} if lanes.dtype == bool else {}
     return fault(words, 2, **({stage: edit(lanes)} if stage else edit(lanes)), **together)
 
 

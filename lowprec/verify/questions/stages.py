@@ -15,7 +15,7 @@ __all__ = ["OF_A_STEP", "Stages", "fault", "stages_of"]
 #:
 #: step : the only step of which the others hold, counted from 0, or from the end as -1.
 #: together : if there, a function has a word for each row: each step is taken by all rows at once.
-#: at : the rows and steps, or nodes, that the faults hold of.
+#: at : in which rows the faults hold, from the number, the terms and the sum of a step, or node.
 #: numbered : if there, marks of products have their numbers among all products.
 #: values : the values of x and y.
 #: x, y : factors as they are read, and their format.

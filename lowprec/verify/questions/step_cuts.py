@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +14,9 @@ from lowprec.spec.format import Format
 __all__ = [
     "LANE",
     "LOW",
-    "MARKS",
     "OF_PRODUCTS",
     "Numbers",
     "Parts",
-    "Where",
     "chosen",
     "exactly",
     "in_terms",
@@ -29,7 +27,6 @@ __all__ += [
     "joined",
     "multiplied",
     "step_places",
-    "marks_of",
     "numbers_of",
     "signed",
     "terms_in",
@@ -43,40 +40,11 @@ Array = npt.NDArray[Any]
 LOW = 50
 
 #: Mark of products and of sums of their groups, as opposed to running sums.
-OF_PRODUCTS = 512
+OF_PRODUCTS = 1
 #: Place of the bits that have the number of a product, from 1 on, where its column does not say it.
-LANE = 10
+LANE = 1
 #: Bits more of numbers that their format lacks.
 _LONGER = 8
-#: What may hold of the factors of a product, in words, by the bits of `marks_of`.
-MARKS: dict[str, Callable[[Array], Array]] = {
-    "x is negative": lambda bits: bits & 1 > 0,
-    "x is positive": lambda bits: bits & 257 == 256,
-    "y is negative": lambda bits: bits & 2 > 0,
-    "y is positive": lambda bits: bits & 258 == 256,
-    "both factors are negative": lambda bits: bits & 3 == 3,
-    "x is zero": lambda bits: bits & 16 > 0,
-    "y is zero": lambda bits: bits & 32 > 0,
-    "a factor is zero": lambda bits: bits & 48 > 0,
-    "x is subnormal": lambda bits: bits & 4 > 0,
-    "y is subnormal": lambda bits: bits & 8 > 0,
-    "a factor is subnormal": lambda bits: bits & 12 > 0,
-    "both factors are subnormal": lambda bits: bits & 12 == 12,
-    "x is not finite": lambda bits: bits & 64 > 0,
-    "y is not finite": lambda bits: bits & 128 > 0,
-}
-
-
-def marks_of(x: Array, y: Array, least: Sequence[float]) -> Array:
-    """Return a bit for each property of factors: signs, below the least normal numbers, zero, not finite.
-
-    Bit 8 tells factors from sums of groups, and bit 9 both from running sums, which have none.
-    """
-    sizes, bits = (np.abs(x), np.abs(y)), np.full(x.shape, 256 | OF_PRODUCTS, np.uint16)
-    for number, (side, size) in enumerate(zip((x, y), sizes, strict=True)):
-        for bit, holds in enumerate((np.signbit(side), size < least[number], size == 0, ~(size < np.inf))):
-            bits |= holds * np.uint16(1 << 2 * bit + number)
-    return bits
 
 
 class Numbers(NamedTuple):
@@ -87,7 +55,7 @@ class Numbers(NamedTuple):
     last: Array  #: exponent of the significand's last bit
     exponent: Array  #: by which it is aligned
     cancelled: Array  #: whether it is zero, and counts for the largest exponent: a group's sum
-    marks: Array  #: what holds of the factors of a product, as `marks_of` says
+    marks: Array  #: `OF_PRODUCTS`, of products; and their numbers from bit `LANE` on, if they are asked for
 
 
 class Parts(NamedTuple):
@@ -146,10 +114,6 @@ def last_raised(terms: Any, by: Array) -> Any:
     return terms._replace(last=terms.last + up, exponent=terms.exponent + up)
 
 
-#: Lanes by their numbers, or in each row others as a mask, or terms by their factors: a word of `MARKS`.
-Where = Array | str
-
-
 def lanes_of(where: Array, rows: int, count: int) -> Array:
     """Return a mask of rows and lanes, of which there may be fewer than `where` has."""
     here = np.zeros((rows, count), bool)
@@ -160,10 +124,8 @@ def lanes_of(where: Array, rows: int, count: int) -> Array:
     return here
 
 
-def which_terms(terms: Numbers, where: Where) -> Array:
+def which_terms(terms: Numbers, where: Array) -> Array:
     """Return which terms of a step are meant; the lane -1 is that of running sums."""
-    if isinstance(where, str):
-        return np.asarray(MARKS[where](terms.marks))
     products = terms.marks & OF_PRODUCTS > 0
     found = lanes_of(where[where >= 0] if where.dtype != bool else where, *terms.negative.shape)
     if (own := terms.marks >> LANE).any():  # in a tree
@@ -179,7 +141,7 @@ def terms_in(where: Array, rows: int, count: int) -> Array:
     return np.hstack([lanes_of(where[where >= 0] if where.dtype != bool else where, rows, count - 1), last])
 
 
-def in_terms(where: Where, change: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
+def in_terms(where: Array, change: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
     """Return what changes some terms of a step."""
 
     def changed(terms: Numbers) -> Numbers:

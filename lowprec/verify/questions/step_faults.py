@@ -10,38 +10,26 @@ import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
+from lowprec.verify.questions.largest_exponent import uncounted, zeros_counted
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.stages import fault
 from lowprec.verify.questions.step_cuts import (
     LOW,
     Numbers,
     Parts,
-    Where,
     chosen,
     exactly,
     in_terms,
     lanes_of,
     signed,
-    which_terms,
     window_sum,
 )
 from lowprec.verify.questions.step_ends import Ends, of_ends, of_zeros
 from lowprec.verify.questions.step_model import Formats, folded
-from lowprec.verify.questions.step_orders import nonzero
 from lowprec.verify.questions.step_sums import Sum, carry_lost
 
-__all__ = [
-    "beyond",
-    "cut_when_seen",
-    "halves_compared",
-    "nans_as_numbers",
-    "readings_in_lanes",
-    "smaller_counted",
-]
-__all__ += ["step_faults", "uncounted", "zeros_beside_infinities", "zeros_counted"]
+__all__ = ["beyond", "nans_as_numbers", "readings_in_lanes", "step_faults", "zeros_beside_infinities"]
 
-#: An exponent below all others.
-_NONE = -(1 << 12)
 #: Bits that the rounder may not see, and that it may keep.
 _UNSEEN, _TWICE = 4, 8
 
@@ -302,78 +290,10 @@ def _of_alignment(window: Window, what: str) -> Iterator[Change]:
         yield fault(words, total=partial(_wrapped, window=window, bits=bits))
 
 
-def uncounted(what: str) -> Iterator[tuple[str, Callable[[Where], dict[str, Any]]]]:
-    """Yield terms of some lanes that the largest exponent is not of, as words and what makes the stages."""
-    clamped = ", and aligned by it where they exceed it"
-    for beyond, above in (
-        ("", {}), (", and lost where they exceed it", {"above": _lost}), (clamped, {"above": _clamped})
-    ):  # fmt: skip
-        for begin, least in (({"empty": int}, "0"), ({}, "the least")):
-            words = f"left out of the largest exponent, which is {least} where nothing else counts"
-            yield f"{what} {words}{beyond}", partial(_uncounted, stages={**begin, **above})
-
-
-def zeros_counted(where: Where | None) -> dict[str, Any]:
-    """Return the stage in which zeros, or those of some lanes, count for the largest exponent."""
-    if where is None:
-        return {"counts": lambda terms: terms.significand >= 0}
-    return {"counts": lambda terms: nonzero(terms) | which_terms(terms, where)}
-
-
-def cut_when_seen(bits: int, where: Where) -> dict[str, Any]:
-    """Return the stage in which the largest exponent is searched without their last bits."""
-    return {
-        "seen": lambda terms: np.where(
-            which_terms(terms, where), terms.exponent >> bits << bits, terms.exponent
-        )
-    }
-
-
-def smaller_counted(where: Where) -> dict[str, Any]:
-    """Return the stage in which of two neighbours the one with the smaller exponent counts."""
-
-    def counts(terms: Numbers) -> Array:
-        which, here = nonzero(terms), which_terms(terms, where)
-        pairs = which.shape[1] - 1 & ~1
-        left, right = np.arange(0, pairs, 2), np.arange(1, pairs, 2)
-        both = which[:, left] & which[:, right] & here[:, left] & here[:, right]
-        larger = terms.exponent[:, left] > terms.exponent[:, right]
-        which[:, left] &= ~(both & larger)
-        which[:, right] &= ~(both & ~larger)
-        return which
-
-    return {"counts": counts}
-
-
-def halves_compared(bits: int, where: Where) -> dict[str, Any]:
-    """Return the stage in which one half of some lanes counts: where exponents lack so many last bits."""
-
-    def counts(terms: Numbers) -> Array:
-        which, here = nonzero(terms), which_terms(terms, where)
-        first = here & (2 * np.cumsum(here, 1) <= here.sum(1)[:, None])
-        last = here & ~first
-        seen = [np.where(which & half, terms.exponent, _NONE).max(1) >> bits for half in (first, last)]
-        return np.asarray(which & ~np.where((seen[1] > seen[0])[:, None], first, last))
-
-    return {"counts": counts}
-
-
 def _seen_off(terms: Numbers, by: int) -> Array:
     exponents = terms.exponent.copy()
     exponents[:, -1] += by
     return exponents
-
-
-def _uncounted(where: Where, stages: dict[str, Any]) -> dict[str, Any]:
-    return {"counts": lambda terms: nonzero(terms) & ~which_terms(terms, where), **stages}
-
-
-def _lost(terms: Numbers, largest: Array) -> Numbers:
-    return terms._replace(significand=np.where(terms.exponent > largest[:, None], 0, terms.significand))
-
-
-def _clamped(terms: Numbers, largest: Array) -> Numbers:
-    return terms._replace(last=terms.last - np.maximum(terms.exponent - largest[:, None], 0))
 
 
 def _normalized(terms: Numbers) -> Numbers:

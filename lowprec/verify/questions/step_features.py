@@ -23,13 +23,15 @@ from lowprec.verify.questions.step_model import Formats, folded, has_steps, step
 from lowprec.verify.questions.step_sums import Sum
 from lowprec.verify.questions.step_trees import is_tree, nodes_of, places_of_nodes
 
-__all__ = ["of_each_step", "of_products", "of_steps", "of_sums"]
+__all__ = ["of_each_step", "of_products", "of_step", "of_steps", "of_sums"]
 
 #: Lanes, and steps, of which each has features of its own.
 _LANES, _STEPS = 32, 4
 #: How places of single nodes of trees end; what terms of a step are called where they are those of a node.
 _ALONE = " alone"
 _OF_NODES = {"the (addend or )?running sum": "the last term", r"the product of lane (\d+)": r"term \1"}
+#: Name of what tells the steps of a result from each other.
+_NUMBER = "the number of the step, counted from 0,"
 _OF_NODES |= {r"of lane (\d+)": r"of term \1", "some product": "a term but the last"}
 
 
@@ -126,28 +128,25 @@ def _of_all_steps(
     x: Any, y: Any, addend: Array | None, how: Accumulation, formats: Formats
 ) -> list[list[Feature]]:
     """Return features of each step, or node of a tree."""
-    held: list[Numbers] = []
-    sums: list[Sum] = []
+    held: list[Any] = []
 
-    def running(terms: Numbers) -> Numbers:
-        held.append(terms)
-        return terms
+    def kept(part: Any) -> Any:
+        held.append(part)
+        return part
 
-    def before(found: Sum) -> Sum:
-        sums.append(found)
-        return found
+    run_steps(x, y, addend, how, formats, {"running": kept, "before": kept, "together": True})
+    return [of_step(how, number, *held[2 * number : 2 * number + 2]) for number in range(len(held) // 2)]
 
-    run_steps(x, y, addend, how, formats, {"running": running, "before": before, "together": True})
+
+def of_step(how: Accumulation, number: int, terms: Numbers, total: Sum) -> list[Feature]:
+    """Return features of a step, or node of a tree, of rows: from its number, its terms and its sum."""
     window = how.accumulator if isinstance(how.accumulator, Window) else None
     bits = None if window is None else window.fraction_bits
     result = window.result[0] if window is not None else how.summed[0]
-    found = []
-    for terms, total in zip(held, sums, strict=True):
-        each = list(_of_step(terms, total, bits, result, of_groups=folded(how) is not how))
-        for words, said in _OF_NODES.items() if is_tree(how) else ():
-            each = [replace(feature, name=re.sub(words, said, feature.name)) for feature in each]
-        found.append(each)
-    return found
+    found = list(_of_step(terms, total, bits, result, of_groups=folded(how) is not how))
+    for words, said in _OF_NODES.items() if is_tree(how) else ():
+        found = [replace(feature, name=re.sub(words, said, feature.name)) for feature in found]
+    return [Feature(_NUMBER, np.full(len(total.negative), number)), *found]
 
 
 def of_each_step(
@@ -156,8 +155,6 @@ def of_each_step(
     """Yield features of all steps of rows, or of nodes of trees, one row after the other."""
     steps = _of_all_steps(x, y, addend, how, formats)
     by_name = [{feature.name: feature for feature in step} for step in steps]
-    numbers = np.tile(np.arange(len(steps)), len(by_name[0]["the sum is zero"].values))
-    yield Feature("the number of the step, counted from 0,", numbers)
     for name, feature in by_name[0].items():
         if all(name in step for step in by_name):
             values = np.stack([step[name].values for step in by_name], 1).reshape(-1)
@@ -173,7 +170,7 @@ def of_steps(x: Any, y: Any, addend: Array | None, how: Accumulation, formats: F
     names = [f"{said.removesuffix(_ALONE)} " for _, said in places_of_nodes(nodes) if said.endswith(_ALONE)]
     for number, features in enumerate(steps):
         where = "" if last == 0 else names[number] if nodes else f"in step {number} of {last + 1} "
-        for feature in features:
+        for feature in features[1:]:
             if number < _STEPS or number == last:
                 yield Feature(where + feature.name, feature.values)
             if feature.values.dtype == bool and last:

@@ -31,7 +31,6 @@ from lowprec.verify.questions.step_cuts import (
     chosen,
     lanes_of,
     last_raised,
-    marks_of,
     multiplied,
     numbers_of,
 )
@@ -186,7 +185,7 @@ def _terms(
         read.append(stages.get("xy"[number], as_read)(numbers_of(wild[number], fmt), fmt))
     a, b = read
     negative = np.signbit(wild[0]) != np.signbit(wild[1])
-    marks = marks_of(wild[0], wild[1], [2.0**fmt.emin for fmt in formats if fmt is not None])
+    marks = np.full(negative.shape, OF_PRODUCTS)
     whole, last = stages.get("products", multiplied)(a, b)
     products = Numbers(negative, whole, last, a.exponent + b.exponent, a.cancelled, marks)
     scales = [scale for _, scale in sides if scale is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -130,14 +131,13 @@ def _by_tree(
         of_step: Ends = chosen(leaf, Ends(*(part[rows, lanes] for part in ends)), of_sums_ends)
         yields = leaf & (how.product is not None) & (how.order != PAIRWISE)
         yields &= ~leaf.all(1, keepdims=True)
-        right = None
-        if faulty and "at" in stages:
-            right = _step(terms, of_step, None, result, {}, yields=yields)
+        again = partial(_step, terms, of_step, None, result, yields=yields)
         if faulty and "addend" in stages:
             first = ((members < 0) & (inner == begin)).any(1)[:, None]
             terms = chosen(first, stages["addend"](terms), terms)
         found = _step(terms, of_step, None, result, stages if faulty else {}, yields=yields)
-        return found if right is None else np.where(stages["at"][rows[:, 0], placed[numbers]], found, right)
+        some = faulty and "at" in stages
+        return _in_some_rows(found, stages, int(placed[numbers[0]]), again) if some else found
 
     some = stages.get("step", range(len(nodes))) if stages else ()
     if isinstance(some, int):
@@ -146,6 +146,18 @@ def _by_tree(
     if plain is not None and not stages:
         plain[0] = found
     return np.asarray(found[-1])
+
+
+def _in_some_rows(codes: Array, stages: Stages, number: int, again: Callable[[Stages], Array]) -> Array:
+    """Return codes of a step's sums with its fault in some rows, by the terms and sums without it."""
+    held: list[Any] = []
+
+    def kept(part: Any) -> Any:
+        held.append(part)
+        return part
+
+    right = again(stages={"running": kept, "before": kept})  # type: ignore[call-arg]
+    return np.where(stages["at"](number, *held), codes, right)
 
 
 def _added(first: tuple[Array, Format], second: tuple[Array, Format], into: Rounded) -> Array:
@@ -202,8 +214,8 @@ def _run(
             before = begin if not number else then(codes)
             codes = after(every, some[None], before, of(number), not number)
             if "at" in stages:
-                right = after(every, some[None], before, {}, not number)
-                codes = np.where(stages["at"][:, number], codes, right)
+                again = partial(after, every, some[None], before, first=not number)
+                codes = _in_some_rows(codes, stages, number, again)
             made.append(codes)
         if plain is not None and not stages:
             plain[low] = np.array(made)

@@ -22,7 +22,6 @@ from lowprec.verify.questions.step_cuts import (
     OF_PRODUCTS,
     Numbers,
     Parts,
-    Where,
     chosen,
     terms_in,
     which_terms,
@@ -186,13 +185,13 @@ def _shifted(terms: Numbers, largest: Array, change: Callable[[Array], Array], w
     return terms._replace(last=terms.last + np.where(which(terms), shift - change(shift), 0))
 
 
-def lane_shifts() -> Iterator[tuple[str, Callable[[Where], dict[str, Any]]]]:
+def lane_shifts() -> Iterator[tuple[str, Callable[[Array], dict[str, Any]]]]:
     """Yield shifts of some lanes by other amounts, each as words and what makes the stage."""
     for words, change in shifts("shifts of alignment"):
         yield words, functools.partial(_lanes_shifted, change=change)
 
 
-def _lanes_shifted(where: Where, change: Callable[[Array], Array]) -> dict[str, Any]:
+def _lanes_shifted(where: Array, change: Callable[[Array], Array]) -> dict[str, Any]:
     which = functools.partial(which_terms, where=where)
     return {"above": functools.partial(_shifted, change=change, which=which)}
 
